@@ -1,0 +1,56 @@
+"""Learn distributed training by building it.
+
+A notebook needs these names and no others; each is loaded when it is first used, so that ``import labkit``
+imports no torch and starts nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from labkit.checks.notebook import check as check
+    from labkit.checks.notebook import hint as hint
+    from labkit.launch.rank import device as device
+    from labkit.launch.rank import span as span
+    from labkit.timeline import Timeline as Timeline
+    from labkit.worlds import Run as Run
+    from labkit.worlds import local as local
+    from labkit.worlds import run as run
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Run": "labkit.worlds",
+    "Timeline": "labkit.timeline",
+    "check": "labkit.checks.notebook",
+    "device": "labkit.launch.rank",
+    "hint": "labkit.checks.notebook",
+    "local": "labkit.worlds",
+    "run": "labkit.worlds",
+    "span": "labkit.launch.rank",
+}
+
+__all__ = [
+    "Run",
+    "Timeline",
+    "check",
+    "device",
+    "hint",
+    "local",
+    "run",
+    "span",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"labkit has no {name!r}; it has {', '.join(__all__)}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

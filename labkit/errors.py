@@ -1,0 +1,70 @@
+"""Every error labkit raises.
+
+::
+
+    LabkitError
+    ├── ConfigError (ValueError)      what was asked for cannot be done: the message says what can
+    ├── LessonError (ValueError)      a lesson source, notebook or submission is not what it must be
+    ├── EnvironmentProblem            something outside labkit is missing or refused: a port, a program, disk space
+    └── RunError                      a run started and did not finish
+        ├── RankFailed                a rank raised, exited or was killed
+        └── RunTimeout                the time limit passed, or no rank can go on (a deadlock)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from labkit.timeline import Timeline
+
+
+class LabkitError(Exception):
+    """Parent of every error labkit raises."""
+
+
+class ConfigError(LabkitError, ValueError):
+    """What was asked for cannot be done; the message gives the numbers and what to change."""
+
+
+class LessonError(LabkitError, ValueError):
+    """A lesson source, a notebook or a submission is not what it must be."""
+
+
+class EnvironmentProblem(LabkitError):
+    """Something outside labkit is missing or refused; the message says what to install or change."""
+
+
+class RunError(LabkitError):
+    """A run started and did not finish.
+
+    Attributes:
+        rank: The rank that failed first, or None where no single rank is to blame.
+        reports: For each rank that has one, what is known of it: its traceback, or the line it stood on.
+        output: What each rank printed, one string per rank.
+        timeline: What was recorded until the end, or None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        rank: int | None = None,
+        reports: Mapping[int, str] | None = None,
+        output: tuple[str, ...] = (),
+        timeline: Timeline | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.rank = rank
+        self.reports = dict(reports or {})
+        self.output = output
+        self.timeline = timeline
+
+
+class RankFailed(RunError):
+    """A rank raised an exception, exited, or was killed by a signal."""
+
+
+class RunTimeout(RunError):
+    """The time limit passed, or every rank waits for another (a deadlock)."""
