@@ -1,0 +1,113 @@
+# `make` alone lists the targets. Everything runs in .venv, which `make setup` creates from requirements.lock.
+#   PYTHON=/path/to/python3.12   the Python that .venv is made with (default: the first of 3.11 to 3.14 found)
+#   ARGS="--no-browser --port 8899"   passed on by `lab`, `test`, `bench`, `grade`
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ARGS ?=
+PYTHONS := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# An environment that was moved, or whose Python is gone, is made anew: its scripts hold absolute paths.
+ifneq ($(shell test "$$(cat $(STAMP) 2>/dev/null)" = "$$(pwd -P)" && $(BIN)/python -c 'print("runs")' 2>/dev/null),runs)
+STALE := stale
+endif
+
+.PHONY: help setup lab lint type check unit notebooks test test-all test-gpu test-browser build slides grade bench lock clean stale
+.DELETE_ON_ERROR:
+
+help:  ## List the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+
+setup: $(STAMP)  ## Create .venv from requirements.lock (needs Python 3.11 to 3.14)
+
+$(STAMP): requirements.lock pyproject.toml $(STALE)
+	@if $(BIN)/python -c 'import pip' 2>/dev/null; then exit 0; fi; \
+	seen=""; chosen=""; \
+	for python in $(PYTHONS); do \
+	    version=$$("$$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue; \
+	    seen="$$seen $$python ($$version)"; \
+	    if "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))'; then chosen=$$python; break; fi; \
+	done; \
+	if [ -z "$$chosen" ]; then \
+	    echo "labkit needs Python 3.11 to 3.14 (PyTorch has no build for others yet); found:$${seen:- none}." >&2; \
+	    echo "Install one (Debian, Ubuntu: apt install python3 python3-venv; macOS: brew install python; or python.org)," >&2; \
+	    echo "or name one: make setup PYTHON=/path/to/python3.12" >&2; exit 1; \
+	fi; \
+	if ! "$$chosen" -c 'import venv, ensurepip' 2>/dev/null; then \
+	    echo "$$chosen has no venv module. Debian, Ubuntu: apt install python$$version-venv; or name another Python:" >&2; \
+	    echo "make setup PYTHON=/path/to/python3.12" >&2; exit 1; \
+	fi; \
+	echo "Creating $(VENV) with $$chosen ($$version)"; \
+	"$$chosen" -m venv --clear $(VENV)
+	@echo "Installing what requirements.lock names: about 2 GB on the first call, some minutes"
+	@{ $(BIN)/python -m pip install --quiet -r requirements.lock && \
+	   $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable . ; } || { \
+	    echo "The installation stopped; pip's lines above say why. 'make setup' goes on from there." >&2; exit 1; }
+	@pwd -P > $(STAMP)
+
+stale:
+
+lab: setup  ## Self-check in words, then JupyterLab on notebooks/ (ARGS are JupyterLab's own)
+	@$(BIN)/labkit doctor --jupyter-args '$(ARGS)'
+	@first=$$(cd notebooks && ls *.ipynb 2>/dev/null | head -n 1); \
+	if [ "$$(id -u)" = 0 ]; then root=--allow-root; fi; \
+	exec $(BIN)/python -m jupyterlab --ServerApp.root_dir=notebooks $${first:+--LabApp.default_url=/lab/tree/$$first} $$root $(ARGS)
+
+lint: setup  ## ruff check, ruff format --check, codespell
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/codespell
+
+type: setup  ## mypy --strict on labkit
+	$(BIN)/mypy
+
+check: setup  ## Prove that notebooks and slides are what their sources say
+	$(BIN)/labkit build --check
+
+unit: setup  ## pytest: everything that is neither long nor in need of a GPU
+	$(BIN)/python -m pytest -m "not long and not gpu1 and not gpu2" $(ARGS)
+
+notebooks: setup  ## Execute solutions/*.ipynb and compare each output with the stored one
+	$(BIN)/python -m pytest --nbval --nbval-cell-timeout=180 \
+	    $(if $(wildcard tests/nbval_sanitize.cfg),--nbval-sanitize-with tests/nbval_sanitize.cfg) solutions
+
+test: setup  ## All that needs no GPU: lint, type, check, unit, notebooks (goes on after a failure, then fails)
+	@$(MAKE) --no-print-directory --keep-going lint type check unit notebooks
+
+test-all: setup  ## `make test` with the tests that take minutes
+	@$(MAKE) --no-print-directory --keep-going lint type check notebooks
+	$(BIN)/python -m pytest -m "not gpu1 and not gpu2" $(ARGS)
+
+test-gpu: setup  ## Only the tests that need one or two CUDA GPUs
+	$(BIN)/python -m pytest -m "gpu1 or gpu2" $(ARGS)
+
+test-browser: setup  ## Only the tests that drive a real Chromium
+	$(BIN)/python -m pytest -m browser $(ARGS)
+
+build: setup  ## Write notebooks/, solutions/*.ipynb and slides/ from solutions/*.py
+	$(BIN)/labkit build $(ARGS)
+
+slides: build  ## Write the slides and say where they are
+	@ls slides/*.md
+
+grade: setup  ## Grade submissions: make grade ARGS="FOLDER --lesson 02 --out grades"
+	$(BIN)/labkit grade $(ARGS)
+
+bench: setup  ## Launch latency, ring bandwidth and recording cost beside their peers; writes bench/*.json
+	$(BIN)/python -m pip install --quiet --editable '.[bench]' --no-build-isolation || \
+	    echo "Some peers could not be installed; the benchmark says which it leaves out."
+	$(BIN)/python -m tests.benchmarks $(ARGS)
+
+lock: setup  ## Resolve the newest versions pyproject.toml allows and write requirements.lock from them
+	rm -rf build/lock && mkdir -p build && $(BIN)/python -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --upgrade setuptools '.[dev]'
+	{ sed -n '/^#/p' requirements.lock; \
+	  build/lock/bin/python -m pip freeze --all --exclude labkit --exclude pip | sed -e '/^#/d' -e 's/+[a-z0-9.]*$$//'; } \
+	  > build/requirements.lock
+	mv build/requirements.lock requirements.lock && rm -rf build/lock
+
+clean:  ## Remove caches and build products (.venv and grades stay)
+	rm -rf build dist bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,0 +1,130 @@
+"""The ``labkit`` command: one function a command, each a thin shell over one function of the package.
+
+Modules are imported when their command runs, so that ``labkit --help`` is quick and loads no torch.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from labkit.errors import EnvironmentProblem, LabkitError
+
+
+class _Commands(TyperGroup):
+    """Ends a command that raised a LabkitError with one clean message and exit code 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Return what the command returns; ``--debug`` lets errors through with their traceback."""
+        try:
+            return super().invoke(ctx)
+        except LabkitError as error:
+            if ctx.params.get("debug"):
+                raise
+            typer.echo(f"labkit: {error}", err=True)
+            raise typer.Exit(2) from error
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Learn distributed training by building it: self-check, notebooks from their sources, export, grading.",
+)
+
+
+def main() -> None:
+    """Run the command line; the entry point that pip installs as ``labkit``."""
+    app()
+
+
+def _load(module: str, function: str) -> Any:
+    """Return one function of the package, or say that this copy of labkit lacks it (a student release does)."""
+    try:
+        return getattr(import_module(module), function)
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("labkit"):
+            raise
+        raise EnvironmentProblem(
+            f"this copy of labkit has no {error.name}; it is part of the full repository, not of a student release"
+        ) from error
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def version() -> None:
+    """Print the version of labkit, Python and torch."""
+    from importlib.metadata import version as installed
+
+    from labkit import __version__
+
+    typer.echo(f"labkit {__version__}, Python {sys.version.split()[0]}, torch {installed('torch')}")
+
+
+@app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    jupyter_args: Annotated[str, typer.Option(help="Arguments JupyterLab will get, to look at its port.")] = "",
+) -> None:
+    """Say what this machine has, what is missing, and what that costs. Exit code 1 if labs cannot run."""
+    from labkit.doctor import as_text, examine
+
+    findings = examine(jupyter_args=jupyter_args)
+    if as_json:
+        typer.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))
+    else:
+        typer.echo(as_text(findings))
+    if any(finding.state == "essential" for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command()
+def build(
+    lessons: Annotated[list[str] | None, typer.Argument(help="Lessons to build, such as 02; all if none.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file drifted.")] = False,
+    course: Annotated[Path, typer.Option(help="The folder that holds solutions/, notebooks/, slides/.")] = Path(),
+) -> None:
+    """Write notebooks, executed solutions and slides from the lesson sources."""
+    _load("labkit.lessons.build", "build")(lessons or [], check=check, course=course)
+
+
+@app.command()
+def export(
+    lesson: Annotated[str, typer.Argument(help="A lesson such as 02, or a notebook's path.")],
+    function: Annotated[str, typer.Option(help="The function every rank runs.")] = "main",
+    out: Annotated[Path | None, typer.Option(help="The script to write (default: beside the notebook).")] = None,
+    course: Annotated[Path, typer.Option(help="The folder that holds solutions/ and notebooks/.")] = Path(),
+) -> None:
+    """Write the script that torchrun starts, from a notebook's exported cells."""
+    typer.echo(_load("labkit.lessons.export", "export")(lesson, function=function, out=out, course=course))
+
+
+@app.command()
+def grade(
+    paths: Annotated[list[Path], typer.Argument(help="Notebooks, or folders of them.")],
+    lesson: Annotated[str, typer.Option(help="The lesson, such as 02.")],
+    out: Annotated[Path, typer.Option(help="Where reports and the gradebook go.")],
+    jobs: Annotated[int | None, typer.Option(help="Submissions graded at a time (default: by cores).")] = None,
+    seed: Annotated[int, typer.Option(help="The seed hidden inputs are drawn from.")] = 0,
+    fail_under: Annotated[
+        float | None, typer.Option(help="Exit code 1 if a score is below this many percent (for a student's CI).")
+    ] = None,
+    course: Annotated[Path, typer.Option(help="The folder that holds solutions/ and notebooks/.")] = Path(),
+) -> None:
+    """Grade submissions: feedback for each student, a gradebook for the class."""
+    graded = _load("labkit.grading.grade", "grade")(paths, lesson=lesson, out=out, jobs=jobs, seed=seed, course=course)
+    if fail_under is not None and any(100 * each.score < fail_under * each.max_score for each in graded):
+        raise typer.Exit(1)
