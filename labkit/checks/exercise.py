@@ -1,0 +1,72 @@
+"""An exercise: what is asked, how it is driven, what is right, and how a wrong answer is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from labkit.checks.case import Case, Failure, Got, Values
+from labkit.checks.verdict import Mistake, Verdict
+from labkit.checks.wire import Wire
+
+Functions: TypeAlias = Mapping[str, Callable[..., Any]]
+Driver: TypeAlias = Callable[[Functions, Values], Values]
+Oracle: TypeAlias = Callable[[Case], list[Values]]
+Judge: TypeAlias = Callable[[Case, Got, Wire], Verdict]
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise of a lesson.
+
+    Attributes:
+        id: Its number, "2.6".
+        title: Its title.
+        functions: Names of the functions the learner hands to ``labkit.check``, in order.
+        driver: Called in every rank with the learner's functions and that rank's inputs; a top-level function of labkit
+            that knows no answer.
+        oracle: What each rank's driver should have returned; run on the trusted side.
+        judge: What is right or wrong with results and wire. It is not asked about a Failure: `judge` below is.
+        visible: The cases a learner sees.
+        hints: Three steps: a nudge, the idea, almost the line.
+        mistakes: What is recognised, in the order it is tried.
+        given: Names the lesson defines for the learner (records, for instance) and the driver wants too.
+        distributed: Whether the driver needs an initialised process group (else each case has one rank).
+    """
+
+    id: str
+    title: str
+    functions: tuple[str, ...]
+    driver: Driver
+    oracle: Oracle
+    judge: Judge
+    visible: tuple[Case, ...]
+    hints: tuple[str, str, str]
+    mistakes: tuple[Mistake, ...] = ()
+    given: tuple[str, ...] = ()
+    distributed: bool = True
+
+
+def functions_for(exercise: Exercise, namespace: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
+    """Return what the exercise's driver wants out of a notebook's namespace: its functions and the given names.
+
+    Names that are not there are left out; a driver has its own stand-ins for given names.
+    """
+    return {name: namespace[name] for name in exercise.functions + exercise.given if name in namespace}
+
+
+def judge(exercise: Exercise, case: Case, got: Got, wire: Wire) -> Verdict:
+    """Return the verdict on one case, with the hint of the first recognised mistake."""
+    if isinstance(got, Failure):
+        verdict = Verdict(False, message="\n".join(filter(None, [got.message, got.detail])))
+        if got.kind == "not_implemented":
+            return verdict
+    else:
+        verdict = exercise.judge(case, got, wire)
+    if verdict.passed:
+        return verdict
+    for mistake in exercise.mistakes:
+        if mistake.seen(case, got, wire):
+            return replace(verdict, hint=mistake.hint, mistake=mistake.name)
+    return verdict

@@ -1,0 +1,47 @@
+"""What a judge says of one case, and the mistakes it knows by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from labkit.checks.case import Case, Got
+    from labkit.checks.wire import Wire
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a judge says of one case.
+
+    Attributes:
+        passed: Whether the case is right in every respect.
+        message: What is wrong, in a sentence or a few lines; "" when passed.
+        hint: What was probably done, naming the mistake; "" when passed or not recognised.
+        expected: What should have come, in words and numbers; may be "".
+        got: What came, at the first place where they differ; may be "".
+        mistake: The name of the recognised Mistake, or "".
+    """
+
+    passed: bool
+    message: str = ""
+    hint: str = ""
+    expected: str = ""
+    got: str = ""
+    mistake: str = ""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A mistake learners really make, and how it shows.
+
+    Attributes:
+        name: A few words, unique within its exercise: "whole tensor at each step".
+        hint: A sentence or two that name the mistake and point at the cure.
+        seen: Whether what came back and what the wire saw bear the marks of this mistake.
+    """
+
+    name: str
+    hint: str
+    seen: Callable[[Case, Got, Wire], bool]

@@ -1,0 +1,98 @@
+"""What was seen on the wire while one case ran, whoever watched: a timeline or the grader's relay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Message:
+    """One point-to-point message.
+
+    Attributes:
+        src: Global rank that sent it.
+        dst: Global rank it was sent to.
+        bytes: Its size.
+        sent: Position of the send among all communication calls of `src` in this case, from 0.
+        received: Position of the matching receive among those of `dst`, or None if nobody received it.
+    """
+
+    src: int
+    dst: int
+    bytes: int
+    sent: int
+    received: int | None = None
+
+
+@dataclass(frozen=True)
+class CollectiveCall:
+    """One rank's call of a collective of the library ("all_reduce", "broadcast", "barrier", ...)."""
+
+    rank: int
+    kind: str
+    bytes: int
+    sequence: int
+
+
+@dataclass(frozen=True)
+class WireProblem:
+    """Something on the wire that is wrong whatever the result.
+
+    Attributes:
+        kind: "unmatched_send" (nobody received it), "unmatched_recv", "changed_in_flight" (the buffer of an isend was
+            written before wait) or "size_mismatch".
+        rank: The rank that did it.
+        text: A sentence for the learner.
+    """
+
+    kind: str
+    rank: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Wire:
+    """Messages in the order (src, sent), the library's collectives that were called, and problems."""
+
+    messages: tuple[Message, ...] = ()
+    collectives: tuple[CollectiveCall, ...] = ()
+    problems: tuple[WireProblem, ...] = ()
+
+    def sent_by(self, rank: int) -> tuple[Message, ...]:
+        """Return what `rank` sent, in order, empty messages left out."""
+        return tuple(sorted((m for m in self.messages if m.src == rank and m.bytes), key=lambda m: m.sent))
+
+    def received_by(self, rank: int) -> tuple[Message, ...]:
+        """Return what was sent to `rank`, in the order it asked for it, empty messages left out."""
+        return tuple(
+            sorted(
+                (m for m in self.messages if m.dst == rank and m.bytes),
+                key=lambda m: (m.received is None, m.received, m.src, m.sent),
+            )
+        )
+
+    def bytes_sent(self, rank: int) -> int:
+        """Return the bytes `rank` sent in all."""
+        return sum(m.bytes for m in self.messages if m.src == rank)
+
+    def bytes_received(self, rank: int) -> int:
+        """Return the bytes sent to `rank` in all."""
+        return sum(m.bytes for m in self.messages if m.dst == rank)
+
+    def peers(self, rank: int) -> tuple[int, ...]:
+        """Return the ranks to which `rank` sent anything, sorted."""
+        return tuple(sorted({m.dst for m in self.messages if m.src == rank and m.bytes}))
+
+    def collective_kinds(self) -> tuple[str, ...]:
+        """Return the names of the collectives that were called, sorted."""
+        return tuple(sorted({call.kind for call in self.collectives}))
+
+    def problems_of(self, *kinds: str) -> tuple[WireProblem, ...]:
+        """Return the problems of these kinds."""
+        return tuple(problem for problem in self.problems if problem.kind in kinds)
+
+
+def ordered(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Return the messages in the order a Wire holds them."""
+    return tuple(sorted(messages, key=lambda m: (m.src, m.sent, m.dst)))
