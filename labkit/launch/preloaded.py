@@ -1,0 +1,177 @@
+"""The notebook's handle on the zygote, and ranks started through it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from labkit.errors import EnvironmentProblem
+from labkit.launch.processes import RankProcess, RankProcesses
+
+_SEQPACKET = getattr(socket, "SOCK_SEQPACKET", socket.SOCK_STREAM)
+
+
+@dataclass
+class _ZygoteHandle:
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+    errors_fd: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    ready: bool = False
+
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def wait_ready(self) -> None:
+        with self.lock:
+            if self.ready:
+                return
+            data = b""
+            with contextlib.suppress(OSError):
+                data = self.control.recv(1024)
+            if not data:
+                self.process.wait(5)
+                said = os.pread(self.errors_fd, 4000, 0).decode(errors="replace").strip()
+                raise EnvironmentProblem(f"The process that preloads torch did not start. It said: {said or 'nothing'}")
+            self.ready = True
+
+    def open_run(self) -> socket.socket:
+        mine, theirs = socket.socketpair(socket.AF_UNIX, _SEQPACKET)
+        with self.lock:
+            socket.send_fds(self.control, [b"{}"], [theirs.fileno()])
+        theirs.close()
+        return mine
+
+
+_handle: _ZygoteHandle | None = None
+_handle_lock = threading.Lock()
+
+
+def warm() -> None:
+    """Start the zygote if it does not run; returns at once, it loads in the background."""
+    _zygote()
+
+
+def _zygote() -> _ZygoteHandle:
+    global _handle
+    with _handle_lock:
+        if _handle is None or not _handle.alive():
+            if _handle is not None:
+                _handle.control.close()
+                os.close(_handle.errors_fd)
+            _handle = _start_zygote()
+        return _handle
+
+
+def _start_zygote() -> _ZygoteHandle:
+    mine, theirs = socket.socketpair(socket.AF_UNIX, _SEQPACKET)
+    errors_fd = os.memfd_create("labkit-zygote-errors")
+    environ = dict(os.environ, PYTHONHASHSEED="0", OPENBLAS_NUM_THREADS="1")
+    for name in ("MPLBACKEND", "JPY_PARENT_PID"):
+        environ.pop(name, None)
+    root = str(Path(__file__).parents[2])
+    code = f"import sys; sys.path.insert(0, {root!r}); from labkit.launch.zygote import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(theirs.fileno())],
+        pass_fds=[theirs.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=errors_fd,
+        stderr=errors_fd,
+        env=environ,
+        start_new_session=True,
+    )
+    theirs.close()
+    return _ZygoteHandle(process, mine, errors_fd)
+
+
+@atexit.register
+def _stop_zygote() -> None:
+    if _handle is not None:
+        _handle.control.close()
+        try:
+            _handle.process.wait(5)
+        except subprocess.TimeoutExpired:
+            _handle.process.kill()
+
+
+class ForkedRanks(RankProcesses):
+    """Ranks forked from the zygote."""
+
+    def __init__(self) -> None:
+        handle = _zygote()
+        handle.wait_ready()
+        self._handle = handle
+        self._socket = handle.open_run()
+        self._ranks: list[RankProcess] = []
+
+    def start(self, payload: bytes, world_size: int, record: bool) -> list[RankProcess]:
+        payload_fd = os.memfd_create("labkit-job")
+        try:
+            view = memoryview(payload)
+            while view:
+                view = view[os.write(payload_fd, view) :]
+            for rank in range(world_size):
+                self._start_one(rank, payload_fd, record)
+        finally:
+            os.close(payload_fd)
+        return self._ranks
+
+    def _start_one(self, rank: int, payload_fd: int, record: bool) -> None:
+        output, output_write = os.pipe()
+        stacks, stacks_write = os.pipe()
+        channel, channel_theirs = socket.socketpair()
+        log = os.memfd_create(f"labkit-log-{rank}") if record else None
+        theirs = [payload_fd, output_write, channel_theirs.fileno(), stacks_write] + ([log] if log is not None else [])
+        socket.send_fds(self._socket, [json.dumps({"fork": rank}).encode()], theirs)
+        os.close(output_write)
+        os.close(stacks_write)
+        channel_theirs.close()
+        log_path = f"/proc/self/fd/{log}" if log is not None else None
+        self._ranks.append(RankProcess(rank, None, output, channel, stacks, log_path, log))
+
+    def register(self, selector: selectors.BaseSelector) -> None:
+        selector.register(self._socket, selectors.EVENT_READ, "processes")
+
+    def read_events(self) -> None:
+        try:
+            data = self._socket.recv(1024)
+        except OSError:
+            data = b""
+        if not data:
+            raise EnvironmentProblem("The process that ranks are forked from has died; run the cell again.")
+        message = json.loads(data)
+        if "forked" in message:
+            self._ranks[message["forked"]].pid = message["pid"]
+        else:
+            self._ranks[message["exited"]].status = message["status"]
+
+    def ask_for_stack(self, process: RankProcess) -> None:
+        from labkit.launch.zygote import STACK_SIGNAL
+
+        if process.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, STACK_SIGNAL)
+
+    def end(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+        self._socket.settimeout(2.0)
+        with contextlib.suppress(OSError):
+            while self._socket.recv(1024):
+                pass
+        self._socket.close()
+        if not self._handle.alive():
+            for process in self._ranks:
+                if process.pid is not None and process.status is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
