@@ -1,0 +1,270 @@
+"""The self-check in words: what this machine has, what is missing, and what that costs.
+
+Nothing is read off a list where it can be tried: a sandbox is started, a port is bound, two ranks add two tensors.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+from labkit.errors import LabkitError
+
+State = Literal["ok", "note", "missing", "essential"]
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at.
+
+    Attributes:
+        topic: What was looked at, in one word.
+        state: ``ok``; ``note`` (works, but know this); ``missing`` (something is not there, labs run without it);
+            ``essential`` (labs cannot run).
+        text: What was found.
+        cost: What it costs you and what to do about it; empty if nothing.
+    """
+
+    topic: str
+    state: State
+    text: str
+    cost: str = ""
+
+    def as_dict(self) -> dict[str, str]:
+        """Return the finding as plain data, for JSON."""
+        return asdict(self)
+
+
+def examine(jupyter_args: str = "") -> list[Finding]:
+    """Return what this machine has and lacks, most basic first.
+
+    Args:
+        jupyter_args: The arguments JupyterLab will be started with; only its port is read.
+    """
+    findings = [_python(), _cores(), _memory(), _disk(), _start_method(), *_torch()]
+    if not any(finding.state == "essential" for finding in findings):
+        findings.append(_two_ranks())
+    return [*findings, _sandbox(), _port(jupyter_args), _jupyterlab(), _browser()]
+
+
+def as_text(findings: list[Finding]) -> str:
+    """Return the findings as lines for a terminal, ending in one sentence that says whether labs can run."""
+    mark: dict[State, str] = {"ok": "ok", "note": "note", "missing": "missing", "essential": "STOPS US"}
+    lines = []
+    for finding in findings:
+        lines.append(f"  {mark[finding.state]:9}{finding.text}")
+        if finding.cost:
+            lines.extend(f"  {'':9}  {line}" for line in finding.cost.splitlines())
+    stopping = [finding.topic for finding in findings if finding.state == "essential"]
+    missing = [finding.topic for finding in findings if finding.state == "missing"]
+    if stopping:
+        lines.append(f"Labs cannot run yet: see {', '.join(stopping)} above.")
+    elif missing:
+        lines.append(f"Labs can run; without {', '.join(missing)} they do less, as said above.")
+    else:
+        lines.append("Labs can run; nothing is missing.")
+    return "\n".join(lines)
+
+
+def _python() -> Finding:
+    text = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    if sys.prefix == sys.base_prefix:
+        return Finding("Python", "note", text, "It is not a virtual environment; `make setup` makes one in .venv.")
+    return Finding("Python", "ok", text)
+
+
+def _cgroup(name: str) -> str | None:
+    path = Path("/sys/fs/cgroup") / name
+    return path.read_text().strip() if path.is_file() else None
+
+
+def _num_cores() -> float:
+    cores = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    quota, _, period = (_cgroup("cpu.max") or "max").partition(" ")
+    return cores if quota == "max" else min(cores, int(quota) / int(period or 100_000))
+
+
+def _cores() -> Finding:
+    cores = _num_cores()
+    text = f"{cores:g} core{'s' if cores != 1 else ''}"
+    if cores >= 4:
+        return Finding("cores", "ok", text)
+    return Finding(
+        "cores",
+        "note",
+        text,
+        f"Any number of ranks runs; beyond {max(1, int(cores))} they take turns, and measured times show it.",
+    )
+
+
+def _memory() -> Finding:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    total, free = memory.total, memory.available
+    limit, used = _cgroup("memory.max"), _cgroup("memory.current")
+    if limit and limit != "max":
+        total, free = min(total, int(limit)), min(free, int(limit) - int(used or 0))
+    text = f"{total / 1e9:.1f} GB memory, {free / 1e9:.1f} GB free"
+    if free < 2e9:
+        cost = "A lesson's ranks need about 1 GB together; close something, or expect ranks to be killed."
+        return Finding("memory", "missing", text, cost)
+    return Finding("memory", "ok", text)
+
+
+def _disk() -> Finding:
+    here, temporary = Path.cwd(), Path(tempfile.gettempdir())
+    free = {path: shutil.disk_usage(path).free for path in (here, temporary)}
+    text = f"{free[here] / 1e9:.1f} GB disk free here, {free[temporary] / 1e9:.1f} GB in {temporary}"
+    if min(free.values()) < 1e9:
+        return Finding("disk", "missing", text, "Runs record into temporary files; free 1 GB, or set TMPDIR elsewhere.")
+    return Finding("disk", "ok", text)
+
+
+def _start_method() -> Finding:
+    if sys.platform == "linux" and "fork" in multiprocessing.get_all_start_methods():
+        return Finding("start", "ok", "Ranks are forked from a preloaded process: a run starts in tenths of a second")
+    return Finding(
+        "start",
+        "note",
+        f"Ranks are spawned: {platform.system()} has no safe fork",
+        "Each run takes some seconds to start, the same in all else. This platform has not been tried.",
+    )
+
+
+def _torch() -> Iterator[Finding]:
+    try:
+        import torch
+        import torch.distributed as dist
+    except (ImportError, OSError) as error:
+        yield Finding("torch", "essential", f"torch does not load: {error}", "Install again: rm -r .venv; make setup")
+        return
+    if not dist.is_available() or not dist.is_gloo_available():
+        cost = "Without gloo ranks on CPUs cannot talk. Install PyTorch's own build: rm -r .venv; make setup"
+        yield Finding("gloo", "essential", f"torch {torch.__version__} was built without gloo", cost)
+        return
+    yield Finding("torch", "ok", f"torch {torch.__version__} with gloo")
+    yield _gpus()
+
+
+def _gpus() -> Finding:
+    import torch
+    import torch.distributed as dist
+
+    if not torch.cuda.is_available():
+        cost = "Ranks run on the CPU over gloo; every lesson works. GPU code and NCCL are not exercised."
+        if torch.version.cuda is None and shutil.which("nvidia-smi"):
+            cost = (
+                "nvidia-smi is here, but this torch is a CPU build: install a CUDA build into .venv to use the GPU.\n"
+                "Until then ranks run on the CPU over gloo."
+            )
+        return Finding("GPUs", "note", "No GPU, no NCCL", cost)
+    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    memory = torch.cuda.get_device_properties(0).total_memory / 1e9
+    text = f"{len(names)} x {names[0]}, {memory:.0f} GB each"
+    if not dist.is_nccl_available():
+        return Finding("NCCL", "missing", f"{text}, but torch has no NCCL", "Ranks on GPUs use gloo: right, and slow.")
+    text += f", NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}"  # type: ignore[no-untyped-call]
+    if len(names) == 1:
+        cost = "Several ranks share the one GPU through gloo: collectives work, send and recv take CPU tensors."
+        return Finding("GPUs", "note", text, cost)
+    return Finding("GPUs", "ok", text)
+
+
+def _sum_of_ranks() -> float:
+    import torch
+    import torch.distributed as dist
+
+    value = torch.tensor([float(dist.get_rank() + 1)])
+    dist.all_reduce(value)
+    return float(value.item())
+
+
+def _two_ranks() -> Finding:
+    from labkit.worlds import local, run
+
+    try:
+        results = run(_sum_of_ranks, on=local(2, device="cpu"), timeout=60.0, echo=False).results
+    except LabkitError as error:
+        cost = f"{error}\nIf it names an address: does this machine's loopback (127.0.0.1) work?"
+        return Finding("ranks", "essential", "Two ranks tried to add two tensors and failed", cost)
+    if results != [3.0, 3.0]:
+        return Finding(
+            "ranks", "essential", f"Two ranks added 1 and 2 over gloo and got {results}", "Please report it."
+        )
+    return Finding("ranks", "ok", "Two ranks started and added two tensors over gloo")
+
+
+def _sandbox() -> Finding:
+    """Start a program in a sandbox of its own namespaces, as grading does."""
+    program = shutil.which("bwrap")
+    cost = "Only grading wants it, to keep submissions apart; lessons do not."
+    if program is None:
+        return Finding("bubblewrap", "missing", "No bubblewrap", f"{cost} Debian, Ubuntu: apt install bubblewrap")
+    command = [program, "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
+    tried = subprocess.run([*command, "true"], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
+    if tried.returncode == 0:
+        return Finding("bubblewrap", "ok", "bubblewrap starts a sandbox")
+    said = tried.stderr.strip() or f"exit status {tried.returncode}"
+    cost += "\nMost often unprivileged user namespaces are forbidden: Ubuntu 24.04 wants "
+    cost += "kernel.apparmor_restrict_unprivileged_userns=0, docker another seccomp profile."
+    return Finding("bubblewrap", "missing", f"bubblewrap is here but cannot start a sandbox ({said})", cost)
+
+
+def _asked_port(jupyter_args: str) -> int:
+    words = jupyter_args.replace("=", " ").split()
+    for flag, value in pairwise(words):
+        if flag.lstrip("-") in ("port", "ServerApp.port") and value.isdigit():
+            return int(value)
+    return 8888
+
+
+def _port(jupyter_args: str) -> Finding:
+    port = _asked_port(jupyter_args)
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError as error:
+            return Finding(
+                "port",
+                "note",
+                f"Port {port} is not free ({os.strerror(error.errno or 0).lower()})",
+                "JupyterLab takes the next free one: open the address it prints. To choose one: "
+                'make lab ARGS="--port 8899"',
+            )
+    return Finding("port", "ok", f"Port {port} is free for JupyterLab")
+
+
+def _jupyterlab() -> Finding:
+    try:
+        jupyterlab = importlib.import_module("jupyterlab")
+    except ImportError as error:
+        return Finding("JupyterLab", "essential", f"JupyterLab does not load: {error}", "rm -r .venv; make setup")
+    return Finding("JupyterLab", "ok", f"JupyterLab {jupyterlab.__version__}")
+
+
+def find_browser() -> str | None:
+    """Return the path of a Chromium or Chrome, or None; the browser tests drive it."""
+    return next((path for name in BROWSERS if (path := shutil.which(name))), None)
+
+
+def _browser() -> Finding:
+    path = find_browser()
+    if path is None:
+        return Finding("Chromium", "note", "No Chromium", "Only labkit's own browser tests want it; use any browser.")
+    return Finding("Chromium", "ok", f"Chromium for the browser tests ({path})")
