@@ -1,0 +1,85 @@
+"""The labkit command: errors are sentences, help is quick."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from labkit import cli
+from labkit.errors import ConfigError
+
+
+def _labkit(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from labkit.cli import main; main()", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+
+
+def test_help_names_every_command() -> None:
+    shown = CliRunner().invoke(cli.app, ["--help"])
+    assert shown.exit_code == 0
+    for command in ("doctor", "build", "export", "grade", "version"):
+        assert command in shown.output
+
+
+@pytest.mark.parametrize("command", ["doctor", "build", "export", "grade", "version"])
+def test_every_command_explains_itself(command: str) -> None:
+    shown = CliRunner().invoke(cli.app, [command, "--help"])
+    assert shown.exit_code == 0
+    assert "Usage" in shown.output
+
+
+def test_help_loads_no_torch() -> None:
+    program = """
+import sys
+from labkit.cli import app
+app(["--help"], standalone_mode=False)
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True)
+
+
+def test_version_says_which_torch() -> None:
+    assert _labkit("version").stdout.startswith("labkit 0.")
+
+
+def test_a_labkit_error_is_one_message_and_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(module: str, function: str) -> object:
+        raise ConfigError("6 stages do not divide 8 ranks; use 1, 2, 4 or 8.")
+
+    monkeypatch.setattr(cli, "_load", load)
+    ended = CliRunner().invoke(cli.app, ["build"])
+    assert ended.exit_code == 2
+    assert ended.stderr == "labkit: 6 stages do not divide 8 ranks; use 1, 2, 4 or 8.\n"
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(module: str, function: str) -> object:
+        raise ConfigError("no")
+
+    monkeypatch.setattr(cli, "_load", load)
+    assert isinstance(CliRunner().invoke(cli.app, ["--debug", "build"]).exception, ConfigError)
+
+
+def test_a_student_release_says_that_it_cannot_grade(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "labkit.grading.grade", None)
+    ended = CliRunner().invoke(cli.app, ["grade", str(tmp_path), "--lesson", "02", "--out", str(tmp_path / "out")])
+    assert ended.exit_code == 2
+    assert "part of the full repository, not of a student release" in ended.stderr
+
+
+def test_doctor_looks_at_this_machine_and_says_that_labs_can_run() -> None:
+    shown = _labkit("doctor")
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert "Two ranks started and added two tensors over gloo" in shown.stdout
+    assert shown.stdout.strip().splitlines()[-1].startswith("Labs can run")
+
+
+def test_doctor_speaks_json() -> None:
+    findings = {finding["topic"]: finding for finding in json.loads(_labkit("doctor", "--json").stdout)}
+    assert findings["ranks"]["state"] == "ok"
+    assert {"Python", "cores", "memory", "disk", "torch", "bubblewrap", "port", "JupyterLab"} <= set(findings)

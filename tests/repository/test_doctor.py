@@ -1,0 +1,75 @@
+"""The self-check says what is wrong and what it costs."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from labkit import doctor
+from labkit.doctor import Finding
+from labkit.errors import RunTimeout
+
+
+def _program(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_a_taken_port_is_said_in_a_sentence() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        finding = doctor._port(f"--no-browser --port {port}")
+    assert finding.state == "note"
+    assert f"Port {port} is not free (address already in use)" in finding.text
+    assert "open the address it prints" in finding.cost
+
+
+@pytest.mark.parametrize(
+    ("arguments", "port"),
+    [("", 8888), ("--port 8899", 8899), ("--no-browser --port=9000", 9000), ("--ServerApp.port=9001", 9001)],
+)
+def test_the_port_is_the_one_jupyterlab_will_use(arguments: str, port: int) -> None:
+    assert doctor._asked_port(arguments) == port
+
+
+def test_a_machine_without_bubblewrap_is_told_what_that_costs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    finding = doctor._sandbox()
+    assert finding.state == "missing"
+    assert "apt install bubblewrap" in finding.cost
+
+
+def test_bubblewrap_that_may_not_make_namespaces_is_found_by_trying(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _program(tmp_path, "bwrap", "echo 'bwrap: No permissions to create a new namespace' >&2; exit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    finding = doctor._sandbox()
+    assert finding.state == "missing"
+    assert "No permissions to create a new namespace" in finding.text
+    assert "user namespaces" in finding.cost
+
+
+def test_ranks_that_cannot_talk_stop_the_labs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object, **__: object) -> None:
+        raise RunTimeout("no rank can go on")
+
+    monkeypatch.setattr("labkit.worlds.run", run)
+    finding = doctor._two_ranks()
+    assert finding.state == "essential"
+    assert "no rank can go on" in finding.cost
+
+
+def test_the_last_line_says_whether_labs_can_run() -> None:
+    good = Finding("Python", "ok", "Python 3.11")
+    lacking = Finding("bubblewrap", "missing", "No bubblewrap", "Only grading wants it.")
+    stopping = Finding("gloo", "essential", "no gloo", "Install again.")
+    assert doctor.as_text([good]).endswith("Labs can run; nothing is missing.")
+    assert doctor.as_text([good, lacking]).endswith("Labs can run; without bubblewrap they do less, as said above.")
+    assert doctor.as_text([good, lacking, stopping]).endswith("Labs cannot run yet: see gloo above.")

@@ -1,0 +1,68 @@
+"""What every tracked file must hold to."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LIMIT_BYTES = 500_000
+LIMIT_LINES = 400
+
+# Written so that this file does not find itself.
+OF_ONE_MACHINE = re.compile(r"(?<![\w.])/(?:wor[k]/|home/[a-z]|User[s]/[A-Za-z]|tmp/brie[f])")
+INDEXES = re.compile(
+    r"download\.pytorch\.or[g]|pypi\.org/simpl[e]|files\.pythonhosted|--extra-index-ur[l]|--find-link[s]"
+)
+
+
+def _tracked() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    if listed.returncode:
+        pytest.skip(f"not a git checkout: {listed.stderr.strip()}")
+    return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return ""
+
+
+def test_no_file_names_a_path_of_one_machine() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group()!r}"
+        for path in _tracked()
+        for match in OF_ONE_MACHINE.finditer(_text(path))
+    ]
+    assert not found
+
+
+def test_no_file_names_a_package_index() -> None:
+    found = [f"{path.relative_to(ROOT)}: {m.group()!r}" for path in _tracked() for m in INDEXES.finditer(_text(path))]
+    assert not found
+
+
+def test_no_file_is_large() -> None:
+    large = {str(path.relative_to(ROOT)): path.stat().st_size for path in _tracked()}
+    assert not {name: size for name, size in large.items() if size > LIMIT_BYTES}
+
+
+def test_no_module_is_long() -> None:
+    lines = {str(path.relative_to(ROOT)): _text(path).count("\n") for path in (ROOT / "labkit").rglob("*.py")}
+    assert not {name: count for name, count in lines.items() if count > LIMIT_LINES}
+
+
+def test_no_module_is_named_for_anything_it_might_hold() -> None:
+    vague = {"utils.py", "util.py", "helpers.py", "common.py", "misc.py"}
+    assert not [path for path in _tracked() if path.name in vague]
+
+
+def test_no_file_is_ignored_and_tracked_at_once() -> None:
+    command = ["git", "ls-files", "--cached", "--ignored", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert not listed.stdout
