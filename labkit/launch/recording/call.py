@@ -1,0 +1,92 @@
+"""One call of a communication method, from the moment it was posted until it is known to be complete."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from labkit.launch.recording import layout
+from labkit.launch.recording.recorder import Recorder
+from labkit.timeline.span import Lane
+
+COMMUNICATION = int(Lane.COMMUNICATION)
+HOST = int(Lane.HOST)
+
+
+@dataclass
+class Call:
+    """What is known of a call while it is under way.
+
+    Attributes:
+        recorder: Where it is written.
+        record: Index of its record in the log, -1 if dropped.
+        kind: Interned name of the operation.
+        num_bytes: Payload.
+        peer: Global rank of the other end, -1 for collectives and for a receive from any rank.
+        tag: Tag of a point-to-point call.
+        group: Interned description of the group.
+        source: Interned file:line of the learner's call.
+        blocking: Whether the caller stays in the call (``dist.send``, ``async_op=False``).
+        completes_on_wait: Whether the operation is complete when ``wait()`` returns; not so where a device runs it.
+        point_to_point: Whether this is a send or a receive, whose completion only ``wait()`` tells.
+        tensor: An isend's buffer, kept to see whether it was changed in flight.
+        version: The buffer's version counter when it was posted.
+        sender: Turns the group rank a receive took its message from into a global rank; None where the peer is known.
+    """
+
+    recorder: Recorder
+    record: int
+    kind: int
+    num_bytes: int
+    peer: int
+    tag: int
+    group: int
+    source: int
+    blocking: bool
+    point_to_point: bool
+    completes_on_wait: bool = True
+    tensor: Any = None
+    version: int = -1
+    sender: Callable[[int], int] | None = None
+    device: Any = None
+    device_start: Any = None
+    flags: int = 0
+    done: bool = field(default=False, repr=False)
+
+    def wait_begins(self, since_ns: int) -> int:
+        """Say that this thread blocks in this call from now on; return the wait slot."""
+        return self.recorder.log.waiting(
+            since_ns, self.kind, self.num_bytes, self.peer, self.group, self.source, self.tag, self.record
+        )
+
+    def wait_returned(self, work: Any, begin_ns: int, end_ns: int, flags: int, *, record_wait: bool) -> None:
+        """Record that ``wait()`` returned, as a span of its own where the call itself did not block."""
+        log = self.recorder.log
+        if not self.blocking and record_wait:
+            wait = log.intern("wait")
+            index = log.begin(
+                begin_ns, HOST, wait, wait, num_bytes=self.num_bytes, peer=self.peer, tag=self.tag, group=self.group,
+                source=self.source, link=self.record,
+            )  # fmt: skip
+            log.end(index, end_ns, HOST, flags)
+        if self.done or not (self.completes_on_wait or flags):
+            return
+        if self.sender is not None and not flags:
+            log.set_peer(self.record, self.sender(work._source_rank()))
+        if self.tensor is not None and buffer_version(self.tensor) != self.version:
+            flags |= layout.BUFFER_CHANGED
+        self.tensor = None
+        self.complete(end_ns, flags)
+
+    def complete(self, end_ns: int | None = None, flags: int = 0) -> None:
+        """Close the record now, or at the given time."""
+        if not self.done:
+            self.done = True
+            self.recorder.log.end(self.record, end_ns or time.monotonic_ns(), COMMUNICATION, self.flags | flags)
+
+
+def buffer_version(tensor: Any) -> int:
+    """Return the tensor's version counter, or -1 for an inference tensor, which has none."""
+    return -1 if tensor.is_inference() else int(tensor._version)

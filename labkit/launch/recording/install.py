@@ -1,0 +1,71 @@
+"""Switching recording on and off in a rank."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from labkit.launch.recording.event_log import DEFAULT_CAPACITY, EventLog
+from labkit.launch.recording.recorder import Recorder
+
+_recorder: Recorder | None = None
+
+
+def install(log_path: str | Path, rank: int, *, capacity: int = DEFAULT_CAPACITY) -> bool:
+    """Record this process's communication to log_path from now on; return False where the file cannot be made.
+
+    Groups that exist already are not recorded: call it before user code. Without the file the rank runs as if nobody
+    had asked; :func:`read_log` then says that there is no record.
+
+    Args:
+        log_path: A file that does not exist yet, in a directory of this run.
+        rank: Global rank.
+        capacity: Calls and spans kept; what comes after is counted.
+    """
+    global _recorder
+    try:
+        log = EventLog(log_path, rank, capacity)
+    except OSError:
+        return False
+
+    import torch
+    from torch.distributed import distributed_c10d as c10d
+
+    from labkit.launch.recording.group import make_group_class
+
+    # Everything under torch/ is torch's; a learner's own packages beside it are not.
+    _recorder = Recorder(log, rank, (str(Path(torch.__file__).parent) + "/",))
+    c10d.ProcessGroup = make_group_class(_recorder)  # type: ignore[misc]
+    return True
+
+
+def close() -> None:
+    """Write what is still pending and note the orderly end; calls made later are not recorded."""
+    global _recorder
+    if _recorder is None:
+        return
+    from torch.distributed import distributed_c10d as c10d
+
+    from labkit.launch.recording.group import PlainGroup
+
+    recorder, _recorder = _recorder, None
+    c10d.ProcessGroup = PlainGroup  # type: ignore[misc]
+    recorder.close()
+
+
+def span(name: str, kind: str = "compute") -> AbstractContextManager[None]:
+    """Return a context manager that records its body under this name; it does nothing where recording is off.
+
+    Args:
+        name: What the picture shows.
+        kind: "compute", "communication" or "host" choose the lane; any other word ("forward", "backward") is a kind of
+            computation and becomes the span's kind.
+    """
+    return _nothing() if _recorder is None else _recorder.span(name, kind)
+
+
+@contextlib.contextmanager
+def _nothing() -> Iterator[None]:
+    yield

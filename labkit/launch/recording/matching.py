@@ -1,0 +1,89 @@
+"""Which receive took which send: the k-th of the same source, destination, tag and group, in the order posted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from labkit.launch.recording import layout
+from labkit.timeline.span import Problem
+
+SENDS = ("send", "isend")
+RECEIVES = ("recv", "irecv")
+
+
+def match_messages(rows: dict[str, Any]) -> tuple[Any, list[Problem]]:
+    """Return the flow number of every row (-1 for none) and what is wrong with the messages.
+
+    Args:
+        rows: Columns rank, kind, peer, tag, group, bytes, source, flags, state; each rank's rows in the order posted.
+    """
+    flow = np.full(len(rows["rank"]), -1, dtype=np.int64)
+    ends: dict[tuple[Any, ...], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    is_call = np.isin(rows["kind"], (*SENDS, *RECEIVES))
+    for row in np.flatnonzero(is_call).tolist():
+        rank, peer = int(rows["rank"][row]), int(rows["peer"][row])
+        sends = rows["kind"][row] in SENDS
+        src, dst = (rank, peer) if sends else (peer, rank)
+        ends[src, dst, int(rows["tag"][row]), str(rows["group"][row])][0 if sends else 1].append(row)
+    problems = []
+    next_flow = 0
+    for key in sorted(ends):
+        sent, received = ends[key]
+        for send, receive in zip(sent, received, strict=False):
+            flow[send] = flow[receive] = next_flow
+            next_flow += 1
+            if rows["bytes"][send] != rows["bytes"][receive] and not rows["flags"][receive] & layout.FAILED:
+                problems.append(_size_mismatch(rows, send, receive))
+        problems += [_unmatched(rows, row, "unmatched_send") for row in sent[len(received) :]]
+        problems += [_unmatched(rows, row, "unmatched_recv") for row in received[len(sent) :]]
+    problems += [_changed(rows, row) for row in np.flatnonzero(rows["flags"] & layout.BUFFER_CHANGED).tolist()]
+    unfinished = is_call & (rows["flags"] & layout.NOT_WAITED != 0) & np.isin(rows["kind"], ("isend", "irecv"))
+    problems += [_not_waited(rows, row) for row in np.flatnonzero(unfinished & (flow >= 0)).tolist()]
+    return flow, problems
+
+
+def _where(rows: dict[str, Any], row: int) -> str:
+    source = str(rows["source"][row])
+    path, _, line = source.rpartition(":")
+    return f" ({path.rsplit('/', 1)[-1]}, line {line})" if source else ""
+
+
+def _unmatched(rows: dict[str, Any], row: int, kind: str) -> Problem:
+    rank, peer, num_bytes = int(rows["rank"][row]), int(rows["peer"][row]), int(rows["bytes"][row])
+    word, where = str(rows["kind"][row]), _where(rows, row)
+    if kind == "unmatched_send":
+        text = (
+            f"Rank {rank} posted {word} of {num_bytes} B to rank {peer}{where}, and rank {peer} has no receive for it."
+        )
+    elif peer < 0:
+        text = f"Rank {rank} posted {word} of {num_bytes} B from any rank{where}, and nothing came."
+    else:
+        text = (
+            f"Rank {rank} posted {word} of {num_bytes} B from rank {peer}{where}, and rank {peer} has no send for it."
+        )
+    return Problem(kind, rank, text)
+
+
+def _size_mismatch(rows: dict[str, Any], send: int, receive: int) -> Problem:
+    src, dst = int(rows["rank"][send]), int(rows["rank"][receive])
+    text = (
+        f"Rank {src} sent {int(rows['bytes'][send])} B to rank {dst}{_where(rows, send)}, "
+        f"which asked for {int(rows['bytes'][receive])} B{_where(rows, receive)}."
+    )
+    return Problem("size_mismatch", dst, text)
+
+
+def _changed(rows: dict[str, Any], row: int) -> Problem:
+    rank, peer = int(rows["rank"][row]), int(rows["peer"][row])
+    text = f"Rank {rank} wrote into the buffer of its isend to rank {peer}{_where(rows, row)} before wait() returned."
+    return Problem("changed_in_flight", rank, text)
+
+
+def _not_waited(rows: dict[str, Any], row: int) -> Problem:
+    rank, peer, word = int(rows["rank"][row]), int(rows["peer"][row]), str(rows["kind"][row])
+    end = "to" if word == "isend" else "from"
+    text = f"Rank {rank} never waited for its {word} {end} rank {peer}{_where(rows, row)}."
+    return Problem("not_waited", rank, text)

@@ -1,0 +1,116 @@
+"""ProcessGroup's communication methods in torch 2.11 to 2.15: what each is called in c10d and how many bytes it moves.
+
+The size of a collective is the one nccl-tests prints: the whole tensor for all_reduce, broadcast and reduce, the
+gathered tensor for all_gather and gather, the tensor before scattering for reduce_scatter and scatter, and for
+all_to_all the larger of what goes in and what comes out.
+
+Source: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+def nested_bytes(value: Any) -> int:
+    """Return the bytes of all tensors in a tensor or nested sequences of tensors."""
+    if isinstance(value, Sequence):
+        return sum(nested_bytes(item) for item in value)
+    return int(value.numel() * value.element_size()) if hasattr(value, "numel") else 0
+
+
+def _first(args: Sequence[Any], world_size: int) -> int:
+    return nested_bytes(args[0])
+
+
+def _second(args: Sequence[Any], world_size: int) -> int:
+    return nested_bytes(args[1])
+
+
+def _second_times_size(args: Sequence[Any], world_size: int) -> int:
+    return nested_bytes(args[1]) * world_size
+
+
+def _first_times_size(args: Sequence[Any], world_size: int) -> int:
+    return nested_bytes(args[0]) * world_size
+
+
+def _larger(args: Sequence[Any], world_size: int) -> int:
+    return max(nested_bytes(args[0]), nested_bytes(args[1]))
+
+
+def _nothing(args: Sequence[Any], world_size: int) -> int:
+    return 0
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One method of ProcessGroup.
+
+    Attributes:
+        method: Its name.
+        kind: c10d's word for it.
+        size: Bytes of the payload from the positional arguments and the size of the group.
+        parameters: Names of the leading arguments, for calls that pass them by keyword.
+    """
+
+    method: str
+    kind: str
+    size: Callable[[Sequence[Any], int], int]
+    parameters: tuple[str, ...]
+
+    def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Return the leading arguments in order, wherever they were passed."""
+        if not kwargs:
+            return list(args)
+        found = list(args)
+        for name in self.parameters[len(args) :]:
+            if name in kwargs:
+                found.append(kwargs[name])
+        return found
+
+
+_TENSORS = ("tensors",)
+_INTO = ("output_tensors", "input_tensors")
+_SINGLE = ("output", "input")
+_MANY = ("outputs", "inputs")
+
+COLLECTIVES = (
+    Operation("allreduce", "all_reduce", _first, _TENSORS),
+    Operation("allreduce_coalesced", "all_reduce_coalesced", _first, _TENSORS),
+    Operation("broadcast", "broadcast", _first, _TENSORS),
+    Operation("reduce", "reduce", _first, _TENSORS),
+    Operation("allgather", "all_gather", _first, _INTO),
+    Operation("allgather_coalesced", "all_gather_coalesced", _first, ("output_lists", "input_list")),
+    Operation("_allgather_base", "all_gather_into_tensor", _first, _SINGLE),
+    Operation("all_gather_single", "all_gather_into_tensor", _first, _SINGLE),
+    Operation("allgather_into_tensor_coalesced", "all_gather_into_tensor_coalesced", _first, _MANY),
+    Operation("all_gather_single_coalesced", "all_gather_into_tensor_coalesced", _first, _MANY),
+    Operation("reduce_scatter", "reduce_scatter", _second, _INTO),
+    Operation("_reduce_scatter_base", "reduce_scatter_tensor", _second, ("outputTensor", "inputTensor")),
+    Operation("reduce_scatter_single", "reduce_scatter_tensor", _second, ("outputTensor", "inputTensor")),
+    Operation("reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_coalesced", _second, _MANY),
+    Operation("reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced", _second, _MANY),
+    Operation("gather", "gather", _second_times_size, _INTO),
+    Operation("scatter", "scatter", _first_times_size, _INTO),
+    Operation("alltoall", "all_to_all", _larger, _INTO),
+    Operation("alltoall_base", "all_to_all_single", _larger, _SINGLE),
+    Operation("all_to_all_single", "all_to_all_single", _larger, _SINGLE),
+    Operation("barrier", "barrier", _nothing, ()),
+    Operation("monitored_barrier", "monitored_barrier", _nothing, ()),
+)
+
+POINT_TO_POINT = (
+    Operation("send", "isend", _first, ("tensors", "dstRank", "tag")),
+    Operation("recv", "irecv", _first, ("tensors", "srcRank", "tag")),
+    Operation("recv_anysource", "irecv", _first, ("tensors", "tag")),
+)
+"""The kind is that of the asynchronous call; ``dist.send`` and ``dist.recv`` are told apart by who called."""
+
+BOTH = ("_register_backend", "_set_default_backend", "_set_group_name", "_set_group_desc")
+"""Methods that describe the group, applied to the recording group and to the one inside it."""
+
+OWN = ("_pybind11_conduit_v1_", "_id", "boxed", "unbox", "rank", "size")
+"""Methods that must stay those of the recording group itself."""

@@ -1,0 +1,98 @@
+"""What one rank writes down: calls, waits, named regions and the learner's line each came from."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from types import CodeType, FrameType, TracebackType
+from typing import TYPE_CHECKING
+
+from labkit.launch.recording import layout
+from labkit.launch.recording.event_log import EventLog
+from labkit.timeline.span import Lane
+
+if TYPE_CHECKING:
+    from labkit.launch.recording.device_times import DeviceTimes
+
+_LABKIT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep  # noqa: PTH120, PTH100
+
+
+class Recorder:
+    """Writes the calls of one rank to its event log; every method may be called from any thread."""
+
+    def __init__(self, log: EventLog, rank: int, library_paths: tuple[str, ...] = ()) -> None:
+        self.log = log
+        self.rank = rank
+        self.pid = os.getpid()
+        self._foreign = (_LABKIT, "<frozen", "<string>", *library_paths)
+        self._is_foreign: dict[CodeType, bool] = {}
+        self._sources: dict[tuple[CodeType, int], int] = {}
+        self.device_times: DeviceTimes | None = None
+
+    @property
+    def active(self) -> bool:
+        """Return whether this is the process that the log belongs to, not a fork of it."""
+        return os.getpid() == self.pid
+
+    def source_and_entry(self, frame: FrameType | None, entries: dict[CodeType, str]) -> tuple[int, str]:
+        """Return the interned file:line of the first frame outside torch and labkit, and the entry passed on the way.
+
+        Args:
+            frame: Where to start.
+            entries: Code of torch's functions that tell how the call was meant, such as ``dist.send``.
+        """
+        entry = ""
+        while frame is not None:
+            code = frame.f_code
+            foreign = self._is_foreign.get(code)
+            if foreign is None:
+                foreign = self._is_foreign[code] = code.co_filename.startswith(self._foreign)
+            if not foreign:
+                key = (code, frame.f_lineno)
+                source = self._sources.get(key)
+                if source is None:
+                    source = self._sources[key] = self.log.intern(f"{code.co_filename}:{frame.f_lineno}")
+                return source, entry
+            if code in entries:
+                entry = entries[code]
+            frame = frame.f_back
+        return 0, entry
+
+    def span(self, name: str, kind: str) -> Region:
+        """Return a context manager that records its body as one span."""
+        lane = {"compute": Lane.COMPUTE, "communication": Lane.COMMUNICATION, "host": Lane.HOST}.get(kind)
+        word = "span" if lane is not None else kind
+        return Region(self, name, word, int(Lane.COMPUTE if lane is None else lane))
+
+    def close(self) -> None:
+        """Resolve device times and note the orderly end."""
+        if self.device_times is not None:
+            self.device_times.resolve(wait=True)
+        self.log.close()
+
+
+class Region:
+    """A named region, ``with recorder.span("forward", "compute"):``; one that raises is recorded too."""
+
+    __slots__ = ("_index", "_kind", "_lane", "_name", "_recorder")
+
+    def __init__(self, recorder: Recorder, name: str, kind: str, lane: int) -> None:
+        self._recorder, self._name, self._kind, self._lane = recorder, name, kind, lane
+        self._index = -1
+
+    def __enter__(self) -> None:
+        recorder = self._recorder
+        if not recorder.active:
+            return
+        log = recorder.log
+        source, _ = recorder.source_and_entry(sys._getframe(1), {})
+        self._index = log.begin(
+            time.monotonic_ns(), self._lane, log.intern(self._kind), log.intern(self._name), source=source
+        )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._recorder.log.end(self._index, time.monotonic_ns(), self._lane, layout.FAILED if kind else 0)
+        self._index = -1

@@ -1,0 +1,93 @@
+"""The handle that an asynchronous call returns, with its wait recorded."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from labkit.launch.recording import layout
+from labkit.launch.recording.call import Call
+
+_NO_TIMEOUT = timedelta(0)
+
+
+class RecordedWork(dist.Work):
+    """A Work that stands in for another one and notes when ``wait()`` began and returned.
+
+    Only callers in Python receive it; C++ (DDP's reducer, functional collectives) keeps the backend's own handle.
+    """
+
+    def __init__(self, inner: dist.Work, calls: list[Call]) -> None:
+        super().__init__()
+        self._inner = inner
+        self._calls = calls
+
+    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        """Wait for the operation and record the time that took; raises what the backend raises."""
+        begin_ns = time.monotonic_ns()
+        slots = [call.wait_begins(begin_ns) for call in self._calls[:1]]
+        try:
+            done = self._inner.wait(timeout) if timeout else self._inner.wait()
+        except BaseException:
+            self._finish(begin_ns, slots, layout.FAILED)
+            raise
+        self._finish(begin_ns, slots, 0)
+        return bool(done)
+
+    def _finish(self, begin_ns: int, slots: list[int], flags: int) -> None:
+        end_ns = time.monotonic_ns()
+        for slot in slots:
+            self._calls[0].recorder.log.resumed(slot)
+        for number, call in enumerate(self._calls):
+            call.wait_returned(self._inner, begin_ns, end_ns, flags, record_wait=number == 0)
+
+    def synchronize(self) -> None:
+        """Do what the inner handle does."""
+        self._inner.synchronize()
+
+    def is_completed(self) -> bool:
+        """Return whether the operation is complete."""
+        return bool(self._inner.is_completed())
+
+    def is_success(self) -> bool:
+        """Return whether it completed without an error."""
+        return bool(self._inner.is_success())
+
+    def exception(self) -> Any:
+        """Return the error it ended with, if any."""
+        return self._inner.exception()
+
+    def result(self) -> Any:
+        """Return the output tensors."""
+        return self._inner.result()
+
+    def source_rank(self) -> int:
+        """Return the group rank a receive took its message from."""
+        return int(self._inner.source_rank())
+
+    def _source_rank(self) -> int:
+        return int(self._inner._source_rank())
+
+    def get_future(self) -> Any:
+        """Return the future of the inner handle."""
+        return self._inner.get_future()
+
+    def get_future_result(self) -> Any:
+        """Return the future of the inner handle's result."""
+        return self._inner.get_future_result()
+
+    def block_current_stream(self) -> None:
+        """Make the current stream wait, not the host."""
+        self._inner.block_current_stream()
+
+    def _get_duration(self) -> float:
+        return float(self._inner._get_duration())
+
+    def _get_op_type(self) -> Any:
+        return self._inner._get_op_type()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)

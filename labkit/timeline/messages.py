@@ -1,0 +1,56 @@
+"""A timeline seen as messages and collectives, which is what checks ask about."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from labkit.timeline.span import Collective, Lane, Message
+from labkit.timeline.timeline import Timeline
+
+SENDS = ("send", "isend")
+RECEIVES = ("recv", "irecv")
+
+
+def call_positions(timeline: Timeline) -> dict[int, int]:
+    """Return for every communication row its position among the communication calls of its rank, from 0."""
+    counts: dict[int, int] = {}
+    positions: dict[int, int] = {}
+    for row in np.flatnonzero(_is_call(timeline)).tolist():
+        rank = int(timeline.rank[row])
+        positions[row] = counts.get(rank, 0)
+        counts[rank] = positions[row] + 1
+    return positions
+
+
+def messages(timeline: Timeline) -> list[Message]:
+    """Return every point-to-point message, ordered by source rank and then by when its send was posted."""
+    positions = call_positions(timeline)
+    receives = np.flatnonzero(np.isin(timeline.kind, RECEIVES) & (timeline.flow >= 0))
+    received = {int(timeline.flow[row]): positions[int(row)] for row in receives}
+    found = [
+        Message(
+            src=int(timeline.rank[row]),
+            dst=int(timeline.peer[row]),
+            bytes=int(timeline.bytes[row]),
+            kind=str(timeline.kind[row]),
+            sequence=positions[row],
+            received=received.get(int(timeline.flow[row])),
+        )
+        for row in np.flatnonzero(np.isin(timeline.kind, SENDS) & _is_call(timeline)).tolist()
+    ]
+    return sorted(found, key=lambda message: (message.src, message.sequence))
+
+
+def collectives(timeline: Timeline) -> list[Collective]:
+    """Return every call of a collective, ordered by rank and then by when it was called."""
+    positions = call_positions(timeline)
+    rows = np.flatnonzero(_is_call(timeline) & ~np.isin(timeline.kind, (*SENDS, *RECEIVES)))
+    found = [
+        Collective(int(timeline.rank[row]), str(timeline.kind[row]), int(timeline.bytes[row]), positions[row])
+        for row in rows.tolist()
+    ]
+    return sorted(found, key=lambda call: (call.rank, call.sequence))
+
+
+def _is_call(timeline: Timeline) -> np.ndarray:  # type: ignore[type-arg]
+    return (timeline.lane == Lane.COMMUNICATION) & (timeline.kind != "span")

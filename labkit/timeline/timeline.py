@@ -1,0 +1,171 @@
+"""The record every world yields: spans in columns, and tables beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from labkit.errors import ConfigError
+from labkit.timeline.span import Collective, Lane, Message, Problem, Span
+from labkit.units import format_time
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+COLUMNS: dict[str, Any] = {
+    "rank": np.int32,
+    "lane": np.int8,
+    "start_ns": np.int64,
+    "end_ns": np.int64,
+    "name": np.str_,
+    "kind": np.str_,
+    "bytes": np.int64,
+    "peer": np.int32,
+    "flow": np.int64,
+}
+Table = dict[str, "npt.NDArray[Any]"]
+
+
+class Timeline:
+    """Spans of all ranks in columns of equal length (numpy arrays), in the order each rank began them.
+
+    Attributes:
+        rank, lane, start_ns, end_ns, name, kind, bytes, peer, flow: The columns; see :class:`~labkit.timeline.Span`.
+        tables: More about some spans or ranks, each a dict of columns. A column "span" or "of" holds row numbers.
+            "source" (span, line), "call" (span, group, group_size, number, tag, blocking, failed), "wait" (span, of: the
+            call that was waited for), "open" (span: never seen to end), "clock" (rank, method, err_ns), "lifetime";
+            later lessons add "memory", "stage", "version".
+        problems: What is wrong in the record whatever the result was, such as a send nobody received.
+        num_ranks: Ranks of the world, also those without a span.
+    """
+
+    def __init__(
+        self,
+        rank: npt.ArrayLike = (),
+        lane: npt.ArrayLike = (),
+        start_ns: npt.ArrayLike = (),
+        end_ns: npt.ArrayLike = (),
+        name: npt.ArrayLike = (),
+        kind: npt.ArrayLike = (),
+        bytes: npt.ArrayLike | None = None,
+        peer: npt.ArrayLike | None = None,
+        flow: npt.ArrayLike | None = None,
+        *,
+        tables: Mapping[str, Table] | None = None,
+        problems: tuple[Problem, ...] = (),
+        num_ranks: int | None = None,
+    ) -> None:
+        given: dict[str, Any] = {"rank": rank, "lane": lane, "start_ns": start_ns, "end_ns": end_ns}
+        given |= {"name": name, "kind": kind, "bytes": bytes, "peer": peer, "flow": flow}
+        length = len(np.atleast_1d(np.asarray(rank)))
+        columns = {
+            key: np.full(length, 0 if key == "bytes" else -1, dtype)
+            if given[key] is None
+            else np.atleast_1d(np.asarray(given[key])).astype(dtype)
+            for key, dtype in COLUMNS.items()
+        }
+        wrong = {key: len(column) for key, column in columns.items() if len(column) != length}
+        if wrong:
+            raise ConfigError(f"rank has {length} entries, but {wrong}; every column needs the same number.")
+        backward = np.flatnonzero(columns["end_ns"] < columns["start_ns"])
+        if len(backward):
+            raise ConfigError(f"Span {int(backward[0])} ends before it starts; end_ns must be at least start_ns.")
+        for column in columns.values():
+            column.setflags(write=False)
+        self.rank, self.lane = columns["rank"], columns["lane"]
+        self.start_ns, self.end_ns = columns["start_ns"], columns["end_ns"]
+        self.name, self.kind = columns["name"], columns["kind"]
+        self.bytes, self.peer, self.flow = columns["bytes"], columns["peer"], columns["flow"]
+        self.tables = {key: dict(table) for key, table in (tables or {}).items()}
+        self.problems = problems
+        least = int(self.rank.max()) + 1 if length else 0
+        self.num_ranks = least if num_ranks is None else max(least, num_ranks)
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    @property
+    def makespan_ns(self) -> int:
+        """Return the time from the first begin to the last end, 0 for an empty timeline."""
+        return int(self.end_ns.max() - self.start_ns.min()) if len(self) else 0
+
+    def rows(self) -> Iterator[Span]:
+        """Yield every span as a record."""
+        columns = (
+            self.rank,
+            self.lane,
+            self.start_ns,
+            self.end_ns,
+            self.name,
+            self.kind,
+            self.bytes,
+            self.peer,
+            self.flow,
+        )
+        for rank, lane, start, end, name, kind, size, peer, flow in zip(*(c.tolist() for c in columns), strict=True):
+            yield Span(rank, Lane(lane), start, end, name, kind, size, peer, flow)
+
+    def spans(self, rank: int | None = None, lane: int | None = None, kind: str | None = None) -> Timeline:
+        """Return the spans that have this rank, lane and kind; None means any. Times and tables are kept."""
+        keep = np.ones(len(self), dtype=bool)
+        for column, value in ((self.rank, rank), (self.lane, lane), (self.kind, kind)):
+            if value is not None:
+                keep &= column == value
+        return self.select(keep)
+
+    def select(self, keep: npt.NDArray[np.bool_]) -> Timeline:
+        """Return the spans where keep is true; row numbers in tables follow."""
+        new_row = np.cumsum(keep) - 1
+        tables: dict[str, Table] = {}
+        for key, table in self.tables.items():
+            links = [table[column] for column in ("span", "of") if column in table]
+            stays = np.logical_and.reduce([keep[link] for link in links]) if links else None
+            tables[key] = {
+                column: values
+                if stays is None
+                else (new_row[values[stays]] if column in ("span", "of") else values[stays])
+                for column, values in table.items()
+            }
+        columns = {key: getattr(self, key)[keep] for key in COLUMNS}
+        return Timeline(**columns, tables=tables, problems=self.problems, num_ranks=self.num_ranks)
+
+    def messages(self) -> list[Message]:
+        """Return every point-to-point message, ordered by source rank and then by when its send was posted."""
+        return import_module("labkit.timeline.messages").messages(self)  # type: ignore[no-any-return]
+
+    def collectives(self) -> list[Collective]:
+        """Return every call of a collective, ordered by rank and then by when it was called."""
+        return import_module("labkit.timeline.messages").collectives(self)  # type: ignore[no-any-return]
+
+    def save(self, path: str | Path) -> None:
+        """Write the timeline as a numpy archive (``.npz``), which :meth:`load` reads."""
+        import_module("labkit.timeline.archive").save(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Timeline:
+        """Return the timeline that :meth:`save` wrote; raises ConfigError for any other file."""
+        return import_module("labkit.timeline.archive").load(path)  # type: ignore[no-any-return]
+
+    def to_chrome(self, path: str | Path) -> None:
+        """Write a Chrome trace, which https://ui.perfetto.dev opens."""
+        import_module("labkit.timeline.chrome").write(self, path)
+
+    def summary(self) -> str:
+        """Return one sentence: ranks, duration, what was sent, how much was waiting."""
+        return import_module("labkit.timeline.summary").summary(self)  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"Timeline({self.num_ranks} rank{'s' * (self.num_ranks != 1)}, {format_time(self.makespan_ns)})"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """Return the static picture and one sentence, for any notebook.
+
+        The picture is made by labkit.widgets, which stands above this package and draws with matplotlib: it is
+        imported when a timeline is shown and not before.
+        """
+        png = import_module("labkit.widgets.static_timeline").to_png(self)
+        return {"image/png": png, "text/plain": self.summary()}
