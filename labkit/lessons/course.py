@@ -1,0 +1,47 @@
+"""Where a course lies on disk: solutions/, notebooks/ and slides/ under one root, and its lessons by name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from labkit.errors import LessonError
+
+
+def find_course(start: Path | None = None, *, sources: bool = False) -> Path:
+    """Return the course's root: the nearest folder, from start upwards, that holds ``notebooks/``.
+
+    Args:
+        start: Where to begin; None is the working directory. A file stands for its folder.
+        sources: True also asks for ``solutions/``, which a student release lacks, and not for ``notebooks/``,
+            which building makes.
+
+    Raises:
+        LessonError: If no such folder is found.
+    """
+    wanted = "solutions" if sources else "notebooks"
+    begin = (start or Path()).resolve()
+    for folder in (begin, *begin.parents):
+        if (folder / wanted).is_dir():
+            return folder
+    why = " (a student release has none; building needs the full repository)" if sources else ""
+    raise LessonError(f"No folder from {begin} upwards holds {wanted}/{why}; say where with --course DIR.")
+
+
+def source_files(course: Path) -> list[Path]:
+    """Return the lesson sources of a course, in the order of their numbers."""
+    return sorted(path for path in (course / "solutions").glob("*.py") if re.match(r"\d\d_", path.name))
+
+
+def select(available: list[Path], asked: str) -> Path:
+    """Return the one file that a lesson's number, name or path means.
+
+    Raises:
+        LessonError: If none or several match; the message lists what there is.
+    """
+    stem = Path(asked).stem
+    matching = [path for path in available if path.stem == stem or path.stem.split("_")[0] == stem.zfill(2)]
+    if len(matching) == 1:
+        return matching[0]
+    names = ", ".join(path.stem for path in available) or "none"
+    raise LessonError(f"{'No' if not matching else 'More than one'} lesson is called {asked!r}; there are: {names}.")

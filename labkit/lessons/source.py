@@ -1,0 +1,316 @@
+"""A lesson's source: py:percent text into typed cells and exercises, with every mistake named by file and line."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from labkit.errors import LessonError
+from labkit.lessons import code
+from labkit.lessons.cell_ids import cell_id
+from labkit.lessons.cuts import Cut, MarkerError, cut, has_marker
+from labkit.lessons.manifest import Exercise, Manifest
+
+ROLES = ("parameters", "given", "exercise", "predict", "check", "solution", "slide-only")
+MODIFIERS = ("slide", "nbval-ignore-output", "export")
+_MARKDOWN_TAGS = ("slide", "slide-only", "solution")
+_ATTRIBUTES: dict[str, type] = {
+    "exercise": str,
+    "title": str,
+    "provides": list,
+    "points": int,
+    "difficulty": int,
+    "importance": int,
+    "minutes": int,
+    "bonus": bool,
+}
+_HEADER = re.compile(r"^\s*#?\s*%%(%*)(\s|$)")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a lesson's source.
+
+    Attributes:
+        id: Stable: from the exercise's number where there is one, else from the content.
+        kind: "markdown" or "code".
+        source: As written, answers and markers included.
+        student_source: The same with answers cut.
+        tags: As written.
+        exercise: The exercise that an ``exercise`` or ``check`` cell belongs to.
+        cuts: What was cut from it.
+        line: Line of its ``# %%`` header in the source file, from 1.
+    """
+
+    id: str
+    kind: Literal["markdown", "code"]
+    source: str
+    student_source: str
+    tags: tuple[str, ...]
+    exercise: str | None
+    cuts: tuple[Cut, ...]
+    line: int
+
+    @property
+    def role(self) -> str | None:
+        """What the cell is for: one of ROLES, or None for plain prose and demonstrations."""
+        return next((tag for tag in self.tags if tag in ROLES), None)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A lesson as its source describes it.
+
+    Attributes:
+        name: The file's stem, such as "02_ring_all_reduce".
+        title: Its first heading.
+        file: The source file's name for messages.
+        cells: In order.
+        exercises: In order.
+        source_sha256: Hash of the source text.
+    """
+
+    name: str
+    title: str
+    file: str
+    cells: tuple[Cell, ...]
+    exercises: tuple[Exercise, ...]
+    source_sha256: str
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the student notebook's metadata says of the lesson."""
+        return Manifest(self.name, self.title, self.source_sha256, self.exercises)
+
+
+def load(path: Path) -> Lesson:
+    """Return the lesson that a source file describes.
+
+    Raises:
+        LessonError: If the file is missing or anything in it is wrong; the message names file, line and cure.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise LessonError(f"There is no lesson source {path}.") from None
+    return parse(text, path)
+
+
+def parse(text: str, path: Path | str | None = None) -> Lesson:
+    """Return the lesson that a py:percent text describes.
+
+    Args:
+        text: The source.
+        path: Where it came from; gives the lesson its name, and messages their file. None for a text of no file.
+
+    Raises:
+        LessonError: If anything is wrong; the message names file, line and cure.
+    """
+    file = "solutions/lesson.py" if path is None else f"{Path(path).parent.name or '.'}/{Path(path).name}"
+    name = Path(file).stem
+    number = re.match(r"(\d\d)_[a-z0-9_]+$", name)
+    if path is not None and not number:
+        raise LessonError(f"{file}: a lesson's file is named NN_slug.py, such as 02_ring_all_reduce.py.")
+    reader = _Reader(file, None if path is None or number is None else int(number[1]))
+    cells = tuple(reader.cells(text))
+    return Lesson(
+        name=name,
+        title=_title(cells, file),
+        file=file,
+        cells=cells,
+        exercises=tuple(reader.exercises.values()),
+        source_sha256=hashlib.sha256(text.encode()).hexdigest(),
+    )
+
+
+class _Reader:
+    """Reads the cells of one source, and keeps what must be unique."""
+
+    def __init__(self, file: str, number: int | None) -> None:
+        self.file = file
+        self.number = number
+        self.exercises: dict[str, Exercise] = {}
+        self.ids: set[str] = set()
+        self.num_given = 0
+
+    def fail(self, line: int, message: str) -> NoReturn:
+        raise LessonError(f"{self.file}:{line}: {message}")
+
+    def cells(self, text: str) -> Iterator[Cell]:
+        """Yield the typed cells of a source text."""
+        import jupytext  # type: ignore[import-untyped,unused-ignore]
+
+        notebook = jupytext.reads(text, fmt="py:percent")
+        lines = self._header_lines(text, [each.source for each in notebook.cells])
+        for raw, line in zip(notebook.cells, lines, strict=True):
+            yield self._cell(raw.cell_type, raw.source, dict(raw.metadata), line)
+
+    def _header_lines(self, text: str, sources: list[str]) -> list[int]:
+        """Return the line of each cell's header. Markers quoted inside a cell are no headers."""
+        text_lines = text.split("\n")
+        headers = iter(
+            [at for at, line in enumerate(text_lines, 1) if line.lstrip().startswith("#") and _HEADER.match(line)]
+        )
+        found: list[int] = []
+        for source in sources:
+            found.append(next(headers, 0))
+            for _ in filter(_HEADER.match, source.split("\n")):
+                next(headers, None)
+        if 0 in found:
+            self.fail(1, "there is text before the first `# %%` header; put it into a cell.")
+        return found
+
+    def _cell(self, kind: str, source: str, metadata: dict[str, Any], line: int) -> Cell:
+        if kind not in ("markdown", "code"):
+            self.fail(line, f"a cell of type {kind!r}; use `# %%` or `# %% [markdown]`.")
+        if "incorrectly_encoded_metadata" in metadata:
+            self.fail(
+                line,
+                f"cannot read {metadata['incorrectly_encoded_metadata']!r} in the cell's header; "
+                'write tags=["exercise"] exercise="2.3" points=6, with double quotes.',
+            )
+        tags = self._tags(kind, metadata.pop("tags", []), line)
+        role = next((tag for tag in tags if tag in ROLES), None)
+        if kind == "code" and source.strip() == "":
+            self.fail(line, "an empty cell; remove its header.")
+        student_source, cuts = source, ()
+        exercise: str | None = None
+        try:
+            if role == "exercise":
+                student_source, cuts = cut(source)
+            elif (marker := has_marker(source)) is not None and role != "solution":
+                raise MarkerError("a SOLUTION marker in a cell that is not tagged exercise; tag the cell.", marker)
+        except MarkerError as error:
+            self.fail(line + 1 + error.offset, str(error))
+        try:
+            if kind == "code":
+                code.parse(source, strict=role in ("given", "exercise", "predict") or "export" in tags)
+            if role in ("given", "exercise") or "export" in tags:
+                code.refuse_side_effects(source)
+            if role == "exercise":
+                exercise = self._exercise(metadata, source, student_source, cuts, line)
+                metadata = {}
+            elif role == "check":
+                exercise = self._checked(metadata.pop("exercise", None), source, line)
+            predicted = code.predicted_name(source) if role == "predict" else None
+        except code.CodeError as error:
+            self.fail(line + error.line, str(error))
+        if metadata:
+            self._refuse_attributes(metadata, (), role, line)
+        self.num_given += role == "given"
+        identity = cell_id(
+            kind, source, role, exercise=exercise, predicted=predicted, num_given=self.num_given, taken=self.ids
+        )
+        if identity in self.ids:
+            self.fail(line, f"a second cell would have the id {identity}; each {role} cell needs its own name.")
+        self.ids.add(identity)
+        return Cell(
+            id=identity,
+            kind="markdown" if kind == "markdown" else "code",
+            source=source,
+            student_source=student_source,
+            tags=tags,
+            exercise=exercise,
+            cuts=cuts,
+            line=line,
+        )
+
+    def _tags(self, kind: str, tags: object, line: int) -> tuple[str, ...]:
+        if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+            self.fail(line, f'tags={tags!r}; write tags=["exercise"].')
+        known = ROLES + MODIFIERS
+        for tag in tags:
+            if tag not in known:
+                self.fail(line, f"unknown tag {tag!r}{_nearest(tag, known)}; known tags: {', '.join(known)}.")
+            if kind == "markdown" and tag not in _MARKDOWN_TAGS:
+                self.fail(line, f"tag {tag!r} on a markdown cell; it is for code.")
+        roles = [tag for tag in tags if tag in ROLES]
+        if len(roles) > 1:
+            self.fail(line, f"tags {' and '.join(roles)} exclude each other; keep one.")
+        return tuple(tags)
+
+    def _exercise(
+        self, metadata: dict[str, Any], source: str, student_source: str, cuts: tuple[Cut, ...], line: int
+    ) -> str:
+        exercise_id = metadata.get("exercise")
+        if not exercise_id:
+            self.fail(line, 'an exercise cell without an id; add exercise="2.3".')
+        self._refuse_attributes(metadata, tuple(_ATTRIBUTES), "exercise", line)
+        for name, kind in _ATTRIBUTES.items():
+            value = metadata.setdefault(name, False) if name == "bonus" else metadata.get(name)
+            if value is None:
+                self.fail(line, f"exercise {exercise_id} without {name}; add {name}={_EXAMPLES[name]}.")
+            if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+                self.fail(line, f"exercise {exercise_id} has {name}={value!r}; write {name}={_EXAMPLES[name]}.")
+        number = re.fullmatch(r"(\d+)\.(\d+)", exercise_id)
+        if not number or (self.number is not None and int(number[1]) != self.number):
+            lesson = "the lesson's number" if self.number is None else str(self.number)
+            self.fail(line, f"exercise id {exercise_id!r}; ids are {lesson}, a point and a position.")
+        if exercise_id in self.exercises:
+            self.fail(line, f"a second exercise {exercise_id}; each needs its own id.")
+        for each in cuts:
+            if each.exercise != exercise_id:
+                self.fail(
+                    line + 1 + each.offset,
+                    f"BEGIN SOLUTION {each.exercise} in the cell of exercise {exercise_id}; make them alike.",
+                )
+        values = {key: value for key, value in metadata.items() if key != "exercise"}
+        exercise = Exercise(id=exercise_id, **(values | {"provides": tuple(values["provides"])}))
+        if exercise.points < 0 or not 1 <= exercise.difficulty <= 5 or not 1 <= exercise.importance <= 5:
+            self.fail(line, f"exercise {exercise_id}: points are 0 or more, difficulty and importance 1 to 5.")
+        code.refuse_uncut(source, student_source, exercise)
+        self.exercises[exercise_id] = exercise
+        return exercise.id
+
+    def _checked(self, written: object, source: str, line: int) -> str:
+        named = {written} if isinstance(written, str) else set(code.checked_exercises(source))
+        if len(named) != 1:
+            listed = " and ".join(sorted(named)) or "none"
+            self.fail(line, f'a check cell checks one exercise, as in labkit.check("2.3", f); this one: {listed}.')
+        exercise_id = named.pop()
+        if exercise_id not in self.exercises:
+            known = ", ".join(self.exercises) or "none"
+            self.fail(line, f"a check of exercise {exercise_id}, which is not above it; above are {known}.")
+        return exercise_id
+
+    def _refuse_attributes(
+        self, metadata: Iterable[str], allowed: tuple[str, ...], role: str | None, line: int
+    ) -> None:
+        for name in metadata:
+            if name not in allowed:
+                self.fail(
+                    line,
+                    f"unknown attribute {name!r} in the header of {'a plain' if role is None else f'a {role}'} cell"
+                    f"{_nearest(name, allowed)}; {'known: ' + ', '.join(allowed) if allowed else 'remove it'}.",
+                )
+
+
+_EXAMPLES = {
+    "exercise": '"2.3" (in quotes: 2.10 without them is the number 2.1)',
+    "title": '"Chunk bounds"',
+    "provides": '["chunk_bounds"]',
+    "points": "6",
+    "difficulty": "2",
+    "importance": "5",
+    "minutes": "6",
+    "bonus": "true",
+}
+
+
+def _nearest(name: str, known: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def _title(cells: tuple[Cell, ...], file: str) -> str:
+    for cell in cells:
+        if cell.kind == "markdown" and cell.role is None:
+            for line in cell.source.split("\n"):
+                if line.startswith("# "):
+                    return line[2:].strip()
+    raise LessonError(f"{file}: the lesson has no title; begin it with a markdown cell `# # Title`.")
