@@ -7,15 +7,8 @@ from collections.abc import Iterator
 
 from labkit.lessons.manifest import Exercise
 
-_DEFINITIONS = (
-    ast.Import,
-    ast.ImportFrom,
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
-    ast.ClassDef,
-    ast.Assign,
-    ast.AnnAssign,
-)
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_DEFINITIONS = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, *_NAMED)
 
 
 class CodeError(ValueError):
@@ -72,7 +65,7 @@ def refuse_uncut(source: str, student_source: str, exercise: Exercise) -> None:
     """Accept an exercise's cell whose answers are all between markers.
 
     Raises:
-        CodeError: If a provided name is not defined, a function has nothing cut from it, or the cut version does not parse.
+        CodeError: If a provided name is not defined, a function keeps its answer, or the rest does not parse.
     """
     solved = {statement.name: statement for statement in body(source) if isinstance(statement, _NAMED)}
     for name in exercise.provides:
@@ -123,7 +116,7 @@ def predicted_name(source: str) -> str:
     """
     statements = body(source)
     if len(statements) == 1 and isinstance(statements[0], ast.Assign) and len(statements[0].targets) == 1:
-        target = statements[0].targets[0]
+        target: ast.expr | None = statements[0].targets[0]
         try:
             ast.literal_eval(statements[0].value)
         except ValueError:
@@ -140,9 +133,6 @@ def checked_exercises(source: str) -> Iterator[str]:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
             if name == "check" and isinstance(node.args[0].value, str):
                 yield node.args[0].value
-
-
-_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def _first_line(statement: ast.stmt) -> str:

@@ -3,7 +3,7 @@
 ::
 
     # BEGIN SOLUTION 2.3: the first chunks get one element more
-    ...                                                             -> raise NotImplementedError("Exercise 2.3: the ...")
+    ...                                               ->  raise NotImplementedError("Exercise 2.3: the ...")
     # END SOLUTION
 
 Markers at the left margin hold a private piece of the answer (a function of its own, an import); they leave a comment.

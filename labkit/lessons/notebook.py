@@ -21,7 +21,7 @@ def as_notebook(manifest: Manifest, cells: Iterable[Cell], *, answers: bool) -> 
         cells: What it holds.
         answers: True keeps the answers, False cuts them.
     """
-    return nbformat.from_dict(
+    return nbformat.from_dict(  # type: ignore[no-untyped-call]
         {
             "nbformat": 4,
             "nbformat_minor": 5,
@@ -42,7 +42,8 @@ def as_text(notebook: Any) -> str:
         nbformat.ValidationError: If it is not a valid notebook.
     """
     nbformat.validate(notebook)
-    return str(nbformat.writes(notebook, version=4)).rstrip("\n") + "\n"
+    text: str = nbformat.writes(notebook, version=4)  # type: ignore[no-untyped-call]
+    return text.rstrip("\n") + "\n"
 
 
 def _cell(cell: Cell, source: str) -> dict[str, Any]:

@@ -178,7 +178,8 @@ class _Reader:
         role = next((tag for tag in tags if tag in ROLES), None)
         if kind == "code" and source.strip() == "":
             self.fail(line, "an empty cell; remove its header.")
-        student_source, cuts = source, ()
+        student_source = source
+        cuts: tuple[Cut, ...] = ()
         exercise: str | None = None
         try:
             if role == "exercise":
