@@ -1,0 +1,151 @@
+"""``labkit build``: from each lesson's source its notebook, its executed solution and its slides."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from labkit.errors import LessonError
+from labkit.lessons import drift, executed, slides, student
+from labkit.lessons.course import find_course, select, source_files
+from labkit.lessons.drift import Drift
+from labkit.lessons.notebook import as_text
+from labkit.lessons.source import Lesson, load
+
+
+@dataclass(frozen=True)
+class Built:
+    """What building one lesson did.
+
+    Attributes:
+        lesson: Its name.
+        written: Files whose content changed, relative to the course.
+        execution: What became of the solution notebook: "executed", "kept" or "not executed".
+        seconds: How long it took.
+    """
+
+    lesson: str
+    written: tuple[str, ...]
+    execution: str
+    seconds: float
+
+    def __str__(self) -> str:
+        """Return one line for the terminal."""
+        changed = f"wrote {', '.join(self.written)}" if self.written else "nothing changed"
+        return f"{self.lesson}: {changed}; solution {self.execution} ({self.seconds:.1f} s)"
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """What one ``labkit build`` did.
+
+    Attributes:
+        course: The course's root.
+        lessons: One entry a lesson, in order.
+    """
+
+    course: Path
+    lessons: tuple[Built, ...]
+
+    def __str__(self) -> str:
+        """Return one line a lesson."""
+        return "\n".join(map(str, self.lessons))
+
+
+def build(
+    course: Path | None = None,
+    lessons: Sequence[str] | None = None,
+    execute: bool = True,
+    *,
+    always: bool = False,
+    say: Callable[[str], None] = lambda sentence: None,
+) -> BuildReport:
+    """Write notebooks/, slides/ and the executed solutions of a course; files that are right are left alone.
+
+    Args:
+        course: A folder in the course; None is the working directory.
+        lessons: Numbers, names or paths; None or empty is all.
+        execute: Run a solution whose executed notebook does not fit its source. Outputs are kept while every code
+            cell is what it was. False leaves solution notebooks alone.
+        always: Run every solution, whatever there is.
+        say: Told one sentence before each thing that takes time.
+
+    Raises:
+        LessonError: If a source is wrong, a solution does not run, or a name means no lesson.
+    """
+    root = find_course(course, sources=True)
+    return BuildReport(
+        root, tuple(_build(lesson, root, execute, always, say) for lesson in _chosen(root, lessons or ()))
+    )
+
+
+def check(course: Path | None = None, lessons: Sequence[str] | None = None) -> list[Drift]:
+    """Return everything that differs between the sources and what lies in notebooks/, slides/ and solutions/.
+
+    Also what breaks a promise: an execution that is not one clean run, an exercise without a check, and text of an
+    answer in what learners get. Writes nothing and runs nothing.
+
+    Args:
+        course: A folder in the course; None is the working directory.
+        lessons: Numbers, names or paths; None or empty is all.
+
+    Raises:
+        LessonError: If a source is wrong or a name means no lesson.
+    """
+    root = find_course(course, sources=True)
+    chosen = _chosen(root, lessons or ())
+    found = [each for lesson in chosen for each in drift.lesson_drift(lesson, root)]
+    if not lessons:
+        found += drift.stray_files({path.stem for path in source_files(root)}, root)
+    try:
+        return found + list(drift.leaks(chosen, root))
+    except LessonError as error:  # a file that is no notebook, already in found
+        return found or [Drift("notebooks", None, str(error).rstrip("."), "labkit build")]
+
+
+def _chosen(root: Path, names: Sequence[str]) -> list[Lesson]:
+    available = source_files(root)
+    if not available:
+        raise LessonError(f"{root / 'solutions'} holds no lesson source; they are named NN_slug.py.")
+    return [load(path) for path in ([select(available, name) for name in names] or available)]
+
+
+def _build(lesson: Lesson, root: Path, execute: bool, always: bool, say: Callable[[str], None]) -> Built:
+    start = time.monotonic()
+    made: dict[Path, str] = {Path("notebooks", f"{lesson.name}.ipynb"): student.student_text(lesson)}
+    if (deck := slides.deck(lesson)) is not None:
+        made[Path("slides", f"{lesson.name}.md")] = deck
+    solution = Path("solutions", f"{lesson.name}.ipynb")
+    kept = None if always else _kept(lesson, root / solution)
+    execution = "kept" if kept is not None else "executed" if execute or always else "not executed"
+    written = _write(made, root)
+    if execution == "executed":
+        say(f"{lesson.name}: running the solution ...")
+        kept = executed.execute(lesson, root / "solutions")
+    if kept is not None and (execute or always):
+        written += _write({solution: as_text(kept)}, root)
+    return Built(lesson.name, tuple(written), execution, time.monotonic() - start)
+
+
+def _kept(lesson: Lesson, path: Path) -> object | None:
+    """Return the solution notebook with its earlier outputs, or None if it must run."""
+    if not path.exists():
+        return None
+    try:
+        return executed.refreshed(lesson, drift.read_notebook(path))
+    except (LessonError, KeyError):  # not a notebook, or not one of ours: written anew
+        return None
+
+
+def _write(files: dict[Path, str], root: Path) -> list[str]:
+    """Write what differs, and return the names of those files."""
+    written = []
+    for name, text in files.items():
+        path = root / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            written.append(name.as_posix())
+    return written

@@ -1,0 +1,182 @@
+"""Proving that notebooks, slides and executed solutions are what their sources make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from labkit.errors import LessonError
+from labkit.lessons import executed, slides, student
+from labkit.lessons.leaks import Passage, find_leaks
+from labkit.lessons.source import Lesson
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Drift:
+    """One thing that is not as the source has it.
+
+    Attributes:
+        file: Relative to the course.
+        cell: The cell's id, or None where the whole file is meant.
+        why: What differs.
+        cure: What mends it, usually a command.
+    """
+
+    file: str
+    cell: str | None
+    why: str
+    cure: str
+
+    def __str__(self) -> str:
+        """Return the sentence `labkit build --check` prints."""
+        return f"{self.file}{f', cell {self.cell}' if self.cell else ''}: {self.why}. Mend it: {self.cure}"
+
+
+def read_notebook(path: Path) -> Any:
+    """Return a notebook file as an nbformat node, unchanged.
+
+    Raises:
+        LessonError: If it is not a notebook of format 4.
+    """
+    try:
+        return nbformat.reads(path.read_text(encoding="utf-8"), as_version=nbformat.NO_CONVERT)  # type: ignore[no-untyped-call]
+    except (ValueError, nbformat.ValidationError, AttributeError, KeyError) as error:
+        raise LessonError(f"{path.name} is not a notebook: {str(error).splitlines()[0]}.") from error
+
+
+def lesson_drift(lesson: Lesson, course: Path) -> Iterator[Drift]:
+    """Yield what differs between a lesson's source and the three files made from it."""
+    cure = f"labkit build {lesson.name}"
+    for exercise in lesson.exercises:
+        if not any(cell.role == "check" and cell.exercise == exercise.id for cell in lesson.cells):
+            why = f"exercise {exercise.id} has no check cell"
+            yield Drift(lesson.file, None, why, f'add a cell tagged check: labkit.check("{exercise.id}", ...)')
+
+    path = course / "notebooks" / f"{lesson.name}.ipynb"
+    if (found := _found(path, course, cure)) is not None:
+        yield from found
+    else:
+        yield from _notebook_drift(student.student_notebook(lesson), path, course, cure, student.student_text(lesson))
+
+    path = course / "slides" / f"{lesson.name}.md"
+    wanted = slides.deck(lesson)
+    if wanted is not None and not path.exists():
+        yield Drift(_name(path, course), None, "is missing", cure)
+    elif wanted is None and path.exists():
+        yield Drift(_name(path, course), None, "the source has no cell tagged slide", "remove the file")
+    elif wanted is not None and (here := path.read_text(encoding="utf-8")) != wanted:
+        yield Drift(_name(path, course), None, _first_difference(wanted, here), cure)
+
+    path = course / "solutions" / f"{lesson.name}.ipynb"
+    if (found := _found(path, course, cure)) is not None:
+        yield from found
+    else:
+        yield from _notebook_drift(executed.unexecuted(lesson), path, course, cure, None)
+        for identity, why in executed.problems(read_notebook(path)):
+            yield Drift(_name(path, course), identity or None, why, cure)
+
+
+def stray_files(names: set[str], course: Path) -> Iterator[Drift]:
+    """Yield generated files whose source is gone."""
+    for folder, pattern in (("notebooks", "*.ipynb"), ("slides", "*.md"), ("solutions", "*.ipynb")):
+        for path in sorted((course / folder).glob(pattern)):
+            if path.stem not in names:
+                cure = f"remove it, or write solutions/{path.stem}.py"
+                yield Drift(_name(path, course), None, "has no source in solutions/", cure)
+
+
+def leaks(lessons: list[Lesson], course: Path) -> Iterator[Drift]:
+    """Yield where a notebook or deck on disk holds text of any lesson's answers."""
+    passages = list(_passages(course))
+    for lesson in lessons:
+        for leak in find_leaks(lesson, passages):
+            why = f"shows a line of the answer to {leak.owner} of {lesson.name}: {leak.line!r}"
+            yield Drift(
+                leak.passage.file, leak.passage.cell, why, f"take it out of the source, then labkit build {lesson.name}"
+            )
+
+
+def _passages(course: Path) -> Iterator[Passage]:
+    for path in sorted((course / "notebooks").glob("*.ipynb")):
+        for cell in read_notebook(path)["cells"]:
+            shown = [cell["source"]]
+            for output in cell.get("outputs", []):
+                shown += [str(output.get("text", "")), *map(str, output.get("data", {}).values())]
+            yield Passage(_name(path, course), cell.get("id"), "\n".join(shown))
+    for path in sorted((course / "slides").glob("*.md")):
+        yield Passage(_name(path, course), None, path.read_text(encoding="utf-8"))
+
+
+def _found(path: Path, course: Path, cure: str) -> list[Drift] | None:
+    """Return why a notebook cannot be compared, or None if it can."""
+    if not path.exists():
+        return [Drift(_name(path, course), None, "is missing", cure)]
+    try:
+        read_notebook(path)
+    except LessonError as error:
+        return [Drift(_name(path, course), None, str(error).rstrip("."), cure)]
+    return None
+
+
+def _notebook_drift(wanted: Any, path: Path, course: Path, cure: str, text: str | None) -> Iterator[Drift]:
+    """Yield the first few differences; with text (no outputs wanted) at least one if a single byte differs."""
+    here = read_notebook(path)
+    name = _name(path, course)
+    found = list(_cell_differences(wanted, here, outputs=text is None))
+    for cell, why in found[:_SHOWN]:
+        yield Drift(name, cell, why, cure)
+    if len(found) > _SHOWN:
+        yield Drift(name, None, f"{len(found) - _SHOWN} more cells differ", cure)
+    before, after = (node["metadata"].get("labkit", {}).get("source_sha256", "none") for node in (here, wanted))
+    if before != after:
+        yield Drift(name, None, f"was made from another source (hash {before[:8]}, now {after[:8]})", cure)
+    elif here["metadata"] != wanted["metadata"]:
+        yield Drift(name, None, "its metadata differs", cure)
+    elif not found and text is not None and path.read_text(encoding="utf-8") != text:
+        yield Drift(name, None, "the same notebook in other bytes (saved by another program?)", cure)
+
+
+def _cell_differences(wanted: Any, here: Any, *, outputs: bool) -> Iterator[tuple[str | None, str]]:
+    wanted_ids = [cell["id"] for cell in wanted["cells"]]
+    here_ids = [cell.get("id", "(none)") for cell in here["cells"]]
+    here_by_id = dict(zip(here_ids, here["cells"], strict=True))
+    for cell in wanted["cells"]:
+        other = here_by_id.get(cell["id"])
+        if other is None:
+            yield cell["id"], "is missing"
+        elif other["cell_type"] != cell["cell_type"]:
+            yield cell["id"], f"is a {other['cell_type']} cell, not {cell['cell_type']}"
+        elif other["source"] != cell["source"]:
+            yield cell["id"], _first_difference(cell["source"], other["source"])
+        elif not outputs and (other.get("outputs") or other.get("execution_count") is not None):
+            yield cell["id"], "carries outputs; a learner's notebook has none"
+        elif {**other["metadata"], "execution": None} != {**cell["metadata"], "execution": None}:
+            yield cell["id"], "its tags or metadata differ"
+    for identity in here_ids:
+        if identity not in wanted_ids:
+            yield identity, "is not in the source (an id from another program, or a cell added by hand)"
+    if sorted(wanted_ids) == sorted(here_ids) and wanted_ids != here_ids:
+        moved = next(there for first, there in zip(wanted_ids, here_ids, strict=True) if first != there)
+        yield moved, "stands in another place than in the source"
+
+
+def _first_difference(wanted: str, here: str) -> str:
+    wanted_lines, here_lines = wanted.split("\n"), here.split("\n")
+    for number, (first, second) in enumerate(zip(wanted_lines, here_lines, strict=False), 1):
+        if first != second:
+            return f"line {number} is {_short(second)}, but the source makes {_short(first)}"
+    return f"has {len(here_lines)} lines, but the source makes {len(wanted_lines)}"
+
+
+def _short(line: str) -> str:
+    return repr(line if len(line) <= 70 else line[:67] + "...")
+
+
+def _name(path: Path, course: Path) -> str:
+    return path.relative_to(course).as_posix()

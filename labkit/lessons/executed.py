@@ -1,0 +1,177 @@
+"""The solution notebook with its outputs: run in a fresh kernel of this Python, kept while its code is unchanged."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from labkit.errors import LessonError
+from labkit.lessons.notebook import as_notebook
+from labkit.lessons.parameters import refuse_undeclared
+from labkit.lessons.source import Cell, Lesson
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_UNSTEADY = {
+    "a memory address (give the object a repr without one)": re.compile(r"\b0x[0-9a-fA-F]{6,}\b"),
+    "a date and time": re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d"),
+    "a path of this machine": re.compile(r"/tmp/|\bipykernel_\d+|/home/\w+/|/root/|/Users/\w+/"),
+}
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+def solution_cells(lesson: Lesson) -> tuple[Cell, ...]:
+    """Return the cells of the solution notebook: all but those for slides only."""
+    return tuple(cell for cell in lesson.cells if cell.role != "slide-only")
+
+
+def unexecuted(lesson: Lesson) -> Any:
+    """Return the solution notebook as an nbformat node without outputs."""
+    return as_notebook(lesson.manifest, solution_cells(lesson), answers=True)
+
+
+def execute(
+    lesson: Lesson, folder: Path, *, parameters: Mapping[str, Any] | None = None, cell_timeout_s: int = 600
+) -> Any:
+    """Return the solution notebook, executed from top to bottom.
+
+    Args:
+        lesson: What to run.
+        folder: The kernel's working directory.
+        parameters: Values for names that the lesson's ``parameters`` cell declares.
+        cell_timeout_s: The longest one cell may take.
+
+    Raises:
+        LessonError: If a cell raises, takes too long or ends the kernel, if a parameter is not declared, or if an
+            output holds what differs from run to run; the message names file, line and cell.
+    """
+    import nbclient
+    from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+    from jupyter_client.manager import AsyncKernelManager
+
+    class ThisPython(KernelSpecManager):
+        """Starts kernels of the running interpreter, whatever kernelspecs this user has installed."""
+
+        def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+            argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+            return KernelSpec(argv=argv, display_name=kernel_name, language="python")
+
+    notebook = unexecuted(lesson)
+    _insert(notebook, parameters or {})
+    plain_metadata = dict(notebook["metadata"])
+    with tempfile.TemporaryDirectory(prefix="labkit-ipython-") as ipython_folder:
+        client = nbclient.NotebookClient(
+            notebook,
+            timeout=cell_timeout_s,
+            km=AsyncKernelManager(kernel_name="python3", kernel_spec_manager=ThisPython()),
+            resources={"metadata": {"path": str(folder)}},
+            record_timing=False,
+            store_widget_state=False,
+            coalesce_streams=True,
+        )
+        try:
+            client.execute(env=os.environ | {"IPYTHONDIR": ipython_folder, "PYDEVD_DISABLE_FILE_VALIDATION": "1"})
+        except nbclient.exceptions.CellExecutionError as error:
+            raise LessonError(_raised(lesson, notebook, error)) from error
+        except nbclient.exceptions.CellTimeoutError as error:
+            where = _where(lesson, notebook)
+            raise LessonError(f"{where} took more than {cell_timeout_s} s; make it smaller or mend a hang.") from error
+        except nbclient.exceptions.DeadKernelError as error:
+            raise LessonError(f"{_where(lesson, notebook)} ended the kernel (killed, or out of memory).") from error
+    notebook["metadata"] = plain_metadata
+    for cell in notebook["cells"]:
+        for output in cell.get("outputs", []):
+            if _WIDGET in output.get("data", {}):
+                del output["data"][_WIDGET]
+    if troubles := list(problems(notebook)):
+        raise LessonError("\n".join(f"{_at(lesson, identity)}: {why}." for identity, why in troubles))
+    return notebook
+
+
+def refreshed(lesson: Lesson, executed: Any) -> Any | None:
+    """Return the lesson's notebook with the outputs of an earlier execution, or None if it must run again.
+
+    Outputs stay while every code cell is what it was, in the same order, and the earlier execution was whole.
+    """
+    notebook = unexecuted(lesson)
+    fresh = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    old = [cell for cell in executed["cells"] if cell["cell_type"] == "code"]
+    if [cell["source"] for cell in fresh] != [cell["source"] for cell in old] or any(problems(executed)):
+        return None
+    for cell, before in zip(fresh, old, strict=True):
+        cell["outputs"], cell["execution_count"] = before["outputs"], before["execution_count"]
+    return notebook
+
+
+def problems(notebook: Any) -> Iterator[tuple[str, str]]:
+    """Yield (cell id, what is wrong) where a notebook's execution is not one clean, repeatable run."""
+    count = 0
+    for cell in notebook["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        count += 1
+        found = cell.get("execution_count")
+        if found is None:
+            yield cell["id"], "was never executed"
+        elif found != count:
+            yield cell["id"], f"has execution count {found}, not {count}: not one run from top to bottom"
+        for output in cell.get("outputs", []):
+            if output["output_type"] == "error":
+                yield cell["id"], f"ended in {output['ename']}: {output['evalue']}"
+        for text in _texts(cell):
+            for what, pattern in _UNSTEADY.items():
+                if match := pattern.search(text):
+                    yield cell["id"], f"its output holds {what}: {_around(text, match)!r}"
+        if "execution" in cell["metadata"]:
+            yield cell["id"], "carries the times of its execution"
+    if "widgets" in notebook["metadata"]:
+        yield "", "the notebook carries widget state"
+
+
+def _insert(notebook: Any, parameters: Mapping[str, Any]) -> None:
+    """Set declared parameters by a line below their defaults."""
+    refuse_undeclared(notebook, parameters)
+    for cell in notebook["cells"]:
+        if "parameters" in cell["metadata"].get("tags", []):
+            cell["source"] += "".join(f"\n{name} = {value!r}" for name, value in parameters.items())
+
+
+def _texts(cell: Any) -> Iterator[str]:
+    for output in cell.get("outputs", []):
+        if output["output_type"] == "stream":
+            yield output["text"]
+        for kind, content in output.get("data", {}).items():
+            if kind.startswith("text/") or kind == "image/svg+xml":
+                yield re.sub(r"base64,[A-Za-z0-9+/=\s]+", "", content)
+
+
+def _around(text: str, match: re.Match[str]) -> str:
+    start, end = max(0, match.start() - 30), match.end() + 20
+    return text[start:end].replace("\n", " ").strip()
+
+
+def _raised(lesson: Lesson, notebook: Any, error: Any) -> str:
+    trace = _ANSI.sub("", error.traceback).strip().split("\n")
+    shown = "\n    ".join(trace[-25:])
+    return f"{_where(lesson, notebook)} raised {error.ename}: {error.evalue}\n    {shown}"
+
+
+def _where(lesson: Lesson, notebook: Any) -> str:
+    """Return file, line and id of the cell that an execution stopped at."""
+    stopped = ""
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            stopped = cell["id"]
+            failed = any(output["output_type"] == "error" for output in cell["outputs"])
+            if failed or cell["execution_count"] is None:
+                break
+    return _at(lesson, stopped)
+
+
+def _at(lesson: Lesson, identity: str) -> str:
+    line = next((cell.line for cell in lesson.cells if cell.id == identity), 1)
+    return f"{lesson.file}:{line}: cell {identity}"
