@@ -94,11 +94,21 @@ def doctor(
 @app.command()
 def build(
     lessons: Annotated[list[str] | None, typer.Argument(help="Lessons to build, such as 02; all if none.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file drifted.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit code 1 if a file drifted.")] = False,
+    execute: Annotated[bool, typer.Option(help="Run solutions whose code changed.")] = True,
+    always: Annotated[bool, typer.Option("--always", help="Run every solution, changed or not.")] = False,
     course: Annotated[Path, typer.Option(help="The folder that holds solutions/, notebooks/, slides/.")] = Path(),
 ) -> None:
     """Write notebooks, executed solutions and slides from the lesson sources."""
-    _load("labkit.lessons.build", "build")(lessons or [], check=check, course=course)
+    if not check:
+        run = _load("labkit.lessons.build", "build")
+        typer.echo(run(course, lessons, execute, always=always, say=typer.echo))
+        return
+    drifted = _load("labkit.lessons.build", "check")(course, lessons)
+    for each in drifted:
+        typer.echo(each, err=True)
+    if drifted:
+        raise typer.Exit(1)
 
 
 @app.command()

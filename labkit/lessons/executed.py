@@ -57,7 +57,7 @@ def execute(
         """Starts kernels of the running interpreter, whatever kernelspecs this user has installed."""
 
         def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-            argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+            argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=ERROR"]
             return KernelSpec(argv=argv, display_name=kernel_name, language="python")
 
     notebook = unexecuted(lesson)
