@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from labkit.timeline.span import Collective, Lane, Message
@@ -52,5 +54,5 @@ def collectives(timeline: Timeline) -> list[Collective]:
     return sorted(found, key=lambda call: (call.rank, call.sequence))
 
 
-def _is_call(timeline: Timeline) -> np.ndarray:  # type: ignore[type-arg]
+def _is_call(timeline: Timeline) -> Any:
     return (timeline.lane == Lane.COMMUNICATION) & (timeline.kind != "span")

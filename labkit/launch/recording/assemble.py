@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -96,19 +95,16 @@ def _tables(rows: dict[str, Any], logs: list[RankLog], origin_ns: int) -> dict[s
     waits = np.array(
         [row for row in waits if (int(rows["rank"][row]), int(rows["link"][row])) in row_of], dtype=np.int64
     )
-    groups: dict[str, tuple[int, ...]] = defaultdict(tuple)
-    for description in np.unique(rows["group"][calls]).tolist():
-        name, ranks = describe_group(description)
-        groups[description] = ranks
+    groups = [describe_group(description) for description in rows["group"][calls].tolist()]
     return {
         "source": {"span": sourced, "line": rows["source"][sourced]},
         "call": {
             "span": calls,
-            "group": np.array([describe_group(text)[0] for text in rows["group"][calls].tolist()], dtype=np.str_),
-            "group_size": np.array([len(groups[text]) for text in rows["group"][calls].tolist()], dtype=np.int64),
+            "group": np.array([name for name, _ in groups], dtype=np.str_),
+            "group_size": np.array([len(ranks) for _, ranks in groups], dtype=np.int64),
             "number": rows["number"][calls],
             "tag": rows["tag"][calls],
-            "blocking": (rows["flags"][calls] & layout.BLOCKING) != 0,
+            "blocking": (rows["flags"][calls] & (layout.BLOCKING | layout.DEVICE_TIME)) == layout.BLOCKING,
             "failed": (rows["flags"][calls] & layout.FAILED) != 0,
             "thread": rows["thread"][calls],
         },

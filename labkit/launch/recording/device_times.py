@@ -15,6 +15,9 @@ from labkit.timeline.span import Lane
 RESOLVE_EVERY = 64
 CLOSE_SECONDS = 10.0
 
+_Event: Any = torch.cuda.Event
+_Stream: Any = torch.cuda.Stream
+
 
 def nccl_device(group: Any, arguments: list[Any]) -> torch.device | None:
     """Return the device of a call that NCCL carries out on a stream, None where the host sees the true times."""
@@ -31,8 +34,8 @@ class _Pending:
     record: int
     flags: int
     device: torch.device
-    start: torch.cuda.Event
-    end: torch.cuda.Event
+    start: Any
+    end: Any
 
 
 class DeviceTimes:
@@ -45,24 +48,24 @@ class DeviceTimes:
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._pending: list[_Pending] = []
-        self._anchors: dict[torch.device, tuple[torch.cuda.Event, int]] = {}
-        self._streams: dict[torch.device, torch.cuda.Stream] = {}
+        self._anchors: dict[torch.device, tuple[Any, int]] = {}
+        self._streams: dict[torch.device, Any] = {}
         self.error_ns = 0
 
-    def started(self, device: torch.device) -> torch.cuda.Event:
+    def started(self, device: torch.device) -> Any:
         """Return an event on the caller's stream, to be taken just before the call."""
         if device not in self._anchors:
             self._anchor(device)
-        event = torch.cuda.Event(enable_timing=True)
+        event = _Event(enable_timing=True)
         event.record(torch.cuda.current_stream(device))
         return event
 
     def finished(self, call: Any, work: Any) -> None:
         """Take the event at which this work is complete on the device."""
         device = call.device
-        end = torch.cuda.Event(enable_timing=True)
+        end = _Event(enable_timing=True)
         if device not in self._streams:
-            self._streams[device] = torch.cuda.Stream(device)
+            self._streams[device] = _Stream(device)
         side = self._streams[device]
         side.wait_event(call.device_start)
         with torch.cuda.stream(side):
@@ -92,10 +95,10 @@ class DeviceTimes:
 
     def _anchor(self, device: torch.device) -> None:
         """Tie the device's clock to the host's: an event the host waits for, best of several tries."""
-        best: tuple[int, torch.cuda.Event, int] | None = None
+        best: tuple[int, Any, int] | None = None
         for _ in range(5):
             torch.cuda.synchronize(device)
-            event = torch.cuda.Event(enable_timing=True)
+            event = _Event(enable_timing=True)
             before = time.monotonic_ns()
             event.record(torch.cuda.current_stream(device))
             event.synchronize()

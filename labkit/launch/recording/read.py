@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from labkit.launch.recording import layout
+from labkit.timeline.span import Lane
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class RankLog:
         records: Its records in the order they were begun (see layout.DTYPE); an EMPTY one was being written just then.
         names: The interned names that records point to.
         waits: What its threads are blocked in, longest first.
+        pending: Calls that were posted and are not known to be complete, oldest first; among them those that C++ (DDP's
+            reducer) waits for.
         dropped: Records that did not fit.
         started_ns: When recording began.
         last_ns: The last time it is known to have been alive.
@@ -60,6 +63,7 @@ class RankLog:
     records: Any
     names: tuple[str, ...] = ("",)
     waits: tuple[Wait, ...] = ()
+    pending: tuple[Wait, ...] = ()
     dropped: int = 0
     started_ns: int = 0
     last_ns: int = 0
@@ -92,7 +96,15 @@ def read_log(path: str | Path) -> RankLog:
     if not closed_ns and _alive(pid):
         last_ns = time.monotonic_ns()
     return RankLog(
-        rank, records, names, _waits(data, names, records), dropped, started_ns, last_ns, closed=bool(closed_ns)
+        rank,
+        records,
+        names,
+        _waits(data, names, records),
+        _pending(names, records),
+        dropped,
+        started_ns,
+        last_ns,
+        closed=bool(closed_ns),
     )
 
 
@@ -132,23 +144,38 @@ def _waits(data: bytes, names: tuple[str, ...], records: Any) -> tuple[Wait, ...
         since_ns, num_bytes, peer, operation, group, source, thread, _, record = layout.WAIT.unpack_from(
             data, layout.WAITS_AT + slot * layout.WAIT_BYTES
         )
-        if since_ns and max(operation, group, source) < len(names):
-            name, ranks = describe_group(names[group])
+        if since_ns:
             number = int(records["number"][record]) if 0 <= record < len(records) else 0
-            found.append(
-                Wait(
-                    names[operation],
-                    None if peer < 0 else peer,
-                    num_bytes,
-                    name,
-                    ranks,
-                    number,
-                    since_ns,
-                    names[source],
-                    thread,
-                )  # fmt: skip
-            )
+            found.append(_wait(names, operation, peer, num_bytes, group, number, since_ns, source, thread))
     return tuple(sorted(found, key=lambda wait: wait.since_ns))
+
+
+def _pending(names: tuple[str, ...], records: Any) -> tuple[Wait, ...]:
+    still_open = records[(records["state"] == layout.OPEN) & (records["lane"] == Lane.COMMUNICATION)]
+    fields = ("kind", "peer", "bytes", "group", "number", "start", "source", "thread")
+    found = [_wait(names, *row) for row in zip(*(still_open[field].tolist() for field in fields), strict=True)]
+    return tuple(wait for wait in found if wait.operation != "span")
+
+
+def _wait(
+    names: tuple[str, ...],
+    operation: int,
+    peer: int,
+    num_bytes: int,
+    group: int,
+    number: int,
+    since_ns: int,
+    source: int,
+    thread: int,
+) -> Wait:
+    name, ranks = describe_group(_name(names, group))
+    other = None if peer < 0 else peer
+    return Wait(_name(names, operation), other, num_bytes, name, ranks, number, since_ns, _name(names, source), thread)
+
+
+def _name(names: tuple[str, ...], index: int) -> str:
+    """Return the name, or "" where the rank was just writing it."""
+    return names[index] if index < len(names) else ""
 
 
 def _last_time(records: Any, started_ns: int) -> int:

@@ -20,7 +20,7 @@ class RecordedWork(dist.Work):
     Only callers in Python receive it; C++ (DDP's reducer, functional collectives) keeps the backend's own handle.
     """
 
-    def __init__(self, inner: dist.Work, calls: list[Call]) -> None:
+    def __init__(self, inner: Any, calls: list[Call]) -> None:
         super().__init__()
         self._inner = inner
         self._calls = calls

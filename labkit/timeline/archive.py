@@ -1,0 +1,62 @@
+"""Timelines on disk: a numpy archive without pickled objects, so that reading one runs no code."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labkit.errors import ConfigError
+from labkit.timeline.span import Problem
+from labkit.timeline.timeline import COLUMNS, Timeline
+
+FORMAT = "labkit timeline 1"
+
+
+def save(timeline: Timeline, path: str | Path) -> None:
+    """Write columns as ``spans/NAME``, tables as ``tables/TABLE/COLUMN``, the rest as JSON in ``about``.
+
+    The file gets exactly this name; nothing is appended to it.
+    """
+    about = {
+        "format": FORMAT,
+        "num_ranks": timeline.num_ranks,
+        "tables": sorted(timeline.tables),
+        "problems": [[problem.kind, problem.rank, problem.text] for problem in timeline.problems],
+    }
+    arrays: dict[str, Any] = {f"spans/{key}": getattr(timeline, key) for key in COLUMNS}
+    for name, table in timeline.tables.items():
+        arrays |= {f"tables/{name}/{column}": values for column, values in table.items()}
+    arrays["about"] = np.array(json.dumps(about))
+    with Path(path).open("wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+def load(path: str | Path) -> Timeline:
+    """Return the timeline in this file.
+
+    Raises:
+        ConfigError: If the file is not a timeline.
+        OSError: If it cannot be read.
+    """
+    name = Path(path).name
+    try:
+        with np.load(Path(path), allow_pickle=False) as archive:
+            about = json.loads(str(archive["about"]))
+            if about.get("format") != FORMAT:
+                raise ConfigError(f"{name} says {about.get('format')!r}, this labkit reads {FORMAT!r}.")
+            columns = {key: archive[f"spans/{key}"] for key in COLUMNS}
+            tables: dict[str, dict[str, Any]] = {table: {} for table in about["tables"]}
+            for key in archive.files:
+                if key.startswith("tables/"):
+                    _, table, column = key.split("/", 2)
+                    tables[table][column] = archive[key]
+            problems = tuple(Problem(kind, rank, text) for kind, rank, text in about["problems"])
+    except (KeyError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{name} is not a timeline that labkit wrote ({error}).") from error
+    return Timeline(**columns, tables=tables, problems=problems, num_ranks=about["num_ranks"])

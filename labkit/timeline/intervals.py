@@ -1,0 +1,49 @@
+"""Unions and overlaps of time intervals, vectorised. Intervals are pairs of arrays (start, end), ends exclusive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Intervals = tuple["npt.NDArray[np.int64]", "npt.NDArray[np.int64]"]
+
+
+def union(start: npt.NDArray[Any], end: npt.NDArray[Any]) -> Intervals:
+    """Return the disjoint intervals, sorted, that cover exactly what the given ones cover."""
+    if not len(start):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    order = np.argsort(start, kind="stable")
+    start, end = start[order].astype(np.int64), end[order].astype(np.int64)
+    reach = np.maximum.accumulate(end)
+    first = np.concatenate(([True], start[1:] > reach[:-1]))
+    last = np.concatenate((first[1:], [True]))
+    return start[first], reach[last]
+
+
+def total(intervals: Intervals) -> int:
+    """Return the summed length of disjoint intervals."""
+    return int((intervals[1] - intervals[0]).sum())
+
+
+def covered_before(intervals: Intervals, time: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return how much of the disjoint, sorted intervals lies before each time."""
+    start, end = intervals
+    if not len(start):
+        return np.zeros(np.shape(time))
+    length = np.cumsum(end - start)
+    corners = np.empty(2 * len(start))
+    corners[0::2], corners[1::2] = start, end
+    covered = np.empty(2 * len(start))
+    covered[0::2], covered[1::2] = length - (end - start), length
+    return np.interp(np.asarray(time, dtype=np.float64), corners, covered)
+
+
+def overlap(one: Intervals, other: Intervals) -> int:
+    """Return the time that lies in both unions."""
+    if not len(one[0]) or not len(other[0]):
+        return 0
+    start = np.concatenate((one[0], other[0]))
+    end = np.concatenate((one[1], other[1]))
+    return total(one) + total(other) - total(union(start, end))

@@ -1,0 +1,197 @@
+"""Numbers read off a timeline. Times are ns, bandwidths bytes per second, shares lie in 0..1.
+
+What overlaps is counted once: busy time is the length of the union of spans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from labkit.errors import ConfigError
+from labkit.timeline.intervals import Intervals, overlap, total, union
+from labkit.timeline.span import Lane
+from labkit.timeline.timeline import Timeline
+
+SENDS = ("send", "isend")
+RECEIVES = ("recv", "irecv")
+
+
+def intervals_of(timeline: Timeline, rank: int, lanes: Sequence[Lane]) -> Intervals:
+    """Return when the rank had a span in any of the lanes."""
+    keep = (timeline.rank == rank) & np.isin(timeline.lane, [int(lane) for lane in lanes])
+    return union(timeline.start_ns[keep], timeline.end_ns[keep])
+
+
+def busy_ns(timeline: Timeline, lanes: Sequence[Lane] = (Lane.COMPUTE, Lane.COMMUNICATION)) -> npt.NDArray[np.int64]:
+    """Return for each rank the time with at least one span in the lanes, shape (num_ranks,)."""
+    return np.array([total(intervals_of(timeline, rank, lanes)) for rank in range(timeline.num_ranks)], dtype=np.int64)
+
+
+def busy_share(
+    timeline: Timeline, lanes: Sequence[Lane] = (Lane.COMPUTE, Lane.COMMUNICATION)
+) -> npt.NDArray[np.float64]:
+    """Return busy_ns over the makespan, shape (num_ranks,); zeros where the makespan is 0."""
+    return busy_ns(timeline, lanes) / max(timeline.makespan_ns, 1)
+
+
+def bytes_sent(timeline: Timeline) -> npt.NDArray[np.int64]:
+    """Return the bytes each rank sent point to point, shape (num_ranks,).
+
+    Collectives are not in it: what they put on the wire depends on the algorithm, which the record does not show; see
+    :func:`collective_payload_bytes`.
+    """
+    return _sum_by_rank(timeline, np.isin(timeline.kind, SENDS))
+
+
+def bytes_received(timeline: Timeline) -> npt.NDArray[np.int64]:
+    """Return the bytes each rank received point to point, shape (num_ranks,)."""
+    return _sum_by_rank(timeline, np.isin(timeline.kind, RECEIVES))
+
+
+def collective_payload_bytes(timeline: Timeline) -> npt.NDArray[np.int64]:
+    """Return the payload of the collectives each rank called, as nccl-tests counts it, shape (num_ranks,).
+
+    This is the size of the problem (for all_reduce the tensor, for all_gather the gathered tensor), not what crossed
+    a wire.
+    """
+    is_call = (timeline.lane == Lane.COMMUNICATION) & (timeline.kind != "span")
+    return _sum_by_rank(timeline, is_call & ~np.isin(timeline.kind, (*SENDS, *RECEIVES)))
+
+
+def wait_ns(timeline: Timeline) -> npt.NDArray[np.int64]:
+    """Return for each rank the time its program stood in ``wait()`` or in a call that blocks, shape (num_ranks,)."""
+    waiting = timeline.kind == "wait"
+    calls = timeline.tables.get("call")
+    if calls is not None:
+        waiting[calls["span"][calls["blocking"].astype(bool)]] = True
+    found = []
+    for rank in range(timeline.num_ranks):
+        keep = waiting & (timeline.rank == rank)
+        found.append(total(union(timeline.start_ns[keep], timeline.end_ns[keep])))
+    return np.array(found, dtype=np.int64)
+
+
+def hidden_communication_share(timeline: Timeline, rank: int | None = None) -> float:
+    """Return the share of communication time during which the same rank also computed; 0 without communication.
+
+    Only spans in the COMPUTE lane count as computation: name them with ``labkit.span`` or read a profile.
+
+    Args:
+        timeline: What was recorded.
+        rank: One rank, or None for the communication time of all ranks taken together.
+    """
+    ranks = range(timeline.num_ranks) if rank is None else [rank]
+    hidden = communicating = 0
+    for each in ranks:
+        communication = intervals_of(timeline, each, [Lane.COMMUNICATION])
+        communicating += total(communication)
+        hidden += overlap(communication, intervals_of(timeline, each, [Lane.COMPUTE]))
+    return hidden / communicating if communicating else 0.0
+
+
+def algbw(num_bytes: float, duration_ns: float) -> float:
+    """Return bytes over time, in bytes per second.
+
+    Raises:
+        ConfigError: If the duration is not positive.
+    """
+    if duration_ns <= 0:
+        raise ConfigError(f"A bandwidth over {duration_ns} ns has no meaning; the duration must be positive.")
+    return num_bytes / duration_ns * 1e9
+
+
+def busbw_factor(kind: str, world_size: int) -> float:
+    """Return what turns algbw into busbw for this collective on world_size ranks.
+
+    Raises:
+        ConfigError: If nccl-tests defines no bus bandwidth for the kind.
+    Source: nccl-tests, doc/PERFORMANCE.md; gather and scatter from src/gather.cu and src/scatter.cu.
+    """
+    base = kind.removesuffix("_coalesced").removesuffix("_into_tensor").removesuffix("_tensor").removesuffix("_single")
+    if base == "all_reduce":
+        return 2 * (world_size - 1) / world_size
+    if base in ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter"):
+        return (world_size - 1) / world_size
+    if base in ("broadcast", "reduce", *SENDS, *RECEIVES):
+        return 1.0
+    raise ConfigError(f"nccl-tests defines no bus bandwidth for {kind!r}.")
+
+
+def busbw(kind: str, num_bytes: float, duration_ns: float, world_size: int) -> float:
+    """Return algbw times :func:`busbw_factor`, in bytes per second: comparable with a link's speed at any world size.
+
+    Args:
+        kind: c10d's word, such as "all_reduce".
+        num_bytes: The size nccl-tests prints: for all_gather and reduce_scatter that of the whole tensor.
+        duration_ns: How long it took.
+        world_size: Ranks in the group.
+    """
+    return algbw(num_bytes, duration_ns) * busbw_factor(kind, world_size)
+
+
+@dataclass(frozen=True)
+class CollectiveTiming:
+    """One collective as all its ranks saw it.
+
+    Attributes:
+        kind: "all_reduce", ...
+        group: Name of the process group.
+        number: Its place among the collectives of the group, from 0.
+        num_ranks: Ranks that called it.
+        bytes: Payload.
+        skew_ns: From the first rank's begin to the last rank's: time spent waiting for the late one.
+        duration_ns: From the last rank's begin to the last rank's end.
+        algbw: bytes / duration, B/s; nan where the duration is 0.
+        busbw: algbw with nccl-tests' correction; nan where it defines none.
+    """
+
+    kind: str
+    group: str
+    number: int
+    num_ranks: int
+    bytes: int
+    skew_ns: int
+    duration_ns: int
+    algbw: float
+    busbw: float
+
+
+def collective_timings(timeline: Timeline) -> list[CollectiveTiming]:
+    """Return every collective of the timeline once, in the order in which its first rank began it.
+
+    Calls belong together when group and number agree; where ranks called different things, each is listed by itself.
+    """
+    calls = timeline.tables.get("call")
+    if calls is None:
+        return []
+    instances: dict[tuple[str, int, str], list[int]] = {}
+    for place, row in enumerate(calls["span"].tolist()):
+        if str(timeline.kind[row]) not in ("span", *SENDS, *RECEIVES):
+            key = (str(calls["group"][place]), int(calls["number"][place]), str(timeline.kind[row]))
+            instances.setdefault(key, []).append(row)
+    ordered = sorted(instances.items(), key=lambda item: (int(timeline.start_ns[item[1]].min()), item[0]))
+    return [_timing(timeline, key, rows) for key, rows in ordered]
+
+
+def _timing(timeline: Timeline, key: tuple[str, int, str], rows: list[int]) -> CollectiveTiming:
+    group, number, kind = key
+    start, end = timeline.start_ns[rows], timeline.end_ns[rows]
+    duration = int(end.max() - start.max())
+    size = int(timeline.bytes[rows].max())
+    speed = algbw(size, duration) if duration > 0 else float("nan")
+    try:
+        factor = busbw_factor(kind, len(rows))
+    except ConfigError:
+        factor = float("nan")
+    skew = int(start.max() - start.min())
+    return CollectiveTiming(kind, group, number, len(rows), size, skew, duration, speed, speed * factor)
+
+
+def _sum_by_rank(timeline: Timeline, keep: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    sums = np.zeros(timeline.num_ranks, dtype=np.int64)
+    np.add.at(sums, timeline.rank[keep], timeline.bytes[keep])
+    return sums

@@ -1,0 +1,43 @@
+"""A timeline in one sentence, which is also what a screen reader says of its picture."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from labkit.timeline import metrics
+from labkit.timeline.span import Lane
+from labkit.timeline.timeline import Timeline
+from labkit.units import format_bytes, format_time
+
+
+def summary(timeline: Timeline) -> str:
+    """Return a sentence with ranks, duration, messages, collectives, busy share, overlap; problems on further lines."""
+    ranks = _count(timeline.num_ranks, "rank")
+    if not len(timeline):
+        return f"{ranks}, nothing recorded."
+    parts = [ranks, format_time(timeline.makespan_ns)]
+    messages = timeline.messages()
+    if messages:
+        parts.append(f"{_count(len(messages), 'message')} with {format_bytes(sum(m.bytes for m in messages))} in all")
+    calls = len(timeline.collectives())
+    if calls:
+        parts.append(f"{_count(calls, 'call')} of collectives")
+    parts.append(f"ranks busy {_percent_range(metrics.busy_share(timeline))} of the time")
+    if np.any(timeline.lane == Lane.COMMUNICATION) and np.any(timeline.lane == Lane.COMPUTE):
+        hidden = metrics.hidden_communication_share(timeline)
+        parts.append(f"{hidden:.0%} of communication hidden under computation".replace("%", " %"))
+    lines = [", ".join(parts) + "."]
+    lines += [problem.text for problem in timeline.problems[:3]]
+    if len(timeline.problems) > 3:
+        lines.append(f"... and {_count(len(timeline.problems) - 3, 'more problem')}.")
+    return "\n".join(lines)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _percent_range(shares: npt.NDArray[np.float64]) -> str:
+    low, high = round(100 * float(shares.min())), round(100 * float(shares.max()))
+    return f"{low} %" if low == high else f"{low} to {high} %"
