@@ -10,11 +10,36 @@
 #     name: python3
 # ---
 
-# %% [markdown]
+# %% [markdown] tags=["slide"]
 # # 02 Ring all-reduce
+#
+# Many devices, each with its own gradient. Every one of them needs the sum. You will build the algorithm that most
+# training jobs use for it, and find out what it costs.
+
+# %% [markdown]
+# **What you will be able to do**
+#
+# * say why gradients are summed across devices, and when to divide;
+# * write an all-reduce from `send` and `recv`, first the obvious one, then the ring;
+# * make it good enough to stand in for `dist.all_reduce`: any length, layout, type and group;
+# * predict its time from two numbers, measure it, and explain the difference;
+# * say when a tree is faster, and what NCCL does that you did not.
+#
+# **Time:** 75 to 90 minutes, and 25 more for the two bonus exercises.
+#
+# **What you must know:** PyTorch tensors, and what a gradient is for. No GPU is needed. Nothing about distributed
+# training is assumed.
+#
+# **How it goes.** You *predict* a number and write it down, *build* the thing, *check* it, *measure* it, and then the
+# text explains what you saw. A wrong guess is not a mistake; it marks what you are about to learn.
+#
+# * `labkit.check("2.3", chunk_bounds)` runs your function on several cases, on real processes.
+# * `labkit.hint("2.3")` gives you a hint. Ask up to three times: a nudge, the idea, almost the line.
 
 # %% tags=["given"]
 import math
+import statistics
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -23,6 +48,318 @@ import torch
 import torch.distributed as dist
 
 import labkit
+
+# %% [markdown]
+# ## 1 Why gradients must be summed
+#
+# A **rank** is one process with its own memory and, in real training, its own GPU. The ranks are numbered from 0. How
+# many there are is the **world size**, N in formulas. All of them run the same function. They differ only in what
+# `dist.get_rank()` returns.
+#
+# `labkit.run` starts the processes for you, here three of them, and collects what each one returns.
+
+
+# %% tags=["nbval-ignore-output"]
+def hello():
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    print(f"I am rank {rank} of {world_size}")
+
+
+labkit.run(hello, on=labkit.local(3))
+
+# %% [markdown]
+# The order of the lines is not fixed. These are three processes, and nobody told them to take turns.
+#
+# (To use GPUs you change nothing but that last argument. `on=labkit.local(8)` on a host with eight GPUs gives each
+# rank its own GPU and sends the messages with NCCL. Without GPUs they go through gloo, on the CPU.)
+
+# %% [markdown] tags=["slide"]
+# ## Three devices, one sum
+#
+# | | gradient |
+# |---|---|
+# | device 0 | 2, 4, 6 |
+# | device 1 | 1, 2, 3 |
+# | device 2 | 4, 8, 12 |
+# | **every device needs** | **7, 14, 21** |
+#
+# The operation that turns the first three rows into the last one, *on every device*, is called **all-reduce**.
+
+# %%
+GRADIENTS = torch.tensor([[2.0, 4.0, 6.0], [1.0, 2.0, 3.0], [4.0, 8.0, 12.0]])
+
+
+def three_devices():
+    gradient = GRADIENTS[dist.get_rank()].clone()
+    dist.all_reduce(gradient)  # in place: gradient now holds the sum
+    return gradient.tolist()
+
+
+labkit.run(three_devices, on=labkit.local(3)).results
+
+# %% [markdown]
+# Three rows, all equal. `dist.all_reduce` did that. In this lesson you build what is inside it.
+#
+# Why does anybody want this sum? In **data-parallel** training every rank holds a copy of the model and sees its own
+# part of the batch:
+#
+# 1. forward and backward on its own part give its own gradient;
+# 2. all-reduce makes all gradients equal;
+# 3. every rank takes the same optimizer step, so the copies stay equal.
+#
+# Without step 2 you would train N different models. But is the *sum* the right thing? Look at one step of linear
+# regression. The loss is the mean over the batch, as almost always. Twelve samples on one device, or four on each of
+# three: **if you only sum the three gradients, how many times too large is the result?**
+
+# %% tags=["predict"]
+guess_factor = 1.0
+
+# %%
+torch.manual_seed(0)
+weight = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+x, y = torch.randn(12, 3, dtype=torch.float64), torch.randn(12, dtype=torch.float64)
+
+
+def gradient_of(x, y):
+    loss = ((x @ weight - y) ** 2).mean()
+    return torch.autograd.grad(loss, weight)[0]
+
+
+whole_batch = gradient_of(x, y)
+summed = sum(gradient_of(x[part], y[part]) for part in torch.arange(12).chunk(3))
+print(f"the summed gradient is {(summed / whole_batch).mean():.3f} times the right one; you guessed {guess_factor}")
+
+# %% [markdown] tags=["slide"]
+# ## Sum or mean?
+#
+# * The loss is a **mean** over the batch: sum the gradients, then divide by N.
+# * The loss is a **sum** over the batch: only sum.
+# * The parts differ in size: weight each gradient by its number of samples, then divide by the total.
+#
+# All three begin with the same operation, the sum. Dividing in the wrong place, or twice, raises no error. It
+# silently changes your learning rate by a factor of N.
+
+# %% [markdown]
+# ## 2 The obvious way: through rank 0
+#
+# Two calls move data between two ranks, and both **block**:
+#
+# * `dist.send(tensor, dst=1)` returns when `tensor` may be changed again, which may be as late as when rank 1 has
+#   taken it;
+# * `dist.recv(tensor, src=0)` returns when the data has arrived in `tensor`.
+#
+# Every `send` needs its `recv` on the other side, with the same shape and type.
+#
+# With these two you can build an all-reduce. Everybody sends to rank 0. Rank 0 adds, and sends the total back.
+#
+# ### Exercise 2.1 Reduce to rank 0, then send back
+
+
+# %% tags=["exercise"] exercise="2.1" points=8 difficulty=2 importance=4 minutes=5 title="Reduce to rank 0, then send back" provides=["naive_all_reduce"] bonus=false
+def naive_all_reduce(tensor: torch.Tensor) -> None:
+    """Replace tensor, on every rank, by the sum of all ranks' tensors. Everything passes through rank 0.
+
+    Args:
+        tensor: This rank's contribution, contiguous, same shape and dtype on every rank; changed in place.
+    """
+    # BEGIN SOLUTION 2.1: rank 0 receives from everybody, adds, and sends the total back
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    if rank == 0:
+        incoming = torch.empty_like(tensor)
+        for peer in range(1, world_size):
+            dist.recv(incoming, src=peer)
+            tensor += incoming
+        for peer in range(1, world_size):
+            dist.send(tensor, dst=peer)
+    else:
+        dist.send(tensor, dst=0)
+        dist.recv(tensor, src=0)
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("2.1", naive_all_reduce)
+
+
+# %% [markdown]
+# It works. Now look at it work: four ranks, 16 MB each. `labkit.run` records every send and every receive. **Before
+# you run the cell:** which share of the time does rank 3 spend doing something useful?
+
+
+# %% tags=["given"]
+def message_device() -> torch.device:
+    """Return where tensors must live to be sent: this rank's GPU with NCCL, the CPU with gloo."""
+    return labkit.device() if "nccl" in dist.get_backend() else torch.device("cpu")
+
+
+# %% tags=["nbval-ignore-output"]
+MB = 10**6
+
+
+def all_reduce_once(all_reduce, num_bytes):
+    tensor = torch.ones(num_bytes // 4, device=message_device())  # float32 has 4 bytes
+    dist.barrier()  # everybody is here: start together
+    all_reduce(tensor)
+    return tensor[0].item()
+
+
+naive_run = labkit.run(all_reduce_once, naive_all_reduce, 16 * MB, on=labkit.local(4))
+naive_run.timeline
+
+# %% [markdown]
+# One row a rank, time runs to the right. Rank 0 is busy from begin to end. The others mostly wait: there is one
+# queue, and it is in front of rank 0. Add ranks, and the queue grows.
+#
+# How much passes rank 0's link? Say **8 ranks, and a gradient of 100 MB**. How many MB go in and out of rank 0
+# together?
+
+# %% tags=["predict"]
+guess_root_mb = 100
+
+# %% [markdown]
+# ### Exercise 2.2 Count the bytes
+#
+# Write the formula for rank 0. Then write the one for the algorithm you are about to build: in a **ring**, each rank
+# sends 2(N-1) messages, and each message is 1/N of the tensor.
+
+
+# %% tags=["exercise"] exercise="2.2" points=4 difficulty=1 importance=4 minutes=2 title="Count the bytes" provides=["root_bytes", "ring_bytes"] bonus=false
+def root_bytes(num_bytes: int, world_size: int) -> int:
+    """Return the bytes that pass rank 0's link in naive_all_reduce, sent plus received.
+
+    Args:
+        num_bytes: Size of the tensor on one rank.
+        world_size: Number of ranks N.
+    """
+    # BEGIN SOLUTION 2.2: one whole tensor in and one out for every other rank
+    return 2 * (world_size - 1) * num_bytes
+    # END SOLUTION
+
+
+def ring_bytes(num_bytes: int, world_size: int) -> float:
+    """Return the bytes that one rank sends in a ring all-reduce.
+
+    Args:
+        num_bytes: Size of the tensor on one rank.
+        world_size: Number of ranks N; each chunk is 1/N of the tensor.
+    """
+    # BEGIN SOLUTION 2.2: two passes of N-1 steps, one chunk a step
+    return 2 * (world_size - 1) / world_size * num_bytes
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("2.2", root_bytes, ring_bytes)
+
+# %%
+print(f"8 ranks, 100 MB: {root_bytes(100, 8)} MB pass rank 0. You guessed {guess_root_mb}.")
+print("ranks   through rank 0   each rank of a ring sends")
+for world_size in (2, 4, 8, 64, 1024):
+    print(f"{world_size:5} {root_bytes(100, world_size):13} MB {ring_bytes(100, world_size):24.1f} MB")
+
+# %% [markdown] tags=["slide"]
+# ## The bottleneck is one link
+#
+# | ranks | through rank 0's link | each rank of a ring sends |
+# |---:|---:|---:|
+# | 2 | 200 MB | 100 MB |
+# | 8 | 1,400 MB | 175 MB |
+# | 64 | 12,600 MB | 197 MB |
+# | 1,024 | 204,600 MB | 200 MB |
+#
+# (a gradient of 100 MB)
+#
+# The left column grows with N. The right one never reaches twice the tensor, however many ranks there are. And
+# nothing better is possible: over links between pairs of ranks, some rank must send at least 2(N-1)/N times the
+# tensor (Patarasuk and Yuan, 2009).
+
+# %% [markdown]
+# ## 3 Cut it in chunks
+#
+# Rank 0 works while the others wait. So share the work: cut the tensor into N **chunks**, and let every rank be the
+# "root" of one of them.
+#
+# The chunks must cover the tensor exactly, also when its length does not divide by N. The rule is the one that
+# `torch.tensor_split` uses: sizes differ by at most one, and the longer ones come first. Ten elements in four chunks
+# are 3, 3, 2, 2. Two elements in four chunks are 1, 1, 0, 0: **an empty chunk is fine**, and you will be glad of it
+# later.
+#
+# ### Exercise 2.3 Chunk bounds
+
+
+# %% tags=["exercise"] exercise="2.3" points=6 difficulty=2 importance=5 minutes=4 title="Chunk bounds" provides=["chunk_bounds"] bonus=false
+def chunk_bounds(numel: int, num_chunks: int) -> list[tuple[int, int]]:
+    """Return (start, end) of each chunk: sizes differ by at most one, the longer chunks come first.
+
+    Args:
+        numel: Number of elements to cut up, 0 or more.
+        num_chunks: Number of chunks, 1 or more. With num_chunks > numel the last chunks are empty (start == end).
+    """
+    # BEGIN SOLUTION 2.3: the first (numel mod num_chunks) chunks get one element more
+    size, remainder = divmod(numel, num_chunks)
+    bounds = []
+    start = 0
+    for chunk in range(num_chunks):
+        end = start + size + (1 if chunk < remainder else 0)
+        bounds.append((start, end))
+        start = end
+    return bounds
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("2.3", chunk_bounds)
+
+# %%
+for numel in (12, 10, 2):
+    print(f"{numel:2} elements in 4 chunks:", chunk_bounds(numel, 4))
+
+
+# %% [markdown]
+# ## 4 The ring, as a plan
+#
+# Put the ranks in a circle. Each one sends only to its right neighbour, rank + 1, and receives only from its left
+# neighbour, rank - 1. The last rank's right neighbour is rank 0.
+#
+# Now let every chunk travel round the circle and collect contributions. Here are the three devices again. A chunk is
+# one number, and what arrives is **added**:
+
+# %% [markdown] tags=["slide"]
+# ## First half: reduce-scatter
+#
+# | | rank 0 | rank 1 | rank 2 | on the move |
+# |---|---|---|---|---|
+# | start | 2, 4, 6 | 1, 2, 3 | 4, 8, 12 | |
+# | after step 0 | 2, 4, **18** | **3**, 2, 3 | 4, **10**, 12 | rank r sends chunk r |
+# | after step 1 | 2, **14**, 18 | 3, 2, **21** | **7**, 10, 12 | rank r sends what it has just added up |
+#
+# After N-1 steps each rank holds **one finished chunk**: 14 on rank 0, 21 on rank 1, 7 on rank 2.
+
+# %% [markdown] tags=["slide"]
+# ## Second half: all-gather
+#
+# | | rank 0 | rank 1 | rank 2 | on the move |
+# |---|---|---|---|---|
+# | before | 2, **14**, 18 | 3, 2, **21** | **7**, 10, 12 | |
+# | after step 2 | **7**, 14, 18 | 3, **14**, 21 | 7, 10, **21** | rank r sends its finished chunk |
+# | after step 3 | 7, 14, **21** | **7**, 14, 21 | 7, **14**, 21 | rank r sends what has just arrived |
+#
+# The same ring and as many steps. But now what arrives **replaces** what was there.
+
+# %% [markdown]
+# Follow one chunk with your finger: chunk 0 starts on rank 0 as 2, becomes 3 on rank 1 and 7 on rank 2. There it is
+# complete, and from there it is handed round.
+#
+# With 3 ranks, rank 0 ended the first half with chunk 1. **With 4 ranks, which chunk is complete on rank 3 after the
+# first half?**
+
+# %% tags=["predict"]
+guess_complete_chunk = 3
+
+# %% [markdown]
+# You could now write loops with `send` and `recv`. Do something better first: write down *what happens*, as plain
+# data. A **plan** is a list of small records for one rank. You can print it, draw it and test it without starting a
+# single process.
 
 
 # %% tags=["given"]
@@ -52,71 +389,19 @@ class Reduce:
     chunk: int
 
 
-# %% tags=["exercise"] exercise="2.1" points=8 difficulty=2 importance=4 minutes=6 title="Reduce to rank 0, then send back" provides=["naive_all_reduce"] bonus=false
-def naive_all_reduce(tensor: torch.Tensor) -> None:
-    """Replace tensor, on every rank, by the sum of all ranks' tensors. Everything passes through rank 0.
-
-    Args:
-        tensor: This rank's contribution, contiguous, same shape and dtype on every rank; changed in place.
-    """
-    # BEGIN SOLUTION 2.1: rank 0 receives from everybody, adds, and sends the total back
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    if rank == 0:
-        incoming = torch.empty_like(tensor)
-        for peer in range(1, world_size):
-            dist.recv(incoming, src=peer)
-            tensor += incoming
-        for peer in range(1, world_size):
-            dist.send(tensor, dst=peer)
-    else:
-        dist.send(tensor, dst=0)
-        dist.recv(tensor, src=0)
-    # END SOLUTION
-
-
-# %% tags=["exercise"] exercise="2.2" points=4 difficulty=1 importance=4 minutes=3 title="Count the bytes" provides=["root_bytes", "ring_bytes"] bonus=false
-def root_bytes(num_bytes: int, world_size: int) -> int:
-    """Return the bytes that pass rank 0's link in naive_all_reduce, sent plus received.
-
-    Args:
-        num_bytes: Size of the tensor on one rank.
-        world_size: Number of ranks N.
-    """
-    # BEGIN SOLUTION 2.2: one whole tensor in and one out for every other rank
-    return 2 * (world_size - 1) * num_bytes
-    # END SOLUTION
-
-
-def ring_bytes(num_bytes: int, world_size: int) -> float:
-    """Return the bytes that one rank sends in a ring all-reduce.
-
-    Args:
-        num_bytes: Size of the tensor on one rank.
-        world_size: Number of ranks N; each chunk is 1/N of the tensor.
-    """
-    # BEGIN SOLUTION 2.2: two passes of N-1 steps, one chunk a step
-    return 2 * (world_size - 1) / world_size * num_bytes
-    # END SOLUTION
-
-
-# %% tags=["exercise"] exercise="2.3" points=6 difficulty=2 importance=5 minutes=6 title="Chunk bounds" provides=["chunk_bounds"] bonus=false
-def chunk_bounds(numel: int, num_chunks: int) -> list[tuple[int, int]]:
-    """Return (start, end) of each chunk: sizes differ by at most one, the longer chunks come first.
-
-    Args:
-        numel: Number of elements to cut up, 0 or more.
-        num_chunks: Number of chunks, 1 or more. With num_chunks > numel the last chunks are empty (start == end).
-    """
-    # BEGIN SOLUTION 2.3: the first (numel mod num_chunks) chunks get one element more
-    size, remainder = divmod(numel, num_chunks)
-    bounds = []
-    start = 0
-    for chunk in range(num_chunks):
-        end = start + size + (1 if chunk < remainder else 0)
-        bounds.append((start, end))
-        start = end
-    return bounds
-    # END SOLUTION
+# %% [markdown]
+# ### Exercise 2.4 The ring as a plan
+#
+# For each step: one `Send`, then one `Recv`, then, in the first half only, one `Reduce`. For rank 0 of 2 ranks the
+# whole plan is
+#
+# ```python
+# [Send(step=0, chunk=0, peer=1), Recv(step=0, chunk=1, peer=1), Reduce(step=0, chunk=1),
+#  Send(step=1, chunk=1, peer=1), Recv(step=1, chunk=0, peer=1)]
+# ```
+#
+# Two tips. What you receive in a step is what your left neighbour sends in it. And Python's `%` never gives a
+# negative number here: `-1 % 4` is 3.
 
 
 # %% tags=["exercise"] exercise="2.4" points=12 difficulty=3 importance=5 minutes=10 title="The ring as a plan" provides=["ring_plan"] bonus=false
@@ -145,7 +430,143 @@ def ring_plan(rank: int, world_size: int) -> list[Send | Recv | Reduce]:
     # END SOLUTION
 
 
-# %% tags=["exercise"] exercise="2.5" points=14 difficulty=4 importance=5 minutes=12 title="Run a plan" provides=["run_plan"] bonus=false
+# %% tags=["check"]
+labkit.check("2.4", ring_plan)
+
+# %%
+for record in ring_plan(rank=0, world_size=3):
+    print(record)
+
+
+# %% [markdown]
+# A plan is data, so you can carry it out on paper. The next cell does: for every step it counts how many
+# contributions each chunk holds on each rank. (You need not read the code. Look at the picture.)
+
+
+# %%
+def contributions(make_plan, world_size):
+    """Return, before the first step and after each, [rank][chunk] -> number of contributions summed in that chunk."""
+    plans = [make_plan(rank, world_size) for rank in range(world_size)]
+    states = [[[1] * world_size for _ in range(world_size)]]
+    for step in sorted({record.step for plan in plans for record in plan}):
+        before, after = states[-1], [list(chunks) for chunks in states[-1]]
+        for rank, plan in enumerate(plans):
+            for record in plan:
+                if record.step == step and isinstance(record, Recv):
+                    after[rank][record.chunk] = before[record.peer][record.chunk]
+            for record in plan:
+                if record.step == step and isinstance(record, Reduce):
+                    after[rank][record.chunk] += before[rank][record.chunk]
+        states.append(after)
+    return states
+
+
+# %% tags=["nbval-ignore-output"]
+import matplotlib.pyplot as plt
+
+
+def draw(states):
+    world_size = len(states[0])
+    figure, panels = plt.subplots(1, len(states), figsize=(1.75 * len(states), 2.4), sharey=True, layout="constrained")
+    for number, (panel, state) in enumerate(zip(panels, states, strict=True)):
+        panel.imshow(state, cmap="cividis", vmin=0, vmax=world_size)
+        panel.set_title("start" if number == 0 else f"after step {number - 1}", fontsize=10)
+        panel.set_xticks(range(world_size))
+        panel.set_yticks(range(world_size))
+        panel.set_xlabel("chunk")
+        for rank in range(world_size):
+            for chunk in range(world_size):
+                light = state[rank][chunk] <= world_size / 2
+                panel.text(
+                    chunk, rank, state[rank][chunk], ha="center", va="center", color="white" if light else "black"
+                )
+    panels[0].set_ylabel("rank")
+    return figure
+
+
+states = contributions(ring_plan, 4)
+draw(states)
+plt.show()
+
+# %%
+complete = states[3][3].index(4)  # after three steps, on rank 3: the chunk with 4 contributions
+print(f"Complete on rank 3 after the first half: chunk {complete}. You guessed {guess_complete_chunk}.")
+
+# %% [markdown]
+# What to notice: in the first half the diagonal moves, and each step makes one chunk a rank one richer: 2, 3, 4.
+# After step 2 there is exactly one bright cell in each row and in each column. In the second half these bright cells
+# are copied until all is bright.
+#
+# The halves have names of their own, because people use them alone: **reduce-scatter** (every rank ends with its own
+# piece of the sum) and **all-gather** (every rank gets all pieces). All-reduce is one after the other.
+#
+# Does the picture look different from this? Then your plan is wrong in a way you can now see.
+
+# %% [markdown] tags=["slide"]
+# ## A plan is data
+#
+# ```python
+# Send(step=0, chunk=0, peer=1)
+# Recv(step=0, chunk=2, peer=2)
+# Reduce(step=0, chunk=2)
+# ...
+# ```
+#
+# * N-1 steps of reduce-scatter, N-1 steps of all-gather
+# * one chunk of B/N bytes out, one in, in every step, on **every** rank: no link waits
+# * print it, draw it, test it; then run it
+
+# %% [markdown]
+# ## 5 Run the plan
+#
+# In each step every rank sends to the right *and* receives from the left. If everybody first sends, with a call that
+# blocks, nobody receives. All wait for ever. You will watch that happen in section 14.
+#
+# The calls that do not block are `dist.isend` and `dist.irecv`. They start a transfer and return an object with
+# `wait()`. Is it enough to call one after the other? With gloo yes: threads of its own move the data, whatever order
+# you started the transfers in. **With NCCL your ring may hang.** There, a transfer is a kernel on the GPU, and it
+# occupies its queue (the CUDA stream) until the peer takes part. Every rank has its send at the head of the queue and
+# its receive behind it. Nobody's receive ever runs.
+#
+# The way out is to hand over both at once. NCCL then starts them as one group, and inside a group calls do not wait
+# for each other:
+#
+# ```python
+# batch = [dist.P2POp(dist.isend, outgoing, group=group, group_peer=right),
+#          dist.P2POp(dist.irecv, incoming, group=group, group_peer=left)]
+# for work in dist.batch_isend_irecv(batch):
+#     work.wait()
+# ```
+#
+# Three rules:
+#
+# * **Do not touch a tensor in flight.** Until `wait()` returns, do not write to what you send, and do not read what
+#   you receive.
+# * **Receive into a buffer of its own, then add.** If you receive straight into the chunk, your own contribution is
+#   gone.
+# * **`group_peer` counts inside the group.** `peer=`, like `dst=` and `src=`, counts in the whole world. Inside a
+#   sub-group the two differ.
+
+# %% [markdown] tags=["slide"]
+# ## Why one batch a step
+#
+# | | blocking `send`, then `recv` | `isend`, then `irecv` | `batch_isend_irecv` |
+# |---|---|---|---|
+# | gloo | hangs | works | works |
+# | NCCL | hangs | may hang: the receive queues behind the send | works: one group, one launch |
+#
+# "If multiple `ncclSend()` and `ncclRecv()` operations need to progress concurrently to complete, they must be fused"
+# (NCCL user guide, point-to-point functions)
+
+# %% [markdown]
+# ### Exercise 2.5 Run a plan
+#
+# Take *any* plan, not only a ring's. A step may hold several sends and receives. `combine` is what a `Reduce` does.
+# Its default is `torch.add`, and you call it as `combine(chunk, incoming, out=chunk)`, which adds in place. Leave
+# messages of empty chunks out: both sides know that there is nothing to say.
+
+
+# %% tags=["exercise"] exercise="2.5" points=14 difficulty=4 importance=5 minutes=10 title="Run a plan" provides=["run_plan"] bonus=false
 def run_plan(
     plan: list[Send | Recv | Reduce],
     chunks: list[torch.Tensor],
@@ -190,7 +611,20 @@ def run_plan(
     # END SOLUTION
 
 
-# %% tags=["exercise"] exercise="2.6" points=16 difficulty=3 importance=5 minutes=8 title="The ring adds up" provides=["ring_sum"] bonus=false
+# %% tags=["check"]
+labkit.check("2.5", run_plan)
+
+# %% [markdown]
+# ## 6 The ring adds up
+#
+# You have the chunks, the plan and the executor. What remains is short. `tensor.view(-1)` flattens a contiguous
+# tensor without copying it, and a slice of it, `flat[start:end]`, is a window on the same memory. Change the window
+# and you change the tensor.
+#
+# ### Exercise 2.6 The ring adds up
+
+
+# %% tags=["exercise"] exercise="2.6" points=16 difficulty=3 importance=5 minutes=4 title="The ring adds up" provides=["ring_sum"] bonus=false
 def ring_sum(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
     """Replace tensor, on every rank of group, by the sum of all their tensors.
 
@@ -207,7 +641,134 @@ def ring_sum(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> No
     # END SOLUTION
 
 
-# %% tags=["exercise"] exercise="2.7" points=16 difficulty=5 importance=5 minutes=15 title="A drop-in for dist.all_reduce" provides=["ring_all_reduce"] bonus=false
+# %% tags=["check"]
+labkit.check("2.6", ring_sum)
+
+
+# %%
+def three_devices_ring():
+    gradient = GRADIENTS[dist.get_rank()].to(message_device())
+    ring_sum(gradient)
+    return gradient.tolist()
+
+
+labkit.run(three_devices_ring, on=labkit.local(3)).results
+
+# %% [markdown]
+# 7, 14, 21 on every rank, and no rank did more than the others. Now the same 16 MB on 4 ranks as before.
+
+# %% tags=["nbval-ignore-output"]
+ring_run = labkit.run(all_reduce_once, ring_sum, 16 * MB, on=labkit.local(4))
+ring_run.timeline
+
+# %% [markdown]
+# Six steps. In each of them all four ranks send and receive at the same time. Compare the load of the busiest rank:
+
+# %%
+from labkit.timeline import metrics
+
+for name, run in (("through rank 0", naive_run), ("ring", ring_run)):
+    print(f"{name:14}  MB sent by each rank: {(metrics.bytes_sent(run.timeline) / MB).tolist()}")
+
+# %% [markdown]
+# Rank 0 went from 48 MB to 24 MB sent. More important, the others carry the same now. On real machines, with a link
+# of its own for every rank, that is what makes the ring fast.
+
+# %% [markdown]
+# ## 7 A drop-in for `dist.all_reduce`
+#
+# Your `ring_sum` is right for tidy tensors. Real gradients are not always tidy. Here is what stands between you and a
+# function that can replace `dist.all_reduce`.
+#
+# **Layout.** A transposed tensor is a view whose elements do not lie next to each other. `view(-1)` refuses it:
+
+# %%
+column_major = torch.arange(6.0).view(2, 3).t()
+print("contiguous?", column_major.is_contiguous())
+try:
+    column_major.view(-1)
+except RuntimeError as error:
+    print(error)
+print("reshape copies:", column_major.reshape(-1).data_ptr() != column_major.data_ptr())
+
+# %% [markdown]
+# `reshape(-1)` always works, but here it returns a **copy**. Reduce the copy, and the caller's tensor has not
+# changed. So copy the result back.
+#
+# **16-bit types.** bfloat16 keeps 8 significant bits. Add a thousand ones in bfloat16, one after the other. **What is
+# the sum?**
+
+# %% tags=["predict"]
+guess_bfloat16_sum = 1000.0
+
+# %%
+total = torch.tensor(0.0, dtype=torch.bfloat16)
+for _ in range(1000):
+    total += torch.tensor(1.0, dtype=torch.bfloat16)
+print(f"1000 ones in bfloat16 make {total.item()}; you guessed {guess_bfloat16_sum}")
+
+# %% [markdown]
+# At 256 the next number that bfloat16 can write is 258. So 256 + 1 rounds back to 256, for ever.
+#
+# A ring adds one after the other too, and the partial sum is rounded on **every hop**. The more ranks, the larger the
+# error. The remedy is to let the partial sums travel as float32, and to round once at the end. The next cell adds
+# gradients of N ranks both ways and compares with the exact sum.
+
+
+# %% tags=["nbval-ignore-output"]
+def relative_error(world_size, partial_dtype):
+    generator = torch.Generator().manual_seed(1)
+    gradients = (1 + torch.randn(world_size, 10_000, generator=generator)).bfloat16()
+    partial = torch.zeros(10_000, dtype=partial_dtype)
+    for gradient in gradients:
+        partial += gradient.to(partial_dtype)
+    exact = gradients.double().sum(dim=0)
+    return ((partial.bfloat16().double() - exact).norm() / exact.norm()).item()
+
+
+print("ranks   bfloat16 partial sums   float32 partial sums")
+for world_size in (2, 8, 64, 512):
+    in_16_bits, in_32_bits = (relative_error(world_size, dtype) for dtype in (torch.bfloat16, torch.float32))
+    print(f"{world_size:5}{in_16_bits:22.2%}{in_32_bits:23.2%}")
+
+# %% [markdown] tags=["slide"]
+# ## bfloat16: round once, not on every hop
+#
+# * bfloat16 has 8 significant bits: 256 + 1 = 256
+# * partial sums in bfloat16: one rounding for every hop, the error **grows with N**
+# * partial sums in float32: one rounding at the end, the error **stays at about 0.2 %**
+# * the price: twice the bytes in the reduce-scatter; the all-gather can stay at 16 bits
+#
+# Frameworks give you the choice, for example `reduce_dtype` in PyTorch's `fully_shard`.
+
+# %% [markdown]
+# **Average.** `AVG` is the sum divided by N. After the reduce-scatter every rank holds one finished chunk. Divide
+# that one there, and each element is divided exactly once. (Divide the whole tensor at the end and it is right too,
+# with N times the work. Do both and you have divided twice.)
+#
+# **Other operations.** `MAX`, `MIN` and `PRODUCT` are the same ring with another `combine`: `torch.maximum`,
+# `torch.minimum`, `torch.mul`.
+#
+# **Sub-groups.** `dist.new_group([1, 3])` is a world inside the world. In it rank 3 has the *group rank* 1:
+# `dist.get_rank(group)`. On a rank that is not a member this is -1, and such a rank should return at once.
+#
+# **Bitwise equal.** Each chunk is added up in another order, because each starts on another rank. Floating point
+# cares about order, so your result may differ from `dist.all_reduce` in the last bit. But each chunk is finished on
+# *one* rank and copied from there, so all ranks get the same bits. That matters: copies of a model that differ in the
+# last bit drift apart.
+#
+# **`async_op=True`.** The caller gets an object back and promises not to touch the tensor before `wait()`. What
+# happens in between is up to you. Doing all of it in `wait()` is allowed. It just hides nothing behind other work.
+# gloo has threads for that, NCCL a CUDA stream of its own. What that is worth is a matter for the next lesson.
+
+# %% [markdown]
+# ### Exercise 2.7 A drop-in for `dist.all_reduce`
+#
+# One idea makes this short: **a plan can be cut in two**. The records with `step < N-1` are the reduce-scatter. Run
+# them on one list of chunks (float32, say). Then run the rest on another (the tensor's own type).
+
+
+# %% tags=["exercise"] exercise="2.7" points=16 difficulty=5 importance=5 minutes=12 title="A drop-in for dist.all_reduce" provides=["ring_all_reduce"] bonus=false
 def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     """Do what dist.all_reduce does, with a ring: same arguments, same result in tensor on every rank of group.
 
@@ -266,7 +827,63 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     # END SOLUTION
 
 
-# %% tags=["exercise"] exercise="2.8" points=8 difficulty=2 importance=4 minutes=6 title="What it costs" provides=["ring_seconds", "tree_seconds", "bus_bandwidth"] bonus=false
+# %% tags=["check"]
+labkit.check("2.7", ring_all_reduce)
+
+
+# %% [markdown]
+# Now swap it in. Here is one data-parallel training step, whole. The all-reduce is an argument. Each rank takes its
+# own rows of the same batch. The result is compared with a single process that sees the whole batch.
+
+
+# %%
+def backward_on_part(all_reduce):
+    torch.manual_seed(0)  # the same model and the same batch on every rank
+    device = message_device()
+    model = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.Tanh(), torch.nn.Linear(7, 1)).double().to(device)
+    x, y = torch.randn(12, 5).double().to(device), torch.randn(12, 1).double().to(device)
+    rows = torch.arange(12).chunk(dist.get_world_size())[dist.get_rank()] if all_reduce else slice(None)
+    torch.nn.functional.mse_loss(model(x[rows]), y[rows]).backward()
+    for parameter in model.parameters():
+        if all_reduce:
+            all_reduce(parameter.grad, op=dist.ReduceOp.SUM)
+            parameter.grad /= dist.get_world_size()
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()]).cpu()
+
+
+def compare_steps():
+    mine, library, alone = (backward_on_part(f) for f in (ring_all_reduce, dist.all_reduce, None))
+    return torch.allclose(mine, library, rtol=1e-12), torch.allclose(mine, alone, rtol=1e-12)
+
+
+for rank, (as_library, as_alone) in enumerate(labkit.run(compare_steps, on=labkit.local(4)).results):
+    print(f"rank {rank}: equal to dist.all_reduce: {as_library}, equal to one process with the whole batch: {as_alone}")
+
+# %% [markdown]
+# Your ring trains a model. Four ranks take exactly the step that one process would have taken.
+
+# %% [markdown]
+# ## 8 What it costs
+#
+# Two numbers describe a link well enough to plan with. A message of *m* bytes takes
+#
+# $$ t = \alpha + \frac{m}{\beta} $$
+#
+# where **α** is the latency in seconds, paid for every message, and **β** the bandwidth in bytes a second. A ring
+# all-reduce of B bytes is 2(N-1) such messages, one after the other, of B/N bytes each. A **tree** (you build it
+# next) is 2 log₂ N messages, each of the whole B bytes.
+#
+# Before you write it down: going **from 8 to 16 ranks** with a huge tensor, so that α does not matter, the ring's
+# time is multiplied by what?
+
+# %% tags=["predict"]
+guess_doubling = 2.0
+
+# %% [markdown]
+# ### Exercise 2.8 What it costs
+
+
+# %% tags=["exercise"] exercise="2.8" points=8 difficulty=2 importance=4 minutes=4 title="What it costs" provides=["ring_seconds", "tree_seconds", "bus_bandwidth"] bonus=false
 def ring_seconds(num_bytes: float, world_size: int, latency_s: float, bandwidth_Bps: float) -> float:
     """Return the time of a ring all-reduce: 2(N-1) steps, each one latency plus one chunk of B/N bytes."""
     # BEGIN SOLUTION 2.8: steps times the cost of one step
@@ -288,7 +905,48 @@ def bus_bandwidth(num_bytes: float, seconds: float, world_size: int) -> float:
     # END SOLUTION
 
 
-# %% tags=["exercise"] exercise="2.9" points=8 difficulty=4 importance=4 minutes=10 title="A tree" provides=["tree_all_reduce"] bonus=false
+# %% tags=["check"]
+labkit.check("2.8", ring_seconds, tree_seconds, bus_bandwidth)
+
+# %%
+growth = ring_seconds(1e9, 16, 0, 50e9) / ring_seconds(1e9, 8, 0, 50e9)
+print(f"8 to 16 ranks: {growth:.2f} times the time. You guessed {guess_doubling}.")
+
+# %% [markdown] tags=["slide"]
+# ## algbw and busbw
+#
+# $$ t_{ring} = 2(N-1)\left(\alpha + \frac{B}{N\beta}\right) $$
+#
+# * **algbw** = B / t: what you feel. It falls as N grows, on the same hardware.
+# * **busbw** = algbw × 2(N-1)/N: what each link carried. Compare *this* with the data sheet.
+#
+# | N | 2 | 4 | 8 | 64 |
+# |---|---|---|---|---|
+# | 2(N-1)/N | 1.00 | 1.50 | 1.75 | 1.97 |
+#
+# The names are those of nccl-tests (its PERFORMANCE.md derives the factor). The factor holds for any algorithm made
+# of sends and receives.
+
+# %% [markdown]
+# ## 9 A tree, and when it wins
+#
+# The ring wins on bytes. It loses on steps: 2(N-1) latencies. For a small tensor on many ranks that is all you pay.
+#
+# A **binomial tree** needs only ⌈log₂ N⌉ rounds up and as many down. With 6 ranks:
+#
+# | round, distance | who sends to whom, on the way up |
+# |---|---|
+# | 0, distance 1 | 1 → 0, 3 → 2, 5 → 4 |
+# | 1, distance 2 | 2 → 0 (rank 4 would receive from 6, which does not exist) |
+# | 2, distance 4 | 4 → 0 |
+#
+# In the round with distance d, rank r + d sends to rank r whenever r is a multiple of 2d. Then the total goes down by
+# the same arrows, reversed.
+#
+# ### Exercise 2.9 A tree
+
+
+# %% tags=["exercise"] exercise="2.9" points=8 difficulty=4 importance=4 minutes=8 title="A tree" provides=["tree_all_reduce"] bonus=false
 def tree_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
     """Replace tensor by the sum over group: up a binomial tree to rank 0, then down the same tree.
 
@@ -317,7 +975,20 @@ def tree_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None
     # END SOLUTION
 
 
-# %% tags=["exercise"] exercise="2.10" points=8 difficulty=4 importance=2 minutes=12 title="Halving and doubling" provides=["halving_doubling_all_reduce"] bonus=true
+# %% tags=["check"]
+labkit.check("2.9", tree_all_reduce)
+
+# %% [markdown]
+# ### Exercise 2.10 Halving and doubling (bonus)
+#
+# Can one have few rounds *and* few bytes? If N is a power of two, yes. In the first round rank r talks to rank r XOR
+# N/2. They cut their range in two; each sends the half it gives up and keeps, with the sum, the other. Then the same
+# with XOR N/4 on the half that is left, and so on down to XOR 1. That is a reduce-scatter in log₂ N rounds. Walk the
+# same way back, and it is an all-gather: 2 log₂ N rounds, and 2(N-1)/N of the bytes, as in the ring (Thakur,
+# Rabenseifner and Gropp, 2005).
+
+
+# %% tags=["exercise"] exercise="2.10" points=8 difficulty=4 importance=2 minutes=10 title="Halving and doubling" provides=["halving_doubling_all_reduce"] bonus=true
 def halving_doubling_all_reduce(tensor: torch.Tensor) -> None:
     """Replace tensor by the sum over all ranks: recursive halving reduce-scatter, recursive doubling all-gather.
 
@@ -359,7 +1030,159 @@ def halving_doubling_all_reduce(tensor: torch.Tensor) -> None:
     # END SOLUTION
 
 
-# %% tags=["exercise"] exercise="2.11" points=8 difficulty=3 importance=3 minutes=8 title="All to all" provides=["all_to_all"] bonus=false
+# %% tags=["check"]
+labkit.check("2.10", halving_doubling_all_reduce)
+
+# %% [markdown]
+# When does which one win? Take 64 GPUs, a latency of 10 µs and 50 GB/s a rank, which is one 400 Gb/s InfiniBand port.
+# **Up to what size is the tree faster than the ring?** Write your guess in KB.
+
+# %% tags=["predict"]
+guess_crossover_kb = 10
+
+# %% tags=["nbval-ignore-output"]
+ALPHA, BANDWIDTH, RANKS = 10e-6, 50e9, 64
+sizes = [2.0**power for power in range(8, 33)]
+rounds = math.ceil(math.log2(RANKS))
+halving_seconds = [2 * rounds * ALPHA + ring_bytes(size, RANKS) / BANDWIDTH for size in sizes]
+
+figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
+axes.loglog(sizes, [ring_seconds(size, RANKS, ALPHA, BANDWIDTH) * 1e3 for size in sizes], color="#0072B2", label="ring")
+axes.loglog(
+    sizes, [tree_seconds(size, RANKS, ALPHA, BANDWIDTH) * 1e3 for size in sizes], "--", color="#D55E00", label="tree"
+)
+axes.loglog(sizes, [seconds * 1e3 for seconds in halving_seconds], ":", color="#009E73", label="halving and doubling")
+crossover = ALPHA * BANDWIDTH * (RANKS - 1 - rounds) / (rounds - (RANKS - 1) / RANKS)
+axes.axvline(crossover, color="gray", linewidth=0.8)
+axes.set(xlabel="tensor on each rank (bytes)", ylabel="predicted time (ms)", title=f"{RANKS} ranks, 10 µs, 50 GB/s")
+axes.legend()
+plt.show()
+
+# %%
+crossover = 10e-6 * 50e9 * (63 - 6) / (6 - 63 / 64)
+ring_ms, tree_ms = (1e3 * seconds(crossover, 64, 10e-6, 50e9) for seconds in (ring_seconds, tree_seconds))
+print(f"at {crossover / 1e6:.2f} MB the ring takes {ring_ms:.2f} ms and the tree {tree_ms:.2f} ms")
+print(f"you guessed {guess_crossover_kb / 1e3} MB")
+
+# %% [markdown]
+# The crossing is where both formulas are equal. Solve for B, with L = ⌈log₂ N⌉:
+#
+# $$ B = \alpha\beta\,\frac{N-1-L}{L-(N-1)/N} $$
+#
+# It grows with α, with β and with N. So a rule such as "trees below 1 MB" is a rule for one cluster. Libraries
+# compute it anew for each.
+#
+# The green line is best everywhere. Why is it not all one uses? It wants a power of two, and its partners are far
+# apart: rank 0 talks to rank 32, through many switches that others use at the same moment. The formula has no word
+# for that. A ring talks to neighbours only.
+
+# %% [markdown] tags=["slide"]
+# ## Ring, tree, halving and doubling
+#
+# | | messages in a row | bytes a rank sends | good for |
+# |---|---|---|---|
+# | through rank 0 | 2(N-1) | 2(N-1) B in and out, at the root | nothing |
+# | ring | 2(N-1) | 2(N-1)/N · B | large tensors, any N |
+# | binomial tree | 2 ⌈log₂ N⌉ | up to ⌈log₂ N⌉ · B | small tensors, any N |
+# | halving and doubling | 2 log₂ N | 2(N-1)/N · B | powers of two, good networks |
+# | two trees, in pieces | about 2 log₂ N + pieces | about 2B | large N, most sizes |
+#
+# The last row is what NCCL calls Tree: two binary trees, each rank a leaf in one of them, tensor cut in pieces that
+# follow each other (Sanders, Speck and Träff, 2009).
+
+# %% [markdown]
+# ## 10 Predict, measure, explain
+#
+# Now your own machine. The next cell times your ring and gloo's (or NCCL's) `all_reduce` on 2 and on 4 ranks. It
+# takes some seconds.
+#
+# First a guess. busbw says what each link carries, so it should not depend on N. **By what factor does your ring's
+# busbw change from 2 ranks to 4, here?** (1.0 means not at all.)
+
+# %% tags=["predict"]
+guess_busbw_factor = 1.0
+
+
+# %% tags=["nbval-ignore-output"]
+def sweep(collectives, sizes, repeats=7):
+    """Return {(name, size): median seconds}."""
+    seconds = {}
+    for size in sizes:
+        tensor = torch.ones(size // 4, device=message_device())
+        for name, collective in collectives.items():
+            times = []
+            for _ in range(repeats + 1):
+                dist.barrier()
+                start = time.perf_counter()
+                collective(tensor.fill_(1))
+                if tensor.is_cuda:
+                    torch.cuda.synchronize()  # a GPU's work goes on after the call returns
+                times.append(time.perf_counter() - start)
+            seconds[name, size] = statistics.median(times[1:])  # the first one opens connections
+    return seconds
+
+
+SIZES = [2**16, 2**20, 2**22, 2**24]
+COLLECTIVES = {"yours": ring_all_reduce, "library": dist.all_reduce}
+measured = {ranks: labkit.run(sweep, COLLECTIVES, SIZES, on=labkit.local(ranks)).results[0] for ranks in (2, 4)}
+
+print("ranks        size  whose        ms  algbw GB/s  busbw GB/s")
+for ranks, seconds in measured.items():
+    for (name, size), each in seconds.items():
+        gbps = 1e-9 * size / each, 1e-9 * bus_bandwidth(size, each, ranks)
+        print(f"{ranks:5}{size // 1024:8} KiB  {name:8}{each * 1e3:7.2f}{gbps[0]:12.2f}{gbps[1]:12.2f}")
+
+# %% [markdown]
+# Now fit the model to what you measured. Two points on 4 ranks, the smallest and the largest size, give α and β. They
+# then predict a third, 4 MiB, that the fit has not seen.
+
+# %% tags=["nbval-ignore-output"]
+ranks, ours = 4, {size: measured[4]["yours", size] for size in SIZES}
+small, large, middle = SIZES[0], SIZES[-1], SIZES[2]
+beta = ring_bytes(large - small, ranks) / (ours[large] - ours[small])  # the extra bytes over the extra time
+alpha = ours[small] / (2 * (ranks - 1)) - small / (ranks * beta)  # what is left of one step
+predicted = ring_seconds(middle, ranks, alpha, beta)
+print(f"alpha {alpha * 1e6:.0f} µs, bandwidth {beta / 1e9:.2f} GB/s")
+print(f"{middle // 2**20} MiB: predicted {predicted * 1e3:.1f} ms, measured {ours[middle] * 1e3:.1f} ms")
+factor = bus_bandwidth(large, ours[large], 4) / bus_bandwidth(large, measured[2]["yours", large], 2)
+print(f"busbw on 4 ranks is {factor:.2f} times that on 2 ranks; you guessed {guess_busbw_factor}")
+
+# %% [markdown]
+# What to make of it, on a laptop:
+#
+# * **There is no link.** "Sending" here is copying memory from one process to another, and a core must do it. Four
+#   ranks on two cores share the two cores, so busbw falls by about a half from 2 ranks to 4. On a machine with a link
+#   for each rank, and with GPUs that copy by themselves, it would hardly move.
+# * **α is large.** A message waits until its receiver gets a turn on a core. That is hundreds of microseconds.
+#   Between GPUs it is a few.
+# * **The prediction is off, but not by much.** A straight line through two points knows nothing of caches. A chunk
+#   that fits in the cache is cheaper to add than one that does not.
+# * **You are close to the library.** At 16 MiB, time is spent on copying bytes, and Python is not the one who copies.
+#   At 64 KiB you see what Python costs: some objects and some calls for each message.
+#
+# Try it: change `SIZES`, or on a host with more cores, or with GPUs, change the ranks.
+
+# %% [markdown] tags=["slide"]
+# ## Predict, measure, explain
+#
+# * two points give α and β; a third tests them
+# * busbw should not depend on N. If it does, ranks share something: a core, a switch, a network card
+# * time the slowest rank, after a barrier, more than once; drop the first, it opens connections
+# * on a GPU, synchronize before you read the clock
+
+# %% [markdown]
+# ## 11 All to all
+#
+# In one more pattern every rank has a *different* piece for every other. Rank i sends `inputs[j]` to rank j, which
+# finds it in `outputs[i]`. Think of a matrix of pieces, ranks by ranks: it is transposed.
+#
+# Models with experts need it in every layer, to bring each token to the GPU where its expert lives. How many tokens
+# go where is different each time, so **sizes differ, and may be 0**.
+#
+# ### Exercise 2.11 All to all
+
+
+# %% tags=["exercise"] exercise="2.11" points=8 difficulty=3 importance=3 minutes=6 title="All to all" provides=["all_to_all"] bonus=false
 def all_to_all(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: dist.ProcessGroup | None = None) -> None:
     """Send inputs[i] to rank i of group, and receive rank i's piece for this rank in outputs[i].
 
@@ -381,6 +1204,59 @@ def all_to_all(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: d
     for work in dist.batch_isend_irecv(batch) if batch else []:
         work.wait()
     # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("2.11", all_to_all)
+
+
+# %%
+def transpose():
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    device = message_device()
+    inputs = [torch.tensor([10 * rank + peer], device=device) for peer in range(world_size)]
+    outputs = [torch.empty_like(piece) for piece in inputs]
+    all_to_all(outputs, inputs)
+    return [piece.item() for piece in inputs], [piece.item() for piece in outputs]
+
+
+for rank, (before, after) in enumerate(labkit.run(transpose, on=labkit.local(3)).results):
+    print(f"rank {rank}: {before} -> {after}")
+
+# %% [markdown]
+# Rows became columns. By the way, if every rank adds up what it received, you have a reduce-scatter again, in one
+# step with N-1 messages. Same bytes as the ring, other partners.
+
+# %% [markdown]
+# ## 12 Within and between machines
+#
+# Eight GPUs in a machine talk at hundreds of GB/s. Between machines there are perhaps 50. One ring through all ranks
+# goes at the speed of its slowest link. So use the fast links first:
+#
+# 1. **inside each machine**, reduce-scatter: each of its G ranks ends with B/G bytes, summed over the machine;
+# 2. **between machines**, each rank all-reduces its piece with the ranks of the same position in the other machines;
+# 3. **inside each machine**, all-gather.
+
+# %% [markdown] tags=["slide"]
+# ## Two levels
+#
+# M machines with G ranks each, a tensor of B bytes:
+#
+# | | leaves each machine | through | messages in a row |
+# |---|---|---|---|
+# | one ring through all ranks | 2(N-1)/N · B | one rank's network card | 2(N-1) |
+# | **two levels** | 2(M-1)/M · B | **G cards, B/G each** | 2(M-1) + 2(G-1) |
+#
+# Almost the same bytes, but spread: with G = 8 and a network card for each rank, eight cards work at once.
+
+# %% [markdown]
+# ### Exercise 2.12 Within and between nodes (bonus)
+#
+# A *node* is one machine. Ranks 0 to G-1 are node 0, the next G are node 1, and so on. You have all the parts:
+# `ring_plan` for each small ring and `run_plan` to run it.
+#
+# One thing does not fit. A plan for a ring of 2 says `peer=1`, but the ring's members may be ranks 3 and 7. A record
+# is frozen, and `replace(record, peer=7)` makes a changed copy. Plans are data: translate them.
 
 
 # %% tags=["exercise"] exercise="2.12" points=8 difficulty=5 importance=3 minutes=12 title="Within and between nodes" provides=["hierarchical_all_reduce"] bonus=true
@@ -415,3 +1291,196 @@ def hierarchical_all_reduce(tensor: torch.Tensor, ranks_per_node: int) -> None:
     run_plan(between, [mine[start:end] for start, end in chunk_bounds(mine.numel(), num_nodes)])
     run_plan([record for record in inside if record.step >= ranks_per_node - 1], chunks)
     # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("2.12", hierarchical_all_reduce)
+
+# %% [markdown]
+# ## 13 What NCCL does beyond this
+#
+# Your ring is the real thing. Between GPUs, NCCL adds what Python cannot:
+#
+# * **No CPU in the loop.** One kernel runs all 2(N-1) steps on the GPU. It waits for its neighbour by looking at a
+#   flag in memory, and it adds while it receives.
+# * **Channels.** Not one ring but several, each on its own share of the tensor, with its own block of GPU threads.
+#   Each can take another route, so that all links are used.
+# * **Pieces.** A chunk goes in small pieces, so that step s+1 starts before step s has ended. `run_plan` can do so
+#   too: a plan is right for every slice of its chunks.
+# * **Protocols.** *Simple* sends large blocks and then says so: full bandwidth, more latency. *LL* puts a 4-byte flag
+#   beside every 4 bytes of data: at best half the bandwidth, little latency. *LL128* spends 8 bytes in 128, where the
+#   link keeps 128 bytes together.
+# * **Choice.** For every call it estimates the time of each algorithm and protocol, from size, ranks and links, and
+#   takes the least. That is your exercise 2.8. `NCCL_ALGO` and `NCCL_PROTO` force it; `NCCL_DEBUG=INFO` shows what it
+#   found.
+# * **Sums in the switch.** With NVLink SHARP (NVLS) the switch itself adds. Each GPU sends its data once and receives
+#   the sum once, about half of a ring's bytes. busbw with the factor 2(N-1)/N can then exceed what the link can
+#   carry.
+
+# %% [markdown] tags=["slide"]
+# ## The links
+#
+# | link | between | bandwidth, each way |
+# |---|---|---|
+# | NVLink 4 (H100) | GPUs of one machine, through NVSwitch | 450 GB/s a GPU |
+# | NVLink 5 (B200) | GPUs of one machine or one rack | 900 GB/s a GPU |
+# | PCIe 5.0 x16 | GPU and CPU, GPU and network card | about 63 GB/s |
+# | InfiniBand NDR | machines | 400 Gb/s = 50 GB/s a port |
+# | Ethernet, 100 Gb/s | machines | 12.5 GB/s a port |
+#
+# **RDMA**: the network card reads and writes memory by itself, no CPU, no copy. **GPUDirect RDMA**: it reads the
+# GPU's memory. InfiniBand has RDMA built in; on Ethernet it is called RoCE.
+
+# %% [markdown] tags=["slide"]
+# ## NCCL, gloo, MPI
+#
+# | | memory | travels by | use it for |
+# |---|---|---|---|
+# | **NCCL** (RCCL on AMD) | GPU | NVLink, PCIe, InfiniBand, TCP | training on GPUs |
+# | **gloo** | CPU; GPU collectives go through the CPU | TCP | CPUs, tests, control messages |
+# | **MPI** | CPU, GPU in some builds | what the cluster has | clusters that live on it; PyTorch must be built for it |
+#
+# The function that you wrote calls `torch.distributed` only. It runs on all of them.
+
+# %% [markdown]
+# ## 14 Break it on purpose
+#
+# You will meet these failures in real life, usually at night. Meet them here first. The classic: **every rank sends,
+# then receives.** Three ranks, one number each. What will happen?
+#
+# (In the next cell `timeout=3` ends the run after three seconds. Without it you would wait for a long time.)
+
+# %% tags=["nbval-ignore-output"]
+from labkit.errors import RankFailed, RunTimeout
+
+
+def everybody_sends_first():
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    outgoing, incoming = torch.tensor([float(rank)]), torch.empty(1)
+    dist.send(outgoing, dst=(rank + 1) % world_size)
+    dist.recv(incoming, src=(rank - 1) % world_size)
+
+
+try:
+    labkit.run(everybody_sends_first, on=labkit.local(3, device="cpu"), timeout=3)
+except RunTimeout as error:
+    print(error)
+
+# %% [markdown]
+# Read it line by line: every rank stands on the same `send`, and each waits for the next one in the circle. That is
+# what a **deadlock** looks like. The cure you know: start the send and the receive together.
+#
+# The second classic is a wrong modulo. Somebody forgot that the last rank's neighbour is rank 0.
+
+
+# %% tags=["nbval-ignore-output"]
+def neighbour_without_modulo():
+    rank = dist.get_rank()
+    outgoing, incoming = torch.ones(1), torch.empty(1)
+    batch = [dist.P2POp(dist.isend, outgoing, rank + 1), dist.P2POp(dist.irecv, incoming, rank - 1)]
+    for work in dist.batch_isend_irecv(batch):
+        work.wait()
+
+
+try:
+    labkit.run(neighbour_without_modulo, on=labkit.local(3, device="cpu"), timeout=10)
+except (RankFailed, RunTimeout) as error:
+    print(error)
+
+# %% [markdown]
+# One rank made the mistake; its neighbours would have waited for it. The error leads with the rank that failed, and
+# the others were ended. In a real job you must find that rank among thousands of lines that only say "connection
+# closed by peer". Look for the **first** failure.
+#
+# The third classic gives no error at all: change a buffer while it is being sent, and sometimes the new value
+# travels. That one you only find by comparing every rank with the truth. It is what `labkit.check` did.
+
+# %% [markdown] tags=["slide"]
+# ## Three ways to break it
+#
+# | mistake | what you see |
+# |---|---|
+# | all ranks send first, blocking | nothing, for ever: a deadlock |
+# | wrong neighbour, wrong chunk, wrong count | one rank fails and the others blame the network; or wrong sums |
+# | a buffer changed in flight | wrong sums, sometimes |
+#
+# Compare every rank with the truth, on a world size that does not divide the length.
+
+# %% [markdown]
+# ## 15 The finished thing
+#
+# This is your ring against the library, as a function that also runs under plain `torchrun`, on as many machines as
+# you like.
+
+
+# %% tags=["export"]
+def main() -> dict[str, float]:
+    """Sum 16 MiB with ring_all_reduce and with dist.all_reduce; return their largest difference and their busbw."""
+    num_bytes, world_size = 2**24, dist.get_world_size()
+    mine = torch.full((num_bytes // 4,), dist.get_rank() + 0.5, device=message_device())
+    library = mine.clone()
+    seconds = {}
+    for name, all_reduce, tensor in (("ring", ring_all_reduce, mine), ("library", dist.all_reduce, library)):
+        all_reduce(torch.ones_like(tensor))  # opens connections
+        dist.barrier()
+        start = time.perf_counter()
+        all_reduce(tensor)
+        if tensor.is_cuda:
+            torch.cuda.synchronize()
+        seconds[name] = time.perf_counter() - start
+    return {
+        "max_difference": (mine - library).abs().max().item(),
+        "ring_busbw_GBps": round(bus_bandwidth(num_bytes, seconds["ring"], world_size) / 1e9, 2),
+        "library_busbw_GBps": round(bus_bandwidth(num_bytes, seconds["library"], world_size) / 1e9, 2),
+    }
+
+
+# %% tags=["nbval-ignore-output"]
+labkit.run(main, on=labkit.local(4)).results[0]
+
+# %% [markdown]
+# From a shell, next to this notebook:
+#
+# ```
+# labkit export 02_ring_all_reduce.ipynb --out ring.py
+# torchrun --nproc-per-node 4 ring.py
+# ```
+
+# %% [markdown] tags=["slide"]
+# ## What breaks at scale
+#
+# * **Latency.** 2(N-1)α with 10 µs: 1.3 ms on 64 ranks, 0.3 s on 16,384. That is why there are trees and two levels.
+# * **The slowest.** A ring goes at the pace of its slowest rank and its slowest link. All others wait.
+# * **The first to fail.** One lost rank stops all, and all of them notice by waiting.
+# * **Small tensors.** A model has hundreds of parameters, many of them tiny. Each all-reduce pays the whole latency.
+
+# %% [markdown]
+# ## What to remember
+#
+# * Data parallelism needs the **sum** of all gradients on every rank. Where you divide is up to you: exactly once.
+# * **Reduce-scatter + all-gather = all-reduce.** In a ring each rank sends 2(N-1)/N times the tensor, and nothing can
+#   do with less on such links.
+# * Ring for large, tree for small. **α and β** tell you where the border is.
+# * **busbw** is what you compare with the data sheet.
+# * Send and receive **in one batch**. Do not touch what is in flight.
+#
+# **The question for the next lesson.** Backward computes the gradients one after another, the last layer's first.
+# Should you all-reduce each one as soon as it is there, hundreds of times the latency, but while backward still
+# computes? Or all of them at the end, in one go, with the GPUs idle meanwhile? You have α and β. What would you do?
+# Lesson 03, `03_ddp`, is the answer.
+
+# %% [markdown]
+# ### Sources
+#
+# * P. Patarasuk and X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", *Journal of
+#   Parallel and Distributed Computing* 69 (2009): the ring and its lower bound.
+# * R. Thakur, R. Rabenseifner and W. Gropp, "Optimization of collective communication operations in MPICH",
+#   *International Journal of High Performance Computing Applications* 19 (2005): recursive halving and doubling, the
+#   cost model.
+# * P. Sanders, J. Speck and J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
+#   *Parallel Computing* 35 (2009): double binary trees.
+# * nccl-tests, `doc/PERFORMANCE.md`: algbw and busbw.
+# * NCCL user guide: point-to-point communication, environment variables. PyTorch documentation, `torch.distributed`:
+#   `batch_isend_irecv`, `all_reduce`.
+# * Bandwidths: NVIDIA data sheets for H100 and B200 (NVLink, both directions together: 900 and 1,800 GB/s); PCI-SIG
+#   for PCIe 5.0; InfiniBand Trade Association for NDR.

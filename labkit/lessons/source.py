@@ -148,7 +148,9 @@ class _Reader:
         notebook = jupytext.reads(text, fmt="py:percent")
         lines = self._header_lines(text, [each.source for each in notebook.cells])
         for raw, line in zip(notebook.cells, lines, strict=True):
-            yield self._cell(raw.cell_type, raw.source, dict(raw.metadata), line)
+            # jupytext notes in the metadata how many blank lines the formatter left; that says nothing of the cell.
+            metadata = {name: value for name, value in raw.metadata.items() if not name.startswith("lines_to_")}
+            yield self._cell(raw.cell_type, raw.source, metadata, line)
 
     def _header_lines(self, text: str, sources: list[str]) -> list[int]:
         """Return the line of each cell's header. Markers quoted inside a cell are no headers."""
