@@ -29,6 +29,7 @@ _ATTRIBUTES: dict[str, type] = {
     "minutes": int,
     "bonus": bool,
 }
+_READER_NOTES = ("lines_to_next_cell", "lines_to_end_of_cell_marker", "cell_marker", "skipline", "noskipline")
 _HEADER = re.compile(r"^\s*#?\s*%%(%*)(\s|$)")
 
 
