@@ -1,0 +1,116 @@
+"""The text of an exported script: how to start it, the learner's cells, and what joins the ranks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+SIGNATURE = "Made by `labkit export`"
+
+_HEAD = '''\
+"""{title}: {function}() on every rank. {signature}.
+
+One machine, 4 ranks:
+
+    torchrun --standalone --nproc-per-node=4 {file}
+
+Several machines, the same line on each (HOST is one of them):
+
+    torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d --rdzv-endpoint=HOST:29500 {file}
+
+Slurm, 2 nodes with 8 GPUs each (sbatch or salloc gives the nodes; HOST is the first of them):
+
+    HOST=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+    srun --nodes=2 --ntasks-per-node=1 --gpus-per-node=8 \\
+        torchrun --nnodes=2 --nproc-per-node=8 \\
+        --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d --rdzv-endpoint="$HOST:29500" {file}
+
+Kubernetes, as the command of a PyTorchJob or TrainJob, whose operator sets PET_NNODES, PET_NPROC_PER_NODE,
+PET_NODE_RANK, PET_MASTER_ADDR and PET_MASTER_PORT for torchrun:
+
+    command: ["torchrun", "{file}"]
+
+Ranks get NCCL and a GPU of their own where the machine has enough GPUs, gloo otherwise. LABKIT_DEVICE=cpu keeps
+them on the CPU; LABKIT_SEED=7 draws other random numbers.
+"""
+'''
+
+_FOOT = '''\
+# ---- what labkit.run does in a notebook ----
+
+
+def _start() -> None:
+    """Join the other ranks, run {function}(), print what it returned, and leave."""
+    import os
+    import random
+    import sys
+
+    import numpy
+    import torch
+    import torch.distributed as dist
+
+    if "RANK" not in os.environ:
+        sys.exit("Start this with torchrun: torchrun --standalone --nproc-per-node=2 {file}")
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+    gpus = 0 if os.environ.get("LABKIT_DEVICE") == "cpu" else torch.cuda.device_count()
+    backend = "cpu:gloo,cuda:nccl" if ranks_here <= gpus and dist.is_nccl_available() else "gloo"
+    device = f"cuda:{{local_rank % gpus}}" if gpus else "cpu"
+    os.environ["LABKIT_DEVICE"] = device  # what labkit.device() returns
+    if gpus:
+        torch.cuda.set_device(device)
+    if local_rank == 0 and 0 < gpus < ranks_here:
+        print(f"{{ranks_here}} ranks, {{gpus}} GPU(s): the backend is gloo; send and recv need CPU tensors.", flush=True)
+
+    seed = int(os.environ.get("LABKIT_SEED", "0")) + rank
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+{join}    try:
+        result = {function}()
+        print(f"[rank {{rank}} of {{world_size}}] {{result!r}}", flush=True)
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    _start()
+'''
+
+
+def script(*, title: str, function: str, file: str, cells: Sequence[tuple[str, str]], joins_itself: bool) -> str:
+    """Return a whole script.
+
+    Args:
+        title: The lesson's name.
+        function: What every rank calls, without arguments.
+        file: The script's own name, for the command lines in its head.
+        cells: (id, source) of what it holds, in order; only definitions.
+        joins_itself: True if the function calls ``init_process_group``, as the lesson on it does.
+    """
+    futures = sorted({name for _, source in cells for name in _future_names(source)})
+    parts = [_HEAD.format(title=title, function=function, signature=SIGNATURE, file=file)]
+    if futures:
+        parts.append(f"from __future__ import {', '.join(futures)}\n")
+    parts += [f"# ---- cell {identity} ----\n\n{_without_futures(source)}\n" for identity, source in cells]
+    join = "" if joins_itself else "    dist.init_process_group(backend)\n"
+    parts.append(_FOOT.format(function=function, file=file, join=join))
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _future_names(source: str) -> list[str]:
+    return [alias.name for node in _futures(source) for alias in node.names]
+
+
+def _without_futures(source: str) -> str:
+    """Return a cell without its ``from __future__`` lines, which a script holds once, at its head."""
+    gone = {line for node in _futures(source) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    return "\n".join(line for at, line in enumerate(source.split("\n"), 1) if at not in gone).strip("\n")
+
+
+def _futures(source: str) -> list[ast.ImportFrom]:
+    return [node for node in ast.parse(source).body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
