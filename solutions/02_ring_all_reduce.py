@@ -437,8 +437,19 @@ labkit.check("2.4", ring_plan)
 for record in ring_plan(rank=0, world_size=3):
     print(record)
 
+# %% [markdown]
+# Rank 0 of 3, word for word. Now all ranks of a world of 4 at a glance, only the chunk that each one **sends**:
+
+# %%
+print("step     0  1  2  3  4  5")
+for rank in range(4):
+    sent = [record.chunk for record in ring_plan(rank, 4) if isinstance(record, Send)]
+    print(f"rank {rank}  ", "  ".join(str(chunk) for chunk in sent))
+
 
 # %% [markdown]
+# In each column every chunk appears once: all links are used, and no chunk is in two places at the same time.
+#
 # A plan is data, so you can carry it out on paper. The next cell does: for every step it counts how many
 # contributions each chunk holds on each rank. (You need not read the code. Look at the picture.)
 
@@ -1053,7 +1064,7 @@ axes.loglog(
 )
 axes.loglog(sizes, [seconds * 1e3 for seconds in halving_seconds], ":", color="#009E73", label="halving and doubling")
 crossover = ALPHA * BANDWIDTH * (RANKS - 1 - rounds) / (rounds - (RANKS - 1) / RANKS)
-axes.axvline(crossover, color="gray", linewidth=0.8)
+axes.axvline(crossover, color="gray", linewidth=0.8, label=f"ring = tree at {crossover / 1e6:.1f} MB")
 axes.set(xlabel="tensor on each rank (bytes)", ylabel="predicted time (ms)", title=f"{RANKS} ranks, 10 µs, 50 GB/s")
 axes.legend()
 plt.show()
