@@ -4,6 +4,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+BENCH := .venv-bench
 STAMP := $(VENV)/.installed
 ARGS ?=
 PYTHONS := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
@@ -95,10 +96,21 @@ slides: build  ## Write the slides and say where they are
 grade: setup  ## Grade submissions: make grade ARGS="FOLDER --lesson 02 --out grades"
 	$(BIN)/labkit grade $(ARGS)
 
-bench: setup  ## Launch latency, ring bandwidth and recording cost beside their peers; writes bench/*.json
-	$(BIN)/python -m pip install --quiet --editable '.[bench]' --no-build-isolation || \
-	    echo "Some peers could not be installed; the benchmark says which it leaves out."
-	$(BIN)/python -m tests.benchmarks $(ARGS)
+bench: setup .venv-bench/.installed  ## Launch, ring and recording beside their peers; prints tables, writes bench/*.json
+	$(BENCH)/bin/python -m tests.benchmarks $(ARGS)
+
+# The peers live on top of .venv, so that what labkit is tested with stays as requirements.lock says.
+.venv-bench/.installed: requirements.lock pyproject.toml
+	@$(BIN)/python -m venv --clear $(BENCH)
+	@$(BIN)/python -c "import sysconfig; print(f'import site; site.addsitedir({sysconfig.get_path(\"purelib\")!r})')" \
+	    > "$$($(BENCH)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/environment.pth"
+	@peers=$$($(BIN)/python -c 'import tomllib; \
+	    print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"])'); \
+	for peer in $$peers; do \
+	    $(BENCH)/bin/python -m pip install --quiet --constraint requirements.lock "$$peer" || \
+	        echo "$$peer cannot be had here; the benchmark says what it leaves out."; \
+	done
+	@touch $@
 
 lock: setup  ## Resolve the newest versions pyproject.toml allows and write requirements.lock from them
 	rm -rf build/lock && mkdir -p build && $(BIN)/python -m venv build/lock
@@ -109,5 +121,5 @@ lock: setup  ## Resolve the newest versions pyproject.toml allows and write requ
 	mv build/requirements.lock requirements.lock && rm -rf build/lock
 
 clean:  ## Remove caches and build products (.venv and grades stay)
-	rm -rf build dist bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build dist bench $(BENCH) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,0 +1,56 @@
+"""Measure and print: python -m tests.benchmarks [--quick] [launch] [ring] [recording]; `make bench` calls it.
+
+Every figure stands beside a peer measured in the same sitting; a ratio means something on any machine, a time does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+
+import torch
+
+TOPICS = ("launch", "ring", "recording")
+
+
+def main() -> None:
+    """Print a table and its bars for each topic, and write bench/TOPIC.json."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help=f"any of {', '.join(TOPICS)}; all if none is named")
+    parser.add_argument("--quick", action="store_true", help="fewer repeats: a look, not a figure to quote")
+    asked = parser.parse_args()
+    unknown = set(asked.topics) - set(TOPICS)
+    if unknown:
+        parser.error(f"no topic {', '.join(sorted(unknown))}; there are {', '.join(TOPICS)}")
+
+    machine = {
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "load_before": os.getloadavg()[0],
+    }
+    busy = f", and other work is running (load {machine['load_before']:.1f})" if os.getloadavg()[0] > 0.5 else ""
+    sys.stdout.write(f"{machine['cores']} cores, Python {machine['python']}, torch {machine['torch']}{busy}\n")
+    out = Path("bench")
+    out.mkdir(exist_ok=True)
+    num_missed = 0
+    for topic in asked.topics or TOPICS:
+        begin = time.monotonic()
+        text, bars, figures = import_module(f"tests.benchmarks.{topic}").run(quick=asked.quick)
+        sys.stdout.write("\n".join(["", text, *map(str, bars), f"  ({time.monotonic() - begin:.0f} s)", ""]))
+        sys.stdout.flush()
+        record = {"machine": machine, "quick": asked.quick, "bars": [bar.as_dict() for bar in bars], **figures}
+        (out / f"{topic}.json").write_text(json.dumps(record, indent=2) + "\n")
+        num_missed += sum(bar.met is False for bar in bars)
+    sys.stdout.write(f"\n{num_missed} bars missed; figures are in {out}/\n")
+
+
+if __name__ == "__main__":
+    main()
