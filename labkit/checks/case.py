@@ -43,6 +43,15 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Wait:
+    """What a rank was waiting for when the run was ended: its operation ("send", "recv", ...) and the other rank."""
+
+    rank: int
+    operation: str
+    peer: int | None = None
+
+
+@dataclass(frozen=True)
 class Failure:
     """What came instead of results.
 
@@ -53,6 +62,7 @@ class Failure:
         message: One sentence in words.
         detail: The learner's own lines of the traceback, or one line per rank; may be empty.
         error: The exception's type name, or "".
+        waits: For a deadlock or a timeout, what each rank was waiting for, as far as it is known.
     """
 
     kind: FailureKind
@@ -60,6 +70,7 @@ class Failure:
     message: str
     detail: str = ""
     error: str = ""
+    waits: tuple[Wait, ...] = ()
 
 
 Got: TypeAlias = tuple[Values, ...] | Failure

@@ -1,0 +1,381 @@
+"""2.5, an executor of plans. The plans here are no all-reduce: rotations, and messages drawn at random."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from labkit.checks.case import Case, Failure, Got, Value, Values
+from labkit.checks.compare import difference, listing
+from labkit.checks.drivers.lesson_02 import run_a_plan
+from labkit.checks.exercise import Exercise
+from labkit.checks.lesson_02 import sum_mistakes
+from labkit.checks.lesson_02.sums import members_of, whole_numbers
+from labkit.checks.lesson_02.traffic import library_calls, lost_messages
+from labkit.checks.verdict import Mistake, Verdict
+from labkit.checks.wire import Wire
+from labkit.checks.words import ranks_in_words
+
+Plan = list[dict[str, Value]]
+
+
+def plan_case(
+    name: str, plans: Sequence[Plan], sizes: Sequence[int], seed: int, *, world_size: int = 0, group: Sequence[int] = ()
+) -> Case:
+    """Return a case in which member i of the group runs plans[i] on chunks of these sizes.
+
+    Args:
+        name: What is special about it.
+        plans: One plan for each member; peers are ranks within the group.
+        sizes: Elements of each chunk, equal on all ranks.
+        seed: For the numbers in the chunks.
+        world_size: Ranks in all; 0: as many as plans.
+        group: Global ranks of the members; empty: everybody.
+    """
+    size = world_size or len(plans)
+    members = list(group) or list(range(size))
+    tensors = whole_numbers(seed, size, (sum(sizes),))
+    inputs: list[Values] = []
+    for rank in range(size):
+        plan = plans[members.index(rank)] if rank in members else []
+        given: dict[str, Value] = {"tensor": tensors[rank], "sizes": list(sizes), "plan": cast(list[Value], plan)}
+        if group:
+            given["group"] = members
+        inputs.append(given)
+    return Case(name, size, tuple(inputs))
+
+
+def rotation(world_size: int, num_chunks: int, shift: int, steps: int, reduce_on: Sequence[int] = ()) -> list[Plan]:
+    """Return plans that pass chunk (step mod num_chunks) `shift` ranks on in every step, into the next chunk.
+
+    Args:
+        world_size: Number of ranks.
+        num_chunks: Number of chunks, at least 2.
+        shift: How far to the right a message goes.
+        steps: Number of steps.
+        reduce_on: Steps in which what arrives is added.
+    """
+    plans: list[Plan] = []
+    for rank in range(world_size):
+        plan: Plan = []
+        for step in range(steps):
+            into = (step + 1) % num_chunks
+            plan.append({"kind": "Send", "step": step, "chunk": step % num_chunks, "peer": (rank + shift) % world_size})
+            plan.append({"kind": "Recv", "step": step, "chunk": into, "peer": (rank - shift) % world_size})
+            if step in reduce_on:
+                plan.append({"kind": "Reduce", "step": step, "chunk": into})
+        plans.append(plan)
+    return plans
+
+
+def drawn_plans(seed: int, world_size: int, num_chunks: int, steps: int) -> list[Plan]:
+    """Return plans with messages drawn at random: several a step, none for some ranks, some reduced, some not.
+
+    Within a step no chunk is both sent and received on a rank, nor received twice, and a pair of ranks exchanges one
+    message in each direction at most; step numbers have gaps.
+    """
+    draw = random.Random(seed)
+    plans: list[Plan] = [[] for _ in range(world_size)]
+    for turn in range(steps):
+        step = 2 * turn + draw.randint(0, 1)
+        sent: set[tuple[int, int]] = set()
+        received: set[tuple[int, int]] = set()
+        pairs = [(a, b) for a in range(world_size) for b in range(world_size) if a != b]
+        draw.shuffle(pairs)
+        arrivals: list[tuple[int, int, int]] = []
+        for src, dst in pairs[: world_size + 1]:
+            source = draw.randrange(num_chunks)
+            target = source  # a plan's Send and Recv of one message name the same chunk
+            if (src, source) in received or (dst, target) in sent | received:
+                continue
+            sent.add((src, source))
+            received.add((dst, target))
+            arrivals.append((src, dst, source))
+        for src, dst, chunk in arrivals:
+            plans[src].append({"kind": "Send", "step": step, "chunk": chunk, "peer": dst})
+        for src, dst, chunk in arrivals:
+            plans[dst].append({"kind": "Recv", "step": step, "chunk": chunk, "peer": src})
+            if draw.random() < 0.5:
+                plans[dst].append({"kind": "Reduce", "step": step, "chunk": chunk})
+    return plans
+
+
+def _chunks(case: Case) -> list[list[Tensor]]:
+    sizes = cast(list[int], case.inputs[0]["sizes"])
+    return [list(torch.split(cast(Tensor, case.inputs[r]["tensor"]).clone(), sizes)) for r in members_of(case)]
+
+
+def _plans(case: Case) -> list[Plan]:
+    return [cast(Plan, case.inputs[rank]["plan"]) for rank in members_of(case)]
+
+
+def simulate(
+    case: Case,
+    *,
+    reduce: Callable[[dict[str, Value], bool], bool] = lambda record, asked: asked,
+    late_sends: bool = False,
+) -> list[Tensor]:
+    """Return each rank's tensor after all plans ran, in one process.
+
+    Args:
+        case: Chunks and plans.
+        reduce: Whether what a Recv brings is added, given the record and whether a Reduce asks for it.
+        late_sends: Send what the step's own receives have already changed (a mistake).
+    """
+    chunks, plans = _chunks(case), _plans(case)
+    for step in sorted({cast(int, record["step"]) for plan in plans for record in plan}):
+        before = [[chunk.clone() for chunk in row] for row in chunks]
+        for rank, plan in enumerate(plans):
+            here = [record for record in plan if record["step"] == step]
+            reduced = {record["chunk"] for record in here if record["kind"] == "Reduce"}
+            for record in here:
+                if record["kind"] != "Recv":
+                    continue
+                source, chunk = cast(int, record["peer"]), cast(int, record["chunk"])
+                sent = _sent_chunk(plans[source], step, rank, before[source], chunks[source], late_sends, plan, record)
+                if reduce(record, chunk in reduced):
+                    chunks[rank][chunk] += sent
+                else:
+                    chunks[rank][chunk].copy_(sent)
+    results = [cast(Tensor, case.inputs[rank]["tensor"]).clone() for rank in range(case.world_size)]
+    for rank, row in zip(members_of(case), chunks, strict=True):
+        results[rank] = torch.cat(row)
+    return results
+
+
+def _sent_chunk(
+    plan: Plan,
+    step: int,
+    to: int,
+    before: list[Tensor],
+    now: list[Tensor],
+    late: bool,
+    receiver: Plan,
+    record: dict[str, Value],
+) -> Tensor:
+    """Return what the sender puts into the message that this Recv takes: the k-th Send meets the k-th Recv."""
+    sends = [r for r in plan if r["kind"] == "Send" and r["step"] == step and r["peer"] == to]
+    recvs = [r for r in receiver if r["kind"] == "Recv" and r["step"] == step and r["peer"] == record["peer"]]
+    position = next(index for index, candidate in enumerate(recvs) if candidate is record)
+    chunk = cast(int, sends[position]["chunk"])
+    return (now if late else before)[chunk].clone()
+
+
+def executed(case: Case) -> list[Values]:
+    """Return what each rank's tensor must be (the oracle)."""
+    return [{"base": tensor} for tensor in simulate(case)]
+
+
+def judge(case: Case, got: Got, wire: Wire) -> Verdict:
+    """Return whether every chunk of every rank is right and the messages are the plan's."""
+    assert isinstance(got, tuple)
+    called = library_calls(wire)
+    if called:
+        return called
+    expected = [cast(Tensor, values["base"]) for values in executed(case)]
+    found = {rank: difference(got[rank].get("base"), expected[rank]) for rank in range(case.world_size)}
+    wrong = {rank: first for rank, first in found.items() if first is not None}
+    if wrong:
+        rank, first = next(iter(wrong.items()))
+        came = got[rank].get("base")
+        where = ""
+        if first.index >= 0:
+            chunk, offset = _chunk_of(case, first.index)
+            where = f" in chunk {chunk} (element {offset} of it)"
+        return Verdict(
+            False,
+            message=f"{ranks_in_words(wrong)} {'is' if len(wrong) == 1 else 'are'} wrong. Rank {rank} has {first.got}{where}, "
+            f"expected {first.expected}.{_what_happens_there(case, rank, first.index)}",
+            expected=f"rank {rank}: {listing(expected[rank], first.index)}",
+            got=f"rank {rank}: {listing(came, first.index) if isinstance(came, Tensor) else first.got}",
+        )
+    return _messages(case, wire) or lost_messages(wire) or Verdict(True)
+
+
+def _chunk_of(case: Case, index: int) -> tuple[int, int]:
+    chunk = 0
+    for size in cast(list[int], case.inputs[0]["sizes"]):
+        if index < size:
+            break
+        index -= size
+        chunk += 1
+    return chunk, index
+
+
+def _what_happens_there(case: Case, rank: int, index: int) -> str:
+    if index < 0 or rank not in members_of(case):
+        return ""
+    chunk, _ = _chunk_of(case, index)
+    plan = [r for r in cast(Plan, case.inputs[rank]["plan"]) if r["chunk"] == chunk and r["kind"] != "Send"]
+    shown = ", ".join(_record_text(record) for record in plan[:4])
+    return f" Its plan for this chunk: {shown}{', ...' if len(plan) > 4 else ''}." if plan else ""
+
+
+def _record_text(record: dict[str, Value]) -> str:
+    fields = ", ".join(f"{name}={value}" for name, value in record.items() if name != "kind")
+    return f"{record['kind']}({fields})"
+
+
+def _messages(case: Case, wire: Wire) -> Verdict | None:
+    """Return a verdict unless each rank sends what its plan says: peers and bytes, in the order of the steps."""
+    members, sizes = members_of(case), cast(list[int], case.inputs[0]["sizes"])
+    for rank in members:
+        plan = [r for r in cast(Plan, case.inputs[rank]["plan"]) if r["kind"] == "Send"]
+        planned = [(members[cast(int, r["peer"])], 4 * sizes[cast(int, r["chunk"])], r["step"]) for r in plan]
+        wanted = sorted((step, peer, size) for peer, size, step in planned if size)
+        sent = [(m.dst, m.bytes) for m in wire.sent_by(rank)]
+        if sorted((peer, size) for _, peer, size in wanted) != sorted(sent):
+            return Verdict(
+                False,
+                message=f"The chunks are right, but rank {rank} sent {len(sent)} messages with {sum(b for _, b in sent)} bytes "
+                f"and its plan has {len(wanted)} with {sum(size for *_, size in wanted)} bytes.",
+            )
+    return None
+
+
+def _as_if(**wrong: Any) -> Callable[[Case, Got, Wire], bool]:
+    """Return whether what came is what another way to run the plan gives."""
+
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        if not isinstance(got, tuple):
+            return False
+        other = simulate(case, **wrong)
+        return all(difference(got[rank].get("base"), other[rank]) is None for rank in members_of(case))
+
+    return seen
+
+
+def _unchanged(case: Case, got: Got, wire: Wire) -> bool:
+    return isinstance(got, tuple) and all(
+        difference(got[rank].get("base"), cast(Tensor, case.inputs[rank]["tensor"])) is None
+        for rank in members_of(case)
+    )
+
+
+def _nothing_received(case: Case, got: Got, wire: Wire) -> bool:
+    return _unchanged(case, got, wire) and bool(wire.messages)
+
+
+EXERCISE = Exercise(
+    id="2.5",
+    title="Run a plan",
+    functions=("run_plan",),
+    given=("Send", "Recv", "Reduce"),
+    driver=run_a_plan,
+    oracle=executed,
+    judge=judge,
+    visible=(
+        plan_case("3 ranks pass a chunk on and overwrite", rotation(3, 2, 1, 2), (2, 2), 11),
+        plan_case("3 ranks, one step adds, one overwrites", rotation(3, 2, 1, 3, reduce_on=(1,)), (3, 3), 12),
+        plan_case("4 ranks, messages drawn at random, gaps between steps", drawn_plans(3, 4, 4, 5), (2, 2, 2, 2), 13),
+        plan_case("4 ranks, chunks of different sizes, one empty", drawn_plans(5, 4, 4, 5), (3, 0, 2, 1), 14),
+        plan_case(
+            "5 ranks, of which 1, 3 and 4 take part",
+            drawn_plans(7, 3, 3, 4),
+            (2, 2, 2),
+            15,
+            world_size=5,
+            group=(1, 3, 4),
+        ),
+    ),
+    hints=(
+        "What must happen before anybody waits? All messages of one step are on their way at the same time.",
+        "Group the records by step. For each step make a P2POp for every Send and Recv, call dist.batch_isend_irecv once, "
+        "wait for all of it, and then do the Reduces. A Recv that is reduced needs a buffer of its own; one that is not can "
+        "receive straight into its chunk.",
+        "dist.P2POp(dist.isend, chunks[r.chunk], group=group, group_peer=r.peer); for work in dist.batch_isend_irecv(ops): "
+        "work.wait(); then chunks[r.chunk] += incoming[r.chunk] for each Reduce.",
+    ),
+    mistakes=(
+        sum_mistakes.LIBRARY,
+        Mistake(
+            "always adds",
+            "Everything that arrives is added. A Recv without a Reduce of the same step and chunk overwrites the chunk.",
+            _as_if(reduce=lambda record, asked: True),
+        ),
+        Mistake(
+            "never adds",
+            "Everything that arrives overwrites its chunk. Where the step also has a Reduce of that chunk, receive into a "
+            "buffer of its own and add it.",
+            _as_if(reduce=lambda record, asked: False),
+        ),
+        Mistake(
+            "adds the chunk to itself",
+            "The chunk was received into and then added to itself: a Recv that is reduced needs a buffer of its own.",
+            lambda case, got, wire: _as_doubled(case, got),
+        ),
+        Mistake(
+            "sends after receiving",
+            "What is sent was already changed by a receive of the same step: post all sends and receives of a step first.",
+            _as_if(late_sends=True),
+        ),
+        Mistake(
+            "nothing sent",
+            "No message was sent: a P2POp only describes one, dist.batch_isend_irecv posts them.",
+            lambda case, got, wire: isinstance(got, tuple) and not wire.messages,
+        ),
+        Mistake(
+            "chunks not changed in place",
+            "Messages came, but the chunks are as they were: write into them (chunk.copy_(incoming), chunk += incoming); "
+            "chunks[i] = incoming only puts another tensor into the list.",
+            _nothing_received,
+        ),
+        Mistake(
+            "one message at a time",
+            "Every rank stands in send: a step's messages must be posted together, with dist.batch_isend_irecv, not one "
+            "after another.",
+            lambda case, got, wire: sum_mistakes.waits_in(got, "send"),
+        ),
+        Mistake(
+            "one message at a time",
+            "Every rank that waits stands in a receive: post a step's sends and receives together, with "
+            "dist.batch_isend_irecv, and go through all of the plan's steps.",
+            lambda case, got, wire: sum_mistakes.waits_in(got, "recv"),
+        ),
+        Mistake(
+            "steps counted without gaps",
+            "The numbers of the steps have gaps: group the records you are given, do not count steps yourself.",
+            lambda case, got, wire: (
+                "gaps" in case.name and not isinstance(got, Failure) and len(wire.messages) < _planned(case)
+            ),
+        ),
+        sum_mistakes.GROUP_RANKS,
+        Mistake(
+            "not waited for",
+            "A chunk was used before its message had come: call wait() on every work that dist.batch_isend_irecv returns.",
+            lambda case, got, wire: isinstance(got, tuple) and bool(wire.problems_of("not_waited", "unmatched_recv")),
+        ),
+    ),
+)
+
+
+def _planned(case: Case) -> int:
+    return sum(record["kind"] == "Send" for plan in _plans(case) for record in plan)
+
+
+def _as_doubled(case: Case, got: Got) -> bool:
+    """Return whether the result is that of receiving into the chunk and adding it to itself."""
+    if not isinstance(got, tuple):
+        return False
+    chunks, plans = _chunks(case), _plans(case)
+    for step in sorted({cast(int, record["step"]) for plan in plans for record in plan}):
+        before = [[chunk.clone() for chunk in row] for row in chunks]
+        for rank, plan in enumerate(plans):
+            here = [record for record in plan if record["step"] == step]
+            for record in here:
+                chunk = cast(int, record["chunk"])
+                if record["kind"] == "Recv":
+                    source = cast(int, record["peer"])
+                    sent = _sent_chunk(plans[source], step, rank, before[source], chunks[source], False, plan, record)
+                    chunks[rank][chunk].copy_(sent)
+            for record in here:
+                if record["kind"] == "Reduce":
+                    chunks[rank][cast(int, record["chunk"])] *= 2
+    return all(
+        difference(got[rank].get("base"), torch.cat(row)) is None
+        for rank, row in zip(members_of(case), chunks, strict=True)
+    )

@@ -1,0 +1,178 @@
+"""2.10, recursive halving and doubling."""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+from torch import Tensor
+
+from labkit.checks.case import Case, Failure, Got, Values
+from labkit.checks.drivers.lesson_02 import all_reduce_in_place
+from labkit.checks.exercise import Exercise
+from labkit.checks.lesson_02 import sum_mistakes as mistakes
+from labkit.checks.lesson_02.sums import (
+    base_of,
+    expected_bases,
+    input_of,
+    members_of,
+    reduce_case,
+    whole_numbers,
+    wrong_values,
+)
+from labkit.checks.lesson_02.traffic import library_calls, lost_messages, tensor_bytes, total_text
+from labkit.checks.lesson_02.tree import doublings
+from labkit.checks.verdict import Mistake, Verdict
+from labkit.checks.wire import Wire
+from labkit.checks.words import ranks_in_words
+
+
+def halving_case(seed: int, world_size: int, numel: int) -> Case:
+    """Return a case of 2.10; where the world size is no power of two the ValueError is what is asked for."""
+    word = "elements" if numel != 1 else "element"
+    name = f"{world_size} ranks, {numel} {word}"
+    if not is_power_of_two(world_size):
+        name += ": ValueError"
+    return reduce_case(name, whole_numbers(seed, world_size, (numel,)), extra={"catch": True})
+
+
+def is_power_of_two(count: int) -> bool:
+    """Return whether `count` is 1, 2, 4, 8, ..."""
+    return count & (count - 1) == 0
+
+
+def halving_expected(case: Case) -> list[Values]:
+    """Return the sums, or for other world sizes the tensors as they were (the oracle)."""
+    if is_power_of_two(case.world_size):
+        return expected_bases(case)
+    return [{"base": base_of(case, rank)} for rank in range(case.world_size)]
+
+
+def judge_halving(case: Case, got: Got, wire: Wire) -> Verdict:
+    """Return whether the sums are right and came by halving and doubling with the partners rank XOR 2^k."""
+    assert isinstance(got, tuple)
+    raised = [cast(str, values.get("raised")) or "" for values in got]
+    if not is_power_of_two(case.world_size):
+        quiet = [rank for rank, text in enumerate(raised) if not text.startswith("ValueError")]
+        if quiet:
+            return Verdict(
+                False,
+                message=f"{case.world_size} is no power of two: ValueError was expected, {ranks_in_words(quiet)} raised none.",
+                expected="ValueError on every rank",
+                got=f"none on {ranks_in_words(quiet)}",
+            )
+        return Verdict(True)
+    for rank, text in enumerate(raised):
+        if text:
+            return Verdict(False, message=f"Rank {rank} raised {text}, but {case.world_size} is a power of two.")
+    return (
+        library_calls(wire)
+        or wrong_values(case, got)
+        or _halving_traffic(case, wire)
+        or lost_messages(wire)
+        or Verdict(True)
+    )
+
+
+def _halving_traffic(case: Case, wire: Wire) -> Verdict | None:
+    size, item = case.world_size, 4
+    numel = tensor_bytes(case) // item
+    most_bytes = 2 * item * sum(math.ceil(numel / 2**k) for k in range(1, doublings(size) + 1))
+    most_messages = 2 * doublings(size)
+    for rank in range(size):
+        partners = {rank ^ 2**k for k in range(doublings(size))}
+        strangers = set(wire.peers(rank)) - partners
+        if strangers:
+            return Verdict(
+                False,
+                message=f"The sums are right, but rank {rank} sends to {ranks_in_words(strangers)}; its partners are "
+                f"{ranks_in_words(partners)}, its own number with one bit flipped.",
+            )
+        sent = wire.sent_by(rank)
+        if len(sent) > most_messages or sum(m.bytes for m in sent) > most_bytes:
+            return Verdict(
+                False,
+                message=f"The sums are right, but rank {rank} sends {total_text(sent)}; halving and doubling need "
+                f"{most_messages} messages with {most_bytes} bytes at most.",
+                expected=f"at most {most_messages} messages, {most_bytes} bytes",
+                got=total_text(sent),
+            )
+    return None
+
+
+def _no_error(case: Case, got: Got, wire: Wire) -> bool:
+    return not is_power_of_two(case.world_size)
+
+
+def _whole_to_partner(case: Case, got: Got, wire: Wire) -> bool:
+    whole = tensor_bytes(case)
+    return (
+        case.world_size > 2
+        and whole > 8
+        and all(
+            wire.sent_by(rank) and min(m.bytes for m in wire.sent_by(rank)) == whole for rank in range(case.world_size)
+        )
+    )
+
+
+def _uneven_halves(case: Case, got: Got, wire: Wire) -> bool:
+    odd = input_of(case, members_of(case)[0]).numel() % case.world_size != 0
+    came = got[0].get("base") if isinstance(got, tuple) else None
+    failed = isinstance(got, Failure) or not isinstance(came, Tensor) or bool(cast(str, got[0].get("raised")))
+    return odd and failed
+
+
+HALVING = Exercise(
+    id="2.10",
+    title="Halving and doubling",
+    functions=("halving_doubling_all_reduce",),
+    driver=all_reduce_in_place,
+    oracle=halving_expected,
+    judge=judge_halving,
+    visible=(
+        halving_case(61, 2, 5),
+        halving_case(62, 4, 8),
+        halving_case(63, 4, 7),
+        halving_case(64, 8, 19),
+        halving_case(65, 3, 4),
+    ),
+    hints=(
+        "In the first step two ranks hold a whole tensor each. How can they share the adding so that each sends half?",
+        "For distance N/2, N/4, ..., 1 the partner is rank ^ distance: one of the two keeps the lower half of the part they "
+        "share, the other the upper; each sends the half it gives away and adds what arrives to the half it keeps. Then the "
+        "same way back: send the part you own, receive the partner's.",
+        "middle = mine.numel() // 2; low, high = mine[:middle], mine[middle:]; theirs, mine = (low, high) if rank & distance "
+        "else (high, low); swap in one batch_isend_irecv; mine += incoming. Keep (partner, theirs, mine) and go back over "
+        "them in reverse.",
+    ),
+    mistakes=(
+        mistakes.LIBRARY,
+        Mistake(
+            "no error",
+            "A world size that is no power of two must raise ValueError on every rank before anything is sent.",
+            _no_error,
+        ),
+        mistakes.BLOCKING_SENDS,
+        mistakes.IN_FLIGHT,
+        mistakes.NOT_IN_PLACE,
+        mistakes.DIVIDED,
+        Mistake(
+            "whole tensor to each partner",
+            "Each message holds the whole tensor (that is recursive doubling). Send only the half that the partner keeps.",
+            _whole_to_partner,
+        ),
+        mistakes.NO_GATHER,
+        mistakes.THROUGH_ONE,
+        mistakes.EVERYBODY,
+        mistakes.TWICE,
+        Mistake(
+            "halves of different sizes",
+            "A part with an odd number of elements has halves of different sizes: the partner must receive exactly as many "
+            "as are sent.",
+            _uneven_halves,
+        ),
+        mistakes.BLOCKING_RECVS,
+        mistakes.ONE_STEP_SHORT,
+        mistakes.SOME_MISSING,
+    ),
+)

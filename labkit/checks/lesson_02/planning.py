@@ -1,0 +1,383 @@
+"""2.3 and 2.4: cutting a tensor up, and the ring as a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+
+from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.drivers.lesson_02 import call_functions, call_ring_plan
+from labkit.checks.exercise import Exercise
+from labkit.checks.lesson_02.costs import calls_case, calls_of
+from labkit.checks.plans import PlanOutcome, Record, interpret
+from labkit.checks.verdict import Mistake, Verdict
+from labkit.checks.wire import Wire
+from labkit.checks.words import plural
+
+Bounds = list[list[int]]
+
+
+def bounds_case(name: str, sizes: Sequence[tuple[int, int]]) -> Case:
+    """Return a case of 2.3: (numel, num_chunks) of each call."""
+    return calls_case(name, [("chunk_bounds", pair) for pair in sizes])
+
+
+def _torch_bounds(numel: int, num_chunks: int) -> Bounds:
+    pieces = torch.arange(numel).tensor_split(num_chunks)
+    bounds, start = [], 0
+    for piece in pieces:
+        bounds.append([start, start + len(piece)])
+        start += len(piece)
+    return bounds
+
+
+def split_by_torch(case: Case) -> list[Values]:
+    """Return the bounds as torch.Tensor.tensor_split cuts (the oracle)."""
+    return [{"values": cast(list[Value], [_torch_bounds(*args) for _, args in calls_of(case)])}]
+
+
+def _bounds_calls(case: Case, got: Got) -> list[tuple[int, int, Bounds, Any]]:
+    if not isinstance(got, tuple) or not isinstance(got[0].get("values"), list):
+        return []
+    values = cast(list[Any], got[0]["values"])
+    return [(n, k, _torch_bounds(n, k), value) for (_, (n, k)), value in zip(calls_of(case), values, strict=False)]
+
+
+def judge_bounds(case: Case, got: Got, wire: Wire) -> Verdict:
+    """Return whether all bounds are right."""
+    calls = _bounds_calls(case, got)
+    for numel, num_chunks, expected, value in calls:
+        if value != expected:
+            return Verdict(
+                False,
+                message=f"chunk_bounds({numel}, {num_chunks}) gave {_pairs_text(value)}, expected {_pairs_text(expected)}.",
+                expected=_pairs_text(expected),
+                got=_pairs_text(value),
+            )
+    return Verdict(bool(calls), "" if calls else "chunk_bounds was not called.")
+
+
+def _pairs_text(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+        return "[" + ", ".join(f"({start}, {end})" for start, end in value) + "]"
+    return f"{value!r:.120}"
+
+
+def _as_if(wrong: Callable[[int, int], Any]) -> Callable[[Case, Got, Wire], bool]:
+    """Return whether all values are those of a known wrong way to cut, and not all of them right."""
+
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        calls = _bounds_calls(case, got)
+        return any(v != e for _, _, e, v in calls) and all(v == wrong(n, k) for n, k, _, v in calls)
+
+    return seen
+
+
+def _sizes(value: Any) -> list[int] | None:
+    if not isinstance(value, list) or not all(
+        isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, int) for x in pair) for pair in value
+    ):
+        return None
+    return [end - start for start, end in value]
+
+
+def _any_wrong(test: Callable[[int, int, list[int], Any], bool]) -> Callable[[Case, Got, Wire], bool]:
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        for numel, num_chunks, expected, value in _bounds_calls(case, got):
+            sizes = _sizes(value)
+            if value != expected and sizes is not None and test(numel, num_chunks, sizes, value):
+                return True
+        return False
+
+    return seen
+
+
+def _ends_included(n: int, k: int) -> Any:
+    return [[start, end - 1] for start, end in _torch_bounds(n, k)]
+
+
+BOUNDS = Exercise(
+    id="2.3",
+    title="Chunk bounds",
+    functions=("chunk_bounds",),
+    driver=call_functions,
+    oracle=split_by_torch,
+    judge=judge_bounds,
+    visible=(
+        bounds_case("sizes that divide", [(12, 3), (4, 4)]),
+        bounds_case("sizes that do not divide", [(10, 4), (11, 3)]),
+        bounds_case("shorter than the number of chunks, and empty", [(2, 4), (0, 3), (5, 1)]),
+    ),
+    distributed=False,
+    hints=(
+        "10 elements in 4 chunks: how large would you cut them by hand?",
+        "Every chunk gets numel // num_chunks elements; numel % num_chunks elements are left, one more for each of the "
+        "first chunks. Each chunk starts where the last one ended.",
+        "size, remainder = divmod(numel, num_chunks); end = start + size + (1 if chunk < remainder else 0).",
+    ),
+    mistakes=(
+        Mistake(
+            "end included",
+            "The end is one too small: as in a slice, end is the first index that is not in the chunk.",
+            _as_if(_ends_included),
+        ),
+        Mistake(
+            "size instead of end",
+            "The second number is the chunk's size; it must be its end.",
+            _as_if(lambda n, k: [[start, end - start] for start, end in _torch_bounds(n, k)]),
+        ),
+        Mistake(
+            "remainder dropped",
+            "The chunks do not reach the end of the tensor: numel // num_chunks loses the remainder.",
+            _any_wrong(lambda n, k, sizes, v: len(sizes) == k and all(s >= 0 for s in sizes) and 0 <= sum(sizes) < n),
+        ),
+        Mistake(
+            "wrong number of chunks",
+            "There must be exactly num_chunks pairs, empty ones included: (start, start).",
+            _any_wrong(lambda n, k, sizes, v: len(sizes) != k),
+        ),
+        Mistake(
+            "all the remainder in one chunk",
+            "One chunk gets all of the remainder; sizes may differ by one at most.",
+            _any_wrong(lambda n, k, sizes, v: sum(sizes) == n and max(sizes) - min(sizes) > 1),
+        ),
+        Mistake(
+            "longer chunks last",
+            "The sizes are right but in the wrong order: the longer chunks come first.",
+            _any_wrong(lambda n, k, sizes, v: sum(sizes) == n and max(sizes) - min(sizes) == 1),
+        ),
+        Mistake(
+            "beyond the end",
+            "A chunk reaches beyond the tensor: with numel < num_chunks the last chunks are empty.",
+            _any_wrong(lambda n, k, sizes, v: sum(sizes) > n or any(pair[1] > n for pair in v)),
+        ),
+    ),
+)
+
+
+def plan_case(name: str, world_sizes: Sequence[int]) -> Case:
+    """Return a case of 2.4: the plans of every rank of these worlds."""
+    return Case(name, 1, ({"world_sizes": list(world_sizes)},))
+
+
+def complete_sums(case: Case) -> list[Values]:
+    """Return, for each world size, what each chunk of each rank must hold: every rank's contribution (the oracle)."""
+    sizes = cast(list[int], case.inputs[0]["world_sizes"])
+    return [{"contributions": [[list(range(size)) for _ in range(size)] for size in sizes]}]
+
+
+def _plans(case: Case, got: Got) -> list[tuple[int, list[Any]]]:
+    if not isinstance(got, tuple):
+        return []
+    sizes = cast(list[int], case.inputs[0]["world_sizes"])
+    plans = cast(list[list[Any]], got[0].get("plans") or [])
+    return list(zip(sizes, plans, strict=False))
+
+
+def _first_problem(case: Case, got: Got) -> tuple[int, list[list[Record]], PlanOutcome] | None:
+    for size, plans in _plans(case, got):
+        if not all(isinstance(plan, list) for plan in plans):
+            return None
+        outcome = interpret(plans, size)
+        if outcome.problem:
+            return size, plans, outcome
+    return None
+
+
+def judge_plan(case: Case, got: Got, wire: Wire) -> Verdict:
+    """Return whether the plans together are a ring all-reduce."""
+    if not _plans(case, got):
+        return Verdict(False, message="ring_plan was not called.")
+    for size, plans in _plans(case, got):
+        for rank, plan in enumerate(plans):
+            if not isinstance(plan, list):
+                return Verdict(
+                    False,
+                    message=f"ring_plan({rank}, {size}) returned {plan}; it must return a list of Send, Recv and Reduce.",
+                )
+        outcome = interpret(plans, size)
+        text = outcome.problem or _ring_form(size, plans)
+        if text:
+            return Verdict(False, message=f"World of {size}: {text}")
+    return Verdict(True)
+
+
+def _ring_form(size: int, plans: list[list[Record]]) -> str:
+    """Return what keeps these (working) plans from being a ring's, or ""."""
+    for rank, plan in enumerate(plans):
+        right, left = (rank + 1) % size, (rank - 1) % size
+        for record in plan:
+            wanted = right if record["kind"] == "Send" else left
+            if record["kind"] != "Reduce" and record["peer"] != wanted:
+                return (
+                    f"rank {rank} has a {record['kind']} with peer {record['peer']} in step {record['step']}; in the ring "
+                    f"it sends to its right neighbour, rank {right}, and receives from its left one, rank {left}."
+                )
+        steps = {record["step"] for record in plan}
+        sends = sum(record["kind"] == "Send" for record in plan)
+        if len(steps) != sends or sends != 2 * (size - 1) or (steps and steps != set(range(len(steps)))):
+            return (
+                f"rank {rank} has {plural(sends, 'Send')} in {plural(len(steps), 'step')}; the ring takes "
+                f"{2 * (size - 1)} steps, numbered from 0, with one Send and one Recv each."
+            )
+    return ""
+
+
+def _problem_is(*kinds: str) -> Callable[[Case, Got, Wire], bool]:
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        found = _first_problem(case, got)
+        return found is not None and found[2].kind in kinds
+
+    return seen
+
+
+def _counts(case: Case, got: Got) -> tuple[int, int, int, int] | None:
+    """Return (world size, sends, reduces, steps) of rank 0 in the first world of three or more."""
+    for size, plans in _plans(case, got):
+        if size >= 3 and isinstance(plans[0], list):
+            kinds = [record.get("kind") for record in plans[0]]
+            return size, kinds.count("Send"), kinds.count("Reduce"), len({str(r.get("step")) for r in plans[0]})
+    return None
+
+
+def _count_is(test: Callable[[int, int, int, int], bool]) -> Callable[[Case, Got, Wire], bool]:
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        found = _counts(case, got)
+        return found is not None and test(*found)
+
+    return seen
+
+
+def _first_step_sends_same_as_received(case: Case, got: Got, wire: Wire) -> bool:
+    for size, plans in _plans(case, got):
+        if size < 3 or not all(isinstance(plan, list) for plan in plans):
+            continue
+        for plan in plans:
+            first = [record for record in plan if record.get("step") == 0]
+            sent = {record.get("chunk") for record in first if record.get("kind") == "Send"}
+            got_chunks = {record.get("chunk") for record in first if record.get("kind") == "Recv"}
+            if sent & got_chunks:
+                return True
+    return False
+
+
+def _same_neighbour(case: Case, got: Got, wire: Wire) -> bool:
+    for size, plans in _plans(case, got):
+        if size < 3 or not all(isinstance(plan, list) for plan in plans):
+            continue
+        for plan in plans:
+            to = {record.get("peer") for record in plan if record.get("kind") == "Send"}
+            source = {record.get("peer") for record in plan if record.get("kind") == "Recv"}
+            if to and to == source:
+                return True
+    return False
+
+
+def _leftward(case: Case, got: Got, wire: Wire) -> bool:
+    for size, plans in _plans(case, got):
+        if size >= 3 and all(isinstance(plan, list) for plan in plans):
+            return all(
+                record.get("peer") == (rank - 1) % size
+                for rank, plan in enumerate(plans)
+                for record in plan
+                if record.get("kind") == "Send"
+            )
+    return False
+
+
+PLAN = Exercise(
+    id="2.4",
+    title="The ring as a plan",
+    functions=("ring_plan",),
+    driver=call_ring_plan,
+    oracle=complete_sums,
+    judge=judge_plan,
+    visible=(
+        plan_case("2 ranks", [2]),
+        plan_case("3 ranks", [3]),
+        plan_case("4 and 5 ranks", [4, 5]),
+        plan_case("one rank: an empty plan", [1]),
+    ),
+    distributed=False,
+    hints=(
+        "Follow one chunk, not one rank. Chunk 0 starts on rank 0 and goes right: where is it after each step?",
+        "In step s of the reduce-scatter rank r sends chunk (r - s) mod N and receives the chunk that its left neighbour "
+        "sends, (r - s - 1) mod N, and reduces it. After N-1 steps rank r owns chunk (r + 1) mod N complete; the "
+        "all-gather starts from that one and overwrites.",
+        "for s in range(N - 1): Send(s, (rank - s) % N, right), Recv(s, (rank - s - 1) % N, left), Reduce(s, the same "
+        "chunk). Then for s in range(N - 1): step N-1+s sends (rank + 1 - s) % N and receives (rank - s) % N, no Reduce.",
+    ),
+    mistakes=(
+        Mistake(
+            "right and left mixed up",
+            "Rank r sends and receives with the same neighbour: it sends to (r + 1) % N and receives from (r - 1) % N.",
+            _same_neighbour,
+        ),
+        Mistake(
+            "the other way round",
+            "The ring turns to the left: rank r sends to (r + 1) % N and receives from (r - 1) % N.",
+            _leftward,
+        ),
+        Mistake(
+            "sends the chunk it is receiving",
+            "A step sends the very chunk that it receives. What came in one step is sent on in the next one: in step 0 rank "
+            "r sends its own chunk r and receives chunk (r - 1) mod N.",
+            _first_step_sends_same_as_received,
+        ),
+        Mistake(
+            "no all-gather",
+            "The plan stops after the reduce-scatter: each rank has one complete chunk. Send the complete chunks round in "
+            "N-1 more steps.",
+            _count_is(lambda n, sends, reduces, steps: sends == n - 1),
+        ),
+        Mistake(
+            "one step too few",
+            "The plan is one step short: reduce-scatter and all-gather take N-1 steps each, 2(N-1) in all.",
+            _count_is(lambda n, sends, reduces, steps: sends == 2 * n - 3),
+        ),
+        Mistake(
+            "one step too many",
+            "There are too many steps: each half takes N-1 steps, range(N - 1).",
+            _count_is(lambda n, sends, reduces, steps: sends > 2 * n - 2),
+        ),
+        Mistake(
+            "reduces in the all-gather",
+            "The all-gather reduces too: what arrives there is complete and must overwrite, so no Reduce in the second half.",
+            _count_is(lambda n, sends, reduces, steps: reduces > n - 1),
+        ),
+        Mistake(
+            "never reduces",
+            "There is no Reduce in the reduce-scatter: without it a Recv overwrites the chunk and the own part is lost.",
+            _count_is(lambda n, sends, reduces, steps: reduces == 0),
+        ),
+        Mistake(
+            "steps of the all-gather start at 0 again",
+            "The steps go back: the all-gather's steps are numbered on, N-1 to 2N-3.",
+            _count_is(lambda n, sends, reduces, steps: sends == 2 * n - 2 and steps == n - 1),
+        ),
+        Mistake(
+            "modulo forgotten",
+            "A chunk or a peer is out of range: take it modulo the number of ranks (in Python -1 % N is N - 1).",
+            _problem_is("form"),
+        ),
+        Mistake(
+            "sender and receiver name different chunks",
+            "What a rank receives must be what its left neighbour sends in that step: put r - 1 for r into the formula of "
+            "the chunk that is sent.",
+            _problem_is("chunk_mismatch"),
+        ),
+        Mistake(
+            "complete chunks are sent in the wrong order",
+            "The numbers of messages are right, the chunks are not: after the reduce-scatter rank r owns chunk (r + 1) mod "
+            "N, and the all-gather must start with that one.",
+            _problem_is("missing", "twice"),
+        ),
+        Mistake(
+            "a message without a partner",
+            "Every Send needs a Recv on the other side, in the same order: the neighbours' plans do not fit together.",
+            _problem_is("unmatched", "deadlock", "race"),
+        ),
+    ),
+)

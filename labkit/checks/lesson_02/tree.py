@@ -1,0 +1,127 @@
+"""2.9, the binomial tree."""
+
+from __future__ import annotations
+
+from labkit.checks.case import Case, Got
+from labkit.checks.drivers.lesson_02 import all_reduce_in_place
+from labkit.checks.exercise import Exercise
+from labkit.checks.lesson_02 import sum_mistakes as mistakes
+from labkit.checks.lesson_02.ring import sum_case
+from labkit.checks.lesson_02.sums import expected_bases, members_of, wrong_values
+from labkit.checks.lesson_02.traffic import (
+    library_calls,
+    lost_messages,
+    outsiders,
+    tensor_bytes,
+    total_text,
+    tree_rounds,
+)
+from labkit.checks.verdict import Mistake, Verdict
+from labkit.checks.wire import Wire
+
+
+def doublings(count: int) -> int:
+    """Return how often 1 must be doubled to reach `count`."""
+    return (count - 1).bit_length()
+
+
+def judge_tree(case: Case, got: Got, wire: Wire) -> Verdict:
+    """Return whether the sums are right and came by a tree: 2(N-1) tensors in 2 ceil(log2 N) rounds."""
+    assert isinstance(got, tuple)
+    return (
+        library_calls(wire)
+        or wrong_values(case, got)
+        or outsiders(case, wire)
+        or _tree_traffic(case, wire)
+        or lost_messages(wire)
+        or Verdict(True)
+    )
+
+
+def _tree_traffic(case: Case, wire: Wire) -> Verdict | None:
+    size, whole = len(members_of(case)), tensor_bytes(case)
+    real = [message for message in wire.messages if message.bytes]
+    allowed = 2 * (size - 1)
+    if len(real) > allowed or sum(m.bytes for m in real) > allowed * whole:
+        return Verdict(
+            False,
+            message=f"The sums are right, with {total_text(real)} among all ranks; a tree needs {allowed} of {whole} bytes.",
+            expected=f"{allowed} messages of {whole} bytes",
+            got=total_text(real),
+        )
+    rounds, most = tree_rounds(real), 2 * doublings(size)
+    if rounds > most:
+        return Verdict(
+            False,
+            message=f"The sums are right, but take {rounds} rounds, one message at a time on each rank; a tree of {size} "
+            f"ranks takes {most}.",
+            expected=f"at most {most} rounds",
+            got=f"{rounds} rounds",
+        )
+    return None
+
+
+def _one_after_another(case: Case, got: Got, wire: Wire) -> bool:
+    members = members_of(case)
+    real = [message for message in wire.messages if message.bytes]
+    return isinstance(got, tuple) and len(members) > 3 and len(real) == 2 * (len(members) - 1)
+
+
+def _needs_power_of_two(case: Case, got: Got, wire: Wire) -> bool:
+    size = len(members_of(case))
+    return size & (size - 1) != 0 and (not isinstance(got, tuple) or bool(mistakes.shares(case, got)))
+
+
+TREE = Exercise(
+    id="2.9",
+    title="A tree",
+    functions=("tree_all_reduce",),
+    driver=all_reduce_in_place,
+    oracle=expected_bases,
+    judge=judge_tree,
+    visible=(
+        sum_case(51, 4, (5,)),
+        sum_case(52, 3, (4,)),
+        sum_case(53, 5, (2, 3)),
+        sum_case(54, 5, (3,), group=(1, 3, 4)),
+        sum_case(55, 8, (6,)),
+    ),
+    hints=(
+        "With 8 ranks, which four send in the first round, and to whom, so that four ranks are left?",
+        "With distance d = 1, 2, 4, ...: a rank whose number is an odd multiple of d sends to rank - d and is done; an even "
+        "multiple of d receives from rank + d, if there is one, and adds. The way down is the same backwards.",
+        "if rank % (2 * d) == d: dist.send(tensor, group_dst=rank - d, group=group); elif rank % (2 * d) == 0 and "
+        "rank + d < n: dist.recv(incoming, group_src=rank + d, group=group); tensor += incoming. Then for d reversed, send "
+        "and receive swapped.",
+    ),
+    mistakes=(
+        mistakes.LIBRARY,
+        mistakes.BLOCKING_SENDS,
+        mistakes.NOT_IN_PLACE,
+        mistakes.DIVIDED,
+        mistakes.ROOT_ONLY,
+        Mistake(
+            "everything through rank 0",
+            "Rank 0 talks to every rank itself: that is the sum through the root again, N-1 rounds each way. In a tree other "
+            "ranks add too, at the same time.",
+            lambda case, got, wire: len(members_of(case)) > 3 and mistakes._all_through_one(case, got, wire),
+        ),
+        mistakes.EVERYBODY,
+        Mistake(
+            "one after another",
+            "The messages are right in number but follow one another: pair the ranks so that half of those left send in "
+            "each round.",
+            _one_after_another,
+        ),
+        mistakes.TWICE,
+        mistakes.GROUP_RANKS,
+        Mistake(
+            "only for powers of two",
+            "With a number of ranks that is no power of two a partner may not exist: check rank + d < N before receiving from "
+            "or sending to it.",
+            _needs_power_of_two,
+        ),
+        mistakes.BLOCKING_RECVS,
+        mistakes.SOME_MISSING,
+    ),
+)

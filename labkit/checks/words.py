@@ -1,0 +1,41 @@
+"""Numbers and ranks as a sentence says them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def join(parts: Iterable[object]) -> str:
+    """Return "a", "a and b" or "a, b and c"."""
+    words = [str(part) for part in parts]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "nothing"
+
+
+def ranks_in_words(ranks: Iterable[int]) -> str:
+    """Return "rank 2", "ranks 0 and 3", "ranks 0, 1 and 3" or "no rank"."""
+    numbers = sorted(set(ranks))
+    if not numbers:
+        return "no rank"
+    return f"rank {numbers[0]}" if len(numbers) == 1 else f"ranks {join(numbers)}"
+
+
+def times(count: int) -> str:
+    """Return "once", "twice" or "3 times"."""
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def plural(count: int, noun: str) -> str:
+    """Return "1 message", "3 messages" or "no messages"."""
+    return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
+
+
+def number(value: object) -> str:
+    """Return a number as a learner reads it: 7, 14.5, 1.2e+06."""
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.7g}"
+    return str(value)
+
+
+def span_of(start: int, end: int, noun: str = "element") -> str:
+    """Return "element 3" or "elements 3 to 5" for start <= i < end."""
+    return f"{noun} {start}" if end - start == 1 else f"{noun}s {start} to {end - 1}"
