@@ -1,0 +1,146 @@
+"""The grading process's line to the oracle process; imports no torch."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from labkit.checks.wire import Wire
+from labkit.errors import EnvironmentProblem, LessonError
+from labkit.grading.course import Course
+from labkit.grading.environments import trusted_environment
+from labkit.grading.frames import read_frame, write_frame
+from labkit.grading.limits import Limits
+
+_ANSWER_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class HiddenCase:
+    """What the grading process knows of a hidden case: its name, and each rank's inputs as opaque bytes."""
+
+    index: int
+    name: str
+    inputs: tuple[bytes, ...]
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return len(self.inputs)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The verdict on one case, as it may be told: never with expected values."""
+
+    passed: bool
+    message: str = ""
+    hint: str = ""
+    mistake: str = ""
+
+
+class Oracle:
+    """Asks the oracle process; start it once and use it for many submissions.
+
+    Args:
+        course: The lesson.
+        limits: The largest result it shall read.
+    """
+
+    def __init__(self, course: Course, limits: Limits | None = None) -> None:
+        limits = limits or Limits()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "labkit.grading.oracle_process", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env=trusted_environment(),
+                start_new_session=True,
+            )
+        self._sock = ours
+        ours.settimeout(_ANSWER_SECONDS)
+        opening = {
+            "op": "open",
+            "lesson": course.lesson,
+            "hidden": str(course.hidden),
+            "checks": str(course.checks) if course.checks else None,
+            "result_bytes": limits.result_bytes,
+        }
+        write_frame(ours, opening)
+        self._exercises: tuple[str, ...] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The oracle's process id."""
+        return self._process.pid
+
+    @property
+    def exercises(self) -> tuple[str, ...]:
+        """Ids of the exercises it can judge; the first use waits until it has loaded."""
+        if self._exercises is None:
+            self._exercises = tuple(self._answer()[0]["exercises"])
+        return self._exercises
+
+    def cases(self, exercise_id: str, seed: int) -> list[HiddenCase]:
+        """Return the hidden cases of an exercise for this seed."""
+        header, payload = self._ask({"op": "cases", "exercise": exercise_id, "seed": seed})
+        cases, start = [], 0
+        for index, about in enumerate(header["cases"]):
+            inputs = []
+            for size in about["sizes"]:
+                inputs.append(payload[start : start + size])
+                start += size
+            cases.append(HiddenCase(index, about["name"], tuple(inputs)))
+        return cases
+
+    def judge(
+        self,
+        exercise_id: str,
+        case: HiddenCase,
+        results: Sequence[bytes],
+        failure: Mapping[str, Any] | None,
+        wire: Wire,
+    ) -> Judged:
+        """Return the verdict on what a case brought: one encoded result a rank, or a failure's fields."""
+        request = {
+            "op": "judge",
+            "exercise": exercise_id,
+            "case": case.index,
+            "failure": dict(failure) if failure is not None else None,
+            "sizes": [len(result) for result in results],
+            "messages": [list(asdict(message).values()) for message in wire.messages],
+            "collectives": [list(asdict(call).values()) for call in wire.collectives],
+            "problems": [list(asdict(problem).values()) for problem in wire.problems],
+        }
+        header, _ = self._ask(request, b"".join(results))
+        return Judged(**header)
+
+    def close(self) -> None:
+        """End the oracle process."""
+        self._process.kill()
+        self._process.wait()
+        self._sock.close()
+
+    def _ask(self, request: Mapping[str, Any], payload: bytes = b"") -> tuple[dict[str, Any], bytes]:
+        _ = self.exercises  # the opening's answer comes first
+        try:
+            write_frame(self._sock, request, payload)
+        except OSError as error:
+            raise EnvironmentProblem(f"the oracle process is gone ({error})") from None
+        return self._answer()
+
+    def _answer(self) -> tuple[dict[str, Any], bytes]:
+        try:
+            frame = read_frame(self._sock)
+        except TimeoutError:
+            raise EnvironmentProblem(f"the oracle process gave no answer within {_ANSWER_SECONDS:g} s") from None
+        if frame is None:
+            raise EnvironmentProblem(f"the oracle process ended ({self._process.poll()})")
+        if "error" in frame.header:
+            raise LessonError(f"the lesson's own checks failed: {frame.header['error']}\n{frame.header['traceback']}")
+        return frame.header, bytes(frame.payload)

@@ -1,0 +1,92 @@
+"""Nothing a submission started outlives it: orphans come back to us, and everything below a process can be ended."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Collection
+from contextlib import suppress
+
+import psutil
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def become_subreaper() -> bool:
+    """Make orphans among our descendants our own children (Linux), so that none escapes by a double fork.
+
+    Returns:
+        Whether the system can do it.
+    """
+    if sys.platform != "linux":
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    return bool(libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def end_descendants(of: int | None = None, keep: Collection[int] = (), seconds: float = 10.0) -> list[str]:
+    """End every process below `of` by SIGKILL and return the names of those that ran, sorted.
+
+    They are stopped first, then killed, until none is found: a process that forks as fast as it can is outrun.
+
+    Args:
+        of: A process id, else this process.
+        keep: Process ids that stay, and so does everything below them.
+        seconds: After this long it gives up.
+    Raises:
+        TimeoutError: If some could not be ended.
+    """
+    names: set[str] = set()
+    deadline = time.monotonic() + seconds
+    while True:
+        found = descendants(of, keep)
+        if not found:
+            return sorted(names)
+        for process in found:
+            with suppress(psutil.Error):
+                process.send_signal(signal.SIGSTOP)
+        for process in found:
+            with suppress(psutil.Error):
+                names.add(process.name())
+                process.kill()
+        _reap(found)
+        if time.monotonic() > deadline:
+            left = ", ".join(str(process.pid) for process in descendants(of, keep))
+            raise TimeoutError(f"these processes of a submission could not be ended in {seconds:g} s: {left}")
+        time.sleep(0.005)
+
+
+def descendants(of: int | None = None, keep: Collection[int] = ()) -> list[psutil.Process]:
+    """Return the living processes below `of`, without zombies, without `keep` and what is below them."""
+    try:
+        below = psutil.Process(of).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    spared = set(keep)
+    for pid in keep:
+        with suppress(psutil.NoSuchProcess):
+            spared.update(child.pid for child in psutil.Process(pid).children(recursive=True))
+    return [process for process in below if process.pid not in spared and not _is_zombie(process)]
+
+
+def end_session(leader: int) -> None:
+    """End the process group that `leader` leads, if there is one."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _is_zombie(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _reap(processes: list[psutil.Process]) -> None:
+    """Collect those that are our own children; the others' parents do."""
+    for process in processes:
+        with suppress(ChildProcessError):
+            os.waitpid(process.pid, os.WNOHANG)

@@ -1,0 +1,178 @@
+"""Put a submission's answers into the pristine notebook; nothing else of it counts.
+
+Taken are the source of `exercise` cells, found by cell id and else by metadata, and the literal in each `predict` cell,
+by reading its syntax tree. Edited checks, metadata, outputs and extra cells do not matter; they are named.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import nbformat
+
+from labkit.grading.limits import Limits
+from labkit.grading.submission import SubmittedCell
+
+_MAX_PREDICTION = 2000
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """A pristine notebook with a student's answers.
+
+    Attributes:
+        notebook: nbformat node, without outputs.
+        cells: The cells hidden cases are run with: id, name, kind ("given" or "exercise") and source.
+        predictions: Value of each prediction that was taken.
+        unchanged: Exercises whose cell is as it was handed out.
+        notes: What was left out, was missing or came twice, in sentences for the student.
+    """
+
+    notebook: Any
+    cells: tuple[Mapping[str, str], ...]
+    predictions: Mapping[str, object]
+    unchanged: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def answers(self) -> list[tuple[str, str]]:
+        """Return id and source of each exercise cell: what the score rests on."""
+        return [(cell["id"], cell["source"]) for cell in self.cells if cell["kind"] == "exercise"]
+
+
+def rebuild(submitted: Sequence[SubmittedCell], pristine: Mapping[str, Any], limits: Limits | None = None) -> Rebuilt:
+    """Return the pristine notebook with the answers of `submitted`.
+
+    Args:
+        submitted: The cells of the submission.
+        pristine: The notebook learners get, as JSON.
+        limits: The longest cell that is taken.
+    """
+    limits = limits or Limits()
+    notebook = nbformat.from_dict(copy.deepcopy(dict(pristine)))
+    code = [cell for cell in submitted if cell.kind == "code"]
+    used: set[int] = set()
+    notes: list[str] = []
+    cells: list[Mapping[str, str]] = []
+    predictions: dict[str, object] = {}
+    unchanged: list[str] = []
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags", [])
+        if cell.cell_type != "code":
+            continue
+        cell.outputs, cell.execution_count = [], None
+        if "exercise" in tags:
+            number = str(cell.metadata.labkit.exercise)
+            source = _exercise_source(cell, number, code, used, notes, limits)
+            if source is None or source.strip() == cell.source.strip():
+                unchanged.append(number)
+            else:
+                cell.source = source
+            cells.append({"id": cell.id, "name": number, "kind": "exercise", "source": cell.source})
+        elif "predict" in tags:
+            _predict(cell, code, used, notes, predictions)
+        else:
+            _note_edit(cell, code, used, notes, tags)
+            if "given" in tags:
+                cells.append({"id": cell.id, "name": f"cell {cell.id}", "kind": "given", "source": cell.source})
+    notes += [_left_out(cell) for cell in code if cell.position not in used and cell.source.strip()]
+    return Rebuilt(notebook, tuple(cells), predictions, tuple(unchanged), tuple(notes))
+
+
+def _exercise_source(
+    cell: Any, number: str, code: Sequence[SubmittedCell], used: set[int], notes: list[str], limits: Limits
+) -> str | None:
+    found = [each for each in code if each.id == cell.id]
+    by_metadata = [each for each in code if each.exercise == number and "exercise" in each.tags and each.id != cell.id]
+    if not found and by_metadata:
+        found, by_metadata = by_metadata[:1], by_metadata[1:]
+    if not found:
+        notes.append(f"Exercise {number}: its cell was not found, so it counts as not done.")
+        return None
+    taken = found[0]
+    used.update(each.position for each in found + by_metadata)
+    if len(found) + len(by_metadata) > 1:
+        others = ", ".join(str(each.position) for each in found[1:] + by_metadata)
+        notes.append(
+            f"Exercise {number} has more than one cell; cell {taken.position} was taken, not cell {others} of the file."
+        )
+    if len(taken.source.encode()) > limits.cell_source_bytes:
+        notes.append(
+            f"Exercise {number}: its cell has {len(taken.source) >> 10} KB; at most {limits.cell_source_bytes >> 10} KB "
+            "are taken, so it counts as not done."
+        )
+        return None
+    return taken.source
+
+
+def _predict(
+    cell: Any, code: Sequence[SubmittedCell], used: set[int], notes: list[str], predictions: dict[str, object]
+) -> None:
+    name = _assigned(cell.source)
+    found = [each for each in code if each.id == cell.id]
+    used.update(each.position for each in found)
+    if name is None or not found:
+        return
+    value = _literal(found[0].source, name)
+    if value is _NO_LITERAL:
+        notes.append(f"The prediction {name} is not a plain value such as 0.5, so it was not taken.")
+        return
+    predictions[name] = value
+    cell.source = f"{name} = {value!r}"
+
+
+_NO_LITERAL = object()
+
+
+def _assigned(source: str) -> str | None:
+    """Return the name a pristine predict cell assigns."""
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            return statement.targets[0].id
+    return None
+
+
+def _literal(source: str, name: str) -> object:
+    """Return the number, string, flag or None that `source` assigns to `name`, else `_NO_LITERAL`; runs nothing."""
+    if len(source) > _MAX_PREDICTION:
+        return _NO_LITERAL
+    try:
+        body = ast.parse(source).body
+        for statement in body:
+            if isinstance(statement, ast.Assign) and [ast.unparse(t) for t in statement.targets] == [name]:
+                value: object = ast.literal_eval(statement.value)
+                break
+        else:
+            return _NO_LITERAL
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        return _NO_LITERAL
+    if value is Ellipsis or not isinstance(value, int | float | str | bool | None):
+        return _NO_LITERAL
+    return _NO_LITERAL if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _note_edit(cell: Any, code: Sequence[SubmittedCell], used: set[int], notes: list[str], tags: Sequence[str]) -> None:
+    found = [each for each in code if each.id == cell.id]
+    used.update(each.position for each in found)
+    if found and found[0].source.strip() != cell.source.strip():
+        kind = "check" if "check" in tags else "given" if "given" in tags else ""
+        notes.append(
+            f"The {kind + ' ' if kind else ''}cell {cell.id} was changed (it begins {_first_line(found[0].source)!r}); "
+            "grading uses the original. Only exercise cells are taken."
+        )
+
+
+def _left_out(cell: SubmittedCell) -> str:
+    return (
+        f"Cell {cell.position} of your file (it begins {_first_line(cell.source)!r}) is not one of the notebook's exercise "
+        "cells and was left out. What an answer needs must stand in its own cell or in an earlier exercise cell."
+    )
+
+
+def _first_line(source: str) -> str:
+    lines = [line.strip() for line in source.splitlines() if line.strip()]
+    return lines[0][:60] if lines else ""

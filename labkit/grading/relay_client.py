@@ -1,0 +1,137 @@
+"""A rank's end of the relay: one socket, shared by all of the rank's process groups and threads."""
+
+from __future__ import annotations
+
+import linecache
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from labkit.grading.frames import Frame, read_frame, write_frame
+
+Payload = bytes | bytearray | memoryview
+CELL_MARK = "<exercise "
+"""Files whose name begins so are cells of a learner's notebook."""
+
+
+class RelayClient:
+    """Posts, waits and reads answers; any thread may call.
+
+    Args:
+        sock: This rank's end of its socket to the relay.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._lock = threading.Condition(threading.RLock())
+        self._next_id = 0
+        self._reading = False
+        self._answers: dict[int, Frame] = {}
+        self._unread: dict[int, Callable[[], Payload]] = {}
+        self._unsent_parts: dict[int, Callable[[], tuple[Sequence[int], Payload]]] = {}
+
+    def post(self, header: Mapping[str, Any], read: Callable[[], Payload] | None = None) -> int:
+        """Announce a send or a receive and return its number.
+
+        Args:
+            header: What is posted.
+            read: For a send, returns the buffer's bytes as they are when it is called.
+        """
+        with self._lock:
+            number = self._number()
+            if read is None:
+                self._write({**header, "id": number, "where": learners_line()})
+            elif threading.active_count() > 1:
+                self._write({**header, "id": number, "eager": True, "where": learners_line()}, read())
+            else:
+                self._unread[number] = read
+                self._write({**header, "id": number, "where": learners_line()})
+            return number
+
+    def post_collective(self, header: Mapping[str, Any], read: Callable[[], tuple[Sequence[int], Payload]]) -> int:
+        """Announce a collective and return its number; `read` returns the sizes of the parts and their bytes."""
+        with self._lock:
+            number = self._number()
+            self._unsent_parts[number] = read
+            self._write({**header, "op": "collective", "id": number, "where": learners_line()})
+            return number
+
+    def wait(self, number: int, changed: bool = False) -> Frame:
+        """Return the relay's answer to a post, waiting for it; `changed`: a send's buffer was written since."""
+        return self._ask("wait", number, changed)
+
+    def test(self, number: int) -> Frame | None:
+        """Return the relay's answer to a post, or None where it is not complete and no rank can go on without us."""
+        answer = self._ask("test", number)
+        return None if answer.header["op"] == "no" else answer
+
+    def end(self) -> None:
+        """Say that this rank has done its part; what is still to be sent is read now."""
+        with self._lock:
+            self._give_parts()
+            for number in list(self._unread):
+                self._give(number)
+            self._write({"op": "end"})
+
+    # ----
+
+    def _number(self) -> int:
+        self._next_id += 1
+        return self._next_id
+
+    def _write(self, header: Mapping[str, Any], payload: Payload = b"") -> None:
+        try:
+            write_frame(self._sock, header, payload)
+        except OSError:
+            raise ConnectionError("the connection to the other ranks is closed") from None
+
+    def _give(self, number: int) -> None:
+        read = self._unread.pop(number, None)
+        if read is not None:
+            self._write({"op": "data", "id": number}, read())
+
+    def _give_parts(self) -> None:
+        for number in list(self._unsent_parts):
+            sizes, payload = self._unsent_parts.pop(number)()
+            self._write({"op": "parts", "id": number, "sizes": list(sizes)}, payload)
+
+    def _ask(self, op: str, number: int, changed: bool = False) -> Frame:
+        with self._lock:
+            self._give(number)
+            self._give_parts()
+            about = {"changed": changed, "threads": threading.active_count(), "where": learners_line()}
+            self._write({"op": op, "id": number, **about})
+            while number not in self._answers:
+                if self._reading:
+                    self._lock.wait()
+                    continue
+                self._reading = True
+                self._lock.release()
+                try:
+                    frame = read_frame(self._sock)
+                finally:
+                    self._lock.acquire()
+                    self._reading = False
+                    self._lock.notify_all()
+                if frame is None:
+                    raise ConnectionError("the connection to the other ranks is closed")
+                if frame.header["op"] == "pull":
+                    for wanted in frame.header["ids"]:
+                        self._give(wanted)
+                else:
+                    self._answers[frame.header["id"]] = frame
+            return self._answers.pop(number)
+
+
+def learners_line() -> str:
+    """Return the innermost line of the learner's notebook that is being run, or ""."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith(CELL_MARK):
+            line = linecache.getline(name, frame.f_lineno).strip()
+            return f"{name[1:-1]}, line {frame.f_lineno}: {line}"[:190]
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""

@@ -1,0 +1,149 @@
+"""Reports as files: Gradescope's result.json and JUnit XML, written whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from labkit.errors import EnvironmentProblem
+from labkit.grading.score import ExerciseResult, StudentResult
+
+MAX_TEXT = 8000
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+
+
+def plain_text(text: str, limit: int = MAX_TEXT) -> str:
+    """Return what a student's code made, fit to be shown: no control characters, at most `limit` characters."""
+    clean = _CONTROL.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+    return clean if len(clean) <= limit else clean[:limit] + f"\n[cut: {len(clean) - limit} more characters]"
+
+
+def exercise_text(result: ExerciseResult) -> str:
+    """Return what is said of one exercise, as plain text."""
+    if result.state == "passed":
+        return f"Works on all {result.num_cases} hidden cases."
+    if result.state == "not_done":
+        return "The cell is as it was handed out, so there is nothing to try yet."
+    if result.state == "not_graded":
+        return "Nothing could be graded."
+    failure = result.first_failure
+    if failure is None:
+        return "Not all cases were tried."
+    passed = sum(case.passed for case in result.cases)
+    lines = [f"Tried: {failure.name}", f"Came back: {failure.message}"]
+    if failure.hint:
+        lines.append(f"Hint: {failure.hint}")
+    lines.append(f"{passed} of {result.num_cases} hidden cases passed; points are given for all of them together.")
+    return plain_text("\n".join(lines))
+
+
+def result_json(result: StudentResult, lesson: str) -> dict[str, Any]:
+    """Return the result in the schema of Gradescope's results.json."""
+    tests = []
+    for each in result.exercises:
+        tests.append(
+            {
+                "name": f"{each.exercise.id} {each.exercise.title}",
+                "number": each.exercise.id,
+                "score": each.score,
+                "max_score": 0.0 if each.exercise.bonus else float(each.exercise.points),
+                "status": "passed" if each.state == "passed" else "failed",
+                "output": exercise_text(each),
+                "output_format": "text",
+                "tags": ["bonus"] if each.exercise.bonus else [],
+                "visibility": "visible",
+                "extra_data": {"state": each.state, "points": each.exercise.points},
+            }
+        )
+    lines = [result.problem or _summary(result), *result.notes, result.notebook_summary]
+    return {
+        "score": result.score,
+        "execution_time": round(result.seconds, 3),
+        "output": plain_text("\n".join(line for line in lines if line)),
+        "output_format": "text",
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "tests": tests,
+        "extra_data": {
+            "name": result.name,
+            "lesson": lesson,
+            "problem": plain_text(result.problem),
+            "max_score": result.max_score,
+            "submission_sha256": result.submission_hash,
+            "course_sha256": result.course_hash,
+        },
+    }
+
+
+def _summary(result: StudentResult) -> str:
+    passed = sum(each.state == "passed" for each in result.exercises)
+    return f"{passed} of {len(result.exercises)} exercises work: {result.score:g} of {result.max_score:g} points."
+
+
+def junit_xml(result: StudentResult, lesson: str) -> bytes:
+    """Return the result as JUnit XML, one test case for each exercise, its points as properties."""
+    failed = sum(each.state in ("failed", "not_graded") for each in result.exercises)
+    skipped = sum(each.state == "not_done" for each in result.exercises)
+    counts = {"tests": str(len(result.exercises)), "failures": str(failed), "errors": "0", "skipped": str(skipped)}
+    suites = ElementTree.Element("testsuites", {"name": f"labkit {lesson}", **counts})
+    suite = ElementTree.SubElement(suites, "testsuite", {"name": plain_text(result.name), **counts})
+    _properties(suite, {"score": f"{result.score:g}", "max_score": f"{result.max_score:g}"})
+    for each in result.exercises:
+        title = plain_text(f"{each.exercise.id} {each.exercise.title}")
+        case = ElementTree.SubElement(suite, "testcase", {"classname": lesson, "name": title})
+        values = {"points": f"{each.score:g}", "max_points": f"{each.exercise.points:g}"}
+        if each.exercise.bonus:
+            values["bonus"] = "true"
+        _properties(case, values)
+        text = exercise_text(each)
+        if each.state == "not_done":
+            ElementTree.SubElement(case, "skipped", {"message": text})
+        elif each.state != "passed":
+            message = result.problem or (each.first_failure.message if each.first_failure else text)
+            failure = ElementTree.SubElement(case, "failure", {"message": plain_text(message, 500)})
+            failure.text = text
+    ElementTree.indent(suites)
+    return bytes(ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def _properties(parent: ElementTree.Element, values: dict[str, str]) -> None:
+    properties = ElementTree.SubElement(parent, "properties")
+    for name, value in values.items():
+        ElementTree.SubElement(properties, "property", {"name": name, "value": value})
+
+
+def as_json(content: object) -> bytes:
+    """Return stable JSON text."""
+    return (json.dumps(content, indent=2, ensure_ascii=False, sort_keys=False) + "\n").encode("utf-8", "replace")
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that it is there whole or as it was before.
+
+    Raises:
+        EnvironmentProblem: If the disk is full or the folder cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        try:
+            temporary.unlink(missing_ok=True)
+        except OSError:
+            pass
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise EnvironmentProblem(
+                f"no space is left for {path}; free some and run the same command again: finished reports are kept"
+            ) from None
+        raise EnvironmentProblem(f"{path} cannot be written ({error.strerror}); choose another --out") from None

@@ -1,0 +1,109 @@
+"""Points: all or nothing for each exercise, on hidden cases; the order of events never matters."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from labkit.lessons.manifest import Exercise
+
+State = Literal["passed", "failed", "not_done", "not_graded"]
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """What one hidden case said of one exercise, in words a student may read."""
+
+    name: str
+    passed: bool
+    message: str = ""
+    hint: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class ExerciseResult:
+    """What an exercise earned.
+
+    Attributes:
+        exercise: What was asked, and its points.
+        state: ``passed``, ``failed``, ``not_done`` (as it was handed out) or ``not_graded`` (nothing could be read).
+        cases: The cases that were tried, in order.
+        num_cases: How many there are.
+    """
+
+    exercise: Exercise
+    state: State
+    cases: tuple[CaseResult, ...] = ()
+    num_cases: int = 0
+
+    @property
+    def score(self) -> float:
+        """All its points, or none."""
+        return float(self.exercise.points) if self.state == "passed" else 0.0
+
+    @property
+    def first_failure(self) -> CaseResult | None:
+        """The first case that did not pass."""
+        return next((case for case in self.cases if not case.passed), None)
+
+
+@dataclass(frozen=True)
+class StudentResult:
+    """Everything said of one submission.
+
+    Attributes:
+        name: The submission's name.
+        problem: Why nothing could be graded, or "".
+        exercises: One result for each exercise of the lesson.
+        notes: What was left out or mended.
+        notebook_summary: What became of the executed notebook.
+        cell_notes: Cells of it that did not end well: id and what happened.
+        predictions: What was predicted, as text.
+        submission_hash: Hash of what was handed in.
+        course_hash: Hash of everything else the score depends on.
+        seconds: How long it took.
+    """
+
+    name: str
+    problem: str
+    exercises: tuple[ExerciseResult, ...]
+    notes: tuple[str, ...] = ()
+    notebook_summary: str = ""
+    cell_notes: tuple[tuple[str, str], ...] = ()
+    predictions: tuple[tuple[str, str], ...] = ()
+    submission_hash: str = ""
+    course_hash: str = ""
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def score(self) -> float:
+        """Points earned, bonus included."""
+        return sum(result.score for result in self.exercises)
+
+    @property
+    def max_score(self) -> float:
+        """Full marks: points of the exercises that are no bonus."""
+        return float(sum(result.exercise.points for result in self.exercises if not result.exercise.bonus))
+
+
+def submission_seed(answers: Sequence[tuple[str, str]], seed: int) -> int:
+    """Return the seed of a submission's hidden cases: the same answers always get the same cases.
+
+    Args:
+        answers: Id and source of each exercise cell.
+        seed: The class's own seed.
+    """
+    digest = hashlib.sha256(f"{seed}\n".encode())
+    for cell_id, source in answers:
+        digest.update(f"{cell_id}\0{source}\0".encode("utf-8", "replace"))
+    return int.from_bytes(digest.digest()[:6], "little")
+
+
+def steady(text: str) -> str:
+    """Return `text` without what differs from run to run: memory addresses."""
+    return _ADDRESS.sub("0x…", text)

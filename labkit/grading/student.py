@@ -1,0 +1,206 @@
+"""Grade one submission: read, rebuild, execute, probe, report."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from labkit.grading.course import Course
+from labkit.grading.execute import NotebookRun, execute
+from labkit.grading.feedback import feedback_html
+from labkit.grading.limits import Limits
+from labkit.grading.oracle import HiddenCase, Oracle
+from labkit.grading.probe import CaseRun, Outcome
+from labkit.grading.process_tree import end_descendants
+from labkit.grading.rebuild import Rebuilt, rebuild
+from labkit.grading.report import as_json, junit_xml, plain_text, result_json, write_whole
+from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_seed
+from labkit.grading.submission import Submission, read_submission
+from labkit.grading.template import Template
+from labkit.lessons.manifest import Exercise
+
+Progress = Callable[[str], None]
+_STATE_WORDS = {
+    "timeout": "did not end in time and was interrupted",
+    "flood": "printed too much and was interrupted",
+    "died": "ended the kernel",
+    "not_run": "was not run",
+}
+
+
+@dataclass
+class Grader:
+    """What one worker keeps between submissions.
+
+    Args:
+        course: The lesson.
+        out: Where reports go.
+        seed: The class's seed.
+        limits: What a submission may use.
+        alone: A file whose lock is held by whoever must not be disturbed.
+    """
+
+    course: Course
+    out: Path
+    seed: int
+    limits: Limits
+    alone: Path
+
+    def __post_init__(self) -> None:
+        self.oracle = Oracle(self.course, self.limits)
+        self._template = Template(self.course)
+
+    def grade(self, submission: Submission, progress: Progress) -> StudentResult:
+        """Grade a submission and write its reports; everything it started has ended by then."""
+        started = time.monotonic()
+        folder = Path(tempfile.mkdtemp(prefix="lk-"))
+        try:
+            result = self._grade(submission, folder, progress)
+        finally:
+            end_descendants(keep=[self.oracle.pid, self._template.pid])
+            shutil.rmtree(folder, ignore_errors=True)
+        result = replace(result, seconds=time.monotonic() - started)
+        write_reports(result, self.course, self.out)
+        return result
+
+    def close(self) -> None:
+        """End the processes kept between submissions."""
+        self._template.close()
+        self.oracle.close()
+
+    def _grade(self, submission: Submission, folder: Path, progress: Progress) -> StudentResult:
+        progress("reading")
+        fingerprint = self.course.fingerprint(self.seed)
+        digest = submission_hash(submission.path)
+        notebook = read_submission(submission, self.limits)
+        if notebook.problem:
+            return unreadable(submission.name, notebook.problem, self.course, digest, fingerprint)
+        rebuilt = rebuild(notebook.cells, self.course.pristine, self.limits)
+        progress("running the notebook")
+        work = folder / "nb"
+        work.mkdir()
+        run = execute(rebuilt.notebook, work, self.limits)
+        end_descendants(keep=[self.oracle.pid, self._template.pid])
+        exercises = self._probe(rebuilt, folder, progress)
+        return StudentResult(
+            name=submission.name,
+            problem="",
+            exercises=exercises,
+            notes=tuple(steady(note) for note in notebook.notes + rebuilt.notes),
+            notebook_summary=run.summary,
+            cell_notes=_cell_notes(run),
+            predictions=tuple((name, repr(value)) for name, value in rebuilt.predictions.items()),
+            submission_hash=digest,
+            course_hash=fingerprint,
+        )
+
+    # ---- hidden cases
+
+    def _probe(self, rebuilt: Rebuilt, folder: Path, progress: Progress) -> tuple[ExerciseResult, ...]:
+        seed = submission_seed(rebuilt.answers(), self.seed)
+        deadline = time.monotonic() + self.limits.probe_seconds
+        results = []
+        for exercise in self.course.manifest.exercises:
+            progress(f"exercise {exercise.id}")
+            if exercise.id in rebuilt.unchanged:
+                results.append(ExerciseResult(exercise, "not_done"))
+            else:
+                results.append(self._exercise(exercise, rebuilt, seed, folder, deadline))
+        return tuple(results)
+
+    def _exercise(
+        self, exercise: Exercise, rebuilt: Rebuilt, seed: int, folder: Path, deadline: float
+    ) -> ExerciseResult:
+        hidden = self.oracle.cases(exercise.id, seed)
+        tried: list[CaseResult] = []
+        for case in hidden:
+            if time.monotonic() > deadline:
+                seconds = self.limits.probe_seconds
+                tried.append(CaseResult(case.name, False, f"Not tried: the {seconds:g} s for all cases were used up."))
+                break
+            outcome = self._case(exercise, rebuilt, seed, folder, case)
+            judged = self.oracle.judge(exercise.id, case, outcome.results, outcome.failure, outcome.wire)
+            kind = str(outcome.failure["kind"]) if outcome.failure else ""
+            message = plain_text(steady(self._without(folder, judged.message)))
+            tried.append(CaseResult(case.name, judged.passed, message, plain_text(judged.hint), kind))
+            if kind in ("timeout", "not_implemented"):
+                break
+        passed = len(tried) == len(hidden) > 0 and all(case.passed for case in tried)
+        return ExerciseResult(exercise, "passed" if passed else "failed", tuple(tried), len(hidden))
+
+    def _case(self, exercise: Exercise, rebuilt: Rebuilt, seed: int, folder: Path, case: HiddenCase) -> Outcome:
+        with self._lock(fcntl.LOCK_SH):
+            outcome = self._run(exercise, rebuilt, seed, folder, case, self.limits.case_seconds)
+        if outcome.failure and outcome.failure["kind"] == "timeout":
+            with self._lock(fcntl.LOCK_EX):
+                outcome = self._run(exercise, rebuilt, seed, folder, case, self.limits.retry_seconds)
+        return outcome
+
+    def _run(
+        self, exercise: Exercise, rebuilt: Rebuilt, seed: int, folder: Path, case: HiddenCase, seconds: float
+    ) -> Outcome:
+        if not self._template.alive:
+            self._template.close()
+            self._template = Template(self.course)
+        self._template.ready()
+        work = folder / "case"
+        shutil.rmtree(work, ignore_errors=True)
+        return CaseRun(
+            self._template, exercise.id, rebuilt.cells, case, seed % (1 << 31), work, seconds, self.limits
+        ).run()
+
+    @contextmanager
+    def _lock(self, how: int) -> Iterator[None]:
+        with open(self.alone, "rb") as file:
+            fcntl.flock(file, how)
+            yield
+
+    @staticmethod
+    def _without(folder: Path, text: str) -> str:
+        return text.replace(str(folder), "…")
+
+
+def submission_hash(path: Path) -> str:
+    """Return a hash of the file handed in, or "no file" where there is none that can be read."""
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            for _ in range(64):
+                digest.update(file.read(1 << 20))
+            digest.update(str(os.fstat(file.fileno()).st_size).encode())
+    except OSError:
+        return "no file"
+    return digest.hexdigest()
+
+
+def unreadable(name: str, problem: str, course: Course, digest: str, fingerprint: str) -> StudentResult:
+    """Return the result of a submission of which nothing could be graded."""
+    exercises = tuple(ExerciseResult(exercise, "not_graded") for exercise in course.manifest.exercises)
+    return StudentResult(name, problem, exercises, submission_hash=digest, course_hash=fingerprint)
+
+
+def write_reports(result: StudentResult, course: Course, out: Path) -> None:
+    """Write a student's reports, result.json last: where it is, the others are."""
+    folder = out / result.name
+    write_whole(folder / "feedback.html", feedback_html(result, course.manifest.title))
+    write_whole(folder / "junit.xml", junit_xml(result, course.manifest.lesson))
+    write_whole(folder / "result.json", as_json(result_json(result, course.manifest.lesson)))
+
+
+def _cell_notes(run: NotebookRun) -> tuple[tuple[str, str], ...]:
+    notes: list[tuple[str, str]] = []
+    for cell in run.cells:
+        if cell.state == "error":
+            first = f"{cell.error}: {cell.message}" if cell.message else cell.error
+            notes.append((cell.id, plain_text(first, 2000)))
+        elif cell.state in _STATE_WORDS and cell.state != "not_run":
+            notes.append((cell.id, _STATE_WORDS[cell.state]))
+    return tuple(notes)

@@ -1,0 +1,282 @@
+"""Find what was handed in and read it as data, within limits; what is wrong with it is told, never raised."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from labkit.errors import ConfigError
+from labkit.grading.limits import Limits
+
+_SKIPPED_FOLDERS = {".ipynb_checkpoints", "__MACOSX", "__pycache__"}
+_SEARCH_DEPTH = 3
+_AGAIN = "Open your notebook in JupyterLab, save it, and hand in the .ipynb file again."
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One student's work, found but not read.
+
+    Attributes:
+        name: Names its folder of reports; safe as a file name, unique in its class.
+        path: The notebook, or the folder in which one was looked for.
+        problem: Why there is no notebook to read, or "".
+    """
+
+    name: str
+    path: Path
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class SubmittedCell:
+    """One cell of a submission, as plain text."""
+
+    position: int
+    id: str
+    kind: str
+    exercise: str
+    tags: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True)
+class SubmittedNotebook:
+    """What could be read of a submission.
+
+    Attributes:
+        cells: Its cells in order.
+        problem: Why nothing could be read, or "".
+        notes: What was odd and was mended.
+    """
+
+    cells: tuple[SubmittedCell, ...] = ()
+    problem: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def find_submissions(paths: Iterable[Path], lesson_name: str) -> tuple[list[Submission], list[str]]:
+    """Return the submissions in `paths`, sorted by name, and remarks on what was passed over or renamed.
+
+    A notebook is a submission named after its file; so is a folder that holds one, named after the folder. In a folder
+    of submissions, each notebook and each subfolder counts.
+
+    Args:
+        paths: Notebooks and folders.
+        lesson_name: The lesson's own notebook name; a notebook that bears it is named after its folder.
+
+    Raises:
+        ConfigError: If a path does not exist or nothing was found.
+    """
+    found: list[Submission] = []
+    notes: list[str] = []
+    for path in paths:
+        if not path.exists():
+            raise ConfigError(f"there is no {path}; name notebooks or folders of them")
+        if path.is_dir():
+            found += _in_folder(path, lesson_name, notes)
+        elif path.suffix == ".ipynb":
+            found.append(Submission(_file_name(path, lesson_name), path))
+        else:
+            raise ConfigError(f"{path} is no notebook; name .ipynb files or folders of them")
+    if not found:
+        raise ConfigError(f"no submission in {', '.join(str(path) for path in paths)}: no .ipynb file, no folder")
+    return _unique(found, notes), notes
+
+
+def read_submission(submission: Submission, limits: Limits | None = None) -> SubmittedNotebook:
+    """Return the cells of a submission, or what is wrong with it; no exception leaves this function for bad data."""
+    limits = limits or Limits()
+    if submission.problem:
+        return SubmittedNotebook(problem=submission.problem)
+    try:
+        info = os.stat(submission.path)
+        if not stat.S_ISREG(info.st_mode):
+            return SubmittedNotebook(problem="This is not a plain file. " + _AGAIN)
+        if info.st_size > limits.notebook_bytes:
+            return SubmittedNotebook(
+                problem=f"The notebook has {info.st_size / 1e6:.0f} MB; at most {limits.notebook_bytes / 1e6:.0f} MB are "
+                "read. Clear the outputs of all cells, save it, and hand it in again."
+            )
+        data = submission.path.read_bytes()
+    except OSError as error:
+        return SubmittedNotebook(problem=f"The file could not be read ({error.strerror}). " + _AGAIN)
+    if not data.strip():
+        return SubmittedNotebook(problem="The file is empty. " + _AGAIN)
+    try:
+        content = json.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return SubmittedNotebook(problem="The file is not text, so it is no notebook. " + _AGAIN)
+    except ValueError as error:
+        where = f" (at line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
+        return SubmittedNotebook(problem=f"The file is not a notebook: it is cut off or damaged{where}. " + _AGAIN)
+    except RecursionError:
+        return SubmittedNotebook(problem="The file is nested too deeply to be a notebook. " + _AGAIN)
+    return _cells(content, limits)
+
+
+def _cells(content: Any, limits: Limits) -> SubmittedNotebook:
+    if _depth_exceeds(content, limits.notebook_depth):
+        return SubmittedNotebook(problem="The file is nested too deeply to be a notebook. " + _AGAIN)
+    if not isinstance(content, dict):
+        return SubmittedNotebook(problem="The file is JSON, but no notebook. " + _AGAIN)
+    listed = content.get("cells")
+    notes: list[str] = []
+    if listed is None and isinstance(content.get("worksheets"), list):
+        sheets = [sheet.get("cells") for sheet in content["worksheets"] if isinstance(sheet, dict)]
+        listed = [cell for cells in sheets if isinstance(cells, list) for cell in cells]
+        notes.append("The notebook is in an old format (version 3); its cells were read all the same.")
+    if not isinstance(listed, list):
+        return SubmittedNotebook(problem="The file is JSON, but it has no cells, so it is no notebook. " + _AGAIN)
+    if len(listed) > limits.notebook_cells:
+        return SubmittedNotebook(
+            problem=f"The notebook has {len(listed)} cells; at most {limits.notebook_cells} are read."
+        )
+    cells, odd = [], 0
+    for position, cell in enumerate(listed, start=1):
+        read = _cell(position, cell)
+        if read is None:
+            odd += 1
+        else:
+            cells.append(read)
+    if odd:
+        notes.append(f"{odd} cell{'s' if odd > 1 else ''} of the file could not be read and {_were(odd)} left out.")
+    if not cells:
+        return SubmittedNotebook(problem="The notebook has no cells. " + _AGAIN)
+    return SubmittedNotebook(tuple(cells), notes=tuple(notes))
+
+
+def _cell(position: int, cell: Any) -> SubmittedCell | None:
+    if not isinstance(cell, dict) or not isinstance(cell.get("cell_type"), str):
+        return None
+    source = cell.get("source", cell.get("input"))
+    if isinstance(source, list) and all(isinstance(line, str) for line in source):
+        source = "".join(source)
+    if not isinstance(source, str):
+        return None
+    metadata = cell.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    ours = metadata.get("labkit")
+    tags = metadata.get("tags")
+    exercise = ours.get("exercise") if isinstance(ours, dict) else None
+    return SubmittedCell(
+        position,
+        _text(cell.get("id")),
+        cell["cell_type"],
+        _text(exercise),
+        tuple(_text(tag) for tag in tags) if isinstance(tags, list) else (),
+        source.encode("utf-8", "replace").decode(),
+    )
+
+
+def _text(value: Any) -> str:
+    return value.encode("utf-8", "replace").decode()[:200] if isinstance(value, str) else ""
+
+
+def _were(count: int) -> str:
+    return "were" if count > 1 else "was"
+
+
+def _depth_exceeds(content: Any, limit: int) -> bool:
+    level = [content]
+    for _ in range(limit):
+        below: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                below += [value for value in item.values() if isinstance(value, dict | list)]
+            elif isinstance(item, list):
+                below += [value for value in item if isinstance(value, dict | list)]
+        if not below:
+            return False
+        level = below
+    return True
+
+
+# ---- names and places
+
+
+def _in_folder(folder: Path, lesson_name: str, notes: list[str]) -> list[Submission]:
+    entries = sorted(folder.iterdir(), key=lambda path: path.name)
+    notebooks = [path for path in entries if path.suffix == ".ipynb" and not path.is_dir()]
+    folders = [
+        path
+        for path in entries
+        if path.is_dir() and path.name not in _SKIPPED_FOLDERS and not path.name.startswith(".")
+    ]
+    found = []
+    for path in notebooks:
+        problem = "This is a link, not a file; hand in the notebook itself." if path.is_symlink() else ""
+        found.append(Submission(_file_name(path, lesson_name), path, problem))
+    for path in folders:
+        found.append(_of_folder(path, lesson_name))
+    passed_over = [
+        path.name for path in entries if path not in notebooks and path not in folders and not path.name.startswith(".")
+    ]
+    if passed_over:
+        notes.append(f"{folder}: passed over, neither notebook nor folder: {', '.join(passed_over)}")
+    return found
+
+
+def _of_folder(folder: Path, lesson_name: str) -> Submission:
+    """Return the one submission that a folder inside a class folder is."""
+    name = safe_name(folder.name)
+    if folder.is_symlink():
+        return Submission(name, folder, "This is a link to a folder, not a folder; hand in the notebook itself.")
+    notebooks = _notebooks_below(folder, _SEARCH_DEPTH)
+    if len(notebooks) > 1:
+        named = [path for path in notebooks if path.stem == lesson_name]
+        notebooks = named if len(named) == 1 else notebooks
+    if not notebooks:
+        return Submission(name, folder, "There is no notebook in what was handed in. " + _AGAIN)
+    if len(notebooks) > 1:
+        names = ", ".join(str(path.relative_to(folder)) for path in notebooks[:5])
+        return Submission(
+            name, folder, f"There are {len(notebooks)} notebooks in what was handed in ({names}); hand in one."
+        )
+    return Submission(name, notebooks[0])
+
+
+def _notebooks_below(folder: Path, depth: int) -> list[Path]:
+    found: list[Path] = []
+    for path in sorted(folder.iterdir(), key=lambda path: path.name):
+        if path.is_symlink() or path.name.startswith(".") or path.name in _SKIPPED_FOLDERS:
+            continue
+        if path.is_dir() and depth > 0:
+            found += _notebooks_below(path, depth - 1)
+        elif path.suffix == ".ipynb" and path.is_file():
+            found.append(path)
+    return found
+
+
+def _file_name(path: Path, lesson_name: str) -> str:
+    return safe_name(path.resolve().parent.name if path.stem == lesson_name else path.stem)
+
+
+def safe_name(name: str) -> str:
+    """Return `name` as a folder name that is safe on any system and in a CSV: letters, digits, ``._-@+`` and spaces."""
+    plain = unicodedata.normalize("NFC", name.encode("utf-8", "replace").decode())
+    plain = re.sub(r"[^\w .@+-]", "_", plain).strip(" .").lstrip("-+@")
+    return plain[:80] or "submission"
+
+
+def _unique(found: Sequence[Submission], notes: list[str]) -> list[Submission]:
+    taken: dict[str, Path] = {}
+    unique = []
+    for submission in sorted(found, key=lambda each: (each.name, str(each.path))):
+        name, count = submission.name, 1
+        while name.casefold() in taken:
+            count += 1
+            name = f"{submission.name}-{count}"
+        if name != submission.name:
+            first = taken[submission.name.casefold()]
+            notes.append(f"{submission.path} is reported as {name!r}: {first} has the name {submission.name!r}")
+        taken[name.casefold()] = submission.path
+        unique.append(replace(submission, name=name))
+    return sorted(unique, key=lambda each: each.name)
