@@ -64,14 +64,16 @@ class DeviceTimes:
         """Take the event at which this work is complete on the device."""
         device = call.device
         end = _Event(enable_timing=True)
-        if device not in self._streams:
-            self._streams[device] = _Stream(device)
-        side = self._streams[device]
-        side.wait_event(call.device_start)
-        with torch.cuda.stream(side):
-            if work is not None:
+        if work is None:
+            end.record(torch.cuda.current_stream(device))
+        else:
+            if device not in self._streams:
+                self._streams[device] = _Stream(device)
+            side = self._streams[device]
+            side.wait_event(call.device_start)
+            with torch.cuda.stream(side):
                 work.wait()
-            end.record(side)
+                end.record(side)
         self._pending.append(_Pending(call.record, call.flags, device, call.device_start, end))
         if len(self._pending) % RESOLVE_EVERY == 0:
             self.resolve(wait=False)

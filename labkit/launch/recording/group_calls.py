@@ -12,7 +12,7 @@ from torch.distributed import distributed_c10d as c10d
 from labkit.launch.recording import layout
 from labkit.launch.recording.call import COMMUNICATION, Call, buffer_version
 from labkit.launch.recording.device_times import DeviceTimes, nccl_device
-from labkit.launch.recording.operations import POINT_TO_POINT, Operation
+from labkit.launch.recording.operations import Operation
 from labkit.launch.recording.recorder import Recorder
 from labkit.launch.recording.work import RecordedWork
 
@@ -22,7 +22,7 @@ def _code(function: Any) -> CodeType:
     return code
 
 
-_ENTRIES = {_code(dist.send): "send", _code(dist.recv): "recv"}
+_ENTRIES = {id(_code(dist.send)): "send", id(_code(dist.recv)): "recv"}
 """Functions that block, told from isend and irecv by being on the stack."""
 
 
@@ -35,6 +35,7 @@ class GroupCalls:
 
     def __init__(self, recorder: Recorder, outer: Any, inner: Any) -> None:
         self.recorder, self.outer, self.inner = recorder, outer, inner
+        self.size: int = inner.size()
         self.coalescing: list[Call] | None = None
         self._number = 0
         self._ranks: list[int] | None = None
@@ -49,7 +50,7 @@ class GroupCalls:
         if self._ranks is None:
             known = c10d._world.pg_group_ranks.get(self.outer)
             if not known:
-                return list(range(self.outer.size()))
+                return list(range(self.size))
             by_rank = {group_rank: global_rank for global_rank, group_rank in known.items()}
             self._ranks = [by_rank[rank] for rank in range(len(by_rank))]
             ranks = ",".join(map(str, self._ranks))
@@ -65,7 +66,7 @@ class GroupCalls:
         source, entry = recorder.source_and_entry(frame, _ENTRIES)
         self._global_ranks()
         peer, tag, number = -1, 0, 0
-        point_to_point = operation in POINT_TO_POINT
+        point_to_point = operation.point_to_point
         if point_to_point:
             tag = int(arguments[-1])
             peer = self.global_rank(int(arguments[1])) if len(arguments) == 3 else -1
@@ -75,7 +76,7 @@ class GroupCalls:
             kind, blocking = operation.kind, _is_blocking(operation, args, kwargs)
         interned = log.intern(kind)
         call = Call(
-            recorder, -1, interned, operation.size(arguments, self.outer.size()), peer, tag, self._described, source,
+            recorder, -1, interned, operation.size(arguments, self.size), peer, tag, self._described, source,
             blocking, point_to_point, flags=layout.BLOCKING if blocking else 0,
         )  # fmt: skip
         if point_to_point and operation.method == "send":
@@ -102,7 +103,10 @@ class GroupCalls:
             self.coalescing.append(call)
             return work
         if work is None:
-            call.complete()
+            if call.device_start is None or self.recorder.device_times is None:
+                call.complete()
+            else:
+                self.recorder.device_times.finished(call, None)
             return None
         return self.handle([call], work, wrap)
 
@@ -116,8 +120,12 @@ class GroupCalls:
             self._wait(calls, work)
             return work
         if calls and calls[0].completes_on_wait and not calls[0].point_to_point:
-            work.get_future().add_done_callback(lambda _: _complete(calls))
-        return RecordedWork(work, calls) if wrap and calls else work
+            try:
+                work.get_future().add_done_callback(lambda _: _complete(calls))
+            except RuntimeError:  # a backend without futures: only wait() tells
+                wrap = True
+        # A send or receive has no future either, so its handle is always ours.
+        return RecordedWork(work, calls) if calls and (wrap or calls[0].point_to_point) else work
 
     def _wait(self, calls: list[Call], work: Any) -> None:
         log, first = self.recorder.log, calls[0]

@@ -54,12 +54,14 @@ class Operation:
         kind: c10d's word for it.
         size: Bytes of the payload from the positional arguments and the size of the group.
         parameters: Names of the leading arguments, for calls that pass them by keyword.
+        point_to_point: Whether it is a send or a receive.
     """
 
     method: str
     kind: str
     size: Callable[[Sequence[Any], int], int]
     parameters: tuple[str, ...]
+    point_to_point: bool = False
 
     def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return the leading arguments in order, wherever they were passed."""
@@ -103,9 +105,9 @@ COLLECTIVES = (
 )
 
 POINT_TO_POINT = (
-    Operation("send", "isend", _first, ("tensors", "dstRank", "tag")),
-    Operation("recv", "irecv", _first, ("tensors", "srcRank", "tag")),
-    Operation("recv_anysource", "irecv", _first, ("tensors", "tag")),
+    Operation("send", "isend", _first, ("tensors", "dstRank", "tag"), True),
+    Operation("recv", "irecv", _first, ("tensors", "srcRank", "tag"), True),
+    Operation("recv_anysource", "irecv", _first, ("tensors", "tag"), True),
 )
 """The kind is that of the asynchronous call; ``dist.send`` and ``dist.recv`` are told apart by who called."""
 

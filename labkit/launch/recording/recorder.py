@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import threading
 import time
 from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING
@@ -25,37 +27,42 @@ class Recorder:
         self.log = log
         self.rank = rank
         self.pid = os.getpid()
-        self._foreign = (_LABKIT, "<frozen", "<string>", *library_paths)
-        self._is_foreign: dict[CodeType, bool] = {}
-        self._sources: dict[tuple[CodeType, int], int] = {}
+        self._closed = False
+        self._foreign = (_LABKIT, "<frozen", contextlib.__file__, threading.__file__, *library_paths)
+        # Keyed by id: hashing a code object hashes all it holds. The list keeps the ids from being used again.
+        self._is_foreign: dict[int, bool] = {}
+        self._sources: dict[tuple[int, int], int] = {}
+        self._seen: list[CodeType] = []
         self.device_times: DeviceTimes | None = None
 
     @property
     def active(self) -> bool:
-        """Return whether this is the process that the log belongs to, not a fork of it."""
-        return os.getpid() == self.pid
+        """Return whether to record: the log is open, and this is the process it belongs to, not a fork of it."""
+        return not self._closed and os.getpid() == self.pid
 
-    def source_and_entry(self, frame: FrameType | None, entries: dict[CodeType, str]) -> tuple[int, str]:
+    def source_and_entry(self, frame: FrameType | None, entries: dict[int, str]) -> tuple[int, str]:
         """Return the interned file:line of the first frame outside torch and labkit, and the entry passed on the way.
 
         Args:
             frame: Where to start.
-            entries: Code of torch's functions that tell how the call was meant, such as ``dist.send``.
+            entries: id of the code of torch's functions that tell how the call was meant, such as ``dist.send``.
         """
         entry = ""
         while frame is not None:
             code = frame.f_code
-            foreign = self._is_foreign.get(code)
+            identity = id(code)
+            foreign = self._is_foreign.get(identity)
             if foreign is None:
-                foreign = self._is_foreign[code] = code.co_filename.startswith(self._foreign)
+                self._seen.append(code)
+                foreign = self._is_foreign[identity] = code.co_filename.startswith(self._foreign)
             if not foreign:
-                key = (code, frame.f_lineno)
+                key = (identity, frame.f_lineno)
                 source = self._sources.get(key)
                 if source is None:
                     source = self._sources[key] = self.log.intern(f"{code.co_filename}:{frame.f_lineno}")
                 return source, entry
-            if code in entries:
-                entry = entries[code]
+            if identity in entries:
+                entry = entries[identity]
             frame = frame.f_back
         return 0, entry
 
@@ -69,6 +76,7 @@ class Recorder:
         """Resolve device times and note the orderly end."""
         if self.device_times is not None:
             self.device_times.resolve(wait=True)
+        self._closed = True
         self.log.close()
 
 

@@ -1,0 +1,66 @@
+"""Colours of what a span is, told apart with any colour vision and beside it by a second sign: hatch or letter.
+
+Smallest distance between any two over normal, deutan, protan and tritan vision: 16.2 (CAM02-UCS). The two pale colours
+have about 2.2:1 on white, so legend patches carry a dark outline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from labkit.timeline.span import Lane
+from labkit.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Category:
+    """One kind of bar.
+
+    Attributes:
+        name: The word in the legend.
+        colour: ``#rrggbb``.
+        hatched: Whether it is drawn in stripes.
+    """
+
+    name: str
+    colour: str
+    hatched: bool = False
+
+
+CATEGORIES = (
+    Category("compute", "#0072B2"),
+    Category("backward", "#DDAA33"),
+    Category("backward weight", "#D55E00"),
+    Category("collective", "#332288"),
+    Category("send, recv", "#000000"),
+    Category("other", "#56B4E9"),
+    Category("wait", "#767676", hatched=True),
+)
+_POINT_TO_POINT = ("send", "recv", "isend", "irecv", "send_recv")
+
+
+@cache
+def category_of(lane: int, kind: str, name: str) -> int:
+    """Return the index in CATEGORIES of a span in this lane, of this kind and name."""
+    if kind == "wait":
+        return 6
+    if lane == Lane.COMMUNICATION:
+        return 4 if kind in _POINT_TO_POINT else 3
+    if lane == Lane.COMPUTE:
+        word = name.lower() if kind == "span" else kind.lower()
+        if word.startswith(("backward weight", "backward_weight")):
+            return 2
+        if word.startswith("backward"):
+            return 1
+        return 5 if word.startswith(("optimizer", "optimiser")) else 0
+    return 5
+
+
+def categories_of(timeline: Timeline) -> npt.NDArray[np.int64]:
+    """Return the index in CATEGORIES of every span."""
+    rows = zip(timeline.lane.tolist(), timeline.kind.tolist(), timeline.name.tolist(), strict=True)
+    return np.array([category_of(*row) for row in rows], dtype=np.int64)
