@@ -2,91 +2,196 @@
 
 from __future__ import annotations
 
+import math
 import os
-import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from labkit.errors import ConfigError
+from labkit.launch.devices import DEVICES, gpus_here, place
+from labkit.launch.local import Order, default_start_method, launch_local
+from labkit.launch.watchdog import STALL_SECONDS
+from labkit.units import format_time
 
 if TYPE_CHECKING:
     from labkit.timeline import Timeline
 
+START_METHODS = ("auto", "zygote", "spawn")
+_MOST_RANKS = 512
+
+
+class World(Protocol):
+    """Where a function runs on several ranks."""
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+
+    def launch(self, order: Order) -> Run:
+        """Return what came of running the order on every rank of this world."""
+
 
 @dataclass(frozen=True)
 class LocalWorld:
-    """Real processes on this host."""
+    """Real processes on this host; made by local().
+
+    Attributes:
+        world_size: Number of ranks.
+        device: "auto", "cpu" or "cuda".
+        threads_per_rank: CPU threads of each rank, or None for an equal share of the cores.
+        start_method: "auto", "zygote" or "spawn".
+    """
 
     world_size: int
-    device: str = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     threads_per_rank: int | None = None
-    start_method: str = "auto"
+    start_method: Literal["auto", "zygote", "spawn"] = "auto"
+
+    def launch(self, order: Order) -> Run:
+        """Return what came of the order on fresh processes of this host (see run())."""
+        num_gpus, has_nccl = (0, False) if self.device == "cpu" else gpus_here()
+        placement = place(self.world_size, self.device, num_gpus, has_nccl)
+        threads = self.threads_per_rank or max(1, _num_cores() // self.world_size)
+        outcome = launch_local(order, placement, threads, _start_method(self.start_method))
+        return Run(
+            outcome.results, outcome.timeline, list(outcome.output), self, placement.label, round(outcome.seconds * 1e9)
+        )
 
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a run."""
+    """What came of a run.
+
+    Attributes:
+        results: What the function returned, one value per rank.
+        timeline: What every rank did and when; None where nothing could be recorded.
+        output: What each rank printed.
+        world: The world it ran on.
+        backend: Backend and kind of device, such as "gloo/cpu".
+        elapsed_ns: Time from the call of run() to its return.
+    """
 
     results: list[Any]
-    timeline: Timeline | None
-    output: list[str]
-    world: LocalWorld
+    timeline: Timeline | None = field(repr=False)
+    output: list[str] = field(repr=False)
+    world: World = field(repr=False)
+    backend: str = field(repr=False)
+    elapsed_ns: int = field(repr=False)
+
+    def __repr__(self) -> str:
+        ranks = "1 rank" if len(self.results) == 1 else f"{len(self.results)} ranks"
+        span_ns = self.timeline.makespan_ns if self.timeline is not None and len(self.timeline) else self.elapsed_ns
+        return f"Run({ranks} on {self.backend}, {format_time(span_ns)})"
 
 
 def local(
-    world_size: int, *, device: str = "auto", threads_per_rank: int | None = None, start_method: str = "auto"
+    world_size: int,
+    *,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    threads_per_rank: int | None = None,
+    start_method: Literal["auto", "zygote", "spawn"] = "auto",
 ) -> LocalWorld:
-    """Return a world of real processes on this host."""
-    if world_size < 1:
-        raise ConfigError(f"{world_size} ranks were asked for; a world has at least 1.")
+    """Return a world of real processes on this host.
+
+    Backend and devices follow from the host: NCCL where every rank has a GPU of its own; gloo with CUDA tensors where
+    ranks must share GPUs (collectives only, send and recv then need CPU tensors); gloo on the CPU otherwise.
+
+    Args:
+        world_size: Number of ranks, 1 to 512.
+        device: "auto" takes GPUs where there are any, "cpu" never, "cuda" insists.
+        threads_per_rank: CPU threads of each rank; None shares the cores equally.
+        start_method: "zygote" forks ranks from a preloaded process (Linux), "spawn" starts each as a fresh Python
+            (works everywhere, costs an import of torch per rank); "auto" takes the first where it can. The environment
+            variable LABKIT_START_METHOD overrides "auto".
+
+    Raises:
+        ConfigError: If a number or a word is not one of these.
+    """
+    if isinstance(world_size, bool) or not isinstance(world_size, int):
+        raise ConfigError(f"world_size={world_size!r} is not a whole number of ranks; use 1 to {_MOST_RANKS}.")
+    if not 1 <= world_size <= _MOST_RANKS:
+        raise ConfigError(f"{world_size} ranks were asked for; a local world has 1 to {_MOST_RANKS}.")
+    if device not in DEVICES:
+        raise ConfigError(f"device={device!r} is not known; use one of {', '.join(map(repr, DEVICES))}.")
+    if start_method not in START_METHODS:
+        raise ConfigError(
+            f"start_method={start_method!r} is not known; use one of {', '.join(map(repr, START_METHODS))}."
+        )
+    if threads_per_rank is not None and threads_per_rank < 1:
+        raise ConfigError(f"threads_per_rank={threads_per_rank} leaves no thread to compute; use 1 or more, or None.")
     return LocalWorld(world_size, device, threads_per_rank, start_method)
 
 
 def run(
     fn: Callable[..., object],
     *args: object,
-    on: LocalWorld | None = None,
+    on: World | None = None,
     timeout: float | None = 120.0,
+    stall: float | None = STALL_SECONDS,
     seed: int = 0,
     init: bool = True,
     echo: bool = True,
 ) -> Run:
-    """Return what fn(*args) gives on every rank of a world."""
-    from labkit.launch import job as jobs
-    from labkit.launch.preloaded import ForkedRanks
-    from labkit.launch.supervisor import Supervisor
+    """Return what ``fn(*args)`` gives on every rank of a world, what they printed, and the timeline of what they did.
 
-    world = on or local(2)
-    call = jobs.pack_call(fn, args)
-    processes = ForkedRanks()
-    from torch.distributed import TCPStore
+    Every run has fresh processes, so nothing is left over from the last one. Function, arguments and results travel by
+    value; for keyword arguments use functools.partial. Tensors come back on the CPU.
 
-    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
-    port = listener.getsockname()[1]
-    store = TCPStore("127.0.0.1", port, None, True, wait_for_workers=False, master_listen_fd=os.dup(listener.fileno()))
-    threads = world.threads_per_rank or max(1, len(os.sched_getaffinity(0)) // world.world_size)
-    job = jobs.Job(
-        call=call,
-        sources=jobs.notebook_sources(),
-        world_size=world.world_size,
-        backend="gloo",
-        devices=("cpu",) * world.world_size,
-        threads_per_rank=threads,
-        seed=seed,
-        init=init,
-        record=True,
-        environ=jobs.base_environ(port),
-        cwd=os.getcwd(),
-        sys_path=tuple(sys.path),
-    )
-    try:
-        ranks = processes.start(jobs.pack(job), world.world_size, True)
-        supervisor = Supervisor(processes, ranks, timeout, echo)
-        results = supervisor.supervise()
-        return Run(results, None, supervisor.output(), world)
-    finally:
-        processes.end()
-        listener.close()
-        del store
+    Args:
+        fn: A function, also one from a notebook cell, a closure, or any callable.
+        *args: Its arguments, the same on every rank.
+        on: The world; local(2) by default.
+        timeout: Seconds the run may take, or None for no limit.
+        stall: A run counts as deadlocked, before its time is up, when for this many seconds every rank that has not
+            finished waits in the same communication call and uses no CPU; None never looks.
+        seed: Rank r seeds torch, numpy and random with seed + r.
+        init: Make the default process group before fn and destroy it after; False leaves both to fn.
+        echo: Show what ranks print while they run, tagged with the rank.
+
+    Raises:
+        ConfigError: If fn cannot be called, or something cannot travel by value.
+        RankFailed: If a rank raised, exited or was killed. All others have been ended.
+        RunTimeout: If the time limit passed or the ranks wait for each other. All have been ended.
+        EnvironmentProblem: If processes cannot be started.
+    """
+    if not callable(fn):
+        raise ConfigError(f"run() needs a function to call on every rank, and got {fn!r}; pass fn itself, without ().")
+    if isinstance(on, int):
+        raise ConfigError(f"on={on} is not a world; write on=labkit.local({on}).")
+    for name, value in (("timeout", timeout), ("stall", stall)):
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            raise ConfigError(f"{name}={value} is not a time; use seconds above 0, or None for no limit.")
+    world = on if on is not None else local(2)
+    return world.launch(Order(fn, args, timeout, stall, seed, init, echo))
+
+
+def _num_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _start_method(asked: str) -> str:
+    if asked == "auto":
+        asked = os.environ.get("LABKIT_START_METHOD", "auto")
+        if asked not in START_METHODS:
+            raise ConfigError(
+                f"LABKIT_START_METHOD={asked!r} is not known; use one of {', '.join(map(repr, START_METHODS))}."
+            )
+    if asked == "zygote" and default_start_method() != "zygote":
+        raise ConfigError('start_method="zygote" needs Linux; use "auto" or "spawn" here.')
+    return default_start_method() if asked == "auto" else asked
+
+
+def _warm_in_notebook() -> None:
+    """Start preloading at import inside a notebook kernel, so that the first run does not wait for it."""
+    if "ipykernel" in sys.modules and _start_method("auto") == "zygote":
+        from IPython import get_ipython
+
+        if get_ipython() is not None:
+            from labkit.launch.preloaded import warm
+
+            warm()
+
+
+_warm_in_notebook()

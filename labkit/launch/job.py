@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import mmap
 import os
 import pickle
 import sys
@@ -26,7 +27,6 @@ class Job:
         threads_per_rank: What ``torch.set_num_threads`` is given.
         seed: Rank r draws from seed + r.
         init: Whether the default process group is made before the function and destroyed after it.
-        record: Whether communication is recorded.
         environ: Environment of every rank, without the variables that differ per rank.
         cwd: Working directory.
         sys_path: Where modules are found.
@@ -40,7 +40,6 @@ class Job:
     threads_per_rank: int
     seed: int
     init: bool
-    record: bool
     environ: Mapping[str, str]
     cwd: str
     sys_path: tuple[str, ...]
@@ -66,7 +65,7 @@ def pack(job: Job) -> bytes:
     return pickle.dumps(job, protocol=5)
 
 
-def unpack(data: bytes) -> Job:
+def unpack(data: bytes | mmap.mmap) -> Job:
     """Return the job that pack() was given."""
     job = pickle.loads(data)
     assert isinstance(job, Job)

@@ -17,8 +17,11 @@ from pathlib import Path
 
 from labkit.errors import EnvironmentProblem
 from labkit.launch.processes import RankProcess, RankProcesses
+from labkit.launch.zygote import STACK_SIGNAL
 
 _SEQPACKET = getattr(socket, "SOCK_SEQPACKET", socket.SOCK_STREAM)
+_END_SECONDS = 5.0
+_ZYGOTE_DIED = "The process that ranks are forked from has died, perhaps for lack of memory; run the cell again."
 
 
 @dataclass
@@ -108,13 +111,11 @@ class ForkedRanks(RankProcesses):
     """Ranks forked from the zygote."""
 
     def __init__(self) -> None:
-        handle = _zygote()
-        handle.wait_ready()
-        self._handle = handle
-        self._socket = handle.open_run()
+        self._handle, self._socket = _open_run()
         self._ranks: list[RankProcess] = []
 
-    def start(self, payload: bytes, world_size: int, record: bool) -> list[RankProcess]:
+    def start(self, payload: bytes, world_size: int, *, record: bool) -> list[RankProcess]:
+        """Fork every rank; their job and their logs are anonymous memory, so that no full disk can stop them."""
         payload_fd = os.memfd_create("labkit-job")
         try:
             view = memoryview(payload)
@@ -127,51 +128,92 @@ class ForkedRanks(RankProcesses):
         return self._ranks
 
     def _start_one(self, rank: int, payload_fd: int, record: bool) -> None:
-        output, output_write = os.pipe()
-        stacks, stacks_write = os.pipe()
-        channel, channel_theirs = socket.socketpair()
-        log = os.memfd_create(f"labkit-log-{rank}") if record else None
-        theirs = [payload_fd, output_write, channel_theirs.fileno(), stacks_write] + ([log] if log is not None else [])
-        socket.send_fds(self._socket, [json.dumps({"fork": rank}).encode()], theirs)
-        os.close(output_write)
-        os.close(stacks_write)
-        channel_theirs.close()
+        try:
+            output, output_write = os.pipe()
+            stacks, stacks_write = os.pipe()
+            channel, channel_theirs = socket.socketpair()
+            log = os.memfd_create(f"labkit-log-{rank}") if record else None
+        except OSError as error:
+            raise EnvironmentProblem(
+                f"Rank {rank} could not be given its pipes: {error.strerror}; raise the limit on open files "
+                "(ulimit -n) or use fewer ranks."
+            ) from error
         log_path = f"/proc/self/fd/{log}" if log is not None else None
         self._ranks.append(RankProcess(rank, None, output, channel, stacks, log_path, log))
+        theirs = [payload_fd, output_write, channel_theirs.fileno(), stacks_write] + ([log] if log is not None else [])
+        try:
+            socket.send_fds(self._socket, [json.dumps({"fork": rank}).encode()], theirs)
+        except OSError as error:
+            raise EnvironmentProblem(_ZYGOTE_DIED) from error
+        finally:
+            os.close(output_write)
+            os.close(stacks_write)
+            channel_theirs.close()
 
     def register(self, selector: selectors.BaseSelector) -> None:
+        """Register the socket on which the zygote tells of starts and exits."""
         selector.register(self._socket, selectors.EVENT_READ, "processes")
 
     def read_events(self) -> None:
+        """Take in one start or exit.
+
+        Raises:
+            EnvironmentProblem: If the zygote has died or could not fork.
+        """
         try:
-            data = self._socket.recv(1024)
+            data = self._socket.recv(4096)
         except OSError:
             data = b""
         if not data:
-            raise EnvironmentProblem("The process that ranks are forked from has died; run the cell again.")
+            raise EnvironmentProblem(_ZYGOTE_DIED)
         message = json.loads(data)
         if "forked" in message:
             self._ranks[message["forked"]].pid = message["pid"]
-        else:
+        elif "exited" in message:
             self._ranks[message["exited"]].status = message["status"]
+        else:
+            raise EnvironmentProblem(
+                f"Rank {message['refused']} of {len(self._ranks)} could not be started: {message['why']}; "
+                "use fewer ranks, or end other programs."
+            )
+
+    def poll(self) -> None:
+        """Do nothing: exits are announced."""
 
     def ask_for_stack(self, process: RankProcess) -> None:
-        from labkit.launch.zygote import STACK_SIGNAL
-
-        if process.pid is not None:
+        """Send the signal whose handler, in C, writes the stack whatever the rank is doing."""
+        if process.pid is not None and process.status is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, STACK_SIGNAL)
 
     def end(self) -> None:
+        """Close the run's socket, which ends its ranks, and wait until they are gone."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
-        self._socket.settimeout(2.0)
+        self._socket.settimeout(_END_SECONDS)
         with contextlib.suppress(OSError):
-            while self._socket.recv(1024):
+            while self._socket.recv(4096):
                 pass
         self._socket.close()
-        if not self._handle.alive():
+        if not self._handle.alive():  # then the ranks got SIGKILL from the system; what they started did not
             for process in self._ranks:
                 if process.pid is not None and process.status is None:
-                    with contextlib.suppress(ProcessLookupError):
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.killpg(process.pid, signal.SIGKILL)
+
+    def forget(self) -> None:
+        """Do nothing: the logs go with their descriptors."""
+
+
+def _open_run() -> tuple[_ZygoteHandle, socket.socket]:
+    for attempt in range(2):
+        handle = _zygote()
+        handle.wait_ready()
+        try:
+            return handle, handle.open_run()
+        except OSError as error:
+            handle.process.kill()
+            handle.process.wait()
+            if attempt:
+                raise EnvironmentProblem(_ZYGOTE_DIED) from error
+    raise AssertionError

@@ -2,91 +2,263 @@
 
 from __future__ import annotations
 
-import os
 import selectors
-import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from labkit.errors import RankFailed, RunTimeout
+from labkit.errors import ConfigError, RankFailed, RunTimeout
+from labkit.launch import reports, waits
 from labkit.launch.by_value import loads_in_notebook
+from labkit.launch.cgroup import oom_kills
 from labkit.launch.channel import Inbox
-from labkit.launch.processes import RankProcess, RankProcesses
+from labkit.launch.output import LAST_LINES, RankOutput
+from labkit.launch.processes import LEAVE, RankProcess, RankProcesses
+from labkit.launch.stacks import describe_stack, parse_fault
+from labkit.launch.watchdog import Watchdog, cpu_seconds
+
+if TYPE_CHECKING:
+    from labkit.launch.recording import RankLog
+
+_TICK = 0.05
+_LOOK_EVERY = 0.25
+_SETTLE = 0.1
+"""After the first failure, how long to wait for an earlier one whose message is still on its way."""
+_SETTLE_ECHO = 0.8
+"""The same where all that is known is that a peer went away."""
+_STACK_LIMIT = 0.5
+_LEAVE_LIMIT = 20.0
 
 
 @dataclass
-class RankState:
+class _RankState:
     process: RankProcess
+    output: RankOutput
     inbox: Inbox = field(default_factory=Inbox)
-    output: bytearray = field(default_factory=bytearray)
-    shown: int = 0
+    started: bool = False
     result: bytes | None = None
     error: dict[str, Any] | None = None
+    stack: str = ""
+
+    @property
+    def live(self) -> bool:
+        return self.process.status is None and self.result is None and self.error is None
+
+    def end(self) -> reports.RankEnd:
+        return reports.RankEnd(
+            self.process.rank,
+            self.error,
+            self.process.status,
+            self.result is not None,
+            describe_stack(parse_fault(self.stack)),
+            tuple(self.output.last_lines(LAST_LINES)),
+        )
 
 
 class Supervisor:
-    """Runs one job to its end."""
+    """Takes the ranks of one run from their start to their results, or to one clear error."""
 
-    def __init__(self, processes: RankProcesses, ranks: list[RankProcess], timeout: float | None, echo: bool) -> None:
+    def __init__(
+        self,
+        processes: RankProcesses,
+        ranks: list[RankProcess],
+        *,
+        timeout: float | None,
+        stall: float | None,
+        show: Callable[[str], None] | None,
+    ) -> None:
+        """Watch these ranks.
+
+        Args:
+            processes: What started them.
+            ranks: The ranks.
+            timeout: Seconds the run may take, or None.
+            stall: Seconds without progress that count as a deadlock, or None.
+            show: Where tagged output goes, or None.
+        """
         self._processes = processes
-        self._states = [RankState(p) for p in ranks]
-        self._selector = selectors.DefaultSelector()
+        self._states = [_RankState(process, RankOutput(process.rank, show)) for process in ranks]
         self._timeout = timeout
-        self._echo = echo
-        processes.register(self._selector)
+        self._stall = stall
+        self._watchdog = Watchdog(stall)
+        self._oom_before = oom_kills()
+        self._logs: dict[int, RankLog] = {}
+        self._finished: frozenset[int] = frozenset()
+        self._selector = selectors.DefaultSelector()
+        self._processes.register(self._selector)
         for state in self._states:
-            os.set_blocking(state.process.output, False)
-            self._selector.register(state.process.output, selectors.EVENT_READ, ("output", state))
-            self._selector.register(state.process.channel, selectors.EVENT_READ, ("channel", state))
+            for kind, end in (("output", state.process.output), ("channel", state.process.channel)):
+                self._selector.register(end, selectors.EVENT_READ, (kind, state))
+            if state.process.stacks is not None:
+                self._selector.register(state.process.stacks, selectors.EVENT_READ, ("stacks", state))
 
-    def output(self) -> list[str]:
-        return [s.output.decode(errors="replace") for s in self._states]
+    def supervise(self) -> list[Any]:
+        """Return every rank's result once all have returned and left.
 
-    def supervise(self) -> list[object]:
-        started = time.monotonic()
-        while any(s.result is None for s in self._states):
-            self._pump(0.2)
-            for s in self._states:
-                if s.error or (s.process.status is not None and s.result is None):
-                    self._pump(0.1)
-                    self._fail(s)
-            if self._timeout is not None and time.monotonic() - started > self._timeout:
-                raise RunTimeout(f"the time limit of {self._timeout:g} s passed", output=tuple(self.output()))
-        for s in self._states:
-            s.process.channel.shutdown(socket.SHUT_WR)
-        while any(s.process.status is None for s in self._states):
-            self._pump(0.2)
-        self._pump(0)
-        return [loads_in_notebook(s.result) for s in self._states if s.result is not None]
+        Raises:
+            RankFailed: If a rank raised, exited or was killed.
+            RunTimeout: If the time limit passed or no rank can go on.
+        """
+        began = time.monotonic()
+        look = began + _LOOK_EVERY
+        while any(state.result is None for state in self._states):
+            self._pump(_TICK)
+            if any(state.end().failed for state in self._states if state.error or state.process.status is not None):
+                self._fail()
+            now = time.monotonic()
+            if self._timeout is not None and now - began > self._timeout:
+                self._give_up(f"The time limit of {self._timeout:g} s passed (timeout={self._timeout:g}).")
+            if now > look:
+                look = now + _LOOK_EVERY
+                live = {s.process.rank: s.process.pid for s in self._states if s.live and s.process.pid is not None}
+                if len(live) == sum(s.live for s in self._states) and self._watchdog.deadlocked(
+                    live, self.read_logs(list(live)), now
+                ):
+                    self._give_up(
+                        f"Deadlock: every rank that has not finished waits in communication, and for {self._stall:g} s "
+                        "none has moved."
+                    )
+        self._release()
+        return [self._unpack(state) for state in self._states]
 
-    def _fail(self, state: RankState) -> None:
-        rank = state.process.rank
-        what = state.error["traceback"] if state.error else f"exit status {state.process.status}"
-        raise RankFailed(f"rank {rank} failed:\n{what}", rank=rank, reports={rank: what}, output=tuple(self.output()))
+    def finish_output(self) -> tuple[str, ...]:
+        """Return what each rank printed, after what was still on its way has been echoed."""
+        for state in self._states:
+            state.output.finish()
+        return tuple(state.output.text() for state in self._states)
 
-    def _pump(self, seconds: float) -> None:
-        for key, _ in self._selector.select(seconds):
+    def drain(self) -> None:
+        """Take in what ended ranks have left in their pipes."""
+        until = time.monotonic() + 1.0
+        while time.monotonic() < until and self._pump(0):
+            continue
+
+    def close(self) -> None:
+        """Close every descriptor of the run."""
+        self._selector.close()
+        for state in self._states:
+            state.process.close()
+
+    def read_logs(self, ranks: list[int] | None = None) -> dict[int, RankLog]:
+        """Return what each of these ranks (all by default) has recorded until now; ranks without a log are left out."""
+        from labkit.launch.recording import read_log
+
+        logs = {}
+        for state in self._states:
+            process = state.process
+            if process.log_path is not None and (ranks is None or process.rank in ranks):
+                log = read_log(process.log_path)
+                if not log.missing:
+                    logs[process.rank] = log
+        return logs
+
+    def _release(self) -> None:
+        for state in self._states:
+            state.process.tell(LEAVE)
+        until = time.monotonic() + _LEAVE_LIMIT
+        while any(state.process.status is None for state in self._states):
+            self._pump(_TICK)
+            if time.monotonic() > until:
+                self._give_up(f"Every function returned, but {_LEAVE_LIMIT:g} s later not every rank had ended.")
+        self.drain()
+        if any(state.end().failed for state in self._states):
+            self._fail()
+
+    def _unpack(self, state: _RankState) -> Any:
+        assert state.result is not None
+        try:
+            return loads_in_notebook(state.result)
+        except Exception as error:
+            raise ConfigError(
+                f"The result of rank {state.process.rank} came back but cannot be rebuilt here "
+                f"({type(error).__name__}: {error}); return plain data or tensors."
+            ) from error
+
+    def _fail(self) -> NoReturn:
+        """Raise the error that names the rank which failed first."""
+        noticed = time.monotonic()
+        while True:
+            ends = [state.end() for state in self._states]
+            first = reports.root_cause(ends)
+            if time.monotonic() - noticed > (_SETTLE_ECHO if first.is_echo else _SETTLE):
+                break
+            self._pump(_TICK)
+        standing = self._standing([state for state in self._states if state.live])
+        ends = [state.end() for state in self._states]
+        first = reports.root_cause(ends)
+        cause = reports.describe_end(first, self._oom_before, oom_kills())
+        message = reports.failure_message(f"{reports.headline(first, len(ends))}\n\n{cause}", first, ends, standing)
+        described = {end.rank: reports.describe_end(end, self._oom_before, oom_kills()) for end in ends if end.failed}
+        raise RankFailed(message, rank=first.rank, reports={**standing, **described})
+
+    def _give_up(self, reason: str) -> NoReturn:
+        """Raise the error that says where every rank stands."""
+        waiting = [state for state in self._states if state.process.status is None and state.error is None]
+        standing = self._standing([state for state in waiting if state.result is None] or waiting)
+        sentences = [text for text in (self._sentence(rank) for rank in standing) if text]
+        finished = [str(state.process.rank) for state in self._states if state.result is not None]
+        parts = [reason]
+        if sentences:
+            parts.append(reports.joined(sentences))
+        if finished:
+            parts.append(f"Finished: rank{'s' if len(finished) > 1 else ''} {', '.join(finished)}.")
+        parts.append("\n".join(standing.values()))
+        raise RunTimeout("\n\n".join(parts), rank=None, reports=standing)
+
+    def _standing(self, states: list[_RankState]) -> dict[int, str]:
+        """Return for each of these ranks the Python line it stands on and what it waits for."""
+        asked = [state for state in states if state.started]
+        for state in asked:
+            state.stack = ""
+            self._processes.ask_for_stack(state.process)
+        until = time.monotonic() + _STACK_LIMIT
+        before = {state.process.rank: cpu_seconds(state.process.pid or 0) for state in states}
+        while time.monotonic() < until:
+            more = self._pump(_TICK)
+            if not more and all(state.stack or state.process.status is not None for state in asked):
+                break
+        self._logs = self.read_logs()
+        self._finished = frozenset(s.process.rank for s in self._states if s.result is not None)
+        found = {}
+        for state in states:
+            rank = state.process.rank
+            stack = describe_stack(parse_fault(state.stack))
+            found[rank] = reports.rank_words(
+                rank, state.started, stack, self._sentence(rank), before[rank], cpu_seconds(state.process.pid or 0)
+            )
+        return found
+
+    def _sentence(self, rank: int) -> str:
+        return waits.describe_wait(rank, self._logs, self._finished)
+
+    def _pump(self, seconds: float) -> bool:
+        """Take in what has arrived, waiting up to this long for it; return whether there was anything."""
+        self._processes.poll()
+        ready = self._selector.select(seconds)
+        for key, _ in ready:
             if key.data == "processes":
                 self._processes.read_events()
                 continue
             kind, state = key.data
-            try:
-                data = os.read(key.fd, 1 << 20)
-            except BlockingIOError:
-                continue
+            data = state.process.read(key.fileobj)
             if not data:
                 self._selector.unregister(key.fileobj)
             elif kind == "output":
-                state.output += data
-                if self._echo:
-                    *lines, _ = bytes(state.output[state.shown :]).split(b"\n")
-                    for line in lines:
-                        print(f"[rank {state.process.rank}] {line.decode(errors='replace')}", flush=True)
-                        state.shown += len(line) + 1
+                state.output.feed(data)
+            elif kind == "stacks":
+                state.stack += data.decode("utf-8", "replace")
             else:
-                for message, value in state.inbox.feed(data):
-                    if message == "result":
-                        state.result = value
-                    elif message == "error":
-                        state.error = value
+                self._take_messages(state, data)
+        return bool(ready)
+
+    def _take_messages(self, state: _RankState, data: bytes) -> None:
+        for kind, value in state.inbox.feed(data):
+            if kind == "hello":
+                state.started = True
+            elif kind == "result":
+                state.result = value
+            elif kind == "error":
+                state.error = value
+            elif kind == "stack":
+                state.stack += value

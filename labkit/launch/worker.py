@@ -1,7 +1,8 @@
-"""What happens inside a rank: unpack, seed, join the group, call the function, report."""
+"""What happens inside a rank: enter the job's surroundings, join the group, call the function, report."""
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import linecache
 import os
@@ -9,83 +10,86 @@ import random
 import sys
 import time
 import traceback
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import TextIO
 
-from labkit.launch import by_value, rank as rank_module
+from labkit.launch import by_value
+from labkit.launch import rank as rank_module
 from labkit.launch.channel import RankChannel
-from labkit.launch.job import Job, unpack
+from labkit.launch.job import Job
 
-_LAUNCHER = os.path.dirname(__file__)
+_LAUNCHER = os.path.dirname(__file__)  # noqa: PTH120  # compared with the names of code objects, as text
 
 
-def run_rank(rank: int, payload: bytes, channel: RankChannel, stacks: TextIO, log_path: str | None) -> int:
+def run_rank(rank: int, job: Job, channel: RankChannel, stacks: TextIO, log_path: str | None) -> int:
     """Return the exit status of this rank after everything it has to do.
 
     Args:
         rank: Which rank this process is.
-        payload: The packed job.
+        job: What to do.
         channel: Where results and errors go.
         stacks: File that a fatal signal writes the Python stack to.
         log_path: Where communication is recorded, or None.
     """
     faulthandler.enable(stacks, all_threads=False)
-    channel.send("hello", {"pid": os.getpid()})
+    channel.send("hello")
     recording = False
     try:
-        job = unpack(payload)
         _enter(job, rank)
         main = _fresh_main()
-        if job.record and log_path is not None:
+        if log_path is not None:
             recording = _start_recording(log_path, rank)
         function, args = by_value.loads_in_rank(job.call, main)
         _seed(job.seed + rank)
         if job.init:
             _join(job, rank)
         result = function(*args)
-        channel.send("result", _pack_result(result))
-    except BaseException as error:
-        channel.send("error", describe_error(error))
+        message = _pack_result(result)
         _flush()
+        channel.send("result", message)
+        # A rank that is done stays until all are: closing its sockets now would look like a crash to a slower rank.
         channel.wait_for_word()
-        return 1
-    _flush()
-    # A rank that is done stays until all are: closing its sockets now would look like a crash to a slower rank.
-    channel.wait_for_word()
-    try:
-        import torch.distributed as dist
-
-        if dist.is_initialized():
-            dist.destroy_process_group()
-    except BaseException as error:
-        channel.send("error", describe_error(error))
-        return 1
-    finally:
+        _leave_group()
         if recording:
             _stop_recording()
+    except BaseException as error:
         _flush()
+        channel.send("error", describe_error(error))
+        channel.wait_for_word()  # until this process is killed: its sockets stay open, so the others are not misled
+        return 1
+    _flush()
     return 0
 
 
 def describe_error(error: BaseException) -> dict[str, object]:
     """Return an exception as data: type, message, traceback text without the launcher's own frames, time."""
-    if isinstance(error, SystemExit) and error.code in (None, 0):
-        message = "the function called sys.exit(); return a value instead"
-    else:
+    try:
         message = str(error)
+    except Exception as second:
+        message = f"(its message cannot be had: {type(second).__name__} in __str__)"
+    if isinstance(error, SystemExit):
+        message = f"sys.exit({error.code!r}) was called; return a value instead"
+    described = traceback.TracebackException.from_exception(error)
+    _drop_launcher_frames(described)
     return {
         "type": type(error).__name__,
         "message": message,
-        "traceback": "".join(traceback.format_exception(type(error), error, _learner_part(error.__traceback__))),
-        "time": time.time(),
+        "traceback": "".join(described.format()),
+        "time": time.monotonic(),
     }
 
 
-def _learner_part(tb: TracebackType | None) -> TracebackType | None:
-    start = tb
-    while tb is not None and os.path.dirname(tb.tb_frame.f_code.co_filename) == _LAUNCHER:
-        tb = tb.tb_next
-    return tb or start
+def _drop_launcher_frames(described: traceback.TracebackException | None) -> None:
+    seen: set[int] = set()
+    open_ones = [described]
+    while open_ones:
+        one = open_ones.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        kept = [frame for frame in one.stack if not frame.filename.startswith(_LAUNCHER)]
+        one.stack = traceback.StackSummary.from_list(kept)
+        open_ones += [one.__cause__, one.__context__, *(one.exceptions or ())]
 
 
 def _enter(job: Job, rank: int) -> None:
@@ -96,10 +100,11 @@ def _enter(job: Job, rank: int) -> None:
     for name, text in job.sources.items():
         linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     import torch
-    import torch.distributed as dist
+
+    from labkit.launch.torch_private import read_debug_level
 
     torch.set_num_threads(job.threads_per_rank)  # OMP_NUM_THREADS is read at import: too late here
-    dist.set_debug_level_from_env()  # so is TORCH_DISTRIBUTED_DEBUG
+    read_debug_level()  # so is TORCH_DISTRIBUTED_DEBUG
     if job.devices[rank].startswith("cuda"):
         torch.cuda.set_device(job.devices[rank])
 
@@ -126,31 +131,33 @@ def _join(job: Job, rank: int) -> None:
     dist.init_process_group(job.backend, rank=rank, world_size=job.world_size)
 
 
+def _leave_group() -> None:
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
 def _pack_result(result: object) -> bytes:
     try:
         return by_value.dumps(result)
     except Exception as error:
-        parts = (
-            {f"item {i}": v for i, v in enumerate(result)}
-            if isinstance(result, list | tuple)
-            else {f"item {k!r}": v for k, v in result.items()}
-            if isinstance(result, dict)
-            else {}
-        )
+        parts: dict[str, object] = {}
+        if isinstance(result, list | tuple):
+            parts = {f"item {i}": value for i, value in enumerate(result)}
+        elif isinstance(result, dict):
+            parts = {f"item {key!r}": value for key, value in result.items()}
         culprit = by_value.find_unpicklable(parts) or f"{type(result).__name__}: {error}"
         raise TypeError(
             f"The function's result cannot be sent back to the notebook: {culprit}. Return plain data or tensors."
-        ) from error
+        ) from None
 
 
 def _start_recording(log_path: str, rank: int) -> bool:
-    try:
-        from labkit.launch import recording
-    except ImportError:
-        return False
-    if not hasattr(recording, "install"):
-        return False
+    from labkit.launch import recording
+
     recording.install(log_path, rank)
+    rank_module.set_span_recorder(recording.span)
     return True
 
 
@@ -161,11 +168,11 @@ def _stop_recording() -> None:
 
 
 def _flush() -> None:
+    """Write out what Python and C still hold: the process ends without the usual goodbyes."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError):
             continue
-
-
-__all__ = ["describe_error", "rank_module", "run_rank"]
+    if sys.platform != "win32":
+        ctypes.CDLL(None).fflush(None)

@@ -4,16 +4,20 @@ It is started once with exec, imports torch, never touches CUDA and stays single
 always safe. Each run talks to it over a socket of its own: end-of-file on that socket, however it comes about, ends
 that run's ranks.
 
-Messages are JSON, one per SOCK_SEQPACKET record. Kernel to zygote, on the first socket: ``{}`` with one descriptor, a
-run's socket. On a run's socket: ``{"fork": rank}`` with the descriptors payload, output, channel, stacks and, where there
-is one, log; answered by ``{"forked": rank, "pid": pid}`` and, later, ``{"exited": rank, "status": code}``.
+Messages are JSON, one per SOCK_SEQPACKET record. On the first socket the notebook sends ``{}`` with one descriptor, a
+run's socket. On that it sends ``{"fork": rank}`` with the descriptors payload, output, channel, stacks and, where there
+is one, log; the answer is ``{"forked": rank, "pid": pid}`` and, later, ``{"exited": rank, "status": code}``, or
+``{"refused": rank, "why": text}``.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
+import importlib
 import io
 import json
+import mmap
 import os
 import selectors
 import signal
@@ -26,24 +30,25 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
+PRELOADED = (
+    "cloudpickle",
+    "numpy",
+    "torch",
+    "torch._dynamo",  # optimizers pull it in at first use: 0.7 s
+    "torch.distributed",
+    "torch.nn.parallel",
+    "torch.optim",
+    "torch.utils.data",
+    "labkit.launch.torch_private",
+    "labkit.launch.worker",
+    "labkit.launch.recording.group",
+)
+"""What every rank would import anyway: loaded once, before the first fork."""
+
+
 def _preload() -> None:
-    import gc
-
-    import cloudpickle
-    import numpy
-    import torch
-    import torch._dynamo  # optimizers pull it in at first use: 0.7 s
-    import torch.distributed
-    import torch.nn.parallel
-    import torch.optim
-    import torch.utils.data
-
-    import labkit.launch.worker
-
-    try:
-        import labkit.launch.recording
-    except ImportError:
-        pass
+    for name in PRELOADED:
+        importlib.import_module(name)
     gc.collect()
     gc.freeze()
 
@@ -110,13 +115,18 @@ class Zygote:
                 run.close()
             return
         rank = json.loads(data)["fork"]
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._tell(run, {"refused": rank, "why": error.strerror})
+            pid = -1
         if pid == 0:
             self._become_rank(rank, fds)
         for fd in fds:
             os.close(fd)
-        self._ranks[pid] = (run, rank)
-        self._tell(run, {"forked": rank, "pid": pid})
+        if pid > 0:
+            self._ranks[pid] = (run, rank)
+            self._tell(run, {"forked": rank, "pid": pid})
 
     def _reap(self) -> None:
         try:
@@ -142,7 +152,7 @@ class Zygote:
     def _open_runs(self) -> list[object]:
         return [key.fileobj for key in self._selector.get_map().values()]
 
-    def _tell(self, run: socket.socket, message: dict[str, int]) -> None:
+    def _tell(self, run: socket.socket, message: dict[str, object]) -> None:
         try:
             run.send(json.dumps(message).encode())
         except OSError:
@@ -194,6 +204,7 @@ def _run_forked_rank(rank: int, fds: list[int]) -> int:
     import faulthandler
 
     from labkit.launch.channel import RankChannel
+    from labkit.launch.job import unpack
     from labkit.launch.worker import run_rank
 
     payload_fd, output_fd, channel_fd, stacks_fd, *log = fds
@@ -203,16 +214,22 @@ def _run_forked_rank(rank: int, fds: list[int]) -> int:
     os.dup2(output_fd, 2)
     for fd in (null, output_fd):
         os.close(fd)
-    sys.stdin = open(0, closefd=False)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115  # it stays open for as long as the rank lives
     sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "wb", False)), "utf-8", "replace", line_buffering=True)
-    sys.stderr = io.TextIOWrapper(io.FileIO(2, "wb", False), "utf-8", "backslashreplace", write_through=True)  # type: ignore[arg-type]
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+    sys.stderr = io.TextIOWrapper(
+        io.BufferedWriter(io.FileIO(2, "wb", False)),
+        "utf-8",
+        "backslashreplace",
+        line_buffering=True,
+        write_through=True,
+    )
     stacks = os.fdopen(stacks_fd, "w")
     faulthandler.register(STACK_SIGNAL, stacks, all_threads=False)
-    payload = os.pread(payload_fd, os.fstat(payload_fd).st_size, 0)
+    with mmap.mmap(payload_fd, 0, prot=mmap.PROT_READ) as payload:
+        job = unpack(payload)
     os.close(payload_fd)
     channel = RankChannel(socket.socket(fileno=channel_fd))
-    return run_rank(rank, payload, channel, stacks, f"/proc/self/fd/{log[0]}" if log else None)
+    return run_rank(rank, job, channel, stacks, f"/proc/self/fd/{log[0]}" if log else None)
 
 
 def _kill_group(pid: int) -> None:
@@ -238,7 +255,6 @@ def main() -> None:
         zygote.serve()
     finally:
         zygote.end_everything()
-        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,22 @@
+"""The names of torch that its documentation does not promise, used by the launcher; a test holds them to what we need."""
+
+from __future__ import annotations
+
+import socket
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import TCPStore
+
+
+def host_store(listener: socket.socket) -> TCPStore:
+    """Return a store served on this listening socket, which stays the caller's; it ends with the returned object.
+
+    ``master_listen_fd`` is not documented. Without it the port would be drawn by one process and taken by another.
+    """
+    address, port = listener.getsockname()[:2]
+    return TCPStore(address, port, None, True, wait_for_workers=False, master_listen_fd=listener.dup().detach())
+
+
+def read_debug_level() -> None:
+    """Take TORCH_DISTRIBUTED_DEBUG from the environment as it is now; torch read it at import."""
+    dist.set_debug_level_from_env()  # type: ignore[attr-defined]  # re-exported without saying so

@@ -1,0 +1,88 @@
+"""Who waits for whom, in sentences, from what each rank recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from labkit.units import format_bytes
+
+if TYPE_CHECKING:
+    from labkit.launch.recording import RankLog, Wait
+
+POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "span"})
+
+
+def describe_wait(rank: int, logs: Mapping[int, RankLog], finished: frozenset[int]) -> str:
+    """Return what a rank waits for and who keeps it waiting, "" where it waits in no communication.
+
+    Args:
+        rank: The rank that may wait.
+        logs: What every rank recorded until now.
+        finished: Ranks whose function has returned.
+    """
+    wait = logs[rank].waiting if rank in logs else None
+    if wait is None:
+        return ""
+    size = f" ({format_bytes(wait.bytes)})" if wait.bytes else ""
+    if wait.operation in ("recv", "irecv"):
+        source = "any rank" if wait.peer is None else f"rank {wait.peer}"
+        return f"rank {rank} waits for a message from {source}{size}{_finished_words(wait.peer, finished)}"
+    if wait.operation in ("send", "isend"):
+        return f"rank {rank} waits to send {format_bytes(wait.bytes)} to rank {wait.peer}{_finished_words(wait.peer, finished)}"
+    return f"rank {rank} waits in {wait.operation} #{wait.number + 1}{size}{_missing_words(rank, wait, logs, finished)}"
+
+
+def _finished_words(peer: int | None, finished: frozenset[int]) -> str:
+    return ", which has already finished" if peer in finished else ""
+
+
+def _missing_words(rank: int, wait: Wait, logs: Mapping[int, RankLog], finished: frozenset[int]) -> str:
+    """Return who is not in the collective that a rank waits in: the part of the sentence after its name."""
+    elsewhere: list[str] = []
+    late: list[int] = []
+    for other in wait.group_ranks or sorted(logs):
+        log = logs.get(other)
+        if other == rank or log is None:
+            continue
+        there = log.waiting
+        if there is not None and there.group == wait.group and there.operation not in POINT_TO_POINT:
+            if there.number == wait.number and there.operation != wait.operation:
+                elsewhere.append(f"where rank {other} is in {there.operation} instead")
+            elif there.number == wait.number and there.bytes != wait.bytes:
+                elsewhere.append(f"where rank {other} brings {format_bytes(there.bytes)}")
+        if collectives_begun(log, wait.group) <= wait.number:
+            late.append(other)
+    words = [f", {part}" for part in elsewhere]
+    done = [other for other in late if other in finished]
+    late = [other for other in late if other not in finished]
+    if late:
+        words.append(f", which {_ranks_words(late)} {'has' if len(late) == 1 else 'have'} not reached")
+    if done:
+        words.append(f", which {_ranks_words(done)} finished without")
+    return "".join(words)
+
+
+def collectives_begun(log: RankLog, group: str) -> int:
+    """Return how many collectives a rank has begun in the group of this name."""
+    from labkit.launch.recording.read import describe_group
+
+    groups = [i for i, name in enumerate(log.names) if name and describe_group(name)[0] == group]
+    apart = [i for i, name in enumerate(log.names) if name in POINT_TO_POINT]
+    records = log.records
+    begun = 0
+    for index in groups:
+        of_group = records[records["group"] == index]
+        collective = of_group[[kind not in apart for kind in of_group["kind"].tolist()]]
+        if len(collective):
+            begun = max(begun, int(collective["number"].max()) + 1)
+    return begun
+
+
+def _ranks_words(ranks: list[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    shown = [str(rank) for rank in ranks[:8]]
+    if len(ranks) > 8:
+        return f"ranks {', '.join(shown)} and {len(ranks) - 8} more"
+    return f"ranks {', '.join(shown[:-1])} and {shown[-1]}"

@@ -1,0 +1,86 @@
+"""Notices that no rank can go on: every one waits in communication, and none has used the CPU for a while."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from labkit.launch.recording import RankLog
+
+STALL_SECONDS = 3.0
+"""How long every unfinished rank must wait in the same call, its CPU idle, before the run counts as deadlocked."""
+
+_TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
+_IDLE_CPU_SECONDS = 0.05
+
+
+def cpu_seconds(pid: int) -> float | None:
+    """Return the CPU time a process has used in all its threads, or None where that cannot be read."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) * _TICK_SECONDS
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, IndexError):
+        return None
+    import psutil
+
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:
+        return None
+    return float(times.user + times.system)
+
+
+@dataclass(frozen=True)
+class _Sighting:
+    since_ns: tuple[int, ...]
+    cpu: float
+    at: float
+
+
+class Watchdog:
+    """Compares what ranks do now with what they did before."""
+
+    def __init__(self, stall: float | None) -> None:
+        """Start with nothing seen.
+
+        Args:
+            stall: Seconds without progress that count as a deadlock, or None to look for none.
+        """
+        self._stall = stall
+        self._seen: dict[int, _Sighting] = {}
+
+    def idle_seconds(self, rank: int, now: float) -> float:
+        """Return for how long a rank has sat in the same wait with an idle CPU, 0 where it does not."""
+        seen = self._seen.get(rank)
+        return now - seen.at if seen is not None else 0.0
+
+    def deadlocked(self, pids: Mapping[int, int], logs: Mapping[int, RankLog], now: float) -> bool:
+        """Return whether all these ranks have waited for longer than ``stall`` without any progress.
+
+        Args:
+            pids: Process of every rank whose function has not returned.
+            logs: What they recorded until now.
+            now: Monotonic time in seconds.
+        """
+        if self._stall is None or not pids:
+            return False
+        all_idle = True
+        for rank, pid in pids.items():
+            log = logs.get(rank)
+            waits = tuple(wait.since_ns for wait in log.waits) if log is not None else ()
+            cpu = cpu_seconds(pid)
+            if not waits or cpu is None:
+                self._seen.pop(rank, None)
+                all_idle = False
+                continue
+            seen = self._seen.get(rank)
+            if seen is None or seen.since_ns != waits or cpu - seen.cpu > _IDLE_CPU_SECONDS:
+                self._seen[rank] = seen = _Sighting(waits, cpu, now)
+            all_idle = all_idle and now - seen.at > self._stall
+        return all_idle
