@@ -1,0 +1,108 @@
+"""Cases on real ranks: those of equal world size share a run; whatever goes wrong is run again alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from labkit.checks.case import Case, Failure, Got
+from labkit.checks.exercise import Exercise, judge
+from labkit.checks.failures import failure_of
+from labkit.checks.from_timeline import wire_of_case
+from labkit.checks.outcome import CaseOutcome
+from labkit.checks.rank_side import run_cases
+from labkit.checks.verdict import Verdict
+from labkit.checks.wire import Wire
+from labkit.checks.wire_format import decode
+from labkit.errors import RunError
+
+CASE_SECONDS = 10.0
+"""How long a case may take before it counts as hung; ranks that all wait are noticed earlier."""
+
+Functions = dict[str, Callable[..., Any]]
+
+
+def run_visible(
+    exercise: Exercise, functions: Functions, cases: Sequence[Case] | None = None, case_seconds: float = CASE_SECONDS
+) -> list[CaseOutcome]:
+    """Return the outcome of each case, in order; after a case that hung or found a stub the rest is not run.
+
+    Args:
+        exercise: What is checked.
+        functions: The learner's functions, and the given names, by name.
+        cases: Other cases than the visible ones.
+        case_seconds: Time limit of a case.
+    """
+    wanted = exercise.visible if cases is None else tuple(cases)
+    verdicts: dict[int, Verdict] = {}
+    for places in _by_world_size(wanted):
+        batch = [wanted[place] for place in places]
+        brought = run_together(exercise, functions, batch, case_seconds)
+        together = [judge(exercise, case, got, wire) for case, (got, wire) in zip(batch, brought, strict=True)]
+        if len(batch) == 1 or all(verdict.passed for verdict in together):
+            verdicts.update(zip(places, together, strict=True))
+            if _is_over(brought[0][0]):
+                break
+            continue
+        # Something is wrong in this run: what an earlier case left behind must not be blamed on a later one.
+        over = False
+        for place in places:
+            got, wire = run_together(exercise, functions, [wanted[place]], case_seconds)[0]
+            verdicts[place] = judge(exercise, wanted[place], got, wire)
+            over = _is_over(got)
+            if over:
+                break
+        if over:
+            break
+    return [CaseOutcome(case, verdicts.get(place)) for place, case in enumerate(wanted)]
+
+
+def _is_over(got: Got) -> bool:
+    return isinstance(got, Failure) and got.kind in ("deadlock", "timeout", "not_implemented", "died")
+
+
+def _by_world_size(cases: Sequence[Case]) -> Iterable[list[int]]:
+    groups: dict[int, list[int]] = {}
+    for place, case in enumerate(cases):
+        groups.setdefault(case.world_size, []).append(place)
+    return groups.values()
+
+
+def run_together(
+    exercise: Exercise, functions: Functions, cases: Sequence[Case], case_seconds: float = CASE_SECONDS
+) -> list[tuple[Got, Wire]]:
+    """Return what each case brought and what passed on the wire, from one run; a failure is the same for all of them.
+
+    Args:
+        exercise: What is run.
+        functions: The learner's functions by name.
+        cases: Cases of one world size.
+        case_seconds: Time limit of a case; the run gets as much for all of them together, and 2 s for each.
+    """
+    from labkit.worlds import local, run
+
+    size = cases[0].world_size
+    assert all(case.world_size == size for case in cases)
+    try:
+        result = run(
+            run_cases,
+            exercise.driver,
+            functions,
+            [case.inputs for case in cases],
+            on=local(size, device="cpu"),
+            timeout=case_seconds + 2.0 * (len(cases) - 1),
+            init=exercise.distributed,
+            echo=False,
+        )
+    except RunError as error:
+        failure = failure_of(error, exercise)
+        return [(failure, _wire(error.timeline, 0, len(cases)))] * len(cases)
+    brought: list[tuple[Got, Wire]] = []
+    for number in range(len(cases)):
+        got = tuple(decode(results[number]) for results in result.results)
+        brought.append((got, _wire(result.timeline, number, len(cases))))
+    return brought
+
+
+def _wire(timeline: Any, number: int, count: int) -> Wire:
+    return Wire() if timeline is None else wire_of_case(timeline, number)

@@ -1,0 +1,51 @@
+"""The wire as a timeline recorded it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from labkit.checks.case import Wait
+from labkit.checks.rank_side import CASE_KIND
+from labkit.checks.wire import CollectiveCall, Message, Wire, WireProblem, ordered
+from labkit.timeline import Timeline
+from labkit.timeline.span import Lane
+
+_PROBLEMS = ("unmatched_send", "unmatched_recv", "changed_in_flight", "size_mismatch", "not_waited")
+_NO_CALL = ("wait", "span")
+
+
+def wire_of_case(timeline: Timeline, number: int) -> Wire:
+    """Return what passed on the wire while case `number` of a run was under way.
+
+    Problems are those of the whole run: a timeline does not say in which case they arose.
+    """
+    keep = np.zeros(len(timeline), dtype=bool)
+    marks = np.flatnonzero((timeline.kind == CASE_KIND) & (timeline.name == f"case {number}"))
+    for mark in marks.tolist():
+        keep |= (
+            (timeline.rank == timeline.rank[mark])
+            & (timeline.start_ns >= timeline.start_ns[mark])
+            & (timeline.start_ns <= timeline.end_ns[mark])
+        )
+    part = timeline.select(keep)
+    return Wire(
+        ordered(Message(m.src, m.dst, m.bytes, m.sequence, m.received) for m in part.messages()),
+        tuple(CollectiveCall(c.rank, c.kind, c.bytes, c.sequence) for c in part.collectives()),
+        tuple(WireProblem(p.kind, p.rank, p.text) for p in timeline.problems if p.kind in _PROBLEMS),
+    )
+
+
+def waits_of(timeline: Timeline | None) -> tuple[Wait, ...]:
+    """Return what each rank was waiting for when a run was ended: its last call that was never seen to end."""
+    if timeline is None or "open" not in timeline.tables:
+        return ()
+    waits: dict[int, Wait] = {}
+    for row in timeline.tables["open"]["span"].tolist():
+        if timeline.lane[row] != Lane.COMMUNICATION or timeline.kind[row] in _NO_CALL:
+            continue
+        rank, kind, peer = int(timeline.rank[row]), str(timeline.kind[row]), int(timeline.peer[row])
+        before = waits.get(rank)
+        # A receive that was posted beside a send is what really waits; a blocking call hides what was posted before.
+        if before is None or kind in ("send", "recv") or before.operation == "isend":
+            waits[rank] = Wait(rank, kind, peer if peer >= 0 else None)
+    return tuple(waits[rank] for rank in sorted(waits))

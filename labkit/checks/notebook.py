@@ -1,0 +1,172 @@
+"""``labkit.check`` and ``labkit.hint``: what a learner calls and sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from html import escape
+from inspect import unwrap
+from typing import Any
+
+from labkit.checks.exercise import Exercise, functions_for
+from labkit.checks.outcome import CaseOutcome, hint_across
+from labkit.checks.registry import find
+from labkit.checks.verdict import Verdict
+from labkit.errors import ConfigError, LabkitError
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What a check found; shown by the notebook when it is the last line of a cell.
+
+    Attributes:
+        exercise_id: "2.6".
+        title: The exercise's title, "" if there is no such exercise.
+        outcomes: Each case and its verdict.
+        problem: Why nothing was checked, with the cure; "" when it was.
+        passed: Whether every case passed.
+    """
+
+    exercise_id: str
+    title: str = ""
+    outcomes: tuple[CaseOutcome, ...] = ()
+    problem: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Return whether every case passed."""
+        return not self.problem and bool(self.outcomes) and all(outcome.passed for outcome in self.outcomes)
+
+    def __repr__(self) -> str:
+        return "\n".join(text for _, text in self._lines())
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """Return the same lines as plain text and as a little HTML."""
+        colours = {"pass": "#1a7f37", "fail": "#b3261e", "hint": "#6f42c1", "head": "inherit", "more": "inherit"}
+        rows = "\n".join(
+            f'<span style="color:{colours[kind]}{";font-weight:bold" if kind == "head" else ""}">{escape(text)}</span>'
+            for kind, text in self._lines()
+        )
+        return {
+            "text/plain": repr(self),
+            "text/html": f'<pre style="white-space:pre-wrap;line-height:1.35;margin:0">{rows}</pre>',
+        }
+
+    def _lines(self) -> list[tuple[str, str]]:
+        head = f"Exercise {self.exercise_id}" + (f", {self.title}" if self.title else "")
+        if self.problem:
+            return [("head", f"{head}: not checked."), ("more", self.problem)]
+        right = sum(outcome.passed for outcome in self.outcomes)
+        count = len(self.outcomes)
+        if self.passed:
+            lines = [("head", f"{head}: passed, all {count} cases." if count > 1 else f"{head}: passed.")]
+            return lines + [("pass", f"  pass  {outcome.case.name}") for outcome in self.outcomes]
+        lines = [("head", f"{head}: not yet, {right} of {count} cases pass.")]
+        shown = False
+        for outcome in self.outcomes:
+            verdict = outcome.verdict
+            if verdict is None:
+                lines.append(("more", f"   --   {outcome.case.name} (not run)"))
+            elif verdict.passed:
+                lines.append(("pass", f"  pass  {outcome.case.name}"))
+            else:
+                lines.append(("fail", f"  FAIL  {outcome.case.name}"))
+                if not shown:
+                    lines += self._details(verdict)
+                    shown = True
+        return lines
+
+    def _details(self, verdict: Verdict) -> list[tuple[str, str]]:
+        lines = [("more", f"        {line}") for line in verdict.message.splitlines()]
+        if verdict.expected:
+            lines.append(("more", f"        expected  {verdict.expected}"))
+        if verdict.got:
+            lines.append(("more", f"        got       {verdict.got}"))
+        hints = [hint for hint in (hint_across(self.outcomes), verdict.hint) if hint]
+        return lines + [("hint", f"        hint: {hint}") for hint in hints[:2]]
+
+
+def check(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
+    """Return what the exercise's visible cases say of your functions, run on real ranks.
+
+    It never raises for a wrong answer: the result says what is wrong, with a hint.
+
+    Args:
+        exercise_id: "2.6".
+        *functions: The functions the exercise asks for, themselves, not called: ``labkit.check("2.6", ring_sum)``.
+    """
+    try:
+        exercise = find(exercise_id)
+    except ConfigError as error:
+        return CheckResult(str(exercise_id), problem=_sentence(str(error)))
+    problem = _misuse(exercise, functions)
+    if problem:
+        return CheckResult(exercise.id, exercise.title, problem=problem)
+    from labkit.checks.drive import run_visible
+
+    try:
+        outcomes = run_visible(exercise, _by_name(exercise, functions))
+    except LabkitError as error:
+        return CheckResult(exercise.id, exercise.title, problem=f"The ranks could not be started: {error}")
+    return CheckResult(exercise.id, exercise.title, tuple(outcomes))
+
+
+def call_of(exercise: Exercise) -> str:
+    """Return how the exercise is checked: labkit.check("2.2", root_bytes, ring_bytes)."""
+    return f'labkit.check("{exercise.id}", {", ".join(exercise.functions)})'
+
+
+def _misuse(exercise: Exercise, functions: tuple[Any, ...]) -> str:
+    for function in functions:
+        if not callable(function):
+            shown = "nothing (None)" if function is None else f"a {type(function).__name__}"
+            return f"You gave {shown}; hand over the function itself, without calling it: {call_of(exercise)}."
+    if len(functions) != len(exercise.functions):
+        count, given = len(exercise.functions), len(functions)
+        wanted = f"{count} function" + ("s" if count > 1 else "")
+        return f"Exercise {exercise.id} asks for {wanted}, you gave {given or 'none'}: {call_of(exercise)}."
+    return ""
+
+
+def _by_name(exercise: Exercise, functions: tuple[Callable[..., Any], ...]) -> dict[str, Callable[..., Any]]:
+    """Return the functions by the names the driver knows, and the given names from where they were defined."""
+    namespace: dict[str, Any] = {}
+    for function in functions:
+        namespace |= _globals_of(function)
+    wanted = functions_for(exercise, {name: namespace[name] for name in exercise.given if name in namespace})
+    names = [getattr(function, "__name__", "") for function in functions]
+    order = names if sorted(names) == sorted(exercise.functions) else exercise.functions
+    return wanted | dict(zip(order, functions, strict=True))
+
+
+def _globals_of(function: Callable[..., Any]) -> Mapping[str, Any]:
+    return getattr(unwrap(function), "__globals__", {})
+
+
+@dataclass(frozen=True)
+class Hint:
+    """One step of an exercise's hints, as the notebook shows it."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+_next_hint: dict[str, int] = {}
+
+
+def hint(exercise_id: str) -> Hint:
+    """Return the next of the exercise's three hints: a nudge, the idea, almost the line. Each call goes one further."""
+    try:
+        exercise = find(exercise_id)
+    except ConfigError as error:
+        return Hint(_sentence(str(error)))
+    step = _next_hint.get(exercise.id, 0)
+    _next_hint[exercise.id] = min(step + 1, len(exercise.hints) - 1)
+    more = "" if step + 1 < len(exercise.hints) else " (the last one)"
+    return Hint(f"Hint {step + 1} of {len(exercise.hints)} for {exercise.id}{more}: {exercise.hints[step]}")
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."

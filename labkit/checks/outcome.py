@@ -1,0 +1,48 @@
+"""What became of each case, and what can be said only when all are seen together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from labkit.checks.case import Case
+from labkit.checks.verdict import Verdict
+from labkit.checks.words import join
+
+
+@dataclass(frozen=True)
+class CaseOutcome:
+    """A case and its verdict; None where the case was not run because an earlier one hung."""
+
+    case: Case
+    verdict: Verdict | None
+
+    @property
+    def passed(self) -> bool:
+        """Return whether the case ran and is right."""
+        return self.verdict is not None and self.verdict.passed
+
+
+def hint_across(outcomes: Sequence[CaseOutcome]) -> str:
+    """Return a hint that the pattern of passed and failed cases gives, or "".
+
+    It names a world size that seems to be written into the code, and the one case in which two ranks are too few to
+    show a mistake.
+    """
+    ran = [outcome for outcome in outcomes if outcome.verdict is not None]
+    right = {outcome.case.world_size for outcome in ran if outcome.passed}
+    wrong = {outcome.case.world_size for outcome in ran if not outcome.passed}
+    if not wrong or len(right) != 1 or right & wrong:
+        return ""
+    (size,) = right
+    if size == 1:
+        return ""
+    if size == 2:
+        return (
+            "It works with 2 ranks and with no other number: with two ranks left and right are the same, and one step is "
+            "all steps. Think it through with three."
+        )
+    return (
+        f"It works with {size} ranks and not with {join(sorted(wrong))}: is {size} written into the code? Ask "
+        "dist.get_world_size(group)."
+    )
