@@ -64,10 +64,7 @@ def difference(got: Value, expected: Tensor, allowed: Tensor | None = None) -> D
         return Difference("dtype", -1, str(expected.dtype), str(got.dtype))
     if got.shape != expected.shape:
         return Difference("shape", -1, str(tuple(expected.shape)), str(tuple(got.shape)))
-    if allowed is None:
-        wrong = got != expected
-    else:
-        wrong = ~((got.double() - expected.double()).abs() <= allowed)
+    wrong = got != expected if allowed is None else ~((got.double() - expected.double()).abs() <= allowed)
     places = wrong.flatten().nonzero().flatten()
     if len(places) == 0:
         return None

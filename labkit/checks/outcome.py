@@ -39,7 +39,8 @@ def hint_across(outcomes: Sequence[CaseOutcome]) -> str:
         return ""
     if size == 2:
         return (
-            "It works with 2 ranks and with no other number: with two ranks left and right are the same, and one step is "
+            "It works with 2 ranks and with no other number: with two ranks left and right are the same, and one "
+            "step is "
             "all steps. Think it through with three."
         )
     return (

@@ -11,7 +11,7 @@ from labkit.checks.case import Value
 from labkit.checks.words import join, ranks_in_words, times
 
 Record: TypeAlias = Mapping[str, Value]
-Content: TypeAlias = "Counter[int]"
+Content: TypeAlias = Counter[int]
 """What a chunk holds: for each rank, how many times its contribution is in the sum."""
 
 
@@ -56,14 +56,17 @@ def interpret(plans: Sequence[Sequence[Record]], num_chunks: int) -> PlanOutcome
     """
     world_size = len(plans)
     contents = [[Counter({rank: 1}) for _ in range(num_chunks)] for rank in range(world_size)]
-    frozen = lambda: tuple(tuple(Counter(chunk) for chunk in chunks) for chunks in contents)  # noqa: E731
     try:
         batches = [_batches(rank, plan, world_size, num_chunks) for rank, plan in enumerate(plans)]
         _execute(batches, contents)
         _require_complete(contents)
     except _PlanError as error:
-        return PlanOutcome(str(error), error.kind, frozen(), error.where)
-    return PlanOutcome("", "", frozen())
+        return PlanOutcome(str(error), error.kind, _frozen(contents), error.where)
+    return PlanOutcome("", "", _frozen(contents))
+
+
+def _frozen(contents: list[list[Content]]) -> tuple[tuple[Content, ...], ...]:
+    return tuple(tuple(Counter(chunk) for chunk in chunks) for chunks in contents)
 
 
 def _batches(rank: int, plan: Sequence[Record], world_size: int, num_chunks: int) -> list[_Batch]:
@@ -111,14 +114,16 @@ def _check_batch(rank: int, batch: _Batch) -> None:
             raise _PlanError(
                 "form",
                 f"In step {batch.step} rank {rank} reduces chunk {chunk} but receives "
-                f"{join(f'chunk {c}' for c in received) if received else 'nothing'} in that step; there is nothing to add.",
+                f"{join(f'chunk {c}' for c in received) if received else 'nothing'} in that step; there is nothing "
+                f"to add.",
                 (rank, batch.step),
             )
     for chunk, peer in batch.sends:
         if chunk in received:
             raise _PlanError(
                 "race",
-                f"In step {batch.step} rank {rank} sends chunk {chunk} to rank {peer} and receives into the same chunk; "
+                f"In step {batch.step} rank {rank} sends chunk {chunk} to rank {peer} and receives into the same "
+                f"chunk; "
                 "which of the two comes first is not said.",
                 (rank, batch.step),
             )
@@ -153,7 +158,8 @@ def _execute(batches: list[list[_Batch]], contents: list[list[Content]]) -> None
                     if sent_chunk != chunk:
                         raise _PlanError(
                             "chunk_mismatch",
-                            f"Rank {peer} sends chunk {sent_chunk} to rank {rank} (its step {sent_step}), but rank {rank} "
+                            f"Rank {peer} sends chunk {sent_chunk} to rank {rank} (its step {sent_step}), but rank "
+                            f"{rank} "
                             f"receives that message into chunk {chunk} (its step {batch.step}).",
                             (rank, batch.step),
                         )
@@ -229,7 +235,8 @@ def _require_complete(contents: list[list[Content]]) -> None:
             if missing:
                 raise _PlanError(
                     "missing",
-                    f"At the end rank {rank} holds chunk {chunk} with the contributions of {ranks_in_words(content)} only; "
+                    f"At the end rank {rank} holds chunk {chunk} with the contributions of "
+                    f"{ranks_in_words(content)} only; "
                     f"{ranks_in_words(missing)} {'is' if len(missing) == 1 else 'are'} missing.",
                     (rank, -1),
                 )

@@ -141,7 +141,7 @@ def all_reduce_in_place(functions: Functions, inputs: Values) -> Values:
 def all_reduce_as_torch_does(functions: Functions, inputs: Values) -> Values:
     """Call a drop-in for dist.all_reduce on every rank, in the group or not; return the whole tensor (2.7).
 
-    Inputs: tensor, layout, op ("SUM", "AVG", ...; absent: the default), group, async (whether to ask for a work object).
+    Inputs: tensor, layout, op ("SUM", ...; absent: the default), group, async (whether to ask for a work object).
     """
     base = cast(Tensor, inputs["tensor"]).clone()
     view = view_of(base, cast(str, inputs.get("layout", "plain")))
@@ -167,9 +167,9 @@ def exchange_pieces(functions: Functions, inputs: Values) -> Values:
     fill = cast(float, inputs["fill"])
     group, member = _group_of(inputs)
     if not member:
-        return {"outputs": [], "inputs": pieces}
+        return {"outputs": [], "inputs": cast(Value, pieces)}
     dtype = cast(list[Tensor], inputs["pieces"])[0].dtype
     outputs = [torch.full((size,), fill, dtype=dtype) for size in cast(list[int], inputs["sizes"])]
     keywords = {} if group is None else {"group": group}
     functions["all_to_all"](outputs, pieces, **keywords)
-    return {"outputs": outputs, "inputs": pieces}
+    return {"outputs": cast(Value, outputs), "inputs": cast(Value, pieces)}

@@ -137,7 +137,8 @@ BYTES = Exercise(
     distributed=False,
     hints=(
         "Draw three ranks. For each arrow that touches rank 0, how many bytes does it carry?",
-        "Rank 0 gets a whole tensor from each of the other N-1 ranks and sends one back to each. In the ring a message is "
+        "Rank 0 gets a whole tensor from each of the other N-1 ranks and sends one back to each. In the ring a "
+        "message is "
         "one chunk, num_bytes / N, and a rank sends N-1 of them in each of two halves.",
         "root: two directions x (N-1) ranks x num_bytes. ring: two halves x (N-1) steps x num_bytes / N.",
     ),
@@ -216,8 +217,10 @@ SECONDS = Exercise(
     ),
     distributed=False,
     hints=(
-        "A message costs its latency plus its bytes over the bandwidth. How many messages follow one another, how large?",
-        "Ring: 2(N-1) steps, each with a chunk of B/N. Tree: ceil(log2 N) rounds up and as many down, each with the whole "
+        "A message costs its latency plus its bytes over the bandwidth. How many messages follow one another, how "
+        "large?",
+        "Ring: 2(N-1) steps, each with a chunk of B/N. Tree: ceil(log2 N) rounds up and as many down, each with "
+        "the whole "
         "tensor. busbw: the bytes a rank must send in a ring, over the time.",
         "steps * (latency_s + bytes_per_step / bandwidth_Bps); and bus_bandwidth is num_bytes / seconds times "
         "2 * (world_size - 1) / world_size.",
@@ -261,7 +264,8 @@ SECONDS = Exercise(
         ),
         Mistake(
             "one step for each rank",
-            "tree_seconds counts a step for each rank; in a tree the number of ranks that are done doubles in each round.",
+            "tree_seconds counts a step for each rank; in a tree the number of ranks that are done doubles in each "
+            "round.",
             _as_if("tree_seconds", lambda b, n, a, w: 2 * (n - 1) * (a + b / w)),
         ),
         Mistake(

@@ -104,7 +104,8 @@ def _traffic(case: Case, wire: Wire) -> Verdict | None:
             if sent > wanted:
                 return Verdict(
                     False,
-                    message=f"All pieces arrived, but rank {rank} sent {sent} bytes to rank {peer}; {wanted} are enough.",
+                    message=f"All pieces arrived, but rank {rank} sent {sent} bytes to rank {peer}; {wanted} are "
+                    f"enough.",
                     expected=f"{wanted} bytes from rank {rank} to rank {peer}",
                     got=f"{sent} bytes",
                 )
@@ -200,9 +201,11 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Write the pieces as a table, one row a rank: what is sent. What is the table that comes out?",
-        "outputs[i] on rank r is inputs[r] of rank i, so rank r sends inputs[i] to every i but itself and receives outputs[i] "
+        "outputs[i] on rank r is inputs[r] of rank i, so rank r sends inputs[i] to every i but itself and receives "
+        "outputs[i] "
         "from every i but itself, all of it in one batch; its own piece is copied.",
-        "outputs[rank].copy_(inputs[rank]); for every other i: dist.P2POp(dist.isend, inputs[i], group=group, group_peer=i) "
+        "outputs[rank].copy_(inputs[rank]); for every other i: dist.P2POp(dist.isend, inputs[i], group=group, "
+        "group_peer=i) "
         "and dist.P2POp(dist.irecv, outputs[i], group=group, group_peer=i); batch_isend_irecv, wait.",
     ),
     mistakes=(
@@ -220,7 +223,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "nothing arrives",
-            "The outputs are as they were: receive into outputs[i] itself; outputs[i] = tensor only puts another tensor into "
+            "The outputs are as they were: receive into outputs[i] itself; outputs[i] = tensor only puts another "
+            "tensor into "
             "the list.",
             _outputs_as(_as_filled),
         ),
@@ -242,7 +246,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sizes taken for equal",
-            "The sizes differ, and some pieces are empty: what is received must have the size of what is sent; use outputs[i] "
+            "The sizes differ, and some pieces are empty: what is received must have the size of what is sent; use "
+            "outputs[i] "
             "as the buffer.",
             _uneven,
         ),

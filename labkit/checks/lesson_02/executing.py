@@ -44,7 +44,7 @@ def plan_case(
         plan = plans[members.index(rank)] if rank in members else []
         given: dict[str, Value] = {"tensor": tensors[rank], "sizes": list(sizes), "plan": cast(list[Value], plan)}
         if group:
-            given["group"] = members
+            given["group"] = cast(list[Value], members)
         inputs.append(given)
     return Case(name, size, tuple(inputs))
 
@@ -188,7 +188,8 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
             where = f" in chunk {chunk} (element {offset} of it)"
         return Verdict(
             False,
-            message=f"{ranks_in_words(wrong)} {'is' if len(wrong) == 1 else 'are'} wrong. Rank {rank} has {first.got}{where}, "
+            message=f"{ranks_in_words(wrong)} {'is' if len(wrong) == 1 else 'are'} wrong. Rank {rank} has "
+            f"{first.got}{where}, "
             f"expected {first.expected}.{_what_happens_there(case, rank, first.index)}",
             expected=f"rank {rank}: {listing(expected[rank], first.index)}",
             got=f"rank {rank}: {listing(came, first.index) if isinstance(came, Tensor) else first.got}",
@@ -231,7 +232,8 @@ def _messages(case: Case, wire: Wire) -> Verdict | None:
         if sorted((peer, size) for _, peer, size in wanted) != sorted(sent):
             return Verdict(
                 False,
-                message=f"The chunks are right, but rank {rank} sent {len(sent)} messages with {sum(b for _, b in sent)} bytes "
+                message=f"The chunks are right, but rank {rank} sent {len(sent)} messages with "
+                f"{sum(b for _, b in sent)} bytes "
                 f"and its plan has {len(wanted)} with {sum(size for *_, size in wanted)} bytes.",
             )
     return None
@@ -284,22 +286,27 @@ EXERCISE = Exercise(
     ),
     hints=(
         "What must happen before anybody waits? All messages of one step are on their way at the same time.",
-        "Group the records by step. For each step make a P2POp for every Send and Recv, call dist.batch_isend_irecv once, "
-        "wait for all of it, and then do the Reduces. A Recv that is reduced needs a buffer of its own; one that is not can "
+        "Group the records by step. For each step make a P2POp for every Send and Recv, call "
+        "dist.batch_isend_irecv once, "
+        "wait for all of it, and then do the Reduces. A Recv that is reduced needs a buffer of its own; one that "
+        "is not can "
         "receive straight into its chunk.",
-        "dist.P2POp(dist.isend, chunks[r.chunk], group=group, group_peer=r.peer); for work in dist.batch_isend_irecv(ops): "
+        "dist.P2POp(dist.isend, chunks[r.chunk], group=group, group_peer=r.peer); for work in "
+        "dist.batch_isend_irecv(ops): "
         "work.wait(); then chunks[r.chunk] += incoming[r.chunk] for each Reduce.",
     ),
     mistakes=(
         sum_mistakes.LIBRARY,
         Mistake(
             "always adds",
-            "Everything that arrives is added. A Recv without a Reduce of the same step and chunk overwrites the chunk.",
+            "Everything that arrives is added. A Recv without a Reduce of the same step and chunk overwrites the "
+            "chunk.",
             _as_if(reduce=lambda record, asked: True),
         ),
         Mistake(
             "never adds",
-            "Everything that arrives overwrites its chunk. Where the step also has a Reduce of that chunk, receive into a "
+            "Everything that arrives overwrites its chunk. Where the step also has a Reduce of that chunk, receive "
+            "into a "
             "buffer of its own and add it.",
             _as_if(reduce=lambda record, asked: False),
         ),
@@ -310,7 +317,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sends after receiving",
-            "What is sent was already changed by a receive of the same step: post all sends and receives of a step first.",
+            "What is sent was already changed by a receive of the same step: post all sends and receives of a step "
+            "first.",
             _as_if(late_sends=True),
         ),
         Mistake(
@@ -320,13 +328,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "chunks not changed in place",
-            "Messages came, but the chunks are as they were: write into them (chunk.copy_(incoming), chunk += incoming); "
+            "Messages came, but the chunks are as they were: write into them (chunk.copy_(incoming), chunk += "
+            "incoming); "
             "chunks[i] = incoming only puts another tensor into the list.",
             _nothing_received,
         ),
         Mistake(
             "one message at a time",
-            "Every rank stands in send: a step's messages must be posted together, with dist.batch_isend_irecv, not one "
+            "Every rank stands in send: a step's messages must be posted together, with dist.batch_isend_irecv, "
+            "not one "
             "after another.",
             lambda case, got, wire: sum_mistakes.waits_in(got, "send"),
         ),
@@ -346,7 +356,8 @@ EXERCISE = Exercise(
         sum_mistakes.GROUP_RANKS,
         Mistake(
             "not waited for",
-            "A chunk was used before its message had come: call wait() on every work that dist.batch_isend_irecv returns.",
+            "A chunk was used before its message had come: call wait() on every work that dist.batch_isend_irecv "
+            "returns.",
             lambda case, got, wire: isinstance(got, tuple) and bool(wire.problems_of("not_waited", "unmatched_recv")),
         ),
     ),

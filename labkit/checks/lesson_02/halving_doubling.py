@@ -57,7 +57,8 @@ def judge_halving(case: Case, got: Got, wire: Wire) -> Verdict:
         if quiet:
             return Verdict(
                 False,
-                message=f"{case.world_size} is no power of two: ValueError was expected, {ranks_in_words(quiet)} raised none.",
+                message=f"{case.world_size} is no power of two: ValueError was expected, {ranks_in_words(quiet)} "
+                f"raised none.",
                 expected="ValueError on every rank",
                 got=f"none on {ranks_in_words(quiet)}",
             )
@@ -138,11 +139,15 @@ HALVING = Exercise(
     ),
     hints=(
         "In the first step two ranks hold a whole tensor each. How can they share the adding so that each sends half?",
-        "For distance N/2, N/4, ..., 1 the partner is rank ^ distance: one of the two keeps the lower half of the part they "
-        "share, the other the upper; each sends the half it gives away and adds what arrives to the half it keeps. Then the "
+        "For distance N/2, N/4, ..., 1 the partner is rank ^ distance: one of the two keeps the lower half of the "
+        "part they "
+        "share, the other the upper; each sends the half it gives away and adds what arrives to the half it keeps. "
+        "Then the "
         "same way back: send the part you own, receive the partner's.",
-        "middle = mine.numel() // 2; low, high = mine[:middle], mine[middle:]; theirs, mine = (low, high) if rank & distance "
-        "else (high, low); swap in one batch_isend_irecv; mine += incoming. Keep (partner, theirs, mine) and go back over "
+        "middle = mine.numel() // 2; low, high = mine[:middle], mine[middle:]; theirs, mine = (low, high) if rank "
+        "& distance "
+        "else (high, low); swap in one batch_isend_irecv; mine += incoming. Keep (partner, theirs, mine) and go "
+        "back over "
         "them in reverse.",
     ),
     mistakes=(
@@ -158,7 +163,8 @@ HALVING = Exercise(
         mistakes.DIVIDED,
         Mistake(
             "whole tensor to each partner",
-            "Each message holds the whole tensor (that is recursive doubling). Send only the half that the partner keeps.",
+            "Each message holds the whole tensor (that is recursive doubling). Send only the half that the partner "
+            "keeps.",
             _whole_to_partner,
         ),
         mistakes.NO_GATHER,
@@ -167,7 +173,8 @@ HALVING = Exercise(
         mistakes.TWICE,
         Mistake(
             "halves of different sizes",
-            "A part with an odd number of elements has halves of different sizes: the partner must receive exactly as many "
+            "A part with an odd number of elements has halves of different sizes: the partner must receive exactly "
+            "as many "
             "as are sent.",
             _uneven_halves,
         ),

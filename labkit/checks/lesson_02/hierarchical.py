@@ -101,12 +101,16 @@ EXERCISE = Exercise(
         nodes_case(74, 6, 2, (2, 5)),
     ),
     hints=(
-        "The links inside a node are fast, those between nodes slow. How small can the piece be that a rank must send to "
+        "The links inside a node are fast, those between nodes slow. How small can the piece be that a rank must "
+        "send to "
         "another node?",
-        "Three phases: reduce-scatter inside the node, so that each rank owns 1/G of the node's sum; all-reduce of that piece "
+        "Three phases: reduce-scatter inside the node, so that each rank owns 1/G of the node's sum; all-reduce of "
+        "that piece "
         "among the ranks with the same place in every node; all-gather inside the node.",
-        "inside ring: ranks node*G .. node*G+G-1; between ring: ranks local, local+G, local+2G, ...; run the first half of "
-        "ring_plan(local, G), then ring_plan(node, M) on your own chunk, then the second half of ring_plan(local, G), with "
+        "inside ring: ranks node*G .. node*G+G-1; between ring: ranks local, local+G, local+2G, ...; run the first "
+        "half of "
+        "ring_plan(local, G), then ring_plan(node, M) on your own chunk, then the second half of ring_plan(local, "
+        "G), with "
         "the peers renamed to real ranks.",
     ),
     mistakes=(
@@ -116,7 +120,8 @@ EXERCISE = Exercise(
         mistakes.DIVIDED,
         Mistake(
             "the nodes never talk",
-            "Every node added up its own ranks only: between the phases inside the node comes an all-reduce of each piece "
+            "Every node added up its own ranks only: between the phases inside the node comes an all-reduce of "
+            "each piece "
             "between the nodes.",
             _node_only,
         ),
@@ -127,13 +132,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "leaders only",
-            "One rank of each node does all the talking to the others, with the whole tensor; share it: each rank takes "
+            "One rank of each node does all the talking to the others, with the whole tensor; share it: each rank "
+            "takes "
             "its own piece.",
             _leaders_only,
         ),
         Mistake(
             "whole tensor between the nodes",
-            "Each rank sends more than its share between the nodes: reduce-scatter inside first, then only the piece of "
+            "Each rank sends more than its share between the nodes: reduce-scatter inside first, then only the "
+            "piece of "
             "1/ranks_per_node travels.",
             _whole_between,
         ),

@@ -52,7 +52,8 @@ def judge_bounds(case: Case, got: Got, wire: Wire) -> Verdict:
         if value != expected:
             return Verdict(
                 False,
-                message=f"chunk_bounds({numel}, {num_chunks}) gave {_pairs_text(value)}, expected {_pairs_text(expected)}.",
+                message=f"chunk_bounds({numel}, {num_chunks}) gave {_pairs_text(value)}, expected "
+                f"{_pairs_text(expected)}.",
                 expected=_pairs_text(expected),
                 got=_pairs_text(value),
             )
@@ -195,7 +196,8 @@ def judge_plan(case: Case, got: Got, wire: Wire) -> Verdict:
             if not isinstance(plan, list):
                 return Verdict(
                     False,
-                    message=f"ring_plan({rank}, {size}) returned {plan}; it must return a list of Send, Recv and Reduce.",
+                    message=f"ring_plan({rank}, {size}) returned {plan}; it must return a list of Send, Recv and "
+                    f"Reduce.",
                 )
         outcome = interpret(plans, size)
         text = outcome.problem or _ring_form(size, plans)
@@ -212,7 +214,8 @@ def _ring_form(size: int, plans: list[list[Record]]) -> str:
             wanted = right if record["kind"] == "Send" else left
             if record["kind"] != "Reduce" and record["peer"] != wanted:
                 return (
-                    f"rank {rank} has a {record['kind']} with peer {record['peer']} in step {record['step']}; in the ring "
+                    f"rank {rank} has a {record['kind']} with peer {record['peer']} in step {record['step']}; in "
+                    f"the ring "
                     f"it sends to its right neighbour, rank {right}, and receives from its left one, rank {left}."
                 )
         steps = {record["step"] for record in plan}
@@ -303,11 +306,13 @@ PLAN = Exercise(
     distributed=False,
     hints=(
         "Follow one chunk, not one rank. Chunk 0 starts on rank 0 and goes right: where is it after each step?",
-        "In step s of the reduce-scatter rank r sends chunk (r - s) mod N and receives the chunk that its left neighbour "
+        "In step s of the reduce-scatter rank r sends chunk (r - s) mod N and receives the chunk that its left "
+        "neighbour "
         "sends, (r - s - 1) mod N, and reduces it. After N-1 steps rank r owns chunk (r + 1) mod N complete; the "
         "all-gather starts from that one and overwrites.",
         "for s in range(N - 1): Send(s, (rank - s) % N, right), Recv(s, (rank - s - 1) % N, left), Reduce(s, the same "
-        "chunk). Then for s in range(N - 1): step N-1+s sends (rank + 1 - s) % N and receives (rank - s) % N, no Reduce.",
+        "chunk). Then for s in range(N - 1): step N-1+s sends (rank + 1 - s) % N and receives (rank - s) % N, no "
+        "Reduce.",
     ),
     mistakes=(
         Mistake(
@@ -322,13 +327,15 @@ PLAN = Exercise(
         ),
         Mistake(
             "sends the chunk it is receiving",
-            "A step sends the very chunk that it receives. What came in one step is sent on in the next one: in step 0 rank "
+            "A step sends the very chunk that it receives. What came in one step is sent on in the next one: in "
+            "step 0 rank "
             "r sends its own chunk r and receives chunk (r - 1) mod N.",
             _first_step_sends_same_as_received,
         ),
         Mistake(
             "no all-gather",
-            "The plan stops after the reduce-scatter: each rank has one complete chunk. Send the complete chunks round in "
+            "The plan stops after the reduce-scatter: each rank has one complete chunk. Send the complete chunks "
+            "round in "
             "N-1 more steps.",
             _count_is(lambda n, sends, reduces, steps: sends == n - 1),
         ),
@@ -344,12 +351,14 @@ PLAN = Exercise(
         ),
         Mistake(
             "reduces in the all-gather",
-            "The all-gather reduces too: what arrives there is complete and must overwrite, so no Reduce in the second half.",
+            "The all-gather reduces too: what arrives there is complete and must overwrite, so no Reduce in the "
+            "second half.",
             _count_is(lambda n, sends, reduces, steps: reduces > n - 1),
         ),
         Mistake(
             "never reduces",
-            "There is no Reduce in the reduce-scatter: without it a Recv overwrites the chunk and the own part is lost.",
+            "There is no Reduce in the reduce-scatter: without it a Recv overwrites the chunk and the own part is "
+            "lost.",
             _count_is(lambda n, sends, reduces, steps: reduces == 0),
         ),
         Mistake(
@@ -364,13 +373,15 @@ PLAN = Exercise(
         ),
         Mistake(
             "sender and receiver name different chunks",
-            "What a rank receives must be what its left neighbour sends in that step: put r - 1 for r into the formula of "
+            "What a rank receives must be what its left neighbour sends in that step: put r - 1 for r into the "
+            "formula of "
             "the chunk that is sent.",
             _problem_is("chunk_mismatch"),
         ),
         Mistake(
             "complete chunks are sent in the wrong order",
-            "The numbers of messages are right, the chunks are not: after the reduce-scatter rank r owns chunk (r + 1) mod "
+            "The numbers of messages are right, the chunks are not: after the reduce-scatter rank r owns chunk (r "
+            "+ 1) mod "
             "N, and the all-gather must start with that one.",
             _problem_is("missing", "twice"),
         ),

@@ -71,7 +71,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "everybody receives first",
-            "Every rank that waits stands in a receive: the others must send their tensor before they wait for the total, "
+            "Every rank that waits stands in a receive: the others must send their tensor before they wait for the "
+            "total, "
             "and rank 0 must send the total to each of them.",
             lambda case, got, wire: mistakes.waits_in(got, "recv"),
         ),

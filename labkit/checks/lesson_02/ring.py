@@ -68,12 +68,15 @@ SUM = Exercise(
         sum_case(28, 5, (2, 5), group=(1, 3, 4)),
     ),
     hints=(
-        "You have all the parts: bounds, a plan, an executor. What does the executor want, and how do you get it from a "
+        "You have all the parts: bounds, a plan, an executor. What does the executor want, and how do you get it "
+        "from a "
         "tensor of any shape?",
-        "Flatten the tensor to one dimension without copying it, cut it into as many chunks as the group has ranks, take "
+        "Flatten the tensor to one dimension without copying it, cut it into as many chunks as the group has "
+        "ranks, take "
         "this rank's plan, run it.",
         "flat = tensor.view(-1); chunks = [flat[a:b] for a, b in chunk_bounds(flat.numel(), n)]; "
-        "run_plan(ring_plan(rank, n), chunks, group), with rank and n from dist.get_rank(group), dist.get_world_size(group).",
+        "run_plan(ring_plan(rank, n), chunks, group), with rank and n from dist.get_rank(group), "
+        "dist.get_world_size(group).",
     ),
     mistakes=mistakes.RING,
 )
@@ -227,12 +230,16 @@ DROP_IN = Exercise(
         drop_in_case("8 ranks, bfloat16", _bfloat16(41, 8, 64)),
     ),
     hints=(
-        "Start from ring_sum and change one thing at a time: the operation, then the memory layout, then the type, then "
+        "Start from ring_sum and change one thing at a time: the operation, then the memory layout, then the type, "
+        "then "
         "what is returned. For each of them: what does dist.all_reduce promise?",
-        "AVG is SUM and one division by the size of the group, once for each element. A non-contiguous tensor is reduced as "
-        "a contiguous copy and copied back. bfloat16 is added up in float32 and rounded once, at the end. A rank outside "
+        "AVG is SUM and one division by the size of the group, once for each element. A non-contiguous tensor is "
+        "reduced as "
+        "a contiguous copy and copied back. bfloat16 is added up in float32 and rounded once, at the end. A rank "
+        "outside "
         "the group (dist.get_rank(group) < 0) returns at once. async_op=True returns an object with wait().",
-        "flat = tensor.reshape(-1); work = flat.float() if flat.dtype in (torch.bfloat16, torch.float16) else flat; run the "
+        "flat = tensor.reshape(-1); work = flat.float() if flat.dtype in (torch.bfloat16, torch.float16) else "
+        "flat; run the "
         "ring on work with torch.add, torch.maximum, torch.minimum or torch.mul; divide for AVG; "
         "tensor.copy_(work.view(tensor.shape)).",
     ),
@@ -240,13 +247,15 @@ DROP_IN = Exercise(
         mistakes.LIBRARY,
         Mistake(
             "a rank outside the group takes part",
-            "A rank outside the group must return at once, sending and receiving nothing: dist.get_rank(group) is -1 there.",
+            "A rank outside the group must return at once, sending and receiving nothing: dist.get_rank(group) is "
+            "-1 there.",
             _outsider_stuck,
         ),
         mistakes.BLOCKING_SENDS,
         Mistake(
             "writes beside the view",
-            "Elements of the storage that are not in the tensor were changed: work on a copy and copy back into the tensor.",
+            "Elements of the storage that are not in the tensor were changed: work on a copy and copy back into "
+            "the tensor.",
             _beside_the_view,
         ),
         mistakes.NOT_CONTIGUOUS,
@@ -257,14 +266,16 @@ DROP_IN = Exercise(
         ),
         Mistake(
             "divided wrongly",
-            "The average is off by a whole factor: divide once, by the size of the group (not in every step, not on both the "
+            "The average is off by a whole factor: divide once, by the size of the group (not in every step, not "
+            "on both the "
             "partial and the final sum, not by the world's size).",
             _wrong_average,
         ),
         mistakes.DIVIDED,
         Mistake(
             "adds up in bfloat16",
-            "The error grows with the number of ranks: every hop rounded to 16 bits. Add up in float32 and round once, at "
+            "The error grows with the number of ranks: every hop rounded to 16 bits. Add up in float32 and round "
+            "once, at "
             "the end.",
             _coarse,
         ),

@@ -180,19 +180,22 @@ IN_FLIGHT = Mistake(
 )
 BLOCKING_SENDS = Mistake(
     "everybody sends first",
-    "Every rank stands in send and nobody receives: a blocking send may wait until its receiver is there. Post send and "
+    "Every rank stands in send and nobody receives: a blocking send may wait until its receiver is there. Post "
+    "send and "
     "receive together with dist.batch_isend_irecv, or let some ranks receive first.",
     lambda case, got, wire: waits_in(got, "send"),
 )
 BLOCKING_RECVS = Mistake(
     "everybody receives first",
-    "Every rank that waits stands in a receive, and nobody is left who sends: check who sends what to whom, or post send "
+    "Every rank that waits stands in a receive, and nobody is left who sends: check who sends what to whom, or "
+    "post send "
     "and receive together with dist.batch_isend_irecv.",
     lambda case, got, wire: waits_in(got, "recv"),
 )
 NOT_IN_PLACE = Mistake(
     "not in place",
-    "Every rank's tensor is as it was: the result must be written into the tensor that was handed in (tensor.copy_(total), "
+    "Every rank's tensor is as it was: the result must be written into the tensor that was handed in "
+    "(tensor.copy_(total), "
     "tensor += incoming), not bound to a new name or returned.",
     lambda case, got, wire: unchanged(case, got) and layout_of(case) != "transposed",
 )
@@ -223,24 +226,28 @@ NO_GATHER = Mistake(
 )
 ONE_STEP_SHORT = Mistake(
     "one step too few",
-    "Every rank is wrong in one chunk only: one step is missing. Each half of the ring takes N-1 steps; the usual slip is "
+    "Every rank is wrong in one chunk only: one step is missing. Each half of the ring takes N-1 steps; the usual "
+    "slip is "
     "the last step of the all-gather.",
     _one_step_short,
 )
 TAIL = Mistake(
     "remainder dropped",
-    "The last elements were left out: numel // N loses the remainder. Give the first numel % N chunks one element more.",
+    "The last elements were left out: numel // N loses the remainder. Give the first numel % N chunks one element "
+    "more.",
     _tail,
 )
 TWICE = Mistake(
     "a contribution added twice",
-    "Some contributions are in the sum twice. Usual causes: the all-gather adds what arrives instead of overwriting; the "
+    "Some contributions are in the sum twice. Usual causes: the all-gather adds what arrives instead of "
+    "overwriting; the "
     "first step sends the wrong chunk; the chunk that was just received is added and received again.",
     _twice,
 )
 WHOLE_TENSOR = Mistake(
     "whole tensor at each step",
-    "Each message holds the whole tensor. A ring is fast because a message is one chunk, numel/N elements: cut the tensor "
+    "Each message holds the whole tensor. A ring is fast because a message is one chunk, numel/N elements: cut the "
+    "tensor "
     "up first.",
     _whole_tensor,
 )
@@ -257,8 +264,10 @@ THROUGH_ONE = Mistake(
 )
 GROUP_RANKS = Mistake(
     "group ranks taken for global ranks",
-    "With a group, dist.get_rank(group) and dist.get_world_size(group) count within the group, while a peer is a global "
-    "rank: use group_peer=, group_src= and group_dst=, or dist.get_global_rank(group, r); and pass group on to every call.",
+    "With a group, dist.get_rank(group) and dist.get_world_size(group) count within the group, while a peer is a "
+    "global "
+    "rank: use group_peer=, group_src= and group_dst=, or dist.get_global_rank(group, r); and pass group on to "
+    "every call.",
     _group_ranks,
 )
 SOME_MISSING = Mistake(
@@ -278,7 +287,8 @@ def _short_of_elements(case: Case, got: Got, wire: Wire) -> bool:
 
 UNEVEN = Mistake(
     "needs sizes that divide",
-    "The tensor's length does not divide by the number of ranks (it may even be shorter, or empty). Sender and receiver "
+    "The tensor's length does not divide by the number of ranks (it may even be shorter, or empty). Sender and "
+    "receiver "
     "must agree on each chunk's size: use chunk bounds, and let empty chunks be.",
     _short_of_elements,
 )

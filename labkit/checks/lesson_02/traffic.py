@@ -127,13 +127,15 @@ def root_traffic(case: Case, wire: Wire) -> Verdict | None:
         if up > whole or down > whole:
             return Verdict(
                 False,
-                message=f"Rank {rank} sends {up} and receives {down} bytes; its tensor has {whole}, once each way is enough.",
+                message=f"Rank {rank} sends {up} and receives {down} bytes; its tensor has {whole}, once each way "
+                f"is enough.",
             )
     return None
 
 
 def tree_rounds(messages: Sequence[Message]) -> int:
-    """Return how many rounds the messages need when a rank sends or receives one message at a time, in its own order."""
+    """Return how many rounds the messages need when a rank sends or receives one message at a time, in its own "
+    "order."""
     free: dict[int, int] = {}
     rounds = 0
     left = list(messages)

@@ -45,7 +45,8 @@ def _tree_traffic(case: Case, wire: Wire) -> Verdict | None:
     if len(real) > allowed or sum(m.bytes for m in real) > allowed * whole:
         return Verdict(
             False,
-            message=f"The sums are right, with {total_text(real)} among all ranks; a tree needs {allowed} of {whole} bytes.",
+            message=f"The sums are right, with {total_text(real)} among all ranks; a tree needs {allowed} of "
+            f"{whole} bytes.",
             expected=f"{allowed} messages of {whole} bytes",
             got=total_text(real),
         )
@@ -53,7 +54,8 @@ def _tree_traffic(case: Case, wire: Wire) -> Verdict | None:
     if rounds > most:
         return Verdict(
             False,
-            message=f"The sums are right, but take {rounds} rounds, one message at a time on each rank; a tree of {size} "
+            message=f"The sums are right, but take {rounds} rounds, one message at a time on each rank; a tree of "
+            f"{size} "
             f"ranks takes {most}.",
             expected=f"at most {most} rounds",
             got=f"{rounds} rounds",
@@ -88,10 +90,12 @@ TREE = Exercise(
     ),
     hints=(
         "With 8 ranks, which four send in the first round, and to whom, so that four ranks are left?",
-        "With distance d = 1, 2, 4, ...: a rank whose number is an odd multiple of d sends to rank - d and is done; an even "
+        "With distance d = 1, 2, 4, ...: a rank whose number is an odd multiple of d sends to rank - d and is "
+        "done; an even "
         "multiple of d receives from rank + d, if there is one, and adds. The way down is the same backwards.",
         "if rank % (2 * d) == d: dist.send(tensor, group_dst=rank - d, group=group); elif rank % (2 * d) == 0 and "
-        "rank + d < n: dist.recv(incoming, group_src=rank + d, group=group); tensor += incoming. Then for d reversed, send "
+        "rank + d < n: dist.recv(incoming, group_src=rank + d, group=group); tensor += incoming. Then for d "
+        "reversed, send "
         "and receive swapped.",
     ),
     mistakes=(
@@ -102,14 +106,16 @@ TREE = Exercise(
         mistakes.ROOT_ONLY,
         Mistake(
             "everything through rank 0",
-            "Rank 0 talks to every rank itself: that is the sum through the root again, N-1 rounds each way. In a tree other "
+            "Rank 0 talks to every rank itself: that is the sum through the root again, N-1 rounds each way. In a "
+            "tree other "
             "ranks add too, at the same time.",
             lambda case, got, wire: len(members_of(case)) > 3 and mistakes._all_through_one(case, got, wire),
         ),
         mistakes.EVERYBODY,
         Mistake(
             "one after another",
-            "The messages are right in number but follow one another: pair the ranks so that half of those left send in "
+            "The messages are right in number but follow one another: pair the ranks so that half of those left "
+            "send in "
             "each round.",
             _one_after_another,
         ),
@@ -117,7 +123,8 @@ TREE = Exercise(
         mistakes.GROUP_RANKS,
         Mistake(
             "only for powers of two",
-            "With a number of ranks that is no power of two a partner may not exist: check rank + d < N before receiving from "
+            "With a number of ranks that is no power of two a partner may not exist: check rank + d < N before "
+            "receiving from "
             "or sending to it.",
             _needs_power_of_two,
         ),
