@@ -47,6 +47,11 @@ class RankEnd:
         return self.error is not None or (self.status is not None and (self.status != 0 or not self.returned))
 
     @property
+    def says(self) -> tuple[object, object]:
+        """Return type and message of its error."""
+        return (self.error["type"], self.error["message"]) if self.error is not None else (None, None)
+
+    @property
     def is_echo(self) -> bool:
         """Whether its error only says that another rank went away."""
         return self.error is not None and _ECHO.search(str(self.error["message"])) is not None
@@ -58,7 +63,9 @@ def root_cause(ends: Sequence[RankEnd]) -> RankEnd:
     own = [end for end in failed if end.error is not None and not end.is_echo]
     silent = [end for end in failed if end.error is None]
     if own:
-        return min(own, key=_time)
+        first = min(own, key=_time)
+        # The same error everywhere has no first rank worth naming: take the lowest, so that the report repeats.
+        return next(end for end in own if end.says == first.says)
     if silent:
         return min(silent, key=lambda end: (end.status == -signal.SIGTERM, end.rank))
     return min(failed, key=_time)
@@ -177,7 +184,7 @@ def rank_words(
         return f"rank {rank} has not begun yet"
     if not sentence:
         busy = cpu_before is not None and cpu_after is not None and cpu_after > cpu_before
-        sentence = f"rank {rank} {'computes' if busy else 'is outside torch.distributed'}"
+        sentence = f"rank {rank} is in no communication call{', it computes' if busy else ''}"
     return f"{sentence}\n{stack}" if stack else f"{sentence} (it gave no Python stack)"
 
 
@@ -200,19 +207,19 @@ def failure_message(cause: str, first: RankEnd, ends: Sequence[RankEnd], standin
     same, other = [], []
     for end in ends:
         if end.failed and end.rank != first.rank:
-            if end.error and first.error and (end.error["type"], end.error["message"]) == (
-                first.error["type"], first.error["message"]
-            ):  # fmt: skip
+            if end.error and end.says == first.says:
                 same.append(str(end.rank))
             elif end.error:
-                line = str(end.error["message"]).strip().split("\n")[0][:200]
-                other.append(f"rank {end.rank} failed later: {end.error['type']}: {line}")
+                line = re.sub(r"^\[\S+\] ", "", str(end.error["message"]).strip().split("\n")[0])[:120]
+                how = "then lost its connection" if end.is_echo else "failed later"
+                other.append(f"rank {end.rank} {how} ({end.error['type']}: {line})")
             else:
                 assert end.status is not None
                 other.append(f"rank {end.rank} {short_death(end.status)} too")
     if same:
         parts.append(f"The same on rank{'s' if len(same) > 1 else ''} {', '.join(same)}.")
-    parts += other
+    if other:
+        parts.append("\n".join(other))
     if standing:
         parts.append("Where the other ranks stood:\n" + "\n".join(standing.values()))
     return "\n\n".join(parts)

@@ -113,7 +113,7 @@ class Supervisor:
                 look = now + _LOOK_EVERY
                 live = {s.process.rank: s.process.pid for s in self._states if s.live and s.process.pid is not None}
                 if len(live) == sum(s.live for s in self._states) and self._watchdog.deadlocked(
-                    live, self.read_logs(list(live)), now
+                    live, self.read_logs(), now
                 ):
                     self._give_up(
                         f"Deadlock: every rank that has not finished waits in communication, and for {self._stall:g} s "
@@ -140,14 +140,14 @@ class Supervisor:
         for state in self._states:
             state.process.close()
 
-    def read_logs(self, ranks: list[int] | None = None) -> dict[int, RankLog]:
-        """Return what each of these ranks (all by default) has recorded until now; ranks without a log are left out."""
+    def read_logs(self) -> dict[int, RankLog]:
+        """Return what each rank has recorded until now; ranks without a log are left out."""
         from labkit.launch.recording import read_log
 
         logs = {}
         for state in self._states:
             process = state.process
-            if process.log_path is not None and (ranks is None or process.rank in ranks):
+            if process.log_path is not None:
                 log = read_log(process.log_path)
                 if not log.missing:
                     logs[process.rank] = log

@@ -1,4 +1,4 @@
-"""The names of torch that its documentation does not promise, used by the launcher; a test holds them to what we need."""
+"""Names that torch's documentation does not promise, used by the launcher; a test holds them to what we need."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from labkit.launch.recording import RankLog, Wait
 
 POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "span"})
+_SAME_SIZE = frozenset({"all_reduce", "broadcast", "reduce"})
 
 
 def describe_wait(rank: int, logs: Mapping[int, RankLog], finished: frozenset[int]) -> str:
@@ -29,7 +30,8 @@ def describe_wait(rank: int, logs: Mapping[int, RankLog], finished: frozenset[in
         source = "any rank" if wait.peer is None else f"rank {wait.peer}"
         return f"rank {rank} waits for a message from {source}{size}{_finished_words(wait.peer, finished)}"
     if wait.operation in ("send", "isend"):
-        return f"rank {rank} waits to send {format_bytes(wait.bytes)} to rank {wait.peer}{_finished_words(wait.peer, finished)}"
+        done = _finished_words(wait.peer, finished)
+        return f"rank {rank} waits to send {format_bytes(wait.bytes)} to rank {wait.peer}{done}"
     return f"rank {rank} waits in {wait.operation} #{wait.number + 1}{size}{_missing_words(rank, wait, logs, finished)}"
 
 
@@ -49,7 +51,7 @@ def _missing_words(rank: int, wait: Wait, logs: Mapping[int, RankLog], finished:
         if there is not None and there.group == wait.group and there.operation not in POINT_TO_POINT:
             if there.number == wait.number and there.operation != wait.operation:
                 elsewhere.append(f"where rank {other} is in {there.operation} instead")
-            elif there.number == wait.number and there.bytes != wait.bytes:
+            elif there.number == wait.number and there.bytes != wait.bytes and wait.operation in _SAME_SIZE:
                 elsewhere.append(f"where rank {other} brings {format_bytes(there.bytes)}")
         if collectives_begun(log, wait.group) <= wait.number:
             late.append(other)
@@ -65,18 +67,31 @@ def _missing_words(rank: int, wait: Wait, logs: Mapping[int, RankLog], finished:
 
 def collectives_begun(log: RankLog, group: str) -> int:
     """Return how many collectives a rank has begun in the group of this name."""
+    numbers = [number for number, _, _ in _collectives(log, group)]
+    return max(numbers) + 1 if numbers else 0
+
+
+def meets(log: RankLog, wait: Wait) -> bool:
+    """Return whether a rank has begun the very collective that another one waits in."""
+    for number, kind, num_bytes in _collectives(log, wait.group):
+        if number == wait.number:
+            return kind == wait.operation and (kind not in _SAME_SIZE or num_bytes == wait.bytes)
+    return False
+
+
+def _collectives(log: RankLog, group: str) -> list[tuple[int, str, int]]:
+    """Return number, kind and bytes of the collectives a rank has begun in a group."""
     from labkit.launch.recording.read import describe_group
 
-    groups = [i for i, name in enumerate(log.names) if name and describe_group(name)[0] == group]
-    apart = [i for i, name in enumerate(log.names) if name in POINT_TO_POINT]
     records = log.records
-    begun = 0
-    for index in groups:
-        of_group = records[records["group"] == index]
-        collective = of_group[[kind not in apart for kind in of_group["kind"].tolist()]]
-        if len(collective):
-            begun = max(begun, int(collective["number"].max()) + 1)
-    return begun
+    found = []
+    for index in set(records["group"].tolist()):
+        if log.names[index] and describe_group(log.names[index])[0] == group:
+            rows = records[records["group"] == index]
+            for number, kind, num_bytes in zip(rows["number"], rows["kind"], rows["bytes"], strict=True):
+                if log.names[kind] not in POINT_TO_POINT:
+                    found.append((int(number), log.names[kind], int(num_bytes)))
+    return found
 
 
 def _ranks_words(ranks: list[int]) -> str:

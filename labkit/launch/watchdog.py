@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from labkit.launch.deadlock import nothing_in_flight
+
 if TYPE_CHECKING:
     from labkit.launch.recording import RankLog
 
-STALL_SECONDS = 3.0
+STALL_SECONDS = 2.0
 """How long every unfinished rank must wait in the same call, its CPU idle, before the run counts as deadlocked."""
+UNSURE_FACTOR = 10
+"""So many times longer where what was posted could still serve one of them: a slow link looks like that."""
 
 _TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
 _IDLE_CPU_SECONDS = 0.05
@@ -55,32 +60,31 @@ class Watchdog:
         self._stall = stall
         self._seen: dict[int, _Sighting] = {}
 
-    def idle_seconds(self, rank: int, now: float) -> float:
-        """Return for how long a rank has sat in the same wait with an idle CPU, 0 where it does not."""
-        seen = self._seen.get(rank)
-        return now - seen.at if seen is not None else 0.0
-
     def deadlocked(self, pids: Mapping[int, int], logs: Mapping[int, RankLog], now: float) -> bool:
-        """Return whether all these ranks have waited for longer than ``stall`` without any progress.
+        """Return whether all these ranks have waited for longer than ``stall`` without progress or hope of it.
 
         Args:
             pids: Process of every rank whose function has not returned.
-            logs: What they recorded until now.
+            logs: What all ranks recorded until now.
             now: Monotonic time in seconds.
         """
         if self._stall is None or not pids:
             return False
-        all_idle = True
+        idle = math.inf
         for rank, pid in pids.items():
             log = logs.get(rank)
             waits = tuple(wait.since_ns for wait in log.waits) if log is not None else ()
             cpu = cpu_seconds(pid)
             if not waits or cpu is None:
                 self._seen.pop(rank, None)
-                all_idle = False
+                idle = 0.0
                 continue
             seen = self._seen.get(rank)
             if seen is None or seen.since_ns != waits or cpu - seen.cpu > _IDLE_CPU_SECONDS:
                 self._seen[rank] = seen = _Sighting(waits, cpu, now)
-            all_idle = all_idle and now - seen.at > self._stall
-        return all_idle
+            idle = min(idle, now - seen.at)
+        if idle <= self._stall:
+            return False
+        if idle > self._stall * UNSURE_FACTOR:
+            return True
+        return nothing_in_flight({rank: logs[rank] for rank in pids}, logs)

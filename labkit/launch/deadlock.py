@@ -1,0 +1,58 @@
+"""Whether ranks that all wait could still be served, by counting what was posted against what has arrived.
+
+The count ignores tags and takes a message as arrived only when its wait() has returned: it errs towards "could".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from labkit.launch.waits import meets
+
+if TYPE_CHECKING:
+    from labkit.launch.recording import RankLog, Wait
+
+_SENDS = ("send", "isend")
+_RECEIVES = ("recv", "irecv")
+
+
+def nothing_in_flight(waiting: Mapping[int, RankLog], logs: Mapping[int, RankLog]) -> bool:
+    """Return whether no wait of these ranks can end by what has already been posted.
+
+    Args:
+        waiting: Ranks of which every one waits in communication.
+        logs: What all ranks recorded.
+    """
+    if any(log.dropped for log in logs.values()):
+        return False
+    return not any(_can_end(rank, wait, logs) for rank, log in waiting.items() for wait in log.waits)
+
+
+def _can_end(rank: int, wait: Wait, logs: Mapping[int, RankLog]) -> bool:
+    others = [other for other in logs if other != rank] if wait.peer is None else [wait.peer]
+    if wait.operation in _RECEIVES:
+        return any(
+            other not in logs or _count(logs[other], _SENDS, rank) > _count(logs[rank], _RECEIVES, other, done=True)
+            for other in others
+        )
+    if wait.operation in _SENDS:
+        return any(
+            other not in logs or _count(logs[other], _RECEIVES, rank) > _count(logs[rank], _SENDS, other, done=True)
+            for other in others
+        )
+    members = wait.group_ranks or tuple(logs)
+    return all(other not in logs or meets(logs[other], wait) for other in members)
+
+
+def _count(log: RankLog, kinds: tuple[str, ...], peer: int, *, done: bool = False) -> int:
+    """Return how many calls of these kinds with this peer, or with a peer not yet known, a rank has begun or ended."""
+    from labkit.launch.recording import layout
+
+    numbers = [number for number, name in enumerate(log.names) if name in kinds]
+    records = log.records
+    chosen = (records["peer"] == peer) | ((records["peer"] < 0) & (not done))
+    chosen &= sum((records["kind"] == number for number in numbers), start=records["kind"] < 0)
+    if done:
+        chosen &= records["state"] == layout.DONE
+    return int(chosen.sum())
