@@ -54,6 +54,7 @@ lab: setup  ## Self-check in words, then JupyterLab on notebooks/ (ARGS are Jupy
 	@$(BIN)/labkit doctor --jupyter-args '$(ARGS)'
 	@first=$$(cd notebooks && ls *.ipynb 2>/dev/null | head -n 1); \
 	if [ "$$(id -u)" = 0 ]; then root=--allow-root; fi; \
+	JUPYTER_CONFIG_PATH="$$(pwd)/.jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
 	exec $(BIN)/python -m jupyterlab --ServerApp.root_dir=notebooks $${first:+--LabApp.default_url=/lab/tree/$$first} $$root $(ARGS)
 
 lint: setup  ## ruff check, ruff format --check, codespell

@@ -1,0 +1,149 @@
+"""A real JupyterLab and a real Chromium."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from labkit.doctor import find_browser
+
+ERROR = "application/vnd.jupyter.error"
+ROOT = Path(__file__).parents[2]
+TOKEN = "of-this-test-only"
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+]
+
+
+@dataclass
+class Lab:
+    """A JupyterLab on a folder of its own, and the page that looks at it."""
+
+    url: str
+    folder: Path
+    page: Any
+    requests: list[str] = field(default_factory=list)
+
+    def open(self, name: str, cells: list[Any] | nbformat.NotebookNode) -> None:
+        """Write a notebook into the folder and open it in the page, its kernel idle."""
+        notebook = cells
+        if isinstance(cells, list):
+            kernelspec = {"display_name": "Python 3", "language": "python", "name": "python3"}
+            notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernelspec})
+        nbformat.write(notebook, self.folder / name)
+        self.page.goto(f"{self.url}/lab/tree/{name}")
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+        self.page.wait_for_selector("#jp-main-statusbar >> text=/\\| Idle/", timeout=60_000)
+
+    def run_all(self, timeout_s: float) -> None:
+        """Run every cell and wait until the last one is done."""
+        self.page.click("li.lm-MenuBar-item:has-text('Run') >> nth=0")
+        self.page.click("li.lm-Menu-item[data-command='runmenu:run-all']")
+        prompts = "[...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].map(p => p.textContent)"
+        try:
+            self.page.wait_for_function(f"() => {prompts}.some(text => /[*0-9]/.test(text))", timeout=20_000)
+            self.page.wait_for_function(f"() => !{prompts}.some(text => text.includes('*'))", timeout=timeout_s * 1000)
+        except Exception:
+            self.screenshot("not-finished")
+            raise
+
+    def errors(self) -> list[str]:
+        """Return the text of every error output."""
+        return [each.inner_text() for each in self.page.query_selector_all(f"[data-mime-type='{ERROR}']")]
+
+    def screenshot(self, name: str) -> None:
+        """Save what the page shows where LABKIT_SCREENSHOTS names a folder, for people to look at."""
+        folder = os.environ.get("LABKIT_SCREENSHOTS")
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            self.page.screenshot(path=str(Path(folder) / f"{name}.png"))
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A JupyterLab started as `make lab` starts it; ended, with its kernels, after the tests."""
+    folder, state = tmp_path_factory.mktemp("notebooks"), tmp_path_factory.mktemp("jupyter")
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", f"--port={port}", f"--ServerApp.root_dir={folder}"]
+    command += [f"--IdentityProvider.token={TOKEN}", "--ServerApp.port_retries=0", "--ip=127.0.0.1"]
+    if os.name == "posix" and os.getuid() == 0:
+        command.append("--allow-root")
+    environment = {**os.environ, "JUPYTER_CONFIG_DIR": str(state / "config"), "JUPYTER_DATA_DIR": str(state / "data")}
+    environment |= {"JUPYTER_CONFIG_PATH": str(ROOT / ".jupyter")}
+    environment |= {"JUPYTER_RUNTIME_DIR": str(state / "runtime"), "IPYTHONDIR": str(state / "ipython")}
+    log = state / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=environment)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _wait_until_it_answers(f"{url}/api?token={TOKEN}", process, log)
+        yield url, folder
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            break
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    raise RuntimeError(f"JupyterLab does not answer at {url}; it said:\n{log.read_text()}")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, headless; skipped in words where there is none."""
+    path = find_browser()
+    if path is None:
+        pytest.skip("no Chromium or Chrome on this machine: apt install chromium")
+    if shutil.which("node") is None and not sys.platform.startswith("linux"):
+        pytest.skip("tried on Linux only")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def lab(browser: Any, server: tuple[str, Path]) -> Iterator[Lab]:
+    """A page of its own on the JupyterLab; every address the page asked for is in ``lab.requests``."""
+    url, folder = server
+    context = browser.new_context(viewport={"width": 1400, "height": 1000})
+    page = context.new_page()
+    lab = Lab(url, folder, page)
+    context.on("request", lambda request: lab.requests.append(request.url))
+    page.on("websocket", lambda socket: lab.requests.append(socket.url))
+    page.goto(f"{url}/lab?token={TOKEN}&reset")
+    page.wait_for_selector("#jp-main-dock-panel", timeout=60_000)
+    yield lab
+    context.close()

@@ -1,0 +1,55 @@
+"""What a learner sees: real notebooks, in a real JupyterLab, in a real Chromium."""
+
+from __future__ import annotations
+
+import urllib.parse
+from typing import TYPE_CHECKING
+
+import nbformat
+import pytest
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import Lab
+
+pytestmark = [pytest.mark.browser]
+
+EXCHANGE = """
+import torch
+import torch.distributed as dist
+import labkit
+
+def exchange():
+    value = torch.full((250_000,), float(dist.get_rank() + 1))
+    dist.all_reduce(value)
+    print("the sum is", value[0].item())
+    return value[0].item()
+
+run = labkit.run(exchange, on=labkit.local(2))
+run.results
+"""
+
+
+def _cells(*sources: str) -> list[nbformat.NotebookNode]:
+    return [nbformat.v4.new_code_cell(source.strip()) for source in sources]
+
+
+def _left_the_machine(lab: Lab) -> list[str]:
+    return [
+        url
+        for url in lab.requests
+        if urllib.parse.urlsplit(url).scheme not in ("data", "blob", "about")
+        and urllib.parse.urlsplit(url).hostname not in ("127.0.0.1", "localhost")
+    ]
+
+
+def test_ranks_print_results_come_back_and_the_timeline_is_a_picture(lab: Lab) -> None:
+    lab.open("exchange.ipynb", _cells(EXCHANGE, "run.timeline"))
+    lab.run_all(timeout_s=60)
+    lab.screenshot("exchange")
+    assert not lab.errors()
+    outputs = lab.page.inner_text(".jp-Notebook")
+    assert "[3.0, 3.0]" in outputs
+    assert "the sum is 3.0" in outputs
+    picture = lab.page.wait_for_selector(".jp-OutputArea img", timeout=10_000)
+    assert picture.evaluate("image => image.naturalWidth") > 300
+    assert not _left_the_machine(lab)
