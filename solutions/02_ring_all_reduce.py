@@ -207,8 +207,9 @@ naive_run = labkit.run(all_reduce_once, naive_all_reduce, 16 * MB, on=labkit.loc
 naive_run.timeline
 
 # %% [markdown]
-# One row a rank, time runs to the right. Rank 0 is busy from begin to end. The others mostly wait: there is one
-# queue, and it is in front of rank 0. Add ranks, and the queue grows.
+# Time runs to the right, and each arrow is a message. Every arrow begins or ends at rank 0. The bars "send 0" of ranks
+# 2 and 3 are long, but not because sending takes so long: a blocking send waits until the other side takes the data,
+# and rank 0 takes one after the other. There is one queue, and it is in front of rank 0. Add ranks, and it grows.
 #
 # How much passes rank 0's link? Say **8 ranks, and a gradient of 100 MB**. How many MB go in and out of rank 0
 # together?
@@ -673,7 +674,8 @@ ring_run = labkit.run(all_reduce_once, ring_sum, 16 * MB, on=labkit.local(4))
 ring_run.timeline
 
 # %% [markdown]
-# Six steps. In each of them all four ranks send and receive at the same time. Compare the load of the busiest rank:
+# Six steps, and in each of them all four ranks send and receive at the same time. Arrows go to the right neighbour
+# only; those that cross the picture run from rank 3 back to rank 0. Compare what each rank sent:
 
 # %%
 from labkit.timeline import metrics
@@ -804,7 +806,7 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
 
     def all_reduce():
         source = tensor.detach()
-        flat = source.reshape(-1)  # the tensor itself if it is contiguous, else a copy
+        flat = source.contiguous().view(-1)  # the tensor itself if it is contiguous, else a copy
         partial = flat.float() if flat.dtype in (torch.bfloat16, torch.float16) else flat
         bounds = chunk_bounds(flat.numel(), world_size)
         plan = ring_plan(rank, world_size)
@@ -1361,8 +1363,6 @@ labkit.check("2.12", hierarchical_all_reduce)
 #
 # You will meet these failures in real life, usually at night. Meet them here first. The classic: **every rank sends,
 # then receives.** Three ranks, one number each. What will happen?
-#
-# (In the next cell `timeout=3` ends the run after three seconds. Without it you would wait for a long time.)
 
 # %% tags=["nbval-ignore-output"]
 from labkit.errors import RankFailed, RunTimeout
@@ -1376,15 +1376,16 @@ def everybody_sends_first():
 
 
 try:
-    labkit.run(everybody_sends_first, on=labkit.local(3, device="cpu"), timeout=3)
+    labkit.run(everybody_sends_first, on=labkit.local(3, device="cpu"))
 except RunTimeout as error:
     print(error)
 
 # %% [markdown]
 # Read it line by line: every rank stands on the same `send`, and each waits for the next one in the circle. That is
-# what a **deadlock** looks like. The cure you know: start the send and the receive together.
+# what a **deadlock** looks like. Under plain `torchrun` you would see nothing at all until the group's timeout, which
+# is 30 minutes with gloo and 10 with NCCL. The cure you know: start the send and the receive together.
 #
-# The second classic is a wrong modulo. Somebody forgot that the last rank's neighbour is rank 0.
+# The second classic is a wrong modulo. Somebody forgot that the last rank's right neighbour is rank 0.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -1397,25 +1398,46 @@ def neighbour_without_modulo():
 
 
 try:
-    labkit.run(neighbour_without_modulo, on=labkit.local(3, device="cpu"), timeout=10)
+    labkit.run(neighbour_without_modulo, on=labkit.local(3, device="cpu"))
 except (RankFailed, RunTimeout) as error:
     print(error)
 
 # %% [markdown]
-# One rank made the mistake; its neighbours would have waited for it. The error leads with the rank that failed, and
-# the others were ended. In a real job you must find that rank among thousands of lines that only say "connection
-# closed by peer". Look for the **first** failure.
+# No exception here either. Look for the name that cannot be: rank 2 waits for rank 3, and in a world of three there is
+# none. Rank 0 asked for a message from rank -1, which gloo takes to mean "from anybody".
 #
-# The third classic gives no error at all: change a buffer while it is being sent, and sometimes the new value
-# travels. That one you only find by comparing every rank with the truth. It is what `labkit.check` did.
+# In the third one only *one* rank makes a mistake. Ten samples for three ranks, four each; the last rank gets two.
+
+
+# %% tags=["nbval-ignore-output"]
+def one_rank_stumbles():
+    rank = dist.get_rank()
+    samples = list(range(10))[4 * rank : 4 * rank + 4]
+    gradient = torch.tensor([float(samples[sample]) for sample in range(4)])
+    ring_sum(gradient)
+
+
+try:
+    labkit.run(one_rank_stumbles, on=labkit.local(3, device="cpu"))
+except RankFailed as error:
+    print(error)
+
+# %% [markdown]
+# The error leads with the rank that failed and with its own line. The other two sat in the ring and would have waited
+# for it; they were ended. In a real job they fail too, each with "connection closed by peer", and you must find the
+# one that was **first**.
+#
+# The fourth gives no error at all: change a buffer while it is being sent, and sometimes the new value travels. You
+# only find that by comparing every rank with the truth, as `labkit.check` does.
 
 # %% [markdown] tags=["slide"]
-# ## Three ways to break it
+# ## Four ways to break it
 #
 # | mistake | what you see |
 # |---|---|
 # | all ranks send first, blocking | nothing, for ever: a deadlock |
-# | wrong neighbour, wrong chunk, wrong count | one rank fails and the others blame the network; or wrong sums |
+# | wrong neighbour, wrong count | a wait for someone who never comes; or wrong sums |
+# | one rank fails | that rank's error, under many from ranks that lost their peer |
 # | a buffer changed in flight | wrong sums, sometimes |
 #
 # Compare every rank with the truth, on a world size that does not divide the length.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 import types
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,23 +69,23 @@ def lesson() -> Lesson:
 
 
 @pytest.fixture(scope="module")
-def answers(lesson: Lesson) -> Iterator[types.ModuleType]:
-    yield from _module("lesson_02_answers", lesson, answers=True)
+def answers(lesson: Lesson) -> types.ModuleType:
+    return _module(lesson, answers=True)
 
 
 @pytest.fixture(scope="module")
-def stubs(lesson: Lesson) -> Iterator[types.ModuleType]:
-    yield from _module("lesson_02_stubs", lesson, answers=False)
+def stubs(lesson: Lesson) -> types.ModuleType:
+    return _module(lesson, answers=False)
 
 
-def _module(name: str, lesson: Lesson, *, answers: bool) -> Iterator[types.ModuleType]:
-    """Yield the given and exercise cells as a module: what a grader's probe stands on."""
-    module = sys.modules[name] = types.ModuleType(name)
+def _module(lesson: Lesson, *, answers: bool) -> types.ModuleType:
+    """Return the given and exercise cells as a module, as a grader's probe runs them; ranks get it by value."""
+    module = types.ModuleType("lesson_02")
     for cell in lesson.cells:
         if cell.role in ("given", "exercise"):
-            exec(compile(cell.source if answers else cell.student_source, cell.id, "exec"), module.__dict__)
-    yield module
-    del sys.modules[name]
+            source = cell.source if answers else cell.student_source
+            exec(compile(source, cell.id, "exec", dont_inherit=True), module.__dict__)
+    return module
 
 
 def _prose(lesson: Lesson) -> str:
