@@ -89,6 +89,10 @@ class RankProcesses(ABC):
     def ask_for_stack(self, process: RankProcess) -> None:
         """Ask a rank for its Python stack; it arrives at its stacks end or as a message."""
 
+    def fatal_stack(self, process: RankProcess) -> str:
+        """Return what a rank's fatal signal handler wrote, where that does not come out of its stacks end."""
+        return ""
+
     @abstractmethod
     def end(self) -> None:
         """End every rank that lives, with everything it started; returns when they are gone."""

@@ -30,16 +30,12 @@ class RankEnd:
         error: What it raised, as worker.describe_error gives it, or None.
         status: Exit status, negative for a signal, None while it lives.
         returned: Whether its function had returned a value.
-        stack: What its fatal signal handler wrote.
-        last_lines: The end of its output.
     """
 
     rank: int
     error: Mapping[str, object] | None
     status: int | None
     returned: bool
-    stack: str = ""
-    last_lines: tuple[str, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -78,21 +74,25 @@ def _time(end: RankEnd) -> float:
     return time
 
 
-def describe_end(end: RankEnd, before: OomCount | None, after: OomCount | None) -> str:
+def describe_end(
+    end: RankEnd, stack: str, last_lines: Sequence[str], before: OomCount | None, after: OomCount | None
+) -> str:
     """Return how a rank failed: its own traceback, or what its exit status means.
 
     Args:
         end: The rank.
+        stack: Where a fatal signal met it, "" where that is not known.
+        last_lines: The end of its output.
         before: Out-of-memory kills when the run began.
         after: The same now.
     """
     if end.error is not None:
         return in_cells(str(end.error["traceback"])).rstrip()
     words = _death_words(end, before, after)
-    if end.stack:
-        words += f"\n{in_cells(end.stack)}"
-    if end.last_lines:
-        words += "\nThe last it printed:\n" + "\n".join(f"  {line}" for line in end.last_lines)
+    if stack:
+        words += f"\n{stack}"
+    if last_lines:
+        words += "\nThe last it printed:\n" + "\n".join(f"  {line}" for line in last_lines)
     return words
 
 

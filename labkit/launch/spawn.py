@@ -113,6 +113,14 @@ class SpawnedRanks(RankProcesses):
         """Ask the thread that listens in the rank."""
         process.tell(STACK)
 
+    def fatal_stack(self, process: RankProcess) -> str:
+        """Return what faulthandler wrote beside the log before a signal ended the rank."""
+        if process.log_path is None:
+            return ""
+        with contextlib.suppress(OSError):
+            return Path(f"{process.log_path}.stack").read_text(errors="replace")
+        return ""
+
     def end(self) -> None:
         """Kill every rank with all that descends from it, and wait."""
         for child in self._children:

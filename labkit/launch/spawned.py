@@ -13,6 +13,7 @@ import threading
 import traceback
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 from labkit.launch.channel import RankChannel
 from labkit.launch.processes import LEAVE, STACK
@@ -41,7 +42,17 @@ def main() -> None:
     from labkit.launch.worker import run_rank
 
     channel = ListeningChannel(sock, threading.main_thread().ident or 0, log_path)
-    os._exit(run_rank(int(rank_text), unpack(payload), channel, sys.stderr, log_path))
+    with _stack_file(log_path) as stacks:
+        status = run_rank(int(rank_text), unpack(payload), channel, stacks, log_path)
+        os._exit(status)
+
+
+def _stack_file(log_path: str | None) -> TextIO:
+    """Open where a fatal signal writes the Python stack: beside the log, or standard error where there is none."""
+    try:
+        return open(f"{log_path}.stack", "w") if log_path is not None else sys.stderr
+    except OSError:
+        return sys.stderr
 
 
 def _read(sock: socket.socket, count: int) -> bytes:

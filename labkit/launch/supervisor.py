@@ -29,6 +29,7 @@ _SETTLE_ECHO = 0.8
 """The same where all that is known is that a peer went away."""
 _STACK_LIMIT = 0.5
 _LEAVE_LIMIT = 20.0
+_LOAD_LIMIT = 300.0
 
 
 @dataclass
@@ -46,14 +47,7 @@ class _RankState:
         return self.process.status is None and self.result is None and self.error is None
 
     def end(self) -> reports.RankEnd:
-        return reports.RankEnd(
-            self.process.rank,
-            self.error,
-            self.process.status,
-            self.result is not None,
-            describe_stack(parse_fault(self.stack)),
-            tuple(self.output.last_lines(LAST_LINES)),
-        )
+        return reports.RankEnd(self.process.rank, self.error, self.process.status, self.result is not None)
 
 
 class Supervisor:
@@ -101,12 +95,20 @@ class Supervisor:
             RunTimeout: If the time limit passed or no rank can go on.
         """
         began = time.monotonic()
+        loading = True
         look = began + _LOOK_EVERY
         while any(state.result is None for state in self._states):
             self._pump(_TICK)
             if any(state.end().failed for state in self._states if state.error or state.process.status is not None):
                 self._fail()
             now = time.monotonic()
+            if loading:  # the learner's time runs from when the function can
+                loading = not all(state.started for state in self._states)
+                if loading and now - began > _LOAD_LIMIT:
+                    self._give_up(f"Not every rank had loaded after {_LOAD_LIMIT:g} s.")
+                if not loading:
+                    began = now
+                continue
             if self._timeout is not None and now - began > self._timeout:
                 self._give_up(f"The time limit of {self._timeout:g} s passed (timeout={self._timeout:g}).")
             if now > look:
@@ -187,10 +189,17 @@ class Supervisor:
         standing = self._standing([state for state in self._states if state.live])
         ends = [state.end() for state in self._states]
         first = reports.root_cause(ends)
-        cause = reports.describe_end(first, self._oom_before, oom_kills())
-        message = reports.failure_message(f"{reports.headline(first, len(ends))}\n\n{cause}", first, ends, standing)
-        described = {end.rank: reports.describe_end(end, self._oom_before, oom_kills()) for end in ends if end.failed}
+        described = {end.rank: self._describe(end) for end in ends if end.failed}
+        cause = f"{reports.headline(first, len(ends))}\n\n{described[first.rank]}"
+        message = reports.failure_message(cause, first, ends, standing)
         raise RankFailed(message, rank=first.rank, reports={**standing, **described})
+
+    def _describe(self, end: reports.RankEnd) -> str:
+        """Return how a rank failed, with the stack that a fatal signal left and the last it printed."""
+        state = self._states[end.rank]
+        stack = describe_stack(parse_fault(state.stack or self._processes.fatal_stack(state.process)))
+        last_lines = state.output.last_lines(LAST_LINES)
+        return reports.describe_end(end, stack, last_lines, self._oom_before, oom_kills())
 
     def _give_up(self, reason: str) -> NoReturn:
         """Raise the error that says where every rank stands."""

@@ -32,10 +32,10 @@ def run_rank(rank: int, job: Job, channel: RankChannel, stacks: TextIO, log_path
         log_path: Where communication is recorded, or None.
     """
     faulthandler.enable(stacks, all_threads=False)
-    channel.send("hello")
     recording = False
     try:
         _enter(job, rank)
+        channel.send("hello")
         main = _fresh_main()
         if log_path is not None:
             recording = _start_recording(log_path, rank)
