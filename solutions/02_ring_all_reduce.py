@@ -702,11 +702,12 @@ try:
     column_major.view(-1)
 except RuntimeError as error:
     print(error)
-print("reshape copies:", column_major.reshape(-1).data_ptr() != column_major.data_ptr())
+print("contiguous() copies:", column_major.contiguous().data_ptr() != column_major.data_ptr())
 
 # %% [markdown]
-# `reshape(-1)` always works, but here it returns a **copy**. Reduce the copy, and the caller's tensor has not
-# changed. So copy the result back.
+# `tensor.contiguous()` returns the tensor itself if it is contiguous, and else a **copy**. Reduce the copy, and the
+# caller's tensor has not changed. So copy the result back. (`reshape(-1)` is a trap: of `x[::2]` it returns a view
+# with the gaps still in it, which cannot be sent.)
 #
 # **16-bit types.** bfloat16 keeps 8 significant bits. Add a thousand ones in bfloat16, one after the other. **What is
 # the sum?**
