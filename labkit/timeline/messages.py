@@ -17,8 +17,8 @@ def call_positions(timeline: Timeline) -> dict[int, int]:
     """Return for every communication row its position among the communication calls of its rank, from 0."""
     counts: dict[int, int] = {}
     positions: dict[int, int] = {}
-    for row in np.flatnonzero(_is_call(timeline)).tolist():
-        rank = int(timeline.rank[row])
+    rows = np.flatnonzero(is_call(timeline))
+    for row, rank in zip(rows.tolist(), timeline.rank[rows].tolist(), strict=True):
         positions[row] = counts.get(rank, 0)
         counts[rank] = positions[row] + 1
     return positions
@@ -38,7 +38,7 @@ def messages(timeline: Timeline) -> list[Message]:
             sequence=positions[row],
             received=received.get(int(timeline.flow[row])),
         )
-        for row in np.flatnonzero(np.isin(timeline.kind, SENDS) & _is_call(timeline)).tolist()
+        for row in np.flatnonzero(np.isin(timeline.kind, SENDS) & is_call(timeline)).tolist()
     ]
     return sorted(found, key=lambda message: (message.src, message.sequence))
 
@@ -46,7 +46,7 @@ def messages(timeline: Timeline) -> list[Message]:
 def collectives(timeline: Timeline) -> list[Collective]:
     """Return every call of a collective, ordered by rank and then by when it was called."""
     positions = call_positions(timeline)
-    rows = np.flatnonzero(_is_call(timeline) & ~np.isin(timeline.kind, (*SENDS, *RECEIVES)))
+    rows = np.flatnonzero(is_call(timeline) & ~np.isin(timeline.kind, (*SENDS, *RECEIVES)))
     found = [
         Collective(int(timeline.rank[row]), str(timeline.kind[row]), int(timeline.bytes[row]), positions[row])
         for row in rows.tolist()
@@ -54,5 +54,6 @@ def collectives(timeline: Timeline) -> list[Collective]:
     return sorted(found, key=lambda call: (call.rank, call.sequence))
 
 
-def _is_call(timeline: Timeline) -> Any:
+def is_call(timeline: Timeline) -> Any:
+    """Return which rows are calls of a communication method, not named regions."""
     return (timeline.lane == Lane.COMMUNICATION) & (timeline.kind != "span")

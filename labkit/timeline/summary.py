@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labkit.timeline import metrics
+from labkit.timeline.messages import RECEIVES, SENDS, is_call
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
 from labkit.units import format_bytes, format_time
@@ -17,10 +18,12 @@ def summary(timeline: Timeline) -> str:
     if not len(timeline):
         return f"{ranks}, nothing recorded."
     parts = [ranks, format_time(timeline.makespan_ns)]
-    messages = timeline.messages()
-    if messages:
-        parts.append(f"{_count(len(messages), 'message')} with {format_bytes(sum(m.bytes for m in messages))} in all")
-    calls = len(timeline.collectives())
+    call = is_call(timeline)
+    sends, receives = np.isin(timeline.kind, SENDS) & call, np.isin(timeline.kind, RECEIVES) & call
+    if sends.any():
+        size = format_bytes(int(timeline.bytes[sends].sum()))
+        parts.append(f"{_count(int(sends.sum()), 'message')} with {size} in all")
+    calls = int((call & ~sends & ~receives).sum())
     if calls:
         parts.append(f"{_count(calls, 'call')} of collectives")
     parts.append(f"ranks busy {_percent_range(metrics.busy_share(timeline))} of the time")

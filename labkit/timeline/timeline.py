@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,28 +134,40 @@ class Timeline:
 
     def messages(self) -> list[Message]:
         """Return every point-to-point message, ordered by source rank and then by when its send was posted."""
-        return import_module("labkit.timeline.messages").messages(self)  # type: ignore[no-any-return]
+        from labkit.timeline import messages as _messages
+
+        return _messages.messages(self)
 
     def collectives(self) -> list[Collective]:
         """Return every call of a collective, ordered by rank and then by when it was called."""
-        return import_module("labkit.timeline.messages").collectives(self)  # type: ignore[no-any-return]
+        from labkit.timeline import messages as _messages
+
+        return _messages.collectives(self)
 
     def save(self, path: str | Path) -> None:
         """Write the timeline as a numpy archive (``.npz``), which :meth:`load` reads."""
-        import_module("labkit.timeline.archive").save(self, path)
+        from labkit.timeline import archive as _archive
+
+        _archive.save(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Timeline:
         """Return the timeline that :meth:`save` wrote; raises ConfigError for any other file."""
-        return import_module("labkit.timeline.archive").load(path)  # type: ignore[no-any-return]
+        from labkit.timeline import archive as _archive
+
+        return _archive.load(path)
 
     def to_chrome(self, path: str | Path) -> None:
         """Write a Chrome trace, which https://ui.perfetto.dev opens."""
-        import_module("labkit.timeline.chrome").write(self, path)
+        from labkit.timeline import chrome as _chrome
+
+        _chrome.write(self, path)
 
     def summary(self) -> str:
         """Return one sentence: ranks, duration, what was sent, how much was waiting."""
-        return import_module("labkit.timeline.summary").summary(self)  # type: ignore[no-any-return]
+        from labkit.timeline import summary as _summary
+
+        return _summary.summary(self)
 
     def __repr__(self) -> str:
         return f"Timeline({self.num_ranks} rank{'s' * (self.num_ranks != 1)}, {format_time(self.makespan_ns)})"
@@ -167,5 +178,7 @@ class Timeline:
         The picture is made by labkit.widgets, which stands above this package and draws with matplotlib: it is
         imported when a timeline is shown and not before.
         """
-        png = import_module("labkit.widgets.static_timeline").to_png(self)
+        from labkit.widgets.static_timeline import to_png
+
+        png = to_png(self)
         return {"image/png": png, "text/plain": self.summary()}

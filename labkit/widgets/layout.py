@@ -10,7 +10,7 @@ from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
 
 NUM_COLUMNS = 760
-LEFT, RIGHT = 118, 62
+LEFT, RIGHT, TOP, BOTTOM = 118, 62, 62, 44
 _FULL_BAR, _ROOM = 16, 620
 
 

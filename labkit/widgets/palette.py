@@ -62,5 +62,13 @@ def category_of(lane: int, kind: str, name: str) -> int:
 
 def categories_of(timeline: Timeline) -> npt.NDArray[np.int64]:
     """Return the index in CATEGORIES of every span."""
-    rows = zip(timeline.lane.tolist(), timeline.kind.tolist(), timeline.name.tolist(), strict=True)
-    return np.array([category_of(*row) for row in rows], dtype=np.int64)
+    found = np.full(len(timeline), -1, dtype=np.int64)
+    for lane in Lane:
+        mine = timeline.lane == lane
+        # A kind or name occurs many times over: each distinct one is looked at once.
+        for kind in set(timeline.kind[mine].tolist()):
+            of_kind = mine & (timeline.kind == kind)
+            names = set(timeline.name[of_kind].tolist()) if kind == "span" else {kind}
+            for name in names:
+                found[of_kind & (timeline.name == name) if len(names) > 1 else of_kind] = category_of(lane, kind, name)
+    return found

@@ -24,7 +24,10 @@ def owned_segments(
     Where spans overlap, the one that began last owns the time, as an inner region lies on top of an outer one; of spans
     that began together the shorter one, then the later row.
     """
-    order = np.lexsort((np.arange(len(start)), -end, start)).tolist()
+    by_start = np.lexsort((np.arange(len(start)), -end, start))
+    if bool((end[by_start[:-1]] <= start[by_start[1:]]).all()):
+        return start[by_start].astype(np.int64), end[by_start].astype(np.int64), category[by_start].astype(np.int64)
+    order = by_start.tolist()
     starts, ends = start.tolist(), end.tolist()
     times = np.unique(np.concatenate((start, end))).tolist()
     on_top: list[tuple[int, int]] = []
