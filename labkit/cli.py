@@ -129,12 +129,17 @@ def grade(
     out: Annotated[Path, typer.Option(help="Where reports and the gradebook go.")],
     jobs: Annotated[int | None, typer.Option(help="Submissions graded at a time (default: by cores).")] = None,
     seed: Annotated[int, typer.Option(help="The seed hidden inputs are drawn from.")] = 0,
+    again: Annotated[bool, typer.Option("--again", help="Grade everybody, also who has a result already.")] = False,
     fail_under: Annotated[
         float | None, typer.Option(help="Exit code 1 if a score is below this many percent (for a student's CI).")
     ] = None,
-    course: Annotated[Path, typer.Option(help="The folder that holds solutions/ and notebooks/.")] = Path(),
+    course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/ and notebooks/.")] = None,
 ) -> None:
     """Grade submissions: feedback for each student, a gradebook for the class."""
-    graded = _load("labkit.grading.grade", "grade")(paths, lesson=lesson, out=out, jobs=jobs, seed=seed, course=course)
-    if fail_under is not None and any(100 * each.score < fail_under * each.max_score for each in graded):
+    report = _load("labkit.grading.grade", "grade")(
+        paths, lesson=lesson, out=out, jobs=jobs, seed=seed, course=course, again=again
+    )
+    below = [each.name for each in report if fail_under is not None and 100 * each.score < fail_under * each.max_score]
+    if below:
+        typer.echo(f"labkit: below {fail_under:g} %: {', '.join(below)}", err=True)
         raise typer.Exit(1)

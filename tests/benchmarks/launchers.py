@@ -122,6 +122,7 @@ def notebook_launcher(world_size: int) -> Iterator[Results]:
 def torchrunx(world_size: int) -> Iterator[Results]:
     from torchrunx import Launcher
 
+    os.environ["TORCHRUNX_LOG_DIR"] = ""  # else it writes log files into the working directory
     while True:
         launcher = Launcher(hostnames=["localhost"], workers_per_host=world_size, backend="gloo")
         yield launcher.run(all_reduce_once).results["localhost"]

@@ -75,8 +75,9 @@ def test_a_missing_venv_module_is_said_with_its_package(bare: Path) -> None:
 
 
 def test_a_second_setup_does_nothing() -> None:
-    if not (ROOT / ".venv" / ".installed").exists():
-        pytest.skip("this environment was not made by `make setup`")
+    stamp, *sources = (ROOT / name for name in (".venv/.installed", "requirements.lock", "pyproject.toml"))
+    if not stamp.exists() or any(path.stat().st_mtime > stamp.stat().st_mtime for path in sources):
+        pytest.skip("this environment was not made by `make setup`, or is due for one")
     assert "pip" not in _make("--dry-run", "setup").stdout
 
 
