@@ -14,8 +14,8 @@ _LENGTH = struct.Struct("!Q")
 class RankChannel:
     """The rank's end: sends what it has, waits for the word to end.
 
-    Message kinds: ``hello`` (the rank has loaded what it needs), ``result`` (bytes of the pickled value), ``error`` (a RankReport as a
-    dict), ``stack`` (text, where stacks cannot be had by a signal).
+    Message kinds: ``hello`` (the rank has loaded what it needs), ``result`` (bytes of the pickled value), ``error``
+    (what worker.describe_error made), ``stack`` (text, where stacks cannot be had by a signal).
     """
 
     def __init__(self, sock: socket.socket) -> None:

@@ -1,0 +1,244 @@
+"""What a learner reads when a rank fails or the ranks wait for each other."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+import torch.distributed as dist
+from conftest import alive, wait_until
+
+import labkit
+from labkit.errors import EnvironmentProblem, RankFailed, RunTimeout
+
+
+def pids_in(folder: Path) -> list[psutil.Process]:
+    return [psutil.Process(int(file.name)) for file in folder.iterdir()]
+
+
+def test_an_exception_on_one_rank_ends_the_others_within_two_seconds(tmp_path: Path) -> None:
+    def work() -> None:
+        (tmp_path / str(os.getpid())).touch()
+        dist.all_reduce(torch.ones(1))
+        if dist.get_rank() == 2:
+            found = pids_in(tmp_path)
+            assert len(found) == 4
+            raise KeyError("no such layer")
+        dist.all_reduce(torch.ones(1000))
+
+    began = time.monotonic()
+    with pytest.raises(RankFailed) as caught:
+        labkit.run(work, on=labkit.local(4))
+    assert time.monotonic() - began < 2.0 + 5.0, "the contract is 2 s after the failure; 5 s are for starting"
+    processes = [psutil.Process(int(f.name)) for f in tmp_path.iterdir() if psutil.pid_exists(int(f.name))]
+    assert not alive(processes), "when the error is there, the ranks are gone"
+    error = caught.value
+    assert error.rank == 2
+    assert str(error).startswith("rank 2 of 4 failed first: KeyError: 'no such layer'\n\nTraceback")
+    assert "raise KeyError" in error.reports[2]
+    for rank in (0, 1, 3):
+        assert error.reports[rank].startswith(
+            f"rank {rank} waits in all_reduce #2 (4 KB), which rank 2 has not reached\n"
+        )
+        assert "dist.all_reduce(torch.ones(1000))" in error.reports[rank]
+    assert error.timeline is not None and error.timeline.num_ranks == 4
+    assert len(error.output) == 4
+
+
+def test_a_deadlock_names_for_every_rank_its_line_and_what_it_waits_for() -> None:
+    def work() -> None:
+        tensor = torch.ones(4)
+        dist.all_reduce(tensor)
+        if dist.get_rank() == 0:
+            dist.recv(tensor, src=1)
+        else:
+            dist.all_reduce(tensor)
+
+    with pytest.raises(RunTimeout) as caught:
+        labkit.run(work, on=labkit.local(2), timeout=60)
+    message = str(caught.value)
+    assert message.startswith("Deadlock: ")
+    assert (
+        "rank 0 waits for a message from rank 1 (16 B); "
+        "rank 1 waits in all_reduce #2 (16 B), which rank 0 has not reached.\n"
+    ) in message
+    assert "dist.recv(tensor, src=1)" in caught.value.reports[0]
+    assert "dist.all_reduce(tensor)" in caught.value.reports[1]
+    assert caught.value.rank is None
+
+
+def test_a_rank_that_has_finished_is_named_by_the_one_that_waits_for_it() -> None:
+    def work() -> None:
+        if dist.get_rank() == 1:
+            dist.recv(torch.ones(2), src=0)
+
+    with pytest.raises(RunTimeout, match=r"rank 1 waits for a message from rank 0 \(8 B\), which has already finished"):
+        labkit.run(work, on=labkit.local(2), stall=0.5)
+
+
+def test_ranks_in_different_collectives_are_told_apart() -> None:
+    def work() -> None:
+        if dist.get_rank() == 0:
+            dist.broadcast(torch.ones(4), src=0)
+            dist.barrier()
+        else:
+            dist.all_reduce(torch.ones(4))
+
+    with pytest.raises(
+        RunTimeout, match=r"rank 1 waits in all_reduce #1 \(16 B\), where rank 0 is in broadcast instead"
+    ):
+        labkit.run(work, on=labkit.local(2), stall=0.5)
+
+
+def test_a_slow_sender_is_no_deadlock() -> None:
+    """Rank 0 waits far longer than ``stall`` for a rank that is busy elsewhere."""
+
+    def work() -> float:
+        tensor = torch.zeros(1)
+        if dist.get_rank() == 1:
+            time.sleep(1.5)
+            dist.send(torch.ones(1), dst=0)
+        else:
+            dist.recv(tensor, src=1)
+        return tensor.item()
+
+    assert labkit.run(work, on=labkit.local(2), stall=0.3).results == [1.0, 0.0]
+
+
+def test_the_time_limit_finds_a_rank_that_spins_and_one_that_is_blocked_in_native_code() -> None:
+    def work() -> None:
+        if dist.get_rank() == 0:
+            while True:
+                pass
+        if dist.get_rank() == 1:
+            ctypes.PyDLL(None).pause()  # holds the interpreter lock: no Python runs in this rank any more
+        dist.barrier()
+
+    with pytest.raises(RunTimeout) as caught:
+        labkit.run(work, on=labkit.local(3), timeout=1)
+    reports = caught.value.reports
+    assert str(caught.value).startswith("The time limit of 1 s passed (timeout=1).")
+    assert reports[0].startswith("rank 0 is in no communication call, it computes\n")
+    assert "while True" in reports[0] or "pass" in reports[0]
+    assert "ctypes.PyDLL(None).pause()" in reports[1]
+    assert reports[2].startswith("rank 2 waits in barrier #1, which ranks 0 and 1 have not reached\n")
+
+
+def kill_one(number: int, expected: str) -> RankFailed:
+    def work() -> None:
+        if dist.get_rank() == 1:
+            os.kill(os.getpid(), number)
+        dist.all_reduce(torch.ones(3))
+
+    with pytest.raises(RankFailed) as caught:
+        labkit.run(work, on=labkit.local(3))
+    assert caught.value.rank == 1
+    assert str(caught.value).startswith(f"rank 1 of 3 failed first: killed by {expected}\n")
+    return caught.value
+
+
+def test_sigkill_is_named_with_the_count_of_out_of_memory_kills() -> None:
+    report = kill_one(signal.SIGKILL, "SIGKILL").reports[1]
+    assert "rank 1 was killed by SIGKILL." in report
+    assert "out-of-memory kill" in report or "cannot be read here" in report
+
+
+def test_sigterm_is_named() -> None:
+    kill_one(signal.SIGTERM, "SIGTERM")
+
+
+def test_a_segmentation_fault_is_named_with_the_python_line() -> None:
+    def work() -> None:
+        if dist.get_rank() == 1:
+            ctypes.string_at(0)
+        dist.barrier()
+
+    with pytest.raises(RankFailed) as caught:
+        labkit.run(work, on=labkit.local(2))
+    assert caught.value.rank == 1
+    assert str(caught.value).startswith("rank 1 of 2 failed first: killed by SIGSEGV\n")
+    assert "a segmentation fault" in caught.value.reports[1]
+    assert "ctypes.string_at(0)" in caught.value.reports[1]
+
+
+def test_a_bus_error_says_how_much_room_there_is() -> None:
+    def work() -> None:
+        file = os.memfd_create("short")
+        os.ftruncate(file, 4096)
+        mapped = mmap.mmap(file, 4096)
+        os.ftruncate(file, 0)
+        mapped[0]
+
+    with pytest.raises(RankFailed, match=r"killed by SIGBUS: .*a full\s+/dev/shm .*/dev/shm has .* free"):
+        labkit.run(work, on=labkit.local(1))
+
+
+def test_os_exit_is_named_with_its_status_and_the_last_output() -> None:
+    def work() -> None:
+        if dist.get_rank() == 2:
+            print("so long")
+            sys.stdout.flush()
+            os._exit(7)
+        dist.barrier()
+
+    with pytest.raises(RankFailed) as caught:
+        labkit.run(work, on=labkit.local(3), echo=False)
+    assert caught.value.rank == 2
+    assert str(caught.value).startswith("rank 2 of 3 failed first: ended with exit status 7\n")
+    assert "os._exit()" in caught.value.reports[2] and "so long" in caught.value.reports[2]
+
+
+def test_leaving_with_status_zero_before_returning_is_a_failure_too() -> None:
+    with pytest.raises(RankFailed, match="rank 0 of 1 failed first: ended with exit status 0"):
+        labkit.run(lambda: os._exit(0), on=labkit.local(1))
+
+
+def test_sys_exit_is_told_to_return_instead() -> None:
+    with pytest.raises(RankFailed, match=r"sys.exit\(3\) was called; return a value instead"):
+        labkit.run(lambda: sys.exit(3), on=labkit.local(1))
+
+
+def test_the_same_error_on_every_rank_is_told_once() -> None:
+    def work() -> None:
+        raise NotImplementedError("Exercise 2.3: chunk bounds")
+
+    with pytest.raises(RankFailed) as caught:
+        labkit.run(work, on=labkit.local(3))
+    message = str(caught.value)
+    assert message.startswith("rank 0 of 3 failed first: NotImplementedError: Exercise 2.3: chunk bounds\n")
+    assert message.count("Traceback") == 1
+    assert message.endswith("The same on ranks 1, 2.")
+
+
+def test_a_cause_and_its_context_stay_in_the_traceback() -> None:
+    def work() -> None:
+        try:
+            {}["missing"]
+        except KeyError as error:
+            raise ValueError("no plan for this rank") from error
+
+    with pytest.raises(RankFailed, match="(?s)KeyError: 'missing'.*direct cause.*ValueError: no plan for this rank"):
+        labkit.run(work, on=labkit.local(1))
+
+
+def test_when_the_preloaded_process_dies_the_run_says_so_and_the_next_one_works(tmp_path: Path) -> None:
+    def work() -> None:
+        (tmp_path / str(os.getpid())).touch()
+        if dist.get_rank() == 0:
+            os.kill(os.getppid(), signal.SIGKILL)
+        dist.barrier()
+        time.sleep(1000)
+
+    with pytest.raises(EnvironmentProblem, match="forked from has died"):
+        labkit.run(work, on=labkit.local(2))
+    left = [psutil.Process(int(f.name)) for f in tmp_path.iterdir() if psutil.pid_exists(int(f.name))]
+    wait_until(lambda: not alive(left), 5)
+    assert labkit.run(dist.get_rank, on=labkit.local(2)).results == [0, 1]
