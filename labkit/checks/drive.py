@@ -1,4 +1,4 @@
-"""Cases on real ranks: those of equal world size share a run; whatever goes wrong is run again alone."""
+"""Cases on real ranks: those of equal world size share a run; what that makes doubtful is run again alone."""
 
 from __future__ import annotations
 
@@ -39,26 +39,34 @@ def run_visible(
         batch = [wanted[place] for place in places]
         brought = run_together(exercise, functions, batch, case_seconds)
         together = [judge(exercise, case, got, wire) for case, (got, wire) in zip(batch, brought, strict=True)]
-        if len(batch) == 1 or all(verdict.passed for verdict in together):
-            verdicts.update(zip(places, together, strict=True))
+        verdicts.update(zip(places, together, strict=True))
+        suspects = [place for place, verdict in zip(places, together, strict=True) if not verdict.passed]
+        if len(batch) == 1 or not suspects or _is_clean(brought):
             if _is_over(brought[0][0]):
                 break
             continue
-        # Something is wrong in this run: what an earlier case left behind must not be blamed on a later one.
-        over = False
-        for place in places:
+        # What an earlier case left behind must not be blamed on a later one: what failed is run again alone. What
+        # passed although others shared its run has passed.
+        for place in suspects:
+            del verdicts[place]
+        for place in suspects:
             got, wire = run_together(exercise, functions, [wanted[place]], case_seconds)[0]
             verdicts[place] = judge(exercise, wanted[place], got, wire)
-            over = _is_over(got)
-            if over:
-                break
-        if over:
-            break
+            if _is_over(got):
+                return [CaseOutcome(case, verdicts.get(place)) for place, case in enumerate(wanted)]
     return [CaseOutcome(case, verdicts.get(place)) for place, case in enumerate(wanted)]
 
 
 def _is_over(got: Got) -> bool:
     return isinstance(got, Failure) and got.kind in ("deadlock", "timeout", "not_implemented", "died")
+
+
+def _is_clean(brought: Sequence[tuple[Got, Wire]]) -> bool:
+    """Return whether a run ended in order with no message left over, so that no case can have met another's."""
+    return not any(
+        isinstance(got, Failure) or wire.problems_of("unmatched_send", "unmatched_recv", "size_mismatch")
+        for got, wire in brought
+    )
 
 
 def _by_world_size(cases: Sequence[Case]) -> Iterable[list[int]]:

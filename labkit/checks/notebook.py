@@ -9,7 +9,7 @@ from inspect import unwrap
 from typing import Any
 
 from labkit.checks.exercise import Exercise, functions_for
-from labkit.checks.outcome import CaseOutcome, hint_across
+from labkit.checks.outcome import CaseOutcome, hint_across, telling
 from labkit.checks.registry import find
 from labkit.checks.verdict import Verdict
 from labkit.errors import ConfigError, LabkitError
@@ -24,6 +24,7 @@ class CheckResult:
         title: The exercise's title, "" if there is no such exercise.
         outcomes: Each case and its verdict.
         problem: Why nothing was checked, with the cure; "" when it was.
+        shown: The failed case that is shown in full, None where none failed.
         passed: Whether every case passed.
     """
 
@@ -31,6 +32,7 @@ class CheckResult:
     title: str = ""
     outcomes: tuple[CaseOutcome, ...] = ()
     problem: str = ""
+    shown: CaseOutcome | None = None
 
     @property
     def passed(self) -> bool:
@@ -62,7 +64,6 @@ class CheckResult:
             lines = [("head", f"{head}: passed, all {count} cases." if count > 1 else f"{head}: passed.")]
             return lines + [("pass", f"  pass  {outcome.case.name}") for outcome in self.outcomes]
         lines = [("head", f"{head}: not yet, {right} of {count} cases pass.")]
-        shown = False
         for outcome in self.outcomes:
             verdict = outcome.verdict
             if verdict is None:
@@ -71,9 +72,8 @@ class CheckResult:
                 lines.append(("pass", f"  pass  {outcome.case.name}"))
             else:
                 lines.append(("fail", f"  FAIL  {outcome.case.name}"))
-                if not shown:
+                if outcome is self.shown:
                     lines += self._details(verdict)
-                    shown = True
         return lines
 
     def _details(self, verdict: Verdict) -> list[tuple[str, str]]:
@@ -108,7 +108,7 @@ def check(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
         outcomes = run_visible(exercise, _by_name(exercise, functions))
     except LabkitError as error:
         return CheckResult(exercise.id, exercise.title, problem=f"The ranks could not be started: {error}")
-    return CheckResult(exercise.id, exercise.title, tuple(outcomes))
+    return CheckResult(exercise.id, exercise.title, tuple(outcomes), shown=telling(exercise, outcomes))
 
 
 def call_of(exercise: Exercise) -> str:

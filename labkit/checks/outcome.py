@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labkit.checks.case import Case
+from labkit.checks.exercise import Exercise
 from labkit.checks.verdict import Verdict
 from labkit.checks.words import join
 
@@ -21,6 +22,21 @@ class CaseOutcome:
     def passed(self) -> bool:
         """Return whether the case ran and is right."""
         return self.verdict is not None and self.verdict.passed
+
+
+def telling(exercise: Exercise, outcomes: Sequence[CaseOutcome]) -> CaseOutcome | None:
+    """Return the failed case that tells most: the one whose mistake stands first in the exercise's list.
+
+    Lists go from the most particular mistake to the most general; in a world of two, say, many mistakes look alike.
+    """
+    names = [mistake.name for mistake in exercise.mistakes]
+    failed = [outcome for outcome in outcomes if outcome.verdict is not None and not outcome.verdict.passed]
+
+    def place(outcome: CaseOutcome) -> int:
+        assert outcome.verdict is not None
+        return names.index(outcome.verdict.mistake) if outcome.verdict.mistake in names else len(names)
+
+    return min(failed, key=place, default=None)
 
 
 def hint_across(outcomes: Sequence[CaseOutcome]) -> str:

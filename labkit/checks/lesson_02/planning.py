@@ -298,9 +298,9 @@ PLAN = Exercise(
     oracle=complete_sums,
     judge=judge_plan,
     visible=(
-        plan_case("2 ranks", [2]),
         plan_case("3 ranks", [3]),
         plan_case("4 and 5 ranks", [4, 5]),
+        plan_case("2 ranks", [2]),
         plan_case("one rank: an empty plan", [1]),
     ),
     distributed=False,
