@@ -50,6 +50,8 @@ class Course:
         """The notebook learners get, as JSON."""
         found = json.loads(self.notebook.read_text(encoding="utf-8"))
         assert isinstance(found, dict)
+        for cell in found["cells"]:
+            cell["source"] = "".join(cell["source"])
         return found
 
     @cached_property

@@ -91,7 +91,7 @@ def grade(
     with tempfile.TemporaryDirectory(prefix="lk-class-") as shared:
         alone = Path(shared) / "alone"
         alone.touch()
-        setting = _Setting(found, out, seed, fingerprint, limits or Limits(), alone)
+        setting = _Setting(found, out, seed, limits or Limits(), alone)
         with _bar(console, progress) as bar:
             _Class(setting, todo, num_workers, len(kept), bar).run()
     entries = [kept.get(each.name) or read_entry(out / each.name / "result.json") for each in submissions]
@@ -142,7 +142,6 @@ class _Setting:
     course: Course
     out: Path
     seed: int
-    fingerprint: str
     limits: Limits
     alone: Path
 
@@ -245,6 +244,8 @@ class _Class:
             elif frame.header["op"] == "graded":
                 self._done += 1
                 self._hand_out(worker)
+            elif frame.header["op"] == "crashed":
+                self._crashed(worker, str(frame.header["error"]), str(frame.header["traceback"]))
             else:
                 raise EnvironmentProblem(f"while grading {frame.header['name']}: {frame.header['error']}")
         if worker.channel.closed:
@@ -259,16 +260,30 @@ class _Class:
             if count < _TRIES:
                 self._waiting.append(submission)
             else:
-                problem = (
-                    f"Grading this submission {why} {count} times by what its code does, so nothing could be scored."
+                self._report_problem(
+                    submission,
+                    f"The process that graded this {why} {count} times while your code ran, so nothing could be "
+                    "scored. Does a cell end or kill processes, or use up the memory?",
                 )
-                digest = submission_hash(submission.path)
-                course = self.setting.course
-                result = unreadable(submission.name, problem, course, digest, self.setting.fingerprint)
-                write_reports(result, course, self.setting.out)
-                self._done += 1
         if self._waiting:
             self._hand_out(self._start())
+
+    def _crashed(self, worker: _Worker, error: str, trace: str) -> None:
+        """Tell of a fault in the grader itself: this submission has no score yet, the others are graded."""
+        submission = worker.submission
+        assert submission is not None
+        print(f"grading {submission.name} failed, by a fault of the grader:\n{trace}", file=sys.stderr)
+        problem = (
+            f"The grader itself failed on this submission ({error}). This is not your fault; it must be graded again."
+        )
+        self._report_problem(submission, problem)
+        self._hand_out(worker)
+
+    def _report_problem(self, submission: Submission, problem: str) -> None:
+        course = self.setting.course
+        digest = submission_hash(submission.path)
+        write_reports(unreadable(submission.name, problem, course, digest, ""), course, self.setting.out)
+        self._done += 1
 
     def _watch_time(self) -> None:
         limits = self.setting.limits

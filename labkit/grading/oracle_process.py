@@ -74,7 +74,8 @@ def main() -> None:
     torch.set_num_threads(1)
     oracle: Oracle | None = None
     while (frame := read_frame(sock)) is not None:
-        request, answer, payload = frame.header, {}, b""
+        request, payload = frame.header, b""
+        answer: dict[str, Any]
         try:
             if request["op"] == "open":
                 oracle = Oracle(request["lesson"], request["hidden"], request["checks"], request["result_bytes"])

@@ -23,7 +23,7 @@ from labkit.grading.limits import Limits
 from labkit.grading.oracle import HiddenCase
 from labkit.grading.process_tree import end_session
 from labkit.grading.relay import Relay, RelayError
-from labkit.grading.template import Template, TemplateGone
+from labkit.grading.template import Template, TemplateGoneError
 
 _HAZY_SECONDS = 2.0
 _EXIT_SECONDS = 1.0
@@ -73,7 +73,7 @@ class _Rank:
     failure: dict[str, Any] | None = None
 
 
-class _Stop(Exception):
+class _CaseOverError(Exception):
     """The case is over; `failure` says why."""
 
     def __init__(self, kind: str, rank: int | None, message: str, detail: str = "", error: str = "") -> None:
@@ -128,7 +128,7 @@ class CaseRun:
             for number in range(self._case.world_size):
                 self._start(number)
             self._serve(deadline)
-        except _Stop as stop:
+        except _CaseOverError as stop:
             failure = stop.failure
         except RelayError as error:
             failure = {
@@ -138,7 +138,7 @@ class CaseRun:
                 "detail": "",
                 "error": "",
             }
-        except TemplateGone:
+        except TemplateGoneError:
             failure = _gone_words()
         finally:
             self._close()
@@ -188,7 +188,7 @@ class CaseRun:
         for rank in self._ranks:
             if rank.pid:
                 end_session(rank.pid)
-        with suppress(TemplateGone):
+        with suppress(TemplateGoneError):
             self._template.end_ranks()
         for rank in self._ranks:
             self._read_output(rank, final=True)
@@ -249,7 +249,9 @@ class CaseRun:
         try:
             return channel.receive()
         except FrameError as error:
-            raise _Stop("died", rank.number, f"Rank {rank.number} broke off the connection: {error}.") from None
+            raise _CaseOverError(
+                "died", rank.number, f"Rank {rank.number} broke off the connection: {error}."
+            ) from None
         finally:
             if channel.closed:
                 self._selector.unregister(channel)
@@ -270,7 +272,7 @@ class CaseRun:
                 rank.failure = _failure_fields(rank.number, failure)
                 self._relay.gone(rank.number, f"stopped: {_line(rank.failure['message'])}")
                 if rank.failure["kind"] == "not_implemented":
-                    raise _Stop(**{k: rank.failure[k] for k in ("kind", "rank", "message", "detail", "error")})
+                    raise _CaseOverError(**{k: rank.failure[k] for k in ("kind", "rank", "message", "detail", "error")})
 
     def _template_says(self) -> None:
         for message in self._template.messages():
@@ -297,10 +299,10 @@ class CaseRun:
 
     def _unstick(self) -> None:
         if any(rank.failure for rank in self._ranks):
-            raise _Stop(**self._first_failure_or_die())
+            raise _CaseOverError(**self._first_failure_or_die())
         deadlock = self._relay.unstick()
         if deadlock is not None:
-            raise _Stop("deadlock", deadlock.rank, deadlock.text, "\n".join(deadlock.lines))
+            raise _CaseOverError("deadlock", deadlock.rank, deadlock.text, "\n".join(deadlock.lines))
         self._answer()
 
     def _read_output(self, rank: _Rank, final: bool = False) -> None:
@@ -315,15 +317,17 @@ class CaseRun:
                 rank.output += data[: max(0, self._limits.rank_output_bytes - len(rank.output))]
                 if rank.num_output_bytes > self._limits.rank_flood_bytes and not final:
                     mb = self._limits.rank_flood_bytes >> 20
-                    raise _Stop("died", rank.number, f"Rank {rank.number} printed more than {mb} MB and was ended.")
+                    raise _CaseOverError(
+                        "died", rank.number, f"Rank {rank.number} printed more than {mb} MB and was ended."
+                    )
 
     # ---- words
 
-    def _timeout(self) -> _Stop:
+    def _timeout(self) -> _CaseOverError:
         late = [r for r in self._ranks if r.result is None and r.failure is None]
         names = ", ".join(str(rank.number) for rank in late)
         plural = "s" if len(late) > 1 else ""
-        return _Stop(
+        return _CaseOverError(
             "timeout",
             late[0].number if late else None,
             f"No result within {self._seconds:g} s: rank{plural} {names} still ran.",

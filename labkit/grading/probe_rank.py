@@ -28,12 +28,14 @@ from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
 
 import labkit
 from labkit.checks import wire_format
 from labkit.checks.exercise import Exercise, functions_for
 from labkit.grading.course import load_exercises
 from labkit.grading.frames import read_frame, write_frame
+from labkit.grading.process_tree import become_subreaper
 from labkit.grading.relay_client import CELL_MARK, RelayClient
 from labkit.grading.relay_group import register
 
@@ -48,6 +50,7 @@ def main() -> None:
     opening = read_frame(control)
     if opening is None:
         return
+    become_subreaper()
     torch.set_num_threads(1)
     exercises = load_exercises(opening.header["lesson"], opening.header["checks"])
     num_threads = len(list(Path("/proc/self/task").iterdir())) if sys.platform == "linux" else 1
@@ -165,7 +168,7 @@ def _run_job(
     register(client)
     if exercise.distributed:
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world_size))
-        dist.init_process_group("relay", store=dist.HashStore(), rank=rank, world_size=world_size)
+        dist.init_process_group("relay", store=HashStore(), rank=rank, world_size=world_size)
     values = wire_format.decode(inputs)
     namespace, errors = run_cells(header["cells"])
     result: bytes = b""

@@ -53,7 +53,7 @@ def rebuild(submitted: Sequence[SubmittedCell], pristine: Mapping[str, Any], lim
         limits: The longest cell that is taken.
     """
     limits = limits or Limits()
-    notebook = nbformat.from_dict(copy.deepcopy(dict(pristine)))
+    notebook = nbformat.from_dict(copy.deepcopy(dict(pristine)))  # type: ignore[no-untyped-call]
     code = [cell for cell in submitted if cell.kind == "code"]
     used: set[int] = set()
     notes: list[str] = []
@@ -79,7 +79,10 @@ def rebuild(submitted: Sequence[SubmittedCell], pristine: Mapping[str, Any], lim
             _note_edit(cell, code, used, notes, tags)
             if "given" in tags:
                 cells.append({"id": cell.id, "name": f"cell {cell.id}", "kind": "given", "source": cell.source})
-    notes += [_left_out(cell) for cell in code if cell.position not in used and cell.source.strip()]
+    originals = {cell.source.strip() for cell in notebook.cells}
+    for each in code:
+        if each.position not in used and each.source.strip() and each.source.strip() not in originals:
+            notes.append(_left_out(each))
     return Rebuilt(notebook, tuple(cells), predictions, tuple(unchanged), tuple(notes))
 
 
@@ -102,8 +105,8 @@ def _exercise_source(
         )
     if len(taken.source.encode()) > limits.cell_source_bytes:
         notes.append(
-            f"Exercise {number}: its cell has {len(taken.source) >> 10} KB; at most {limits.cell_source_bytes >> 10} KB "
-            "are taken, so it counts as not done."
+            f"Exercise {number}: its cell has {len(taken.source) >> 10} KB; "
+            f"at most {limits.cell_source_bytes >> 10} KB are taken, so it counts as not done."
         )
         return None
     return taken.source
@@ -167,9 +170,12 @@ def _note_edit(cell: Any, code: Sequence[SubmittedCell], used: set[int], notes: 
 
 
 def _left_out(cell: SubmittedCell) -> str:
+    begins = f"Cell {cell.position} of your file (it begins {_first_line(cell.source)!r})"
+    if set(cell.tags) & {"given", "check", "predict", "parameters"}:
+        return f"{begins} differs from the notebook that is graded; grading uses the original."
     return (
-        f"Cell {cell.position} of your file (it begins {_first_line(cell.source)!r}) is not one of the notebook's exercise "
-        "cells and was left out. What an answer needs must stand in its own cell or in an earlier exercise cell."
+        f"{begins} is not one of the notebook's exercise cells and was left out. "
+        "What an answer needs must stand in its own cell or in an earlier exercise cell."
     )
 
 

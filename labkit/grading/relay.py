@@ -167,7 +167,7 @@ class Relay:
             raise RelayError(rank, f"an unknown request came over the relay's socket: {str(header.get('op'))[:40]!r}")
         try:
             handler(rank, header, payload)
-        except (KeyError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
             raise RelayError(rank, f"a request over the relay's socket is malformed: {error!r:.200}") from None
 
     def gone(self, rank: int, why: str) -> None:

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 from labkit.grading.frames import Frame, read_frame, write_frame
@@ -127,11 +128,11 @@ class RelayClient:
 
 def learners_line() -> str:
     """Return the innermost line of the learner's notebook that is being run, or ""."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
         if name.startswith(CELL_MARK):
             line = linecache.getline(name, frame.f_lineno).strip()
             return f"{name[1:-1]}, line {frame.f_lineno}: {line}"[:190]
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import stat
 import unicodedata
@@ -97,13 +96,13 @@ def read_submission(submission: Submission, limits: Limits | None = None) -> Sub
     if submission.problem:
         return SubmittedNotebook(problem=submission.problem)
     try:
-        info = os.stat(submission.path)
+        info = submission.path.stat()
         if not stat.S_ISREG(info.st_mode):
             return SubmittedNotebook(problem="This is not a plain file. " + _AGAIN)
         if info.st_size > limits.notebook_bytes:
             return SubmittedNotebook(
-                problem=f"The notebook has {info.st_size / 1e6:.0f} MB; at most {limits.notebook_bytes / 1e6:.0f} MB are "
-                "read. Clear the outputs of all cells, save it, and hand it in again."
+                problem=f"The notebook has {info.st_size / 1e6:.0f} MB; at most {limits.notebook_bytes / 1e6:.0f} MB "
+                "are read. Clear the outputs of all cells, save it, and hand it in again."
             )
         data = submission.path.read_bytes()
     except OSError as error:

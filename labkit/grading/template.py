@@ -18,7 +18,7 @@ from labkit.grading.process_tree import end_descendants
 _START_SECONDS = 120.0
 
 
-class TemplateGone(Exception):
+class TemplateGoneError(Exception):
     """The template ended: a rank killed it, or the machine ran out of memory."""
 
 
@@ -76,7 +76,7 @@ class Template:
         """Ask for one rank; the answer comes over `channel`. The descriptors are handed over, not closed here.
 
         Raises:
-            TemplateGone: If the template has ended.
+            TemplateGoneError: If the template has ended.
         """
         data = memoryview(pack(request))
         try:
@@ -85,20 +85,20 @@ class Template:
                 select.select([], [self.channel], [], 10.0)
                 data = data[self.channel.sock.send(data) :]
         except OSError as error:
-            raise TemplateGone(str(error)) from None
+            raise TemplateGoneError(str(error)) from None
 
     def messages(self) -> list[Mapping[str, Any]]:
         """Return what the template has reported since the last call: ranks started and exited.
 
         Raises:
-            TemplateGone: If it has ended.
+            TemplateGoneError: If it has ended.
         """
         try:
             frames = self.channel.receive()
         except FrameError as error:
-            raise TemplateGone(str(error)) from None
+            raise TemplateGoneError(str(error)) from None
         if self.channel.closed and not frames:
-            raise TemplateGone(f"status {self._process.poll()}")
+            raise TemplateGoneError(f"status {self._process.poll()}")
         return [frame.header for frame in frames]
 
     def end_ranks(self) -> list[str]:

@@ -11,6 +11,7 @@ import logging
 import signal
 import socket
 import sys
+import traceback
 from pathlib import Path
 from types import FrameType
 
@@ -60,6 +61,9 @@ def _serve(sock: socket.socket, grader: Grader) -> None:
             grader.grade(submission, progress)
         except LabkitError as error:
             write_frame(sock, {"op": "failed", "name": submission.name, "error": str(error)})
+        except Exception as error:
+            about = {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+            write_frame(sock, {"op": "crashed", "name": submission.name, **about})
         else:
             write_frame(sock, {"op": "graded", "name": submission.name})
 

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from grading.small_lesson import RIGHT, write_course
+from labkit.grading.course import Course, find_course
+from labkit.grading.limits import Limits
+from labkit.grading.oracle import Oracle
+from labkit.grading.probe import CaseRun, Outcome
+from labkit.grading.template import Template
+
+GIVEN = {
+    "id": "given-1",
+    "name": "cell given-1",
+    "kind": "given",
+    "source": "import torch\nimport torch.distributed as dist\n",
+}
+
+
+@pytest.fixture(scope="session")
+def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
+    return find_course("90", write_course(tmp_path_factory.mktemp("small") / "course"))
+
+
+@pytest.fixture(scope="session")
+def oracle(course: Course) -> Iterator[Oracle]:
+    oracle = Oracle(course)
+    yield oracle
+    oracle.close()
+
+
+@pytest.fixture(scope="session")
+def template(course: Course) -> Iterator[Template]:
+    template = Template(course)
+    template.ready()
+    yield template
+    template.close()
+
+
+Probe = Callable[..., Outcome]
+
+
+@pytest.fixture
+def probe(template: Template, oracle: Oracle, tmp_path: Path) -> Probe:
+    """Run one hidden case of the small lesson with these answers; the right ones elsewhere."""
+
+    def run(
+        exercise_id: str,
+        answers: Mapping[str, str] | None = None,
+        case: int = 0,
+        seconds: float = 20.0,
+        limits: Limits | None = None,
+    ) -> Outcome:
+        sources = {**RIGHT, **(answers or {})}
+        cells = [GIVEN]
+        for number, source in sources.items():
+            cells.append({"id": f"exercise-{number}", "name": number, "kind": "exercise", "source": source})
+        hidden = oracle.cases(exercise_id, 7)[case]
+        return CaseRun(template, exercise_id, cells, hidden, 1, tmp_path, seconds, limits or Limits()).run()
+
+    return run
