@@ -1,0 +1,136 @@
+"""Only exercise cells and literal predictions go from a submission into the pristine notebook."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from grading.small_lesson import RIGHT, STUBS, code_cell, notebook
+from labkit.grading.rebuild import Rebuilt, rebuild
+from labkit.grading.submission import Submission, read_submission
+
+
+def rebuilt_from(content: Mapping[str, Any], tmp_path: Path) -> Rebuilt:
+    path = tmp_path / "x.ipynb"
+    path.write_text(json.dumps(content))
+    read = read_submission(Submission("x", path))
+    assert not read.problem
+    return rebuild(read.cells, notebook())
+
+
+def sources(rebuilt: Rebuilt) -> dict[str, str]:
+    return {cell.id: cell.source for cell in rebuilt.notebook.cells}
+
+
+def test_answers_go_into_the_pristine_notebook(tmp_path: Path) -> None:
+    rebuilt = rebuilt_from(notebook(RIGHT), tmp_path)
+    nbformat.validate(rebuilt.notebook)
+    assert sources(rebuilt)["exercise-90-2"] == RIGHT["90.2"]
+    assert rebuilt.notes == () and rebuilt.unchanged == ()
+    assert [cell["name"] for cell in rebuilt.cells] == ["cell given-1-imports", "90.1", "90.2", "90.3"]
+
+
+def test_a_notebook_as_handed_out_has_no_answers(tmp_path: Path) -> None:
+    assert rebuilt_from(notebook(), tmp_path).unchanged == ("90.1", "90.2", "90.3")
+
+
+def test_edited_checks_and_given_cells_do_not_matter_and_are_named(tmp_path: Path) -> None:
+    content = notebook(RIGHT)
+    content["cells"][1]["source"] = "import forged\n"
+    content["cells"][4]["source"] = "print('passed')"
+    rebuilt = rebuilt_from(content, tmp_path)
+    assert sources(rebuilt)["given-1-imports"] == notebook()["cells"][1]["source"]
+    assert sources(rebuilt)["check-90-1"] == 'print("checking 90.1")'
+    assert [note.split(" was changed")[0] for note in rebuilt.notes] == [
+        "The given cell given-1-imports",
+        "The check cell check-90-1",
+    ]
+
+
+def test_metadata_and_outputs_do_not_matter(tmp_path: Path) -> None:
+    content = notebook(RIGHT)
+    content["metadata"] = {"labkit": {"exercises": [{"id": "90.1", "points": 10**9}]}, "kernelspec": {"name": "evil"}}
+    for cell in content["cells"]:
+        if cell["cell_type"] == "code":
+            cell["metadata"] |= {"points": 1000, "papermill": {"status": "completed"}}
+            cell["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "all passed"}]
+    rebuilt = rebuilt_from(content, tmp_path)
+    assert rebuilt.notebook.metadata == nbformat.from_dict(notebook()).metadata
+    assert all(not cell.get("outputs") for cell in rebuilt.notebook.cells)
+    assert all("points" not in cell.metadata for cell in rebuilt.notebook.cells)
+
+
+def test_cells_without_ids_are_found_by_their_metadata(tmp_path: Path) -> None:
+    content = notebook(RIGHT)
+    for cell in content["cells"]:
+        del cell["id"]
+    assert sources(rebuilt_from(content, tmp_path))["exercise-90-3"] == RIGHT["90.3"]
+
+
+def test_missing_and_double_cells_are_told(tmp_path: Path) -> None:
+    content = notebook(RIGHT)
+    del content["cells"][3]
+    content["cells"].append(code_cell("copy", "def total(x): pass", ["exercise"], labkit={"exercise": "90.3"}))
+    rebuilt = rebuilt_from(content, tmp_path)
+    assert rebuilt.unchanged == ("90.1",)
+    assert sources(rebuilt)["exercise-90-3"] == RIGHT["90.3"]
+    assert rebuilt.notes == (
+        "Exercise 90.1: its cell was not found, so it counts as not done.",
+        "Exercise 90.3 has more than one cell; cell 7 was taken, not cell 9 of the file.",
+    )
+
+
+def test_a_cell_of_the_learners_own_is_left_out_and_told_where_it_belongs(tmp_path: Path) -> None:
+    content = notebook(RIGHT)
+    content["cells"].insert(2, code_cell("mine", "def helper():\n    return 2\n", []))
+    rebuilt = rebuilt_from(content, tmp_path)
+    assert "mine" not in sources(rebuilt)
+    assert rebuilt.notes == (
+        "Cell 3 of your file (it begins 'def helper():') is not one of the notebook's exercise cells and was left out. "
+        "What an answer needs must stand in its own cell or in an earlier exercise cell.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [("guess_a = 7", 7), ("guess_a = -1e3  # sure", -1000.0), ('guess_a = "x"', "x"), ("guess_a = None", None)],
+)
+def test_a_predicted_literal_is_taken(source: str, value: object, tmp_path: Path) -> None:
+    content = notebook()
+    content["cells"][2]["source"] = source
+    rebuilt = rebuilt_from(content, tmp_path)
+    assert rebuilt.predictions == {"guess_a": value}
+    assert sources(rebuilt)["predict-guess-a"] == f"guess_a = {value!r}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "guess_a = __import__('os').system('true')",
+        "guess_a = [1] * 10**9",
+        "guess_a = 1e999",
+        "other = 3",
+        "guess_a = (",
+        "guess_a = " + "-" * 3000 + "1",
+        "guess_a = " + "(" * 900 + "1" + ")" * 900,
+        "guess_a: int = 3",
+    ],
+)
+def test_anything_else_in_a_prediction_is_not_run(source: str, tmp_path: Path) -> None:
+    content = notebook()
+    content["cells"][2]["source"] = source
+    rebuilt = rebuilt_from(content, tmp_path)
+    assert rebuilt.predictions == {}
+    assert sources(rebuilt)["predict-guess-a"] == "guess_a = 0.5"
+    assert "is not a plain value" in rebuilt.notes[0]
+
+
+def test_a_cell_longer_than_the_limit_counts_as_not_done(tmp_path: Path) -> None:
+    rebuilt = rebuilt_from(notebook({"90.1": "x = 1\n" * 100_000}), tmp_path)
+    assert rebuilt.unchanged == ("90.1", "90.2", "90.3") and "at most 256 KB" in rebuilt.notes[0]
+    assert sources(rebuilt)["exercise-90-1"] == STUBS["90.1"]

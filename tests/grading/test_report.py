@@ -1,0 +1,141 @@
+"""Reports: what each says, what it never holds, and that it is whole."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from labkit.errors import EnvironmentProblem
+from labkit.grading.feedback import feedback_html
+from labkit.grading.report import as_json, junit_xml, plain_text, result_json, write_whole
+from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_seed
+from labkit.lessons.manifest import Exercise
+
+ATTACK = "</pre><script>alert(1)</script>\x1b[31mred\x1b[0m\x00\x08\u202e ]]> <![CDATA[ &amp; \ud800 \ufffe"
+
+
+def exercise(number: str, points: int = 5, bonus: bool = False) -> Exercise:
+    return Exercise(number, f"Task {number}", ("f",), points, 1, 1, 1, bonus)
+
+
+def result(text: str = "Rank 0 has a wrong result.\nline two") -> StudentResult:
+    tried = (CaseResult("2 ranks", True), CaseResult("3 ranks, " + text, False, text, "Look at " + text, "exception"))
+    return StudentResult(
+        name="ann",
+        problem="",
+        exercises=(
+            ExerciseResult(exercise("2.1"), "passed", (CaseResult("2 ranks", True),), 1),
+            ExerciseResult(exercise("2.2", 8), "failed", tried, 3),
+            ExerciseResult(exercise("2.10", 4, bonus=True), "passed", (CaseResult("2 ranks", True),), 1),
+            ExerciseResult(exercise("2.11"), "not_done"),
+        ),
+        notes=("note " + text,),
+        notebook_summary="Every cell ran.",
+        cell_notes=(("check-2-2", "ValueError: " + text),),
+        predictions=(("guess", text),),
+        submission_hash="a",
+        course_hash="b",
+        seconds=1.23456,
+    )
+
+
+def test_bonus_points_come_on_top_of_full_marks() -> None:
+    assert (result().score, result().max_score) == (9.0, 18.0)
+
+
+def test_result_json_has_gradescopes_fields_and_no_others() -> None:
+    told = result_json(result(), "02_x")
+    assert set(told) <= {
+        "score", "execution_time", "output", "output_format", "stdout_visibility", "visibility", "extra_data", "tests",
+    }  # fmt: skip
+    for test in told["tests"]:
+        assert set(test) <= {
+            "score", "max_score", "status", "name", "number", "output", "output_format", "tags", "visibility",
+            "extra_data",
+        }  # fmt: skip
+        assert test["status"] in ("passed", "failed") and test["visibility"] == "visible"
+    assert [test["score"] for test in told["tests"]] == [5.0, 0.0, 4.0, 0.0]
+    assert sum(test["score"] for test in told["tests"]) == told["score"]
+    assert sum(test["max_score"] for test in told["tests"]) == told["extra_data"]["max_score"]
+    assert "Tried: 3 ranks" in told["tests"][1]["output"] and "1 of 3 hidden cases passed" in told["tests"][1]["output"]
+    assert json.loads(as_json(told)) == json.loads(json.dumps(told))
+
+
+def test_junit_xml_is_well_formed_whatever_a_student_made_and_carries_points() -> None:
+    root = ElementTree.fromstring(junit_xml(result(ATTACK), "02_x"))
+    cases = root.findall("./testsuite/testcase")
+    assert [case.find("./properties/property[@name='points']").get("value") for case in cases] == ["5", "0", "4", "0"]  # type: ignore[union-attr]
+    assert root.get("tests") == "4" and root.get("failures") == "1" and root.get("skipped") == "1"
+    failure = cases[1].find("failure")
+    assert failure is not None and "<script>alert(1)</script>red" in (failure.text or "")
+
+
+class Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href", "action")]
+
+
+def test_feedback_escapes_all_a_student_made_and_loads_nothing() -> None:
+    page = feedback_html(result(ATTACK), "Lesson").decode()
+    elements = Elements()
+    elements.feed(page)
+    assert "script" not in elements.tags and "img" not in elements.tags
+    assert all(link.startswith("#e2.") for link in elements.links)
+    assert "&lt;script&gt;alert(1)" in page
+    assert not any(character in page for character in "\x00\x08\x1b\u202e\ufffe")
+
+
+def test_feedback_says_for_each_exercise_what_was_tried_what_came_back_and_the_hint() -> None:
+    page = feedback_html(result(), "Lesson").decode()
+    assert "2 of 4 exercises work. For the one that does not yet" in page and "1 is not started." in page
+    for words in ("3 ranks, Rank 0", "<pre>line two</pre>", "Where to look.", "1 more not tried", "(bonus)"):
+        assert words in page
+
+
+def test_texts_are_cut_and_say_so() -> None:
+    assert plain_text("x" * 9000, 100) == "x" * 100 + "\n[cut: 8900 more characters]"
+    assert len(feedback_html(result("y" * 10**6), "Lesson")) < 100_000
+
+
+def test_the_same_answers_get_the_same_seed() -> None:
+    answers = [("exercise-2-1", "x = 1")]
+    assert submission_seed(answers, 0) == submission_seed(list(answers), 0)
+    assert (
+        len({submission_seed(answers, 0), submission_seed(answers, 1), submission_seed([("exercise-2-1", "x=1")], 0)})
+        == 3
+    )
+
+
+def test_addresses_do_not_make_two_runs_differ() -> None:
+    assert steady("<object at 0x7f0e8d4d14e0>, 0xff") == "<object at 0x…>, 0xff"
+
+
+def test_a_full_disk_leaves_the_old_file_and_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "result.json"
+    write_whole(path, b"old")
+
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(EnvironmentProblem, match=r"no space is left for .*run the same command again"):
+        write_whole(path, b"new")
+    assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentProblem, match="cannot be written"):
+        write_whole(tmp_path / "file" / "result.json", b"x")

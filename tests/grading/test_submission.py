@@ -1,0 +1,143 @@
+"""What was handed in, found and read as data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from grading.small_lesson import RIGHT, notebook, write_submission
+from labkit.errors import ConfigError
+from labkit.grading.submission import Submission, find_submissions, read_submission, safe_name
+
+
+def names(found: list[Submission]) -> list[str]:
+    return [submission.name for submission in found]
+
+
+def test_files_and_folders_are_named_without_their_ending(tmp_path: Path) -> None:
+    write_submission(tmp_path / "alice.ipynb", RIGHT)
+    write_submission(tmp_path / "bob" / "90_small.ipynb", RIGHT)
+    write_submission(tmp_path / "carol" / "deep" / "final version.ipynb", RIGHT)
+    write_submission(tmp_path / "carol" / ".ipynb_checkpoints" / "final version-checkpoint.ipynb", RIGHT)
+    (tmp_path / "scores.json").write_text("{}")
+    found, notes = find_submissions([tmp_path], "90_small")
+    assert names(found) == ["alice", "bob", "carol"]
+    assert not any(submission.problem for submission in found)
+    assert notes == [f"{tmp_path}: passed over, neither notebook nor folder: scores.json"]
+
+
+def test_folders_named_one_by_one_keep_their_names(tmp_path: Path) -> None:
+    for student in ("ann", "ben"):
+        write_submission(tmp_path / student / "90_small.ipynb", RIGHT)
+    found, _ = find_submissions([tmp_path / "ann", tmp_path / "ben"], "90_small")
+    assert names(found) == ["ann", "ben"]
+
+
+def test_names_that_collide_are_told_apart_and_told(tmp_path: Path) -> None:
+    write_submission(tmp_path / "a" / "alice.ipynb", RIGHT)
+    write_submission(tmp_path / "b" / "Alice.ipynb", RIGHT)
+    found, notes = find_submissions([tmp_path / "a", tmp_path / "b"], "90_small")
+    assert names(found) == ["Alice", "alice-2"]
+    assert "reported as 'alice-2'" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("../../etc/passwd", "_.._etc_passwd"),
+        ("=cmd|'/c calc'!A0", "_cmd___c calc__A0"),
+        ("Zoë Müller 李雷", "Zoë Müller 李雷"),
+        ("a\x00b\nc\u202ed", "a_b_c_d"),
+        ("...", "submission"),
+        ("-rf", "rf"),
+        ("x" * 300, "x" * 80),
+    ],
+)
+def test_names_are_safe_as_folders_and_in_a_table(name: str, safe: str) -> None:
+    assert safe_name(name) == safe
+
+
+def test_several_notebooks_in_a_folder_are_a_problem_unless_one_bears_the_lessons_name(tmp_path: Path) -> None:
+    for file in ("one.ipynb", "two.ipynb"):
+        write_submission(tmp_path / "ann" / file, RIGHT)
+        write_submission(tmp_path / "ben" / file, RIGHT)
+    write_submission(tmp_path / "ben" / "90_small.ipynb", RIGHT)
+    found, _ = find_submissions([tmp_path], "90_small")
+    assert "There are 2 notebooks in what was handed in (one.ipynb, two.ipynb); hand in one." in found[0].problem
+    assert found[1].path.name == "90_small.ipynb" and not found[1].problem
+
+
+def test_what_is_not_there_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no"):
+        find_submissions([tmp_path / "nobody"], "90_small")
+    with pytest.raises(ConfigError, match="no submission in"):
+        find_submissions([tmp_path], "90_small")
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    secret = write_submission(tmp_path / "elsewhere" / "secret.ipynb", RIGHT)
+    (tmp_path / "class").mkdir()
+    (tmp_path / "class" / "mallory.ipynb").symlink_to(secret)
+    (tmp_path / "class" / "trudy").symlink_to(secret.parent)
+    found, _ = find_submissions([tmp_path / "class"], "90_small")
+    assert all("This is a link" in read_submission(submission).problem for submission in found)
+
+
+BAD_FILES = {
+    "empty": (b"", "The file is empty"),
+    "white": (b"  \n", "The file is empty"),
+    "cut off": (json.dumps(notebook()).encode()[:500], "cut off or damaged"),
+    "binary": (bytes(range(256)), "not text"),
+    "a list": (b"[1, 2]", "JSON, but no notebook"),
+    "no cells": (b'{"metadata": {}}', "no cells"),
+    "zero cells": (b'{"cells": []}', "has no cells"),
+    "cells of numbers": (b'{"cells": [1, null, {"cell_type": 3}]}', "has no cells"),
+    "too deep for the parser": (b"[" * 100_000 + b"]" * 100_000, "nested too deeply"),
+    "too deep for us": (b'{"cells": ' + b"[" * 200 + b"]" * 200 + b"}", "nested too deeply"),
+    "huge number": (b'{"cells": ' + b"9" * 10_000 + b"}", "cut off or damaged"),
+    "too many cells": (json.dumps({"cells": [{}] * 3000}).encode(), "3000 cells; at most 2000"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_each_bad_file_has_its_own_sentence(name: str, tmp_path: Path) -> None:
+    data, words = BAD_FILES[name]
+    path = tmp_path / "x.ipynb"
+    path.write_bytes(data)
+    assert words in read_submission(Submission("x", path)).problem
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.ipynb"
+    with open(path, "wb") as file:
+        file.truncate(500 << 20)
+    assert "The notebook has 524 MB" in read_submission(Submission("x", path)).problem
+
+
+def test_a_damaged_notebook_gives_what_can_be_read(tmp_path: Path) -> None:
+    content = notebook(RIGHT)
+    content["cells"].insert(0, "not a cell")
+    content["cells"][3]["outputs"] = "nonsense"
+    content["cells"][3]["metadata"]["tags"] = {"not": "a list"}
+    content["nbformat"] = "four"
+    path = tmp_path / "x.ipynb"
+    path.write_text(json.dumps(content))
+    read = read_submission(Submission("x", path))
+    assert not read.problem and read.notes == ("1 cell of the file could not be read and was left out.",)
+    assert len([cell for cell in read.cells if cell.id.startswith("exercise-")]) == 3
+
+
+def test_an_old_notebook_with_worksheets_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.ipynb"
+    cell = {"cell_type": "code", "input": ["a = 1\n", "b = 2"], "metadata": {}}
+    path.write_text(json.dumps({"nbformat": 3, "worksheets": [{"cells": [cell]}]}))
+    read = read_submission(Submission("x", path))
+    assert read.cells[0].source == "a = 1\nb = 2" and "old format" in read.notes[0]
+
+
+def test_lone_surrogates_do_not_travel_on(tmp_path: Path) -> None:
+    path = tmp_path / "x.ipynb"
+    path.write_text('{"cells": [{"cell_type": "code", "source": "x = \'\\ud800\'"}]}')
+    assert read_submission(Submission("x", path)).cells[0].source == "x = '?'"
