@@ -38,7 +38,6 @@
 
 # %% tags=["given"]
 import math
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -74,7 +73,7 @@ labkit.run(hello, on=labkit.local(3))
 # rank its own GPU and sends the messages with NCCL. Without GPUs they go through gloo, on the CPU.)
 
 # %% [markdown] tags=["slide"]
-# ## Three devices, one sum
+# ### Three devices, one sum
 #
 # | | gradient |
 # |---|---|
@@ -130,7 +129,7 @@ summed = sum(gradient_of(x[part], y[part]) for part in torch.arange(12).chunk(3)
 print(f"the summed gradient is {(summed / whole_batch).mean():.3f} times the right one; you guessed {guess_factor}")
 
 # %% [markdown] tags=["slide"]
-# ## Sum or mean?
+# ### Sum or mean?
 #
 # * The loss is a **mean** over the batch: sum the gradients, then divide by N.
 # * The loss is a **sum** over the batch: only sum.
@@ -259,7 +258,7 @@ for world_size in (2, 4, 8, 64, 1024):
     print(f"{world_size:5} {root_bytes(100, world_size):13} MB {ring_bytes(100, world_size):24.1f} MB")
 
 # %% [markdown] tags=["slide"]
-# ## The bottleneck is one link
+# ### The bottleneck is one link
 #
 # | ranks | through rank 0's link | each rank of a ring sends |
 # |---:|---:|---:|
@@ -326,7 +325,7 @@ for numel in (12, 10, 2):
 # one number, and what arrives is **added**:
 
 # %% [markdown] tags=["slide"]
-# ## First half: reduce-scatter
+# ### First half: reduce-scatter
 #
 # | | rank 0 | rank 1 | rank 2 | on the move |
 # |---|---|---|---|---|
@@ -337,7 +336,7 @@ for numel in (12, 10, 2):
 # After N-1 steps each rank holds **one finished chunk**: 14 on rank 0, 21 on rank 1, 7 on rank 2.
 
 # %% [markdown] tags=["slide"]
-# ## Second half: all-gather
+# ### Second half: all-gather
 #
 # | | rank 0 | rank 1 | rank 2 | on the move |
 # |---|---|---|---|---|
@@ -515,7 +514,7 @@ print(f"Complete on rank 3 after the first half: chunk {complete}. You guessed {
 # Does the picture look different from this? Then your plan is wrong in a way you can now see.
 
 # %% [markdown] tags=["slide"]
-# ## A plan is data
+# ### A plan is data
 #
 # ```python
 # Send(step=0, chunk=0, peer=1)
@@ -560,7 +559,7 @@ print(f"Complete on rank 3 after the first half: chunk {complete}. You guessed {
 #   sub-group the two differ.
 
 # %% [markdown] tags=["slide"]
-# ## Why one batch a step
+# ### Why one batch a step
 #
 # | | blocking `send`, then `recv` | `isend`, then `irecv` | `batch_isend_irecv` |
 # |---|---|---|---|
@@ -746,7 +745,7 @@ for world_size in (2, 8, 64, 512):
     print(f"{world_size:5}{in_16_bits:22.2%}{in_32_bits:23.2%}")
 
 # %% [markdown] tags=["slide"]
-# ## bfloat16: round once, not on every hop
+# ### bfloat16: round once, not on every hop
 #
 # * bfloat16 has 8 significant bits: 256 + 1 = 256
 # * partial sums in bfloat16: one rounding for every hop, the error **grows with N**
@@ -927,7 +926,7 @@ growth = ring_seconds(1e9, 16, 0, 50e9) / ring_seconds(1e9, 8, 0, 50e9)
 print(f"8 to 16 ranks: {growth:.2f} times the time. You guessed {guess_doubling}.")
 
 # %% [markdown] tags=["slide"]
-# ## algbw and busbw
+# ### algbw and busbw
 #
 # $$ t_{ring} = 2(N-1)\left(\alpha + \frac{B}{N\beta}\right) $$
 #
@@ -1073,8 +1072,7 @@ axes.legend()
 plt.show()
 
 # %%
-crossover = 10e-6 * 50e9 * (63 - 6) / (6 - 63 / 64)
-ring_ms, tree_ms = (1e3 * seconds(crossover, 64, 10e-6, 50e9) for seconds in (ring_seconds, tree_seconds))
+ring_ms, tree_ms = (1e3 * cost(crossover, RANKS, ALPHA, BANDWIDTH) for cost in (ring_seconds, tree_seconds))
 print(f"at {crossover / 1e6:.2f} MB the ring takes {ring_ms:.2f} ms and the tree {tree_ms:.2f} ms")
 print(f"you guessed {guess_crossover_kb / 1e3} MB")
 
@@ -1091,7 +1089,7 @@ print(f"you guessed {guess_crossover_kb / 1e3} MB")
 # for that. A ring talks to neighbours only.
 
 # %% [markdown] tags=["slide"]
-# ## Ring, tree, halving and doubling
+# ### Ring, tree, halving and doubling
 #
 # | | messages in a row | bytes a rank sends | good for |
 # |---|---|---|---|
@@ -1119,7 +1117,7 @@ guess_busbw_factor = 1.0
 
 # %% tags=["nbval-ignore-output"]
 def sweep(collectives, sizes, repeats=7):
-    """Return {(name, size): median seconds}."""
+    """Return {(name, size): seconds of the fastest repeat}."""
     seconds = {}
     for size in sizes:
         tensor = torch.ones(size // 4, device=message_device())
@@ -1132,7 +1130,7 @@ def sweep(collectives, sizes, repeats=7):
                 if tensor.is_cuda:
                     torch.cuda.synchronize()  # a GPU's work goes on after the call returns
                 times.append(time.perf_counter() - start)
-            seconds[name, size] = statistics.median(times[1:])  # the first one opens connections
+            seconds[name, size] = min(times[1:])  # the least disturbed; the first one opens connections
     return seconds
 
 
@@ -1170,21 +1168,21 @@ print(f"busbw on 4 ranks is {factor:.2f} times that on 2 ranks; you guessed {gue
 # * **There is no link.** "Sending" here is copying memory from one process to another, and a core must do it. Four
 #   ranks on two cores share the two cores, so busbw falls by about a half from 2 ranks to 4. On a machine with a link
 #   for each rank, and with GPUs that copy by themselves, it would hardly move.
-# * **α is large.** A message waits until its receiver gets a turn on a core. That is hundreds of microseconds.
-#   Between GPUs it is a few.
-# * **The prediction is off, but not by much.** A straight line through two points knows nothing of caches. A chunk
-#   that fits in the cache is cheaper to add than one that does not.
+# * **α is large.** A message waits until its receiver gets a turn on a core, and that can take a millisecond. Between
+#   GPUs it takes a few microseconds.
+# * **The prediction is off, but not wildly.** A straight line through two points knows nothing of caches (a chunk that
+#   fits is cheaper to add than one that does not) and nothing of the other programs on your machine.
 # * **You are close to the library.** At 16 MiB, time is spent on copying bytes, and Python is not the one who copies.
 #   At 64 KiB you see what Python costs: some objects and some calls for each message.
 #
 # Try it: change `SIZES`, or on a host with more cores, or with GPUs, change the ranks.
 
 # %% [markdown] tags=["slide"]
-# ## Predict, measure, explain
+# ### Predict, measure, explain
 #
 # * two points give α and β; a third tests them
 # * busbw should not depend on N. If it does, ranks share something: a core, a switch, a network card
-# * time the slowest rank, after a barrier, more than once; drop the first, it opens connections
+# * time the slowest rank, after a barrier, several times; drop the first, it opens connections
 # * on a GPU, synchronize before you read the clock
 
 # %% [markdown]
@@ -1255,7 +1253,7 @@ for rank, (before, after) in enumerate(labkit.run(transpose, on=labkit.local(3))
 # 3. **inside each machine**, all-gather.
 
 # %% [markdown] tags=["slide"]
-# ## Two levels
+# ### Two levels
 #
 # M machines with G ranks each, a tensor of B bytes:
 #
@@ -1335,7 +1333,7 @@ labkit.check("2.12", hierarchical_all_reduce)
 #   carry.
 
 # %% [markdown] tags=["slide"]
-# ## The links
+# ### The links
 #
 # | link | between | bandwidth, each way |
 # |---|---|---|
@@ -1349,7 +1347,7 @@ labkit.check("2.12", hierarchical_all_reduce)
 # GPU's memory. InfiniBand has RDMA built in; on Ethernet it is called RoCE.
 
 # %% [markdown] tags=["slide"]
-# ## NCCL, gloo, MPI
+# ### NCCL, gloo, MPI
 #
 # | | memory | travels by | use it for |
 # |---|---|---|---|
@@ -1432,7 +1430,7 @@ except RankFailed as error:
 # only find that by comparing every rank with the truth, as `labkit.check` does.
 
 # %% [markdown] tags=["slide"]
-# ## Four ways to break it
+# ### Four ways to break it
 #
 # | mistake | what you see |
 # |---|---|
@@ -1484,7 +1482,7 @@ labkit.run(main, on=labkit.local(4)).results[0]
 # ```
 
 # %% [markdown] tags=["slide"]
-# ## What breaks at scale
+# ### What breaks at scale
 #
 # * **Latency.** 2(N-1)α with 10 µs: 1.3 ms on 64 ranks, 0.3 s on 16,384. That is why there are trees and two levels.
 # * **The slowest.** A ring goes at the pace of its slowest rank and its slowest link. All others wait.
