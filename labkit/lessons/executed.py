@@ -16,6 +16,7 @@ from labkit.lessons.parameters import refuse_undeclared
 from labkit.lessons.source import Cell, Lesson
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_TRACE_LINES = 20
 _UNSTEADY = {
     "a memory address (give the object a repr without one)": re.compile(r"\b0x[0-9a-fA-F]{6,}\b"),
     "a date and time": re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d"),
@@ -54,34 +55,51 @@ def execute(
     from jupyter_client.manager import AsyncKernelManager
 
     class ThisPython(KernelSpecManager):
-        """Starts kernels of the running interpreter, whatever kernelspecs this user has installed."""
+        """Knows one kernel, that of the running interpreter, whatever kernelspecs this user has installed."""
 
         def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
             argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=ERROR"]
             return KernelSpec(argv=argv, display_name=kernel_name, language="python")
 
+    class ThisKernel(AsyncKernelManager):
+        """A kernel that nbclient owns, and therefore ends."""
+
+        def _kernel_spec_manager_default(self) -> KernelSpecManager:
+            return ThisPython()
+
     notebook = unexecuted(lesson)
     _insert(notebook, parameters or {})
     plain_metadata = dict(notebook["metadata"])
+    running = ""
+
+    def note(cell: Any, cell_index: int) -> None:
+        nonlocal running
+        running = cell["id"]
+
     with tempfile.TemporaryDirectory(prefix="labkit-ipython-") as ipython_folder:
         client = nbclient.NotebookClient(
             notebook,
             timeout=cell_timeout_s,
-            km=AsyncKernelManager(kernel_name="python3", kernel_spec_manager=ThisPython()),
+            kernel_name="python3",
+            kernel_manager_class=ThisKernel,
             resources={"metadata": {"path": str(folder)}},
             record_timing=False,
             store_widget_state=False,
             coalesce_streams=True,
+            on_cell_execute=note,
         )
         try:
             client.execute(env=os.environ | {"IPYTHONDIR": ipython_folder, "PYDEVD_DISABLE_FILE_VALIDATION": "1"})
         except nbclient.exceptions.CellExecutionError as error:
-            raise LessonError(_raised(lesson, notebook, error)) from error
+            trace = _ANSI.sub("", error.traceback).strip().split("\n")[-_TRACE_LINES:]
+            shown = "\n    ".join(trace)
+            raise LessonError(f"{_at(lesson, running)} raised {error.ename}: {error.evalue}\n    {shown}") from error
         except nbclient.exceptions.CellTimeoutError as error:
-            where = _where(lesson, notebook)
-            raise LessonError(f"{where} took more than {cell_timeout_s} s; make it smaller or mend a hang.") from error
+            raise LessonError(
+                f"{_at(lesson, running)} took more than {cell_timeout_s} s; make it smaller or mend a hang."
+            ) from error
         except nbclient.exceptions.DeadKernelError as error:
-            raise LessonError(f"{_where(lesson, notebook)} ended the kernel (killed, or out of memory).") from error
+            raise LessonError(f"{_at(lesson, running)} ended the kernel (killed, or out of memory).") from error
     notebook["metadata"] = plain_metadata
     for cell in notebook["cells"]:
         for output in cell.get("outputs", []):
@@ -152,24 +170,6 @@ def _texts(cell: Any) -> Iterator[str]:
 def _around(text: str, match: re.Match[str]) -> str:
     start, end = max(0, match.start() - 30), match.end() + 20
     return text[start:end].replace("\n", " ").strip()
-
-
-def _raised(lesson: Lesson, notebook: Any, error: Any) -> str:
-    trace = _ANSI.sub("", error.traceback).strip().split("\n")
-    shown = "\n    ".join(trace[-25:])
-    return f"{_where(lesson, notebook)} raised {error.ename}: {error.evalue}\n    {shown}"
-
-
-def _where(lesson: Lesson, notebook: Any) -> str:
-    """Return file, line and id of the cell that an execution stopped at."""
-    stopped = ""
-    for cell in notebook["cells"]:
-        if cell["cell_type"] == "code":
-            stopped = cell["id"]
-            failed = any(output["output_type"] == "error" for output in cell["outputs"])
-            if failed or cell["execution_count"] is None:
-                break
-    return _at(lesson, stopped)
 
 
 def _at(lesson: Lesson, identity: str) -> str:

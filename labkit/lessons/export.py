@@ -97,7 +97,7 @@ def _refuse_unrunnable(name: str, pieces: list[_Piece], file: str) -> set[str]:
     functions = [each for each, statement in defined.items() if isinstance(statement, ast.FunctionDef)]
     if not isinstance(function, ast.FunctionDef):
         startable = [each for each in functions if not _wanted(defined[each])]
-        near = difflib.get_close_matches(name, functions, n=1)
+        near = difflib.get_close_matches(name, startable or functions, n=1)
         hint = f"did you mean {near[0]}?" if near else f"name one with --function: {', '.join(startable) or 'none yet'}"
         raise LessonError(
             f"{file} defines no function {name}() in its given, exercise and export cells ({hint}). "

@@ -62,7 +62,8 @@ def _start() -> None:
     if gpus:
         torch.cuda.set_device(device)
     if local_rank == 0 and 0 < gpus < ranks_here:
-        print(f"{{ranks_here}} ranks, {{gpus}} GPU(s): the backend is gloo; send and recv need CPU tensors.", flush=True)
+        words = "the backend is gloo; send and recv need CPU tensors"
+        print(f"{{ranks_here}} ranks share {{gpus}} GPU(s): {{words}}.", flush=True)
 
     seed = int(os.environ.get("LABKIT_SEED", "0")) + rank
     random.seed(seed)
@@ -71,7 +72,7 @@ def _start() -> None:
 
 {join}    try:
         result = {function}()
-        print(f"[rank {{rank}} of {{world_size}}] {{result!r}}", flush=True)
+        print(f"[rank {{rank}} of {{world_size}}] {{result!r}}\\n", end="", flush=True)  # one write: lines stay whole
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()

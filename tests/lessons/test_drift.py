@@ -1,0 +1,182 @@
+"""`labkit build --check` says which file, which cell, why, and the command that mends it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import nbformat
+import pytest
+
+from labkit.lessons.build import build, check
+
+NAME = "03_mean_over_ranks"
+LEARNER, SLIDES, SOLUTION = f"notebooks/{NAME}.ipynb", f"slides/{NAME}.md", f"solutions/{NAME}.ipynb"
+CURE = f"labkit build {NAME}"
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def change(path: Path, by: Callable[[Any], object]) -> None:
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    by(notebook)
+    path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def cell(notebook: Any, identity: str) -> Any:
+    return next(each for each in notebook["cells"] if each["id"] == identity)
+
+
+def test_an_edited_source_shows_in_every_file_until_it_is_built(course: Path) -> None:
+    edit(course / "solutions" / f"{NAME}.py", "total = 0.0", "total = float(0)")
+    drifted = check(course)
+    assert {each.file for each in drifted} == {LEARNER, SLIDES, SOLUTION}
+    sentences = "\n".join(map(str, drifted))
+    assert f"{SOLUTION}, cell exercise-3-1: line 8 is '    total = 0.0', but the source makes" in sentences
+    assert f"{SOLUTION}: was made from another source (hash " in sentences
+    assert {each.cure for each in drifted} == {CURE}
+    build(course)
+    assert check(course) == []
+
+
+def test_random_cell_ids_of_another_converter_are_found(course: Path) -> None:
+    text = (course / "solutions" / f"{NAME}.py").read_text(encoding="utf-8")
+    converted = jupytext.reads(text, fmt="py:percent")  # draws random ids
+    nbformat.write(converted, course / SOLUTION)
+    found = [each for each in check(course) if each.file == SOLUTION]
+    assert any(each.cell == "prose-" + each.cell[-10:] for each in found if each.cell and each.why == "is missing")
+    build(course)
+    assert check(course) == []
+
+
+def test_stale_outputs_under_an_edited_cell_are_found_and_run_again(course: Path) -> None:
+    def edit_in_place(notebook: Any) -> None:
+        cell(notebook, "parameters")["source"] = ["num_values = 4\n", "shift = 2.5"]
+
+    change(course / SOLUTION, edit_in_place)
+    edit(course / "solutions" / f"{NAME}.py", "shift = 0.5", "shift = 2.5")
+    (found,) = [each for each in check(course) if each.file == SOLUTION]
+    assert "was made from another source" in found.why
+
+
+@pytest.mark.parametrize(
+    ("by", "cell_id", "why"),
+    [
+        (lambda nb: cell(nb, "check-3-1").update(execution_count=None), "check-3-1", "was never executed"),
+        (
+            lambda nb: cell(nb, "check-3-1").update(execution_count=17),
+            "check-3-1",
+            "has execution count 17, not 5: not one run from top to bottom",
+        ),
+        (
+            lambda nb: cell(nb, "check-3-1").update(
+                outputs=[{"output_type": "error", "ename": "ValueError", "evalue": "no", "traceback": []}]
+            ),
+            "check-3-1",
+            "ended in ValueError: no",
+        ),
+        (
+            lambda nb: cell(nb, "check-3-1").update(
+                outputs=[{"output_type": "stream", "name": "stdout", "text": ["<Odd at 0x7f11574ad160>\n"]}]
+            ),
+            "check-3-1",
+            "its output holds a memory address (give the object a repr without one): '<Odd at 0x7f11574ad160>'",
+        ),
+        (
+            lambda nb: cell(nb, "check-3-1")["metadata"].update(execution={"iopub.execute_input": "2026"}),
+            "check-3-1",
+            "carries the times of its execution",
+        ),
+        (lambda nb: nb["metadata"].update(widgets={}), None, "the notebook carries widget state"),
+    ],
+)
+def test_what_is_no_clean_run_is_named(course: Path, by: Callable[[Any], object], cell_id: str, why: str) -> None:
+    change(course / SOLUTION, by)
+    assert (SOLUTION, cell_id, why) in [(each.file, each.cell, each.why) for each in check(course)]
+
+
+def test_a_never_executed_notebook_is_found_and_run(course: Path) -> None:
+    def forget(notebook: Any) -> None:
+        for each in notebook["cells"]:
+            if each["cell_type"] == "code":
+                each.update(execution_count=None, outputs=[])
+
+    change(course / SOLUTION, forget)
+    drifted = check(course)
+    assert len(drifted) == 11 and {each.why for each in drifted} == {"was never executed"}
+    assert build(course).lessons[0].execution == "executed"
+    assert check(course) == []
+
+
+@pytest.mark.parametrize(
+    ("by", "cell_id", "why"),
+    [
+        (
+            lambda nb: cell(nb, "exercise-3-1").update(source=["def mean(values):\n", "    return 3"]),
+            "exercise-3-1",
+            "line 1 is 'def mean(values):', but the source makes 'def mean(values: list[float]) -> float:'",
+        ),
+        (
+            lambda nb: cell(nb, "check-3-1").update(execution_count=1),
+            "check-3-1",
+            "carries outputs; a learner's notebook has none",
+        ),
+        (lambda nb: cell(nb, "check-3-1")["metadata"].update(tags=[]), "check-3-1", "its tags or metadata differ"),
+        (lambda nb: nb["cells"].pop(), "code-", "is missing"),
+        (
+            lambda nb: nb["cells"].append(nb["cells"][0] | {"id": "mine"}),
+            "mine",
+            "is not in the source (an id from another program, or a cell added by hand)",
+        ),
+        (lambda nb: nb["cells"].insert(0, nb["cells"].pop()), "code-", "stands in another place than in the source"),
+        (lambda nb: nb["metadata"].update(odd=1), None, "its metadata differs"),
+        (lambda nb: nb["metadata"]["kernelspec"].update(name="other"), None, "its metadata differs"),
+    ],
+)
+def test_a_changed_learner_notebook_is_named_by_cell(
+    course: Path, by: Callable[[Any], object], cell_id: str | None, why: str
+) -> None:
+    change(course / LEARNER, by)
+    (found,) = check(course)
+    assert (found.file, found.why, found.cure) == (LEARNER, why, CURE)
+    assert (found.cell or "").startswith(cell_id or "")
+
+
+def test_other_bytes_for_the_same_notebook_are_found(course: Path) -> None:
+    path = course / LEARNER
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8"))), encoding="utf-8")
+    assert [each.why for each in check(course)] == ["the same notebook in other bytes (saved by another program?)"]
+
+
+def test_missing_torn_and_stray_files_are_named(course: Path) -> None:
+    (course / SLIDES).unlink()
+    (course / LEARNER).write_text("{ torn", encoding="utf-8")
+    (course / "notebooks" / "04_gone.ipynb").write_bytes((course / SOLUTION).read_bytes())
+    found = {each.file: each for each in check(course)}
+    assert found[SLIDES].why == "is missing"
+    assert found[LEARNER].why.startswith(f"{NAME}.ipynb is not a notebook")
+    assert found["notebooks/04_gone.ipynb"].why == "has no source in solutions/"
+    assert found["notebooks/04_gone.ipynb"].cure == "remove it, or write solutions/04_gone.py"
+
+
+def test_an_exercise_without_a_check_is_named(course: Path) -> None:
+    edit(course / "solutions" / f"{NAME}.py", '# %% tags=["check"] exercise="3.10"', "# %%")
+    assert f"solutions/{NAME}.py: exercise 3.10 has no check cell" in "\n".join(map(str, check(course)))
+
+
+def test_the_command_prints_each_drift_and_exits_one(course: Path) -> None:
+    command = [sys.executable, "-c", "from labkit.cli import main; main()", "build", "--check", "--course", str(course)]
+    clean = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (clean.returncode, clean.stderr) == (0, "")
+    (course / SLIDES).unlink()
+    drifted = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (drifted.returncode, drifted.stderr) == (1, f"{SLIDES}: is missing. Mend it: {CURE}\n")

@@ -1,0 +1,198 @@
+"""`labkit export`: a learner's notebook becomes a script that real torchrun starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labkit.errors import LessonError
+from labkit.lessons.export import export
+from labkit.lessons.script import script
+
+NAME = "03_mean_over_ranks"
+
+
+@pytest.fixture
+def solved(course: Path) -> Path:
+    """A learner's notebook with the answers filled in."""
+    learner = course / "notebooks" / f"{NAME}.ipynb"
+    answers = json.loads((course / "solutions" / f"{NAME}.ipynb").read_text(encoding="utf-8"))["cells"]
+    by_id = {cell["id"]: cell["source"] for cell in answers}
+    change(learner, lambda notebook: [cell.update(source=by_id[cell["id"]]) for cell in notebook["cells"]])
+    return learner
+
+
+def change(path: Path, by: Callable[[Any], object]) -> None:
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    by(notebook)
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+
+
+def rewrite(path: Path, cell_id: str, *lines: str) -> None:
+    def by(notebook: Any) -> None:
+        (cell,) = [each for each in notebook["cells"] if each["id"].startswith(cell_id)]
+        cell["source"] = "\n".join(lines)
+
+    change(path, by)
+
+
+def torchrun(path: Path, ranks: int, **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", str(path)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"} | environ
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+
+
+def test_torchrun_runs_the_script_and_every_rank_prints_its_answer(solved: Path, tmp_path: Path) -> None:
+    path = export(str(solved), out=tmp_path / "mean.py")
+    run = torchrun(path, 2, LABKIT_DEVICE="cpu", LABKIT_SEED="7")
+    assert run.returncode == 0, run.stderr
+    lines = sorted(line for line in run.stdout.splitlines() if line.startswith("[rank"))
+    assert re.fullmatch(r"\[rank 0 of 2\] 'mean 1\.5 drawn \d+ on cpu'", lines[0])
+    assert re.fullmatch(r"\[rank 1 of 2\] 'mean 1\.5 drawn \d+ on cpu'", lines[1])
+    import torch
+
+    drawn = [torch.randint(1000, (1,), generator=torch.Generator().manual_seed(7 + rank)).item() for rank in (0, 1)]
+    assert [int(re.findall(r"drawn (\d+)", line)[0]) for line in lines] == drawn  # seeded per rank, as labkit.run does
+
+
+def test_a_rank_that_raises_gives_its_own_traceback_and_a_failing_exit_code(solved: Path, tmp_path: Path) -> None:
+    change(solved, _failing_main)
+    run = torchrun(export(str(solved), out=tmp_path / "wrong.py"), 2, LABKIT_DEVICE="cpu")
+    assert run.returncode != 0
+    assert "ValueError: rank 1 is wrong" in run.stderr
+
+
+def _failing_main(notebook: Any) -> None:
+    (cell,) = [each for each in notebook["cells"] if "export" in each["metadata"].get("tags", [])]
+    cell["source"] = "def main():\n    if dist.get_rank() == 1:\n        raise ValueError('rank 1 is wrong')\n"
+
+
+def test_the_script_alone_says_how_to_start_it(solved: Path, tmp_path: Path) -> None:
+    path = export(str(solved), out=tmp_path / "mean.py")
+    environ = {name: value for name, value in os.environ.items() if name != "RANK"}
+    run = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60, env=environ, check=False)
+    assert run.returncode == 1
+    assert run.stderr == "Start this with torchrun: torchrun --standalone --nproc-per-node=2 mean.py\n"
+
+
+def test_the_head_tells_torchrun_slurm_and_kubernetes(solved: Path) -> None:
+    text = export(str(solved)).read_text(encoding="utf-8")
+    assert f"torchrun --standalone --nproc-per-node=4 {NAME}.py" in text
+    assert "srun --nodes=2 --ntasks-per-node=1 --gpus-per-node=8 \\\n" in text
+    assert f'command: ["torchrun", "{NAME}.py"]' in text
+
+
+def test_a_lesson_is_found_by_number_from_inside_the_course(solved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(solved.parent)
+    assert export("3").resolve() == solved.with_suffix(".py")
+    with pytest.raises(LessonError, match="No lesson is called '7'; there are: 03_mean_over_ranks"):
+        export("7")
+    with pytest.raises(LessonError, match=r"There is no notebook other\.ipynb"):
+        export("other.ipynb")
+
+
+def test_an_open_exercise_that_the_function_needs_is_named(course: Path) -> None:
+    with pytest.raises(LessonError) as raised:
+        export(str(course / "notebooks" / f"{NAME}.ipynb"))
+    assert str(raised.value) == (
+        f"{NAME}.ipynb: main() stands on what is not written yet; finish it first:\n"
+        "  mean_over_ranks: Exercise 3.10: sum over the ranks, then divide by how many they are"
+    )
+
+
+def test_an_open_exercise_that_the_function_does_not_need_is_no_hindrance(solved: Path) -> None:
+    def reopen(notebook: Any) -> None:
+        (cell,) = [each for each in notebook["cells"] if each["id"] == "exercise-3-1"]
+        cell["source"] = 'def mean(values):\n    raise NotImplementedError("Exercise 3.1: add each value")\n'
+
+    change(solved, reopen)
+    assert export(str(solved)).exists()
+
+
+def test_a_syntax_error_is_named_by_cell_and_line(solved: Path) -> None:
+    rewrite(solved, "exercise-3-10", "def mean_over_ranks(value):", "    return (value", "")
+    with pytest.raises(
+        LessonError, match=rf"{NAME}\.ipynb, cell exercise-3-10, line 2: syntax error: '\(' was never c"
+    ):
+        export(str(solved))
+
+
+def test_a_magic_is_named_as_what_works_in_a_notebook_only(solved: Path) -> None:
+    rewrite(solved, "exercise-3-10", "%time 3")
+    with pytest.raises(LessonError, match=r"cell exercise-3-10, line 1: .*`%time 3` works in a notebook only"):
+        export(str(solved))
+
+
+def test_code_that_runs_at_import_is_refused_by_cell(solved: Path) -> None:
+    rewrite(solved, "exercise-3-10", "def mean_over_ranks(value):", "    return value", "print(mean_over_ranks(3))")
+    with pytest.raises(
+        LessonError, match=r"cell exercise-3-10, line 3: `print\(mean_over_ranks\(3\)\)` in a cell of d"
+    ):
+        export(str(solved))
+
+
+def test_a_missing_function_is_named_with_the_nearest(solved: Path) -> None:
+    with pytest.raises(LessonError, match=r"defines no function mian\(\) .* \(did you mean main\?\)"):
+        export(str(solved), function="mian")
+    with pytest.raises(LessonError, match=r"defines no function x\(\) .* \(name one with --function: main\)"):
+        export(str(solved), function="x")
+
+
+def test_a_function_with_arguments_is_refused_with_a_way_out(solved: Path) -> None:
+    with pytest.raises(
+        LessonError, match=r"mean_over_ranks\(\) takes value, but every rank calls it without arguments"
+    ):
+        export(str(solved), function="mean_over_ranks")
+
+
+def test_a_notebook_without_tags_is_refused(solved: Path) -> None:
+    change(solved, lambda notebook: [cell["metadata"].clear() for cell in notebook["cells"]])
+    with pytest.raises(LessonError, match=r"no cell tagged given, exercise or export"):
+        export(str(solved))
+
+
+def test_a_file_that_is_no_notebook_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "torn.ipynb"
+    path.write_text("{", encoding="utf-8")
+    with pytest.raises(LessonError, match=r"torn\.ipynb is not a notebook"):
+        export(str(path))
+
+
+def test_only_an_earlier_export_is_overwritten(course: Path) -> None:
+    source = course / "solutions" / f"{NAME}.py"
+    before = source.read_bytes()
+    with pytest.raises(LessonError, match="did not write it; name another file with --out"):
+        export(str(source.with_suffix(".ipynb")))
+    assert source.read_bytes() == before
+    out = course / "mine.py"
+    export(str(source.with_suffix(".ipynb")), out=out)
+    export(str(source.with_suffix(".ipynb")), out=out)
+
+
+def test_future_imports_move_to_the_head_of_the_script() -> None:
+    text = script(
+        title="t",
+        function="main",
+        file="t.py",
+        cells=[("a", "x = 1"), ("b", "from __future__ import annotations\n\n\ndef main() -> 'int':\n    return x")],
+        joins_itself=False,
+    )
+    compile(text, "t.py", "exec")
+    assert text.count("from __future__") == 1
+
+
+def test_a_function_that_joins_the_group_itself_is_left_to_do_so() -> None:
+    cells = [("a", "def main():\n    pass")]
+    joined = script(title="t", function="main", file="t.py", cells=cells, joins_itself=True)
+    assert "init_process_group" not in joined
+    assert "init_process_group(backend)" in script(
+        title="t", function="main", file="t.py", cells=cells, joins_itself=False
+    )

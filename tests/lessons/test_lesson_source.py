@@ -1,0 +1,185 @@
+"""A source becomes typed cells and exercises; every mistake is named by file and line, with a cure."""
+
+from __future__ import annotations
+
+import pytest
+
+from labkit.errors import LessonError
+from labkit.lessons.manifest import Exercise
+from labkit.lessons.source import Lesson, parse
+
+PATH = "solutions/03_mean_over_ranks.py"
+HEADER = 'exercise="3.2" points=1 difficulty=1 importance=1 minutes=1 title="T" provides=["f"]'
+BODY = "def f():\n    # BEGIN SOLUTION 3.2: do it\n    return 1\n    # END SOLUTION\n"
+
+
+def lesson_of(cells: str) -> Lesson:
+    return parse(f"# %% [markdown]\n# # Title\n\n{cells}", PATH)
+
+
+def exercise_cell(header: str = HEADER, body: str = BODY) -> str:
+    return f'# %% tags=["exercise"] {header}\n{body}'
+
+
+def test_exercises_are_read_in_order_with_every_attribute(source_text: str) -> None:
+    lesson = parse(source_text, PATH)
+    assert lesson.name == "03_mean_over_ranks"
+    assert lesson.title == "Mean over ranks"
+    assert lesson.exercises == (
+        Exercise("3.1", "Mean and spread", ("mean", "Spread"), 4, 1, 4, 3, bonus=False),
+        Exercise("3.10", "Mean over ranks", ("mean_over_ranks",), 6, 2, 5, 5, bonus=True),
+    )
+    assert lesson.manifest.points == 4  # bonus points come on top
+
+
+def test_ids_come_from_numbers_and_names_and_are_unique_for_equal_cells(source_text: str) -> None:
+    ids = [cell.id for cell in parse(source_text, PATH).cells]
+    assert len(set(ids)) == len(ids)
+    assert {"exercise-3-1", "exercise-3-10", "check-3-1", "check-3-10", "predict-guess-mean", "parameters"} <= set(ids)
+    assert sum(each.startswith("given-1-") for each in ids) == 1
+    assert sum(each + "-2" in ids for each in ids) == 1  # the note that stands there twice
+
+
+def test_ids_are_the_same_every_time_and_do_not_move_when_other_prose_does(source_text: str) -> None:
+    before = [cell.id for cell in parse(source_text, PATH).cells]
+    assert [cell.id for cell in parse(source_text, PATH).cells] == before
+    edited = source_text.replace("Run each cell from top", "Run every cell from top")
+    after = [cell.id for cell in parse(edited, PATH).cells]
+    assert len(set(before) - set(after)) == 1
+
+
+def test_lines_are_those_of_the_file_even_below_a_quoted_cell_marker() -> None:
+    lesson = lesson_of('# %%\ntext = """\n# %% not a cell\n"""\n\n# %%\n1 + 1\n')
+    assert [cell.line for cell in lesson.cells] == [1, 4, 9]
+
+
+def test_blank_lines_between_cells_do_not_matter() -> None:
+    spaced = lesson_of('# %% tags=["given"]\nimport math\n\n\n\n# %%\nmath.pi\n')
+    assert [cell.source.strip() for cell in spaced.cells[1:]] == ["import math", "math.pi"]
+
+
+WRONG = {
+    "unknown tag": (
+        '# %% tags=["excercise"]\n1\n',
+        r"03_mean_over_ranks\.py:4: unknown tag 'excercise' \(did you mean 'exercise'\?\); known tags: parameters",
+    ),
+    "two roles": ('# %% tags=["given", "check"]\n1\n', r":4: tags given and check exclude each other; keep one"),
+    "code tag on prose": ('# %% [markdown] tags=["given"]\n# a\n', r":4: tag 'given' on a markdown cell"),
+    "END without BEGIN": (
+        exercise_cell(body="def f():\n    return 1\n    # END SOLUTION\n"),
+        r":7: END SOLUTION without a BEGIN SOLUTION before it",
+    ),
+    "BEGIN without END": (
+        exercise_cell(body="def f():\n    # BEGIN SOLUTION 3.2: do it\n    return 1\n"),
+        r":6: BEGIN SOLUTION without an END SOLUTION in the same cell",
+    ),
+    "BEGIN inside BEGIN": (
+        exercise_cell(body="def f():\n    # BEGIN SOLUTION 3.2: a\n    # BEGIN SOLUTION 3.2: b\n    # END SOLUTION\n"),
+        r":7: BEGIN SOLUTION before the one 1 lines? above has its END SOLUTION",
+    ),
+    "nothing between": (
+        exercise_cell(body="def f():\n    # BEGIN SOLUTION 3.2: do it\n    # END SOLUTION\n"),
+        r":6: BEGIN and END SOLUTION with no answer between them",
+    ),
+    "marker without text": (
+        exercise_cell(body="def f():\n    # BEGIN SOLUTION 3.2\n    return 1\n    # END SOLUTION\n"),
+        r":6: .*looks like a marker; write `# BEGIN SOLUTION 2\.3: what to do`",
+    ),
+    "marker of another exercise": (
+        exercise_cell(body=BODY.replace("3.2", "3.4")),
+        r":6: BEGIN SOLUTION 3\.4 in the cell of exercise 3\.2; make them alike",
+    ),
+    "marker in a cell without the tag": (
+        "# %%\ndef f():\n    # BEGIN SOLUTION 3.2: do it\n    return 1\n    # END SOLUTION\n",
+        r":6: a SOLUTION marker in a cell that is not tagged exercise; tag the cell",
+    ),
+    "no id": (exercise_cell('points=1 title="T"'), r':4: an exercise cell without an id; add exercise="2\.3"'),
+    "no points": (exercise_cell(HEADER.replace("points=1 ", "")), r":4: exercise 3\.2 without points; add points=6"),
+    "misspelt attribute": (
+        exercise_cell(HEADER.replace("points", "point")),
+        r":4: unknown attribute 'point' .*did you mean 'points'",
+    ),
+    "id without quotes": (
+        exercise_cell(HEADER.replace('"3.2"', "3.20")),
+        r":4: exercise 3\.2 has exercise=3\.2; write .*in quotes",
+    ),
+    "points in quotes": (exercise_cell(HEADER.replace("=1 d", '="1" d')), r"has points='1'; write points=6"),
+    "id of another lesson": (exercise_cell(HEADER.replace("3.2", "2.3")), r"exercise id '2\.3'; ids are 3, a point"),
+    "duplicate id": (exercise_cell() + "\n" + exercise_cell(), r":10: a second exercise 3\.2; each needs its own id"),
+    "broken header": ('# %% tags=["exercise" points=3\n1\n', r":4: cannot read .* in the cell's header"),
+    "answer outside markers": (
+        exercise_cell(HEADER.replace('["f"]', '["f", "g"]'), BODY + "\n\ndef g():\n    return 2\n"),
+        r":11: the answer of g stands outside the markers; enclose it in `# BEGIN SOLUTION 3\.2",
+    ),
+    "private answer outside markers": (
+        exercise_cell(body=BODY + "\n\ndef _part():\n    return 2\n"),
+        r":11: the answer of _part stands outside the markers",
+    ),
+    "nothing cut": (exercise_cell(body="def f():\n    return 1\n"), r":5: the answer of f stands outside the markers"),
+    "signature cut": (
+        exercise_cell(body="# BEGIN SOLUTION 3.2: do it\ndef f():\n    return 1\n# END SOLUTION\n"),
+        r":6: the markers cut f with its signature; put them inside the function",
+    ),
+    "provides what is not there": (
+        exercise_cell(HEADER.replace('["f"]', '["g"]')),
+        r":5: exercise 3\.2 provides 'g', but its cell defines f",
+    ),
+    "cut leaves no program": (
+        exercise_cell(
+            body="def f():\n    try:\n        pass\n    # BEGIN SOLUTION 3.2: a\n    finally:\n"
+            "        pass\n    # END SOLUTION\n"
+        ),
+        r":5: the cell does not parse once its answers are cut .*; move the markers",
+    ),
+    "syntax error": ("# %%\nx = 1\ny = = 2\n", r":6: syntax error: invalid syntax"),
+    "magic in a given cell": ('# %% tags=["given"]\n# %matplotlib inline\n', r":5: .*works in a notebook only"),
+    "side effect in a given cell": (
+        '# %% tags=["given"]\nimport math\nprint(math.pi)\n',
+        r":6: `print\(math\.pi\)` in a cell of definitions .* Move it",
+    ),
+    "prediction of a formula": (
+        '# %% tags=["predict"]\nguess = 1 / x\n',
+        r":5: a predict cell is one assignment of a l",
+    ),
+    "two predictions of one name": (
+        '# %% tags=["predict"]\nguess = 1\n\n# %% tags=["predict"]\nguess = 2\n',
+        r":7: a second cell would have the id predict-guess",
+    ),
+    "check of nothing": ('# %% tags=["check"]\n1 + 1\n', r":4: a check cell checks one exercise.*this one: none"),
+    "check above its exercise": (
+        '# %% tags=["check"]\nlabkit.check("3.2", f)\n\n' + exercise_cell(),
+        r":4: a check of exercise 3\.2, which is not above it",
+    ),
+    "empty cell": ("# %%\n\n# %%\n1\n", r":4: an empty cell; remove its header"),
+    "attribute on a plain cell": (
+        "# %% points=3\n1\n",
+        r":4: unknown attribute 'points' in the header of a plain cell",
+    ),
+    "raw cell": ("# %% [raw]\n# a\n", r":4: a cell of type 'raw'"),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+def test_a_mistake_is_named_by_file_and_line_with_a_cure(mistake: str) -> None:
+    cells, message = WRONG[mistake]
+    with pytest.raises(LessonError, match=message):
+        lesson_of(cells)
+
+
+def test_text_before_the_first_header_is_refused() -> None:
+    with pytest.raises(LessonError, match="text before the first"):
+        parse("import math\n\n# %% [markdown]\n# # Title\n", PATH)
+
+
+def test_a_lesson_without_a_heading_is_refused() -> None:
+    with pytest.raises(LessonError, match="no title"):
+        parse("# %%\n1\n", PATH)
+
+
+def test_a_file_that_is_not_named_by_number_is_refused() -> None:
+    with pytest.raises(LessonError, match=r"named NN_slug\.py"):
+        parse("# %% [markdown]\n# # Title\n", "solutions/ring.py")
+
+
+def test_a_text_without_a_file_needs_no_number() -> None:
+    assert parse("# %% [markdown]\n# # Title\n" + "\n" + exercise_cell()).exercises[0].id == "3.2"
