@@ -33,6 +33,11 @@ class Call:
         point_to_point: Whether this is a send or a receive, whose completion only ``wait()`` tells.
         tensor: An isend's buffer, kept to see whether it was changed in flight.
         version: The buffer's version counter when it was posted.
+        start_ns: When it was posted.
+        device: The GPU that carries it out, None where the host sees the true times.
+        device_start: The event before it on the caller's stream.
+        flags: See layout.
+        done: Whether the record is closed.
         sender: Turns the group rank a receive took its message from into a global rank; None where the peer is known.
     """
 
@@ -50,13 +55,15 @@ class Call:
     tensor: Any = None
     version: int = -1
     sender: Callable[[int], int] | None = None
+    start_ns: int = 0
     device: Any = None
     device_start: Any = None
     flags: int = 0
     done: bool = field(default=False, repr=False)
 
     def wait_begins(self, since_ns: int) -> int:
-        """Say that this thread blocks in this call from now on; return the wait slot."""
+        """Say that this thread blocks from now on; return the wait slot. A blocking call counts from its begin."""
+        since_ns = self.start_ns if self.blocking else since_ns
         return self.recorder.log.waiting(
             since_ns, self.kind, self.num_bytes, self.peer, self.group, self.source, self.tag, self.record
         )

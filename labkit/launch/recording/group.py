@@ -10,7 +10,6 @@ backend's threads.
 from __future__ import annotations
 
 import sys
-import time
 from types import FrameType
 from typing import Any
 
@@ -44,7 +43,7 @@ def _recorded(operation: Operation) -> Any:
             return forward(*args, **kwargs)
         frame, wrap = _caller()
         call = calls.begin(operation, args, kwargs, frame)
-        slot = call.wait_begins(time.monotonic_ns())
+        slot = call.wait_begins(call.start_ns)
         try:
             work = forward(*args, **kwargs)
         except BaseException:

@@ -91,8 +91,9 @@ class GroupCalls:
                 recorder.device_times = DeviceTimes(log)
             call.device = device
             call.device_start = recorder.device_times.started(device)
+        call.start_ns = time.monotonic_ns()
         call.record = log.begin(
-            time.monotonic_ns(), COMMUNICATION, interned, interned, num_bytes=call.num_bytes, peer=peer, tag=tag,
+            call.start_ns, COMMUNICATION, interned, interned, num_bytes=call.num_bytes, peer=peer, tag=tag,
             group=self._described, number=number, source=source, flags=call.flags | layout.NOT_WAITED * point_to_point,
         )  # fmt: skip
         return call
@@ -129,7 +130,7 @@ class GroupCalls:
 
     def _wait(self, calls: list[Call], work: Any) -> None:
         log, first = self.recorder.log, calls[0]
-        slot = first.wait_begins(time.monotonic_ns())
+        slot = first.wait_begins(first.start_ns)
         failed = layout.FAILED
         try:
             work.wait()
