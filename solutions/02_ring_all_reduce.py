@@ -152,6 +152,8 @@ print(f"the summed gradient is {(summed / whole_batch).mean():.3f} times the rig
 # With these two you can build an all-reduce. Everybody sends to rank 0. Rank 0 adds, and sends the total back.
 #
 # ### Exercise 2.1 Reduce to rank 0, then send back
+#
+# *8 points, about 5 minutes*
 
 
 # %% tags=["exercise"] exercise="2.1" points=8 difficulty=2 importance=4 minutes=5 title="Reduce to rank 0, then send back" provides=["naive_all_reduce"] bonus=false
@@ -219,6 +221,8 @@ guess_root_mb = 100
 # %% [markdown]
 # ### Exercise 2.2 Count the bytes
 #
+# *4 points, about 2 minutes*
+#
 # Write the formula for rank 0. Then write the one for the algorithm you are about to build: in a **ring**, each rank
 # sends 2(N-1) messages, and each message is 1/N of the tensor.
 
@@ -285,6 +289,8 @@ for world_size in (2, 4, 8, 64, 1024):
 # later.
 #
 # ### Exercise 2.3 Chunk bounds
+#
+# *6 points, about 4 minutes*
 
 
 # %% tags=["exercise"] exercise="2.3" points=6 difficulty=2 importance=5 minutes=4 title="Chunk bounds" provides=["chunk_bounds"] bonus=false
@@ -391,6 +397,8 @@ class Reduce:
 
 # %% [markdown]
 # ### Exercise 2.4 The ring as a plan
+#
+# *12 points, about 10 minutes*
 #
 # For each step: one `Send`, then one `Recv`, then, in the first half only, one `Reduce`. For rank 0 of 2 ranks the
 # whole plan is
@@ -511,7 +519,7 @@ print(f"Complete on rank 3 after the first half: chunk {complete}. You guessed {
 # The halves have names of their own, because people use them alone: **reduce-scatter** (every rank ends with its own
 # piece of the sum) and **all-gather** (every rank gets all pieces). All-reduce is one after the other.
 #
-# Does the picture look different from this? Then your plan is wrong in a way you can now see.
+# Does your picture look different? Then your plan is wrong, in a way you can now see.
 
 # %% [markdown] tags=["slide"]
 # ### A plan is data
@@ -571,6 +579,8 @@ print(f"Complete on rank 3 after the first half: chunk {complete}. You guessed {
 
 # %% [markdown]
 # ### Exercise 2.5 Run a plan
+#
+# *14 points, about 10 minutes*
 #
 # Take *any* plan, not only a ring's. A step may hold several sends and receives. `combine` is what a `Reduce` does.
 # Its default is `torch.add`, and you call it as `combine(chunk, incoming, out=chunk)`, which adds in place. Leave
@@ -633,6 +643,8 @@ labkit.check("2.5", run_plan)
 # and you change the tensor.
 #
 # ### Exercise 2.6 The ring adds up
+#
+# *16 points, about 4 minutes*
 
 
 # %% tags=["exercise"] exercise="2.6" points=16 difficulty=3 importance=5 minutes=4 title="The ring adds up" provides=["ring_sum"] bonus=false
@@ -777,6 +789,8 @@ for world_size in (2, 8, 64, 512):
 # %% [markdown]
 # ### Exercise 2.7 A drop-in for `dist.all_reduce`
 #
+# *16 points, about 12 minutes*
+#
 # One idea makes this short: **a plan can be cut in two**. The records with `step < N-1` are the reduce-scatter. Run
 # them on one list of chunks (float32, say). Then run the rest on another (the tensor's own type).
 
@@ -894,6 +908,8 @@ guess_doubling = 2.0
 
 # %% [markdown]
 # ### Exercise 2.8 What it costs
+#
+# *8 points, about 4 minutes*
 
 
 # %% tags=["exercise"] exercise="2.8" points=8 difficulty=2 importance=4 minutes=4 title="What it costs" provides=["ring_seconds", "tree_seconds", "bus_bandwidth"] bonus=false
@@ -957,6 +973,8 @@ print(f"8 to 16 ranks: {growth:.2f} times the time. You guessed {guess_doubling}
 # the same arrows, reversed.
 #
 # ### Exercise 2.9 A tree
+#
+# *8 points, about 8 minutes*
 
 
 # %% tags=["exercise"] exercise="2.9" points=8 difficulty=4 importance=4 minutes=8 title="A tree" provides=["tree_all_reduce"] bonus=false
@@ -993,6 +1011,8 @@ labkit.check("2.9", tree_all_reduce)
 
 # %% [markdown]
 # ### Exercise 2.10 Halving and doubling (bonus)
+#
+# *8 points, about 10 minutes*
 #
 # Can one have few rounds *and* few bytes? If N is a power of two, yes. In the first round rank r talks to rank r XOR
 # N/2. They cut their range in two; each sends the half it gives up and keeps, with the sum, the other. Then the same
@@ -1163,7 +1183,7 @@ factor = bus_bandwidth(large, ours[large], 4) / bus_bandwidth(large, measured[2]
 print(f"busbw on 4 ranks is {factor:.2f} times that on 2 ranks; you guessed {guess_busbw_factor}")
 
 # %% [markdown]
-# What to make of it, on a laptop:
+# What to make of it, on a machine with two free cores:
 #
 # * **There is no link.** "Sending" here is copying memory from one process to another, and a core must do it. Four
 #   ranks on two cores share the two cores, so busbw falls by about a half from 2 ranks to 4. On a machine with a link
@@ -1195,6 +1215,8 @@ print(f"busbw on 4 ranks is {factor:.2f} times that on 2 ranks; you guessed {gue
 # go where is different each time, so **sizes differ, and may be 0**.
 #
 # ### Exercise 2.11 All to all
+#
+# *8 points, about 6 minutes*
 
 
 # %% tags=["exercise"] exercise="2.11" points=8 difficulty=3 importance=3 minutes=6 title="All to all" provides=["all_to_all"] bonus=false
@@ -1266,6 +1288,8 @@ for rank, (before, after) in enumerate(labkit.run(transpose, on=labkit.local(3))
 
 # %% [markdown]
 # ### Exercise 2.12 Within and between nodes (bonus)
+#
+# *8 points, about 12 minutes*
 #
 # A *node* is one machine. Ranks 0 to G-1 are node 0, the next G are node 1, and so on. You have all the parts:
 # `ring_plan` for each small ring and `run_plan` to run it.

@@ -121,6 +121,15 @@ def test_lesson_and_checks_name_the_same_functions(lesson: Lesson) -> None:
         assert checked[exercise.id].functions == exercise.provides
 
 
+def test_headings_say_the_title_the_points_and_the_minutes(lesson: Lesson) -> None:
+    prose = "\n\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
+    for each in lesson.exercises:
+        bonus = " (bonus)" if each.bonus else ""
+        title = re.escape(each.title).replace("dist\\.all_reduce", "`dist.all_reduce`")
+        heading = rf"### Exercise {re.escape(each.id)} {title}{re.escape(bonus)}\n\n"
+        assert re.search(heading + rf"\*{each.points} points, about {each.minutes} minutes\*", prose), each.id
+
+
 @pytest.mark.parametrize("topic", TOPICS)
 def test_topic_is_there(lesson: Lesson, topic: str) -> None:
     assert re.search(TOPICS[topic], _prose(lesson)), f"lesson 02 says nothing of: {topic}"
