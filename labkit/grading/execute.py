@@ -67,6 +67,7 @@ class _Record:
     deadline: float
     states: dict[int, str]
     notebook: Any = None
+    cells: tuple[Any, ...] = ()
     stopped: str = ""
 
 
@@ -79,6 +80,14 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
         self._seen_bytes: dict[int, int] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
         record.notebook = self.nb
+        record.cells = tuple(self.nb.cells)  # papermill inserts cells of its own where there is an error
+
+    def execute(self, **kwargs: Any) -> Any:
+        """Start the kernel, run the cells, end the kernel; ask nothing more of a kernel that may be dead."""
+        self.reset_execution_trackers()
+        with self.setup_kernel(**kwargs):
+            self.papermill_execute_cells()
+        return self.nb
 
     def papermill_execute_cells(self) -> None:
         """Run every code cell, whatever happens in the others, until the kernel or the time is gone."""
@@ -214,7 +223,7 @@ def execute(notebook: Any, work: Path, limits: Limits | None = None) -> Notebook
 
 def _collect(record: _Record, failure: str) -> NotebookRun:
     cells: list[CellRun] = []
-    for index, cell in enumerate(record.notebook.cells):
+    for index, cell in enumerate(record.cells or record.notebook.cells):
         if cell.cell_type == "code" and cell.source.strip():
             cells.append(_cell_run(cell, record.states.get(index)))
     ran = [cell for cell in cells if cell.state != "not_run"]
