@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,25 +146,35 @@ def _notebook_drift(wanted: Any, path: Path, course: Path, cure: str, text: str 
 def _cell_differences(wanted: Any, here: Any, *, outputs: bool) -> Iterator[tuple[str | None, str]]:
     wanted_ids = [cell["id"] for cell in wanted["cells"]]
     here_ids = [cell.get("id", "(none)") for cell in here["cells"]]
-    here_by_id = dict(zip(here_ids, here["cells"], strict=True))
-    for cell in wanted["cells"]:
-        other = here_by_id.get(cell["id"])
-        if other is None:
-            yield cell["id"], "is missing"
-        elif other["cell_type"] != cell["cell_type"]:
-            yield cell["id"], f"is a {other['cell_type']} cell, not {cell['cell_type']}"
-        elif other["source"] != cell["source"]:
-            yield cell["id"], _first_difference(cell["source"], other["source"])
-        elif not outputs and (other.get("outputs") or other.get("execution_count") is not None):
-            yield cell["id"], "carries outputs; a learner's notebook has none"
-        elif {**other["metadata"], "execution": None} != {**cell["metadata"], "execution": None}:
-            yield cell["id"], "its tags or metadata differ"
-    for identity in here_ids:
-        if identity not in wanted_ids:
-            yield identity, "is not in the source (an id from another program, or a cell added by hand)"
-    if sorted(wanted_ids) == sorted(here_ids) and wanted_ids != here_ids:
-        moved = next(there for first, there in zip(wanted_ids, here_ids, strict=True) if first != there)
-        yield moved, "stands in another place than in the source"
+    matcher = difflib.SequenceMatcher(None, wanted_ids, here_ids, autojunk=False)
+    for operation, start, end, here_start, here_end in matcher.get_opcodes():
+        cells, others = wanted["cells"][start:end], here["cells"][here_start:here_end]
+        if operation == "equal" or len(cells) == len(others):
+            for cell, other in zip(cells, others, strict=True):
+                yield from _differences(cell, other, here_ids, outputs)
+            continue
+        for cell in cells:
+            yield cell["id"], "stands in another place than in the source" if cell["id"] in here_ids else "is missing"
+        for other in others:
+            if other.get("id") not in wanted_ids:
+                yield other.get("id"), "is not in the source (an id from another program, or a cell added by hand)"
+
+
+def _differences(cell: Any, other: Any, here_ids: list[str], outputs: bool) -> Iterator[tuple[str | None, str]]:
+    """Yield how a cell differs from the one that stands in its place."""
+    identity = cell["id"]
+    if identity != other.get("id") and identity in here_ids:
+        yield identity, "stands in another place than in the source"
+    elif other["cell_type"] != cell["cell_type"]:
+        yield identity, f"is a {other['cell_type']} cell, not {cell['cell_type']}"
+    elif other["source"] != cell["source"]:
+        yield identity, _first_difference(cell["source"], other["source"])
+    elif identity != other.get("id"):
+        yield identity, f"has the id {other.get('id')} (from another program?)"
+    elif not outputs and (other.get("outputs") or other.get("execution_count") is not None):
+        yield identity, "carries outputs; a learner's notebook has none"
+    elif {**other["metadata"], "execution": None} != {**cell["metadata"], "execution": None}:
+        yield identity, "its tags or metadata differ"
 
 
 def _first_difference(wanted: str, here: str) -> str:
