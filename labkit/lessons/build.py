@@ -11,8 +11,9 @@ from labkit.errors import LessonError
 from labkit.lessons import drift, executed, slides, student
 from labkit.lessons.course import find_course, select, source_files
 from labkit.lessons.drift import Drift
+from labkit.lessons.lesson import Lesson
 from labkit.lessons.notebook import as_text
-from labkit.lessons.source import Lesson, load
+from labkit.lessons.source import load
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import nbformat
 from labkit.errors import LessonError
 from labkit.lessons import executed, slides, student
 from labkit.lessons.leaks import Passage, find_leaks
-from labkit.lessons.source import Lesson
+from labkit.lessons.lesson import Lesson
 
 _SHOWN = 5
 

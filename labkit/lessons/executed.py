@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from labkit.errors import LessonError
+from labkit.lessons.lesson import Cell, Lesson
 from labkit.lessons.notebook import as_notebook
 from labkit.lessons.parameters import refuse_undeclared
-from labkit.lessons.source import Cell, Lesson
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _TRACE_LINES = 20

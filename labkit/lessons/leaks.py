@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from labkit.lessons.source import Lesson
+from labkit.lessons.lesson import Lesson
 from labkit.lessons.student import student_cells
 
 _LEAST_LETTERS = 16

@@ -7,8 +7,8 @@ from typing import Any
 
 import nbformat
 
+from labkit.lessons.lesson import Cell
 from labkit.lessons.manifest import Manifest
-from labkit.lessons.source import Cell
 
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 

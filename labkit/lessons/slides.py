@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from labkit.lessons.source import Cell, Lesson
+from labkit.lessons.lesson import Cell, Lesson
 
 _BREAK = "\n\n---\n\n"
 

@@ -6,87 +6,31 @@ import difflib
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from labkit.errors import LessonError
 from labkit.lessons import code
 from labkit.lessons.cell_ids import cell_id
 from labkit.lessons.cuts import Cut, MarkerError, cut, has_marker
-from labkit.lessons.manifest import Exercise, Manifest
+from labkit.lessons.lesson import MODIFIERS, ROLES, Cell, Lesson
+from labkit.lessons.manifest import Exercise
 
-ROLES = ("parameters", "given", "exercise", "predict", "check", "solution", "slide-only")
-MODIFIERS = ("slide", "nbval-ignore-output", "export")
+__all__ = ["Cell", "Lesson", "load", "parse"]
+
 _MARKDOWN_TAGS = ("slide", "slide-only", "solution")
-_ATTRIBUTES: dict[str, type] = {
-    "exercise": str,
-    "title": str,
-    "provides": list,
-    "points": int,
-    "difficulty": int,
-    "importance": int,
-    "minutes": int,
-    "bonus": bool,
+_ATTRIBUTES: dict[str, tuple[type, str]] = {  # of an exercise's header: type, and what to write
+    "exercise": (str, '"2.3" (in quotes: 2.10 without them is the number 2.1)'),
+    "title": (str, '"Chunk bounds"'),
+    "provides": (list, '["chunk_bounds"]'),
+    "points": (int, "6"),
+    "difficulty": (int, "2"),
+    "importance": (int, "5"),
+    "minutes": (int, "6"),
+    "bonus": (bool, "true"),
 }
 _READER_NOTES = ("lines_to_next_cell", "lines_to_end_of_cell_marker", "cell_marker", "skipline", "noskipline")
 _HEADER = re.compile(r"^\s*#?\s*%%(%*)(\s|$)")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One cell of a lesson's source.
-
-    Attributes:
-        id: Stable: from the exercise's number where there is one, else from the content.
-        kind: "markdown" or "code".
-        source: As written, answers and markers included.
-        student_source: The same with answers cut.
-        tags: As written.
-        exercise: The exercise that an ``exercise`` or ``check`` cell belongs to.
-        cuts: What was cut from it.
-        line: Line of its ``# %%`` header in the source file, from 1.
-    """
-
-    id: str
-    kind: Literal["markdown", "code"]
-    source: str
-    student_source: str
-    tags: tuple[str, ...]
-    exercise: str | None
-    cuts: tuple[Cut, ...]
-    line: int
-
-    @property
-    def role(self) -> str | None:
-        """What the cell is for: one of ROLES, or None for plain prose and demonstrations."""
-        return next((tag for tag in self.tags if tag in ROLES), None)
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """A lesson as its source describes it.
-
-    Attributes:
-        name: The file's stem, such as "02_ring_all_reduce".
-        title: Its first heading.
-        file: The source file's name for messages.
-        cells: In order.
-        exercises: In order.
-        source_sha256: Hash of the source text.
-    """
-
-    name: str
-    title: str
-    file: str
-    cells: tuple[Cell, ...]
-    exercises: tuple[Exercise, ...]
-    source_sha256: str
-
-    @property
-    def manifest(self) -> Manifest:
-        """What the student notebook's metadata says of the lesson."""
-        return Manifest(self.name, self.title, self.source_sha256, self.exercises)
 
 
 def load(path: Path) -> Lesson:
@@ -245,12 +189,12 @@ class _Reader:
         if not exercise_id:
             self.fail(line, 'an exercise cell without an id; add exercise="2.3".')
         self._refuse_attributes(metadata, tuple(_ATTRIBUTES), "exercise", line)
-        for name, kind in _ATTRIBUTES.items():
+        for name, (kind, example) in _ATTRIBUTES.items():
             value = metadata.setdefault(name, False) if name == "bonus" else metadata.get(name)
             if value is None:
-                self.fail(line, f"exercise {exercise_id} without {name}; add {name}={_EXAMPLES[name]}.")
+                self.fail(line, f"exercise {exercise_id} without {name}; add {name}={example}.")
             if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-                self.fail(line, f"exercise {exercise_id} has {name}={value!r}; write {name}={_EXAMPLES[name]}.")
+                self.fail(line, f"exercise {exercise_id} has {name}={value!r}; write {name}={example}.")
         number = re.fullmatch(r"(\d+)\.(\d+)", exercise_id)
         if not number or (self.number is not None and int(number[1]) != self.number):
             lesson = "the lesson's number" if self.number is None else str(self.number)
@@ -292,18 +236,6 @@ class _Reader:
                     f"unknown attribute {name!r} in the header of {'a plain' if role is None else f'a {role}'} cell"
                     f"{_nearest(name, allowed)}; {'known: ' + ', '.join(allowed) if allowed else 'remove it'}.",
                 )
-
-
-_EXAMPLES = {
-    "exercise": '"2.3" (in quotes: 2.10 without them is the number 2.1)',
-    "title": '"Chunk bounds"',
-    "provides": '["chunk_bounds"]',
-    "points": "6",
-    "difficulty": "2",
-    "importance": "5",
-    "minutes": "6",
-    "bonus": "true",
-}
 
 
 def _nearest(name: str, known: tuple[str, ...]) -> str:

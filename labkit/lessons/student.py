@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from labkit.lessons.lesson import Cell, Lesson
 from labkit.lessons.notebook import as_notebook, as_text
-from labkit.lessons.source import Cell, Lesson
 
 
 def student_cells(lesson: Lesson) -> tuple[Cell, ...]:

@@ -1,0 +1,68 @@
+"""A lesson as plain data: its cells, its exercises, and what each cell is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from labkit.lessons.cuts import Cut
+from labkit.lessons.manifest import Exercise, Manifest
+
+ROLES = ("parameters", "given", "exercise", "predict", "check", "solution", "slide-only")
+MODIFIERS = ("slide", "nbval-ignore-output", "export")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a lesson's source.
+
+    Attributes:
+        id: Stable: from the exercise's number where there is one, else from the content.
+        kind: "markdown" or "code".
+        source: As written, answers and markers included.
+        student_source: The same with answers cut.
+        tags: As written.
+        exercise: The exercise that an ``exercise`` or ``check`` cell belongs to.
+        cuts: What was cut from it.
+        line: Line of its ``# %%`` header in the source file, from 1.
+    """
+
+    id: str
+    kind: Literal["markdown", "code"]
+    source: str
+    student_source: str
+    tags: tuple[str, ...]
+    exercise: str | None
+    cuts: tuple[Cut, ...]
+    line: int
+
+    @property
+    def role(self) -> str | None:
+        """What the cell is for: one of ROLES, or None for plain prose and demonstrations."""
+        return next((tag for tag in self.tags if tag in ROLES), None)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A lesson as its source describes it.
+
+    Attributes:
+        name: The file's stem, such as "02_ring_all_reduce".
+        title: Its first heading.
+        file: The source file's name for messages.
+        cells: In order.
+        exercises: In order.
+        source_sha256: Hash of the source text.
+    """
+
+    name: str
+    title: str
+    file: str
+    cells: tuple[Cell, ...]
+    exercises: tuple[Exercise, ...]
+    source_sha256: str
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the student notebook's metadata says of the lesson."""
+        return Manifest(self.name, self.title, self.source_sha256, self.exercises)
