@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from labkit.errors import ConfigError, RunError
 from labkit.launch.devices import DEVICES, gpus_here, place
 from labkit.launch.local import Order, default_start_method, launch_local
+from labkit.launch.shown_error import show_report_alone
 from labkit.launch.watchdog import STALL_SECONDS
 from labkit.units import format_time
 
@@ -164,10 +165,10 @@ def run(
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise ConfigError(f"{name}={value} is not a time; use seconds above 0, or None for no limit.")
     world = on if on is not None else local(2)
-    __tracebackhide__ = True  # IPython and pytest then show the learner's line and the report, nothing of ours between
     try:
         return world.launch(Order(fn, args, timeout, stall, seed, init, echo))
     except RunError as error:
+        show_report_alone(error)
         raise error.with_traceback(None) from None
 
 

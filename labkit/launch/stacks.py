@@ -12,6 +12,7 @@ from pathlib import Path
 _FAULT_LINE = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$', re.MULTILINE)
 _TRACEBACK_LINE = re.compile(r'^(?P<indent>[ |+-]*)File "(?P<file>[^"]*)", line (?P<line>\d+)', re.MULTILINE)
 _LAUNCHER = str(Path(__file__).parent)
+_LABKIT = str(Path(__file__).parents[1])
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 
 
@@ -26,12 +27,12 @@ class Frame:
     @property
     def is_learners(self) -> bool:
         """Whether the line is the learner's own: neither ours nor that of an installed library."""
-        return not self.file.startswith((_LAUNCHER, "<", *_LIBRARIES)) or self.file.startswith(("<ipython", "<cell"))
+        return not self.file.startswith((_LABKIT, "<", *_LIBRARIES)) or self.file.startswith(("<ipython", "<cell"))
 
     def describe(self) -> str:
         """Return the frame as two lines: where, and the text of that line where it is known."""
         text = linecache.getline(self.file, self.line).strip()
-        where = f"  {in_cells(f'File {chr(34)}{self.file}{chr(34)}, line {self.line}')}, in {self.function}"
+        where = in_cells(f'  File "{self.file}", line {self.line}, in {self.function}')
         return f"{where}\n    {text}" if text else where
 
 
@@ -68,4 +69,4 @@ def in_cells(text: str) -> str:
             return match[0]
         return f"{match['indent']}{named[0]} {named[1]}, line {match['line']}"
 
-    return re.sub(r'(?P<indent>[ |+-]*)File "(?P<file>[^"]*)", line (?P<line>\d+)', replace, text)
+    return _TRACEBACK_LINE.sub(replace, text)

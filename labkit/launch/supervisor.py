@@ -27,6 +27,7 @@ _SETTLE = 0.1
 """After the first failure, how long to wait for an earlier one whose message is still on its way."""
 _SETTLE_ECHO = 0.8
 """The same where all that is known is that a peer went away."""
+_ARRIVE_LIMIT = 0.5
 _STACK_LIMIT = 0.5
 _LEAVE_LIMIT = 20.0
 _LOAD_LIMIT = 300.0
@@ -218,6 +219,7 @@ class Supervisor:
     def _standing(self, states: list[_RankState]) -> dict[int, str]:
         """Return for each of these ranks the Python line it stands on and what it waits for."""
         asked = [state for state in states if state.started]
+        self._let_arrive({state.process.rank for state in asked})
         for state in asked:
             state.stack = ""
             self._processes.ask_for_stack(state.process)
@@ -237,6 +239,15 @@ class Supervisor:
                 rank, state.started, stack, self._sentence(rank), before[rank], cpu_seconds(state.process.pid or 0)
             )
         return found
+
+    def _let_arrive(self, ranks: set[int]) -> None:
+        """Give ranks that are on their way into a communication call the moment they need to be seen in it."""
+        until = time.monotonic() + _ARRIVE_LIMIT
+        while time.monotonic() < until:
+            logs = self.read_logs()
+            if all(rank in logs and logs[rank].waiting for rank in ranks):
+                return
+            self._pump(_TICK)
 
     def _sentence(self, rank: int) -> str:
         return waits.describe_wait(rank, self._logs, self._finished)

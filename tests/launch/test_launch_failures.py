@@ -31,13 +31,13 @@ def test_an_exception_on_one_rank_ends_the_others_within_two_seconds(tmp_path: P
         if dist.get_rank() == 2:
             found = pids_in(tmp_path)
             assert len(found) == 4
+            (tmp_path.with_suffix(".raised")).write_text(str(time.monotonic()))
             raise KeyError("no such layer")
         dist.all_reduce(torch.ones(1000))
 
-    began = time.monotonic()
     with pytest.raises(RankFailed) as caught:
         labkit.run(work, on=labkit.local(4))
-    assert time.monotonic() - began < 2.0 + 5.0, "the contract is 2 s after the failure; 5 s are for starting"
+    assert time.monotonic() - float((tmp_path.with_suffix(".raised")).read_text()) < 2.0
     processes = [psutil.Process(int(f.name)) for f in tmp_path.iterdir() if psutil.pid_exists(int(f.name))]
     assert not alive(processes), "when the error is there, the ranks are gone"
     error = caught.value
@@ -119,7 +119,8 @@ def test_the_time_limit_finds_a_rank_that_spins_and_one_that_is_blocked_in_nativ
             while True:
                 pass
         if dist.get_rank() == 1:
-            ctypes.PyDLL(None).pause()  # holds the interpreter lock: no Python runs in this rank any more
+            read_end, _ = os.pipe()
+            ctypes.PyDLL(None).read(read_end, None, 1)  # keeps the interpreter lock: no Python runs here any more
         dist.barrier()
 
     with pytest.raises(RunTimeout) as caught:
@@ -128,7 +129,7 @@ def test_the_time_limit_finds_a_rank_that_spins_and_one_that_is_blocked_in_nativ
     assert str(caught.value).startswith("The time limit of 1 s passed (timeout=1).")
     assert reports[0].startswith("rank 0 is in no communication call, it computes\n")
     assert "while True" in reports[0] or "pass" in reports[0]
-    assert "ctypes.PyDLL(None).pause()" in reports[1]
+    assert "ctypes.PyDLL(None).read(" in reports[1]
     assert reports[2].startswith("rank 2 waits in barrier #1, which ranks 0 and 1 have not reached\n")
 
 
@@ -225,7 +226,7 @@ def test_a_cause_and_its_context_stay_in_the_traceback() -> None:
         except KeyError as error:
             raise ValueError("no plan for this rank") from error
 
-    with pytest.raises(RankFailed, match="(?s)KeyError: 'missing'.*direct cause.*ValueError: no plan for this rank"):
+    with pytest.raises(RankFailed, match=r"(?s)KeyError: 'missing'.*direct cause.*ValueError: no plan for this rank"):
         labkit.run(work, on=labkit.local(1))
 
 

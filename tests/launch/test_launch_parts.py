@@ -1,0 +1,151 @@
+"""The parts of the launcher that need no process."""
+
+from __future__ import annotations
+
+import ast
+import signal
+from pathlib import Path
+
+import pytest
+
+import labkit.launch
+from labkit.errors import ConfigError
+from labkit.launch.cgroup import OomCount, oom_kills
+from labkit.launch.devices import place
+from labkit.launch.output import RankOutput
+from labkit.launch.reports import RankEnd, describe_end, headline, root_cause
+from labkit.launch.stacks import parse_fault
+
+
+@pytest.mark.parametrize(
+    ("world_size", "device", "num_gpus", "has_nccl", "label", "last"),
+    [
+        (4, "auto", 0, False, "gloo/cpu", "cpu"),
+        (4, "cpu", 8, True, "gloo/cpu", "cpu"),
+        (4, "auto", 8, True, "nccl/cuda", "cuda:3"),
+        (8, "cuda", 8, True, "nccl/cuda", "cuda:7"),
+        (4, "auto", 1, True, "gloo/cuda", "cuda:0"),
+        (5, "cuda", 2, True, "gloo/cuda", "cuda:0"),
+        (2, "auto", 2, False, "gloo/cuda", "cuda:1"),
+    ],
+)
+def test_nccl_where_every_rank_has_a_gpu_gloo_elsewhere(
+    world_size: int, device: str, num_gpus: int, has_nccl: bool, label: str, last: str
+) -> None:
+    placement = place(world_size, device, num_gpus, has_nccl)
+    assert (placement.label, placement.devices[-1]) == (label, last)
+    assert len(placement.devices) == world_size
+
+
+def test_ranks_that_share_gpus_are_told_what_that_means() -> None:
+    note = place(4, "auto", 1, True).note
+    assert note.startswith("4 ranks share 1 GPU, and NCCL wants one for each rank: the backend is gloo.")
+    assert "send and recv need CPU tensors" in note
+    assert place(4, "auto", 4, True).note == place(4, "auto", 0, True).note == ""
+
+
+def test_cuda_without_a_gpu_is_refused_with_numbers() -> None:
+    with pytest.raises(ConfigError, match=r'device="cuda" was asked for 2 ranks, but torch sees 0 GPUs'):
+        place(2, "cuda", 0, True)
+
+
+def error(rank: int, kind: str, message: str, time: float) -> RankEnd:
+    return RankEnd(rank, {"type": kind, "message": message, "traceback": "", "time": time}, None, returned=False)
+
+
+def test_the_root_cause_is_the_first_own_error_then_a_silent_death_then_an_echo() -> None:
+    echo = error(0, "RuntimeError", "[pair.cc:537] Read error [127.0.0.1]:1: Connection reset by peer", 1.0)
+    own, later = error(1, "ValueError", "mine", 2.0), error(2, "KeyError", "later", 3.0)
+    killed = RankEnd(3, None, -signal.SIGKILL, returned=False)
+    fine = RankEnd(4, None, 0, returned=True)
+    assert root_cause([echo, own, later, killed, fine]) is own
+    assert root_cause([echo, killed, fine]) is killed
+    assert root_cause([echo, fine]) is echo
+
+
+def test_a_kill_for_memory_is_told_from_one_by_hand() -> None:
+    end = RankEnd(2, None, -signal.SIGKILL, returned=False)
+    group = "the memory control group"
+    assert headline(end, 4) == "rank 2 of 4 failed first: killed by SIGKILL"
+    counted = describe_end(end, "", [], OomCount(1, group), OomCount(2, group))
+    assert "counts 1 out-of-memory kill since the run began: memory ran out" in counted
+    assert "not for memory" in describe_end(end, "", [], OomCount(1, group), OomCount(1, group))
+    assert "cannot be read here" in describe_end(end, "", [], None, None)
+
+
+def test_the_out_of_memory_count_is_read_from_both_versions_of_control_groups(tmp_path: Path) -> None:
+    proc, groups = tmp_path / "proc", tmp_path / "cgroup"
+    (proc / "self").mkdir(parents=True)
+    (groups / "memory" / "user").mkdir(parents=True)
+    (groups / "app").mkdir()
+    assert oom_kills(proc, groups) is None
+    (proc / "vmstat").write_text("nr_free_pages 5\noom_kill 9\n")
+    assert oom_kills(proc, groups) == OomCount(9, "this host")
+    (proc / "self" / "cgroup").write_text("0::/app\n")
+    (groups / "app" / "memory.events").write_text("low 0\noom 4\noom_kill 3\n")
+    assert oom_kills(proc, groups) == OomCount(3, "the memory control group")
+    (proc / "self" / "cgroup").write_text("5:cpu,memory:/user\n")
+    (groups / "memory" / "user" / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 7\n")
+    assert oom_kills(proc, groups) == OomCount(7, "the memory control group")
+
+
+def test_a_line_without_an_end_is_cut_not_collected() -> None:
+    shown: list[str] = []
+    output = RankOutput(0, shown.append)
+    for _ in range(100):
+        output.feed(b"y" * 100_000)
+    output.finish()
+    assert sum(map(len, shown)) < 100_000
+    assert len(output.text()) < 600_000
+
+
+def test_carriage_returns_and_broken_text_are_shown_as_lines() -> None:
+    shown: list[str] = []
+    output = RankOutput(3, shown.append)
+    output.feed(b"10%\r20%\r\nd\xffone")
+    output.finish()
+    assert shown == ["[rank 3] 10%", "[rank 3] 20%", "[rank 3] d\ufffdone"]
+
+
+def test_the_stack_of_a_fatal_signal_is_read_outermost_first() -> None:
+    text = (
+        "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):\n"
+        '  File "/x/lib.py", line 3 in inner\n  File "/home/me/cell.py", line 9 in outer\n\nExtension modules: a, b\n'
+    )
+    assert [(f.file, f.line, f.function) for f in parse_fault(text)] == [
+        ("/home/me/cell.py", 9, "outer"),
+        ("/x/lib.py", 3, "inner"),
+    ]
+
+
+def test_private_names_of_torch_are_used_in_one_module_and_do_what_we_need() -> None:
+    """If this fails, torch has changed: mend labkit/launch/torch_private.py."""
+    import inspect
+    import socket
+
+    from torch._C._distributed_c10d import TCPStore
+
+    from labkit.launch import torch_private
+
+    assert "master_listen_fd" in (TCPStore.__init__.__doc__ or ""), "TCPStore takes no listening socket any more"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        store = torch_private.host_store(listener)
+        other = TCPStore("127.0.0.1", listener.getsockname()[1], None, False)
+        other.set("key", "value")
+        assert store.get("key") == b"value", "the store does not serve on the socket it was given"
+    torch_private.read_debug_level()
+    assert inspect.ismodule(torch_private)
+    own = Path(labkit.launch.__file__).parent
+    for file in own.glob("*.py"):
+        if file.name != "torch_private.py":
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("torch"):
+                    assert "._" not in node.module, f"{file.name} imports {node.module}"
+
+
+def test_private_names_of_cloudpickle_are_what_we_need() -> None:
+    """If this fails, cloudpickle has changed: mend labkit/launch/by_value.py."""
+    import cloudpickle.cloudpickle as private
+
+    for name in ("_make_function", "_make_skeleton_class", "_class_setstate", "_DYNAMIC_CLASS_TRACKER_BY_ID"):
+        assert hasattr(private, name), f"cloudpickle has no {name} any more"
