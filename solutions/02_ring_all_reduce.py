@@ -108,7 +108,8 @@ labkit.run(three_devices, on=labkit.local(3)).results
 #
 # Without step 2 you would train N different models. But is the *sum* the right thing? Look at one step of linear
 # regression. The loss is the mean over the batch, as almost always. Twelve samples on one device, or four on each of
-# three: **if you only sum the three gradients, how many times too large is the result?**
+# three: **if you only sum the three gradients, how many times too large is the result?** Put your guess in the next
+# cell, in place of the number there.
 
 # %% tags=["predict"]
 guess_factor = 1.0
@@ -183,8 +184,9 @@ labkit.check("2.1", naive_all_reduce)
 
 
 # %% [markdown]
-# It works. Now look at it work: four ranks, 16 MB each. `labkit.run` records every send and every receive. **Before
-# you run the cell:** which rank will be the busiest, and what will the others do meanwhile?
+# Once it passes, look at it work: four ranks, 16 MB each. `labkit.run` records every send and every receive. (The first
+# of the next two cells only says where a tensor must live to be sent.) **Before you run them:** which rank will be
+# the busiest, and what will the others do meanwhile?
 
 
 # %% tags=["given"]
