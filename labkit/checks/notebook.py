@@ -25,6 +25,7 @@ class CheckResult:
         outcomes: Each case and its verdict.
         problem: Why nothing was checked, with the cure; "" when it was.
         shown: The failed case that is shown in full, None where none failed.
+        across: A hint that all cases together give, or "".
         passed: Whether every case passed.
     """
 
@@ -33,6 +34,7 @@ class CheckResult:
     outcomes: tuple[CaseOutcome, ...] = ()
     problem: str = ""
     shown: CaseOutcome | None = None
+    across: str = ""
 
     @property
     def passed(self) -> bool:
@@ -82,7 +84,7 @@ class CheckResult:
             lines.append(("more", f"        expected  {verdict.expected}"))
         if verdict.got:
             lines.append(("more", f"        got       {verdict.got}"))
-        hints = [hint for hint in (hint_across(self.outcomes), verdict.hint) if hint]
+        hints = [hint for hint in (self.across, verdict.hint) if hint]
         return lines + [("hint", f"        hint: {hint}") for hint in hints[:2]]
 
 
@@ -108,7 +110,13 @@ def check(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
         outcomes = run_visible(exercise, _by_name(exercise, functions))
     except LabkitError as error:
         return CheckResult(exercise.id, exercise.title, problem=f"The ranks could not be started: {error}")
-    return CheckResult(exercise.id, exercise.title, tuple(outcomes), shown=telling(exercise, outcomes))
+    return CheckResult(
+        exercise.id,
+        exercise.title,
+        tuple(outcomes),
+        shown=telling(exercise, outcomes),
+        across=hint_across(exercise, outcomes),
+    )
 
 
 def call_of(exercise: Exercise) -> str:

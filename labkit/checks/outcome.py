@@ -39,24 +39,26 @@ def telling(exercise: Exercise, outcomes: Sequence[CaseOutcome]) -> CaseOutcome 
     return min(failed, key=place, default=None)
 
 
-def hint_across(outcomes: Sequence[CaseOutcome]) -> str:
+def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome]) -> str:
     """Return a hint that the pattern of passed and failed cases gives, or "".
 
-    It names a world size that seems to be written into the code, and the one case in which two ranks are too few to
-    show a mistake.
+    It names a world size that seems to be written into the code, and says where two ranks are too few to show a mistake.
+    It is silent where the mistake has been recognised for sure.
     """
+    shown = telling(exercise, outcomes)
+    if shown is None or shown.verdict is None:
+        return ""
+    if any(mistake.name == shown.verdict.mistake and not mistake.general for mistake in exercise.mistakes):
+        return ""
     ran = [outcome for outcome in outcomes if outcome.verdict is not None]
     right = {outcome.case.world_size for outcome in ran if outcome.passed}
     wrong = {outcome.case.world_size for outcome in ran if not outcome.passed}
-    if not wrong or len(right) != 1 or right & wrong:
+    if len(right) != 1 or right & wrong or right == {1}:
         return ""
     (size,) = right
-    if size == 1:
-        return ""
     if size == 2:
         return (
-            "It works with 2 ranks and with no other number: with two ranks left and right are the same, and one "
-            "step is "
+            "It works with 2 ranks and with no other number: with two ranks left and right are the same, and one step is "
             "all steps. Think it through with three."
         )
     return (

@@ -40,8 +40,10 @@ class Mistake:
         name: A few words, unique within its exercise: "whole tensor at each step".
         hint: A sentence or two that name the mistake and point at the cure.
         seen: Whether what came back and what the wire saw bear the marks of this mistake.
+        general: Whether many mistakes look like this one, so that the pattern over all cases says more.
     """
 
     name: str
     hint: str
     seen: Callable[[Case, Got, Wire], bool]
+    general: bool = False

@@ -14,21 +14,19 @@ class WrongAnswer:
         name: What is wrong, in a few words.
         mistake: Name of the Mistake that must be recognised.
         source: Python source, run after the lesson's given and exercise cells.
-        across: Part of the hint that comes from seeing all cases together, "" if none.
     """
 
     exercise: str
     name: str
     mistake: str
     source: str
-    across: str = ""
 
 
 WRONG: list[WrongAnswer] = []
 
 
-def wrong(exercise: str, name: str, mistake: str, source: str, across: str = "") -> None:
-    WRONG.append(WrongAnswer(exercise, name, mistake, source, across))
+def wrong(exercise: str, name: str, mistake: str, source: str) -> None:
+    WRONG.append(WrongAnswer(exercise, name, mistake, source))
 
 
 # ---- 2.1
@@ -132,7 +130,7 @@ def naive_all_reduce(tensor):
     elif dist.get_rank() == 1:
         dist.send(tensor, dst=0)
         dist.recv(tensor, src=0)
-""", across="It works with 2 ranks")
+""")
 
 # ---- 2.2
 
@@ -436,13 +434,13 @@ def ring_sum(tensor, group=None):
         else:
             chunks[into].copy_(incoming)
 """)
-wrong("2.6", "world size 4 is written into the code", "", """
+wrong("2.6", "world size 4 is written into the code", "a rank that is not there", """
 def ring_sum(tensor, group=None):
     rank, n = dist.get_rank(group), 4
     flat = tensor.view(-1)
     chunks = [flat[a:b] for a, b in chunk_bounds(flat.numel(), n)]
     run_plan(ring_plan(rank, n), chunks, group)
-""", across="It works with 4 ranks")
+""")
 wrong("2.6", "needs a length that divides", "needs sizes that divide", """
 def ring_sum(tensor, group=None):
     rank, n = dist.get_rank(group), dist.get_world_size(group)

@@ -258,10 +258,9 @@ def _first_step_sends_same_as_received(case: Case, got: Got, wire: Wire) -> bool
         if size < 3 or not all(isinstance(plan, list) for plan in plans):
             continue
         for plan in plans:
-            first = [record for record in plan if record.get("step") == 0]
-            sent = {record.get("chunk") for record in first if record.get("kind") == "Send"}
-            got_chunks = {record.get("chunk") for record in first if record.get("kind") == "Recv"}
-            if sent & got_chunks:
+            sent = next((record.get("chunk") for record in plan if record.get("kind") == "Send"), None)
+            received = next((record.get("chunk") for record in plan if record.get("kind") == "Recv"), None)
+            if sent is not None and sent == received:
                 return True
     return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import cast
 
@@ -18,12 +19,14 @@ from labkit.checks.lesson_02.sums import (
     op_of,
     shares_at,
     view_that_came,
+    wrong_values,
 )
 from labkit.checks.lesson_02.traffic import chunk_bytes, tensor_bytes
 from labkit.checks.verdict import Mistake
 from labkit.checks.wire import Wire
 
 Seen = Callable[[Case, Got, Wire], bool]
+_WAITING = re.compile(r"\bi?(?:send|recv)\b")
 
 
 def views(case: Case, got: Got) -> list[Tensor] | None:
@@ -58,9 +61,18 @@ def unchanged(case: Case, got: Got) -> bool:
 
 def waits_in(got: Got, operation: str) -> bool:
     """Return whether a run hung with every waiting rank in this kind of call ("send" or "recv")."""
-    if not isinstance(got, Failure) or got.kind not in ("deadlock", "timeout") or not got.waits:
+    if not isinstance(got, Failure) or got.kind not in ("deadlock", "timeout"):
         return False
-    return all(operation in wait.operation for wait in got.waits)
+    operations = [wait.operation for wait in got.waits] or _WAITING.findall(got.detail)
+    return bool(operations) and all(operation in each for each in operations)
+
+
+def stranger(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a rank waits for, or sent to, a rank that the world does not have."""
+    if not isinstance(got, Failure):
+        return False
+    waited = any(wait.peer is not None and wait.peer >= case.world_size for wait in got.waits)
+    return waited or any(message.dst >= case.world_size for message in wire.messages)
 
 
 def hangs(case: Case, got: Got, wire: Wire) -> bool:
@@ -156,7 +168,8 @@ def _group_ranks(case: Case, got: Got, wire: Wire) -> bool:
     if case.inputs[0].get("group") is None:
         return False
     if isinstance(got, Failure):
-        return True
+        text = got.message.partition(" raised ")[2].lower()
+        return got.kind in ("deadlock", "timeout", "died") or "rank" in text or "group" in text
     members = set(members_of(case))
     return not all({m.src, m.dst} <= members for m in wire.messages) or not wire.messages
 
@@ -191,6 +204,13 @@ BLOCKING_RECVS = Mistake(
     "post send "
     "and receive together with dist.batch_isend_irecv.",
     lambda case, got, wire: waits_in(got, "recv"),
+    general=True,
+)
+STRANGER = Mistake(
+    "a rank that is not there",
+    "A rank waits for one that is not there. Either a number of ranks is written into the code (ask "
+    "dist.get_world_size(group)), or a modulo is missing: the last rank's right neighbour is rank 0.",
+    stranger,
 )
 NOT_IN_PLACE = Mistake(
     "not in place",
@@ -243,6 +263,7 @@ TWICE = Mistake(
     "overwriting; the "
     "first step sends the wrong chunk; the chunk that was just received is added and received again.",
     _twice,
+    general=True,
 )
 WHOLE_TENSOR = Mistake(
     "whole tensor at each step",
@@ -275,6 +296,7 @@ SOME_MISSING = Mistake(
     "Some contributions never arrived. Look at the step where the named rank should have been added: the chunk index "
     "modulo N, the neighbour, and the number of steps, N-1 in each half.",
     lambda case, got, wire: any(s is not None and not _complete(s) for row in (shares(case, got) or []) for s in row),
+    general=True,
 )
 
 
@@ -291,10 +313,11 @@ UNEVEN = Mistake(
     "receiver "
     "must agree on each chunk's size: use chunk bounds, and let empty chunks be.",
     _short_of_elements,
+    general=True,
 )
 
 RING = (
-    LIBRARY, IN_FLIGHT, BLOCKING_SENDS, NOT_CONTIGUOUS, NOT_IN_PLACE, DIVIDED, THROUGH_ONE, WHOLE_TENSOR, EVERYBODY,
+    LIBRARY, STRANGER, IN_FLIGHT, BLOCKING_SENDS, NOT_CONTIGUOUS, NOT_IN_PLACE, DIVIDED, THROUGH_ONE, WHOLE_TENSOR, EVERYBODY,
     NO_GATHER, TAIL, ONE_STEP_SHORT, TWICE, GROUP_RANKS, BLOCKING_RECVS, UNEVEN, SOME_MISSING,
 )  # fmt: skip
 """What is tried for an all-reduce over a ring, in this order."""

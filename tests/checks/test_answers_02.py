@@ -1,0 +1,111 @@
+"""Each exercise of lesson 02 proves four things: the answer passes, the stub says what it is, wrong answers are named,
+and an answer in another style passes."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import labkit
+from labkit.checks.notebook import CheckResult
+from labkit.checks.registry import exercises
+from tests.checks.lesson_cells import lesson, namespace
+from tests.checks.wrong_answers_02 import WRONG, WrongAnswer
+
+IDS = tuple(exercises("02"))
+STYLES = ("right_one_loop_per_collective", "right_in_few_lines")
+# One process world for each of these is enough for every commit; all others run with `make test-all`.
+SAMPLE = {
+    ("2.1", "rank 0 sends before it receives"),
+    ("2.5", "always adds"),
+    ("2.6", "whole tensor round the ring"),
+    ("2.6", "last all-gather step forgotten"),
+    ("2.6", "blocking sends on all ranks at once"),
+    ("2.7", "adds up in bfloat16"),
+    ("2.9", "a chain"),
+    ("2.10", "the whole tensor to each partner"),
+    ("2.11", "own piece forgotten"),
+    ("2.12", "leaders only"),
+}
+
+
+def check(exercise_id: str, names: dict[str, object]) -> CheckResult:
+    return labkit.check(exercise_id, *[names[name] for name in exercises("02")[exercise_id].functions])
+
+
+def mistake_of(result: CheckResult) -> str:
+    return result.shown.verdict.mistake if result.shown and result.shown.verdict else ""
+
+
+@pytest.mark.parametrize("exercise_id", IDS)
+def test_the_lessons_answer_passes_its_check(exercise_id: str) -> None:
+    result = check(exercise_id, namespace())
+    assert result.passed, result
+
+
+@pytest.mark.parametrize("exercise_id", IDS)
+def test_the_stub_fails_with_its_own_message(exercise_id: str) -> None:
+    result = check(exercise_id, namespace(solved=False))
+    assert not result.passed
+    assert f"Not done yet. Exercise {exercise_id}: " in repr(result), result
+
+
+def answers_in_style(style: str) -> dict[str, str]:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "submissions"))
+    try:
+        from make_02 import ANSWERS, answers
+    finally:
+        sys.path.pop(0)
+    return answers((ANSWERS / f"{style}.py").read_text(encoding="utf-8"), lesson())
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("exercise_id", IDS)
+def test_an_answer_in_another_style_passes(exercise_id: str, style: str) -> None:
+    result = check(exercise_id, namespace(extra="\n\n".join(answers_in_style(style).values())))
+    assert result.passed, result
+
+
+def _marks(answer: WrongAnswer) -> list[pytest.MarkDecorator]:
+    quick = not exercises("02")[answer.exercise].distributed or (answer.exercise, answer.name) in SAMPLE
+    return [] if quick else [pytest.mark.long]
+
+
+@pytest.mark.parametrize(
+    "answer", [pytest.param(each, id=f"{each.exercise} {each.name}", marks=_marks(each)) for each in WRONG]
+)
+def test_a_wrong_answer_fails_with_a_hint_that_names_the_mistake(answer: WrongAnswer) -> None:
+    result = check(answer.exercise, namespace(extra=answer.source))
+    assert not result.passed
+    assert mistake_of(result) == answer.mistake, result
+    assert "hint: " in repr(result)
+
+
+def test_every_exercise_has_wrong_answers_enough() -> None:
+    counts = Counter(answer.exercise for answer in WRONG)
+    few = {number: counts[number] for number in IDS if counts[number] < (6 if number in ("2.6", "2.7") else 3)}
+    assert not few
+
+
+def test_the_sample_names_wrong_answers_that_exist() -> None:
+    assert {(answer.exercise, answer.name) for answer in WRONG} >= SAMPLE
+
+
+@pytest.mark.long
+def test_table_of_mistakes_and_checks(capsys: pytest.CaptureFixture[str]) -> None:
+    """Print which check names which mistake; every mistake an exercise knows by name should be some wrong answer's."""
+    met = {(answer.exercise, answer.mistake) for answer in WRONG}
+    lines = ["exercise  wrong answers  mistakes known  of which met"]
+    for number, exercise in exercises("02").items():
+        known = {mistake.name for mistake in exercise.mistakes}
+        answers = sum(answer.exercise == number for answer in WRONG)
+        lines.append(
+            f"{number:8}  {answers:13}  {len(known):14}  {len({name for e, name in met if e == number} & known):12}"
+        )
+    with capsys.disabled():
+        print("\n" + "\n".join(lines))
+    unknown = {pair for pair in met if pair[1] not in {m.name for m in exercises("02")[pair[0]].mistakes}}
+    assert not unknown

@@ -1,0 +1,12 @@
+# base: solution
+"""2.10 leaves the process where it should raise an error, and where it should return."""
+
+# %% 2.10
+import os
+
+
+def halving_doubling_all_reduce(tensor):
+    n = dist.get_world_size()
+    if n & (n - 1):
+        print("not a power of two")
+    os._exit(1)
