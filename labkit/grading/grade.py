@@ -47,6 +47,7 @@ def grade(
     progress: bool = True,
     again: bool = False,
     sandbox: str = "none",
+    points_only: bool = False,
     limits: Limits | None = None,
 ) -> ClassReport:
     """Return what a class earned, with each student's reports and ``gradebook.csv`` written to `out`.
@@ -63,6 +64,7 @@ def grade(
         progress: Show a bar on stderr, where that is a terminal.
         again: Grade everybody, whatever results are there.
         sandbox: "none" is the only kind this version has.
+        points_only: Do not execute the notebooks, which is most of the time; points do not rest on that.
         limits: What a submission may use.
 
     Raises:
@@ -91,7 +93,7 @@ def grade(
     with tempfile.TemporaryDirectory(prefix="lk-class-") as shared:
         alone = Path(shared) / "alone"
         alone.touch()
-        setting = _Setting(found, out, seed, limits or Limits(), alone)
+        setting = _Setting(found, out, seed, limits or Limits(), alone, points_only)
         with _bar(console, progress) as bar:
             _Class(setting, todo, num_workers, len(kept), bar).run()
     entries = [kept.get(each.name) or read_entry(out / each.name / "result.json") for each in submissions]
@@ -144,6 +146,7 @@ class _Setting:
     seed: int
     limits: Limits
     alone: Path
+    points_only: bool
 
     def opening(self) -> dict[str, Any]:
         course = self.course
@@ -159,6 +162,7 @@ class _Setting:
             "seed": self.seed,
             "limits": asdict(self.limits),
             "alone": str(self.alone),
+            "points_only": self.points_only,
         }
 
 

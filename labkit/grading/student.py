@@ -46,6 +46,7 @@ class Grader:
         seed: The class's seed.
         limits: What a submission may use.
         alone: A file whose lock is held by whoever must not be disturbed.
+        points_only: Leave the notebook unexecuted: points never rest on it.
     """
 
     course: Course
@@ -53,6 +54,7 @@ class Grader:
     seed: int
     limits: Limits
     alone: Path
+    points_only: bool = False
 
     def __post_init__(self) -> None:
         self.oracle = Oracle(self.course, self.limits)
@@ -84,23 +86,27 @@ class Grader:
         if notebook.problem:
             return unreadable(submission.name, notebook.problem, self.course, digest, fingerprint)
         rebuilt = rebuild(notebook.cells, self.course.pristine, self.limits)
-        progress("running the notebook")
-        work = folder / "nb"
-        work.mkdir()
-        run = execute(rebuilt.notebook, work, self.limits)
-        end_descendants(keep=[self.oracle.pid, self._template.pid])
+        run = None if self.points_only else self._execute(rebuilt, folder, progress)
         exercises = self._probe(rebuilt, folder, progress)
         return StudentResult(
             name=submission.name,
             problem="",
             exercises=exercises,
             notes=tuple(steady(note) for note in notebook.notes + rebuilt.notes),
-            notebook_summary=run.summary,
-            cell_notes=_cell_notes(run),
+            notebook_summary=run.summary if run else "",
+            cell_notes=_cell_notes(run) if run else (),
             predictions=tuple((name, repr(value)) for name, value in rebuilt.predictions.items()),
             submission_hash=digest,
             course_hash=fingerprint,
         )
+
+    def _execute(self, rebuilt: Rebuilt, folder: Path, progress: Progress) -> NotebookRun:
+        progress("running the notebook")
+        work = folder / "nb"
+        work.mkdir()
+        run = execute(rebuilt.notebook, work, self.limits)
+        end_descendants(keep=[self.oracle.pid, self._template.pid])
+        return run
 
     # ---- hidden cases
 

@@ -42,7 +42,8 @@ def main() -> None:
     checks = told["course"].pop("checks")
     paths = {name: Path(value) for name, value in told["course"].items() if name != "lesson"}
     course = Course(lesson=told["course"]["lesson"], checks=Path(checks) if checks else None, **paths)
-    grader = Grader(course, Path(told["out"]), told["seed"], Limits(**told["limits"]), Path(told["alone"]))
+    limits = Limits(**told["limits"])
+    grader = Grader(course, Path(told["out"]), told["seed"], limits, Path(told["alone"]), told["points_only"])
     try:
         _serve(sock, grader)
     finally:

@@ -1,0 +1,198 @@
+"""`labkit grade` end to end on a class of the small lesson: real workers, kernels and ranks."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import psutil
+import pytest
+
+from grading.small_lesson import RIGHT, write_submission
+from labkit.errors import ConfigError, EnvironmentProblem
+from labkit.grading.course import Course
+from labkit.grading.grade import grade
+from labkit.grading.gradebook import ClassReport
+from labkit.grading.limits import Limits
+
+LIMITS = Limits(cell_seconds=4.0, notebook_seconds=40.0, case_seconds=4.0, retry_seconds=6.0)
+
+SQUARED = {"90.1": "def double(x):\n    return x * x\n"}
+ALL_SEND = {
+    **RIGHT,
+    "90.2": (
+        "def shift(x):\n"
+        "    rank, n = dist.get_rank(), dist.get_world_size()\n"
+        "    dist.send(x, (rank + 1) % n)\n"
+        "    out = torch.empty_like(x)\n"
+        "    dist.recv(out, (rank - 1) % n)\n"
+        "    return out\n"
+    ),
+}
+LIBRARY = {**RIGHT, "90.3": "def total(x):\n    dist.all_reduce(x)\n"}
+
+SCORES = {"alice": 10, "bob": 0, "carol": 7, "dora": 5, "empty": 0, "nothing": 0, "stub": 0, "torn": 0}
+
+
+def write_class(folder: Path) -> Path:
+    write_submission(folder / "alice.ipynb", RIGHT)
+    write_submission(folder / "bob.ipynb", SQUARED)
+    write_submission(folder / "carol" / "90_small.ipynb", ALL_SEND)
+    write_submission(folder / "dora.ipynb", LIBRARY)
+    write_submission(folder / "stub.ipynb", {})
+    (folder / "empty.ipynb").write_bytes(b"")
+    (folder / "torn.ipynb").write_bytes((folder / "alice.ipynb").read_bytes()[:700])
+    (folder / "nothing").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def graded(course: Course, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ClassReport, Path, Path]]:
+    root = tmp_path_factory.mktemp("class")
+    handed_in = write_class(root / "in")
+    report = grade([handed_in], "90", root / "out", jobs=2, course=course.root, limits=LIMITS)
+    yield report, handed_in, root / "out"
+
+
+def told(out: Path, name: str) -> dict[str, Any]:
+    content = json.loads((out / name / "result.json").read_text())
+    assert isinstance(content, dict)
+    return content
+
+
+def test_each_submission_gets_exactly_its_score(graded: tuple[ClassReport, Path, Path]) -> None:
+    report, _, out = graded
+    assert {entry.name: entry.score for entry in report} == SCORES
+    assert all(entry.max_score == 10 for entry in report)
+    assert {path.name for path in out.iterdir()} == {*SCORES, "gradebook.csv"}
+    assert all(
+        {path.name for path in (out / name).iterdir()} == {"result.json", "feedback.html", "junit.xml"}
+        for name in SCORES
+    )
+
+
+def test_the_gradebook_has_a_line_for_each_student_in_order(graded: tuple[ClassReport, Path, Path]) -> None:
+    with open(graded[2] / "gradebook.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["Student"] for row in rows] == sorted(SCORES)
+    assert {row["Student"]: float(row["Score"]) for row in rows} == SCORES
+    assert rows[2] | {"Problem": ""} == rows[2]
+    assert [rows[2][number] for number in ("90.1", "90.2", "90.3")] == ["2", "0", "5"]
+
+
+def test_feedback_names_the_fault_and_the_hint_and_never_what_was_expected(
+    graded: tuple[ClassReport, Path, Path],
+) -> None:
+    out = graded[2]
+    assert "Deadlock: every rank waits for its send to be received" in (out / "carol" / "feedback.html").read_text()
+    bob = (out / "bob" / "feedback.html").read_text()
+    assert "You multiplied the number by itself." in bob and "not started" in bob
+    assert "all_reduce of the library was called" in (out / "dora" / "feedback.html").read_text()
+    for path in out.rglob("*.*"):
+        assert "SECRET" not in path.read_text(), path
+
+
+def test_what_cannot_be_read_is_told_to_its_student_and_the_rest_are_graded(
+    graded: tuple[ClassReport, Path, Path],
+) -> None:
+    out = graded[2]
+    assert "The file is empty." in told(out, "empty")["output"]
+    assert "cut off or damaged" in (out / "torn" / "feedback.html").read_text()
+    assert "There is no notebook in what was handed in." in told(out, "nothing")["output"]
+    assert {test["extra_data"]["state"] for test in told(out, "torn")["tests"]} == {"not_graded"}
+
+
+def test_junit_can_be_read_and_adds_up(graded: tuple[ClassReport, Path, Path]) -> None:
+    for name, score in SCORES.items():
+        root = ElementTree.parse(graded[2] / name / "junit.xml").getroot()
+        points = [
+            float(each.get("value", "")) for each in root.iterfind(".//testcase/properties/property[@name='points']")
+        ]
+        assert sum(points) == score
+
+
+def test_a_second_run_keeps_what_is_done_and_grades_what_changed(
+    graded: tuple[ClassReport, Path, Path], course: Course, tmp_path: Path
+) -> None:
+    import shutil
+
+    shutil.copytree(graded[1], tmp_path / "in")
+    shutil.copytree(graded[2], tmp_path / "out")
+    (tmp_path / "out" / "dora" / "result.json").write_text('{"score": 99')  # torn by a power cut
+    write_submission(tmp_path / "in" / "empty.ipynb", {"90.1": RIGHT["90.1"]})
+    before = (tmp_path / "out" / "alice" / "result.json").stat()
+    report = grade([tmp_path / "in"], "90", tmp_path / "out", course=course.root, limits=LIMITS)
+    assert {entry.name for entry in report if entry.graded_now} == {"dora", "empty"}
+    assert {entry.name: entry.score for entry in report} == SCORES | {"empty": 2}
+    assert (tmp_path / "out" / "alice" / "result.json").stat() == before
+
+
+def test_the_same_submission_gets_a_byte_identical_result_apart_from_times(
+    graded: tuple[ClassReport, Path, Path], course: Course, tmp_path: Path
+) -> None:
+    names = ["alice.ipynb", "bob.ipynb", "carol", "dora.ipynb"]
+    grade([graded[1] / name for name in names], "90", tmp_path / "out", jobs=1, course=course.root, limits=LIMITS)
+
+    def without_times(path: Path) -> str:
+        return re.sub(r'"execution_time": [\d.]+', "", path.read_text())
+
+    for name in ("alice", "bob", "carol", "dora"):
+        for file in ("result.json", "junit.xml", "feedback.html"):
+            assert without_times(tmp_path / "out" / name / file) == without_times(graded[2] / name / file)
+
+
+def test_the_grader_killed_in_the_middle_leaves_no_process_and_goes_on_where_it_stopped(
+    course: Course, tmp_path: Path
+) -> None:
+    for name in ("a", "b", "c"):
+        write_submission(tmp_path / "in" / f"{name}.ipynb", RIGHT)
+    code = (
+        "import sys; from labkit.grading.grade import grade; "
+        "grade([sys.argv[1]], '90', sys.argv[2], jobs=1, course=sys.argv[3])"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "in"), str(tmp_path / "out"), str(course.root)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=os.environ | {"LABKIT_TEST_MARK": str(tmp_path)})
+    started: dict[int, psutil.Process] = {}
+    while not (tmp_path / "out" / "a" / "result.json").exists():
+        assert process.poll() is None
+        try:
+            started |= {child.pid: child for child in psutil.Process(process.pid).children(recursive=True)}
+        except psutil.NoSuchProcess:
+            continue
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    _, alive = psutil.wait_procs(list(started.values()), timeout=20)
+    assert alive == []
+    report = grade([tmp_path / "in"], "90", tmp_path / "out", course=course.root, limits=LIMITS)
+    assert [entry.score for entry in report] == [10, 10, 10]
+    assert not next(iter(report)).graded_now
+
+
+def test_mistakes_on_the_command_line_are_told_before_anything_starts(course: Course, tmp_path: Path) -> None:
+    submission = write_submission(tmp_path / "a.ipynb", RIGHT)
+    with pytest.raises(ConfigError, match=r"lesson '77' cannot be graded from .*notebooks/77_\*\.ipynb"):
+        grade([submission], "77", tmp_path / "out", course=course.root)
+    with pytest.raises(ConfigError, match="0 jobs cannot grade anything"):
+        grade([submission], "90", tmp_path / "out", course=course.root, jobs=0)
+    with pytest.raises(ConfigError, match="this version has 'none' only"):
+        grade([submission], "90", tmp_path / "out", course=course.root, sandbox="bubblewrap")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentProblem, match="cannot be written"):
+        grade([submission], "90", tmp_path / "file", course=course.root)
+
+
+def test_that_there_is_no_sandbox_is_said(
+    graded: tuple[ClassReport, Path, Path], course: Course, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grade([graded[1]], "90", graded[2], course=course.root)
+    said = capsys.readouterr().err
+    assert "This version has no sandbox" in said and "8 of 8 are graded already" in said
