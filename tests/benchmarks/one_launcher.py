@@ -1,12 +1,12 @@
-"""Times calls of one launcher in a fresh process: python -m tests.benchmarks.one_launcher NAME RANKS CALLS.
+"""One launcher in a fresh process: python -m tests.benchmarks.one_launcher NAME RANKS, driven over its standard input.
 
-Prints one JSON line: the seconds of each call, the first one cold. The process has imported torch and labkit before,
-as a kernel in which a learner works has.
+For each line it reads it makes one call and answers with the seconds that took; the first call is the cold one. The
+process has imported torch and labkit before, as a kernel in which a learner works has.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import sys
 import time
 
@@ -15,18 +15,23 @@ from tests.benchmarks.launchers import LAUNCHERS
 
 
 def main() -> None:
-    name, world_size, num_calls = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    """Answer each line with the seconds of one call."""
+    name, world_size = sys.argv[1], int(sys.argv[2])
     expected = [(rank, world_size * (world_size + 1) / 2) for rank in range(world_size)]
+    # What a launcher or a rank prints goes to standard error; the answers keep standard output for themselves.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     calls = LAUNCHERS[name](world_size)
-    seconds = []
-    for _ in range(num_calls):
+    answers.write("ready\n")
+    answers.flush()
+    while sys.stdin.readline():
         begin = time.perf_counter()
         results = next(calls)
-        seconds.append(time.perf_counter() - begin)
+        seconds = time.perf_counter() - begin
         if sorted(map(tuple, results)) != expected:
             raise SystemExit(f"{name} on {world_size} ranks returned {results}, not {expected}")
-    sys.stdout.write(json.dumps(seconds) + "\n")
-    sys.stdout.flush()
+        answers.write(f"{seconds}\n")
+        answers.flush()
     calls.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -64,8 +65,20 @@ class Lab:
             self.screenshot("not-finished")
             raise
 
+    def saved(self, name: str) -> nbformat.NotebookNode:
+        """Save from the page and return the notebook as it then lies on disk: what the page had in every cell."""
+        before = (self.folder / name).stat().st_mtime_ns
+        self.page.keyboard.press("Control+s")
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            self.page.wait_for_timeout(50)
+            if (self.folder / name).stat().st_mtime_ns != before:
+                with contextlib.suppress(nbformat.reader.NotJSONError):  # half of it is written
+                    return nbformat.read(self.folder / name, as_version=4)
+        raise RuntimeError(f"JupyterLab did not save {name}")
+
     def errors(self) -> list[str]:
-        """Return the text of every error output."""
+        """Return the text of every error output in view; JupyterLab keeps only cells near the view in the page."""
         return [each.inner_text() for each in self.page.query_selector_all(f"[data-mime-type='{ERROR}']")]
 
     def screenshot(self, name: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import urllib.parse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import nbformat
@@ -12,6 +14,9 @@ if TYPE_CHECKING:
     from tests.browser.conftest import Lab
 
 pytestmark = [pytest.mark.browser]
+
+ROOT = Path(__file__).parents[2]
+LESSON = "02_ring_all_reduce.ipynb"
 
 EXCHANGE = """
 import torch
@@ -52,4 +57,57 @@ def test_ranks_print_results_come_back_and_the_timeline_is_a_picture(lab: Lab) -
     assert "the sum is 3.0" in outputs
     picture = lab.page.wait_for_selector(".jp-OutputArea img", timeout=10_000)
     assert picture.evaluate("image => image.naturalWidth") > 300
+    assert not _left_the_machine(lab)
+
+
+def _pasted() -> nbformat.NotebookNode:
+    """Return lesson 02 as a learner has it who pasted the solution's exercise cells into the student notebook."""
+    student = nbformat.read(ROOT / "notebooks" / LESSON, as_version=4)
+    solution = {cell.id: cell.source for cell in nbformat.read(ROOT / "solutions" / LESSON, as_version=4).cells}
+    for cell in student.cells:
+        if "exercise" in cell.metadata.get("tags", ()):
+            cell.source = solution[cell.id]
+    return student
+
+
+def _text(cell: nbformat.NotebookNode) -> str:
+    return "\n".join(
+        output.get("text", "") or output.get("data", {}).get("text/plain", "") for output in cell.get("outputs", ())
+    )
+
+
+def test_lesson_02_runs_to_its_end_with_the_solution_pasted_in(lab: Lab) -> None:
+    lab.open(LESSON, _pasted())
+    lab.run_all(timeout_s=400)
+    lab.screenshot("lesson-02-end")
+    cells = lab.saved(LESSON).cells
+    errors = [
+        f"{cell.id}: {output.ename}: {output.evalue}"
+        for cell in cells
+        for output in cell.get("outputs", ())
+        if output.output_type == "error"
+    ]
+    assert not errors
+    checks = {cell.id: _text(cell) for cell in cells if "check" in cell.metadata.get("tags", ())}
+    assert len(checks) == 12
+    assert not {name: text for name, text in checks.items() if not re.search(r"^Exercise 2\.\d+.*: passed", text)}
+    pictures = [
+        cell.id
+        for cell in cells
+        for output in cell.get("outputs", ())
+        if "image/png" in output.get("data", {}) and "ranks" in output["data"].get("text/plain", "")
+    ]
+    assert pictures
+    assert all(cell.execution_count for cell in cells if cell.cell_type == "code" and cell.source.strip())
+    assert not _left_the_machine(lab)
+
+
+def test_an_exercise_not_yet_done_stops_with_its_own_words(lab: Lab) -> None:
+    lab.open("not-yet.ipynb", nbformat.read(ROOT / "notebooks" / LESSON, as_version=4))
+    lab.run_all(timeout_s=120)
+    cells = lab.saved("not-yet.ipynb").cells
+    said = "\n".join(map(_text, cells)) + "".join(
+        output.evalue for cell in cells for output in cell.get("outputs", ()) if output.output_type == "error"
+    )
+    assert "Exercise 2.1: rank 0 receives from everybody, adds, and sends the total back" in said
     assert not _left_the_machine(lab)
