@@ -42,8 +42,8 @@ def telling(exercise: Exercise, outcomes: Sequence[CaseOutcome]) -> CaseOutcome 
 def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome]) -> str:
     """Return a hint that the pattern of passed and failed cases gives, or "".
 
-    It names a world size that seems to be written into the code, and says where two ranks are too few to show a mistake.
-    It is silent where the mistake has been recognised for sure.
+    It names a world size that seems to be written into the code, and says where two ranks are too few to show a
+    mistake. It is silent where the mistake has been recognised for sure.
     """
     shown = telling(exercise, outcomes)
     if shown is None or shown.verdict is None:
@@ -58,7 +58,8 @@ def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome]) -> str:
     (size,) = right
     if size == 2:
         return (
-            "It works with 2 ranks and with no other number: with two ranks left and right are the same, and one step is "
+            "It works with 2 ranks and with no other number: with two ranks left and right are the same, and one "
+            "step is "
             "all steps. Think it through with three."
         )
     return (

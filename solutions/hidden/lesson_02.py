@@ -13,15 +13,17 @@ from collections.abc import Callable
 import torch
 
 from labkit.checks.case import Case
-from labkit.checks.lesson_02.costs import bytes_case, seconds_case
+from labkit.checks.lesson_02.byte_counts import bytes_case
+from labkit.checks.lesson_02.chunking import bounds_case
+from labkit.checks.lesson_02.drop_in import drop_in_case
 from labkit.checks.lesson_02.exchange import exchange_case
-from labkit.checks.lesson_02.executing import drawn_plans, plan_case, rotation
 from labkit.checks.lesson_02.halving_doubling import halving_case
 from labkit.checks.lesson_02.hierarchical import nodes_case
-from labkit.checks.lesson_02.planning import bounds_case
+from labkit.checks.lesson_02.plan_cases import drawn_plans, plan_case, rotation
 from labkit.checks.lesson_02.planning import plan_case as ring_plan_case
 from labkit.checks.lesson_02.reduce_to_root import naive_case
-from labkit.checks.lesson_02.ring import drop_in_case, sum_case
+from labkit.checks.lesson_02.ring import sum_case
+from labkit.checks.lesson_02.seconds import seconds_case
 from labkit.checks.lesson_02.sums import fractions, whole_numbers
 
 

@@ -31,11 +31,20 @@ def wrong(exercise: str, name: str, mistake: str, source: str) -> None:
 
 # ---- 2.1
 
-wrong("2.1", "calls dist.all_reduce", "calls the library", """
+wrong(
+    "2.1",
+    "calls dist.all_reduce",
+    "calls the library",
+    """
 def naive_all_reduce(tensor):
     dist.all_reduce(tensor)
-""")
-wrong("2.1", "everybody sends to everybody", "everything to everyone", """
+""",
+)
+wrong(
+    "2.1",
+    "everybody sends to everybody",
+    "everything to everyone",
+    """
 def naive_all_reduce(tensor):
     rank, n = dist.get_rank(), dist.get_world_size()
     mine = tensor.clone()
@@ -48,8 +57,13 @@ def naive_all_reduce(tensor):
         work.wait()
     for buffer in buffers:
         tensor += buffer
-""")
-wrong("2.1", "the total is not sent back", "only rank 0 has the sum", """
+""",
+)
+wrong(
+    "2.1",
+    "the total is not sent back",
+    "only rank 0 has the sum",
+    """
 def naive_all_reduce(tensor):
     if dist.get_rank() == 0:
         incoming = torch.empty_like(tensor)
@@ -58,8 +72,13 @@ def naive_all_reduce(tensor):
             tensor += incoming
     else:
         dist.send(tensor, dst=0)
-""")
-wrong("2.1", "rank 0 receives into its own tensor", "rank 0 overwrites its own part", """
+""",
+)
+wrong(
+    "2.1",
+    "rank 0 receives into its own tensor",
+    "rank 0 overwrites its own part",
+    """
 def naive_all_reduce(tensor):
     n = dist.get_world_size()
     if dist.get_rank() == 0:
@@ -73,8 +92,13 @@ def naive_all_reduce(tensor):
     else:
         dist.send(tensor, dst=0)
         dist.recv(tensor, src=0)
-""")
-wrong("2.1", "a new tensor instead of in place", "not in place", """
+""",
+)
+wrong(
+    "2.1",
+    "a new tensor instead of in place",
+    "not in place",
+    """
 def naive_all_reduce(tensor):
     n = dist.get_world_size()
     if dist.get_rank() == 0:
@@ -91,8 +115,13 @@ def naive_all_reduce(tensor):
         dist.recv(total, src=0)
     tensor = total
     return tensor
-""")
-wrong("2.1", "the mean instead of the sum", "mean instead of sum", """
+""",
+)
+wrong(
+    "2.1",
+    "the mean instead of the sum",
+    "mean instead of sum",
+    """
 def naive_all_reduce(tensor):
     n = dist.get_world_size()
     if dist.get_rank() == 0:
@@ -106,8 +135,13 @@ def naive_all_reduce(tensor):
     else:
         dist.send(tensor, dst=0)
         dist.recv(tensor, src=0)
-""")
-wrong("2.1", "rank 0 sends before it receives", "everybody sends first", """
+""",
+)
+wrong(
+    "2.1",
+    "rank 0 sends before it receives",
+    "everybody sends first",
+    """
 def naive_all_reduce(tensor):
     n = dist.get_world_size()
     if dist.get_rank() == 0:
@@ -119,8 +153,13 @@ def naive_all_reduce(tensor):
     else:
         dist.send(tensor, dst=0)
         dist.recv(tensor, src=0)
-""")
-wrong("2.1", "two ranks are written into the code", "only one rank is added", """
+""",
+)
+wrong(
+    "2.1",
+    "two ranks are written into the code",
+    "only one rank is added",
+    """
 def naive_all_reduce(tensor):
     if dist.get_rank() == 0:
         incoming = torch.empty_like(tensor)
@@ -130,7 +169,8 @@ def naive_all_reduce(tensor):
     elif dist.get_rank() == 1:
         dist.send(tensor, dst=0)
         dist.recv(tensor, src=0)
-""")
+""",
+)
 
 # ---- 2.2
 
@@ -149,11 +189,16 @@ for _name, _mistake, _formula in (
     ("N steps", "N steps", "2 * num_bytes"),
     ("floor division", "rounded down", "2 * (world_size - 1) * (num_bytes // world_size)"),
 ):
-    wrong("2.2", f"ring: {_name}", _mistake, f"def ring_bytes(num_bytes, world_size):\n    return {_formula}\n{_ROOT_BYTES}")
+    _body = f"def ring_bytes(num_bytes, world_size):\n    return {_formula}\n"
+    wrong("2.2", f"ring: {_name}", _mistake, _body + _ROOT_BYTES)
 
 # ---- 2.3
 
-wrong("2.3", "end included", "end included", """
+wrong(
+    "2.3",
+    "end included",
+    "end included",
+    """
 def chunk_bounds(numel, num_chunks):
     size, rest = divmod(numel, num_chunks)
     bounds, start = [], 0
@@ -162,38 +207,68 @@ def chunk_bounds(numel, num_chunks):
         bounds.append((start, end - 1))
         start = end
     return bounds
-""")
-wrong("2.3", "remainder dropped", "remainder dropped", """
+""",
+)
+wrong(
+    "2.3",
+    "remainder dropped",
+    "remainder dropped",
+    """
 def chunk_bounds(numel, num_chunks):
     size = numel // num_chunks
     return [(i * size, (i + 1) * size) for i in range(num_chunks)]
-""")
-wrong("2.3", "remainder in the last chunk", "all the remainder in one chunk", """
+""",
+)
+wrong(
+    "2.3",
+    "remainder in the last chunk",
+    "all the remainder in one chunk",
+    """
 def chunk_bounds(numel, num_chunks):
     size = numel // num_chunks
     bounds = [(i * size, (i + 1) * size) for i in range(num_chunks)]
     bounds[-1] = (bounds[-1][0], numel)
     return bounds
-""")
-wrong("2.3", "as torch.chunk cuts", "wrong number of chunks", """
+""",
+)
+wrong(
+    "2.3",
+    "as torch.chunk cuts",
+    "wrong number of chunks",
+    """
 def chunk_bounds(numel, num_chunks):
     bounds, start = [], 0
     for piece in torch.arange(numel).chunk(num_chunks):
         bounds.append((start, start + len(piece)))
         start += len(piece)
     return bounds
-""")
-wrong("2.3", "longer chunks last", "longer chunks last", """
+""",
+)
+wrong(
+    "2.3",
+    "longer chunks last",
+    "longer chunks last",
+    """
 def chunk_bounds(numel, num_chunks):
     cuts = [i * numel // num_chunks for i in range(num_chunks + 1)]
     return list(zip(cuts, cuts[1:]))
-""")
-wrong("2.3", "rounded up beyond the end", "beyond the end", """
+""",
+)
+wrong(
+    "2.3",
+    "rounded up beyond the end",
+    "beyond the end",
+    """
 def chunk_bounds(numel, num_chunks):
     size = -(-numel // num_chunks)
     return [(i * size, (i + 1) * size) for i in range(num_chunks)]
-""")
-wrong("2.3", "start and size", "size instead of end", """
+""",
+)
+wrong(
+    "2.3",
+    "start and size",
+    "size instead of end",
+    """
 def chunk_bounds(numel, num_chunks):
     size, rest = divmod(numel, num_chunks)
     bounds, start = [], 0
@@ -202,7 +277,8 @@ def chunk_bounds(numel, num_chunks):
         bounds.append((start, mine))
         start += mine
     return bounds
-""")
+""",
+)
 
 # ---- 2.4
 
@@ -226,35 +302,63 @@ def ring_plan(rank, world_size):
 """
 
 
-wrong("2.4", "sends the chunk just received in the first step", "sends the chunk it is receiving", _plan(
-    scatter="Send(s, (rank - s - 1) % n, right), Recv(s, (rank - s - 1) % n, left), Reduce(s, (rank - s - 1) % n)"
-))
-wrong("2.4", "wrong chunk: + instead of -", "sender and receiver name different chunks", _plan(
-    scatter="Send(s, (rank + s) % n, right), Recv(s, (rank - s - 1) % n, left), Reduce(s, (rank - s - 1) % n)"
-))
+wrong(
+    "2.4",
+    "sends the chunk just received in the first step",
+    "sends the chunk it is receiving",
+    _plan(
+        scatter="Send(s, (rank - s - 1) % n, right), Recv(s, (rank - s - 1) % n, left), Reduce(s, (rank - s - 1) % n)"
+    ),
+)
+wrong(
+    "2.4",
+    "wrong chunk: + instead of -",
+    "sender and receiver name different chunks",
+    _plan(scatter="Send(s, (rank + s) % n, right), Recv(s, (rank - s - 1) % n, left), Reduce(s, (rank - s - 1) % n)"),
+)
 wrong("2.4", "the last step of the all-gather is missing", "one step too few", _plan(steps=("n - 1", "n - 2")))
 wrong("2.4", "no all-gather", "no all-gather", _plan(steps=("n - 1", "0")))
 wrong("2.4", "N steps in each half", "one step too many", _plan(steps=("n", "n")))
-wrong("2.4", "the all-gather reduces", "reduces in the all-gather", _plan(
-    gather="Send(n - 1 + s, (rank + 1 - s) % n, right), Recv(n - 1 + s, (rank - s) % n, left), "
-    "Reduce(n - 1 + s, (rank - s) % n)"
-))
-wrong("2.4", "no Reduce", "never reduces", _plan(
-    scatter="Send(s, (rank - s) % n, right), Recv(s, (rank - s - 1) % n, left)"
-))
-wrong("2.4", "no modulo", "modulo forgotten", _plan(
-    scatter="Send(s, rank - s, right), Recv(s, rank - s - 1, left), Reduce(s, rank - s - 1)"
-))
+wrong(
+    "2.4",
+    "the all-gather reduces",
+    "reduces in the all-gather",
+    _plan(
+        gather="Send(n - 1 + s, (rank + 1 - s) % n, right), Recv(n - 1 + s, (rank - s) % n, left), "
+        "Reduce(n - 1 + s, (rank - s) % n)"
+    ),
+)
+wrong(
+    "2.4",
+    "no Reduce",
+    "never reduces",
+    _plan(scatter="Send(s, (rank - s) % n, right), Recv(s, (rank - s - 1) % n, left)"),
+)
+wrong(
+    "2.4",
+    "no modulo",
+    "modulo forgotten",
+    _plan(scatter="Send(s, rank - s, right), Recv(s, rank - s - 1, left), Reduce(s, rank - s - 1)"),
+)
 wrong("2.4", "neighbour without modulo", "modulo forgotten", _plan(neighbours=("rank + 1", "rank - 1")))
-wrong("2.4", "all-gather starts one chunk early", "complete chunks are sent in the wrong order", _plan(
-    gather="Send(n - 1 + s, (rank - s) % n, right), Recv(n - 1 + s, (rank - s - 1) % n, left)"
-))
-wrong("2.4", "right and left are the same", "right and left mixed up", _plan(
-    neighbours=("(rank + 1) % n", "(rank + 1) % n")
-))
-wrong("2.4", "steps of the all-gather from 0", "steps of the all-gather start at 0 again", _plan(
-    gather="Send(s, (rank + 1 - s) % n, right), Recv(s, (rank - s) % n, left)"
-))
+wrong(
+    "2.4",
+    "all-gather starts one chunk early",
+    "complete chunks are sent in the wrong order",
+    _plan(gather="Send(n - 1 + s, (rank - s) % n, right), Recv(n - 1 + s, (rank - s - 1) % n, left)"),
+)
+wrong(
+    "2.4",
+    "right and left are the same",
+    "right and left mixed up",
+    _plan(neighbours=("(rank + 1) % n", "(rank + 1) % n")),
+)
+wrong(
+    "2.4",
+    "steps of the all-gather from 0",
+    "steps of the all-gather start at 0 again",
+    _plan(gather="Send(s, (rank + 1 - s) % n, right), Recv(s, (rank - s) % n, left)"),
+)
 
 # ---- 2.5
 
@@ -283,20 +387,47 @@ _POST = """
         for work in dist.batch_isend_irecv(ops) if ops else []:
             work.wait()
 """
-wrong("2.5", "always adds", "always adds", _run(_POST + """
+wrong(
+    "2.5",
+    "always adds",
+    "always adds",
+    _run(
+        _POST
+        + """
         for chunk, data in incoming.items():
             chunks[chunk] += data
-"""))
-wrong("2.5", "never adds", "never adds", _run(_POST + """
+"""
+    ),
+)
+wrong(
+    "2.5",
+    "never adds",
+    "never adds",
+    _run(
+        _POST
+        + """
         for chunk, data in incoming.items():
             chunks[chunk].copy_(data)
-"""))
-wrong("2.5", "receives into the chunk and adds it to itself", "adds the chunk to itself", _run(
-    _POST.replace("torch.empty_like(chunks[r.chunk])", "chunks[r.chunk]") + """
+"""
+    ),
+)
+wrong(
+    "2.5",
+    "receives into the chunk and adds it to itself",
+    "adds the chunk to itself",
+    _run(
+        _POST.replace("torch.empty_like(chunks[r.chunk])", "chunks[r.chunk]")
+        + """
         for chunk in reduced:
             chunks[chunk] += incoming[chunk]
-"""))
-wrong("2.5", "one blocking call after another", "one message at a time", _run("""
+"""
+    ),
+)
+wrong(
+    "2.5",
+    "one blocking call after another",
+    "one message at a time",
+    _run("""
         for r in records:
             if isinstance(r, Send):
                 dist.send(chunks[r.chunk], group=group, group_dst=r.peer)
@@ -305,27 +436,54 @@ wrong("2.5", "one blocking call after another", "one message at a time", _run(""
                 dist.recv(incoming[r.chunk], group=group, group_src=r.peer)
         for chunk, data in incoming.items():
             chunks[chunk].copy_(chunks[chunk] + data if chunk in reduced else data)
-"""))
-wrong("2.5", "puts new tensors into the list", "chunks not changed in place", _run(_POST + """
+"""),
+)
+wrong(
+    "2.5",
+    "puts new tensors into the list",
+    "chunks not changed in place",
+    _run(
+        _POST
+        + """
         for chunk, data in incoming.items():
             chunks[chunk] = chunks[chunk] + data if chunk in reduced else data
-"""))
-wrong("2.5", "peers as global ranks", "group ranks taken for global ranks", _run(
-    _POST.replace("group=group, group_peer=r.peer", "r.peer, group") + """
+"""
+    ),
+)
+wrong(
+    "2.5",
+    "peers as global ranks",
+    "group ranks taken for global ranks",
+    _run(
+        _POST.replace("group=group, group_peer=r.peer", "r.peer, group")
+        + """
         for chunk, data in incoming.items():
             chunks[chunk].copy_(chunks[chunk] + data if chunk in reduced else data)
-"""))
-wrong("2.5", "counts steps without gaps", "steps counted without gaps", """
+"""
+    ),
+)
+wrong(
+    "2.5",
+    "counts steps without gaps",
+    "steps counted without gaps",
+    """
 def run_plan(plan, chunks, group=None, combine=torch.add):
     for step in range(len({r.step for r in plan})):
         records = [r for r in plan if r.step == step]
         reduced = {r.chunk for r in records if isinstance(r, Reduce)}
         incoming, ops = {}, []
-""" + _POST + """
+"""
+    + _POST
+    + """
         for chunk, data in incoming.items():
             chunks[chunk].copy_(chunks[chunk] + data if chunk in reduced else data)
-""")
-wrong("2.5", "makes P2POps and never posts them", "nothing sent", _run("""
+""",
+)
+wrong(
+    "2.5",
+    "makes P2POps and never posts them",
+    "nothing sent",
+    _run("""
         for r in records:
             if isinstance(r, Send):
                 ops.append(dist.P2POp(dist.isend, chunks[r.chunk], group=group, group_peer=r.peer))
@@ -334,7 +492,8 @@ wrong("2.5", "makes P2POps and never posts them", "nothing sent", _run("""
                 ops.append(dist.P2POp(dist.irecv, incoming[r.chunk], group=group, group_peer=r.peer))
         for chunk, data in incoming.items():
             chunks[chunk].copy_(chunks[chunk] + data if chunk in reduced else data)
-"""))
+"""),
+)
 
 # ---- 2.6
 
@@ -351,18 +510,32 @@ def ring_sum(tensor, group=None):
 """
 
 
-wrong("2.6", "calls dist.all_reduce", "calls the library", """
+wrong(
+    "2.6",
+    "calls dist.all_reduce",
+    "calls the library",
+    """
 def ring_sum(tensor, group=None):
     dist.all_reduce(tensor, group=group)
-""")
-wrong("2.6", "calls reduce_scatter and all_gather", "calls the library", """
+""",
+)
+wrong(
+    "2.6",
+    "calls reduce_scatter and all_gather",
+    "calls the library",
+    """
 def ring_sum(tensor, group=None):
     n = dist.get_world_size(group)
     parts = [torch.empty_like(tensor) for _ in range(n)]
     dist.all_gather(parts, tensor, group=group)
     tensor.copy_(torch.stack(parts).sum(0))
-""")
-wrong("2.6", "whole tensor round the ring", "whole tensor at each step", """
+""",
+)
+wrong(
+    "2.6",
+    "whole tensor round the ring",
+    "whole tensor at each step",
+    """
 def ring_sum(tensor, group=None):
     rank, n = dist.get_rank(group), dist.get_world_size(group)
     moving = tensor.clone()
@@ -375,8 +548,13 @@ def ring_sum(tensor, group=None):
             work.wait()
         tensor += incoming
         moving = incoming
-""")
-wrong("2.6", "naive, through rank 0", "reduce to one rank", """
+""",
+)
+wrong(
+    "2.6",
+    "naive, through rank 0",
+    "reduce to one rank",
+    """
 def ring_sum(tensor, group=None):
     rank, n = dist.get_rank(group), dist.get_world_size(group)
     if rank == 0:
@@ -389,19 +567,32 @@ def ring_sum(tensor, group=None):
     else:
         dist.send(tensor, group=group, group_dst=0)
         dist.recv(tensor, group=group, group_src=0)
-""")
+""",
+)
 wrong("2.6", "the mean instead of the sum", "mean instead of sum", _ring(after="    tensor /= n"))
 wrong("2.6", "no all-gather", "no all-gather", _ring(plan="[r for r in ring_plan(rank, n) if r.step < n - 1]"))
-wrong("2.6", "last all-gather step forgotten", "one step too few", _ring(
-    plan="[r for r in ring_plan(rank, n) if r.step < 2 * n - 3]"
-))
-wrong("2.6", "all-gather adds", "a contribution added twice", _ring(
-    plan="[x for r in ring_plan(rank, n) for x in ([r, Reduce(r.step, r.chunk)] if isinstance(r, Recv) "
-    "and r.step >= n - 1 else [r])]"
-))
+wrong(
+    "2.6",
+    "last all-gather step forgotten",
+    "one step too few",
+    _ring(plan="[r for r in ring_plan(rank, n) if r.step < 2 * n - 3]"),
+)
+wrong(
+    "2.6",
+    "all-gather adds",
+    "a contribution added twice",
+    _ring(
+        plan="[x for r in ring_plan(rank, n) for x in ([r, Reduce(r.step, r.chunk)] if isinstance(r, Recv) "
+        "and r.step >= n - 1 else [r])]"
+    ),
+)
 wrong("2.6", "remainder left out", "remainder dropped", _ring(before="    flat = flat[: flat.numel() // n * n]"))
 wrong("2.6", "a copy is reduced", "not in place", _ring(before="    flat = flat.clone()"))
-wrong("2.6", "blocking sends on all ranks at once", "everybody sends first", """
+wrong(
+    "2.6",
+    "blocking sends on all ranks at once",
+    "everybody sends first",
+    """
 def ring_sum(tensor, group=None):
     rank, n = dist.get_rank(group), dist.get_world_size(group)
     flat = tensor.view(-1)
@@ -414,8 +605,13 @@ def ring_sum(tensor, group=None):
     for s in range(n - 1):
         dist.send(chunks[(rank + 1 - s) % n], group=group, group_dst=(rank + 1) % n)
         dist.recv(chunks[(rank - s) % n], group=group, group_src=(rank - 1) % n)
-""")
-wrong("2.6", "ranks of the world in a group", "group ranks taken for global ranks", """
+""",
+)
+wrong(
+    "2.6",
+    "ranks of the world in a group",
+    "group ranks taken for global ranks",
+    """
 def ring_sum(tensor, group=None):
     rank, n = dist.get_rank(group), dist.get_world_size(group)
     flat = tensor.view(-1)
@@ -433,20 +629,31 @@ def ring_sum(tensor, group=None):
             chunks[into] += incoming
         else:
             chunks[into].copy_(incoming)
-""")
-wrong("2.6", "world size 4 is written into the code", "a rank that is not there", """
+""",
+)
+wrong(
+    "2.6",
+    "world size 4 is written into the code",
+    "a rank that is not there",
+    """
 def ring_sum(tensor, group=None):
     rank, n = dist.get_rank(group), 4
     flat = tensor.view(-1)
     chunks = [flat[a:b] for a, b in chunk_bounds(flat.numel(), n)]
     run_plan(ring_plan(rank, n), chunks, group)
-""")
-wrong("2.6", "needs a length that divides", "needs sizes that divide", """
+""",
+)
+wrong(
+    "2.6",
+    "needs a length that divides",
+    "needs sizes that divide",
+    """
 def ring_sum(tensor, group=None):
     rank, n = dist.get_rank(group), dist.get_world_size(group)
     chunks = list(tensor.view(-1).view(n, -1))
     run_plan(ring_plan(rank, n), chunks, group)
-""")
+""",
+)
 
 # ---- 2.7
 
@@ -483,25 +690,47 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
 """
 
 
-wrong("2.7", "calls dist.all_reduce", "calls the library", """
+wrong(
+    "2.7",
+    "calls dist.all_reduce",
+    "calls the library",
+    """
 def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     return dist.all_reduce(tensor, op=op, group=group, async_op=async_op)
-""")
+""",
+)
 wrong("2.7", "op is ignored", "op ignored", _drop_in(combine="torch.add", average="pass"))
 wrong("2.7", "divides twice", "divided wrongly", _drop_in(average="work /= n * n"))
 wrong("2.7", "divides by a constant 2", "divided wrongly", _drop_in(average="work /= 2"))
-wrong("2.7", "averages always", "mean instead of sum", _drop_in(back="work = work / n if op == dist.ReduceOp.SUM else work; "
-      "tensor.copy_(work.view(tensor.shape))"))
+wrong(
+    "2.7",
+    "averages always",
+    "mean instead of sum",
+    _drop_in(back="work = work / n if op == dist.ReduceOp.SUM else work; tensor.copy_(work.view(tensor.shape))"),
+)
 wrong("2.7", "adds up in bfloat16", "adds up in bfloat16", _drop_in(work="flat"))
 wrong("2.7", "everything through float32", "integers through floats", _drop_in(work="flat.float()"))
-wrong("2.7", "a copy of a non-contiguous tensor is reduced", "works on a copy of a non-contiguous tensor",
-      _drop_in(back="tensor.copy_(work.view(tensor.shape)) if tensor.is_contiguous() else None"))
-wrong("2.7", "view refuses a non-contiguous tensor", "works on a copy of a non-contiguous tensor",
-      _drop_in(flat="tensor.view(-1)"))
+wrong(
+    "2.7",
+    "a copy of a non-contiguous tensor is reduced",
+    "works on a copy of a non-contiguous tensor",
+    _drop_in(back="tensor.copy_(work.view(tensor.shape)) if tensor.is_contiguous() else None"),
+)
+wrong(
+    "2.7",
+    "view refuses a non-contiguous tensor",
+    "works on a copy of a non-contiguous tensor",
+    _drop_in(flat="tensor.view(-1)"),
+)
 wrong("2.7", "async_op is ignored", "no work object", _drop_in(end="return None"))
 wrong("2.7", "always returns a work object", "always a work object", _drop_in(end="return Done()"))
 wrong("2.7", "a rank outside the group goes on", "a rank outside the group takes part", _drop_in(outside="pass"))
-wrong("2.7", "whole tensor round the ring", "whole tensor at each step", _drop_in(call='''moving = work.clone()
+wrong(
+    "2.7",
+    "whole tensor round the ring",
+    "whole tensor at each step",
+    _drop_in(
+        call="""moving = work.clone()
     for _ in range(n - 1):
         incoming = torch.empty_like(moving)
         for w in dist.batch_isend_irecv([
@@ -510,10 +739,15 @@ wrong("2.7", "whole tensor round the ring", "whole tensor at each step", _drop_i
         ]):
             w.wait()
         work = combine(work, incoming)
-        moving = incoming'''))
-wrong("2.7", "group not passed on", "group ranks taken for global ranks", _drop_in(
-    call="run_plan(ring_plan(rank, n), [work[a:b] for a, b in chunk_bounds(work.numel(), n)], None, combine)"
-))
+        moving = incoming"""
+    ),
+)
+wrong(
+    "2.7",
+    "group not passed on",
+    "group ranks taken for global ranks",
+    _drop_in(call="run_plan(ring_plan(rank, n), [work[a:b] for a, b in chunk_bounds(work.numel(), n)], None, combine)"),
+)
 
 # ---- 2.8
 
@@ -550,12 +784,21 @@ wrong("2.8", "busbw of a reduce-scatter", "half of busbw", _seconds(busbw="(n - 
 
 # ---- 2.9
 
-wrong("2.9", "calls the library", "calls the library", """
+wrong(
+    "2.9",
+    "calls the library",
+    "calls the library",
+    """
 def tree_all_reduce(tensor, group=None):
     dist.reduce(tensor, dst=0 if group is None else dist.get_global_rank(group, 0), group=group)
     dist.broadcast(tensor, src=0 if group is None else dist.get_global_rank(group, 0), group=group)
-""")
-wrong("2.9", "everything through rank 0", "everything through rank 0", """
+""",
+)
+wrong(
+    "2.9",
+    "everything through rank 0",
+    "everything through rank 0",
+    """
 def tree_all_reduce(tensor, group=None):
     rank, n = dist.get_rank(group), dist.get_world_size(group)
     if rank == 0:
@@ -568,8 +811,13 @@ def tree_all_reduce(tensor, group=None):
     else:
         dist.send(tensor, group=group, group_dst=0)
         dist.recv(tensor, group=group, group_src=0)
-""")
-wrong("2.9", "a chain", "one after another", """
+""",
+)
+wrong(
+    "2.9",
+    "a chain",
+    "one after another",
+    """
 def tree_all_reduce(tensor, group=None):
     rank, n = dist.get_rank(group), dist.get_world_size(group)
     incoming = torch.empty_like(tensor)
@@ -581,7 +829,8 @@ def tree_all_reduce(tensor, group=None):
         dist.recv(tensor, group=group, group_src=rank - 1)
     if rank < n - 1:
         dist.send(tensor, group=group, group_dst=rank + 1)
-""")
+""",
+)
 
 
 def _tree(condition: str = " and rank + d < n", down: bool = True, more: str = "") -> str:
@@ -655,7 +904,11 @@ def halving_doubling_all_reduce(tensor):
 
 wrong("2.10", "no error for 3 ranks", "no error", _halving(check=""))
 wrong("2.10", "no way back", "no all-gather", _halving(back=False))
-wrong("2.10", "the whole tensor to each partner", "whole tensor to each partner", """
+wrong(
+    "2.10",
+    "the whole tensor to each partner",
+    "whole tensor to each partner",
+    """
 def halving_doubling_all_reduce(tensor):
     rank, n = dist.get_rank(), dist.get_world_size()
     if n & (n - 1):
@@ -668,24 +921,38 @@ def halving_doubling_all_reduce(tensor):
             work.wait()
         tensor += incoming
         d *= 2
-""")
-wrong("2.10", "halves taken for equal", "halves of different sizes", _halving().replace(
-    "incoming = torch.empty_like(mine)", "incoming = torch.empty_like(theirs)"
-))
-wrong("2.10", "calls the library", "calls the library", """
+""",
+)
+wrong(
+    "2.10",
+    "halves taken for equal",
+    "halves of different sizes",
+    _halving().replace("incoming = torch.empty_like(mine)", "incoming = torch.empty_like(theirs)"),
+)
+wrong(
+    "2.10",
+    "calls the library",
+    "calls the library",
+    """
 def halving_doubling_all_reduce(tensor):
     n = dist.get_world_size()
     if n & (n - 1):
         raise ValueError("no power of two")
     dist.all_reduce(tensor)
-""")
+""",
+)
 wrong("2.10", "the mean", "mean instead of sum", _halving(after="    tensor /= n\n"))
 
 # ---- 2.11
 
 
-def _exchange(out: str = "inputs[i]", into: str = "outputs[i]", own: str = "outputs[rank].copy_(inputs[rank])",
-              peer: str = "group=group, group_peer=i", skip: str = "i == rank") -> str:
+def _exchange(
+    out: str = "inputs[i]",
+    into: str = "outputs[i]",
+    own: str = "outputs[rank].copy_(inputs[rank])",
+    peer: str = "group=group, group_peer=i",
+    skip: str = "i == rank",
+) -> str:
     return f"""
 def all_to_all(outputs, inputs, group=None):
     rank, n = dist.get_rank(group), dist.get_world_size(group)
@@ -703,13 +970,22 @@ def all_to_all(outputs, inputs, group=None):
 """
 
 
-wrong("2.11", "calls the library", "calls the library", """
+wrong(
+    "2.11",
+    "calls the library",
+    "calls the library",
+    """
 def all_to_all(outputs, inputs, group=None):
     dist.all_gather_object([None] * dist.get_world_size(group), [x.tolist() for x in inputs], group=group)
     dist.all_to_all(outputs, inputs, group=group)
-""")
+""",
+)
 wrong("2.11", "own piece forgotten", "own piece forgotten", _exchange(own="pass"))
-wrong("2.11", "outputs are replaced in the list", "nothing arrives", """
+wrong(
+    "2.11",
+    "outputs are replaced in the list",
+    "nothing arrives",
+    """
 def all_to_all(outputs, inputs, group=None):
     rank, n = dist.get_rank(group), dist.get_world_size(group)
     mine = list(outputs)
@@ -724,15 +1000,25 @@ def all_to_all(outputs, inputs, group=None):
         work.wait()
     mine[rank] = inputs[rank]
     outputs[rank].copy_(inputs[rank])
-""")
-wrong("2.11", "copies its own inputs", "own inputs copied", """
+""",
+)
+wrong(
+    "2.11",
+    "copies its own inputs",
+    "own inputs copied",
+    """
 def all_to_all(outputs, inputs, group=None):
     for output, piece in zip(outputs, inputs):
         output.resize_(piece.shape).copy_(piece)
-""")
+""",
+)
 wrong("2.11", "sends its own piece to everybody", "sends its own piece to everybody", _exchange(out="inputs[rank]"))
 wrong("2.11", "group ranks as global ranks", "group ranks taken for global ranks", _exchange(peer="i, group"))
-wrong("2.11", "blocking sends first", "everybody sends first", """
+wrong(
+    "2.11",
+    "blocking sends first",
+    "everybody sends first",
+    """
 def all_to_all(outputs, inputs, group=None):
     rank, n = dist.get_rank(group), dist.get_world_size(group)
     outputs[rank].copy_(inputs[rank])
@@ -742,15 +1028,25 @@ def all_to_all(outputs, inputs, group=None):
     for i in range(n):
         if i != rank:
             dist.recv(outputs[i], group=group, group_src=i)
-""")
+""",
+)
 
 # ---- 2.12
 
-wrong("2.12", "one ring over all ranks", "one ring over all ranks", """
+wrong(
+    "2.12",
+    "one ring over all ranks",
+    "one ring over all ranks",
+    """
 def hierarchical_all_reduce(tensor, ranks_per_node):
     ring_sum(tensor)
-""")
-wrong("2.12", "leaders only", "leaders only", """
+""",
+)
+wrong(
+    "2.12",
+    "leaders only",
+    "leaders only",
+    """
 def hierarchical_all_reduce(tensor, ranks_per_node):
     rank, n = dist.get_rank(), dist.get_world_size()
     leader = rank // ranks_per_node * ranks_per_node
@@ -773,8 +1069,13 @@ def hierarchical_all_reduce(tensor, ranks_per_node):
     else:
         dist.send(tensor, dst=leader)
         dist.recv(tensor, src=leader)
-""")
-wrong("2.12", "the nodes never talk", "the nodes never talk", """
+""",
+)
+wrong(
+    "2.12",
+    "the nodes never talk",
+    "the nodes never talk",
+    """
 def hierarchical_all_reduce(tensor, ranks_per_node):
     rank = dist.get_rank()
     first = rank // ranks_per_node * ranks_per_node
@@ -785,12 +1086,22 @@ def hierarchical_all_reduce(tensor, ranks_per_node):
         for r in ring_plan(rank - first, ranks_per_node)
     ]
     run_plan(plan, chunks)
-""")
-wrong("2.12", "calls the library", "calls the library", """
+""",
+)
+wrong(
+    "2.12",
+    "calls the library",
+    "calls the library",
+    """
 def hierarchical_all_reduce(tensor, ranks_per_node):
     dist.all_reduce(tensor)
-""")
-wrong("2.12", "the whole tensor between the nodes", "whole tensor between the nodes", """
+""",
+)
+wrong(
+    "2.12",
+    "the whole tensor between the nodes",
+    "whole tensor between the nodes",
+    """
 def hierarchical_all_reduce(tensor, ranks_per_node):
     rank, n = dist.get_rank(), dist.get_world_size()
     node, local = divmod(rank, ranks_per_node)
@@ -803,4 +1114,5 @@ def hierarchical_all_reduce(tensor, ranks_per_node):
 
     ring(range(node * ranks_per_node, (node + 1) * ranks_per_node), local)
     ring(range(local, n, ranks_per_node), node)
-""")
+""",
+)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_02 import (
-    costs,
+    byte_counts,
+    chunking,
+    drop_in,
     exchange,
     executing,
     halving_doubling,
@@ -12,20 +14,21 @@ from labkit.checks.lesson_02 import (
     planning,
     reduce_to_root,
     ring,
+    seconds,
     tree,
 )
 
 EXERCISES: tuple[Exercise, ...] = (
     reduce_to_root.EXERCISE,
-    costs.BYTES,
-    planning.BOUNDS,
-    planning.PLAN,
+    byte_counts.EXERCISE,
+    chunking.EXERCISE,
+    planning.EXERCISE,
     executing.EXERCISE,
-    ring.SUM,
-    ring.DROP_IN,
-    costs.SECONDS,
-    tree.TREE,
-    halving_doubling.HALVING,
+    ring.EXERCISE,
+    drop_in.EXERCISE,
+    seconds.EXERCISE,
+    tree.EXERCISE,
+    halving_doubling.EXERCISE,
     exchange.EXERCISE,
     hierarchical.EXERCISE,
 )

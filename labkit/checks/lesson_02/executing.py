@@ -1,173 +1,34 @@
-"""2.5, an executor of plans. The plans here are no all-reduce: rotations, and messages drawn at random."""
+"""2.5, an executor of plans."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Failure, Got, Value, Values
+from labkit.checks.case import Case, Failure, Got, Value
 from labkit.checks.compare import difference, listing
 from labkit.checks.drivers.lesson_02 import run_a_plan
 from labkit.checks.exercise import Exercise
-from labkit.checks.lesson_02 import sum_mistakes
-from labkit.checks.lesson_02.sums import members_of, whole_numbers
+from labkit.checks.lesson_02 import sum_marks, sum_mistakes
+from labkit.checks.lesson_02.plan_cases import (
+    Plan,
+    chunks_of,
+    drawn_plans,
+    executed,
+    plan_case,
+    plans_of,
+    rotation,
+    sent_chunk,
+    simulate,
+)
+from labkit.checks.lesson_02.sums import members_of
 from labkit.checks.lesson_02.traffic import library_calls, lost_messages
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
 from labkit.checks.words import ranks_in_words
-
-Plan = list[dict[str, Value]]
-
-
-def plan_case(
-    name: str, plans: Sequence[Plan], sizes: Sequence[int], seed: int, *, world_size: int = 0, group: Sequence[int] = ()
-) -> Case:
-    """Return a case in which member i of the group runs plans[i] on chunks of these sizes.
-
-    Args:
-        name: What is special about it.
-        plans: One plan for each member; peers are ranks within the group.
-        sizes: Elements of each chunk, equal on all ranks.
-        seed: For the numbers in the chunks.
-        world_size: Ranks in all; 0: as many as plans.
-        group: Global ranks of the members; empty: everybody.
-    """
-    size = world_size or len(plans)
-    members = list(group) or list(range(size))
-    tensors = whole_numbers(seed, size, (sum(sizes),))
-    inputs: list[Values] = []
-    for rank in range(size):
-        plan = plans[members.index(rank)] if rank in members else []
-        given: dict[str, Value] = {"tensor": tensors[rank], "sizes": list(sizes), "plan": cast(list[Value], plan)}
-        if group:
-            given["group"] = cast(list[Value], members)
-        inputs.append(given)
-    return Case(name, size, tuple(inputs))
-
-
-def rotation(world_size: int, num_chunks: int, shift: int, steps: int, reduce_on: Sequence[int] = ()) -> list[Plan]:
-    """Return plans that pass chunk (step mod num_chunks) `shift` ranks on in every step, into the next chunk.
-
-    Args:
-        world_size: Number of ranks.
-        num_chunks: Number of chunks, at least 2.
-        shift: How far to the right a message goes.
-        steps: Number of steps.
-        reduce_on: Steps in which what arrives is added.
-    """
-    plans: list[Plan] = []
-    for rank in range(world_size):
-        plan: Plan = []
-        for step in range(steps):
-            into = (step + 1) % num_chunks
-            plan.append({"kind": "Send", "step": step, "chunk": step % num_chunks, "peer": (rank + shift) % world_size})
-            plan.append({"kind": "Recv", "step": step, "chunk": into, "peer": (rank - shift) % world_size})
-            if step in reduce_on:
-                plan.append({"kind": "Reduce", "step": step, "chunk": into})
-        plans.append(plan)
-    return plans
-
-
-def drawn_plans(seed: int, world_size: int, num_chunks: int, steps: int) -> list[Plan]:
-    """Return plans with messages drawn at random: several a step, none for some ranks, some reduced, some not.
-
-    Within a step no chunk is both sent and received on a rank, nor received twice, and a pair of ranks exchanges one
-    message in each direction at most; step numbers have gaps.
-    """
-    draw = random.Random(seed)
-    plans: list[Plan] = [[] for _ in range(world_size)]
-    for turn in range(steps):
-        step = 2 * turn + draw.randint(0, 1)
-        sent: set[tuple[int, int]] = set()
-        received: set[tuple[int, int]] = set()
-        pairs = [(a, b) for a in range(world_size) for b in range(world_size) if a != b]
-        draw.shuffle(pairs)
-        arrivals: list[tuple[int, int, int]] = []
-        for src, dst in pairs[: world_size + 1]:
-            source = draw.randrange(num_chunks)
-            target = source  # a plan's Send and Recv of one message name the same chunk
-            if (src, source) in received or (dst, target) in sent | received:
-                continue
-            sent.add((src, source))
-            received.add((dst, target))
-            arrivals.append((src, dst, source))
-        for src, dst, chunk in arrivals:
-            plans[src].append({"kind": "Send", "step": step, "chunk": chunk, "peer": dst})
-        for src, dst, chunk in arrivals:
-            plans[dst].append({"kind": "Recv", "step": step, "chunk": chunk, "peer": src})
-            if draw.random() < 0.5:
-                plans[dst].append({"kind": "Reduce", "step": step, "chunk": chunk})
-    return plans
-
-
-def _chunks(case: Case) -> list[list[Tensor]]:
-    sizes = cast(list[int], case.inputs[0]["sizes"])
-    return [list(torch.split(cast(Tensor, case.inputs[r]["tensor"]).clone(), sizes)) for r in members_of(case)]
-
-
-def _plans(case: Case) -> list[Plan]:
-    return [cast(Plan, case.inputs[rank]["plan"]) for rank in members_of(case)]
-
-
-def simulate(
-    case: Case,
-    *,
-    reduce: Callable[[dict[str, Value], bool], bool] = lambda record, asked: asked,
-    late_sends: bool = False,
-) -> list[Tensor]:
-    """Return each rank's tensor after all plans ran, in one process.
-
-    Args:
-        case: Chunks and plans.
-        reduce: Whether what a Recv brings is added, given the record and whether a Reduce asks for it.
-        late_sends: Send what the step's own receives have already changed (a mistake).
-    """
-    chunks, plans = _chunks(case), _plans(case)
-    for step in sorted({cast(int, record["step"]) for plan in plans for record in plan}):
-        before = [[chunk.clone() for chunk in row] for row in chunks]
-        for rank, plan in enumerate(plans):
-            here = [record for record in plan if record["step"] == step]
-            reduced = {record["chunk"] for record in here if record["kind"] == "Reduce"}
-            for record in here:
-                if record["kind"] != "Recv":
-                    continue
-                source, chunk = cast(int, record["peer"]), cast(int, record["chunk"])
-                sent = _sent_chunk(plans[source], step, rank, before[source], chunks[source], late_sends, plan, record)
-                if reduce(record, chunk in reduced):
-                    chunks[rank][chunk] += sent
-                else:
-                    chunks[rank][chunk].copy_(sent)
-    results = [cast(Tensor, case.inputs[rank]["tensor"]).clone() for rank in range(case.world_size)]
-    for rank, row in zip(members_of(case), chunks, strict=True):
-        results[rank] = torch.cat(row)
-    return results
-
-
-def _sent_chunk(
-    plan: Plan,
-    step: int,
-    to: int,
-    before: list[Tensor],
-    now: list[Tensor],
-    late: bool,
-    receiver: Plan,
-    record: dict[str, Value],
-) -> Tensor:
-    """Return what the sender puts into the message that this Recv takes: the k-th Send meets the k-th Recv."""
-    sends = [r for r in plan if r["kind"] == "Send" and r["step"] == step and r["peer"] == to]
-    recvs = [r for r in receiver if r["kind"] == "Recv" and r["step"] == step and r["peer"] == record["peer"]]
-    position = next(index for index, candidate in enumerate(recvs) if candidate is record)
-    chunk = cast(int, sends[position]["chunk"])
-    return (now if late else before)[chunk].clone()
-
-
-def executed(case: Case) -> list[Values]:
-    """Return what each rank's tensor must be (the oracle)."""
-    return [{"base": tensor} for tensor in simulate(case)]
 
 
 def judge(case: Case, got: Got, wire: Wire) -> Verdict:
@@ -338,13 +199,13 @@ EXERCISE = Exercise(
             "Every rank stands in send: a step's messages must be posted together, with dist.batch_isend_irecv, "
             "not one "
             "after another.",
-            lambda case, got, wire: sum_mistakes.waits_in(got, "send"),
+            lambda case, got, wire: sum_marks.waits_in(got, "send"),
         ),
         Mistake(
             "one message at a time",
             "Every rank that waits stands in a receive: post a step's sends and receives together, with "
             "dist.batch_isend_irecv, and go through all of the plan's steps.",
-            lambda case, got, wire: sum_mistakes.waits_in(got, "recv"),
+            lambda case, got, wire: sum_marks.waits_in(got, "recv"),
         ),
         Mistake(
             "steps counted without gaps",
@@ -365,14 +226,14 @@ EXERCISE = Exercise(
 
 
 def _planned(case: Case) -> int:
-    return sum(record["kind"] == "Send" for plan in _plans(case) for record in plan)
+    return sum(record["kind"] == "Send" for plan in plans_of(case) for record in plan)
 
 
 def _as_doubled(case: Case, got: Got) -> bool:
     """Return whether the result is that of receiving into the chunk and adding it to itself."""
     if not isinstance(got, tuple):
         return False
-    chunks, plans = _chunks(case), _plans(case)
+    chunks, plans = chunks_of(case), plans_of(case)
     for step in sorted({cast(int, record["step"]) for plan in plans for record in plan}):
         before = [[chunk.clone() for chunk in row] for row in chunks]
         for rank, plan in enumerate(plans):
@@ -381,7 +242,7 @@ def _as_doubled(case: Case, got: Got) -> bool:
                 chunk = cast(int, record["chunk"])
                 if record["kind"] == "Recv":
                     source = cast(int, record["peer"])
-                    sent = _sent_chunk(plans[source], step, rank, before[source], chunks[source], False, plan, record)
+                    sent = sent_chunk(plans[source], step, rank, before[source], chunks[source], False, plan, record)
                     chunks[rank][chunk].copy_(sent)
             for record in here:
                 if record["kind"] == "Reduce":

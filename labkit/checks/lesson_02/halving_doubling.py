@@ -123,7 +123,7 @@ def _uneven_halves(case: Case, got: Got, wire: Wire) -> bool:
     return odd and failed
 
 
-HALVING = Exercise(
+EXERCISE = Exercise(
     id="2.10",
     title="Halving and doubling",
     functions=("halving_doubling_all_reduce",),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.drivers.lesson_02 import all_reduce_in_place
 from labkit.checks.exercise import Exercise
+from labkit.checks.lesson_02 import sum_marks
 from labkit.checks.lesson_02 import sum_mistakes as mistakes
 from labkit.checks.lesson_02.sums import expected_bases, reduce_case, whole_numbers, wrong_values
 from labkit.checks.lesson_02.traffic import library_calls, lost_messages, root_traffic
@@ -33,7 +34,7 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
 
 
 def _one_peer_only(case: Case, got: Got, wire: Wire) -> bool:
-    table = mistakes.shares(case, got)
+    table = sum_marks.shares(case, got)
     return (
         case.world_size > 2
         and table is not None
@@ -42,7 +43,7 @@ def _one_peer_only(case: Case, got: Got, wire: Wire) -> bool:
 
 
 def _lost_last_value(case: Case, got: Got, wire: Wire) -> bool:
-    table = mistakes.shares(case, got)
+    table = sum_marks.shares(case, got)
     return table is not None and any(s is not None and s[0] == 0 and sum(s) >= 1 for s in table[0])
 
 
@@ -67,14 +68,14 @@ EXERCISE = Exercise(
         Mistake(
             "everybody sends first",
             "Every rank stands in send: rank 0 must receive while the others send.",
-            lambda case, got, wire: mistakes.waits_in(got, "send"),
+            lambda case, got, wire: sum_marks.waits_in(got, "send"),
         ),
         Mistake(
             "everybody receives first",
             "Every rank that waits stands in a receive: the others must send their tensor before they wait for the "
             "total, "
             "and rank 0 must send the total to each of them.",
-            lambda case, got, wire: mistakes.waits_in(got, "recv"),
+            lambda case, got, wire: sum_marks.waits_in(got, "recv"),
         ),
         mistakes.NOT_IN_PLACE,
         mistakes.DIVIDED,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from labkit.checks.case import Case, Got
 from labkit.checks.drivers.lesson_02 import all_reduce_in_place
 from labkit.checks.exercise import Exercise
+from labkit.checks.lesson_02 import sum_marks
 from labkit.checks.lesson_02 import sum_mistakes as mistakes
 from labkit.checks.lesson_02.ring import sum_case
 from labkit.checks.lesson_02.sums import expected_bases, members_of, wrong_values
@@ -71,10 +72,10 @@ def _one_after_another(case: Case, got: Got, wire: Wire) -> bool:
 
 def _needs_power_of_two(case: Case, got: Got, wire: Wire) -> bool:
     size = len(members_of(case))
-    return size & (size - 1) != 0 and (not isinstance(got, tuple) or bool(mistakes.shares(case, got)))
+    return size & (size - 1) != 0 and (not isinstance(got, tuple) or bool(sum_marks.shares(case, got)))
 
 
-TREE = Exercise(
+EXERCISE = Exercise(
     id="2.9",
     title="A tree",
     functions=("tree_all_reduce",),
@@ -109,7 +110,7 @@ TREE = Exercise(
             "Rank 0 talks to every rank itself: that is the sum through the root again, N-1 rounds each way. In a "
             "tree other "
             "ranks add too, at the same time.",
-            lambda case, got, wire: len(members_of(case)) > 3 and mistakes._all_through_one(case, got, wire),
+            lambda case, got, wire: len(members_of(case)) > 3 and sum_marks.all_through_one(case, got, wire),
         ),
         mistakes.EVERYBODY,
         Mistake(
