@@ -185,8 +185,8 @@ def test_an_exercise_without_a_check_is_named(course: Path) -> None:
 
 def test_the_command_prints_each_drift_and_exits_one(course: Path) -> None:
     command = [sys.executable, "-c", "from labkit.cli import main; main()", "build", "--check", "--course", str(course)]
-    clean = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    clean = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert (clean.returncode, clean.stderr) == (0, "")
     (course / SLIDES).unlink()
-    drifted = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    drifted = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert (drifted.returncode, drifted.stderr) == (1, f"{SLIDES}: is missing. Mend it: {CURE}\n")

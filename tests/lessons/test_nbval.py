@@ -49,6 +49,6 @@ def test_nbval_finds_the_same_outputs_but_for_pictures_and_measured_cells(tmp_pa
     write(tmp_path / "wrong_words.ipynb", notebook)
 
     command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-cell-timeout=60", "-p", "no:cacheprovider", "-q"]
-    run = subprocess.run([*command, "-rf"], cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False)
+    run = subprocess.run([*command, "-rf"], cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False)
     failed = [line.split(" - ")[0] for line in run.stdout.splitlines() if line.startswith("FAILED")]
     assert failed == ["FAILED wrong_number.ipynb::Cell 2", "FAILED wrong_words.ipynb::Cell 0"], run.stdout
