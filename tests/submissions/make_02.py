@@ -1,9 +1,9 @@
 """Write the submissions to lesson 02 that grading is tested with: ``python tests/submissions/make_02.py``.
 
-Each file in answers_02/ is a submission: a docstring that says what it is and what it must get, then cells headed
-``# %% 2.6``. A first line ``# base: solution`` fills the other exercises with the lesson's own answers, ``# base: student``
-leaves them as they are handed out. The notebooks hold the lesson's given, exercise, predict and check cells as the student
-notebook has them, so they follow when the lesson changes; a test proves that what is committed is what this writes.
+Each file in answers_02/ is a submission: a docstring that says what it is, then cells headed ``# %% 2.6``. A first
+line ``# base: solution`` fills the other exercises with the lesson's own answers, ``# base: student`` leaves them as
+they are handed out. The notebooks hold the lesson's given, exercise, predict and check cells as the student notebook
+has them, so they follow when the lesson changes; a test proves that what is committed is what this writes.
 """
 
 from __future__ import annotations

@@ -159,6 +159,8 @@ def _small(seed: int, world_size: int, numel: int) -> list[Tensor]:
     return [tensor - 4 for tensor in whole_numbers(seed, world_size, (numel,), largest=9)]
 
 
+_PLACED = (mistakes.LIBRARY, mistakes.BLOCKING_SENDS, mistakes.NOT_CONTIGUOUS, mistakes.DIVIDED)
+
 EXERCISE = Exercise(
     id="2.7",
     title="A drop-in for dist.all_reduce",
@@ -244,6 +246,6 @@ EXERCISE = Exercise(
             "Without async_op the reduction must be finished when the call returns, and it returns None.",
             _work_always,
         ),
-        *(mistake for mistake in mistakes.RING if mistake not in (mistakes.LIBRARY, mistakes.NOT_CONTIGUOUS)),
+        *(mistake for mistake in mistakes.RING if mistake not in _PLACED),
     ),
 )

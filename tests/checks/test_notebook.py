@@ -1,0 +1,109 @@
+"""What a learner sees in a cell: words for bad use, steady text, escaped HTML, hints in steps."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import labkit
+from labkit.checks import notebook
+from labkit.checks.registry import exercises, find
+from labkit.errors import ConfigError
+from tests.checks.lesson_cells import namespace
+
+
+def test_an_unknown_exercise_is_answered_with_those_there_are() -> None:
+    result = labkit.check("2.99", print)
+    assert not result.passed
+    assert "there is no exercise '2.99'; lesson 02 has 2.1, 2.2" in repr(result)
+    assert "lessons with checks: 02" in repr(labkit.check("17.1", print))
+    assert "there is no exercise" in repr(labkit.hint("nonsense"))
+
+
+def test_the_wrong_number_of_functions_is_answered_with_the_right_call() -> None:
+    result = labkit.check("2.2", lambda num_bytes, world_size: 0)
+    assert repr(result) == (
+        "Exercise 2.2, Count the bytes: not checked.\n"
+        'Exercise 2.2 asks for 2 functions, you gave 1: labkit.check("2.2", root_bytes, ring_bytes).'
+    )
+    assert "you gave none" in repr(labkit.check("2.6"))
+
+
+def test_a_call_instead_of_the_function_is_answered_with_the_right_call() -> None:
+    result = labkit.check("2.6", None)  # type: ignore[arg-type]
+    assert "You gave nothing (None); hand over the function itself, without calling it" in repr(result)
+    assert 'labkit.check("2.6", ring_sum)' in repr(result)
+    assert "You gave a Tensor" in repr(labkit.check("2.6", torch.ones(2)))  # type: ignore[arg-type]
+
+
+def test_functions_in_another_order_are_told_apart_by_name() -> None:
+    names = namespace()
+    assert labkit.check("2.2", names["ring_bytes"], names["root_bytes"]).passed
+
+
+def test_a_stub_that_another_function_calls_is_named() -> None:
+    names = namespace(solved=False)
+    source = "def ring_sum(tensor, group=None):\n    ring_plan(0, 2)\n"
+    exec(compile(source, "<cell x>", "exec"), names)
+    text = repr(labkit.check("2.6", names["ring_sum"]))
+    assert "ring_sum calls something that is not done yet. Exercise 2.4: " in text
+
+
+def test_an_exception_is_shown_with_the_learners_own_lines_only() -> None:
+    names = namespace(extra="def chunk_bounds(numel, num_chunks):\n    size = numel // (num_chunks - num_chunks)\n")
+    text = repr(labkit.check("2.3", names["chunk_bounds"]))
+    assert "raised ZeroDivisionError: integer division or modulo by zero." in text
+    assert "line 2, in chunk_bounds:  size = numel // (num_chunks - num_chunks)" in text
+    assert "labkit/" not in text
+
+
+def test_something_that_cannot_be_judged_is_named() -> None:
+    text = repr(labkit.check("2.3", lambda numel, num_chunks: object()))
+    assert "What came back cannot be judged: result.values[0] is of type object" in text
+
+
+def test_what_is_shown_is_the_same_every_time_and_holds_no_address() -> None:
+    names = namespace()
+    first, second = (repr(labkit.check("2.3", names["chunk_bounds"])) for _ in range(2))
+    assert first == second
+    assert " at 0x" not in first
+    wrong = [repr(labkit.check("2.3", lambda numel, num_chunks: [])) for _ in range(2)]
+    assert wrong[0] == wrong[1]
+
+
+def test_html_is_escaped() -> None:
+    result = labkit.check("2.3", lambda numel, num_chunks: "<script>alert(1)</script>")
+    bundle = result._repr_mimebundle_()
+    assert "<script>" in bundle["text/plain"]
+    assert "<script>" not in bundle["text/html"]
+    assert "&lt;script&gt;" in bundle["text/html"]
+
+
+def test_hints_come_one_step_at_a_time_and_end_with_the_third(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notebook, "_next_hint", {})
+    shown = [repr(labkit.hint("2.3")) for _ in range(4)]
+    hints = exercises("02")["2.3"].hints
+    assert shown[0] == f"Hint 1 of 3 for 2.3: {hints[0]}"
+    assert shown[1] == f"Hint 2 of 3 for 2.3: {hints[1]}"
+    assert shown[2] == shown[3] == f"Hint 3 of 3 for 2.3 (the last one): {hints[2]}"
+
+
+def test_every_exercise_has_three_hints_cases_and_mistakes_with_unlike_names() -> None:
+    for exercise in exercises("02").values():
+        assert len(set(exercise.hints)) == 3
+        names = [case.name for case in exercise.visible]
+        assert len(names) == len(set(names)) >= 2
+        assert len(exercise.mistakes) >= 3
+
+
+@pytest.mark.parametrize("bad", ["", "2", "x.y", "02.", "2.13"])
+def test_find_refuses_what_is_no_exercise(bad: str) -> None:
+    with pytest.raises(ConfigError, match="there is no exercise"):
+        find(bad)
+
+
+def test_given_records_come_from_where_the_function_was_defined() -> None:
+    names = namespace()
+    found = notebook._by_name(find("2.5"), (names["run_plan"],))
+    assert found["Send"] is names["Send"]
+    assert set(found) == {"run_plan", "Send", "Recv", "Reduce"}
