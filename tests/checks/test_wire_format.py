@@ -14,15 +14,6 @@ from hypothesis import strategies as st
 from labkit.checks.wire_format import Limits, WireFormatError, decode, encode
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.bool)
-    torch.float32,
-    torch.float64,
-    torch.bfloat16,
-    torch.float16,
-    torch.int64,
-    torch.int32,
-    torch.uint8,
-    torch.bool,
-)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
