@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labkit.errors import ConfigError
+from labkit.timeline.grouping import by_rank
 from labkit.timeline.intervals import Intervals, overlap, total, union
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
@@ -20,15 +21,15 @@ SENDS = ("send", "isend")
 RECEIVES = ("recv", "irecv")
 
 
-def intervals_of(timeline: Timeline, rank: int, lanes: Sequence[Lane]) -> Intervals:
-    """Return when the rank had a span in any of the lanes."""
-    keep = (timeline.rank == rank) & np.isin(timeline.lane, [int(lane) for lane in lanes])
-    return union(timeline.start_ns[keep], timeline.end_ns[keep])
+def intervals_of_ranks(timeline: Timeline, lanes: Sequence[Lane]) -> list[Intervals]:
+    """Return for each rank when it had a span in any of the lanes."""
+    keep = np.isin(timeline.lane, [int(lane) for lane in lanes])
+    return [union(timeline.start_ns[rows], timeline.end_ns[rows]) for rows in by_rank(timeline, keep)]
 
 
 def busy_ns(timeline: Timeline, lanes: Sequence[Lane] = (Lane.COMPUTE, Lane.COMMUNICATION)) -> npt.NDArray[np.int64]:
     """Return for each rank the time with at least one span in the lanes, shape (num_ranks,)."""
-    return np.array([total(intervals_of(timeline, rank, lanes)) for rank in range(timeline.num_ranks)], dtype=np.int64)
+    return np.array([total(intervals) for intervals in intervals_of_ranks(timeline, lanes)], dtype=np.int64)
 
 
 def busy_share(
@@ -68,11 +69,8 @@ def wait_ns(timeline: Timeline) -> npt.NDArray[np.int64]:
     calls = timeline.tables.get("call")
     if calls is not None:
         waiting[calls["span"][calls["blocking"].astype(bool)]] = True
-    found = []
-    for rank in range(timeline.num_ranks):
-        keep = waiting & (timeline.rank == rank)
-        found.append(total(union(timeline.start_ns[keep], timeline.end_ns[keep])))
-    return np.array(found, dtype=np.int64)
+    rows = by_rank(timeline, waiting)
+    return np.array([total(union(timeline.start_ns[r], timeline.end_ns[r])) for r in rows], dtype=np.int64)
 
 
 def hidden_communication_share(timeline: Timeline, rank: int | None = None) -> float:
@@ -85,11 +83,10 @@ def hidden_communication_share(timeline: Timeline, rank: int | None = None) -> f
         rank: One rank, or None for the communication time of all ranks taken together.
     """
     ranks = range(timeline.num_ranks) if rank is None else [rank]
-    hidden = communicating = 0
-    for each in ranks:
-        communication = intervals_of(timeline, each, [Lane.COMMUNICATION])
-        communicating += total(communication)
-        hidden += overlap(communication, intervals_of(timeline, each, [Lane.COMPUTE]))
+    communication = intervals_of_ranks(timeline, [Lane.COMMUNICATION])
+    computation = intervals_of_ranks(timeline, [Lane.COMPUTE])
+    communicating = sum(total(communication[each]) for each in ranks)
+    hidden = sum(overlap(communication[each], computation[each]) for each in ranks)
     return hidden / communicating if communicating else 0.0
 
 

@@ -19,8 +19,8 @@ from labkit.widgets.palette import Category
 _PATCH, _LETTER = 14, 6.1
 
 
-def draw_axis(figure: Figure, span: float, unit: str, width: int, height: int) -> None:
-    """Draw the line under the bars with ticks at 1, 2, 5 times a power of ten; span is its length in the unit."""
+def draw_axis(figure: Figure, span: float, label: str, width: int, height: int) -> None:
+    """Draw the line under the bars with ticks at 1, 2, 5 times a power of ten; span is its length in its unit."""
     base = BOTTOM - 1
     _line(figure, [LEFT, LEFT + NUM_COLUMNS], [base, base], width, height)
     ticks = [float(tick) for tick in MaxNLocator(8, steps=[1, 2, 5, 10]).tick_values(0, span)]
@@ -30,7 +30,7 @@ def draw_axis(figure: Figure, span: float, unit: str, width: int, height: int) -
             _line(figure, [x, x], [base, base - 4], width, height)
             figure.text(x / width, (base - 6) / height, f"{tick:g}", fontsize=SMALL, ha="center", va="top")
     middle = (LEFT + NUM_COLUMNS / 2) / width
-    figure.text(middle, 4 / height, f"time ({unit})", fontsize=TEXT, ha="center", va="bottom")
+    figure.text(middle, 4 / height, label, fontsize=TEXT, ha="center", va="bottom")
 
 
 def draw_legend(figure: Figure, categories: Sequence[Category], width: int, height: int, *, has_arrows: bool) -> None:

@@ -11,7 +11,7 @@ from labkit.timeline.timeline import Timeline
 
 NUM_COLUMNS = 760
 LEFT, RIGHT, TOP, BOTTOM = 118, 62, 62, 44
-_FULL_BAR, _ROOM = 16, 620
+MOST_RANKS = 64
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class RowLayout:
 
     Attributes:
         tops: First pixel of each row's bar.
-        bar_height: Pixels of a bar, 1 to 16.
+        bar_height: Pixels of a bar, 3 to 16.
         rank_gap: Empty pixels between two ranks.
         rank_height: Pixels of all rows of one rank.
         height: Pixels in all.
@@ -33,27 +33,29 @@ class RowLayout:
     height: int
 
 
+def shown_ranks(timeline: Timeline) -> list[int]:
+    """Return the ranks that get rows: all, or 64 evenly spaced ones including the first and the last."""
+    if timeline.num_ranks <= MOST_RANKS:
+        return list(range(timeline.num_ranks))
+    return [round(place * (timeline.num_ranks - 1) / (MOST_RANKS - 1)) for place in range(MOST_RANKS)]
+
+
 def picture_rows(timeline: Timeline) -> list[tuple[int, Lane]]:
     """Return the (rank, lane) of each row, top to bottom; lanes no rank uses are left out."""
     used = [lane for lane in Lane if np.any(timeline.lane == lane)]
-    return [(rank, lane) for rank in range(timeline.num_ranks) for lane in used]
+    return [(rank, lane) for rank in shown_ranks(timeline) for lane in used]
 
 
 def row_layout(timeline: Timeline) -> RowLayout:
-    """Return bars as high as 620 pixels allow, at least one pixel each."""
-    rows = picture_rows(timeline)
-    lanes = max(len(rows) // max(timeline.num_ranks, 1), 1)
-    bar = max(1, min(_FULL_BAR, _ROOM // max(len(rows), 1) - 3))
-    lane_gap, rank_gap = (2, 9) if bar >= 8 else (0, 2) if bar >= 2 else (0, 0)
+    """Return bars of 3 to 16 pixels, so that all rows together stay below about 900."""
+    rows, ranks = picture_rows(timeline), len(shown_ranks(timeline))
+    lanes = max(len(rows) // max(ranks, 1), 1)
+    bar = max(3, min(16, 760 // max(len(rows), 1) - 2))
+    lane_gap, rank_gap = (2, 9) if bar >= 12 else (1, 5) if bar >= 6 else (0, 3)
     rank_height = lanes * bar + (lanes - 1) * lane_gap
-    tops = [
-        rank * (rank_height + rank_gap) + lane * (bar + lane_gap)
-        for rank in range(timeline.num_ranks)
-        for lane in range(lanes)
-    ]
-    tops = tops[: len(rows)]
-    height = max(timeline.num_ranks * (rank_height + rank_gap), 20)
-    return RowLayout(tuple(tops), bar, rank_gap, rank_height, height)
+    step = rank_height + rank_gap
+    tops = [rank * step + lane * (bar + lane_gap) for rank in range(ranks) for lane in range(lanes)]
+    return RowLayout(tuple(tops[: len(rows)]), bar, rank_gap, rank_height, max(ranks * step, 20))
 
 
 def time_unit(duration_ns: int) -> tuple[str, int]:

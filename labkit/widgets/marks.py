@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from labkit.timeline.grouping import NO_ROWS, by_rank_and_lane
 from labkit.timeline.intervals import total, union
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
@@ -16,35 +17,50 @@ SMALL, TEXT = 7.5, 9.0
 GREY = "#444444"
 MESSAGE_COLOUR = "#D55E00"
 _MOST_ARROWS = 64
+_LINE_OF_TEXT = 8
 _LANES = {Lane.COMPUTE: "compute", Lane.COMMUNICATION: "comm", Lane.HOST: "host"}
 
 
 def label_rows(axes: Any, timeline: Timeline, layout: RowLayout) -> None:
-    """Name the rows on the left, give the share of time each is busy on the right."""
-    rows = picture_rows(timeline)
-    makespan = max(timeline.makespan_ns, 1)
-    last_rank = last_lane = -100.0
+    """Name ranks and lanes on the left and give the share of time each is busy on the right.
+
+    Where bars are too low for a line of text each, a rank's lanes share one number.
+    """
+    rows, groups = picture_rows(timeline), by_rank_and_lane(timeline)
     outside = axes.get_yaxis_transform()
+    style: dict[str, Any] = {"fontsize": SMALL, "color": GREY, "transform": outside, "ha": "right"}
+    at_right, rank_place = 1 + 46 / NUM_COLUMNS, -LEFT / NUM_COLUMNS + 0.016
+    each_lane = layout.bar_height >= _LINE_OF_TEXT
+    last = -100.0
     for (rank, lane), top in zip(rows, layout.tops, strict=True):
-        middle = top + layout.bar_height / 2
-        if (rank, lane) == (rank, rows[0][1]):
-            if top > 0 and layout.rank_gap:
-                axes.axhline(top - layout.rank_gap / 2, color="#DDDDDD", linewidth=0.6, xmin=-0.2, clip_on=False)
-            block = layout.rank_height / 2
-            if top + block - last_rank >= 12:
-                last_rank = top + block
-                place = -LEFT / NUM_COLUMNS + 0.016
-                axes.text(place, last_rank, f"rank {rank}", transform=outside, fontsize=TEXT, va="center")
-        if middle - last_lane >= 10:
-            last_lane = middle
-            mine = (timeline.rank == rank) & (timeline.lane == lane)
-            share = total(union(timeline.start_ns[mine], timeline.end_ns[mine])) / makespan
-            text = {"fontsize": SMALL, "va": "center", "color": GREY, "transform": outside}
-            axes.text(-0.008, middle, _LANES[lane], ha="right", **text)
-            axes.text(1 + 46 / NUM_COLUMNS, middle, f"{100 * share:.0f} %", ha="right", **text)
+        if each_lane:
+            middle = top + layout.bar_height / 2
+            share = _busy_share(timeline, [groups.get((rank, lane), NO_ROWS)])
+            axes.text(-0.008, middle, _LANES[lane], va="center", **style)
+            axes.text(at_right, middle, f"{100 * share:.0f} %", va="center", **style)
+        middle = top + layout.rank_height / 2
+        if lane != rows[0][1] or middle - last < 12:
+            continue
+        last = middle
+        if top > 0 and each_lane:
+            axes.axhline(top - layout.rank_gap / 2, color="#DDDDDD", linewidth=0.6, xmin=-0.2, clip_on=False)
+        axes.text(rank_place, middle, f"rank {rank}", transform=outside, fontsize=TEXT, va="center")
+        if not each_lane:
+            lanes = [groups.get((rank, busy), NO_ROWS) for busy in (Lane.COMPUTE, Lane.COMMUNICATION)]
+            axes.text(at_right, middle, f"{100 * _busy_share(timeline, lanes):.0f} %", va="center", **style)
     if rows:
-        style = {"fontsize": SMALL, "color": GREY, "va": "bottom", "ha": "right", "transform": outside}
-        axes.text(1 + 46 / NUM_COLUMNS, -4, "busy", **style)
+        axes.text(at_right, -4, "busy", va="bottom", **style)
+
+
+def lanes_in_words(timeline: Timeline, layout: RowLayout) -> str:
+    """Return what a rank's unlabelled rows are, "" where each has its label or there is one only."""
+    lanes = list(dict.fromkeys(_LANES[lane] for _, lane in picture_rows(timeline)))
+    return "" if layout.bar_height >= _LINE_OF_TEXT or len(lanes) < 2 else f", rows of a rank: {', '.join(lanes)}"
+
+
+def _busy_share(timeline: Timeline, groups: list[Any]) -> float:
+    rows = np.concatenate(groups)
+    return total(union(timeline.start_ns[rows], timeline.end_ns[rows])) / max(timeline.makespan_ns, 1)
 
 
 def label_bars(axes: Any, timeline: Timeline, layout: RowLayout, span: float) -> None:
@@ -52,9 +68,10 @@ def label_bars(axes: Any, timeline: Timeline, layout: RowLayout, span: float) ->
     if layout.bar_height < 12 or len(timeline) > 2000:
         return
     first = int(timeline.start_ns.min()) if len(timeline) else 0
+    groups, categories = by_rank_and_lane(timeline), categories_of(timeline)
     pixel_ns = max(timeline.makespan_ns, 1) / NUM_COLUMNS
     for (rank, lane), top in zip(picture_rows(timeline), layout.tops, strict=True):
-        rows = np.flatnonzero((timeline.rank == rank) & (timeline.lane == lane))
+        rows = groups.get((rank, lane), NO_ROWS)
         for row in rows.tolist():
             start, end = int(timeline.start_ns[row]), int(timeline.end_ns[row])
             text = str(timeline.name[row]) + (f" {timeline.peer[row]}" if timeline.peer[row] >= 0 else "")
@@ -62,7 +79,7 @@ def label_bars(axes: Any, timeline: Timeline, layout: RowLayout, span: float) ->
             meets = (timeline.start_ns[others] < end) & (timeline.end_ns[others] > start)
             if (end - start) / pixel_ns < 5.2 * len(text) + 8 or meets.any() or timeline.kind[row] == "wait":
                 continue
-            dark_ground = categories_of(timeline)[row] not in (1, 5)
+            dark_ground = categories[row] not in (1, 5)
             middle = ((start + end) / 2 - first) / max(timeline.makespan_ns, 1) * span
             colour = "white" if dark_ground else "black"
             axes.text(middle, top + layout.bar_height / 2, text, fontsize=6.5, color=colour, ha="center", va="center")

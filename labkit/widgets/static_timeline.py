@@ -15,35 +15,47 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
+from labkit.timeline.grouping import by_rank_and_lane
 from labkit.timeline.summary import summary
 from labkit.timeline.timeline import Timeline
 from labkit.units import format_time
 from labkit.widgets.frame import draw_axis, draw_legend
-from labkit.widgets.layout import BOTTOM, LEFT, NUM_COLUMNS, RIGHT, TOP, RowLayout, picture_rows, row_layout, time_unit
-from labkit.widgets.marks import GREY, SMALL, draw_messages, label_bars, label_rows
+from labkit.widgets.layout import (
+    BOTTOM,
+    LEFT,
+    MOST_RANKS,
+    NUM_COLUMNS,
+    RIGHT,
+    TOP,
+    RowLayout,
+    picture_rows,
+    row_layout,
+    time_unit,
+)
+from labkit.widgets.marks import GREY, MESSAGE_COLOUR, SMALL, draw_messages, label_bars, label_rows, lanes_in_words
 from labkit.widgets.palette import CATEGORIES, categories_of
 from labkit.widgets.shares import share_matrix
 
 MAX_BYTES = 60_000
+_PALETTE_HELPS = 6  # a palette makes a picture this many times smaller at best
 _DPI = 100
 
 
 def to_png(timeline: Timeline) -> bytes:
     """Return the picture, at most 60 KB whatever the timeline's size.
 
-    Where the exact picture is larger, its colours are reduced, then its columns widened; shares stay exact in each
-    column.
+    Where the exact picture is larger, shades are rounded to sixteenths, then columns are widened; the shares of these
+    are exact again.
     """
     columns = NUM_COLUMNS
     while True:
         image = Image.fromarray(_pixels(timeline, columns))
-        for colours in (None, 128, 48):
-            reduced = image if colours is None else image.quantize(colours, dither=Image.Dither.NONE)
-            buffer = io.BytesIO()
-            reduced.save(buffer, "PNG")
-            if buffer.tell() <= MAX_BYTES:
-                return buffer.getvalue()
-        columns //= 2
+        png = _encoded(image)
+        if MAX_BYTES < len(png) < _PALETTE_HELPS * MAX_BYTES:
+            png = _encoded(image.quantize(palette=_palette(), dither=Image.Dither.NONE))
+        if len(png) <= MAX_BYTES:
+            return png
+        columns //= 2 if len(png) < _PALETTE_HELPS * MAX_BYTES else 4
 
 
 def picture_shares(timeline: Timeline, num_columns: int = NUM_COLUMNS) -> npt.NDArray[np.float64]:
@@ -53,9 +65,10 @@ def picture_shares(timeline: Timeline, num_columns: int = NUM_COLUMNS) -> npt.ND
     category = categories_of(timeline)
     first = int(timeline.start_ns.min()) if len(timeline) else 0
     window = (first, first + max(timeline.makespan_ns, 1))
-    for row, (rank, lane) in enumerate(rows):
-        mine = (timeline.rank == rank) & (timeline.lane == lane)
-        if mine.any():
+    groups = by_rank_and_lane(timeline)
+    for row, place in enumerate(rows):
+        if place in groups:
+            mine = groups[place]
             shares[row] = share_matrix(
                 timeline.start_ns[mine], timeline.end_ns[mine], category[mine], len(CATEGORIES), window, num_columns
             )
@@ -92,17 +105,40 @@ def draw(timeline: Timeline, num_columns: int = NUM_COLUMNS) -> Figure:
         paint(shares, layout, NUM_COLUMNS), aspect="auto", interpolation="nearest", extent=(0, span, layout.height, 0)
     )
     axes.set_axis_off()
-    draw_axis(figure, span, unit, width, height)
+    draw_axis(figure, span, f"time ({unit}){lanes_in_words(timeline, layout)}", width, height)
     label_rows(axes, timeline, layout)
     label_bars(axes, timeline, layout, span)
     has_arrows = draw_messages(axes, timeline, layout, span)
     title = f"{timeline.num_ranks} rank{'s' * (timeline.num_ranks != 1)}, {format_time(timeline.makespan_ns)}"
+    if timeline.num_ranks > MOST_RANKS:
+        title += f" ({MOST_RANKS} of the ranks shown)"
     figure.text(12 / width, 1 - 12 / height, title, fontsize=11, weight="bold", va="top")
     numbers = summary(timeline).splitlines()[0].split(", ", 2)[2:]
     figure.text(12 / width, 1 - 32 / height, "".join(numbers), fontsize=SMALL, color=GREY, va="top")
     present = [category for number, category in enumerate(CATEGORIES) if shares[:, number].any()]
     draw_legend(figure, present, width, height, has_arrows=has_arrows)
     return figure
+
+
+def _palette() -> Image.Image:
+    """Return every colour in sixteen shades down to white, so that reducing a picture keeps its colours true."""
+    colours = [*(category.colour for category in CATEGORIES), MESSAGE_COLOUR, GREY]
+    solid = np.array([_rgb(colour) for colour in colours])
+    pale = 0.75 + 0.25 * solid[[number for number, category in enumerate(CATEGORIES) if category.hatched]]
+    shade = np.arange(1, 17)[:, None, None] / 16
+    entries = (1 - shade) + shade * np.concatenate((solid, pale))[None]
+    # Near white there is white alone: the search for the nearest entry is coarse, and idle must stay exactly white.
+    visible = entries.reshape(-1, 3)[entries.reshape(-1, 3).min(1) < 0.94]
+    flat = np.concatenate((np.ones((1, 3)), visible))
+    image = Image.new("P", (1, 1))
+    image.putpalette(np.rint(flat * 255).astype(np.uint8).tobytes())
+    return image
+
+
+def _encoded(image: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def _pixels(timeline: Timeline, num_columns: int) -> npt.NDArray[np.uint8]:

@@ -1,0 +1,122 @@
+"""The picture, read back pixel by pixel."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from labkit.timeline import COMMUNICATION, COMPUTE, HOST, Timeline
+from labkit.widgets.layout import LEFT, NUM_COLUMNS, RIGHT, TOP, picture_rows, row_layout, time_unit
+from labkit.widgets.palette import CATEGORIES, categories_of, category_of
+from labkit.widgets.static_timeline import MAX_BYTES, draw, picture_shares, to_png
+
+WHITE = (255, 255, 255)
+
+
+def _bar(timeline: Timeline, row: int) -> np.ndarray:
+    """Return the pixels of the upper line of a row's bar, shape (NUM_COLUMNS, 3)."""
+    image = np.asarray(Image.open(io.BytesIO(to_png(timeline))).convert("RGB"))
+    return image[TOP + row_layout(timeline).tops[row], LEFT : LEFT + NUM_COLUMNS]
+
+
+def test_idle_pixels_are_white_and_busy_ones_have_their_categorys_colour() -> None:
+    timeline = Timeline([0, 0], [COMPUTE] * 2, [0, 570], [190, 760], ["forward", "backward"], ["span"] * 2)
+    bar = _bar(timeline, 0)
+    assert {tuple(pixel) for pixel in bar[2:188]} == {(0x00, 0x72, 0xB2)}
+    assert {tuple(pixel) for pixel in bar[192:568]} == {WHITE}
+    assert {tuple(pixel) for pixel in bar[572:758]} == {(0xDD, 0xAA, 0x33)}
+
+
+def test_a_pixel_that_is_three_quarters_idle_is_three_quarters_white() -> None:
+    quarter = np.arange(NUM_COLUMNS) * 100
+    rank, lane = np.zeros(NUM_COLUMNS), np.full(NUM_COLUMNS, COMPUTE)
+    timeline = Timeline(rank, lane, quarter, quarter + 25, ["x"] * NUM_COLUMNS, ["span"] * NUM_COLUMNS)
+    shares = picture_shares(Timeline([0, 0], [COMPUTE] * 2, [0, 75_000], [1, 76_000], ["x"] * 2, ["span"] * 2))
+    assert shares.sum() == pytest.approx((1 + 1000) / 100)
+    picture = _bar(timeline, 0).astype(float)
+    paint = np.array([0x00, 0x72, 0xB2])
+    mean = picture.mean(0)
+    assert mean == pytest.approx(255 - 0.25 * (255 - paint), abs=1.5)
+
+
+def test_waiting_is_striped_so_that_it_differs_without_colour() -> None:
+    timeline = Timeline([0], [HOST], [0], [100], ["wait"], ["wait"])
+    image = np.asarray(Image.open(io.BytesIO(to_png(timeline))).convert("RGB"))
+    top = TOP + row_layout(timeline).tops[0]
+    assert len({tuple(pixel) for pixel in image[top, LEFT : LEFT + NUM_COLUMNS]}) == 2
+    assert (image[top, LEFT : LEFT + 700] == image[top + 1, LEFT - 1 : LEFT + 699]).all(axis=1)[1:].all()
+
+
+def test_numbers_beside_the_picture_come_from_the_same_spans() -> None:
+    timeline = Timeline([0, 0, 1], [COMPUTE] * 3, [0, 10, 50], [60, 40, 100], ["a", "b", "c"], ["span"] * 3)
+    shares = picture_shares(timeline)
+    assert shares.sum((1, 2)) / NUM_COLUMNS == pytest.approx([0.6, 0.5])
+
+
+def test_rows_are_ranks_by_lane_and_lanes_nobody_uses_take_no_room() -> None:
+    timeline = Timeline([0, 2], [COMPUTE, HOST], [0, 0], [1, 1], ["a", "b"], ["span"] * 2)
+    assert picture_rows(timeline) == [(rank, lane) for rank in range(3) for lane in (COMPUTE, HOST)]
+
+
+@pytest.mark.parametrize("num_ranks", [1, 8, 64, 256])
+def test_a_picture_of_any_size_is_at_most_60_kilobytes(num_ranks: int) -> None:
+    random = np.random.default_rng(0)
+    per_rank = 300
+    duration = random.lognormal(8, 1.5, (num_ranks, per_rank)).astype(np.int64) + 1
+    end = np.cumsum(duration + random.integers(0, 3000, duration.shape), axis=1)
+    lane = random.integers(0, 3, (num_ranks, per_rank))
+    kind = np.array(["span", "all_reduce", "wait"])[lane]
+    timeline = Timeline(
+        np.repeat(np.arange(num_ranks), per_rank), lane.ravel(), (end - duration).ravel(), end.ravel(),
+        kind.ravel(), kind.ravel(),
+    )  # fmt: skip
+    png = to_png(timeline)
+    assert len(png) <= MAX_BYTES
+    image = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
+    assert image.shape[1] == LEFT + NUM_COLUMNS + RIGHT
+    # Reducing colours must not tint what is idle: below the last bar of the first rank lies the gap to the next.
+    layout = row_layout(timeline)
+    gap = image[TOP + layout.rank_height + 1, LEFT : LEFT + NUM_COLUMNS]
+    assert {tuple(pixel) for pixel in gap} == {WHITE}
+
+
+def test_of_more_than_64_ranks_an_even_choice_is_shown_and_the_title_says_so() -> None:
+    timeline = Timeline(np.arange(512), [COMPUTE] * 512, [0] * 512, [1] * 512, ["x"] * 512, ["span"] * 512)
+    ranks = [rank for rank, _ in picture_rows(timeline)]
+    assert len(ranks) == 64 and (ranks[0], ranks[-1]) == (0, 511)
+    assert {b - a for a, b in itertools.pairwise(ranks)} == {8, 9}
+    assert "512 ranks, 1 ns (64 of the ranks shown)" in [text.get_text() for text in draw(timeline).texts]
+
+
+def test_an_empty_timeline_has_a_picture_too() -> None:
+    assert to_png(Timeline()).startswith(b"\x89PNG")
+    assert to_png(Timeline(num_ranks=4)).startswith(b"\x89PNG")
+    assert to_png(Timeline([0], [COMPUTE], [5], [5], ["instant"], ["span"])).startswith(b"\x89PNG")
+
+
+def test_the_axis_has_the_unit_in_which_it_is_at_least_one() -> None:
+    assert [time_unit(t)[0] for t in (0, 999, 1000, 10**6, 10**9, 10**12)] == ["ns", "ns", "µs", "ms", "s", "s"]
+
+
+def test_every_kind_of_span_has_a_category() -> None:
+    name = {number: category.name for number, category in enumerate(CATEGORIES)}
+    assert name[category_of(COMMUNICATION, "isend", "isend")] == "send, recv"
+    assert name[category_of(COMMUNICATION, "all_gather_into_tensor", "x")] == "collective"
+    assert name[category_of(COMPUTE, "span", "Backward 3")] == "backward"
+    assert name[category_of(COMPUTE, "backward_weight", "x")] == "backward weight"
+    assert name[category_of(COMPUTE, "span", "optimizer")] == "other"
+    assert name[category_of(HOST, "wait", "wait")] == "wait"
+    timeline = Timeline([0] * 3, [0, 1, 2], [0] * 3, [1] * 3, ["a", "send", "b"], ["span", "send", "span"])
+    assert [name[number] for number in categories_of(timeline)] == ["compute", "send, recv", "other"]
+
+
+def test_drawing_leaves_pyplot_alone(tmp_path: Path) -> None:
+    to_png(Timeline([0], [COMPUTE], [0], [5], ["a"], ["span"]))
+    if "matplotlib.pyplot" in sys.modules:
+        assert sys.modules["matplotlib.pyplot"].get_fignums() == []
