@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+import torch
 
 from labkit.launch.recording import layout
 from labkit.launch.recording.recorder import Recorder
 from labkit.timeline.span import Lane
 
+CHECKSUM_BYTES = 1 << 16
 COMMUNICATION = int(Lane.COMMUNICATION)
 HOST = int(Lane.HOST)
 
@@ -32,7 +36,7 @@ class Call:
         completes_on_wait: Whether the operation is complete when ``wait()`` returns; not so where a device runs it.
         point_to_point: Whether this is a send or a receive, whose completion only ``wait()`` tells.
         tensor: An isend's buffer, kept to see whether it was changed in flight.
-        version: The buffer's version counter when it was posted.
+        version: What told the buffer's content when it was posted.
         start_ns: When it was posted.
         device: The GPU that carries it out, None where the host sees the true times.
         device_start: The event before it on the caller's stream.
@@ -95,5 +99,12 @@ class Call:
 
 
 def buffer_version(tensor: Any) -> int:
-    """Return the tensor's version counter, or -1 for an inference tensor, which has none."""
+    """Return a number that differs once the buffer was written.
+
+    For a small buffer on the host it is a checksum of what it holds: a version counter is shared by all views of a
+    storage, and a ring that sends one chunk while it adds into another changes nothing in flight. For others it is the
+    version counter, or -1 for an inference tensor, which has none.
+    """
+    if tensor.device.type == "cpu" and tensor.nbytes <= CHECKSUM_BYTES and tensor.is_contiguous():
+        return zlib.crc32(tensor.detach().reshape(-1).view(torch.uint8).numpy())
     return -1 if tensor.is_inference() else int(tensor._version)
