@@ -67,6 +67,7 @@ class _Rank:
     output_fd: int
     output: bytearray = field(default_factory=bytearray)
     num_output_bytes: int = 0
+    output_ended: bool = False
     pid: int = 0
     exit_code: int | None = None
     result: bytes | None = None
@@ -246,6 +247,8 @@ class CaseRun:
                         self._selector.modify(channel, mask, rank)
 
     def _frames(self, rank: _Rank, channel: Channel) -> list[Frame]:
+        if channel.closed:  # an event of this round may be about what an earlier one has closed
+            return []
         try:
             return channel.receive()
         except FrameError as error:
@@ -310,7 +313,8 @@ class CaseRun:
             for _ in range(64):
                 data = os.read(rank.output_fd, 1 << 16)
                 if not data:
-                    if not final:
+                    if not final and not rank.output_ended:
+                        rank.output_ended = True
                         self._selector.unregister(rank.output_fd)
                     return
                 rank.num_output_bytes += len(data)
