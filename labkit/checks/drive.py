@@ -63,10 +63,7 @@ def _is_over(got: Got) -> bool:
 
 def _is_clean(brought: Sequence[tuple[Got, Wire]]) -> bool:
     """Return whether a run ended in order with no message left over, so that no case can have met another's."""
-    return not any(
-        isinstance(got, Failure) or wire.problems_of("unmatched_send", "unmatched_recv", "size_mismatch")
-        for got, wire in brought
-    )
+    return not any(isinstance(got, Failure) or wire.problems for got, wire in brought)
 
 
 def _by_world_size(cases: Sequence[Case]) -> Iterable[list[int]]:

@@ -19,6 +19,12 @@ def ranks_in_words(ranks: Iterable[int]) -> str:
     return f"rank {numbers[0]}" if len(numbers) == 1 else f"ranks {join(numbers)}"
 
 
+def are_wrong(ranks: Iterable[int]) -> str:
+    """Return "Rank 2 is wrong" or "Ranks 0 and 3 are wrong"."""
+    words = ranks_in_words(ranks)
+    return f"{words[0].upper()}{words[1:]} {'are' if words.startswith('ranks') else 'is'} wrong"
+
+
 def times(count: int) -> str:
     """Return "once", "twice" or "3 times"."""
     return {1: "once", 2: "twice"}.get(count, f"{count} times")

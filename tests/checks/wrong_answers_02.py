@@ -655,6 +655,32 @@ def ring_sum(tensor, group=None):
 """,
 )
 
+wrong(
+    "2.6",
+    "a buffer is filled again while its isend is in flight",
+    "buffer reused in flight",
+    """
+def ring_sum(tensor, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    flat = tensor.view(-1)
+    chunks = [flat[a:b] for a, b in chunk_bounds(flat.numel(), n)]
+    outbox = torch.empty_like(max(chunks, key=len))
+    pending = []
+    for s in range(2 * n - 2):
+        out = chunks[(rank - s) % n] if s < n - 1 else chunks[(rank + 1 - (s - n + 1)) % n]
+        into = chunks[(rank - s - 1) % n] if s < n - 1 else chunks[(rank - (s - n + 1)) % n]
+        outbox[: len(out)].copy_(out)
+        if len(out):
+            pending.append(dist.isend(outbox[: len(out)], group=group, group_dst=(rank + 1) % n))
+        incoming = torch.empty_like(into)
+        if len(into):
+            dist.recv(incoming, group=group, group_src=(rank - 1) % n)
+        into.copy_(into + incoming if s < n - 1 else incoming)
+    for work in pending:
+        work.wait()
+""",
+)
+
 # ---- 2.7
 
 

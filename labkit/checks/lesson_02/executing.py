@@ -28,7 +28,7 @@ from labkit.checks.lesson_02.sums import members_of
 from labkit.checks.lesson_02.traffic import library_calls, lost_messages
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import ranks_in_words
+from labkit.checks.words import are_wrong
 
 
 def judge(case: Case, got: Got, wire: Wire) -> Verdict:
@@ -49,7 +49,7 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
             where = f" in chunk {chunk} (element {offset} of it)"
         return Verdict(
             False,
-            message=f"{ranks_in_words(wrong)} {'is' if len(wrong) == 1 else 'are'} wrong. Rank {rank} has "
+            message=f"{are_wrong(wrong)}. Rank {rank} has "
             f"{first.got}{where}, "
             f"expected {first.expected}.{_what_happens_there(case, rank, first.index)}",
             expected=f"rank {rank}: {listing(expected[rank], first.index)}",

@@ -13,7 +13,7 @@ from labkit.checks.compare import Difference, difference, listing, tolerance
 from labkit.checks.contributions import Shares, in_words, runs, shares_of
 from labkit.checks.drivers.lesson_02 import view_of
 from labkit.checks.verdict import Verdict
-from labkit.checks.words import ranks_in_words, span_of
+from labkit.checks.words import are_wrong, ranks_in_words, span_of
 
 
 def whole_numbers(
@@ -177,7 +177,7 @@ def _got_text(case: Case, got: Got, rank: int, first: Difference) -> str:
 def _message(case: Case, got: tuple[Values, ...], found: dict[int, Difference], outside: dict[int, bool]) -> str:
     rank, first = next(iter(found.items()))
     right = [other for other in range(case.world_size) if other not in found]
-    who = f"{ranks_in_words(found)} {'is' if len(found) == 1 else 'are'} wrong"
+    who = are_wrong(found)
     who += f", {ranks_in_words(right)} {'is' if len(right) == 1 else 'are'} right." if right else "."
     if first.what != "value":
         return f"{who} Rank {rank}'s tensor has {first.what} {first.got}, expected {first.expected}."

@@ -41,8 +41,8 @@ def library_calls(wire: Wire) -> Verdict | None:
 
 
 def lost_messages(wire: Wire) -> Verdict | None:
-    """Return a verdict if something was sent that nobody received, or the other way round."""
-    for problem in wire.problems_of("unmatched_send", "unmatched_recv", "size_mismatch"):
+    """Return a verdict if a message had no partner, or its buffer was written before it was received."""
+    for problem in wire.problems_of("unmatched_send", "unmatched_recv", "size_mismatch", "changed_in_flight"):
         return Verdict(False, message=problem.text)
     return None
 
