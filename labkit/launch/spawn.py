@@ -26,7 +26,7 @@ import psutil
 from labkit.errors import EnvironmentProblem
 from labkit.launch.processes import STACK, RankProcess, RankProcesses
 
-_CONNECT_SECONDS = 60.0
+_CONNECT_SECONDS = 180.0
 _END_SECONDS = 5.0
 
 
