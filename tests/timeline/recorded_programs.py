@@ -124,6 +124,21 @@ def buffer_reused(rank: int, num_ranks: int) -> None:
     dist.destroy_process_group()
 
 
+def chunks_of_one_storage(rank: int, num_ranks: int, numel: int, dirty: bool) -> None:
+    """Send one half of a tensor and, before waiting, write into the other half; into the sent one too if dirty."""
+    _start()
+    whole = torch.ones(2 * numel)
+    sent, other = whole.chunk(2)
+    works = [dist.isend(sent, 1 - rank), dist.irecv(torch.empty(numel), 1 - rank)]
+    other += 1
+    if dirty:
+        sent += 1
+    for work in works:
+        assert work is not None
+        work.wait()
+    dist.destroy_process_group()
+
+
 def never_waited(rank: int, num_ranks: int) -> None:
     """Rank 0 forgets to wait for its isend, and posts one more than rank 1 receives."""
     _start()

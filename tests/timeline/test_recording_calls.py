@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 import recorded_programs as programs
 from recorded_ranks import record_of, run_ranks
 
@@ -92,6 +93,15 @@ def test_a_buffer_written_before_wait_is_noted_and_one_written_after_is_not(tmp_
     assert (problem.kind, problem.rank) == ("changed_in_flight", 0)
     assert problem.text.startswith("Rank 0 wrote into the buffer of its isend to rank 1 (recorded_programs.py, line ")
     assert problem.text.endswith(") before wait() returned.")
+
+
+@pytest.mark.parametrize("numel", [0, 1, 1000, 100_003])
+def test_writing_beside_the_buffer_in_flight_is_right_and_into_it_is_wrong(tmp_path: Path, numel: int) -> None:
+    run_ranks(programs.chunks_of_one_storage, 2, tmp_path, numel, False)
+    assert record_of(tmp_path, 2).problems == ()
+    run_ranks(programs.chunks_of_one_storage, 2, tmp_path, numel, True)
+    changed = [(problem.kind, problem.rank) for problem in record_of(tmp_path, 2).problems]
+    assert changed == ([("changed_in_flight", 0), ("changed_in_flight", 1)] if numel else [])
 
 
 def test_a_forgotten_wait_and_a_send_nobody_takes_are_named(tmp_path: Path) -> None:
