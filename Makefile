@@ -42,8 +42,9 @@ $(STAMP): requirements.lock pyproject.toml $(STALE)
 	fi; \
 	echo "Creating $(VENV) with $$chosen ($$version)"; \
 	"$$chosen" -m venv --clear $(VENV)
-	@echo "Installing what requirements.lock names: about 2 GB on the first call, some minutes"
-	@{ $(BIN)/python -m pip install --quiet -r requirements.lock && \
+	@echo "Installing what requirements.lock names; the first call fetches about 2 GB and takes minutes"
+	@quiet=--quiet; test -f $(STAMP) || quiet=; \
+	{ $(BIN)/python -m pip install $$quiet -r requirements.lock && \
 	   $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable . ; } || { \
 	    echo "The installation stopped; pip's lines above say why. 'make setup' goes on from there." >&2; exit 1; }
 	@pwd -P > $(STAMP)

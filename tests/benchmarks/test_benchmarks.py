@@ -1,0 +1,61 @@
+"""The benchmarks measure what they say; how fast anything is, is not asserted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks import launch, ring
+from tests.benchmarks.table import Bar, ratio, table
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_bar_says_whether_it_was_met() -> None:
+    assert str(Bar("at most one", 0.5, 1.0)).split() == ["met", "at", "most", "one:", "0.5"]
+    assert str(Bar("at least one", 0.5, 1.0, at_least=True)).startswith("  MISSED")
+    assert str(Bar("no peer", ratio(1.0, None), 1.0)).strip().startswith("not measured")
+
+
+def test_a_table_lines_its_columns_up() -> None:
+    assert table(["", "ms"], [["ring", "10"], ["gloo", "7"]]).splitlines() == ["        ms", "  ring  10", "  gloo   7"]
+
+
+@pytest.mark.parametrize("name", ["labkit.run", "plain fork"])
+def test_a_launcher_answers_each_call_with_its_seconds_and_leaves_no_process(name: str) -> None:
+    one = launch.Launcher(name, 2)
+    one.call()
+    one.call()
+    one.end()
+    assert not one.problem
+    assert len(one.seconds) == 2
+    assert min(one.seconds) > 0
+
+
+def test_a_launcher_that_hangs_is_ended_and_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = launch.Launcher("labkit.run", 2)
+    monkeypatch.setattr(launch, "TIMEOUT_S", 0.0)
+    one.call()
+    one.end()
+    assert one.problem == "no answer to call 1 in 0 s"
+
+
+def test_a_launcher_that_fails_says_its_last_words() -> None:
+    one = launch.Launcher("no such launcher", 2)
+    one.call()
+    one.end()
+    assert one.problem == "KeyError: 'no such launcher'"
+
+
+def test_the_solutions_ring_is_what_the_benchmark_holds_against_gloo() -> None:
+    assert ring.solution("ring_all_reduce").__name__ == "ring_all_reduce"
+
+
+def test_an_unknown_topic_is_answered_with_those_there_are() -> None:
+    command = [sys.executable, "-m", "tests.benchmarks", "rings"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "no topic rings; there are launch, ring, recording" in ended.stderr
