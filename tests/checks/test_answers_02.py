@@ -62,7 +62,7 @@ def answers_in_style(style: str) -> dict[str, str]:
     return answers((ANSWERS / f"{style}.py").read_text(encoding="utf-8"), lesson())
 
 
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("style", [STYLES[0], pytest.param(STYLES[1], marks=pytest.mark.long)])
 @pytest.mark.parametrize("exercise_id", IDS)
 def test_an_answer_in_another_style_passes(exercise_id: str, style: str) -> None:
     result = check(exercise_id, namespace(extra="\n\n".join(answers_in_style(style).values())))

@@ -17,12 +17,13 @@ from labkit.checks.lesson_02.sums import (
 from labkit.checks.lesson_02.traffic import library_calls, lost_messages, outsiders, ring_traffic
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
+from labkit.checks.words import plural
 
 
 def sum_case(seed: int, world_size: int, shape: Sequence[int], *, group: Sequence[int] | None = None) -> Case:
     """Return a case of 2.6, 2.9 or 2.10: whole numbers in a contiguous tensor."""
     what = " x ".join(map(str, shape)) + (" element" if list(shape) == [1] else " elements")
-    who = f"{world_size} ranks" if group is None else f"{world_size} ranks, of which {list(group)} take part"
+    who = plural(world_size, "rank") + ("" if group is None else f", of which {list(group)} take part")
     return reduce_case(f"{who}, {what}", whole_numbers(seed, world_size, shape), group=group)
 
 
