@@ -67,10 +67,8 @@ def test_an_asynchronous_collective_ends_when_it_is_complete_not_when_it_is_wait
     for rank in range(2):
         (call,) = timeline.spans(rank=rank, kind="all_reduce").rows()
         (wait,) = timeline.spans(rank=rank, kind="wait").rows()
-        assert wait.lane == HOST and wait.start_ns >= seen_ns[rank] - origin_ns + 50_000_000
-        # The note is taken by another thread, which may need the interpreter's lock: 5 ms, more on a busy machine.
-        assert call.end_ns < seen_ns[rank] - origin_ns + 45_000_000
-        assert call.end_ns < wait.start_ns
+        assert call.end_ns <= seen_ns[rank] - origin_ns < wait.start_ns
+        assert wait.lane == HOST
         (compute,) = timeline.spans(rank=rank, lane=COMPUTE).rows()
         assert compute.start_ns < call.end_ns < compute.end_ns
 
