@@ -1,0 +1,215 @@
+"""What accelerators and links can do, from their datasheets.
+
+Peaks are dense (no structured sparsity), bandwidths of links are those of one direction and one port: for NVLink all
+links of one GPU together, for a network card that card. Where a figure is an assumption and no datasheet's, its source
+says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from labkit.errors import ConfigError
+
+_LAUNCH = "assumption: eager PyTorch issues one kernel every 4 us or so from a current host; a longer kernel hides it"
+_REACH = "assumption: large matrix multiplies and copies reach 75 % and 85 % of the datasheet's peaks"
+_HOST_COST = "assumption: dispatching one operator on the host takes about 1.5 us"
+
+
+@dataclass(frozen=True)
+class Device:
+    """One accelerator or processor.
+
+    Attributes:
+        name: What labkit.virtual(gpu=...) calls it.
+        memory_bytes: Capacity.
+        memory_bytes_per_second: Peak rate of its memory.
+        peak_flops: Peak floating-point (for integers: integer) operations per second by dtype; "tf32" is float32 with
+            tensor cores.
+        native_link: The link between devices of one node that it is sold with.
+        source: Where these figures stand.
+        launch_ns: Least time between two operators.
+        launch_source: Where that stands.
+        compute_share: Share of the peak that a large matrix multiply reaches.
+        memory_share: Share of the peak rate that a large copy reaches.
+        share_source: Where those stand.
+    """
+
+    name: str
+    memory_bytes: int
+    memory_bytes_per_second: float
+    peak_flops: Mapping[str, float]
+    native_link: str
+    source: str
+    launch_ns: int = 4_000
+    launch_source: str = _LAUNCH
+    compute_share: float = 0.75
+    memory_share: float = 0.85
+    share_source: str = _REACH
+
+    def flops_per_second(self, dtype: str, *, tf32: bool = False) -> float:
+        """Return the peak for a dtype such as "bfloat16"; one that is not listed counts as float32."""
+        if tf32 and dtype == "float32" and "tf32" in self.peak_flops:
+            return self.peak_flops["tf32"]
+        return self.peak_flops.get(dtype, self.peak_flops["float32"])
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link between two devices of a node, or a port of the network between nodes.
+
+    Attributes:
+        name: What labkit.virtual(link=..., nic=...) calls it.
+        bytes_per_second: Raw rate of one direction.
+        latency_ns: Time from posting a small message to its arrival.
+        source: Where the rate stands.
+        latency_source: Where the latency stands.
+        share: Share of the raw rate that payload gets.
+        share_source: Where that stands.
+    """
+
+    name: str
+    bytes_per_second: float
+    latency_ns: int
+    source: str
+    latency_source: str
+    share: float = 1.0
+    share_source: str = "the raw rate itself"
+
+    @property
+    def payload_bytes_per_second(self) -> float:
+        """Return what is left for payload."""
+        return self.bytes_per_second * self.share
+
+
+def _flops(**tera: float) -> Mapping[str, float]:
+    return MappingProxyType({dtype: value * 1e12 for dtype, value in tera.items()})
+
+
+_GB = 10**9
+_ALL_DEVICES = (
+    Device(
+        "v100", 32 * _GB, 900e9,
+        _flops(float64=7.8, float32=15.7, float16=125, bfloat16=15.7, int8=62.8), "nvlink2",
+        "NVIDIA V100 datasheet (2020), SXM2 32 GB; bfloat16 has no tensor cores there and runs as float32",
+    ),
+    Device(
+        "a100", 80 * _GB, 2039e9,
+        _flops(float64=9.7, float32=19.5, tf32=156, float16=312, bfloat16=312, int8=624), "nvlink3",
+        "NVIDIA A100 datasheet (2021), SXM4 80 GB, without sparsity",
+    ),
+    Device(
+        "h100", 80 * _GB, 3350e9,
+        _flops(float64=34, float32=67, tf32=494.5, float16=989.5, bfloat16=989.5, float8_e4m3fn=1979,
+               float8_e5m2=1979, int8=1979), "nvlink4",
+        "NVIDIA H100 datasheet (2023), SXM5 80 GB; half of the figures given with sparsity",
+    ),
+    Device(
+        "h200", 141 * _GB, 4800e9,
+        _flops(float64=34, float32=67, tf32=494.5, float16=989.5, bfloat16=989.5, float8_e4m3fn=1979,
+               float8_e5m2=1979, int8=1979), "nvlink4",
+        "NVIDIA H200 datasheet (2024), SXM; half of the figures given with sparsity",
+    ),
+    Device(
+        "b200", 180 * _GB, 8000e9,
+        _flops(float64=37, float32=75, tf32=1125, float16=2250, bfloat16=2250, float8_e4m3fn=4500,
+               float8_e5m2=4500, int8=4500), "nvlink5",
+        "NVIDIA HGX B200 datasheet (2024), an eighth of the board, half of the figures given with sparsity",
+    ),
+    Device(
+        "l4", 24 * _GB, 300e9,
+        _flops(float64=0.47, float32=30.3, tf32=60, float16=121, bfloat16=121, float8_e4m3fn=242.5,
+               float8_e5m2=242.5, int8=242.5), "pcie4",
+        "NVIDIA L4 datasheet (2023), half of the figures given with sparsity; float64 is 1/64 of float32 on this chip",
+    ),
+    Device(
+        "rtx4090", 24 * _GB, 1008e9,
+        _flops(float64=1.29, float32=82.6, tf32=82.6, float16=165.2, bfloat16=165.2, float8_e4m3fn=330.3,
+               float8_e5m2=330.3, int8=660.6), "pcie4",
+        "NVIDIA Ada GPU architecture whitepaper (2022), appendix A, float32 accumulation, without sparsity",
+    ),
+    Device(
+        "epyc7763", 512 * _GB, 204.8e9,
+        _flops(float64=2.51, float32=5.02, float16=5.02, bfloat16=5.02, int8=10.0), "ethernet_25g",
+        "AMD EPYC 7763 datasheet (2021): 64 cores at 2.45 GHz, two 256-bit multiply-adds each; 8 channels DDR4-3200; "
+        "the memory size is an assumption",
+        launch_ns=1_500, launch_source=_HOST_COST,
+    ),
+)  # fmt: skip
+
+DEVICES: Mapping[str, Device] = MappingProxyType({device.name: device for device in _ALL_DEVICES})
+_DEVICE_ALIASES = {"cpu": "epyc7763", "4090": "rtx4090"}
+
+_NCCL = "NCCL's own cost model (src/graph/tuning.cc, hardware latencies of the ring, protocol LL128)"
+_NVLINK_SHARE = "assumption: nccl-tests reports 230 to 240 of 300 GB/s on DGX A100 and about 365 of 450 on DGX H100"
+_TCP = "assumption: 15 us one way through two kernels' TCP stacks and a switch"
+_FRAMES = "1448 bytes of payload in each Ethernet frame of 1538 with TCP timestamps, MTU 1500"
+
+
+def _nvlink(generation: int, links: int, gigabytes: int, device: str) -> Link:
+    source = f"NVIDIA {device} datasheet: {links} links of {gigabytes} GB/s in each direction"
+    return Link(
+        f"nvlink{generation}", links * gigabytes * 1e9, 1_900, source, f"{_NCCL}, NVLink row", 0.8, _NVLINK_SHARE
+    )
+
+
+def _pcie(generation: int, gigatransfers: int) -> Link:
+    rate = gigatransfers * 1e9 * 16 * 128 / 130 / 8
+    source = f"PCI Express base specification {generation}.0: {gigatransfers} GT/s, 16 lanes, 128b/130b code"
+    return Link(
+        f"pcie{generation}", rate, 2_500, source, f"{_NCCL}, PCI row", 0.8,
+        "assumption: packet headers and flow control leave about 80 %",
+    )  # fmt: skip
+
+
+def _infiniband(name: str, gigabits: int) -> Link:
+    source = f"InfiniBand {name.upper()}, 4 lanes: {gigabits} Gbit/s of data"
+    return Link(
+        f"ib_{name}", gigabits * 1e9 / 8, 4_000, source, f"{_NCCL}, network row", 0.95,
+        "assumption: headers and flow control leave about 95 % with 4 KiB packets",
+    )  # fmt: skip
+
+
+def _ethernet(gigabits: int) -> Link:
+    source = f"IEEE 802.3, {gigabits} Gbit/s"
+    return Link(f"ethernet_{gigabits}g", gigabits * 1e9 / 8, 15_000, source, _TCP, 1448 / 1538, _FRAMES)
+
+
+_ALL_LINKS = (
+    _nvlink(2, 6, 25, "V100"), _nvlink(3, 12, 25, "A100"), _nvlink(4, 18, 25, "H100"), _nvlink(5, 18, 50, "B200"),
+    _pcie(3, 8), _pcie(4, 16), _pcie(5, 32),
+    _infiniband("hdr", 200), _infiniband("ndr", 400),
+    *(_ethernet(gigabits) for gigabits in (1, 10, 25, 100, 400)),
+)  # fmt: skip
+
+LINKS: Mapping[str, Link] = MappingProxyType({link.name: link for link in _ALL_LINKS})
+
+
+def find_device(device: str | Device) -> Device:
+    """Return the device of this name, or the device itself.
+
+    Raises:
+        ConfigError: If the catalogue has no such name.
+    """
+    if isinstance(device, Device):
+        return device
+    name = str(device).lower().replace("-", "").replace("_", "")
+    name = _DEVICE_ALIASES.get(name, name)
+    if name not in DEVICES:
+        raise ConfigError(f"No device is called {device!r}; there are {', '.join(DEVICES)}, or give a hardware.Device.")
+    return DEVICES[name]
+
+
+def find_link(link: str | Link) -> Link:
+    """Return the link of this name, or the link itself.
+
+    Raises:
+        ConfigError: If the catalogue has no such name.
+    """
+    if isinstance(link, Link):
+        return link
+    if str(link).lower() not in LINKS:
+        raise ConfigError(f"No link is called {link!r}; there are {', '.join(LINKS)}, or give a hardware.Link.")
+    return LINKS[str(link).lower()]
