@@ -1,0 +1,103 @@
+"""Copies of what a function closes over, one for each rank, as separate processes would have them.
+
+cloudpickle gives every rank its own functions, globals and closures. Classes need care: in one process it would give
+all ranks the notebook's own class. Here each rank gets a copy that remembers which class it is a copy of, so that
+results are instances of the notebook's class again and objects sent between ranks become the receiver's.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+import sysconfig
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import cloudpickle.cloudpickle as cloudpickle_private
+
+from labkit.errors import ConfigError
+
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+def dumps(value: object) -> bytes:
+    """Return value pickled by value."""
+    data: bytes = cloudpickle.dumps(value, protocol=5)
+    return data
+
+
+def dump_call(fn: Callable[..., object], args: tuple[object, ...]) -> bytes:
+    """Return a call pickled by value, the functions and globals of fn's own module included.
+
+    Raises:
+        ConfigError: If something cannot travel.
+    """
+    module = sys.modules.get(str(getattr(fn, "__module__", "")))
+    file = getattr(module, "__file__", None) or ""
+    own = module is not None and module.__name__ != "__main__" and bool(file) and not file.startswith(_INSTALLED)
+    own = own and not module.__name__.startswith("labkit.") if module is not None else False
+    if own:
+        # A module is shared by all ranks of this process; a rank must have its own globals.
+        cloudpickle.register_pickle_by_value(module)
+        try:
+            return dumps((fn, args))
+        except Exception:
+            pass  # what the module holds cannot be copied: take it as it is, which only shares its globals
+        finally:
+            cloudpickle.unregister_pickle_by_value(module)
+    try:
+        return dumps((fn, args))
+    except Exception as error:
+        raise ConfigError(
+            f"The function or an argument cannot be copied for each rank: {error}. "
+            "Pass plain data or tensors, and open files and connections inside the function."
+        ) from error
+
+
+class RankUnpickler(pickle.Unpickler):
+    """Gives a rank its own copy of every class that travels by value.
+
+    Attributes:
+        classes: The rank's copies, by the tracker id that all copies of a class share.
+    """
+
+    def __init__(self, file: Any, classes: dict[str, type]) -> None:
+        super().__init__(file)
+        self._classes = classes
+        self._known: set[type] = set()
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what the pickle names, with cloudpickle's classes made by us."""
+        if module == cloudpickle_private.__name__ and name == "_make_skeleton_class":
+            return self._make_skeleton_class
+        if module == cloudpickle_private.__name__ and name == "_class_setstate":
+            return self._class_setstate
+        return super().find_class(module, name)
+
+    def _make_skeleton_class(
+        self, constructor: Any, name: str, bases: Any, type_kwargs: Any, tracker_id: Any, extra: Any
+    ) -> Any:
+        known = self._classes.get(tracker_id)
+        if known is not None:
+            self._known.add(known)
+            return known
+        made = cloudpickle_private._make_skeleton_class(constructor, name, bases, type_kwargs, None, extra)
+        self._classes[tracker_id] = made
+        cloudpickle_private._DYNAMIC_CLASS_TRACKER_BY_CLASS[made] = tracker_id
+        return made
+
+    def _class_setstate(self, made: Any, state: Any) -> Any:
+        return made if made in self._known else cloudpickle_private._class_setstate(made, state)
+
+
+def loads_in_rank(data: bytes, classes: dict[str, type]) -> Any:
+    """Return what data holds, with this rank's copies of classes."""
+    return RankUnpickler(io.BytesIO(data), classes).load()
+
+
+def loads_in_notebook(data: bytes) -> Any:
+    """Return what data holds, with the classes this process knows as they are."""
+    known = dict(cloudpickle_private._DYNAMIC_CLASS_TRACKER_BY_ID)
+    return RankUnpickler(io.BytesIO(data), known).load()

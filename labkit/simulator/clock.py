@@ -1,0 +1,251 @@
+"""Virtual time: ranks are threads of which one runs at a time, and what they share happens in the order of time.
+
+The queue holds ``(time, sequence, rank or action)``: ties have an order, so runs repeat. A rank runs without being
+interrupted until it waits for an :class:`Event` that has not happened, or looks at one; its own clock may then stand
+far ahead of others'. What it posts on the way becomes an *action* of the time at which it was posted, and actions are
+taken from the queue in the order of time once no rank can still do anything earlier. So contention for a port is
+settled fairly, and threads change only where a rank really waits.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class Abandoned(BaseException):
+    """Raised inside a rank that must end because the run has; no learner's ``except Exception`` catches it."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What a rank waits for.
+
+    Attributes:
+        operation: c10d's word, such as "recv".
+        peers: Returns the global ranks that have to do something first, as known at the time it is asked.
+        text: Returns what a report says of it, "recv from rank 1".
+        source: The learner's file:line.
+    """
+
+    operation: str
+    peers: Callable[[], list[int]]
+    text: Callable[[], str]
+    source: str
+
+
+class Event:
+    """Something that happens once, at a time that may lie ahead.
+
+    Attributes:
+        ready_ns: When it happens, or None while that is not known.
+    """
+
+    __slots__ = ("ready_ns", "waiters")
+
+    def __init__(self) -> None:
+        self.ready_ns: int | None = None
+        self.waiters: list[int] = []
+
+
+@dataclass
+class RankClock:
+    """One rank's time and whether it can run.
+
+    Attributes:
+        rank: Global rank.
+        now_ns: Its time.
+        waiting: What it waits for, None while it can run.
+        done: Whether its function has ended.
+        baton: Released to let it run.
+    """
+
+    rank: int
+    now_ns: int = 0
+    waiting: Waiting | None = None
+    done: bool = False
+    baton: Any = field(default_factory=threading.Lock, repr=False)
+
+
+class Scheduler:
+    """Hands the baton from rank to rank.
+
+    Attributes:
+        clocks: One per rank.
+        switches: How often another rank took over.
+        failure: Why the run ends before all ranks are done, once it does.
+        resumed: Called in the thread of a rank each time it takes over, with the rank that ran before (-1 for none).
+        deadlocked: Called when no rank can go on and not all are done; returns the error that the run ends with.
+    """
+
+    def __init__(
+        self,
+        num_ranks: int,
+        resumed: Callable[[int, int], None] | None = None,
+        deadlocked: Callable[[], BaseException] | None = None,
+    ) -> None:
+        self.clocks = [RankClock(rank) for rank in range(num_ranks)]
+        for clock in self.clocks:
+            clock.baton.acquire()
+        self.switches = 0
+        self.failure: BaseException | None = None
+        self.resumed = resumed
+        self.deadlocked = deadlocked or (lambda: RuntimeError("deadlock"))
+        self._queue: list[tuple[int, int, int, Callable[[], None] | None]] = []
+        self._sequence = 0
+        self._running = -1
+        self._left = num_ranks
+        self._lock = threading.Lock()
+
+    @property
+    def running(self) -> int:
+        """The rank that runs, or that ran last."""
+        return self._running
+
+    def start(self) -> None:
+        """Let the ranks run, from rank 0 on; each thread calls :meth:`enter` first."""
+        for clock in self.clocks:
+            self._push(clock)
+        self._hand_over(self._advance())
+
+    def enter(self, rank: int) -> None:
+        """Wait, in the thread of this rank, until it is its turn for the first time."""
+        self.clocks[rank].baton.acquire()
+        self._raise_if_over()
+        self._took_over(rank)
+
+    def leave(self, rank: int) -> None:
+        """Say that this rank is done and let another run."""
+        self.clocks[rank].done = True
+        self._left -= 1
+        if self.failure is None:
+            following = self._advance()
+            if following >= 0:
+                self._hand_over(following)
+            elif self._left:
+                self.abandon(self.deadlocked())
+
+    def abandon(self, failure: BaseException) -> None:
+        """End the run: every rank gets :class:`Abandoned` where it waits, or where it waits next."""
+        with self._lock:
+            if self.failure is not None:
+                return
+            self.failure = failure
+        for clock in self.clocks:
+            try:
+                clock.baton.release()
+            except RuntimeError:
+                continue  # already released: it is about to run, and will see the failure
+
+    def act(self, at_ns: int, action: Callable[[], None]) -> None:
+        """Have the action done when all that can happen before at_ns has happened; it must not wait."""
+        self._sequence += 1
+        heapq.heappush(self._queue, (at_ns, self._sequence, -1, action))
+
+    def turn(self, rank: int) -> None:
+        """Let everything happen that happens before this rank's time; call before looking at what others do."""
+        self._raise_if_over()
+        if self._queue and self._queue[0][0] <= self.clocks[rank].now_ns:
+            self._push(self.clocks[rank])
+            self._switch(rank)
+
+    def wait(self, rank: int, event: Event, waiting: Waiting) -> None:
+        """Return once the event has happened, with the rank's clock not before it."""
+        clock = self.clocks[rank]
+        if event.ready_ns is None:
+            event.waiters.append(rank)
+            clock.waiting = waiting
+            self._switch(rank)
+            clock.waiting = None
+        assert event.ready_ns is not None
+        clock.now_ns = max(clock.now_ns, event.ready_ns)
+
+    def fire(self, event: Event, at_ns: int) -> None:
+        """Make the event happen at this time and let go on who waits for it."""
+        assert event.ready_ns is None
+        event.ready_ns = at_ns
+        for rank in event.waiters:
+            clock = self.clocks[rank]
+            clock.now_ns = max(clock.now_ns, at_ns)
+            self._push(clock)
+        event.waiters.clear()
+
+    def _push(self, clock: RankClock) -> None:
+        self._sequence += 1
+        heapq.heappush(self._queue, (clock.now_ns, self._sequence, clock.rank, None))
+
+    def _switch(self, rank: int) -> None:
+        self._raise_if_over()
+        following = self._advance()
+        if following == rank:
+            return
+        if following < 0:
+            self.abandon(self.deadlocked())
+            raise Abandoned
+        self._hand_over(following)
+        self.clocks[rank].baton.acquire()
+        self._raise_if_over()
+        self._took_over(rank)
+
+    def _advance(self) -> int:
+        """Return the rank that runs next, after every action that comes before; -1 for none."""
+        queue = self._queue
+        while queue:
+            _, _, rank, action = heapq.heappop(queue)
+            if action is None:
+                return rank
+            action()
+        return -1
+
+    def _hand_over(self, rank: int) -> None:
+        try:
+            self.clocks[rank].baton.release()
+        except RuntimeError:
+            if self.failure is None:
+                raise
+
+    def _took_over(self, rank: int) -> None:
+        self.switches += 1
+        before, self._running = self._running, rank
+        if self.resumed is not None and before != rank:
+            self.resumed(before, rank)
+
+    def _raise_if_over(self) -> None:
+        if self.failure is not None:
+            raise Abandoned
+
+
+def find_cycle(clocks: list[RankClock]) -> list[int]:
+    """Return ranks that wait for each other in a circle, each for the next and the last for the first; [] for none."""
+    follows = {
+        clock.rank: [peer for peer in clock.waiting.peers() if clocks[peer].waiting is not None]
+        for clock in clocks
+        if clock.waiting is not None and not clock.done
+    }
+    finished: set[int] = set()
+    for first in sorted(follows):
+        path: list[int] = []
+        where: dict[int, int] = {}
+        # Depth first, with the way kept by hand: hundreds of ranks may wait in one line.
+        stack = [(first, iter(follows[first]))] if first not in finished else []
+        if stack:
+            path.append(first)
+            where[first] = 0
+        while stack:
+            rank, peers = stack[-1]
+            peer = next((peer for peer in peers if peer not in finished and peer in follows), None)
+            if peer is None:
+                finished.add(rank)
+                stack.pop()
+                path.pop()
+                where.pop(rank)
+            elif peer in where:
+                return path[where[peer] :]
+            else:
+                where[peer] = len(path)
+                path.append(peer)
+                stack.append((peer, iter(follows[peer])))
+    return []

@@ -1,0 +1,174 @@
+"""Point-to-point messages: who meets whom, and when bytes arrive.
+
+A send is a rendezvous, as with NCCL and gloo: bytes move once both ends are posted. Messages from one rank to another
+with one tag in one group arrive in the order they were sent; a receive from any rank takes the one posted first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+
+from labkit.simulator.clock import Event
+from labkit.simulator.record import Row, at
+from labkit.simulator.state import Simulation, VirtualRank
+from labkit.simulator.torch_private import uncounted
+from labkit.timeline.span import Problem
+from labkit.units import format_bytes
+
+ANY_SOURCE = -1
+
+
+@dataclass(eq=False)
+class Posted:
+    """One end of a message.
+
+    Attributes:
+        rank: Who posted it.
+        peer: Global rank at the other end, ANY_SOURCE for a receive from whoever sends.
+        tensor: The buffer.
+        row: Its span.
+        order: Position among all posts of the run.
+        event: Fired when this end is complete.
+        payload: What arrived, for a receive.
+    """
+
+    rank: VirtualRank
+    peer: int
+    tensor: torch.Tensor
+    row: Row
+    order: int
+    event: Event = field(default_factory=Event)
+    payload: torch.Tensor | None = None
+
+
+class Channel:
+    """The ends that wait for each other at one rank, with one tag in one group."""
+
+    def __init__(self) -> None:
+        self.sends: dict[int, deque[Posted]] = {}
+        self.receives: deque[Posted] = deque()
+        self.any_source = False
+
+    def take_send(self, src: int, now_ns: int) -> Posted | None:
+        """Take the next send from src; from any rank, the one posted first, and none that lies in the future."""
+        if src != ANY_SOURCE:
+            queue = self.sends.get(src)
+            return queue.popleft() if queue else None
+        queues = [queue for queue in self.sends.values() if queue and queue[0].row.start_ns <= now_ns]
+        if not queues:
+            return None
+        return min(queues, key=lambda queue: (queue[0].row.start_ns, queue[0].rank.rank)).popleft()
+
+    def take_receive(self, src: int) -> Posted | None:
+        """Take the next receive that names src."""
+        for place, receive in enumerate(self.receives):
+            if receive.peer == src:
+                del self.receives[place]
+                return receive
+        return None
+
+
+class Exchange:
+    """The ends of messages that have not met yet.
+
+    Which receive takes which send does not depend on time as long as every receive names its source; both ends may then
+    meet as soon as both are posted, and only their bytes wait for their time. On a channel where a rank has received
+    from any source, meeting too waits for its time.
+    """
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._channels: dict[tuple[str, int, int], Channel] = {}
+        self._order = 0
+
+    def post(
+        self, rank: VirtualRank, peer: int, tensor: torch.Tensor, row: Row, group: str, tag: int, *, sends: bool
+    ) -> Posted:
+        """Return one end of a message, met with the other if that is there already.
+
+        Raises:
+            RuntimeError: If the ends do not fit.
+        """
+        self._order += 1
+        posted = Posted(rank, peer, tensor, row, self._order)
+        key = (group, peer if sends else rank.rank, tag)
+        channel = self._channels.get(key)
+        if channel is None:
+            channel = self._channels[key] = Channel()
+        channel.any_source |= peer == ANY_SOURCE
+        if channel.any_source:
+            self._keep(channel, posted, sends=sends)
+            self._simulation.scheduler.act(row.start_ns, lambda: self._meet_in_time(channel, row.start_ns))
+            return posted
+        other = channel.take_receive(rank.rank) if sends else channel.take_send(peer, row.start_ns)
+        if other is None:
+            self._keep(channel, posted, sends=sends)
+        else:
+            self._meet(*((posted, other) if sends else (other, posted)))
+        return posted
+
+    def unmatched(self) -> Iterator[Problem]:
+        """Yield a problem for each end that never met another."""
+        channels = self._channels.values()
+        sends = [posted for channel in channels for queue in channel.sends.values() for posted in queue]
+        receives = [posted for channel in channels for posted in channel.receives]
+        for left, kind in ((sends, "unmatched_send"), (receives, "unmatched_recv")):
+            for posted in sorted(left, key=lambda one: one.order):
+                yield Problem(kind, posted.rank.rank, _unmatched_text(posted, kind))
+
+    def _keep(self, channel: Channel, posted: Posted, *, sends: bool) -> None:
+        if sends:
+            channel.sends.setdefault(posted.rank.rank, deque()).append(posted)
+        else:
+            channel.receives.append(posted)
+
+    def _meet_in_time(self, channel: Channel, now_ns: int) -> None:
+        for receive in list(channel.receives):
+            send = channel.take_send(receive.peer, now_ns)
+            if send is not None:
+                channel.receives.remove(receive)
+                self._meet(send, receive)
+
+    def _meet(self, send: Posted, receive: Posted) -> None:
+        _check_fit(send, receive)
+        receive.peer = receive.row.peer = send.rank.rank
+        send.row.flow = receive.row.flow = next(self._simulation.flows)
+        now_ns = max(send.row.start_ns, receive.row.start_ns)
+        self._simulation.scheduler.act(now_ns, lambda: self._transfer(send, receive, now_ns))
+
+    def _transfer(self, send: Posted, receive: Posted, now_ns: int) -> None:
+        simulation = self._simulation
+        left_ns, there_ns = simulation.network.transfer(send.rank.rank, receive.rank.rank, send.row.bytes, now_ns)
+        send.row.end_ns, receive.row.end_ns = left_ns, there_ns
+        with uncounted(), torch.no_grad():
+            receive.payload = send.tensor.clone(memory_format=torch.contiguous_format)
+        simulation.scheduler.fire(send.event, left_ns)
+        simulation.scheduler.fire(receive.event, there_ns)
+
+
+def _check_fit(send: Posted, receive: Posted) -> None:
+    if send.tensor.numel() == receive.tensor.numel() and send.tensor.dtype == receive.tensor.dtype:
+        return
+    raise RuntimeError(
+        f"Rank {send.rank.rank} sent {_describe(send.tensor)} to rank {receive.rank.rank}{at(send.row.source)}, "
+        f"which receives into {_describe(receive.tensor)}{at(receive.row.source)}. "
+        "Both ends of a message need the same number of elements and the same dtype."
+    )
+
+
+def _describe(tensor: torch.Tensor) -> str:
+    return f"{tensor.numel()} x {str(tensor.dtype).removeprefix('torch.')}"
+
+
+def _unmatched_text(posted: Posted, kind: str) -> str:
+    rank, peer, where = posted.rank.rank, posted.peer, at(posted.row.source)
+    size, word = format_bytes(posted.row.bytes), posted.row.kind
+    if kind == "unmatched_send":
+        return f"Rank {rank} posted {word} of {size} to rank {peer}{where}, and rank {peer} has no receive for it."
+    if peer == ANY_SOURCE:
+        return f"Rank {rank} posted {word} of {size} from any rank{where}, and nothing came."
+    return f"Rank {rank} posted {word} of {size} from rank {peer}{where}, and rank {peer} has no send for it."

@@ -1,0 +1,151 @@
+"""How long bytes take: latency and bandwidth (alpha-beta), with a queue at every port, so that contention is real.
+
+An accelerator has one port out and one in. Inside a node a message passes the sender's port out and the receiver's
+port in; between nodes it passes the sender's card out and the receiver's card in. A port serves one message after the
+other, first come first served, at its rate; a message begins at a port when it has begun at the one before and the
+port is free (cut-through), and is there when it has passed all of them and the latency is over.
+
+The switch between the ports has no limit of its own: a fabric that cannot carry all its ports at once is not modelled.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field
+
+from labkit.hardware import Link
+from labkit.simulator.cluster import Cluster
+
+
+class Port:
+    """One direction of one plug.
+
+    Attributes:
+        name: "rank 3 out", "node 1 card 0 in".
+        bytes_per_ns: Its rate.
+        free_ns: When the last message booked on it has passed.
+        busy_ns: How long it has been in use.
+    """
+
+    __slots__ = ("busy_ns", "bytes_per_ns", "free_ns", "name")
+
+    def __init__(self, name: str, link: Link) -> None:
+        self.name = name
+        self.bytes_per_ns = link.payload_bytes_per_second / 1e9
+        self.free_ns = 0
+        self.busy_ns = 0
+
+    def book(self, from_ns: int, num_bytes: float) -> tuple[int, int]:
+        """Return when bytes that come at from_ns begin and end to pass; others come after them."""
+        start_ns = max(from_ns, self.free_ns)
+        duration_ns = math.ceil(num_bytes / self.bytes_per_ns)
+        self.free_ns = start_ns + duration_ns
+        self.busy_ns += duration_ns
+        return start_ns, self.free_ns
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What a collective puts on the wire.
+
+    Attributes:
+        algorithm: "ring", "tree" or "direct".
+        steps: How many messages one after the other its longest way has.
+        edges: (source, destination), global ranks -> bytes from one to the other.
+    """
+
+    algorithm: str
+    steps: int
+    edges: dict[tuple[int, int], float] = field(default_factory=dict)
+
+
+class Network:
+    """The ports of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._ports: dict[tuple[str, int, int, str], Port] = {}
+        self._random = random.Random(f"{cluster.seed} network")
+
+    def latency_ns(self, src: int, dst: int) -> int:
+        """Return the latency from one rank to another, 0 to itself."""
+        if src == dst:
+            return 0
+        same_node = self.cluster.node(src) == self.cluster.node(dst)
+        return (self.cluster.link if same_node else self.cluster.nic).latency_ns
+
+    def transfer(self, src: int, dst: int, num_bytes: int, now_ns: int) -> tuple[int, int]:
+        """Return when the sender's buffer is read and when the message is there, both ends being ready at now_ns."""
+        if src == dst:
+            copied_ns = now_ns + math.ceil(num_bytes / self._copy_bytes_per_ns())
+            return copied_ns, copied_ns
+        weighted = num_bytes * self.cluster.slow_links.get((src, dst), 1.0) * self._jitter()
+        begins, left_ns, there_ns = now_ns, now_ns, now_ns
+        for place, port in enumerate(self._way(src, dst)):
+            begins, ends = port.book(begins, weighted)
+            if place == 0:
+                left_ns = ends
+            there_ns = max(there_ns, ends)
+        return left_ns, there_ns + self.latency_ns(src, dst)
+
+    def collective(self, traffic: Traffic, now_ns: int) -> int:
+        """Return when a collective that all ranks have joined at now_ns is complete.
+
+        Every port carries its share as one block; the slowest one, with whatever queues before it, decides, and the
+        latency of the steps comes on top. That is exact for a ring and for direct exchange on free ports.
+        """
+        ends_ns = now_ns + self._latency_of(traffic)
+        for port, num_bytes in self._loads(traffic).items():
+            _, port_ends = port.book(now_ns, num_bytes * self._jitter())
+            ends_ns = max(ends_ns, port_ends + self._latency_of(traffic))
+        return ends_ns
+
+    def estimate_ns(self, traffic: Traffic) -> int:
+        """Return how long the collective would take on free ports, without jitter."""
+        longest = max((load / port.bytes_per_ns for port, load in self._loads(traffic).items()), default=0)
+        return self._latency_of(traffic) + math.ceil(longest)
+
+    def _latency_of(self, traffic: Traffic) -> int:
+        ways = [self.latency_ns(src, dst) for src, dst in traffic.edges]
+        return math.ceil(traffic.steps * sum(ways) / len(ways)) if ways else 0
+
+    def _loads(self, traffic: Traffic) -> dict[Port, float]:
+        loads: dict[Port, float] = {}
+        cluster = self.cluster
+        for (src, dst), num_bytes in traffic.edges.items():
+            weighted = num_bytes * cluster.slow_links.get((src, dst), 1.0)
+            if cluster.node(src) == cluster.node(dst):
+                for port in self._way(src, dst):
+                    loads[port] = loads.get(port, 0.0) + weighted
+                continue
+            # A collective crosses nodes on all cards at once, as NCCL does with one channel per card.
+            for node, way in ((cluster.node(src), "out"), (cluster.node(dst), "in")):
+                for card in range(cluster.nics_per_node):
+                    port = self._port("card", node, card, way, cluster.nic)
+                    loads[port] = loads.get(port, 0.0) + weighted / cluster.nics_per_node
+        return loads
+
+    def _way(self, src: int, dst: int) -> tuple[Port, Port]:
+        cluster = self.cluster
+        if cluster.node(src) == cluster.node(dst):
+            return self._port("rank", src, 0, "out", cluster.link), self._port("rank", dst, 0, "in", cluster.link)
+        return (
+            self._port("card", cluster.node(src), cluster.nic_of(src), "out", cluster.nic),
+            self._port("card", cluster.node(dst), cluster.nic_of(dst), "in", cluster.nic),
+        )
+
+    def _port(self, kind: str, owner: int, number: int, way: str, link: Link) -> Port:
+        key = (kind, owner, number, way)
+        port = self._ports.get(key)
+        if port is None:
+            name = f"rank {owner} {way}" if kind == "rank" else f"node {owner} card {number} {way}"
+            port = self._ports[key] = Port(name, link)
+        return port
+
+    def _copy_bytes_per_ns(self) -> float:
+        device = self.cluster.device
+        return device.memory_bytes_per_second * device.memory_share / 2 / 1e9
+
+    def _jitter(self) -> float:
+        return 1.0 + self.cluster.jitter * self._random.random() if self.cluster.jitter else 1.0

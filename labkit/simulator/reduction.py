@@ -1,0 +1,47 @@
+"""What reductions yield: rank after rank, in the tensors' own dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+_FUNCTIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "SUM": torch.add,
+    "AVG": torch.add,
+    "PRODUCT": torch.mul,
+    "MIN": torch.minimum,
+    "MAX": torch.maximum,
+    "BAND": torch.bitwise_and,
+    "BOR": torch.bitwise_or,
+    "BXOR": torch.bitwise_xor,
+}
+
+
+def op_name(options: Any) -> str:
+    """Return "SUM", "AVG", ... from options or an op.
+
+    Raises:
+        RuntimeError: If the virtual cluster has no such reduction.
+    """
+    op = getattr(options, "reduceOp", options)
+    if op is None:
+        return "SUM"
+    for name in _FUNCTIONS:
+        if op == getattr(dist.ReduceOp, name):
+            return name
+    raise RuntimeError(f"The virtual cluster does not reduce with {op}; it knows {', '.join(_FUNCTIONS)}.")
+
+
+def reduce_tensors(tensors: Sequence[torch.Tensor], op: str) -> torch.Tensor:
+    """Return the reduction of one tensor per rank, in order of ranks, as a new tensor."""
+    first = tensors[0].detach()
+    if len(tensors) == 1:
+        return first.clone(memory_format=torch.contiguous_format)
+    total = reduce(_FUNCTIONS[op], (tensor.detach() for tensor in tensors))
+    if op == "AVG":
+        total = total / len(tensors) if total.is_floating_point() or total.is_complex() else total // len(tensors)
+    return total

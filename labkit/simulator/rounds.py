@@ -1,0 +1,155 @@
+"""Collectives: every rank of a group brings its part, the last one to come settles values and time for all.
+
+The values are computed from the tensors as they are when the last rank joins, and written to each rank's outputs when
+that rank learns that the collective is complete: nobody may rely on anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from labkit.simulator.clock import Event
+from labkit.simulator.network import Traffic
+from labkit.simulator.record import Row, at
+from labkit.simulator.state import Simulation, VirtualRank
+from labkit.simulator.torch_private import uncounted
+
+
+@dataclass(frozen=True)
+class Members:
+    """A group, the same on all its ranks.
+
+    Attributes:
+        name: What torch calls it.
+        ranks: Global rank of each group rank.
+        label: What messages call it.
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    label: str
+
+    @property
+    def key(self) -> str:
+        """Tells this group from every other."""
+        return f"{self.name}|{','.join(map(str, self.ranks))}"
+
+
+@dataclass
+class Part:
+    """What one rank brings to a collective.
+
+    Attributes:
+        rank: Who.
+        row: Its span.
+        signature: What must be the same on all ranks, in words.
+        inputs: What it gives.
+        outputs: What it takes the result in.
+        sizes: Bytes it gives to each group rank, where that varies.
+    """
+
+    rank: VirtualRank
+    row: Row
+    signature: str
+    inputs: list[torch.Tensor]
+    outputs: list[torch.Tensor]
+    sizes: list[int] = field(default_factory=list)
+
+
+Compute = Callable[[list[Part]], Sequence[Sequence[torch.Tensor]]]
+"""Returns for each group rank what goes into its outputs."""
+
+
+@dataclass
+class Round:
+    """One collective while ranks join it."""
+
+    members: Members
+    number: int
+    event: Event = field(default_factory=Event)
+    parts: dict[int, Part] = field(default_factory=dict)
+    results: Sequence[Sequence[torch.Tensor]] = ()
+
+    def missing(self) -> list[int]:
+        """Return the global ranks that have not joined."""
+        return [rank for place, rank in enumerate(self.members.ranks) if place not in self.parts]
+
+    def result_of(self, group_rank: int) -> Sequence[torch.Tensor]:
+        """Return what goes into this rank's outputs, once."""
+        return self.results[group_rank]
+
+
+class Rounds:
+    """The collectives under way."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._open: dict[tuple[str, int], Round] = {}
+
+    def join(
+        self, members: Members, number: int, group_rank: int, part: Part, compute: Compute,
+        traffic: Callable[[list[Part]], Traffic],
+    ) -> Round:  # fmt: skip
+        """Return the collective, which this rank has now joined.
+
+        Args:
+            members: The group.
+            number: How many collectives this rank joined on the group before.
+            group_rank: The rank's number in the group.
+            part: What it brings.
+            compute: How results follow from all parts.
+            traffic: What goes over the wire, from all parts.
+
+        Raises:
+            RuntimeError: If it is not the collective that the others called.
+        """
+        key = (members.key, number)
+        round_ = self._open.get(key)
+        if round_ is None:
+            round_ = self._open[key] = Round(members, number)
+        elif round_.parts:
+            first = next(iter(round_.parts.values()))
+            if first.signature != part.signature:
+                part.row.failed = True
+                raise RuntimeError(_mismatch_text(members, number, first, part))
+        round_.parts[group_rank] = part
+        if len(round_.parts) == len(members.ranks):
+            del self._open[key]
+            self._compute(round_, compute, traffic)
+        return round_
+
+    def unfinished(self) -> list[Round]:
+        """Return the collectives that not all ranks have joined."""
+        return [self._open[key] for key in sorted(self._open)]
+
+    def _compute(self, round_: Round, compute: Compute, traffic: Callable[[list[Part]], Traffic]) -> None:
+        parts = [round_.parts[place] for place in range(len(round_.members.ranks))]
+        with uncounted(), torch.no_grad():
+            round_.results = compute(parts)
+        planned = traffic(parts)
+        begins_ns = max(part.row.start_ns for part in parts)
+        self._simulation.scheduler.act(begins_ns, lambda: self._settle(round_, parts, planned, begins_ns))
+
+    def _settle(self, round_: Round, parts: list[Part], traffic: Traffic, now_ns: int) -> None:
+        key, scheduler = round_.members.key, self._simulation.scheduler
+        # On each rank the collectives of a group run one after the other, as on NCCL's stream.
+        free_ns = max(part.rank.streams.get(key, 0) for part in parts)
+        if free_ns > now_ns:
+            scheduler.act(free_ns, lambda: self._settle(round_, parts, traffic, free_ns))
+            return
+        ends_ns = self._simulation.network.collective(traffic, now_ns)
+        for part in parts:
+            part.row.end_ns = ends_ns
+            part.rank.streams[key] = ends_ns
+        scheduler.fire(round_.event, ends_ns)
+
+
+def _mismatch_text(members: Members, number: int, first: Part, part: Part) -> str:
+    return (
+        f"Rank {part.rank.rank} called {part.signature}{at(part.row.source)} as collective {number + 1} of "
+        f"{members.label}, where rank {first.rank.rank} called {first.signature}{at(first.row.source)}. "
+        "All ranks of a group must call the same collectives in the same order, with the same sizes and dtypes."
+    )

@@ -1,0 +1,333 @@
+"""One run of a function on a virtual cluster, from call to outcome."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+import torch
+import torch.distributed as dist
+
+from labkit.errors import ConfigError, EnvironmentProblem, RankFailed, RunTimeout
+from labkit.simulator import deadlock
+from labkit.simulator.by_value import RankUnpickler, dump_call, dumps, loads_in_notebook, loads_in_rank
+from labkit.simulator.clock import Abandoned, Scheduler
+from labkit.simulator.cluster import Cluster
+from labkit.simulator.group import create_group
+from labkit.simulator.messages import Exchange
+from labkit.simulator.network import Network
+from labkit.simulator.record import assemble, at
+from labkit.simulator.roofline import Roofline
+from labkit.simulator.rounds import Rounds
+from labkit.simulator.state import Simulation, VirtualRank, become, current_rank, current_world
+from labkit.simulator.store import VirtualStore
+from labkit.simulator.surroundings import Hub, Surroundings, rank_environ
+from labkit.simulator.torch_private import BACKEND, installed, single_threaded_backward
+from labkit.timeline import Timeline
+from labkit.timeline.span import Problem
+
+_HERE = os.path.dirname(__file__) + os.sep  # noqa: PTH120  # compared with the names of code objects, as text
+_GRACE_S = 5.0
+_one_at_a_time = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run.
+
+    Attributes:
+        results: What the function returned, one value per rank.
+        timeline: What every rank did in virtual time.
+        output: What each rank printed.
+        elapsed_ns: Virtual time at which the last rank ended.
+        switches: How often another rank took over.
+    """
+
+    results: list[Any]
+    timeline: Timeline
+    output: list[str]
+    elapsed_ns: int
+    switches: int
+
+
+@dataclass
+class _RankError(Exception):
+    rank: int
+    error: BaseException
+
+
+@dataclass
+class _DeadlockError(Exception):
+    text: str
+    reports: dict[int, str]
+
+
+class _TimeIsUpError(Exception):
+    pass
+
+
+def simulate(
+    fn: Callable[..., object],
+    args: tuple[object, ...],
+    cluster: Cluster,
+    *,
+    timeout: float | None = None,
+    seed: int = 0,
+    init: bool = True,
+    echo: bool = True,
+) -> Outcome:
+    """Return what ``fn(*args)`` gives on every rank of a virtual cluster.
+
+    Args:
+        fn: Any function that torch.distributed would run on real ranks.
+        args: Its arguments, copied for each rank.
+        cluster: The hardware.
+        timeout: Seconds of real time the run may take, or None.
+        seed: Rank r seeds torch, numpy and random with seed + r.
+        init: Make the default process group before fn and destroy it after.
+        echo: Show what ranks print, tagged with the rank.
+
+    Raises:
+        ConfigError: If called inside a virtual rank or while another run goes on, or something cannot be copied.
+        RankFailed: If a rank raised.
+        RunTimeout: If the ranks wait for each other, or the time is up.
+        EnvironmentProblem: If a rank could not be ended.
+    """
+    if current_rank() is not None:
+        raise ConfigError("labkit.run was called inside a virtual rank; a virtual cluster cannot hold another one.")
+    call = dump_call(fn, args)
+    if not _one_at_a_time.acquire(blocking=False):
+        raise ConfigError("A virtual run is under way in another thread of this process; wait for it to end.")
+    try:
+        return _Run(call, cluster, seed, init, echo).outcome(timeout)
+    finally:
+        _one_at_a_time.release()
+
+
+class _Run:
+    """One run while it goes on."""
+
+    def __init__(self, call: bytes, cluster: Cluster, seed: int, init: bool, echo: bool) -> None:
+        self._call, self._cluster, self._seed, self._init = call, cluster, seed, init
+        self._hub = Hub()
+        scheduler = Scheduler(cluster.world_size, self._hub.resumed, self._deadlocked)
+        self._simulation = Simulation(cluster, scheduler, Network(cluster))
+        self._simulation.exchange = Exchange(self._simulation)
+        self._simulation.rounds = Rounds(self._simulation)
+        self._simulation.add_ranks()
+        self._events: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        show = self._events.put if echo else None
+        for rank in self._simulation.ranks:
+            environ = rank_environ(self._names(rank.rank))
+            self._hub.surroundings.append(Surroundings(environ, seed + rank.rank, show, rank.rank))
+        self._store = VirtualStore()
+        self._classes: list[dict[str, type]] = [{} for _ in self._simulation.ranks]
+        self._packed: list[bytes | None] = [None] * cluster.world_size
+        self._threads: list[threading.Thread] = []
+
+    def outcome(self, timeout: float | None) -> Outcome:
+        """Return what came of the run."""
+        scheduler, num_threads = self._simulation.scheduler, torch.get_num_threads()
+        real_out = sys.stdout
+        with ExitStack() as stack:
+            stack.callback(torch.set_num_threads, num_threads)
+            torch.set_num_threads(1)
+            stack.enter_context(
+                installed(
+                    current_world, create_group, lambda: self._store, _monitored_barrier, cloudpickle.Pickler,
+                    self._unpickler,
+                )
+            )  # fmt: skip
+            stack.enter_context(self._hub.installed())
+            self._threads = [
+                threading.Thread(target=self._live, args=(rank,), name=f"virtual rank {rank.rank}", daemon=True)
+                for rank in self._simulation.ranks
+            ]
+            for thread in self._threads:
+                thread.start()
+            scheduler.start()
+            finished = False
+            try:
+                finished = self._watch(timeout, real_out)
+            finally:
+                if not finished:
+                    scheduler.abandon(Abandoned())
+                self._end()
+                self._show_rest(real_out)
+        return self._conclude()
+
+    def _watch(self, timeout: float | None, out: Any) -> bool:
+        """Show what ranks print until all are done and return True; end the run and return False when time is up."""
+        until = None if timeout is None else time.monotonic() + timeout
+        left = len(self._threads)
+        while left:
+            try:
+                event = self._events.get(timeout=None if until is None else max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                self._simulation.scheduler.abandon(_TimeIsUpError())
+                return False
+            if event is None:
+                left -= 1
+            else:
+                out.write(event + "\n")
+        return True
+
+    def _show_rest(self, out: Any) -> None:
+        for one in self._hub.surroundings:
+            one.output.finish()
+        while not self._events.empty():
+            event = self._events.get()
+            if event is not None:
+                out.write(event + "\n")
+
+    def _end(self) -> None:
+        """Return once no thread of a rank is left."""
+        until = time.monotonic() + _GRACE_S
+        for thread in self._threads:
+            thread.join(0.2)
+            while thread.is_alive() and time.monotonic() < until:
+                # It computes and does not ask whose turn it is.
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Abandoned)
+                )
+                thread.join(0.1)
+        stuck = [thread.name for thread in self._threads if thread.is_alive()]
+        if stuck:
+            raise EnvironmentProblem(
+                f"{', '.join(stuck[:4])} did not end within {_GRACE_S:g} s: it stands in a call that cannot be "
+                "interrupted. Restart the kernel before the next run."
+            )
+
+    def _live(self, rank: VirtualRank) -> None:
+        """Be a rank, from the first line to the last."""
+        become(rank)
+        scheduler = self._simulation.scheduler
+        try:
+            scheduler.enter(rank.rank)
+            torch.set_num_threads(1)
+            with single_threaded_backward():
+                try:
+                    fn, args = loads_in_rank(self._call, self._classes[rank.rank])
+                    if self._init:
+                        dist.init_process_group(
+                            BACKEND, store=self._store, rank=rank.rank, world_size=len(self._threads)
+                        )
+                    with Roofline(rank):
+                        result = fn(*args)
+                    self._packed[rank.rank] = _pack(result)
+                finally:
+                    if dist.is_initialized():
+                        dist.destroy_process_group()
+            scheduler.leave(rank.rank)
+        except Abandoned:
+            pass
+        except BaseException as error:
+            scheduler.abandon(_RankError(rank.rank, error))
+        finally:
+            become(None)
+            self._events.put(None)
+
+    def _names(self, rank: int) -> dict[str, str]:
+        cluster = self._cluster
+        here = sum(cluster.node(other) == cluster.node(rank) for other in range(cluster.world_size))
+        return {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(cluster.local_rank(rank)),
+            "WORLD_SIZE": str(cluster.world_size),
+            "LOCAL_WORLD_SIZE": str(here),
+            "GROUP_RANK": str(cluster.node(rank)),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": "29500",
+            "LABKIT_DEVICE": "cpu",
+        }
+
+    def _unpickler(self, file: Any) -> RankUnpickler:
+        rank = current_rank()
+        assert rank is not None
+        return RankUnpickler(file, self._classes[rank.rank])
+
+    def _deadlocked(self) -> BaseException:
+        text, reports = deadlock.describe(self._simulation.scheduler.clocks)
+        return _DeadlockError(text, reports)
+
+    def _problems(self) -> list[Problem]:
+        found = list(self._simulation.exchange.unmatched())
+        for round_ in self._simulation.rounds.unfinished():
+            for part in round_.parts.values():
+                missing = ", ".join(map(str, round_.missing()[:8]))
+                text = (
+                    f"Rank {part.rank.rank} called {part.row.kind}{at(part.row.source)} as collective "
+                    f"{round_.number + 1} of {round_.members.label}, and rank {missing} never did."
+                )
+                found.append(Problem("unmatched_collective", part.rank.rank, text))
+        for rank in self._simulation.ranks:
+            for row in rank.record.rows:
+                if row.flow >= 0 and not row.waited:
+                    end = "to" if row.kind == "isend" else "from"
+                    text = f"Rank {rank.rank} never waited for its {row.kind} {end} rank {row.peer}{at(row.source)}."
+                    found.append(Problem("not_waited", rank.rank, text))
+        return found
+
+    def _conclude(self) -> Outcome:
+        simulation = self._simulation
+        ends_ns = [clock.now_ns for clock in simulation.scheduler.clocks]
+        records = [rank.record for rank in simulation.ranks]
+        timeline = assemble(records, ends_ns, self._problems())
+        output = [one.output.text() for one in self._hub.surroundings]
+        failure, size = simulation.scheduler.failure, len(simulation.ranks)
+        about: dict[str, Any] = {"output": tuple(output), "timeline": timeline}
+        if isinstance(failure, _DeadlockError):
+            raise RunTimeout(failure.text, reports=failure.reports, **about)
+        if isinstance(failure, _RankError):
+            headline, text = _describe(failure.error)
+            message = f"rank {failure.rank} of {size} failed first: {headline}\n\n{text}"
+            raise RankFailed(message, rank=failure.rank, reports={failure.rank: text}, **about) from failure.error
+        if isinstance(failure, _TimeIsUpError):
+            running = simulation.scheduler.running
+            raise RunTimeout(
+                f"The time limit passed while rank {running} of {size} was running, at "
+                f"{ends_ns[running] / 1e9:.6f} s of virtual time; give labkit.run a longer timeout, or look for a loop "
+                "that never ends.",
+                **about,
+            )
+        if failure is not None:
+            raise failure
+        results = [loads_in_notebook(data) for data in self._packed if data is not None]
+        return Outcome(results, timeline, output, max(ends_ns), simulation.scheduler.switches)
+
+
+def _monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+    chosen: Any = group if group is not None else dist.group.WORLD
+    chosen.monitored_barrier(timeout, wait_all_ranks)
+
+
+def _pack(result: object) -> bytes:
+    try:
+        return dumps(result)
+    except Exception as error:
+        raise TypeError(
+            f"The function's result cannot be taken out of the rank: {type(result).__name__}: {error}. "
+            "Return plain data or tensors."
+        ) from None
+
+
+def _describe(error: BaseException) -> tuple[str, str]:
+    """Return one line about an error and its traceback without the simulator's own frames."""
+    message = str(error)
+    if isinstance(error, SystemExit):
+        message = f"sys.exit({error.code!r}) was called; return a value instead"
+    described = traceback.TracebackException.from_exception(error)
+    kept = [frame for frame in described.stack if not frame.filename.startswith(_HERE)]
+    described.stack = traceback.StackSummary.from_list(kept)
+    first = message.strip().split("\n")[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__, "".join(described.format()).rstrip()

@@ -1,0 +1,88 @@
+"""The key-value store that ranks meet at, with waiting in virtual time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from labkit.simulator.clock import Event, Waiting
+from labkit.simulator.record import at
+from labkit.simulator.state import the_rank
+
+_NO_TIMEOUT = timedelta(0)
+
+
+_Store: Any = vars(dist)["Store"]
+
+
+class VirtualStore(_Store):  # type: ignore[misc]
+    """What torch.distributed's TCPStore is among processes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._values: dict[str, bytes] = {}
+        self._events: dict[str, Event] = {}
+
+    def set(self, key: str, value: str | bytes) -> None:
+        """Store a value and let go on who waits for it."""
+        the_rank().turn()
+        self._put(key, value.encode() if isinstance(value, str) else bytes(value))
+
+    def get(self, key: str) -> bytes:
+        """Return a value, once it is there."""
+        self.wait([key])
+        return self._values[key]
+
+    def add(self, key: str, amount: int) -> int:
+        """Return the sum of a counter and amount, which the counter then is."""
+        the_rank().turn()
+        total = int(self._values.get(key, b"0")) + amount
+        self._put(key, str(total).encode())
+        return total
+
+    def compare_set(self, key: str, expected: str | bytes, desired: str | bytes) -> bytes:
+        """Store desired if the value is expected, or if there is none and nothing is expected; return what is there."""
+        the_rank().turn()
+        old = expected.encode() if isinstance(expected, str) else bytes(expected)
+        new = desired.encode() if isinstance(desired, str) else bytes(desired)
+        if self._values.get(key, b"") == old:
+            self._put(key, new)
+        return self._values.get(key, old)
+
+    def check(self, keys: list[str]) -> bool:
+        """Return whether all keys have values by now."""
+        the_rank().turn()
+        return all(key in self._values for key in keys)
+
+    def wait(self, keys: list[str], timeout: timedelta = _NO_TIMEOUT) -> None:
+        """Return once all keys have values."""
+        rank = the_rank()
+        rank.turn()
+        source, _ = rank.simulation.sources.find(None)
+        for key in keys:
+            if key not in self._values:
+                others = [one.rank for one in rank.simulation.ranks if one is not rank]
+                text = f"store.wait for the key {key!r}{at(source)}"
+                waiting = Waiting("store.wait", lambda others=others: others, lambda text=text: text, source)  # type: ignore[misc]
+                rank.wait(self._events.setdefault(key, Event()), waiting)
+
+    def delete_key(self, key: str) -> bool:
+        """Remove a key; return whether it was there."""
+        the_rank().turn()
+        return self._values.pop(key, None) is not None
+
+    def num_keys(self) -> int:
+        """Return the number of keys."""
+        return len(self._values)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Do nothing: a wait that cannot end is reported as a deadlock."""
+
+    def _put(self, key: str, value: bytes) -> None:
+        self._values[key] = value
+        event = self._events.pop(key, None)
+        if event is not None:
+            rank = the_rank()
+            rank.simulation.scheduler.fire(event, rank.now_ns)

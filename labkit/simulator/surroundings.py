@@ -1,0 +1,297 @@
+"""What a process has of its own and threads share: environment, random numbers, clocks, output, threads.
+
+While a run goes on, each of these asks which rank's thread calls; other threads see the real thing. What was here
+before is put back at the end.
+"""
+
+from __future__ import annotations
+
+import io
+import multiprocessing.process
+import os
+import random
+import sys
+import threading
+import time
+import timeit
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from labkit.simulator.state import VirtualRank, current_rank
+
+EPOCH_NS = 1_767_225_600 * 10**9
+"""What time.time() says when a run begins: 2026-01-01 00:00 UTC, the same in every run."""
+
+READ_NS = 50
+"""What looking at a clock costs, so that a loop that waits for a time makes time pass."""
+
+_RANDOM_FUNCTIONS = (
+    "betavariate", "binomialvariate", "choice", "choices", "expovariate", "gammavariate", "gauss", "getrandbits",
+    "getstate", "lognormvariate", "normalvariate", "paretovariate", "randbytes", "randint", "random", "randrange",
+    "sample", "seed", "setstate", "shuffle", "triangular", "uniform", "vonmisesvariate", "weibullvariate",
+)  # fmt: skip
+
+
+class Surroundings:
+    """One rank's own."""
+
+    def __init__(self, environ: dict[Any, Any], seed: int, show: Callable[[str], None] | None, rank: int) -> None:
+        """Start as a process of this rank would.
+
+        Args:
+            environ: Its environment, in the encoding that os.environ keeps inside.
+            seed: Seeds torch, numpy and random.
+            show: Called with each tagged line it prints, or None.
+            rank: Its number.
+        """
+        self.environ = environ
+        self.random = random.Random(seed)
+        self.numpy = np.random.RandomState(seed % 2**32)
+        generator = torch.Generator()
+        generator.manual_seed(seed)
+        self.torch = generator.get_state()
+        self.dtype = torch.float32
+        self.output = Output(rank, show)
+
+
+class Output(io.TextIOBase):
+    """What one rank prints: kept whole, and shown line by line with its number."""
+
+    def __init__(self, rank: int, show: Callable[[str], None] | None) -> None:
+        super().__init__()
+        self._tag, self._show = f"[rank {rank}] ", show
+        self._parts: list[str] = []
+        self._line = ""
+
+    def write(self, text: str) -> int:
+        """Take in what is printed."""
+        self._parts.append(text)
+        if self._show is not None:
+            *lines, self._line = (self._line + text).split("\n")
+            for line in lines:
+                self._show(self._tag + line)
+        return len(text)
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def finish(self) -> None:
+        """Show a last line that had no end."""
+        if self._line and self._show is not None:
+            self._show(self._tag + self._line)
+            self._line = ""
+
+    def text(self) -> str:
+        """Return all that was printed."""
+        return "".join(self._parts)
+
+
+class _Environ(MutableMapping[Any, Any]):
+    """The table inside os.environ: a rank's own, or the real one."""
+
+    def __init__(self, real: dict[Any, Any], of: Callable[[], Surroundings | None]) -> None:
+        self._real, self._of = real, of
+
+    def _table(self) -> dict[Any, Any]:
+        mine = self._of()
+        return self._real if mine is None else mine.environ
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._table()[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._table()[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self._table()[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._table())
+
+    def __len__(self) -> int:
+        return len(self._table())
+
+    def copy(self) -> dict[Any, Any]:
+        """Return a plain dict of it."""
+        return dict(self._table())
+
+
+class _Stream:
+    """sys.stdout or sys.stderr: a rank's output, or the real stream."""
+
+    def __init__(self, real: Any, of: Callable[[], Surroundings | None]) -> None:
+        self._real, self._of = real, of
+
+    def __getattr__(self, name: str) -> Any:
+        mine = self._of()
+        return getattr(self._real if mine is None else mine.output, name)
+
+    def __iter__(self) -> Any:
+        return iter(self._real)
+
+
+class Hub:
+    """Switches what all threads share from rank to rank.
+
+    Attributes:
+        surroundings: One per rank.
+    """
+
+    def __init__(self) -> None:
+        self.surroundings: list[Surroundings] = []
+
+    def mine(self) -> Surroundings | None:
+        """Return the surroundings of the rank whose thread calls, None outside."""
+        rank = current_rank()
+        return self.surroundings[rank.rank] if rank is not None and self.surroundings else None
+
+    def resumed(self, before: int, rank: int) -> None:
+        """Put the state of the rank that ran before away and bring that of this one; called at each switch."""
+        generator = torch.default_generator
+        if before >= 0:
+            old = self.surroundings[before]
+            old.torch = generator.get_state()
+            old.dtype = torch.get_default_dtype()
+        new = self.surroundings[rank]
+        generator.set_state(new.torch)
+        if torch.get_default_dtype() != new.dtype:
+            torch.set_default_dtype(new.dtype)
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Make the process serve ranks, and leave it as it was."""
+        with ExitStack() as stack:
+            stack.enter_context(_kept_random_state())
+            stack.enter_context(_kept_environ(self))
+            for name in ("stdout", "stderr"):
+                stack.enter_context(_replaced(sys, name, _Stream(getattr(sys, name), self.mine)))
+            stack.enter_context(_replaced(sys, "excepthook", sys.excepthook))
+            for name in _RANDOM_FUNCTIONS:
+                if hasattr(random, name):
+                    stack.enter_context(_replaced(random, name, self._drawn(getattr(random, name), "random", name)))
+            for name, method in _numpy_functions():
+                stack.enter_context(_replaced(np.random, name, self._drawn(getattr(np.random, name), "numpy", method)))
+            for module, name, function in _clock_functions():
+                stack.enter_context(_replaced(module, name, function))
+            stack.enter_context(_replaced(threading.Thread, "start", _refusing(threading.Thread.start, "a thread")))
+            stack.enter_context(
+                _replaced(
+                    multiprocessing.process.BaseProcess,
+                    "start",
+                    _refusing(multiprocessing.process.BaseProcess.start, "a process, as DataLoader's workers are"),
+                )
+            )
+            yield
+
+    def _drawn(self, real: Callable[..., Any], generator: str, name: str) -> Callable[..., Any]:
+        def draw(*args: Any, **kwargs: Any) -> Any:
+            mine = self.mine()
+            return (real if mine is None else getattr(getattr(mine, generator), name))(*args, **kwargs)
+
+        draw.__name__ = name
+        return draw
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+@contextmanager
+def _kept_random_state() -> Iterator[None]:
+    state, dtype = torch.get_rng_state(), torch.get_default_dtype()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+        torch.set_default_dtype(dtype)
+
+
+def _numpy_functions() -> Iterator[tuple[str, str]]:
+    """Yield the functions of numpy.random that draw from its one hidden generator, and the method behind each."""
+    hidden = getattr(np.random.rand, "__self__", None)
+    for name in np.random.__all__:
+        if getattr(getattr(np.random, name), "__self__", None) is hidden:
+            yield name, name
+    yield from (("seed", "seed"), ("ranf", "random_sample"), ("sample", "random_sample"))
+
+
+@contextmanager
+def _kept_environ(hub: Hub) -> Iterator[None]:
+    inside: Any = os.environ
+    real = inside._data
+    inside._data = _Environ(real, hub.mine)
+    try:
+        yield
+    finally:
+        inside._data = real
+        # A rank's assignment also reached the C library's table, which has no ranks.
+        for key in {key for one in hub.surroundings for key in one.environ} - set(real):
+            os.unsetenv(key)
+        for key, value in real.items():
+            os.putenv(key, value)
+
+
+def rank_environ(changes: dict[str, str]) -> dict[Any, Any]:
+    """Return this process's environment with these changes, as os.environ keeps it inside."""
+    inside: Any = os.environ
+    changed = {inside.encodekey(name): inside.encodevalue(value) for name, value in changes.items()}
+    return dict(inside._data) | changed
+
+
+def _clock_functions() -> list[tuple[Any, str, Callable[..., Any]]]:
+    def reading(real: Callable[[], Any], of: Callable[[int], Any]) -> Callable[[], Any]:
+        def read() -> Any:
+            rank = current_rank()
+            if rank is None:
+                return real()
+            rank.spend(READ_NS)
+            return of(rank.now_ns)
+
+        return read
+
+    real_sleep = time.sleep
+
+    def sleep(seconds: float, /) -> None:
+        rank = current_rank()
+        if rank is None:
+            real_sleep(seconds)
+            return
+        if seconds < 0:
+            raise ValueError("sleep length must be non-negative")
+        _sleep(rank, seconds)
+
+    found: list[tuple[Any, str, Callable[..., Any]]] = [(time, "sleep", sleep)]
+    for name in ("perf_counter", "monotonic", "process_time", "thread_time"):
+        found.append((time, name, reading(getattr(time, name), lambda now_ns: now_ns / 1e9)))
+        found.append((time, f"{name}_ns", reading(getattr(time, f"{name}_ns"), lambda now_ns: now_ns)))
+    found.append((time, "time", reading(time.time, lambda now_ns: (EPOCH_NS + now_ns) / 1e9)))
+    found.append((time, "time_ns", reading(time.time_ns, lambda now_ns: EPOCH_NS + now_ns)))
+    found.append((timeit, "default_timer", found[1][2]))
+    return found
+
+
+def _sleep(rank: VirtualRank, seconds: float) -> None:
+    rank.sleep(round(seconds * 1e9))
+
+
+def _refusing(real: Callable[..., Any], what: str) -> Callable[..., Any]:
+    def start(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if current_rank() is not None:
+            raise RuntimeError(
+                f"A virtual rank cannot start {what}: its time would not be virtual. Do the work in the rank itself "
+                "(DataLoader: num_workers=0), or run on labkit.local()."
+            )
+        return real(self, *args, **kwargs)
+
+    return start

@@ -1,0 +1,239 @@
+"""Every name the simulator uses that torch's documentation does not promise, in one place.
+
+Run with torch 2.13; written for 2.11 to 2.15. A test holds each name and says what it is for when one is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+BACKEND = "virtual"
+
+c10d: Any = distributed_c10d
+_compiled: Any = torch._C._distributed_c10d
+
+NEEDED: dict[str, Callable[[], object]] = {
+    "torch.distributed.distributed_c10d._world": lambda: c10d._world,
+    "torch.distributed.distributed_c10d._new_process_group_helper": lambda: c10d._new_process_group_helper,
+    "torch.distributed.distributed_c10d.rendezvous": lambda: c10d.rendezvous,
+    "torch.distributed.distributed_c10d._default_pg_init_method": lambda: c10d._default_pg_init_method,
+    "torch.distributed.distributed_c10d._pickler": lambda: c10d._pickler,
+    "torch.distributed.distributed_c10d._unpickler": lambda: c10d._unpickler,
+    "torch._C._distributed_c10d._set_thread_isolation_mode": lambda: _compiled._set_thread_isolation_mode,
+    "torch._C._current_graph_task_id": lambda: torch._C._current_graph_task_id,
+    "torch.autograd.Variable._execution_engine.queue_callback": lambda: (
+        torch.autograd.Variable._execution_engine.queue_callback
+    ),
+    "torch.autograd.set_multithreading_enabled": lambda: torch.autograd.set_multithreading_enabled,
+    "torch.utils._python_dispatch.TorchDispatchMode": lambda: _dispatch_mode(),
+    "torch.utils.flop_counter.flop_registry": lambda: flop_registry(),
+    "torch._C._DisableTorchDispatch": lambda: torch._C._DisableTorchDispatch,
+    "torch.Tensor._version": lambda: torch.zeros(1)._version,
+}
+"""Name -> how it is reached; a test calls each."""
+
+WORLD_FIELDS: dict[str, Callable[[], object]] = {
+    "default_pg": lambda: None,
+    "pg_map": dict,
+    "pg_names": dict,
+    "pg_group_ranks": dict,
+    "pg_backend_config": dict,
+    "group_count": int,
+    "tags_to_pg": dict,
+    "pg_to_tag": dict,
+    "pg_coalesce_state": dict,
+    "comms": list,
+}
+"""What torch keeps about process groups, one set per process; here one per rank."""
+
+
+def _dispatch_mode() -> type[Any]:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    return TorchDispatchMode
+
+
+def flop_registry() -> dict[Any, Callable[..., int]]:
+    """Return torch's own table of operators and how many floating-point operations they take."""
+    from torch.utils.flop_counter import flop_registry as registry
+
+    return registry
+
+
+DispatchMode: Any = _dispatch_mode()
+
+
+class RankWorlds:
+    """Stands in for torch's table of process groups: each rank's thread sees its own, other threads the real one."""
+
+    def __init__(self, real: Any, current: Callable[[], dict[str, Any] | None]) -> None:
+        """Put ranks' tables beside the real one.
+
+        Args:
+            real: What other threads go on to see.
+            current: Returns the table of the rank whose thread calls, or None.
+        """
+        self._real = real
+        self._current = current
+
+    def __getattr__(self, name: str) -> Any:
+        described = getattr(type(self._real), name, None)
+        if isinstance(described, property) and described.fget is not None and self._current() is not None:
+            return described.fget(self)  # computed from the tables below
+        return getattr(self._real, name)
+
+
+def _field(name: str) -> property:
+    def read(self: RankWorlds) -> Any:
+        table = self._current()
+        return getattr(self._real, name) if table is None else table[name]
+
+    def write(self: RankWorlds, value: Any) -> None:
+        table = self._current()
+        if table is None:
+            setattr(self._real, name, value)
+        else:
+            table[name] = value
+
+    return property(read, write)
+
+
+for _name in WORLD_FIELDS:
+    setattr(RankWorlds, _name, _field(_name))
+
+
+def new_world() -> dict[str, Any]:
+    """Return an empty table of process groups for one rank."""
+    return {name: make() for name, make in WORLD_FIELDS.items()}
+
+
+@contextmanager
+def installed(
+    current: Callable[[], dict[str, Any] | None],
+    create_group: Callable[[Any, Any], Any],
+    store: Callable[[], Any],
+    monitored_barrier: Callable[..., None],
+    pickler: Any,
+    unpickler: Any,
+) -> Iterator[None]:
+    """Make torch.distributed serve ranks that are threads, and leave it as it was.
+
+    Args:
+        current: Returns the table of the rank whose thread calls, or None for any other thread.
+        create_group: Makes a process group from torch's options (extended API of register_backend).
+        store: Returns the store that ranks meet at, whatever address they name.
+        monitored_barrier: What ranks call under that name; torch's own refuses every backend but gloo.
+        pickler: Pickles for object collectives of ranks.
+        unpickler: The same, back.
+    """
+    helper, rendezvous, real_barrier = c10d._new_process_group_helper, c10d.rendezvous, c10d.monitored_barrier
+    saved = {
+        name: getattr(c10d, name)
+        for name in (
+            "_world", "_new_process_group_helper", "rendezvous", "_default_pg_init_method", "_pickler", "_unpickler",
+            "monitored_barrier",
+        )
+    }  # fmt: skip
+
+    def new_group(*args: Any, **kwargs: Any) -> Any:
+        if current() is None:
+            return helper(*args, **kwargs)
+        if "backend" in kwargs:
+            kwargs["backend"] = dist.Backend(BACKEND)
+        else:
+            args = (*args[:3], dist.Backend(BACKEND), *args[4:])
+        return helper(*args, **kwargs)
+
+    def meet(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Iterator[Any]:
+        if current() is None:
+            yield from rendezvous(url, rank, world_size, **kwargs)
+        else:
+            import os
+
+            ranks = int(os.environ["RANK"]) if rank < 0 else rank
+            size = int(os.environ["WORLD_SIZE"]) if world_size < 0 else world_size
+            yield store(), ranks, size
+
+    def barrier(*args: Any, **kwargs: Any) -> None:
+        (real_barrier if current() is None else monitored_barrier)(*args, **kwargs)
+
+    _register(create_group)
+    replaced = {
+        "_world": RankWorlds(saved["_world"], current),
+        "_new_process_group_helper": new_group,
+        "rendezvous": meet,
+        "monitored_barrier": barrier,
+        "_pickler": lambda *args, **kwargs: (saved["_pickler"] if current() is None else pickler)(*args, **kwargs),
+        "_unpickler": lambda *args, **kwargs: (saved["_unpickler"] if current() is None else unpickler)(
+            *args, **kwargs
+        ),
+    }
+    for name, value in replaced.items():
+        setattr(c10d, name, value)
+    dist.monitored_barrier = barrier
+    _compiled._set_thread_isolation_mode(True)
+    try:
+        yield
+    finally:
+        _compiled._set_thread_isolation_mode(False)
+        for name, value in saved.items():
+            setattr(c10d, name, value)
+        dist.monitored_barrier = real_barrier
+
+
+_create_group: Callable[[Any, Any], Any] | None = None
+
+
+def _register(create_group: Callable[[Any, Any], Any]) -> None:
+    """Register the backend once per process; what it creates is that of the run at hand."""
+    global _create_group
+    _create_group = create_group
+    if BACKEND not in dist.Backend.backend_list:
+
+        def create(options: Any, backend_options: Any) -> Any:
+            assert _create_group is not None
+            return _create_group(options, backend_options)
+
+        dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu"])
+
+
+def in_backward() -> bool:
+    """Return whether this thread runs a backward pass."""
+    return int(torch._C._current_graph_task_id()) != -1
+
+
+def before_backward_returns(callback: Callable[[], None]) -> None:
+    """Call back at the end of the backward pass under way, before what is queued later, such as DDP's own end."""
+    torch.autograd.Variable._execution_engine.queue_callback(callback)
+
+
+def uncounted() -> Any:
+    """Return a context manager in which the simulator moves values itself, unseen by dispatch modes."""
+    return torch._C._DisableTorchDispatch()
+
+
+def single_threaded_backward() -> Any:
+    """Return a context manager in which this thread's backward passes stay on this thread."""
+    return torch.autograd.set_multithreading_enabled(False)
+
+
+def buffer_version(tensor: torch.Tensor) -> int:
+    """Return how often the tensor was written to, or -1 for an inference tensor, which does not count."""
+    return -1 if tensor.is_inference() else int(tensor._version)
+
+
+def entry_codes() -> dict[int, str]:
+    """Return id of the code of functions that block -> their name, to tell send from isend on the stack."""
+    return {id(_code(dist.send)): "send", id(_code(dist.recv)): "recv"}
+
+
+def _code(function: Any) -> CodeType:
+    code: CodeType = getattr(function, "__wrapped__", function).__code__
+    return code

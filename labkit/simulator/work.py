@@ -1,0 +1,227 @@
+"""The handle of an operation in virtual time, and its future."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.futures import Future
+
+from labkit.simulator.clock import Event, Waiting
+from labkit.simulator.record import Row
+from labkit.simulator.state import VirtualRank
+from labkit.simulator.torch_private import before_backward_returns, in_backward, uncounted
+from labkit.timeline.span import Lane
+
+POLL_NS = 1_000
+"""What looking at an unfinished operation costs, so that a loop that polls makes time pass."""
+
+
+class VirtualWork(dist.Work):
+    """What isend, irecv and collectives return."""
+
+    def __init__(
+        self,
+        rank: VirtualRank,
+        event: Event,
+        waiting: Waiting,
+        row: Row | None,
+        result: list[torch.Tensor],
+        finish: Callable[[], None] = lambda: None,
+        source: Callable[[], int] = lambda: -1,
+    ) -> None:
+        """Begin to stand for an operation.
+
+        Args:
+            rank: Whose it is.
+            event: Fired when it is complete.
+            waiting: What a report says of a rank that waits for it.
+            row: Its span.
+            result: The tensors that will hold the result.
+            finish: Writes the result; called once, when the rank learns that it is complete.
+            source: Group rank that a message came from.
+        """
+        super().__init__()
+        self._rank, self._event, self._waiting, self._row = rank, event, waiting, row
+        self._tensors, self._finish, self._source = result, finish, source
+        self._done = False
+
+    def wait(self, timeout: object = None) -> bool:
+        """Return True once the operation is complete; results are written now."""
+        if self._done:
+            return True
+        rank, row = self._rank, self._row
+        begin_ns = rank.now_ns
+        note = None
+        if row is not None and not row.blocking:
+            note = rank.record.add(
+                Row(
+                    Lane.HOST, begin_ns, -1, "wait", "wait", row.bytes, row.peer, tag=row.tag, group=row.group,
+                    group_size=row.group_size, source=row.source, of=row,
+                )
+            )  # fmt: skip
+        rank.wait(self._event, self._waiting)
+        if note is not None:
+            note.end_ns = rank.now_ns
+        self._complete()
+        return True
+
+    def _complete(self) -> None:
+        self._done = True
+        if self._row is not None:
+            self._row.waited = True
+        with uncounted(), torch.no_grad():
+            self._finish()
+
+    def is_completed(self) -> bool:
+        """Return whether the operation is complete by now."""
+        if not self._done:
+            rank = self._rank
+            rank.turn()
+            if self._event.ready_ns is None or self._event.ready_ns > rank.now_ns:
+                rank.spend(POLL_NS)
+                rank.turn()
+                return False
+            self._complete()
+        return True
+
+    def is_success(self) -> bool:
+        """Return whether it is complete: what goes wrong ends the rank."""
+        return self.is_completed()
+
+    def exception(self) -> None:
+        """Return None: what goes wrong ends the rank."""
+
+    def synchronize(self) -> None:
+        """Wait for the operation."""
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        """Wait for the operation: the compute stream and the program are one here."""
+        self.wait()
+
+    def source_rank(self) -> int:
+        """Return the group rank a message came from."""
+        return self._source()
+
+    def _source_rank(self) -> int:
+        return self._source()
+
+    def result(self) -> list[torch.Tensor]:
+        """Return the tensors that hold the result."""
+        return self._tensors
+
+    def get_future(self) -> Future[Any]:
+        """Return a future of the result.
+
+        During a backward pass it is completed at the end of that pass, before what is queued later, which is what
+        DistributedDataParallel's reducer needs: it waits for the future in C++. Otherwise whoever waits for the future
+        waits in virtual time.
+        """
+        if self._done:
+            done: Future[Any] = Future()
+            done.set_result(self._tensors)
+            return done
+        if not in_backward():
+            return VirtualFuture(self)
+        future: Future[Any] = Future()
+
+        def complete() -> None:
+            self.wait()
+            future.set_result(self._tensors)
+
+        before_backward_returns(complete)
+        return future
+
+    get_future_result = get_future
+
+
+class VirtualFuture(Future[Any]):
+    """A future that waits in virtual time."""
+
+    def __init__(self, before: VirtualWork | VirtualFuture, inner: Future[Any] | None = None) -> None:
+        """Begin to stand for a result.
+
+        Args:
+            before: What must be waited for first.
+            inner: The future that holds the value, None for the work's own result.
+        """
+        super().__init__()
+        self._before = before
+        self._inner = inner
+
+    def wait(self) -> Any:
+        """Return the value once it is there."""
+        if isinstance(self._before, VirtualWork):
+            self._before.wait()
+            if not super().done():
+                super().set_result(self._before.result())
+            return super().wait()
+        self._before.wait()
+        assert self._inner is not None
+        return self._inner.wait()
+
+    def value(self) -> Any:
+        """Return the value of a future that is complete."""
+        return super().value() if self._inner is None else self._inner.value()
+
+    def done(self) -> bool:
+        """Return whether the value is there."""
+        if isinstance(self._before, VirtualWork):
+            if not super().done() and self._before.is_completed():
+                super().set_result(self._before.result())
+            return bool(super().done())
+        self._before.done()
+        assert self._inner is not None
+        return bool(self._inner.done())
+
+    def then(self, callback: Callable[[Future[Any]], Any]) -> Future[Any]:
+        """Return a future of what callback makes of this one; it is called when somebody waits."""
+        inner = super().then(callback) if self._inner is None else self._inner.then(callback)
+        return VirtualFuture(self, inner)
+
+    def add_done_callback(self, callback: Callable[[Future[Any]], None]) -> None:
+        """Call back when somebody has waited for the value."""
+        if self._inner is None:
+            super().add_done_callback(callback)
+        else:
+            self._inner.add_done_callback(callback)
+
+
+class VirtualWorks(dist.Work):
+    """Several operations as one handle, for coalesced calls."""
+
+    def __init__(self, works: list[VirtualWork]) -> None:
+        super().__init__()
+        self._works = works
+
+    def wait(self, timeout: object = None) -> bool:
+        """Return True once all are complete."""
+        for work in self._works:
+            work.wait()
+        return True
+
+    def is_completed(self) -> bool:
+        """Return whether all are complete by now."""
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self) -> bool:
+        """Return whether all are complete."""
+        return self.is_completed()
+
+    def synchronize(self) -> None:
+        """Wait for all."""
+        self.wait()
+
+    def result(self) -> list[torch.Tensor]:
+        """Return the tensors of all."""
+        return [tensor for work in self._works for tensor in work.result()]
+
+    def get_future(self) -> Future[Any]:
+        """Return a future of the last one's result, complete now: this waits for all."""
+        self.wait()
+        future: Future[Any] = Future()
+        future.set_result(self.result())
+        return future
