@@ -61,7 +61,7 @@ def test_batched_messages_are_isend_and_irecv_with_a_wait_each(tmp_path: Path) -
 
 
 def test_an_asynchronous_collective_ends_when_it_is_complete_not_when_it_is_waited_for(tmp_path: Path) -> None:
-    seen_ns = run_ranks(programs.overlapped, 2, tmp_path)
+    seen_ns = run_ranks(programs.overlapped, 2, tmp_path, tmp_path)
     timeline = record_of(tmp_path, 2)
     origin_ns = int(timeline.tables["clock"]["origin_ns"][0])
     for rank in range(2):
