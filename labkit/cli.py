@@ -130,6 +130,10 @@ def grade(
     jobs: Annotated[int | None, typer.Option(help="Submissions graded at a time (default: by cores).")] = None,
     seed: Annotated[int, typer.Option(help="The seed hidden inputs are drawn from.")] = 0,
     again: Annotated[bool, typer.Option("--again", help="Grade everybody, also who has a result already.")] = False,
+    points_only: Annotated[
+        bool, typer.Option("--points-only", help="Do not run the notebooks; points rest on hidden cases alone.")
+    ] = False,
+    sandbox: Annotated[str, typer.Option(help="How submissions are confined; this version has 'none' only.")] = "none",
     fail_under: Annotated[
         float | None, typer.Option(help="Exit code 1 if a score is below this many percent (for a student's CI).")
     ] = None,
@@ -137,7 +141,15 @@ def grade(
 ) -> None:
     """Grade submissions: feedback for each student, a gradebook for the class."""
     report = _load("labkit.grading.grade", "grade")(
-        paths, lesson=lesson, out=out, jobs=jobs, seed=seed, course=course, again=again
+        paths,
+        lesson=lesson,
+        out=out,
+        jobs=jobs,
+        seed=seed,
+        course=course,
+        again=again,
+        sandbox=sandbox,
+        points_only=points_only,
     )
     below = [each.name for each in report if fail_under is not None and 100 * each.score < fail_under * each.max_score]
     if below:

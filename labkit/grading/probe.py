@@ -247,7 +247,8 @@ class CaseRun:
                         self._selector.modify(channel, mask, rank)
 
     def _frames(self, rank: _Rank, channel: Channel) -> list[Frame]:
-        if channel.closed:  # an event of this round may be about what an earlier one has closed
+        was_closed = channel.closed
+        if was_closed:  # an event of this round may be about what an earlier one has closed
             return []
         try:
             return channel.receive()
