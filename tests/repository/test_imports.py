@@ -21,6 +21,8 @@ LAYERS = (
     "simulator",
     "launch",
     "worlds",
+    "virtual_world",
+    "virtual_world",
     "widgets",
     "checks",
     "lessons",
