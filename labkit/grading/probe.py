@@ -22,7 +22,8 @@ from labkit.grading.frames import Channel, Frame, FrameError
 from labkit.grading.limits import Limits
 from labkit.grading.oracle import HiddenCase
 from labkit.grading.process_tree import end_session
-from labkit.grading.relay import Relay, RelayError
+from labkit.grading.relay import Relay
+from labkit.grading.relay_records import RelayError
 from labkit.grading.template import Template, TemplateGoneError
 
 _HAZY_SECONDS = 2.0

@@ -16,108 +16,14 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from labkit.checks.wire import CollectiveCall, Message, Wire, WireProblem, ordered
 from labkit.grading.limits import Limits
+from labkit.grading.relay_deadlock import describe_deadlock
+from labkit.grading.relay_records import ANY_SOURCE, Collective, Deadlock, Part, Post, RankState, RelayError
 
 _MAX_RANKS = 4096
-ANY_SOURCE = -1
-
-
-class RelayError(Exception):
-    """A rank broke the protocol, a limit or the rules of communication; `text` is for the learner.
-
-    Attributes:
-        rank: The rank that did it.
-        text: A sentence.
-    """
-
-    def __init__(self, rank: int, text: str) -> None:
-        super().__init__(f"rank {rank}: {text}")
-        self.rank = rank
-        self.text = text
-
-
-@dataclass(frozen=True)
-class Deadlock:
-    """No rank can go on.
-
-    Attributes:
-        rank: The lowest rank that waits.
-        text: One sentence.
-        lines: For each rank, what it waits for.
-    """
-
-    rank: int
-    text: str
-    lines: tuple[str, ...]
-
-
-@dataclass(eq=False)
-class _Post:
-    """A send or a receive that a rank has posted."""
-
-    rank: int
-    id: int
-    kind: str
-    peer: int
-    tag: int
-    group: str
-    size: int
-    dtype: str
-    position: int
-    match: _Post | None = None
-    data: bytes | None = None
-    pulled: bool = False
-    delivered: bool = False
-    where: str = ""
-
-
-@dataclass(eq=False)
-class _Part:
-    """One rank's call of a collective."""
-
-    rank: int
-    id: int
-    name: str
-    where: str
-    size: int = 0
-    contribution: list[bytes] | None = None
-    given: bool = False
-
-
-@dataclass(eq=False)
-class _Collective:
-    """The k-th collective of a group."""
-
-    members: tuple[int, ...]
-    parts: dict[int, _Part] = field(default_factory=dict)
-
-
-@dataclass(eq=False)
-class _Rank:
-    """What is known of one rank."""
-
-    posts: dict[int, _Post] = field(default_factory=dict)
-    parts: dict[int, tuple[_Collective, _Part]] = field(default_factory=dict)
-    waits: dict[int, str] = field(default_factory=dict)
-    tests: set[int] = field(default_factory=set)
-    threads: int = 1
-    ended: bool = False
-    gone: str = ""
-    position: int = 0
-    last_id: int = -1
-    pulls: int = 0
-
-    @property
-    def blocked(self) -> bool:
-        return bool(self.waits) and len(self.waits) >= self.threads and not self.pulls
-
-    @property
-    def idle(self) -> bool:
-        return self.ended or bool(self.gone) or self.blocked
 
 
 class Relay:
@@ -132,13 +38,13 @@ class Relay:
         self.world_size = world_size
         self.limits = limits or Limits()
         self.outbox: deque[tuple[int, dict[str, Any], bytes]] = deque()
-        self._ranks = [_Rank() for _ in range(world_size)]
-        self._sends: dict[tuple[int, int, str, int], deque[_Post]] = defaultdict(deque)
-        self._receives: dict[tuple[int, int, str, int], deque[_Post]] = defaultdict(deque)
-        self._any: dict[tuple[int, str, int], deque[_Post]] = defaultdict(deque)
-        self._collectives: dict[tuple[str, int], _Collective] = {}
+        self._ranks = [RankState() for _ in range(world_size)]
+        self._sends: dict[tuple[int, int, str, int], deque[Post]] = defaultdict(deque)
+        self._receives: dict[tuple[int, int, str, int], deque[Post]] = defaultdict(deque)
+        self._any: dict[tuple[int, str, int], deque[Post]] = defaultdict(deque)
+        self._collectives: dict[tuple[str, int], Collective] = {}
         self._collective_counts: dict[tuple[str, int], int] = defaultdict(int)
-        self._messages: list[_Post] = []
+        self._messages: list[Post] = []
         self._calls: list[CollectiveCall] = []
         self._problems: list[WireProblem] = []
         self._held_bytes = 0
@@ -200,7 +106,7 @@ class Relay:
             return None
         if not any(rank.waits for rank in self._ranks):
             return None
-        return self._deadlock()
+        return describe_deadlock(self._ranks)
 
     def wire(self) -> Wire:
         """Return what was seen."""
@@ -248,7 +154,7 @@ class Relay:
             raise RelayError(rank, f"it called {kind} with {size} bytes; at most {self.limits.message_bytes} pass.")
         number = self._new_id(rank, header)
         where = str(header.get("where", ""))[:200]
-        post = _Post(rank, number, kind, peer, tag, group, size, str(header["dtype"])[:20], state.position, where=where)
+        post = Post(rank, number, kind, peer, tag, group, size, str(header["dtype"])[:20], state.position, where=where)
         state.position += 1
         state.posts[number] = post
         if kind == "send":
@@ -269,7 +175,7 @@ class Relay:
             else:
                 self._receives[(peer, rank, group, tag)].append(post)
 
-    def _join(self, send: _Post, receive: _Post) -> None:
+    def _join(self, send: Post, receive: Post) -> None:
         if send.size != receive.size:
             text = (
                 f"rank {send.rank} sent {send.size} bytes to rank {receive.rank}, "
@@ -284,7 +190,7 @@ class Relay:
         self._progress(send)
         self._progress(receive)
 
-    def _keep(self, post: _Post, payload: bytes) -> None:
+    def _keep(self, post: Post, payload: bytes) -> None:
         if len(payload) != post.size or post.data is not None:
             raise RelayError(post.rank, "the bytes of a message are not those that were announced")
         self._hold(post.rank, len(payload))
@@ -321,7 +227,7 @@ class Relay:
         else:
             self._finish_collective(state.parts[number][0])
 
-    def _changed(self, post: _Post) -> None:
+    def _changed(self, post: Post) -> None:
         text = (
             f"rank {post.rank} wrote into a tensor while isend was still sending it to rank {post.peer}; "
             "call wait() before you change it, or send a copy."
@@ -339,7 +245,7 @@ class Relay:
         state.tests.discard(number)
         self.outbox.append((rank, {"id": number, **header}, payload))
 
-    def _progress(self, post: _Post) -> None:
+    def _progress(self, post: Post) -> None:
         """Answer the wait for a post that is complete."""
         if post.id not in self._ranks[post.rank].waits or post.match is None:
             return
@@ -401,8 +307,8 @@ class Relay:
         number = self._new_id(rank, header)
         index = self._collective_counts[(group, rank)]
         self._collective_counts[(group, rank)] += 1
-        collective = self._collectives.setdefault((group, index), _Collective(members))
-        part = _Part(rank, number, name, str(header.get("where", ""))[:200])
+        collective = self._collectives.setdefault((group, index), Collective(members))
+        part = Part(rank, number, name, str(header.get("where", ""))[:200])
         for other in collective.parts.values():
             if other.name != name:
                 raise RelayError(
@@ -433,7 +339,7 @@ class Relay:
             raise RelayError(rank, f"it gave {len(sizes)} parts to {part.name} of {len(collective.members)} ranks")
         self._finish_collective(collective)
 
-    def _finish_collective(self, collective: _Collective) -> None:
+    def _finish_collective(self, collective: Collective) -> None:
         parts = [collective.parts.get(member) for member in collective.members]
         if any(part is None or part.contribution is None for part in parts):
             return
@@ -450,52 +356,6 @@ class Relay:
                 self._held_bytes -= part.size
                 part.size, part.contribution = 0, [b""] * len(parts)
 
-    # ---- words
-
-    def _deadlock(self) -> Deadlock:
-        lines = []
-        waiting = []
-        for rank, state in enumerate(self._ranks):
-            if state.waits:
-                waiting.append(rank)
-                lines.append(f"rank {rank} waits " + ", and ".join(self._words(rank, n) for n in sorted(state.waits)))
-            elif state.gone:
-                lines.append(f"rank {rank} {state.gone}")
-            else:
-                lines.append(f"rank {rank} has finished")
-        kinds = {
-            self._ranks[rank].posts[number].kind if number in self._ranks[rank].posts else "collective"
-            for rank in waiting
-            for number in self._ranks[rank].waits
-        }
-        if len(waiting) == self.world_size > 1 and kinds == {"send"}:
-            text = "Deadlock: every rank waits for its send to be received, and no rank has got as far as receiving."
-        elif len(waiting) == self.world_size > 1 and kinds == {"recv"}:
-            text = "Deadlock: every rank waits to receive, and nothing has been sent that would answer it."
-        elif len(waiting) == self.world_size > 1:
-            text = "Deadlock: every rank waits for another one."
-        else:
-            names = _list([f"rank {rank}" for rank in waiting])
-            rest = _list([f"rank {rank}" for rank in range(self.world_size) if rank not in waiting])
-            verb = "waits" if len(waiting) == 1 else "wait"
-            text = f"Deadlock: {names} still {verb} for what {rest or 'nobody'} will never do."
-        return Deadlock(waiting[0], text, tuple(lines))
-
-    def _words(self, rank: int, number: int) -> str:
-        state = self._ranks[rank]
-        where = f" ({state.waits[number]})" if state.waits[number] else ""
-        if number in state.posts:
-            post = state.posts[number]
-            size = f"{post.size} byte{'' if post.size == 1 else 's'}"
-            if post.kind == "send":
-                return f"for rank {post.peer} to receive {size}{where}"
-            source = "any rank" if post.peer == ANY_SOURCE else f"rank {post.peer}"
-            return f"for {size} from {source}{where}"
-        collective, part = state.parts[number]
-        missing = [member for member in collective.members if member not in collective.parts]
-        late = missing or [m for m in collective.members if collective.parts[m].contribution is None]
-        return f"in {part.name} for {_list([f'rank {m}' for m in late]) or 'the others'}{where}"
-
 
 def _members(group: str) -> tuple[int, ...]:
     """Return the global ranks in a group's name, "1:0,2,3"."""
@@ -503,7 +363,3 @@ def _members(group: str) -> tuple[int, ...]:
     if not members or len(members) > _MAX_RANKS or len(set(members)) != len(members) or min(members) < 0:
         raise ValueError("a group names its ranks once each")
     return members
-
-
-def _list(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else ""

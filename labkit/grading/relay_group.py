@@ -8,91 +8,28 @@ of floating-point additions (here always by rank).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.futures import Future
 
 from labkit.grading.frames import Frame
-from labkit.grading.relay import ANY_SOURCE
 from labkit.grading.relay_client import Payload, RelayClient
-
-Tensors = Sequence[torch.Tensor]
-
-
-class RelayWork(dist.Work):
-    """What `isend`, `irecv` and asynchronous collectives return."""
-
-    def __init__(
-        self,
-        client: RelayClient,
-        number: int,
-        finish: Callable[[Frame], None],
-        result: Tensors,
-        to_group: Callable[[int], int] | None = None,
-        changed: Callable[[], bool] = lambda: False,
-    ) -> None:
-        super().__init__()
-        self._client = client
-        self._number = number
-        self._finish = finish
-        self._tensors = list(result)
-        self._to_group = to_group
-        self._changed = changed
-        self._source = -1
-        self._done = False
-
-    def wait(self, timeout: object = None) -> bool:
-        """Return True once the operation is complete; what was received is written now."""
-        if not self._done:
-            self._complete(self._client.wait(self._number, self._changed()))
-        return True
-
-    def is_completed(self) -> bool:
-        """Return whether the operation is complete, without waiting for a rank that waits for us."""
-        if not self._done:
-            answer = self._client.test(self._number)
-            if answer is not None:
-                self._complete(answer)
-        return self._done
-
-    def is_success(self) -> bool:
-        """Return whether the operation is complete."""
-        return self._done
-
-    def exception(self) -> None:
-        """Return None: what goes wrong ends the rank."""
-
-    def synchronize(self) -> None:
-        """Wait for the operation."""
-        self.wait()
-
-    def source_rank(self) -> int:
-        """Return the group rank a message came from."""
-        return self._source
-
-    def _source_rank(self) -> int:
-        return self._source
-
-    def result(self) -> list[torch.Tensor]:
-        """Return the tensors that were written."""
-        return self._tensors
-
-    def get_future(self) -> Future[list[torch.Tensor]]:
-        """Return a future that is complete: the operation is waited for here."""
-        self.wait()
-        future: Future[list[torch.Tensor]] = Future()
-        future.set_result(self._tensors)
-        return future
-
-    def _complete(self, answer: Frame) -> None:
-        self._done = True
-        source = answer.header.get("source")
-        if source is not None and self._to_group is not None:
-            self._source = self._to_group(source)
-        self._finish(answer)
+from labkit.grading.relay_records import ANY_SOURCE
+from labkit.grading.relay_tensors import (
+    Tensors,
+    bytes_of,
+    combine,
+    joined,
+    like,
+    nothing,
+    num_bytes,
+    op_of,
+    single,
+    write,
+    write_all,
+)
+from labkit.grading.relay_work import RelayWork
 
 
 class RelayGroup(dist.ProcessGroup):
@@ -130,11 +67,13 @@ class RelayGroup(dist.ProcessGroup):
 
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> RelayWork:
         """Post a send; the buffer is read when the work is waited for, or when no rank can go on without it."""
-        tensor = _single(tensors)
-        before = bytes(_bytes(tensor))
+        tensor = single(tensors)
+        before = bytes(bytes_of(tensor))
         header = {"op": "send", "peer": self._members[dst], "tag": tag, **self._about(tensor)}
-        number = self._client.post(header, lambda: _bytes(tensor))
-        return RelayWork(self._client, number, lambda answer: None, [tensor], changed=lambda: before != _bytes(tensor))
+        number = self._client.post(header, lambda: bytes_of(tensor))
+        return RelayWork(
+            self._client, number, lambda answer: None, [tensor], changed=lambda: before != bytes_of(tensor)
+        )
 
     def recv(self, tensors: Tensors, src: int, tag: int = 0) -> RelayWork:
         """Post a receive; the tensor is written when the work is waited for."""
@@ -145,11 +84,11 @@ class RelayGroup(dist.ProcessGroup):
         return self._receive(tensors, ANY_SOURCE, tag)
 
     def _receive(self, tensors: Tensors, peer: int, tag: int) -> RelayWork:
-        tensor = _single(tensors)
+        tensor = single(tensors)
         number = self._client.post({"op": "recv", "peer": peer, "tag": tag, **self._about(tensor)})
 
         def finish(answer: Frame) -> None:
-            _write(tensor, answer.payload)
+            write(tensor, answer.payload)
 
         return RelayWork(self._client, number, finish, [tensor], self._members.index)
 
@@ -168,7 +107,7 @@ class RelayGroup(dist.ProcessGroup):
         result: Tensors = (),
     ) -> RelayWork:
         def read() -> tuple[list[int], Payload]:
-            parts = [bytes(_bytes(part)) for part in give()]
+            parts = [bytes(bytes_of(part)) for part in give()]
             return [len(part) for part in parts], b"".join(parts)
 
         def finish(answer: Frame) -> None:
@@ -184,30 +123,30 @@ class RelayGroup(dist.ProcessGroup):
 
     def allreduce(self, tensors: Tensors, opts: Any = None, *_: object) -> RelayWork:
         """Reduce each tensor over all ranks, in place."""
-        return self._all_reduce("all_reduce", tensors, _op(opts))
+        return self._all_reduce("all_reduce", tensors, op_of(opts))
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> RelayWork:
         """Reduce several tensors over all ranks, in place."""
-        return self._all_reduce("all_reduce", tensors, _op(opts))
+        return self._all_reduce("all_reduce", tensors, op_of(opts))
 
     def _all_reduce(self, name: str, tensors: Tensors, op: Any, root: int | None = None) -> RelayWork:
         tensors = [tensor.detach() for tensor in tensors]
-        sizes = [_num_bytes(tensor) for tensor in tensors]
+        sizes = [num_bytes(tensor) for tensor in tensors]
 
         def take(pieces: list[memoryview]) -> None:
             if root not in (None, self._my_rank):
                 return
             start = 0
             for tensor, size in zip(tensors, sizes, strict=True):
-                parts = [_like(tensor, piece[start : start + size]) for piece in pieces]
-                tensor.copy_(_combine(parts, op))
+                parts = [like(tensor, piece[start : start + size]) for piece in pieces]
+                tensor.copy_(combine(parts, op))
                 start += size
 
-        return self._exchange(name, lambda: [_join(tensors)], take, sum(sizes), tensors)
+        return self._exchange(name, lambda: [joined(tensors)], take, sum(sizes), tensors)
 
     def reduce(self, tensors: Tensors, opts: Any) -> RelayWork:
         """Reduce to one rank."""
-        return self._all_reduce("reduce", tensors, _op(opts), int(opts.rootRank))
+        return self._all_reduce("reduce", tensors, op_of(opts), int(opts.rootRank))
 
     def broadcast(self, tensors: Tensors, opts: Any) -> RelayWork:
         """Give everybody the root's tensor."""
@@ -216,21 +155,21 @@ class RelayGroup(dist.ProcessGroup):
 
         def take(pieces: list[memoryview]) -> None:
             if not mine:
-                _write(tensor, pieces[root])
+                write(tensor, pieces[root])
 
-        return self._exchange("broadcast", lambda: [tensor if mine else _nothing()], take, _num_bytes(tensor), [tensor])
+        return self._exchange("broadcast", lambda: [tensor if mine else nothing()], take, num_bytes(tensor), [tensor])
 
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> RelayWork:
         """Give everybody everybody's tensor."""
         outs = [out.detach() for out in outputs[0]]
         mine = inputs[0].detach()
-        return self._exchange("all_gather", lambda: [mine], lambda p: _write_all(outs, p), _num_bytes(mine), outs)
+        return self._exchange("all_gather", lambda: [mine], lambda p: write_all(outs, p), num_bytes(mine), outs)
 
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> RelayWork:
         """Give everybody everybody's tensor, joined in one."""
         out, mine = output.detach(), input.detach()
         return self._exchange(
-            "all_gather", lambda: [mine], lambda pieces: _write(out, b"".join(pieces)), _num_bytes(mine), [out]
+            "all_gather", lambda: [mine], lambda pieces: write(out, b"".join(pieces)), num_bytes(mine), [out]
         )
 
     _allgather_base = all_gather_single
@@ -252,13 +191,13 @@ class RelayGroup(dist.ProcessGroup):
         outs = [out.detach() for out in outputs[0]] if self._my_rank == root else []
 
         def give() -> list[torch.Tensor]:
-            return [mine if member == root else _nothing() for member in range(self.size())]
+            return [mine if member == root else nothing() for member in range(self.size())]
 
         def take(pieces: list[memoryview]) -> None:
             if self._my_rank == root:
-                _write_all(outs, pieces)
+                write_all(outs, pieces)
 
-        return self._exchange("gather", give, take, _num_bytes(mine), outs)
+        return self._exchange("gather", give, take, num_bytes(mine), outs)
 
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> RelayWork:
         """Give each rank its part of the root's list."""
@@ -267,20 +206,20 @@ class RelayGroup(dist.ProcessGroup):
         parts = [part.detach() for part in inputs[0]] if mine else []
         return self._exchange(
             "scatter",
-            lambda: parts if mine else [_nothing()],
-            lambda pieces: _write(out, pieces[root]),
-            _num_bytes(out),
+            lambda: parts if mine else [nothing()],
+            lambda pieces: write(out, pieces[root]),
+            num_bytes(out),
             [out],
         )
 
     def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> RelayWork:
         """Reduce lists of tensors and leave each rank its own."""
-        out, parts, op = outputs[0].detach(), [part.detach() for part in inputs[0]], _op(opts)
+        out, parts, op = outputs[0].detach(), [part.detach() for part in inputs[0]], op_of(opts)
 
         def take(pieces: list[memoryview]) -> None:
-            out.copy_(_combine([_like(out, piece) for piece in pieces], op))
+            out.copy_(combine([like(out, piece) for piece in pieces], op))
 
-        return self._exchange("reduce_scatter", lambda: parts, take, sum(map(_num_bytes, parts)), [out])
+        return self._exchange("reduce_scatter", lambda: parts, take, sum(map(num_bytes, parts)), [out])
 
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> RelayWork:
         """Reduce a tensor and leave each rank its piece."""
@@ -298,7 +237,7 @@ class RelayGroup(dist.ProcessGroup):
         """Give each rank its own tensor."""
         outs, parts = [out.detach() for out in outputs], [part.detach() for part in inputs]
         return self._exchange(
-            "all_to_all", lambda: parts, lambda pieces: _write_all(outs, pieces), sum(map(_num_bytes, parts)), outs
+            "all_to_all", lambda: parts, lambda pieces: write_all(outs, pieces), sum(map(num_bytes, parts)), outs
         )
 
     def all_to_all_single(
@@ -319,7 +258,13 @@ class RelayGroup(dist.ProcessGroup):
 
     def barrier(self, opts: Any = None) -> RelayWork:
         """Wait until every rank has come here."""
-        return self._exchange("barrier", lambda: [_nothing()], lambda pieces: None, 0)
+        return self._exchange("barrier", lambda: [nothing()], lambda pieces: None, 0)
+
+
+def _last(works: list[RelayWork]) -> RelayWork:
+    for work in works[:-1]:
+        work.wait()
+    return works[-1]
 
 
 def register(client: RelayClient) -> None:
@@ -330,79 +275,3 @@ def register(client: RelayClient) -> None:
         return RelayGroup(client, str(options.group_id), members, options.group_rank)
 
     dist.Backend.register_backend("relay", create, extended_api=True, devices=["cpu"])
-
-
-def _single(tensors: Tensors) -> torch.Tensor:
-    tensor = tensors[0]
-    if tensor.device.type != "cpu":
-        raise ValueError(f"Tensors must be on the CPU here, this one is on {tensor.device}")
-    if not tensor.is_contiguous():
-        raise ValueError("Tensors must be contiguous")
-    return tensor
-
-
-def _num_bytes(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
-
-
-def _nothing() -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8)
-
-
-def _bytes(tensor: torch.Tensor) -> memoryview:
-    """Return a tensor's bytes in row-major order, without a copy where it is contiguous."""
-    array: Any = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return memoryview(array)
-
-
-def _join(tensors: Tensors) -> torch.Tensor:
-    return torch.cat([tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in tensors])
-
-
-def _like(tensor: torch.Tensor, data: Payload) -> torch.Tensor:
-    """Return a new tensor with the shape and dtype of `tensor` and these bytes."""
-    if len(data) != _num_bytes(tensor):
-        raise ValueError(f"{len(data)} bytes came for a tensor of {_num_bytes(tensor)} bytes; all ranks must agree")
-    if not len(data):
-        return torch.empty_like(tensor, memory_format=torch.contiguous_format)
-    return torch.frombuffer(bytearray(data), dtype=torch.uint8).view(tensor.dtype).reshape(tensor.shape)
-
-
-def _write(tensor: torch.Tensor, data: Payload) -> None:
-    with torch.no_grad():
-        tensor.detach().copy_(_like(tensor, data))
-
-
-def _write_all(outputs: Tensors, pieces: Sequence[Payload]) -> None:
-    for out, piece in zip(outputs, pieces, strict=True):
-        _write(out, piece)
-
-
-def _last(works: list[RelayWork]) -> RelayWork:
-    for work in works[:-1]:
-        work.wait()
-    return works[-1]
-
-
-def _op(opts: Any) -> Any:
-    op = getattr(opts, "reduceOp", opts)
-    return dist.ReduceOp.SUM if op is None else op
-
-
-def _combine(parts: list[torch.Tensor], op: Any) -> torch.Tensor:
-    ops = dist.ReduceOp
-    if op == ops.AVG:
-        total = reduce(torch.add, parts)
-        return total / len(parts) if total.is_floating_point() else total // len(parts)
-    for known, function in (
-        (ops.SUM, torch.add),
-        (ops.PRODUCT, torch.mul),
-        (ops.MIN, torch.minimum),
-        (ops.MAX, torch.maximum),
-        (ops.BAND, torch.bitwise_and),
-        (ops.BOR, torch.bitwise_or),
-        (ops.BXOR, torch.bitwise_xor),
-    ):
-        if op == known:
-            return reduce(function, parts)
-    raise ValueError(f"the relay backend does not know {op}")

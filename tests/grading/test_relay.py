@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from labkit.grading.limits import Limits
-from labkit.grading.relay import Deadlock, Relay, RelayError
+from labkit.grading.relay import Relay
+from labkit.grading.relay_records import Deadlock, RelayError
 
 WORLD = "0:0,1,2"
 
