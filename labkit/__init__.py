@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from labkit.launch.rank import device as device
     from labkit.launch.rank import span as span
     from labkit.timeline import Timeline as Timeline
+    from labkit.virtual_world import virtual as virtual
     from labkit.worlds import Run as Run
     from labkit.worlds import local as local
     from labkit.worlds import run as run
@@ -30,6 +31,7 @@ _HOME = {
     "local": "labkit.worlds",
     "run": "labkit.worlds",
     "span": "labkit.launch.rank",
+    "virtual": "labkit.virtual_world",
 }
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "local",
     "run",
     "span",
+    "virtual",
 ]
 
 

@@ -21,7 +21,7 @@ from labkit.simulator.record import Row, at
 from labkit.simulator.reduction import op_name, reduce_tensors
 from labkit.simulator.rounds import Compute, Members, Part, Round
 from labkit.simulator.state import VirtualRank, communication_row, the_rank
-from labkit.simulator.torch_private import BACKEND, buffer_version, uncounted
+from labkit.simulator.torch_private import BACKEND, uncounted
 from labkit.simulator.work import VirtualWork, VirtualWorks
 
 Tensors = Sequence[torch.Tensor]
@@ -82,7 +82,6 @@ class VirtualGroup(_ProcessGroup):  # type: ignore[misc]
         row = self._row(entry or kind, _num_bytes([tensor]), source, blocking=bool(entry))
         row.peer, row.tag = peer, tag
         flight = rank.guard(tensor, row, receiving=not sends)
-        version = buffer_version(tensor)
         posted: Posted = rank.simulation.exchange.post(
             rank, peer, tensor, row, self._members.key, tag, sends=sends
         )  # fmt: skip
@@ -98,15 +97,7 @@ class VirtualGroup(_ProcessGroup):  # type: ignore[misc]
 
         def finish() -> None:
             rank.release(tensor, flight)
-            if sends:
-                noted = flight is not None and flight.problem_noted
-                if version != buffer_version(tensor) and not noted:
-                    rank.problem(
-                        "changed_in_flight",
-                        f"Rank {rank.rank} wrote into the buffer of its {row.kind} to rank {posted.peer}"
-                        f"{at(source)} before wait() returned.",
-                    )
-            elif posted.payload is not None:
+            if not sends and posted.payload is not None:
                 tensor.copy_(posted.payload.view(tensor.shape))
                 posted.payload = None
 

@@ -35,7 +35,6 @@ NEEDED: dict[str, Callable[[], object]] = {
     "torch.utils._python_dispatch.TorchDispatchMode": lambda: _dispatch_mode(),
     "torch.utils.flop_counter.flop_registry": lambda: flop_registry(),
     "torch._C._DisableTorchDispatch": lambda: torch._C._DisableTorchDispatch,
-    "torch.Tensor._version": lambda: torch.zeros(1)._version,
 }
 """Name -> how it is reached; a test calls each."""
 
@@ -222,11 +221,6 @@ def uncounted() -> Any:
 def single_threaded_backward() -> Any:
     """Return a context manager in which this thread's backward passes stay on this thread."""
     return torch.autograd.set_multithreading_enabled(False)
-
-
-def buffer_version(tensor: torch.Tensor) -> int:
-    """Return how often the tensor was written to, or -1 for an inference tensor, which does not count."""
-    return -1 if tensor.is_inference() else int(tensor._version)
 
 
 def entry_codes() -> dict[int, str]:

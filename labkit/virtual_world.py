@@ -1,0 +1,96 @@
+"""virtual(): the world of N accelerators in one process and in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from labkit.hardware import Device, Link
+from labkit.launch.local import Order
+from labkit.launch.rank import set_span_recorder
+from labkit.simulator.cluster import Algorithm, Cluster, describe
+from labkit.simulator.regions import span
+from labkit.simulator.run import simulate
+from labkit.worlds import Run
+
+
+@dataclass(frozen=True)
+class VirtualWorld:
+    """A cluster of accelerators that are not there; made by virtual().
+
+    Attributes:
+        cluster: What it is made of.
+    """
+
+    cluster: Cluster
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return self.cluster.world_size
+
+    def launch(self, order: Order) -> Run:
+        """Return what came of the order in virtual time (see run()); stall has no meaning here."""
+        set_span_recorder(span)
+        try:
+            outcome = simulate(
+                order.function, order.args, self.cluster, timeout=order.timeout, seed=order.seed, init=order.init,
+                echo=order.echo,
+            )  # fmt: skip
+        finally:
+            set_span_recorder(None)
+        backend = f"virtual/{self.cluster.device.name}"
+        return Run(outcome.results, outcome.timeline, outcome.output, self, backend, outcome.elapsed_ns)
+
+    def __repr__(self) -> str:
+        cluster = self.cluster
+        nodes = "" if cluster.num_nodes == 1 else f" in {cluster.num_nodes} nodes over {cluster.nic.name}"
+        return f"VirtualWorld({cluster.world_size} x {cluster.device.name}, {cluster.link.name}{nodes})"
+
+
+def virtual(
+    world_size: int,
+    *,
+    gpu: str | Device = "h100",
+    link: str | Link | None = None,
+    gpus_per_node: int | None = None,
+    nic: str | Link = "ib_ndr",
+    nics_per_node: int | None = None,
+    slow: Mapping[int, float] | None = None,
+    slow_links: Mapping[tuple[int, int], float] | None = None,
+    jitter: float = 0.0,
+    seed: int = 0,
+    algorithm: Algorithm = "auto",
+) -> VirtualWorld:
+    """Return a world of N accelerators in this process and in virtual time.
+
+    The function runs unmodified: its tensors are real and its results those of gloo, its time is what the operators and
+    messages would cost on this hardware, and it is the same in every run. The ``timeout`` of labkit.run counts real
+    seconds; a deadlock is known at once.
+
+    What a rank cannot do here: start threads or processes (DataLoader: num_workers=0), or call torch.distributed.rpc.
+    Names taken from a module of your own by ``from time import sleep`` stay real; ``time.sleep`` is virtual.
+
+    Args:
+        world_size: Number of ranks, 1 to 4096.
+        gpu: "v100", "a100", "h100", "h200", "b200", "l4", "rtx4090", "cpu", or a labkit.hardware.Device.
+        link: What connects accelerators of a node, such as "nvlink4" or "pcie5"; None takes what the device is sold
+            with. With "ethernet_25g" and its like every accelerator is a host of its own.
+        gpus_per_node: Accelerators in a node, 8 where nothing else follows from link.
+        nic: What connects nodes, such as "ib_ndr" or "ethernet_100g".
+        nics_per_node: Network cards of a node; None gives every accelerator its own.
+        slow: Rank -> factor by which all it computes takes longer: ``{3: 2.0}`` makes rank 3 a straggler.
+        slow_links: (source, destination) -> factor by which bytes take longer from one to the other.
+        jitter: Each operator and message takes up to this share longer, drawn from seed.
+        seed: Seed of the jitter.
+        algorithm: How collectives are costed: "ring", "tree", "direct", or "auto" for the cheaper of ring and tree.
+
+    Raises:
+        ConfigError: If a number or a name cannot be.
+    """
+    return VirtualWorld(
+        describe(
+            world_size, gpu=gpu, link=link, gpus_per_node=gpus_per_node, nic=nic, nics_per_node=nics_per_node,
+            slow=slow, slow_links=slow_links, jitter=jitter, seed=seed, algorithm=algorithm,
+        )
+    )  # fmt: skip
