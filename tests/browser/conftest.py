@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import socket
@@ -49,9 +50,23 @@ class Lab:
             kernelspec = {"display_name": "Python 3", "language": "python", "name": "python3"}
             notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernelspec})
         nbformat.write(notebook, self.folder / name)
-        self.page.goto(f"{self.url}/lab/tree/{name}")
+        # A workspace of its own: JupyterLab opens again what was open in the one it knows.
+        self.page.goto(f"{self.url}/lab/workspaces/{Path(name).stem}/tree/{name}")
         self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
-        self.page.wait_for_selector("#jp-main-statusbar >> text=/\\| Idle/", timeout=60_000)
+        self._wait_for_kernel(name)
+
+    def _wait_for_kernel(self, name: str) -> None:
+        """Wait until the notebook's kernel is idle and the page has joined it; before that, "Run All" asks for one."""
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            with urllib.request.urlopen(f"{self.url}/api/sessions?token={TOKEN}", timeout=10) as answer:
+                sessions = {session["path"]: session["kernel"] for session in json.load(answer)}
+            kernel = sessions.get(name, {})
+            if kernel.get("execution_state") == "idle" and kernel.get("connections"):
+                self.page.wait_for_selector("#jp-main-statusbar >> text=/\\| Idle/", timeout=60_000)
+                return
+            self.page.wait_for_timeout(100)
+        raise RuntimeError(f"no kernel for {name}: {sessions}")
 
     def run_all(self, timeout_s: float) -> None:
         """Run every cell and wait until the last one is done."""
