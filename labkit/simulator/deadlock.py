@@ -66,8 +66,8 @@ def _why(clock: RankClock, clocks: Sequence[RankClock]) -> str:
     if others:
         elsewhere = {peer: clocks[peer].waiting for peer in others}
         places = {wait.text() for wait in elsewhere.values() if wait is not None}
-        in_words = f", in {places.pop()}," if len(places) == 1 else ""
-        said.append(f"{_ranks(others)}{in_words} {'is' if len(others) == 1 else 'are'} not there")
+        where = f"in {places.pop()}" if len(places) == 1 else "not there"
+        said.append(f"{_ranks(others)} {'is' if len(others) == 1 else 'are'} {where}")
     return f" - {'; '.join(said)}" if said else ""
 
 

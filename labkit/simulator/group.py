@@ -96,7 +96,7 @@ class VirtualGroup(_ProcessGroup):  # type: ignore[misc]
             return [posted.peer]
 
         def finish() -> None:
-            rank.release(tensor, flight)
+            rank.release(flight)
             if not sends and posted.payload is not None:
                 tensor.copy_(posted.payload.view(tensor.shape))
                 posted.payload = None

@@ -144,7 +144,7 @@ class Exchange:
         simulation = self._simulation
         left_ns, there_ns = simulation.network.transfer(send.rank.rank, receive.rank.rank, send.row.bytes, now_ns)
         send.row.end_ns, receive.row.end_ns = left_ns, there_ns
-        with uncounted(), torch.no_grad():
+        with uncounted():
             receive.payload = send.tensor.clone(memory_format=torch.contiguous_format)
         simulation.scheduler.fire(send.event, left_ns)
         simulation.scheduler.fire(receive.event, there_ns)

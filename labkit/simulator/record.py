@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from labkit.simulator.cells import cell_name
 from labkit.simulator.torch_private import entry_codes
 from labkit.timeline import Timeline
 from labkit.timeline.span import Lane, Problem
@@ -96,9 +97,10 @@ class Sources:
 
 
 def short(source: str) -> str:
-    """Return file:line as reports show it: "lesson.py, line 12", "" for no source."""
+    """Return file:line as reports show it: "lesson.py, line 12", "Cell In[5], line 3", "" for no source."""
     path, _, line = source.rpartition(":")
-    return f"{path.replace(chr(92), '/').rsplit('/', 1)[-1]}, line {line}" if source else ""
+    name = cell_name(path) or path.replace(chr(92), "/").rsplit("/", 1)[-1]
+    return f"{name}, line {line}" if source else ""
 
 
 def at(source: str) -> str:

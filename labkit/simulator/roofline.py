@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 
 from labkit.simulator.record import Row, short
-from labkit.simulator.state import VirtualRank
+from labkit.simulator.state import VirtualRank, memory_of
 from labkit.simulator.torch_private import DispatchMode, flop_registry
 from labkit.timeline.span import Lane
 
@@ -52,7 +52,9 @@ class Roofline(DispatchMode):  # type: ignore[misc]
 
     def _charge(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         rank, device = self._rank, self._device
-        num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in _tensors((args, kwargs, out)))
+        num_bytes = _bytes_of(args) + _bytes_of(out)
+        if kwargs:
+            num_bytes += _bytes_of(kwargs.values())
         duration = num_bytes / self._bytes_per_ns
         counted = self._registry.get(func._overloadpacket)
         if counted is not None:
@@ -76,15 +78,11 @@ class Roofline(DispatchMode):  # type: ignore[misc]
         rank = self._rank
         written = _written(func, args, kwargs)
         for tensor in _tensors((args, kwargs)):
-            if tensor.device.type == "meta" or tensor.layout != torch.strided or not tensor.numel():
+            extent = None if func.is_view else memory_of(tensor)
+            if extent is None:
                 continue
-            flights = rank.in_flight.get(tensor.untyped_storage().data_ptr())
-            if not flights or func.is_view:
-                continue
-            start = tensor.data_ptr()
-            span = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-            end = start + (span + 1) * tensor.element_size()
-            for flight in flights:
+            storage, start, end = extent
+            for flight in rank.in_flight.get(storage, ()):
                 if flight.problem_noted or end <= flight.start or flight.end <= start:
                     continue
                 writes = any(tensor is one for one in written)
@@ -101,6 +99,21 @@ class Roofline(DispatchMode):  # type: ignore[misc]
 def _is_free(func: Any) -> bool:
     name = func._overloadpacket.__name__
     return bool(func.is_view) or name.startswith(_FREE) or not func._schema.returns
+
+
+def _bytes_of(value: Any) -> int:
+    if isinstance(value, torch.Tensor):
+        return value.numel() * value.element_size()
+    if isinstance(value, int | float):
+        return 0
+    total = 0
+    if isinstance(value, Iterable):
+        for item in value:
+            if isinstance(item, torch.Tensor):
+                total += item.numel() * item.element_size()
+            elif isinstance(item, tuple | list):
+                total += _bytes_of(item)
+    return total
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 
@@ -32,7 +33,7 @@ class Members:
     ranks: tuple[int, ...]
     label: str
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Tells this group from every other."""
         return f"{self.name}|{','.join(map(str, self.ranks))}"

@@ -21,6 +21,7 @@ import torch.distributed as dist
 from labkit.errors import ConfigError, EnvironmentProblem, RankFailed, RunTimeout
 from labkit.simulator import deadlock
 from labkit.simulator.by_value import RankUnpickler, dump_call, dumps, loads_in_notebook, loads_in_rank
+from labkit.simulator.cells import in_cells
 from labkit.simulator.clock import Abandoned, Scheduler
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.group import create_group
@@ -38,6 +39,7 @@ from labkit.timeline.span import Problem
 
 _HERE = os.path.dirname(__file__) + os.sep  # noqa: PTH120  # compared with the names of code objects, as text
 _GRACE_S = 5.0
+_LOOK_S = 0.2
 _one_at_a_time = threading.Lock()
 
 
@@ -172,8 +174,10 @@ class _Run:
         left = len(self._threads)
         while left:
             try:
-                event = self._events.get(timeout=None if until is None else max(0.0, until - time.monotonic()))
+                event = self._events.get(timeout=_LOOK_S)
             except queue.Empty:
+                if until is None or time.monotonic() < until:
+                    continue  # an interrupt is seen here on systems where it does not end the wait
                 self._simulation.scheduler.abandon(_TimeIsUpError())
                 return False
             if event is None:
@@ -329,5 +333,6 @@ def _describe(error: BaseException) -> tuple[str, str]:
     described = traceback.TracebackException.from_exception(error)
     kept = [frame for frame in described.stack if not frame.filename.startswith(_HERE)]
     described.stack = traceback.StackSummary.from_list(kept)
+    text = in_cells("".join(described.format()).rstrip())
     first = message.strip().split("\n")[0]
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__, "".join(described.format()).rstrip()
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__, text

@@ -7,7 +7,9 @@ import random
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from labkit.simulator.clock import Event, RankClock, Scheduler, Waiting
 from labkit.simulator.cluster import Cluster
@@ -16,21 +18,24 @@ from labkit.simulator.record import RankRecord, Row, Sources, at
 from labkit.simulator.torch_private import new_world
 from labkit.timeline.span import Lane, Problem
 
-if TYPE_CHECKING:
-    import torch
-
 _thread = threading.local()
 
 
-@dataclass
+@dataclass(eq=False, slots=True)
 class InFlight:
     """A buffer that must be left alone: one being sent must not be written, one being received not be read."""
 
+    storage: int
     start: int
     end: int
     receiving: bool
-    text: str
+    row: Row
     problem_noted: bool = False
+
+    @property
+    def text(self) -> str:
+        """What a report calls it."""
+        return f"{self.row.kind}{at(self.row.source)}"
 
 
 @dataclass
@@ -85,26 +90,21 @@ class VirtualRank:
 
     def guard(self, tensor: torch.Tensor, row: Row, *, receiving: bool) -> InFlight | None:
         """Watch a buffer until :meth:`release`; None where it has no memory to watch."""
-        if tensor.device.type == "meta" or not tensor.numel() or tensor.layout != _strided():
+        extent = memory_of(tensor)
+        if extent is None:
             return None
-        storage = tensor.untyped_storage().data_ptr()
-        start = tensor.data_ptr()
-        span = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-        text = f"{row.kind}{at(row.source)}"
-        flight = InFlight(start, start + (span + 1) * tensor.element_size(), receiving, text)
+        storage, start, end = extent
+        flight = InFlight(storage, start, end, receiving, row)
         self.in_flight.setdefault(storage, []).append(flight)
         return flight
 
-    def release(self, tensor: torch.Tensor, flight: InFlight | None) -> None:
+    def release(self, flight: InFlight | None) -> None:
         """Stop watching."""
-        if flight is None:
-            return
-        for storage, flights in list(self.in_flight.items()):
-            if flight in flights:
-                flights.remove(flight)
-                if not flights:
-                    del self.in_flight[storage]
-                return
+        if flight is not None:
+            flights = self.in_flight[flight.storage]
+            flights.remove(flight)
+            if not flights:
+                del self.in_flight[flight.storage]
 
 
 @dataclass
@@ -138,10 +138,17 @@ class Simulation:
             self.ranks.append(VirtualRank(clock.rank, self, clock, RankRecord(clock.rank), jitter=jitter))
 
 
-def _strided() -> torch.layout:
-    import torch
-
-    return torch.strided
+def memory_of(tensor: torch.Tensor) -> tuple[int, int, int] | None:
+    """Return the address of a tensor's storage and its own first and one past its last byte; None without memory."""
+    if tensor.is_meta or tensor.layout is not torch.strided:
+        return None
+    numel = tensor.numel()
+    if not numel:
+        return None
+    if not tensor.is_contiguous():
+        numel = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    start = tensor.data_ptr()
+    return tensor.untyped_storage().data_ptr(), start, start + numel * tensor.element_size()
 
 
 def current_rank() -> VirtualRank | None:

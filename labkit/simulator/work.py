@@ -72,7 +72,7 @@ class VirtualWork(dist.Work):
         self._done = True
         if self._row is not None:
             self._row.waited = True
-        with uncounted(), torch.no_grad():
+        with uncounted():
             self._finish()
 
     def is_completed(self) -> bool:

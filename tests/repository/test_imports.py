@@ -22,7 +22,6 @@ LAYERS = (
     "launch",
     "worlds",
     "virtual_world",
-    "virtual_world",
     "widgets",
     "checks",
     "lessons",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -234,3 +235,36 @@ def test_monitored_barrier_names_who_is_missing() -> None:
     with pytest.raises(RunTimeout, match=r"waits in monitored_barrier .* rank 1 finished without it"):
         _run(miss)
     assert len(_run(dist.monitored_barrier).results) == 3
+
+
+def test_an_interrupt_ends_every_rank_and_goes_on_to_the_caller() -> None:
+    def interrupt() -> None:
+        import _thread
+
+        if dist.get_rank() == 0:
+            _thread.interrupt_main()
+        while True:
+            pass
+
+    with pytest.raises(KeyboardInterrupt):
+        _run(interrupt)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("virtual rank")]
+    assert _run(dist.get_rank).results == [0, 1, 2]
+
+
+def test_tensors_without_values_are_timed_like_those_with() -> None:
+    def step(device: str) -> torch.Size:
+        value = torch.empty(64, 64, device=device)
+        value @ value
+        dist.all_reduce(value)
+        gathered = torch.empty(128, 64, device=device)
+        dist.all_gather_single(gathered, value)
+        if dist.get_rank():
+            dist.recv(value, 0)
+        else:
+            dist.send(value, 1)
+        return gathered.shape
+
+    runs = [labkit.run(step, device, on=labkit.virtual(2), echo=False) for device in ("cpu", "meta")]
+    assert runs[0].results == runs[1].results == [torch.Size([128, 64])] * 2
+    assert runs[0].timeline.makespan_ns == runs[1].timeline.makespan_ns  # type: ignore[union-attr]

@@ -1,0 +1,29 @@
+"""Names of notebook cells as the notebook shows them: ``Cell In[5], line 3``."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+_LINE = re.compile(r'^(?P<indent>[ |+-]*)File "(?P<file>[^"]*)", line (?P<line>\d+)', re.MULTILINE)
+
+
+def cell_name(file: str) -> str | None:
+    """Return "Cell In[5]" for the code of a cell of this kernel, None for any other file."""
+    if "IPython" not in sys.modules:
+        return None
+    from IPython import get_ipython
+
+    name_of = getattr(getattr(get_ipython(), "compile", None), "format_code_name", None)
+    named = name_of(file) if name_of is not None else None
+    return f"{named[0]} {named[1]}" if named else None
+
+
+def in_cells(text: str) -> str:
+    """Return a traceback with cells under their names."""
+
+    def replace(match: re.Match[str]) -> str:
+        name = cell_name(match["file"])
+        return match[0] if name is None else f"{match['indent']}{name}, line {match['line']}"
+
+    return _LINE.sub(replace, text)
