@@ -10,6 +10,7 @@ from labkit.checks.exercise import Exercise, judge
 from labkit.checks.failures import failure_of
 from labkit.checks.from_timeline import wire_of_case
 from labkit.checks.outcome import CaseOutcome
+from labkit.checks.printed import of_case
 from labkit.checks.rank_side import run_cases
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
@@ -35,11 +36,13 @@ def run_visible(
     """
     wanted = exercise.visible if cases is None else tuple(cases)
     verdicts: dict[int, Verdict] = {}
+    prints: dict[int, tuple[str, ...]] = {}
     for places in _by_world_size(wanted):
         batch = [wanted[place] for place in places]
         brought = run_together(exercise, functions, batch, case_seconds)
-        together = [judge(exercise, case, got, wire) for case, (got, wire) in zip(batch, brought, strict=True)]
+        together = [judge(exercise, case, got, wire) for case, (got, wire, _) in zip(batch, brought, strict=True)]
         verdicts.update(zip(places, together, strict=True))
+        prints.update((place, printed) for place, (_, _, printed) in zip(places, brought, strict=True))
         suspects = [place for place, verdict in zip(places, together, strict=True) if not verdict.passed]
         if len(batch) == 1 or not suspects or _is_clean(brought):
             if _is_over(brought[0][0]):
@@ -50,20 +53,26 @@ def run_visible(
         for place in suspects:
             del verdicts[place]
         for place in suspects:
-            got, wire = run_together(exercise, functions, [wanted[place]], case_seconds)[0]
+            got, wire, prints[place] = run_together(exercise, functions, [wanted[place]], case_seconds)[0]
             verdicts[place] = judge(exercise, wanted[place], got, wire)
             if _is_over(got):
-                return [CaseOutcome(case, verdicts.get(place)) for place, case in enumerate(wanted)]
-    return [CaseOutcome(case, verdicts.get(place)) for place, case in enumerate(wanted)]
+                return _outcomes(wanted, verdicts, prints)
+    return _outcomes(wanted, verdicts, prints)
+
+
+def _outcomes(
+    cases: Sequence[Case], verdicts: dict[int, Verdict], prints: dict[int, tuple[str, ...]]
+) -> list[CaseOutcome]:
+    return [CaseOutcome(case, verdicts.get(place), prints.get(place, ())) for place, case in enumerate(cases)]
 
 
 def _is_over(got: Got) -> bool:
     return isinstance(got, Failure) and got.kind in ("deadlock", "timeout", "not_implemented", "died")
 
 
-def _is_clean(brought: Sequence[tuple[Got, Wire]]) -> bool:
+def _is_clean(brought: Sequence[tuple[Got, Wire, tuple[str, ...]]]) -> bool:
     """Return whether a run ended in order with no message left over, so that no case can have met another's."""
-    return not any(isinstance(got, Failure) or wire.problems for got, wire in brought)
+    return not any(isinstance(got, Failure) or wire.problems for got, wire, _ in brought)
 
 
 def _by_world_size(cases: Sequence[Case]) -> Iterable[list[int]]:
@@ -75,8 +84,10 @@ def _by_world_size(cases: Sequence[Case]) -> Iterable[list[int]]:
 
 def run_together(
     exercise: Exercise, functions: Functions, cases: Sequence[Case], case_seconds: float = CASE_SECONDS
-) -> list[tuple[Got, Wire]]:
-    """Return what each case brought and what passed on the wire, from one run; a failure is the same for all of them.
+) -> list[tuple[Got, Wire, tuple[str, ...]]]:
+    """Return what each case brought, what passed on the wire and what each rank printed, from one run.
+
+    A failure is the same for all of the cases.
 
     Args:
         exercise: What is run.
@@ -101,13 +112,14 @@ def run_together(
         )
     except RunError as error:
         failure = failure_of(error, exercise)
-        return [(failure, _wire(error.timeline, 0, len(cases)))] * len(cases)
-    brought: list[tuple[Got, Wire]] = []
+        wire = _wire(error.timeline, 0)
+        return [(failure, wire, of_case(error.output, number)) for number in range(len(cases))]
+    brought: list[tuple[Got, Wire, tuple[str, ...]]] = []
     for number in range(len(cases)):
         got = tuple(decode(results[number]) for results in result.results)
-        brought.append((got, _wire(result.timeline, number, len(cases))))
+        brought.append((got, _wire(result.timeline, number), of_case(result.output, number)))
     return brought
 
 
-def _wire(timeline: Any, number: int, count: int) -> Wire:
+def _wire(timeline: Any, number: int) -> Wire:
     return Wire() if timeline is None else wire_of_case(timeline, number)

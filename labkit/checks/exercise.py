@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from labkit.checks.case import Case, Failure, Got, Values
-from labkit.checks.verdict import Mistake, Verdict
+from labkit.checks.verdict import PLAIN_ERROR, Mistake, Verdict
 from labkit.checks.wire import Wire
+
+_FROM_COMMUNICATION = ("RuntimeError", "ValueError", "DistBackendError", "DistNetworkError", "DistStoreError")
+"""Errors that torch.distributed raises for a wrong peer, size or group; any other is Python's own."""
 
 Functions: TypeAlias = Mapping[str, Callable[..., Any]]
 Driver: TypeAlias = Callable[[Functions, Values], Values]
@@ -56,17 +59,27 @@ def functions_for(exercise: Exercise, namespace: Mapping[str, Any]) -> dict[str,
     return {name: namespace[name] for name in exercise.functions + exercise.given if name in namespace}
 
 
+def _with_group(case: Case, message: str) -> str:
+    group = case.inputs[0].get("group")
+    return (
+        message.replace("is not in the group.", f"is not in the group, which has ranks {group}.") if group else message
+    )
+
+
 def judge(exercise: Exercise, case: Case, got: Got, wire: Wire) -> Verdict:
     """Return the verdict on one case, with the hint of the first recognised mistake."""
     if isinstance(got, Failure):
-        verdict = Verdict(False, message="\n".join(filter(None, [got.message, got.detail])))
+        verdict = Verdict(False, message="\n".join(filter(None, [_with_group(case, got.message), got.detail])))
         if got.kind == "not_implemented":
             return verdict
     else:
         verdict = exercise.judge(case, got, wire)
     if verdict.passed:
         return verdict
+    plain = isinstance(got, Failure) and got.kind == "exception" and got.error not in _FROM_COMMUNICATION
     for mistake in exercise.mistakes:
+        if plain and not mistake.certain:
+            continue
         if mistake.seen(case, got, wire):
             return replace(verdict, hint=mistake.hint, mistake=mistake.name)
-    return verdict
+    return replace(verdict, mistake=PLAIN_ERROR) if plain else verdict

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from labkit.checks.case import Failure, Wait
 from labkit.checks.exercise import Exercise
 from labkit.checks.from_timeline import waits_of
 from labkit.errors import RankFailed, RunError, RunTimeout
 
-_FRAME = re.compile(r'^  File "(?P<path>[^"]*)", line (?P<line>\d+)(, in (?P<function>.*))?$')
+_FRAME = re.compile(
+    r'^  (?:File "(?P<path>[^"]*)"|(?P<cell>Cell In ?\[[^\]]*\])), line (?P<line>\d+)(, in (?P<function>.*))?$'
+)
 _ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(: (?P<text>.*))?$")
+SIZES_DIFFER = "Two ranks disagree about the size of a message."
+NOBODY_EXPECTED = "A message went to a rank nobody expected:"
 _STUB = re.compile(r"Exercise (?P<id>\d+\.\d+)\b")
+_ADDRESS = re.compile(r"<(?:[\w.]+\.)?(?P<name>\w+) object at 0x[0-9a-f]+>")
+_NOT_IN_GROUP = re.compile(r"^Global rank (?P<rank>-?\d+) is not part of group\b")
+_NO_PAIR = ("Pair is not connected", "Connect timeout", "invalid rank", "not connected")
+_SIZES = ("op.preamble.length", "Received data size doesn't match")
 _NOT_THEIRS = ("/labkit/", "/torch/", "/site-packages/", "<frozen ")
 _MOST_LINES = 24
 
@@ -23,9 +32,31 @@ def failure_of(error: RunError, exercise: Exercise) -> Failure:
     rank = error.rank
     report = error.reports.get(rank, "") if rank is not None else ""
     if "Traceback (most recent call last)" not in report:
+        if any(words in printed for words in _SIZES for printed in error.output):
+            return Failure("died", rank, f"{SIZES_DIFFER} {_first_problem(error, 'size_mismatch')}".strip())
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        return Failure("died", rank, _sentence(first))
-    return failure_of_traceback(report, rank, exercise)
+        return Failure("died", rank, _sentence(first.replace(" failed first: ", " ended before its time: ", 1)))
+    failure = failure_of_traceback(report, rank, exercise)
+    text = _transport_words(failure.message, error)
+    return replace(failure, message=text) if text else failure
+
+
+def _transport_words(message: str, error: RunError) -> str:
+    """Return in words what the transport says in its own terms, or "" where it says nothing of the kind."""
+    if any(words in message for words in _SIZES):
+        return f"{SIZES_DIFFER} {_first_problem(error, 'size_mismatch')}".strip()
+    if "enforce fail" not in message or not any(words in message for words in _NO_PAIR):
+        return ""
+    for problem in error.timeline.problems if error.timeline is not None else ():
+        itself = re.match(r"Rank (\d+) posted i?(?:send|recv) of [^(]* (?:to|from) rank \1 ", problem.text)
+        if itself:
+            return f"{NOBODY_EXPECTED} rank {itself[1]} has a message to or from itself. {problem.text}"
+    return f"{NOBODY_EXPECTED} {_first_problem(error, 'unmatched_send', 'unmatched_recv')}".strip()
+
+
+def _first_problem(error: RunError, *kinds: str) -> str:
+    problems = error.timeline.problems if error.timeline is not None else ()
+    return next((problem.text for problem in problems if problem.kind in kinds), "")
 
 
 def failure_of_traceback(report: str, rank: int | None, exercise: Exercise) -> Failure:
@@ -42,6 +73,12 @@ def failure_of_traceback(report: str, rank: int | None, exercise: Exercise) -> F
             _sentence(f"{called} calls something that is not done yet. {text}"),
             error=name,
         )
+    outside = _NOT_IN_GROUP.match(text)
+    if outside:
+        text = (
+            f"peer {outside['rank']} was taken for a global rank, and global rank {outside['rank']} is not in the group"
+        )
+    text = _ADDRESS.sub(r"a \g<name>", text)
     who = "" if rank is None else f"Rank {rank} raised "
     if name == "WireFormatError":
         return Failure("bad_result", rank, _sentence(f"What came back cannot be judged: {text}"), error=name)
@@ -60,16 +97,17 @@ def _last_error(report: str) -> tuple[str, str]:
 
 
 def learners_lines(report: str) -> str:
-    """Return the frames of a traceback that are the learner's own, each as "line 7, in ring_sum: code"."""
+    """Return the frames of a traceback that are the learner's own, each as "Cell In[5], line 7, in ring_sum: code"."""
     found: list[str] = []
     lines = report.splitlines()
     for index, line in enumerate(lines):
         frame = _FRAME.match(line)
-        if frame is None or any(part in frame["path"] for part in _NOT_THEIRS):
+        if frame is None or any(part in (frame["path"] or "") for part in _NOT_THEIRS):
             continue
         code = lines[index + 1].strip() if index + 1 < len(lines) and lines[index + 1].startswith("    ") else ""
         inside = f", in {frame['function']}" if frame["function"] and frame["function"] != "<module>" else ""
-        found.append(f"line {frame['line']}{inside}" + (f":  {code}" if code else ""))
+        cell = f"{frame['cell']}, " if frame["cell"] else ""
+        found.append(f"{cell}line {frame['line']}{inside}" + (f":  {code}" if code else ""))
     return "\n".join(found[-_MOST_LINES:])
 
 
@@ -88,6 +126,13 @@ def _hang(error: RunTimeout) -> Failure:
 def _wait_text(wait: Wait) -> str:
     if wait.peer is None:
         return wait.operation
+    if wait.peer < 0:
+        sends = "send" in wait.operation
+        return (
+            f"{wait.operation} to rank {wait.peer}, and there is no such rank"
+            if sends
+            else (f"{wait.operation} from rank {wait.peer}, which gloo takes to mean: from anybody")
+        )
     return f"{wait.operation} {'to' if 'send' in wait.operation else 'from'} rank {wait.peer}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from inspect import unwrap
@@ -10,8 +10,10 @@ from typing import Any
 
 from labkit.checks.exercise import Exercise, functions_for
 from labkit.checks.outcome import CaseOutcome, hint_across, telling
-from labkit.checks.registry import find
+from labkit.checks.printed import lines as printed_lines
+from labkit.checks.registry import exercises, find
 from labkit.checks.verdict import Verdict
+from labkit.checks.words import join
 from labkit.errors import ConfigError, LabkitError
 
 
@@ -57,7 +59,7 @@ class CheckResult:
         }
 
     def _lines(self) -> list[tuple[str, str]]:
-        head = f"Exercise {self.exercise_id}" + (f", {self.title}" if self.title else "")
+        head = f"Exercise {self.exercise_id}".strip() + (f", {self.title}" if self.title else "")
         if self.problem:
             return [("head", f"{head}: not checked."), ("more", self.problem)]
         right = sum(outcome.passed for outcome in self.outcomes)
@@ -75,15 +77,21 @@ class CheckResult:
             else:
                 lines.append(("fail", f"  FAIL  {outcome.case.name}"))
                 if outcome is self.shown:
-                    lines += self._details(verdict)
+                    lines += self._details(verdict, outcome.printed)
         return lines
 
-    def _details(self, verdict: Verdict) -> list[tuple[str, str]]:
+    def _details(self, verdict: Verdict, printed: Sequence[str]) -> list[tuple[str, str]]:
         lines = [("more", f"        {line}") for line in verdict.message.splitlines()]
         if verdict.expected:
             lines.append(("more", f"        expected  {verdict.expected}"))
         if verdict.got:
             lines.append(("more", f"        got       {verdict.got}"))
+        shown = printed_lines(printed)
+        if shown:
+            lines += [
+                ("more", "        what your ranks printed in this case:"),
+                *(("more", f"        {s}") for s in shown),
+            ]
         hints = [hint for hint in (self.across, verdict.hint) if hint]
         return lines + [("hint", f"        hint: {hint}") for hint in hints[:2]]
 
@@ -97,6 +105,9 @@ def check(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
         exercise_id: "2.6".
         *functions: The functions the exercise asks for, themselves, not called: ``labkit.check("2.6", ring_sum)``.
     """
+    problem = _not_an_id(exercise_id, "check")
+    if problem:
+        return CheckResult("", problem=problem)
     try:
         exercise = find(exercise_id)
     except ConfigError as error:
@@ -129,11 +140,39 @@ def _misuse(exercise: Exercise, functions: tuple[Any, ...]) -> str:
         if not callable(function):
             shown = "nothing (None)" if function is None else f"a {type(function).__name__}"
             return f"You gave {shown}; hand over the function itself, without calling it: {call_of(exercise)}."
+        name = getattr(function, "__name__", "")
+        owner = _owner(exercise, name)
+        if owner is not None and name not in exercise.functions:
+            return (
+                f"{name} is what exercise {owner.id} asks for; "
+                f"exercise {exercise.id} is about {join(exercise.functions)}: {call_of(exercise)}."
+            )
     if len(functions) != len(exercise.functions):
         count, given = len(exercise.functions), len(functions)
         wanted = f"{count} function" + ("s" if count > 1 else "")
         return f"Exercise {exercise.id} asks for {wanted}, you gave {given or 'none'}: {call_of(exercise)}."
     return ""
+
+
+def _owner(exercise: Exercise, name: str) -> Exercise | None:
+    """Return the exercise of the same lesson that asks for a function of this name, or None."""
+    lesson = exercises(exercise.id.split(".")[0])
+    return next((each for each in lesson.values() if name in each.functions), None)
+
+
+def _not_an_id(exercise_id: object, verb: str) -> str:
+    """Return what is wrong with something that is no text where an exercise's number is wanted, or ""."""
+    if isinstance(exercise_id, str):
+        return ""
+    more = ", your_function" if verb == "check" else ""
+    if isinstance(exercise_id, int | float) and not isinstance(exercise_id, bool):
+        return (
+            f'Write the exercise\'s number in quotes: labkit.{verb}("{exercise_id}"{more}). '
+            "Without them Python cannot tell 2.10 from 2.1."
+        )
+    name = getattr(exercise_id, "__name__", "") if callable(exercise_id) else ""
+    what = f"the function {name}" if name else f"a {type(exercise_id).__name__}"
+    return f'You gave {what} where the exercise\'s number belongs: labkit.{verb}("2.1"{more}), the number in quotes.'
 
 
 def _by_name(exercise: Exercise, functions: tuple[Callable[..., Any], ...]) -> dict[str, Callable[..., Any]]:
@@ -166,12 +205,17 @@ _next_hint: dict[str, int] = {}
 
 def hint(exercise_id: str) -> Hint:
     """Return the next of the exercise's three hints: a nudge, the idea, almost the line. Each call goes one further."""
+    problem = _not_an_id(exercise_id, "hint")
+    if problem:
+        return Hint(problem)
     try:
         exercise = find(exercise_id)
     except ConfigError as error:
         return Hint(_sentence(str(error)))
     step = _next_hint.get(exercise.id, 0)
-    _next_hint[exercise.id] = min(step + 1, len(exercise.hints) - 1)
+    if step == len(exercise.hints):
+        return Hint(f"There are no more hints for {exercise.id}. The last one again: {exercise.hints[-1]}")
+    _next_hint[exercise.id] = step + 1
     more = "" if step + 1 < len(exercise.hints) else " (the last one)"
     return Hint(f"Hint {step + 1} of {len(exercise.hints)} for {exercise.id}{more}: {exercise.hints[step]}")
 

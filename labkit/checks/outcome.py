@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 from labkit.checks.case import Case
 from labkit.checks.exercise import Exercise
-from labkit.checks.verdict import Verdict
+from labkit.checks.verdict import PLAIN_ERROR, Verdict
 from labkit.checks.words import join
 
 
 @dataclass(frozen=True)
 class CaseOutcome:
-    """A case and its verdict; None where the case was not run because an earlier one hung."""
+    """A case, its verdict (None where it was not run because an earlier one hung) and what the ranks printed in it."""
 
     case: Case
     verdict: Verdict | None
+    printed: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -25,18 +26,8 @@ class CaseOutcome:
 
 
 def telling(exercise: Exercise, outcomes: Sequence[CaseOutcome]) -> CaseOutcome | None:
-    """Return the failed case that tells most: the one whose mistake stands first in the exercise's list.
-
-    Lists go from the most particular mistake to the most general; in a world of two, say, many mistakes look alike.
-    """
-    names = [mistake.name for mistake in exercise.mistakes]
-    failed = [outcome for outcome in outcomes if outcome.verdict is not None and not outcome.verdict.passed]
-
-    def place(outcome: CaseOutcome) -> int:
-        assert outcome.verdict is not None
-        return names.index(outcome.verdict.mistake) if outcome.verdict.mistake in names else len(names)
-
-    return min(failed, key=place, default=None)
+    """Return the failed case that is explained: the first, for cases go from simple to particular."""
+    return next((each for each in outcomes if each.verdict is not None and not each.passed), None)
 
 
 def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome]) -> str:
@@ -46,7 +37,7 @@ def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome]) -> str:
     mistake. It is silent where the mistake has been recognised for sure.
     """
     shown = telling(exercise, outcomes)
-    if shown is None or shown.verdict is None:
+    if shown is None or shown.verdict is None or shown.verdict.mistake == PLAIN_ERROR:
         return ""
     if any(mistake.name == shown.verdict.mistake and not mistake.general for mistake in exercise.mistakes):
         return ""

@@ -11,6 +11,8 @@ from labkit.checks.wire_format import encode
 from labkit.launch.rank import span
 
 CASE_KIND = "case"
+OUTPUT_MARK = "\x1e"
+"""Begins the line that a rank prints before each case: what follows it was printed in that case."""
 
 
 def run_cases(driver: Driver, functions: Functions, inputs: Sequence[Sequence[Values]]) -> list[bytes]:
@@ -24,6 +26,7 @@ def run_cases(driver: Driver, functions: Functions, inputs: Sequence[Sequence[Va
     rank = int(os.environ["RANK"])
     results = []
     for number, of_ranks in enumerate(inputs):
+        print(f"{OUTPUT_MARK}{number}", flush=True)
         with span(f"case {number}", kind=CASE_KIND):
             result = driver(functions, of_ranks[rank])
         results.append(encode(result))

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from labkit.checks.wire import Wire
 
 
+PLAIN_ERROR = "a plain Python error"
+"""Stands in a verdict for the name of a mistake where Python's own error says all there is to say."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What a judge says of one case.
@@ -41,9 +45,12 @@ class Mistake:
         hint: A sentence or two that name the mistake and point at the cure.
         seen: Whether what came back and what the wire saw bear the marks of this mistake.
         general: Whether many mistakes look like this one, so that the pattern over all cases says more.
+        certain: Whether it is recognised for certain in a plain Python error too (an IndexError, a TypeError, ...).
+            Other mistakes are not looked for there: such an error says itself what is wrong and on which line.
     """
 
     name: str
     hint: str
     seen: Callable[[Case, Got, Wire], bool]
     general: bool = False
+    certain: bool = False

@@ -19,8 +19,11 @@ def ranks_in_words(ranks: Iterable[int]) -> str:
     return f"rank {numbers[0]}" if len(numbers) == 1 else f"ranks {join(numbers)}"
 
 
-def are_wrong(ranks: Iterable[int]) -> str:
-    """Return "Rank 2 is wrong" or "Ranks 0 and 3 are wrong"."""
+def are_wrong(ranks: Iterable[int], world_size: int) -> str:
+    """Return "Rank 2 is wrong", "Ranks 0 and 3 are wrong" or "All ranks are wrong"."""
+    ranks = set(ranks)
+    if len(ranks) == world_size > 1:
+        return "All ranks are wrong"
     words = ranks_in_words(ranks)
     return f"{words[0].upper()}{words[1:]} {'are' if words.startswith('ranks') else 'is'} wrong"
 

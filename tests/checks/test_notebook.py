@@ -7,6 +7,7 @@ import torch
 
 import labkit
 from labkit.checks import notebook
+from labkit.checks.failures import learners_lines
 from labkit.checks.registry import exercises, find
 from labkit.errors import ConfigError
 from tests.checks.lesson_cells import namespace
@@ -85,7 +86,58 @@ def test_hints_come_one_step_at_a_time_and_end_with_the_third(monkeypatch: pytes
     hints = exercises("02")["2.3"].hints
     assert shown[0] == f"Hint 1 of 3 for 2.3: {hints[0]}"
     assert shown[1] == f"Hint 2 of 3 for 2.3: {hints[1]}"
-    assert shown[2] == shown[3] == f"Hint 3 of 3 for 2.3 (the last one): {hints[2]}"
+    assert shown[2] == f"Hint 3 of 3 for 2.3 (the last one): {hints[2]}"
+    assert shown[3] == f"There are no more hints for 2.3. The last one again: {hints[2]}"
+
+
+def test_a_number_without_quotes_is_answered_with_the_call_in_quotes() -> None:
+    text = repr(labkit.check(2.1, print))  # type: ignore[arg-type]
+    assert 'in quotes: labkit.check("2.1", your_function). Without them Python cannot tell 2.10 from 2.1.' in text
+    assert 'labkit.hint("2.1")' in repr(labkit.hint(2.1))  # type: ignore[arg-type]
+
+
+def test_a_function_in_the_place_of_the_number_is_named_without_its_address() -> None:
+    text = repr(labkit.check(namespace()["ring_sum"]))
+    assert "You gave the function ring_sum where the exercise's number belongs" in text
+    assert "0x" not in text
+
+
+def test_another_exercises_function_is_told_where_it_belongs() -> None:
+    text = repr(labkit.check("2.4", namespace()["ring_sum"]))
+    assert "ring_sum is what exercise 2.6 asks for; exercise 2.4 is about ring_plan" in text
+
+
+def test_what_ranks_print_in_the_failing_case_is_shown_with_their_numbers_and_cut() -> None:
+    source = """
+def naive_all_reduce(tensor):
+    for i in range(9):
+        print("step", i, "of", tensor.numel())
+"""
+    text = repr(labkit.check("2.1", namespace(extra=source)["naive_all_reduce"]))
+    assert "what your ranks printed in this case:" in text
+    assert "[rank 0] step 0 of 5" in text
+    assert "[rank 1] step 5 of 5" in text
+    assert "of 7" not in text
+    assert "... and 6 more lines" in text
+
+
+def test_a_notebook_cells_lines_are_shown_with_the_cells_number() -> None:
+    report = (
+        "Traceback (most recent call last):\n"
+        '  File "/somewhere/labkit/checks/rank_side.py", line 28, in run_cases\n    result = driver()\n'
+        "  Cell In[7], line 4, in ring_sum\n    tensor.foo()\n"
+        "AttributeError: 'Tensor' object has no attribute 'foo'\n"
+    )
+    assert learners_lines(report) == "Cell In[7], line 4, in ring_sum:  tensor.foo()"
+
+
+@pytest.mark.parametrize(("number", "name"), [("2.1", "naive_all_reduce"), ("2.9", "tree_all_reduce")])
+def test_a_plain_python_error_gets_its_line_and_no_guess(number: str, name: str) -> None:
+    source = f"def {name}(tensor, group=None):\n    tensor.foo()\n"
+    text = repr(labkit.check(number, namespace(extra=source)[name]))
+    assert "AttributeError: 'Tensor' object has no attribute 'foo'" in text
+    assert f"line 2, in {name}:  tensor.foo()" in text
+    assert "hint:" not in text
 
 
 def test_every_exercise_has_three_hints_cases_and_mistakes_with_unlike_names() -> None:

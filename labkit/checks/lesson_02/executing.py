@@ -49,7 +49,7 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
             where = f" in chunk {chunk} (element {offset} of it)"
         return Verdict(
             False,
-            message=f"{are_wrong(wrong)}. Rank {rank} has "
+            message=f"{are_wrong(wrong, case.world_size)}. Rank {rank} has "
             f"{first.got}{where}, "
             f"expected {first.expected}.{_what_happens_there(case, rank, first.index)}",
             expected=f"rank {rank}: {listing(expected[rank], first.index)}",

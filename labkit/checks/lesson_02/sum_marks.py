@@ -68,8 +68,8 @@ def stranger(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether a rank waits for, or sent to, a rank that the world does not have."""
     if not isinstance(got, Failure):
         return False
-    waited = any(wait.peer is not None and wait.peer >= case.world_size for wait in got.waits)
-    return waited or any(message.dst >= case.world_size for message in wire.messages)
+    waited = any(wait.peer is not None and not 0 <= wait.peer < case.world_size for wait in got.waits)
+    return waited or any(not 0 <= message.dst < case.world_size for message in wire.messages)
 
 
 def hangs(case: Case, got: Got, wire: Wire) -> bool:

@@ -177,7 +177,7 @@ def _got_text(case: Case, got: Got, rank: int, first: Difference) -> str:
 def _message(case: Case, got: tuple[Values, ...], found: dict[int, Difference], outside: dict[int, bool]) -> str:
     rank, first = next(iter(found.items()))
     right = [other for other in range(case.world_size) if other not in found]
-    who = are_wrong(found)
+    who = are_wrong(found, case.world_size)
     who += f", {ranks_in_words(right)} {'is' if len(right) == 1 else 'are'} right." if right else "."
     if first.what != "value":
         return f"{who} Rank {rank}'s tensor has {first.what} {first.got}, expected {first.expected}."
