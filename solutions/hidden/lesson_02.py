@@ -90,6 +90,13 @@ def _run_plan(draw: random.Random) -> list[Case]:
         plan_case("4 ranks, drawn, gaps between steps", drawn_plans(_seed(draw), 4, 4, 6), sizes(4), _seed(draw)),
         plan_case("7 ranks, drawn, gaps between steps", drawn_plans(_seed(draw), 7, 5, 6), sizes(5), _seed(draw)),
         plan_case(
+            "3 ranks, combine=torch.minimum",
+            rotation(3, 3, draw.choice([1, 2]), 5, (0, 2, 3)),
+            (2, 1, 2),
+            _seed(draw),
+            combine="minimum",
+        ),
+        plan_case(
             "6 ranks, of which 1, 2 and 5 take part",
             drawn_plans(_seed(draw), 3, 3, 5),
             (2, 3, 1),
@@ -140,7 +147,15 @@ def _drop_in(draw: random.Random) -> list[Case]:
         drop_in_case("4 ranks, async_op=True", numbers(4, draw.randint(7, 11)), asynchronous=True),
         drop_in_case(f"6 ranks, of which {group} take part", numbers(6, 7), group=group),
         drop_in_case(f"6 ranks, average over {group}", numbers(6, 8, dtype=torch.float64), group=group, op="AVG"),
+        drop_in_case(
+            f"6 ranks, of which {group} take part, async_op=True, every other element",
+            numbers(6, 9),
+            group=group,
+            asynchronous=True,
+            layout="every other",
+        ),
         drop_in_case("8 ranks, bfloat16", fractions(_seed(draw), 8, (96,), torch.bfloat16)),
+        drop_in_case("8 ranks, float16", fractions(_seed(draw), 8, (96,), torch.float16)),
     ]
 
 
@@ -197,6 +212,7 @@ def _hierarchical(draw: random.Random) -> list[Case]:
         nodes_case(_seed(draw), 8, 4, (_not_divisible(draw, 8, 17, 40),)),
         nodes_case(_seed(draw), 4, 4, (draw.randint(5, 9),)),
         nodes_case(_seed(draw), 3, 1, (draw.randint(5, 9),)),
+        nodes_case(_seed(draw), *draw.choice([(4, 3), (5, 2), (6, 4)]), (draw.randint(5, 9),)),
     ]
 
 

@@ -495,6 +495,57 @@ wrong(
 """),
 )
 
+wrong(
+    "2.5",
+    "adds whatever combine is",
+    "combine ignored",
+    _run(
+        _POST
+        + """
+        for chunk, data in incoming.items():
+            chunks[chunk].copy_(chunks[chunk] + data if chunk in reduced else data)
+"""
+    ),
+)
+_COMBINED = """
+        for chunk, data in incoming.items():
+            chunks[chunk].copy_(combine(chunks[chunk], data) if chunk in reduced else data)
+"""
+wrong(
+    "2.5",
+    "out=chunk forgotten",
+    "out=chunk forgotten",
+    _run(
+        _POST
+        + """
+        for chunk, data in incoming.items():
+            combine(chunks[chunk], data) if chunk in reduced else chunks[chunk].copy_(data)
+"""
+    ),
+)
+wrong(
+    "2.5",
+    "sends messages of empty chunks",
+    "empty messages",
+    _run(_POST + _COMBINED),
+)
+wrong(
+    "2.5",
+    "posts an empty batch",
+    "empty batch",
+    _run(
+        "        records = [r for r in records if chunks[r.chunk].numel()]\n"
+        + _POST.replace(" if ops else []", "")
+        + _COMBINED
+    ),
+)
+wrong(
+    "2.5",
+    "group forgotten",
+    "group ranks taken for global ranks",
+    _run(_POST.replace("group=group, group_peer=r.peer", "r.peer") + _COMBINED),
+)
+
 # ---- 2.6
 
 
@@ -725,7 +776,7 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     return dist.all_reduce(tensor, op=op, group=group, async_op=async_op)
 """,
 )
-wrong("2.7", "op is ignored", "op ignored", _drop_in(combine="torch.add", average="pass"))
+wrong("2.7", "op is ignored", "op ignored", _drop_in(combine="torch.add"))
 wrong("2.7", "divides twice", "divided wrongly", _drop_in(average="work /= n * n"))
 wrong("2.7", "divides by a constant 2", "divided wrongly", _drop_in(average="work /= 2"))
 wrong(
@@ -734,7 +785,20 @@ wrong(
     "mean instead of sum",
     _drop_in(back="work = work / n if op == dist.ReduceOp.SUM else work; tensor.copy_(work.view(tensor.shape))"),
 )
-wrong("2.7", "adds up in bfloat16", "adds up in bfloat16", _drop_in(work="flat"))
+wrong("2.7", "adds up in bfloat16", "adds up in 16 bits", _drop_in(work="flat"))
+wrong(
+    "2.7",
+    "adds up in float16",
+    "adds up in 16 bits",
+    _drop_in(work="flat.float() if flat.dtype == torch.bfloat16 else flat"),
+)
+wrong("2.7", "the average is not divided", "not divided", _drop_in(average="pass"))
+wrong(
+    "2.7",
+    "a rank outside the group gets a work object",
+    "a rank outside the group takes part",
+    _drop_in(outside="return Done() if async_op else None"),
+)
 wrong("2.7", "everything through float32", "integers through floats", _drop_in(work="flat.float()"))
 wrong(
     "2.7",
@@ -1140,5 +1204,92 @@ def hierarchical_all_reduce(tensor, ranks_per_node):
 
     ring(range(node * ranks_per_node, (node + 1) * ranks_per_node), local)
     ring(range(local, n, ranks_per_node), node)
+""",
+)
+wrong(
+    "2.12",
+    "no ValueError where nodes do not divide the world",
+    "no error",
+    """
+_right = hierarchical_all_reduce
+
+def hierarchical_all_reduce(tensor, ranks_per_node):
+    if dist.get_world_size() % ranks_per_node == 0:
+        _right(tensor, ranks_per_node)
+""",
+)
+wrong(
+    "2.12",
+    "peers are not translated",
+    "peers not translated",
+    """
+def hierarchical_all_reduce(tensor, ranks_per_node):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    if n % ranks_per_node:
+        raise ValueError("no whole nodes")
+    node, local = divmod(rank, ranks_per_node)
+    chunks = [tensor.view(-1)[a:b] for a, b in chunk_bounds(tensor.numel(), ranks_per_node)]
+    inside = ring_plan(local, ranks_per_node)
+    run_plan([r for r in inside if r.step < ranks_per_node - 1], chunks)
+    mine = chunks[(local + 1) % ranks_per_node]
+    nodes = n // ranks_per_node
+    run_plan(ring_plan(node, nodes), [mine[a:b] for a, b in chunk_bounds(mine.numel(), nodes)])
+    run_plan([r for r in inside if r.step >= ranks_per_node - 1], chunks)
+""",
+)
+wrong(
+    "2.11",
+    "binds its own piece to the list",
+    "puts another tensor into the list",
+    """
+_right_exchange = all_to_all
+
+def all_to_all(outputs, inputs, group=None):
+    rank = dist.get_rank(group)
+    _right_exchange(outputs, inputs, group)
+    outputs[rank] = inputs[rank]
+""",
+)
+wrong(
+    "2.9",
+    "the way down in the order of the way up",
+    "down in the order of the way up",
+    """
+def tree_all_reduce(tensor, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    distances = [2**k for k in range((n - 1).bit_length())]
+    incoming = torch.empty_like(tensor)
+    for d in distances:
+        if rank % (2 * d) == d:
+            dist.send(tensor, group_dst=rank - d, group=group)
+        elif rank % (2 * d) == 0 and rank + d < n:
+            dist.recv(incoming, group_src=rank + d, group=group)
+            tensor += incoming
+    for d in distances:
+        if rank % (2 * d) == d:
+            dist.recv(tensor, group_src=rank - d, group=group)
+        elif rank % (2 * d) == 0 and rank + d < n:
+            dist.send(tensor, group_dst=rank + d, group=group)
+""",
+)
+wrong(
+    "2.10",
+    "both partners keep the lower half",
+    "both keep the same half",
+    """
+def halving_doubling_all_reduce(tensor):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    if n & (n - 1):
+        raise ValueError("no power of two")
+    mine, d = tensor.view(-1), n // 2
+    while d:
+        mine, theirs = mine[: mine.numel() // 2], mine[mine.numel() // 2 :]
+        incoming = torch.empty_like(mine)
+        for w in dist.batch_isend_irecv([
+            dist.P2POp(dist.isend, theirs, rank ^ d), dist.P2POp(dist.irecv, incoming, rank ^ d)
+        ]):
+            w.wait()
+        mine += incoming
+        d //= 2
 """,
 )

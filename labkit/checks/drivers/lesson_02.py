@@ -99,7 +99,10 @@ def _record_data(record: Any) -> Value:
 
 
 def run_a_plan(functions: Functions, inputs: Values) -> Values:
-    """Hand a given plan and chunks to run_plan; return the tensor that the chunks are views of (2.5)."""
+    """Hand a given plan and chunks to run_plan; return the tensor that the chunks are views of (2.5).
+
+    Inputs: plan, tensor, sizes (of the chunks); optional group, combine (name of a torch function).
+    """
     records: dict[str, Callable[..., Any]] = {"Send": Send, "Recv": Recv, "Reduce": Reduce}
     records.update({name: functions[name] for name in records if name in functions})
     plan = []
@@ -109,8 +112,9 @@ def run_a_plan(functions: Functions, inputs: Values) -> Values:
     tensor = cast(Tensor, inputs["tensor"]).clone()
     chunks = list(torch.split(tensor, cast(list[int], inputs["sizes"])))
     group, member = _group_of(inputs)
+    more = [getattr(torch, cast(str, inputs["combine"]))] if "combine" in inputs else []
     if member:
-        functions["run_plan"](plan, chunks, group)
+        functions["run_plan"](plan, chunks, group, *more)
     return {"base": tensor}
 
 
@@ -141,6 +145,8 @@ def all_reduce_in_place(functions: Functions, inputs: Values) -> Values:
 def all_reduce_as_torch_does(functions: Functions, inputs: Values) -> Values:
     """Call a drop-in for dist.all_reduce on every rank, in the group or not; return the whole tensor (2.7).
 
+    Beside it: what came back, whether it has a wait(), whether the tensor was written to at all.
+
     Inputs: tensor, layout, op ("SUM", ...; absent: the default), group, async (whether to ask for a work object).
     """
     base = cast(Tensor, inputs["tensor"]).clone()
@@ -151,15 +157,19 @@ def all_reduce_as_torch_does(functions: Functions, inputs: Values) -> Values:
         keywords["op"] = getattr(dist.ReduceOp, cast(str, inputs["op"]))
     if inputs.get("async"):
         keywords["async_op"] = True
+    version = base._version
     returned = functions["ring_all_reduce"](view, **keywords)
     can_wait = callable(getattr(returned, "wait", None))
     if inputs.get("async") and can_wait:
         returned.wait()
-    return {"base": base, "returned": type(returned).__name__, "can_wait": can_wait}
+    written = base._version != version
+    return {"base": base, "returned": type(returned).__name__, "can_wait": can_wait, "written": written}
 
 
 def exchange_pieces(functions: Functions, inputs: Values) -> Values:
     """Call all_to_all with this rank's pieces; return outputs and inputs as they are afterwards (2.11).
+
+    Outputs are the tensors that were handed in; beside them the places where the list holds another one now.
 
     Inputs: pieces (one tensor for each rank of the group), sizes (of what each of them sends here), fill, group.
     """
@@ -171,5 +181,7 @@ def exchange_pieces(functions: Functions, inputs: Values) -> Values:
     dtype = cast(list[Tensor], inputs["pieces"])[0].dtype
     outputs = [torch.full((size,), fill, dtype=dtype) for size in cast(list[int], inputs["sizes"])]
     keywords = {} if group is None else {"group": group}
+    given = list(outputs)
     functions["all_to_all"](outputs, pieces, **keywords)
-    return {"outputs": cast(Value, outputs), "inputs": cast(Value, pieces)}
+    replaced = [index for index, tensor in enumerate(given) if index < len(outputs) and outputs[index] is not tensor]
+    return {"outputs": cast(Value, given), "inputs": cast(Value, pieces), "replaced": cast(Value, replaced)}

@@ -62,11 +62,29 @@ def judge_drop_in(case: Case, got: Got, wire: Wire) -> Verdict:
         library_calls(wire)
         or wrong_values(case, got)
         or outsiders(case, wire)
+        or _outside(case, got)
         or _returned(case, got)
         or ring_traffic(case, wire)
         or lost_messages(wire)
         or Verdict(True)
     )
+
+
+def _outside(case: Case, got: Got) -> Verdict | None:
+    """Return a verdict if a rank outside the group did anything but return None at once."""
+    assert isinstance(got, tuple)
+    members = members_of(case)
+    for rank in sorted(set(range(case.world_size)) - set(members)):
+        returned = got[rank].get("returned")
+        if returned != "NoneType" or got[rank].get("written"):
+            did = f"got back a {returned}" if returned != "NoneType" else "wrote to its tensor"
+            return Verdict(
+                False,
+                message=f"Rank {rank} is not in the group {members}, but {did}; such a rank returns None at once.",
+                expected=f"rank {rank}: None, and a tensor that was not touched",
+                got=f"rank {rank}: {did}",
+            )
+    return None
 
 
 def _returned(case: Case, got: Got) -> Verdict | None:
@@ -121,6 +139,8 @@ def _work_always(case: Case, got: Got, wire: Wire) -> bool:
 def _outsider_stuck(case: Case, got: Got, wire: Wire) -> bool:
     if case.inputs[0].get("group") is None:
         return False
+    if isinstance(got, tuple):
+        return _outside(case, got) is not None
     outside = set(range(case.world_size)) - set(members_of(case))
     return isinstance(got, Failure) and (got.rank in outside or any(wait.rank in outside for wait in got.waits))
 
@@ -137,6 +157,10 @@ def _wrong_average(case: Case, got: Got, wire: Wire) -> bool:
     return any(sum_marks.is_scaled(case, got, factor) for factor in factors if abs(factor - 1) > 1e-9)
 
 
+def _not_divided(case: Case, got: Got, wire: Wire) -> bool:
+    return op_of(case) == "AVG" and _op_ignored(case, got, wire)
+
+
 def _beside_the_view(case: Case, got: Got, wire: Wire) -> bool:
     if layout_of(case) in ("plain", "transposed") or not isinstance(got, tuple):
         return False
@@ -151,8 +175,8 @@ def _beside_the_view(case: Case, got: Got, wire: Wire) -> bool:
     return False
 
 
-def _bfloat16(seed: int, world_size: int, numel: int) -> list[Tensor]:
-    return fractions(seed, world_size, (numel,), torch.bfloat16)
+def _bits16(seed: int, world_size: int, numel: int, dtype: torch.dtype) -> list[Tensor]:
+    return fractions(seed, world_size, (numel,), dtype)
 
 
 def _small(seed: int, world_size: int, numel: int) -> list[Tensor]:
@@ -179,7 +203,15 @@ EXERCISE = Exercise(
         drop_in_case("3 ranks, int64", whole_numbers(38, 3, (5,), torch.int64, 1 << 55)),
         drop_in_case("3 ranks, async_op=True", whole_numbers(39, 3, (8,)), asynchronous=True),
         drop_in_case("5 ranks, of which 1, 3 and 4 take part", whole_numbers(40, 5, (7,)), group=(1, 3, 4)),
-        drop_in_case("8 ranks, bfloat16", _bfloat16(41, 8, 64)),
+        drop_in_case(
+            "5 ranks, of which 1, 3 and 4 take part, async_op=True",
+            whole_numbers(42, 5, (9,)),
+            group=(1, 3, 4),
+            asynchronous=True,
+            layout="every other",
+        ),
+        drop_in_case("8 ranks, bfloat16", _bits16(41, 8, 64, torch.bfloat16)),
+        drop_in_case("8 ranks, float16", _bits16(43, 8, 64, torch.float16)),
     ),
     hints=(
         "Start from ring_sum and change one thing at a time: the operation, then the memory layout, then the type, "
@@ -190,10 +222,13 @@ EXERCISE = Exercise(
         "a contiguous copy and copied back. bfloat16 is added up in float32 and rounded once, at the end. A rank "
         "outside "
         "the group (dist.get_rank(group) < 0) returns at once. async_op=True returns an object with wait().",
-        "flat = tensor.reshape(-1); work = flat.float() if flat.dtype in (torch.bfloat16, torch.float16) else "
-        "flat; run the "
-        "ring on work with torch.add, torch.maximum, torch.minimum or torch.mul; divide for AVG; "
-        "tensor.copy_(work.view(tensor.shape)).",
+        "flat = tensor.contiguous().view(-1); work = flat.float() if flat.dtype in (torch.bfloat16, torch.float16) "
+        "else "
+        "flat; run the reduce-scatter on work with torch.add, torch.maximum, torch.minimum or torch.mul; for AVG "
+        "divide "
+        "the chunk this rank owns, (rank + 1) % N; copy that chunk into flat and run the all-gather on flat; at the "
+        "end "
+        "tensor.copy_(flat.view(tensor.shape)).",
     ),
     mistakes=(
         mistakes.LIBRARY,
@@ -212,6 +247,13 @@ EXERCISE = Exercise(
         ),
         mistakes.NOT_CONTIGUOUS,
         Mistake(
+            "not divided",
+            "The sum came back undivided. Either nothing divides, or what is divided is not the chunk this rank "
+            "owns after "
+            "the reduce-scatter, (rank + 1) % N: all other chunks are overwritten in the all-gather.",
+            _not_divided,
+        ),
+        Mistake(
             "op ignored",
             "The sum came back although another operation was asked for: what combines two chunks depends on op.",
             _op_ignored,
@@ -225,7 +267,7 @@ EXERCISE = Exercise(
         ),
         mistakes.DIVIDED,
         Mistake(
-            "adds up in bfloat16",
+            "adds up in 16 bits",
             "The error grows with the number of ranks: every hop rounded to 16 bits. Add up in float32 and round "
             "once, at "
             "the end.",

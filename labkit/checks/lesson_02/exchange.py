@@ -74,6 +74,17 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
     if called:
         return called
     members = members_of(case)
+    for rank in members:
+        replaced = cast(list[int], got[rank].get("replaced") or [])
+        if replaced:
+            name = f"outputs[{replaced[0]}]"
+            return Verdict(
+                False,
+                message=f"On rank {rank} the list holds another tensor as {name} now, and the tensor that the caller "
+                f"handed in was not filled.",
+                expected=f"rank {rank}: the caller's own tensor, with the piece in it",
+                got=f"rank {rank}: another tensor in its place",
+            )
     for what in ("outputs", "inputs"):
         for rank, should in enumerate(exchanged(case)):
             came, expected = cast(list[Value], got[rank].get(what)), cast(list[Tensor], should[what])
@@ -164,7 +175,8 @@ def _own_missing(case: Case, got: Got, wire: Wire) -> bool:
 
 def _uneven(case: Case, got: Got, wire: Wire) -> bool:
     sizes = {piece.numel() for rank in members_of(case) for piece in _pieces(case, rank)}
-    return isinstance(got, Failure) and len(sizes) > 1
+    said = got.message if isinstance(got, Failure) else ""
+    return len(sizes) > 1 and ("size" in said or "shape" in said)
 
 
 def _to_itself(case: Case, got: Got, wire: Wire) -> bool:
@@ -216,6 +228,13 @@ EXERCISE = Exercise(
             _to_itself,
         ),
         sum_mistakes.BLOCKING_SENDS,
+        Mistake(
+            "puts another tensor into the list",
+            "The result belongs into the tensors that were handed in: outputs[i].copy_(...) or receive into "
+            "outputs[i]; "
+            "outputs[i] = tensor only puts another tensor into the list.",
+            lambda case, got, wire: isinstance(got, tuple) and any(values.get("replaced") for values in got),
+        ),
         Mistake(
             "own piece forgotten",
             "Only the own piece is missing: outputs[rank].copy_(inputs[rank]).",

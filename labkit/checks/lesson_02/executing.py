@@ -28,7 +28,7 @@ from labkit.checks.lesson_02.sums import members_of
 from labkit.checks.lesson_02.traffic import library_calls, lost_messages
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import are_wrong
+from labkit.checks.words import are_wrong, plural
 
 
 def judge(case: Case, got: Got, wire: Wire) -> Verdict:
@@ -89,11 +89,19 @@ def _messages(case: Case, wire: Wire) -> Verdict | None:
         plan = [r for r in cast(Plan, case.inputs[rank]["plan"]) if r["kind"] == "Send"]
         planned = [(members[cast(int, r["peer"])], 4 * sizes[cast(int, r["chunk"])], r["step"]) for r in plan]
         wanted = sorted((step, peer, size) for peer, size, step in planned if size)
+        empty = next((m for m in wire.messages if m.src == rank and not m.bytes), None)
+        if empty is not None:
+            return Verdict(
+                False,
+                message=f"The chunks are right, but rank {rank} sent rank {empty.dst} a message of 0 bytes: leave "
+                f"messages "
+                "of empty chunks out.",
+            )
         sent = [(m.dst, m.bytes) for m in wire.sent_by(rank)]
         if sorted((peer, size) for _, peer, size in wanted) != sorted(sent):
             return Verdict(
                 False,
-                message=f"The chunks are right, but rank {rank} sent {len(sent)} messages with "
+                message=f"The chunks are right, but rank {rank} sent {plural(len(sent), 'message')} with "
                 f"{sum(b for _, b in sent)} bytes "
                 f"and its plan has {len(wanted)} with {sum(size for *_, size in wanted)} bytes.",
             )
@@ -136,6 +144,7 @@ EXERCISE = Exercise(
         plan_case("3 ranks, one step adds, one overwrites", rotation(3, 2, 1, 3, reduce_on=(1,)), (3, 3), 12),
         plan_case("4 ranks, messages drawn at random, gaps between steps", drawn_plans(3, 4, 4, 5), (2, 2, 2, 2), 13),
         plan_case("4 ranks, chunks of different sizes, one empty", drawn_plans(5, 4, 4, 5), (3, 0, 2, 1), 14),
+        plan_case("3 ranks, combine=torch.maximum", rotation(3, 3, 1, 4, (0, 1, 3)), (2, 2, 2), 16, combine="maximum"),
         plan_case(
             "5 ranks, of which 1, 3 and 4 take part",
             drawn_plans(7, 3, 3, 4),
@@ -154,10 +163,42 @@ EXERCISE = Exercise(
         "receive straight into its chunk.",
         "dist.P2POp(dist.isend, chunks[r.chunk], group=group, group_peer=r.peer); for work in "
         "dist.batch_isend_irecv(ops): "
-        "work.wait(); then chunks[r.chunk] += incoming[r.chunk] for each Reduce.",
+        "work.wait(); then combine(chunks[r.chunk], incoming[r.chunk], out=chunks[r.chunk]) for each Reduce. Skip "
+        "empty "
+        "chunks, and the batch where a step has no message left.",
     ),
     mistakes=(
         sum_mistakes.LIBRARY,
+        Mistake(
+            "empty batch",
+            "dist.batch_isend_irecv does not take an empty list: where all chunks of a step are empty there is "
+            "nothing to "
+            "post, so leave the call out.",
+            lambda case, got, wire: (
+                isinstance(got, Failure)
+                and got.error == "IndexError"
+                and "batch_isend_irecv" in got.detail.rpartition("\n")[2]
+            ),
+            certain=True,
+        ),
+        Mistake(
+            "empty messages",
+            "A message was sent for an empty chunk: go on to the next record where chunks[record.chunk].numel() == 0.",
+            lambda case, got, wire: isinstance(got, tuple) and any(not m.bytes for m in wire.messages),
+        ),
+        Mistake(
+            "combine ignored",
+            "What arrived was added although the caller asked for another combine: a Reduce calls "
+            "combine(chunk, incoming, out=chunk).",
+            lambda case, got, wire: "combine" in case.inputs[0] and _as_if(combine=torch.add)(case, got, wire),
+        ),
+        Mistake(
+            "out=chunk forgotten",
+            "What a Reduce computed was not kept: combine(chunk, incoming) returns a new tensor; with out=chunk it "
+            "writes "
+            "into the chunk.",
+            _as_if(combine=lambda chunk, incoming: chunk),
+        ),
         Mistake(
             "always adds",
             "Everything that arrives is added. A Recv without a Reduce of the same step and chunk overwrites the "

@@ -116,8 +116,21 @@ def _whole_to_partner(case: Case, got: Got, wire: Wire) -> bool:
     )
 
 
+def _same_half(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether partners with an odd range sent each other as many elements in the first round."""
+    numel, distance = tensor_bytes(case) // 4, case.world_size // 2
+    if not isinstance(got, Failure) or case.world_size < 2 or not is_power_of_two(case.world_size):
+        return False
+    firsts = {}
+    for rank in range(case.world_size):
+        firsts[rank] = next((m.bytes for m in wire.sent_by(rank) if m.dst == rank ^ distance), None)
+    return numel % 2 == 1 and firsts[0] is not None and firsts[0] == firsts[distance] and 0 < firsts[0] < 4 * numel
+
+
 def _uneven_halves(case: Case, got: Got, wire: Wire) -> bool:
     odd = input_of(case, members_of(case)[0]).numel() % case.world_size != 0
+    if isinstance(got, Failure) and "size" not in got.message and "shape" not in got.message:
+        return False
     came = got[0].get("base") if isinstance(got, tuple) else None
     failed = isinstance(got, Failure) or not isinstance(came, Tensor) or bool(cast(str, got[0].get("raised")))
     return odd and failed
@@ -161,6 +174,13 @@ EXERCISE = Exercise(
         mistakes.IN_FLIGHT,
         mistakes.NOT_IN_PLACE,
         mistakes.DIVIDED,
+        Mistake(
+            "both keep the same half",
+            "Both partners gave away the same half, so both keep the other one: one must keep the lower half and "
+            "the other "
+            "the upper. rank & distance is 0 on one of them and not on the other.",
+            _same_half,
+        ),
         Mistake(
             "whole tensor to each partner",
             "Each message holds the whole tensor (that is recursive doubling). Send only the half that the partner "

@@ -6,21 +6,35 @@ import math
 from collections.abc import Sequence
 from typing import cast
 
-from labkit.checks.case import Case, Got
+from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.drivers.lesson_02 import all_reduce_in_place
 from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_02 import sum_mistakes as mistakes
-from labkit.checks.lesson_02.sums import expected_bases, input_of, reduce_case, whole_numbers, wrong_values
+from labkit.checks.lesson_02.sums import base_of, expected_bases, input_of, reduce_case, whole_numbers, wrong_values
 from labkit.checks.lesson_02.traffic import library_calls, lost_messages
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
+from labkit.checks.words import plural, ranks_in_words
 
 
 def nodes_case(seed: int, world_size: int, ranks_per_node: int, shape: Sequence[int]) -> Case:
-    """Return a case of 2.12."""
+    """Return a case of 2.12; where the nodes do not divide the world the ValueError is what is asked for."""
     what = " x ".join(map(str, shape))
-    name = f"{world_size // ranks_per_node} nodes of {ranks_per_node}, {what} elements"
-    return reduce_case(name, whole_numbers(seed, world_size, shape), extra={"args": [ranks_per_node]})
+    name = f"{plural(world_size // ranks_per_node, 'node')} of {ranks_per_node}, {what} elements"
+    if world_size % ranks_per_node:
+        name = f"{world_size} ranks in nodes of {ranks_per_node}: ValueError"
+    return reduce_case(name, whole_numbers(seed, world_size, shape), extra={"args": [ranks_per_node], "catch": True})
+
+
+def nodes_expected(case: Case) -> list[Values]:
+    """Return the sums, or where the nodes do not divide the world the tensors as they were (the oracle)."""
+    if _whole_nodes(case):
+        return expected_bases(case)
+    return [{"base": base_of(case, rank)} for rank in range(case.world_size)]
+
+
+def _whole_nodes(case: Case) -> bool:
+    return case.world_size % _per_node(case) == 0
 
 
 def _per_node(case: Case) -> int:
@@ -45,6 +59,21 @@ def sent_bytes(case: Case, wire: Wire, rank: int) -> tuple[int, int]:
 def judge(case: Case, got: Got, wire: Wire) -> Verdict:
     """Return whether the sums are right and few bytes passed between the nodes."""
     assert isinstance(got, tuple)
+    raised = [cast(str, values.get("raised")) or "" for values in got]
+    if not _whole_nodes(case):
+        quiet = [rank for rank, text in enumerate(raised) if not text.startswith("ValueError")]
+        if not quiet:
+            return Verdict(True)
+        return Verdict(
+            False,
+            message=f"{_per_node(case)} ranks per node do not divide {case.world_size} ranks: ValueError was expected, "
+            f"{ranks_in_words(quiet)} raised none.",
+            expected="ValueError on every rank",
+            got=f"none on {ranks_in_words(quiet)}",
+        )
+    for rank, text in enumerate(raised):
+        if text:
+            return Verdict(False, message=f"Rank {rank} raised {text}, but the nodes divide the world.")
     return (
         library_calls(wire) or wrong_values(case, got) or _traffic(case, wire) or lost_messages(wire) or Verdict(True)
     )
@@ -68,6 +97,8 @@ def _traffic(case: Case, wire: Wire) -> Verdict | None:
 
 def _leaders_only(case: Case, got: Got, wire: Wire) -> bool:
     if _per_node(case) == 1:
+        return False
+    if not isinstance(got, tuple):
         return False
     talkers = {rank for rank in range(case.world_size) if sent_bytes(case, wire, rank)[0]}
     nodes = case.world_size // _per_node(case)
@@ -96,13 +127,14 @@ EXERCISE = Exercise(
     title="Within and between nodes",
     functions=("hierarchical_all_reduce",),
     driver=all_reduce_in_place,
-    oracle=expected_bases,
+    oracle=nodes_expected,
     judge=judge,
     visible=(
         nodes_case(71, 4, 2, (8,)),
         nodes_case(72, 4, 2, (7,)),
         nodes_case(73, 6, 3, (20,)),
         nodes_case(74, 6, 2, (2, 5)),
+        nodes_case(75, 4, 3, (6,)),
     ),
     hints=(
         "The links inside a node are fast, those between nodes slow. How small can the piece be that a rank must "
@@ -119,6 +151,22 @@ EXERCISE = Exercise(
     ),
     mistakes=(
         mistakes.LIBRARY,
+        Mistake(
+            "no error",
+            "Where ranks_per_node does not divide the world size every rank must raise ValueError before anything "
+            "is sent.",
+            lambda case, got, wire: not _whole_nodes(case),
+            certain=True,
+        ),
+        Mistake(
+            "peers not translated",
+            "A rank was its own peer: a plan's peers count within the small ring. Translate them to real ranks, "
+            "inside a "
+            "node rank = node * G + place, between the nodes rank = place * G + local.",
+            lambda case, got, wire: (
+                any(m.src == m.dst for m in wire.messages) or (isinstance(got, Failure) and "itself" in got.message)
+            ),
+        ),
         mistakes.BLOCKING_SENDS,
         mistakes.NOT_IN_PLACE,
         mistakes.DIVIDED,

@@ -16,7 +16,14 @@ Plan = list[dict[str, Value]]
 
 
 def plan_case(
-    name: str, plans: Sequence[Plan], sizes: Sequence[int], seed: int, *, world_size: int = 0, group: Sequence[int] = ()
+    name: str,
+    plans: Sequence[Plan],
+    sizes: Sequence[int],
+    seed: int,
+    *,
+    world_size: int = 0,
+    group: Sequence[int] = (),
+    combine: str = "",
 ) -> Case:
     """Return a case in which member i of the group runs plans[i] on chunks of these sizes.
 
@@ -27,6 +34,7 @@ def plan_case(
         seed: For the numbers in the chunks.
         world_size: Ranks in all; 0: as many as plans.
         group: Global ranks of the members; empty: everybody.
+        combine: Name of the torch function a Reduce uses, "maximum"; empty: run_plan is called without one.
     """
     size = world_size or len(plans)
     members = list(group) or list(range(size))
@@ -35,6 +43,8 @@ def plan_case(
     for rank in range(size):
         plan = plans[members.index(rank)] if rank in members else []
         given: dict[str, Value] = {"tensor": tensors[rank], "sizes": list(sizes), "plan": cast(list[Value], plan)}
+        if combine:
+            given["combine"] = combine
         if group:
             given["group"] = cast(list[Value], members)
         inputs.append(given)
@@ -107,20 +117,28 @@ def plans_of(case: Case) -> list[Plan]:
     return [cast(Plan, case.inputs[rank]["plan"]) for rank in members_of(case)]
 
 
+def combine_of(case: Case) -> Callable[..., Tensor]:
+    """Return what a Reduce does in this case."""
+    return cast(Callable[..., Tensor], getattr(torch, cast(str, case.inputs[0].get("combine", "add"))))
+
+
 def simulate(
     case: Case,
     *,
     reduce: Callable[[dict[str, Value], bool], bool] = lambda record, asked: asked,
     late_sends: bool = False,
+    combine: Callable[..., Tensor] | None = None,
 ) -> list[Tensor]:
     """Return each rank's tensor after all plans ran, in one process.
 
     Args:
         case: Chunks and plans.
         reduce: Whether what a Recv brings is added, given the record and whether a Reduce asks for it.
+        combine: What a Reduce does instead of what the case asks for.
         late_sends: Send what the step's own receives have already changed (a mistake).
     """
     chunks, plans = chunks_of(case), plans_of(case)
+    together = combine or combine_of(case)
     for step in sorted({cast(int, record["step"]) for plan in plans for record in plan}):
         before = [[chunk.clone() for chunk in row] for row in chunks]
         for rank, plan in enumerate(plans):
@@ -132,7 +150,7 @@ def simulate(
                 source, chunk = cast(int, record["peer"]), cast(int, record["chunk"])
                 sent = sent_chunk(plans[source], step, rank, before[source], chunks[source], late_sends, plan, record)
                 if reduce(record, chunk in reduced):
-                    chunks[rank][chunk] += sent
+                    chunks[rank][chunk].copy_(together(chunks[rank][chunk], sent))
                 else:
                     chunks[rank][chunk].copy_(sent)
     results = [cast(Tensor, case.inputs[rank]["tensor"]).clone() for rank in range(case.world_size)]

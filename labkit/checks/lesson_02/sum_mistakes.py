@@ -53,8 +53,11 @@ NOT_IN_PLACE = Mistake(
 )
 NOT_CONTIGUOUS = Mistake(
     "works on a copy of a non-contiguous tensor",
-    "This tensor is not contiguous: reshape, flatten and contiguous make a copy of it, and view refuses. Work on a "
-    "contiguous copy and copy the result back: tensor.copy_(flat.view(tensor.shape)).",
+    "This tensor is not contiguous: contiguous() makes a copy of it, view(-1) refuses, and reshape(-1) gives a copy "
+    "or, "
+    "as of x[::2], a view with gaps that cannot be sent. Work on flat = tensor.contiguous().view(-1) and copy the "
+    "result "
+    "back: tensor.copy_(flat.view(tensor.shape)).",
     lambda case, got, wire: (
         layout_of(case) in ("transposed", "every other", "column")
         and (marks.unchanged(case, got) or (isinstance(got, Failure) and got.kind in ("exception", "died")))

@@ -185,10 +185,25 @@ def _message(case: Case, got: tuple[Values, ...], found: dict[int, Difference], 
         if rank not in members_of(case):
             return f"{who} Rank {rank} is not in the group; its tensor must stay as it was."
         return f"{who} Rank {rank}'s view is right, but elements beside it in the same storage were changed."
+    if _is_rounding(case, got, rank):
+        return (
+            f"{who} On rank {rank} element {first.index} is {first.got}, expected {first.expected}: nearly right, so "
+            f"nothing is missing, but rounded more than once ({first.count} of {len(input_of(case, rank))} elements)."
+        )
     where = f"{who} On rank {rank} element {first.index} is {first.got}, expected {first.expected}"
     if first.count > 1:
         where += f" ({first.count} of {len(input_of(case, rank))} elements differ)"
     return f"{where}.{contents_in_words(case, shares_at(case, got, rank))}"
+
+
+def _is_rounding(case: Case, got: Got, rank: int) -> bool:
+    """Return whether a rank's 16-bit numbers are all within some roundings of what they should be."""
+    came = view_that_came(case, got, rank)
+    if came is None or rank not in members_of(case) or came.element_size() > 2 or not came.is_floating_point():
+        return False
+    exact = exact_reduction(case)[0].reshape(-1)
+    unit = torch.finfo(came.dtype).eps * len(members_of(case))
+    return bool(torch.allclose(came.double(), exact, rtol=unit))
 
 
 def shares_at(case: Case, got: Got, rank: int) -> list[Shares] | None:

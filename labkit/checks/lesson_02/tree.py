@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from labkit.checks.case import Case, Got
+import torch
+
+from labkit.checks.case import Case, Failure, Got
 from labkit.checks.drivers.lesson_02 import all_reduce_in_place
 from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_02 import sum_marks
 from labkit.checks.lesson_02 import sum_mistakes as mistakes
 from labkit.checks.lesson_02.ring import sum_case
-from labkit.checks.lesson_02.sums import expected_bases, members_of, wrong_values
+from labkit.checks.lesson_02.sums import exact_reduction, expected_bases, members_of, wrong_values
 from labkit.checks.lesson_02.traffic import (
     library_calls,
     lost_messages,
@@ -70,9 +72,28 @@ def _one_after_another(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, tuple) and len(members) > 3 and len(real) == 2 * (len(members) - 1)
 
 
+def _down_forwards(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether rank 0 is right and the last round's partner of rank 0 is, and its own children are not."""
+    came, size = sum_marks.views(case, got), len(members_of(case))
+    if came is None or size < 4 or not isinstance(got, tuple) or wrong_values(case, got) is None:
+        return False
+    members = members_of(case)
+    place = {rank: index for index, rank in enumerate(members)}
+    ups = {(place[m.src], place[m.dst]) for m in wire.messages if {m.src, m.dst} <= set(members) and m.src > m.dst}
+    downs = {(b, a) for a, b in _pairs_of(case, wire, place) if a < b}
+    exact = exact_reduction(case)[0].reshape(-1).double()
+    right = [bool(torch.equal(view.double(), exact)) for view in came]
+    tree = {(r + d, r) for d in (1, 2, 4, 8) for r in range(0, size, 2 * d) if r + d < size}
+    return ups == tree == downs and right[0] and right[1]
+
+
+def _pairs_of(case: Case, wire: Wire, place: dict[int, int]) -> set[tuple[int, int]]:
+    return {(place[m.src], place[m.dst]) for m in wire.messages if m.src in place and m.dst in place}
+
+
 def _needs_power_of_two(case: Case, got: Got, wire: Wire) -> bool:
     size = len(members_of(case))
-    return size & (size - 1) != 0 and (not isinstance(got, tuple) or bool(sum_marks.shares(case, got)))
+    return size & (size - 1) != 0 and isinstance(got, Failure) and sum_marks.stranger(case, got, wire)
 
 
 EXERCISE = Exercise(
@@ -105,6 +126,13 @@ EXERCISE = Exercise(
         mistakes.NOT_IN_PLACE,
         mistakes.DIVIDED,
         mistakes.ROOT_ONLY,
+        Mistake(
+            "down in the order of the way up",
+            "The way down goes backwards: take the distances in reverse order, the largest first, or a rank hands "
+            "on the "
+            "total before it has it.",
+            _down_forwards,
+        ),
         Mistake(
             "everything through rank 0",
             "Rank 0 talks to every rank itself: that is the sum through the root again, N-1 rounds each way. In a "
