@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import sys
 import time
 from importlib import import_module
@@ -29,6 +30,8 @@ def main() -> None:
     if unknown:
         parser.error(f"no topic {', '.join(sorted(unknown))}; there are {', '.join(TOPICS)}")
 
+    # Ended from outside, it ends what it started first.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("benchmark ended by SIGTERM"))
     machine = {
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "platform": platform.platform(),

@@ -26,7 +26,7 @@ from tests.benchmarks.table import Bar, ratio, table
 # How often each is called again in one process; the slow ones keep nothing between calls, so little is to be learnt.
 NUM_AGAIN = {"labkit.run": 8, "plain fork": 8, "notebook_launcher": 8, "ipyparallel": 8}
 MODULES = {"notebook_launcher": "accelerate", "torchrunx": "torchrunx", "ipyparallel": "ipyparallel"}
-TIMEOUT_S = 90.0
+TIMEOUT_S = 180.0
 MARK = "LABKIT_BENCHMARK"
 
 
@@ -101,18 +101,25 @@ class Launcher:
 
 def _round(world_size: int, names: list[str], num_again: dict[str, int]) -> dict[str, Launcher]:
     """Return the launchers of one round, ended, with the seconds of their calls."""
-    launchers = {name: Launcher(name, world_size) for name in names}
-    for number in range(1 + max(num_again.values())):
-        for name, launcher in launchers.items():
-            if number <= num_again.get(name, 1):
-                launcher.call()
-    for launcher in launchers.values():
-        launcher.end()
+    launchers: dict[str, Launcher] = {}
+    try:
+        for name in names:
+            launchers[name] = Launcher(name, world_size)
+        for number in range(1 + max(num_again.values())):
+            for name, launcher in launchers.items():
+                if number <= num_again.get(name, 1):
+                    launcher.call()
+    finally:
+        for launcher in launchers.values():
+            launcher.end()
     return launchers
 
 
 def _rounds(world_size: int, num_rounds: int, names: list[str], num_again: dict[str, int]) -> dict[str, dict[str, Any]]:
-    rounds = [_round(world_size, names, num_again) for _ in range(num_rounds)]
+    rounds = []
+    for number in range(num_rounds):
+        sys.stderr.write(f"{world_size} ranks, round {number + 1} of {num_rounds} ...\n")
+        rounds.append(_round(world_size, names, num_again))
     figures = {}
     for name in names:
         launchers = [each[name] for each in rounds]
@@ -135,7 +142,7 @@ def run(quick: bool = False) -> tuple[str, list[Bar], dict[str, Any]]:
     absent = [name for name, module in MODULES.items() if find_spec(module) is None]
     names = [name for name in LAUNCHERS if name not in absent]
     begin = time.monotonic()
-    figures = {str(size): _rounds(size, 1 if quick else 3, names, NUM_AGAIN) for size in (2, 4)}
+    figures = {str(size): _rounds(size, 1 if quick else 2, names, NUM_AGAIN) for size in (2, 4)}
     figures["16"] = _rounds(16, 1, ["labkit.run", "mp.spawn"], {"labkit.run": 3, "mp.spawn": 0})
     crowd = {"labkit.run": figures["16"]["labkit.run"]["again_s"], "mp.spawn": figures["16"]["mp.spawn"]["first_s"]}
 
