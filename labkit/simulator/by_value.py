@@ -12,6 +12,7 @@ import pickle
 import sys
 import sysconfig
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import cloudpickle
@@ -34,26 +35,28 @@ def dump_call(fn: Callable[..., object], args: tuple[object, ...]) -> bytes:
     Raises:
         ConfigError: If something cannot travel.
     """
-    module = sys.modules.get(str(getattr(fn, "__module__", "")))
-    file = getattr(module, "__file__", None) or ""
-    own = module is not None and module.__name__ != "__main__" and bool(file) and not file.startswith(_INSTALLED)
-    own = own and not module.__name__.startswith("labkit.") if module is not None else False
-    if own:
-        # A module is shared by all ranks of this process; a rank must have its own globals.
+    module = _own_module(fn)
+    if module is not None:  # it is shared by all ranks of this process; a rank must have its own globals
         cloudpickle.register_pickle_by_value(module)
-        try:
-            return dumps((fn, args))
-        except Exception:
-            pass  # what the module holds cannot be copied: take it as it is, which only shares its globals
-        finally:
-            cloudpickle.unregister_pickle_by_value(module)
     try:
         return dumps((fn, args))
     except Exception as error:
         raise ConfigError(
-            f"The function or an argument cannot be copied for each rank: {error}. "
+            f"The function, what it uses or an argument cannot be copied for each rank: {error}. "
             "Pass plain data or tensors, and open files and connections inside the function."
         ) from error
+    finally:
+        if module is not None:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _own_module(fn: Callable[..., object]) -> ModuleType | None:
+    """Return the module fn was imported from, if it is the learner's: neither installed nor labkit's."""
+    module = sys.modules.get(str(getattr(fn, "__module__", "")))
+    file = getattr(module, "__file__", None) or ""
+    if module is None or module.__name__ == "__main__" or not file:
+        return None
+    return None if file.startswith(_INSTALLED) or module.__name__.startswith("labkit.") else module
 
 
 class RankUnpickler(pickle.Unpickler):
