@@ -69,9 +69,10 @@ def difference(got: Value, expected: Tensor, allowed: Tensor | None = None) -> D
     if len(places) == 0:
         return None
     index = int(places[0])
-    return Difference(
-        "value", index, number(expected.flatten()[index].item()), number(got.flatten()[index].item()), len(places)
-    )
+    wanted, came = expected.flatten()[index].item(), got.flatten()[index].item()
+    if number(wanted) == number(came):  # they differ further behind than numbers are usually shown
+        return Difference("value", index, repr(wanted), repr(came), len(places))
+    return Difference("value", index, number(wanted), number(came), len(places))
 
 
 def listing(tensor: Tensor, around: int = 0) -> str:

@@ -41,7 +41,8 @@ def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome]) -> str:
         return ""
     if any(mistake.name == shown.verdict.mistake and not mistake.general for mistake in exercise.mistakes):
         return ""
-    ran = [outcome for outcome in outcomes if outcome.verdict is not None]
+    # A case that asks for an error says nothing of the numbers of ranks for which the sums are right.
+    ran = [each for each in outcomes if each.verdict is not None and "Error" not in each.case.name]
     right = {outcome.case.world_size for outcome in ran if outcome.passed}
     wrong = {outcome.case.world_size for outcome in ran if not outcome.passed}
     if len(right) != 1 or right & wrong or right == {1}:

@@ -222,7 +222,7 @@ def chunk_bounds(numel, num_chunks):
 wrong(
     "2.3",
     "remainder in the last chunk",
-    "all the remainder in one chunk",
+    "sizes differ by more than one",
     """
 def chunk_bounds(numel, num_chunks):
     size = numel // num_chunks
@@ -234,7 +234,7 @@ def chunk_bounds(numel, num_chunks):
 wrong(
     "2.3",
     "as torch.chunk cuts",
-    "wrong number of chunks",
+    "sizes differ by more than one",
     """
 def chunk_bounds(numel, num_chunks):
     bounds, start = [], 0
@@ -313,7 +313,7 @@ wrong(
 wrong(
     "2.4",
     "wrong chunk: + instead of -",
-    "sender and receiver name different chunks",
+    "sends the chunk it is receiving",
     _plan(scatter="Send(s, (rank + s) % n, right), Recv(s, (rank - s - 1) % n, left), Reduce(s, (rank - s - 1) % n)"),
 )
 wrong("2.4", "the last step of the all-gather is missing", "one step too few", _plan(steps=("n - 1", "n - 2")))
@@ -363,13 +363,14 @@ wrong(
 # ---- 2.5
 
 
-def _run(body: str) -> str:
+def _run(body: str, kept: str = "if chunks[r.chunk].numel()") -> str:
     return f"""
 def run_plan(plan, chunks, group=None, combine=torch.add):
     steps = {{}}
     for record in plan:
         steps.setdefault(record.step, []).append(record)
     for step, records in sorted(steps.items()):
+        records = [r for r in records {kept}]
         reduced = {{r.chunk for r in records if isinstance(r, Reduce)}}
         incoming = {{}}
         ops = []
@@ -386,6 +387,10 @@ _POST = """
                 ops.append(dist.P2POp(dist.irecv, incoming[r.chunk], group=group, group_peer=r.peer))
         for work in dist.batch_isend_irecv(ops) if ops else []:
             work.wait()
+"""
+_COMBINED = """
+        for chunk, data in incoming.items():
+            chunks[chunk].copy_(combine(chunks[chunk], data) if chunk in reduced else data)
 """
 wrong(
     "2.5",
@@ -454,13 +459,7 @@ wrong(
     "2.5",
     "peers as global ranks",
     "group ranks taken for global ranks",
-    _run(
-        _POST.replace("group=group, group_peer=r.peer", "r.peer, group")
-        + """
-        for chunk, data in incoming.items():
-            chunks[chunk].copy_(chunks[chunk] + data if chunk in reduced else data)
-"""
-    ),
+    _run(_POST.replace("group=group, group_peer=r.peer", "r.peer, group") + _COMBINED),
 )
 wrong(
     "2.5",
@@ -507,10 +506,6 @@ wrong(
 """
     ),
 )
-_COMBINED = """
-        for chunk, data in incoming.items():
-            chunks[chunk].copy_(combine(chunks[chunk], data) if chunk in reduced else data)
-"""
 wrong(
     "2.5",
     "out=chunk forgotten",
@@ -527,17 +522,13 @@ wrong(
     "2.5",
     "sends messages of empty chunks",
     "empty messages",
-    _run(_POST + _COMBINED),
+    _run(_POST + _COMBINED, kept=""),
 )
 wrong(
     "2.5",
     "posts an empty batch",
     "empty batch",
-    _run(
-        "        records = [r for r in records if chunks[r.chunk].numel()]\n"
-        + _POST.replace(" if ops else []", "")
-        + _COMBINED
-    ),
+    _run(_POST.replace(" if ops else []", "") + _COMBINED),
 )
 wrong(
     "2.5",
@@ -799,7 +790,7 @@ wrong(
     "a rank outside the group takes part",
     _drop_in(outside="return Done() if async_op else None"),
 )
-wrong("2.7", "everything through float32", "integers through floats", _drop_in(work="flat.float()"))
+wrong("2.7", "everything through float32", "a detour through float32", _drop_in(work="flat.float()"))
 wrong(
     "2.7",
     "a copy of a non-contiguous tensor is reduced",

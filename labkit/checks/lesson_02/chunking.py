@@ -138,8 +138,8 @@ EXERCISE = Exercise(
             _any_wrong(lambda n, k, sizes, v: len(sizes) != k),
         ),
         Mistake(
-            "all the remainder in one chunk",
-            "One chunk gets all of the remainder; sizes may differ by one at most.",
+            "sizes differ by more than one",
+            "Sizes may differ by one at most: give each of the first numel % num_chunks chunks one element more.",
             _any_wrong(lambda n, k, sizes, v: sum(sizes) == n and max(sizes) - min(sizes) > 1),
         ),
         Mistake(

@@ -126,6 +126,15 @@ def _coarse(case: Case, got: Got, wire: Wire) -> bool:
     return all(bool(torch.allclose(view.double(), exact, rtol=0.1)) for view in came)
 
 
+def _float64_rounded(case: Case, got: Got) -> bool:
+    """Return whether float64 results are those of float32: nearly right, and not in float64's own precision."""
+    came = sum_marks.views(case, got)
+    if came is None or not isinstance(got, tuple) or came[0].dtype != torch.float64 or wrong_values(case, got) is None:
+        return False
+    exact = exact_reduction(case)[0].reshape(-1)
+    return all(bool(torch.allclose(view, exact, rtol=1e-5)) for view in came)
+
+
 def _no_work(case: Case, got: Got, wire: Wire) -> bool:
     return bool(case.inputs[0].get("async")) and isinstance(got, tuple) and not got[members_of(case)[0]].get("can_wait")
 
@@ -274,9 +283,11 @@ EXERCISE = Exercise(
             _coarse,
         ),
         Mistake(
-            "integers through floats",
-            "Integers must stay integers: a detour through float loses their last digits.",
-            sum_marks.float_detour,
+            "a detour through float32",
+            "The last digits are lost: only bfloat16 and float16 are added up in float32; integers must stay "
+            "integers, and "
+            "float64 must stay float64.",
+            lambda case, got, wire: sum_marks.float_detour(case, got, wire) or _float64_rounded(case, got),
         ),
         Mistake(
             "no work object",
