@@ -11,7 +11,7 @@ from torch import Tensor
 
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.contributions import Shares
-from labkit.checks.failures import NOBODY_EXPECTED
+from labkit.checks.failures import NOBODY_EXPECTED, SIZES_DIFFER
 from labkit.checks.lesson_02.sums import (
     exact_reduction,
     input_of,
@@ -169,8 +169,8 @@ def everything_to_everyone(case: Case, got: Got, wire: Wire) -> bool:
 def all_through_one(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether one rank is at an end of every message."""
     members = members_of(case)
-    if len(members) < 3 or not wire.messages:
-        return False
+    if len(members) < 3 or not wire.messages or not isinstance(got, tuple):
+        return False  # of a run that was cut short only some messages are known
     return any(all(rank in (m.src, m.dst) for m in wire.messages) for rank in members)
 
 
@@ -192,6 +192,11 @@ def changed_in_flight(case: Case, got: Got, wire: Wire) -> bool:
     return bool(wire.problems_of("changed_in_flight"))
 
 
+def sizes_disagree(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the run ended because a message was longer than what its receiver asked for."""
+    return isinstance(got, Failure) and SIZES_DIFFER in got.message
+
+
 def short_of_elements(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether a run failed on a length that does not divide by the number of ranks."""
     if not isinstance(got, Failure):
@@ -201,4 +206,6 @@ def short_of_elements(case: Case, got: Got, wire: Wire) -> bool:
     if got.kind in ("deadlock", "timeout"):
         return numel < len(members)
     said = got.message.lower()
+    if SIZES_DIFFER in got.message:
+        return False
     return numel % len(members) != 0 and any(word in said for word in ("size", "shape", "divi", "multiple", "chunk"))

@@ -146,8 +146,17 @@ UNEVEN = Mistake(
     general=True,
 )
 
+SIZES_DISAGREE = Mistake(
+    "sizes disagree",
+    "What a rank receives in a step must be the chunk that its left neighbour sends in it, cut at the same places: "
+    "check "
+    "which chunk each of the two names in that step (the plan of 2.4), then the chunk bounds.",
+    marks.sizes_disagree,
+)
+
 RING = (
-    LIBRARY, STRANGER, IN_FLIGHT, BLOCKING_SENDS, NOT_CONTIGUOUS, NOT_IN_PLACE, DIVIDED, THROUGH_ONE, WHOLE_TENSOR,
+    LIBRARY, SIZES_DISAGREE,
+    STRANGER, IN_FLIGHT, BLOCKING_SENDS, NOT_CONTIGUOUS, NOT_IN_PLACE, DIVIDED, THROUGH_ONE, WHOLE_TENSOR,
     EVERYBODY, NO_GATHER, TAIL, ONE_STEP_SHORT, TWICE, GROUP_RANKS, BLOCKING_RECVS, UNEVEN, SOME_MISSING,
 )  # fmt: skip
 """What is tried for an all-reduce over a ring, in this order."""
