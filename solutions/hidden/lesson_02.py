@@ -92,7 +92,7 @@ def _run_plan(draw: random.Random) -> list[Case]:
         plan_case(
             "3 ranks, combine=torch.minimum",
             rotation(3, 3, draw.choice([1, 2]), 5, (0, 2, 3)),
-            (2, 1, 2),
+            (2, 2, 2),
             _seed(draw),
             combine="minimum",
         ),
