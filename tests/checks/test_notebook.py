@@ -115,10 +115,10 @@ def naive_all_reduce(tensor):
 """
     text = repr(labkit.check("2.1", namespace(extra=source)["naive_all_reduce"]))
     assert "what your ranks printed in this case:" in text
-    assert "[rank 0] step 0 of 5" in text
-    assert "[rank 1] step 5 of 5" in text
-    assert "of 7" not in text
-    assert "... and 6 more lines" in text
+    assert "[rank 0] step 0 of 7" in text
+    assert "[rank 1] step 5 of 7" in text
+    assert "of 5" not in text
+    assert "... and 11 more lines" in text
 
 
 def test_a_notebook_cells_lines_are_shown_with_the_cells_number() -> None:
