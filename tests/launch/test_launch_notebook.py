@@ -11,7 +11,7 @@ import nbclient
 import nbformat
 import psutil
 import pytest
-from conftest import Notebook, alive, wait_until
+from live_kernel import Notebook, alive, wait_until
 
 
 def cell(notebook: Notebook, code: str) -> str:

@@ -13,7 +13,7 @@ import psutil
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import alive, wait_until
+from live_kernel import alive, wait_until
 
 import labkit
 from labkit.errors import RankFailed, RunTimeout
