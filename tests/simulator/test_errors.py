@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -246,8 +247,12 @@ def test_an_interrupt_ends_every_rank_and_goes_on_to_the_caller() -> None:
         while True:
             pass
 
-    with pytest.raises(KeyboardInterrupt):
-        _run(interrupt)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with it ignored
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _run(interrupt)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("virtual rank")]
     assert _run(dist.get_rank).results == [0, 1, 2]
 
