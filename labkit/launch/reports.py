@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from labkit.cells import in_cells
 from labkit.launch.cgroup import OomCount
-from labkit.launch.stacks import in_cells
 from labkit.units import format_bytes
 
 _ECHO = re.compile(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import linecache
 import re
-import sys
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
+from labkit.cells import in_cells
+
 _FAULT_LINE = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$', re.MULTILINE)
-_TRACEBACK_LINE = re.compile(r'^(?P<indent>[ |+-]*)File "(?P<file>[^"]*)", line (?P<line>\d+)', re.MULTILINE)
 _LAUNCHER = str(Path(__file__).parent)
 _LABKIT = str(Path(__file__).parents[1])
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
@@ -50,23 +50,3 @@ def describe_stack(frames: list[Frame]) -> str:
         return ""
     shown = own[-4:] if own else frames[-3:]
     return "\n".join(frame.describe() for frame in shown)
-
-
-def in_cells(text: str) -> str:
-    """Return a traceback with the names of notebook cells as the notebook shows them: ``Cell In[5], line 3``."""
-    if "IPython" not in sys.modules:
-        return text
-    from IPython import get_ipython
-
-    shell = get_ipython()
-    name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
-    if name_of is None:
-        return text
-
-    def replace(match: re.Match[str]) -> str:
-        named = name_of(match["file"])
-        if not named:
-            return match[0]
-        return f"{match['indent']}{named[0]} {named[1]}, line {match['line']}"
-
-    return _TRACEBACK_LINE.sub(replace, text)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from labkit.simulator.cells import cell_name
+from labkit.cells import cell_name
 from labkit.simulator.torch_private import entry_codes
 from labkit.timeline import Timeline
 from labkit.timeline.span import Lane, Problem

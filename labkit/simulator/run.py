@@ -18,10 +18,10 @@ import cloudpickle
 import torch
 import torch.distributed as dist
 
+from labkit.cells import in_cells
 from labkit.errors import ConfigError, EnvironmentProblem, RankFailed, RunTimeout
 from labkit.simulator import deadlock
 from labkit.simulator.by_value import RankUnpickler, dump_call, dumps, loads_in_notebook, loads_in_rank
-from labkit.simulator.cells import in_cells
 from labkit.simulator.clock import Abandoned, Scheduler
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.group import create_group

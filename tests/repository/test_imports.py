@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).parents[2] / "labkit"
 LAYERS = (
     "errors",
     "units",
+    "cells",
     "timeline",
     "hardware",
     "simulator",
