@@ -32,4 +32,5 @@ def test_device_and_span_work_under_plain_torchrun(tmp_path: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.split("\n")[:2]) == ["rank 0 has 2.0", "rank 1 has 2.0"]
+    for rank in (0, 1):  # two processes share one pipe: line ends may come after both texts
+        assert done.stdout.count(f"rank {rank} has 2.0") == 1, done.stdout
