@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from labkit.checks.case import Case, Failure, Got, Values
+from labkit.checks.par import Par
 from labkit.checks.verdict import PLAIN_ERROR, Mistake, Verdict
 from labkit.checks.wire import Wire
 
@@ -36,6 +37,7 @@ class Exercise:
         mistakes: What is recognised, in the order it is tried.
         given: Names the lesson defines for the learner (records, for instance) and the driver wants too.
         distributed: Whether the driver needs an initialised process group (else each case has one rank).
+        par: What our own solution costs on a virtual cluster, shown after a pass; None where nothing is compared.
     """
 
     id: str
@@ -49,6 +51,7 @@ class Exercise:
     mistakes: tuple[Mistake, ...] = ()
     given: tuple[str, ...] = ()
     distributed: bool = True
+    par: Par | None = None
 
 
 def functions_for(exercise: Exercise, namespace: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from labkit.checks.exercise import Exercise, functions_for
 from labkit.checks.outcome import CaseOutcome, hint_across, telling
+from labkit.checks.par import lines as par_lines
 from labkit.checks.printed import lines as printed_lines
 from labkit.checks.registry import exercises, find
 from labkit.checks.verdict import Verdict
@@ -28,6 +29,7 @@ class CheckResult:
         problem: Why nothing was checked, with the cure; "" when it was.
         shown: The failed case that is shown in full, None where none failed.
         across: A hint that all cases together give, or "".
+        par: What our own solution costs on a virtual cluster beside yours, as lines; empty unless passed.
         passed: Whether every case passed.
     """
 
@@ -37,6 +39,7 @@ class CheckResult:
     problem: str = ""
     shown: CaseOutcome | None = None
     across: str = ""
+    par: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -66,7 +69,8 @@ class CheckResult:
         count = len(self.outcomes)
         if self.passed:
             lines = [("head", f"{head}: passed, all {count} cases." if count > 1 else f"{head}: passed.")]
-            return lines + [("pass", f"  pass  {outcome.case.name}") for outcome in self.outcomes]
+            lines += [("pass", f"  pass  {outcome.case.name}") for outcome in self.outcomes]
+            return lines + [("more", line) for line in self.par]
         lines = [("head", f"{head}: not yet, {right} of {count} cases pass.")]
         for outcome in self.outcomes:
             verdict = outcome.verdict
@@ -117,16 +121,19 @@ def check(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
         return CheckResult(exercise.id, exercise.title, problem=problem)
     from labkit.checks.drive import run_visible
 
+    named = _by_name(exercise, functions)
     try:
-        outcomes = run_visible(exercise, _by_name(exercise, functions))
+        outcomes = run_visible(exercise, named)
     except LabkitError as error:
         return CheckResult(exercise.id, exercise.title, problem=f"The ranks could not be started: {error}")
+    passed = all(outcome.passed for outcome in outcomes)
     return CheckResult(
         exercise.id,
         exercise.title,
         tuple(outcomes),
         shown=telling(exercise, outcomes),
         across=hint_across(exercise, outcomes),
+        par=tuple(par_lines(exercise.par, named)) if exercise.par is not None and passed else (),
     )
 
 

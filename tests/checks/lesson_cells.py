@@ -1,4 +1,4 @@
-"""A notebook's namespace, made of the lesson's given and exercise cells."""
+"""A notebook's namespace, made of a lesson's given and exercise cells."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 
 from labkit.lessons.source import Lesson, load
 
-SOURCE = Path(__file__).parents[2] / "solutions" / "02_ring_all_reduce.py"
+SOLUTIONS = Path(__file__).parents[2] / "solutions"
 _numbers = count(1)
 
 
 @cache
-def lesson() -> Lesson:
-    """Return lesson 02 as its source describes it."""
-    return load(SOURCE)
+def lesson(number: str = "02") -> Lesson:
+    """Return a lesson as its source describes it."""
+    (source,) = SOLUTIONS.glob(f"{number}_*.py")
+    return load(source)
 
 
 def run_cell(source: str, namespace: dict[str, Any]) -> None:
@@ -27,10 +28,10 @@ def run_cell(source: str, namespace: dict[str, Any]) -> None:
     exec(compile(source, name, "exec", dont_inherit=True), namespace)
 
 
-def namespace(*, solved: bool = True, extra: str = "") -> dict[str, Any]:
+def namespace(*, solved: bool = True, extra: str = "", number: str = "02") -> dict[str, Any]:
     """Return what given and exercise cells define; `solved` for the answers, else the stubs; `extra` runs last."""
     names: dict[str, Any] = {"__name__": "__main__"}
-    for cell in lesson().cells:
+    for cell in lesson(number).cells:
         if cell.role in ("given", "exercise"):
             run_cell(cell.source if solved else cell.student_source, names)
     if extra:

@@ -13,7 +13,8 @@ import labkit
 from labkit.checks.notebook import CheckResult
 from labkit.checks.registry import exercises
 from tests.checks.lesson_cells import lesson, namespace
-from tests.checks.wrong_answers_02 import WRONG, WrongAnswer
+from tests.checks.wrong_answer import WrongAnswer
+from tests.checks.wrong_answers_02 import WRONG
 
 IDS = tuple(exercises("02"))
 STYLES = ("right_one_loop_per_collective", "right_in_few_lines")
@@ -92,20 +93,3 @@ def test_every_exercise_has_wrong_answers_enough() -> None:
 
 def test_the_sample_names_wrong_answers_that_exist() -> None:
     assert {(answer.exercise, answer.name) for answer in WRONG} >= SAMPLE
-
-
-@pytest.mark.long
-def test_table_of_mistakes_and_checks(capsys: pytest.CaptureFixture[str]) -> None:
-    """Print which check names which mistake; every mistake an exercise knows by name should be some wrong answer's."""
-    met = {(answer.exercise, answer.mistake) for answer in WRONG}
-    lines = ["exercise  wrong answers  mistakes known  of which met"]
-    for number, exercise in exercises("02").items():
-        known = {mistake.name for mistake in exercise.mistakes}
-        answers = sum(answer.exercise == number for answer in WRONG)
-        lines.append(
-            f"{number:8}  {answers:13}  {len(known):14}  {len({name for e, name in met if e == number} & known):12}"
-        )
-    with capsys.disabled():
-        print("\n" + "\n".join(lines))
-    unknown = {pair for pair in met if pair[1] not in {m.name for m in exercises("02")[pair[0]].mistakes}}
-    assert not unknown

@@ -2,25 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class WrongAnswer:
-    """Source that defines the exercise's functions; everything else of the lesson is right.
-
-    Attributes:
-        exercise: Its id.
-        name: What is wrong, in a few words.
-        mistake: Name of the Mistake that must be recognised.
-        source: Python source, run after the lesson's given and exercise cells.
-    """
-
-    exercise: str
-    name: str
-    mistake: str
-    source: str
-
+from tests.checks.wrong_answer import WrongAnswer
 
 WRONG: list[WrongAnswer] = []
 

@@ -1,0 +1,106 @@
+"""Par: what our own solution costs on a virtual cluster, shown beside yours once the check has passed. No points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from labkit.errors import LabkitError
+from labkit.units import format_bytes, format_time
+
+if TYPE_CHECKING:
+    from labkit.worlds import World
+
+Functions = Mapping[str, Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a program cost in a virtual world.
+
+    Attributes:
+        time_ns: Virtual time from the first to the last thing any rank did.
+        bytes_sent: Payload of the messages and collectives of the rank that had most.
+        peak_bytes: Memory of the rank that held most, above what it began with; 0 where it is not recorded.
+    """
+
+    time_ns: int
+    bytes_sent: int
+    peak_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Par:
+    """A program in which the learner's functions are used, where it runs, and what our solution needs for it.
+
+    Attributes:
+        what: The program in words: "one step of a model of 8 linear layers".
+        where: The world in words: "8 x H100, NVLink 4".
+        program: Called on every rank with the learner's functions; a top-level function of labkit that holds no answer.
+        world_size: Number of virtual ranks.
+        score: What our own solution needs; the tests measure it anew.
+        cluster: Keyword arguments of ``labkit.virtual``.
+    """
+
+    what: str
+    where: str
+    program: Callable[[Functions], object]
+    world_size: int
+    score: Score
+    cluster: Mapping[str, Any] = field(default_factory=dict)
+
+    def world(self) -> World:
+        """Return the virtual world it is measured in."""
+        from labkit.virtual_world import virtual
+
+        return virtual(self.world_size, **self.cluster)
+
+
+def measure(par: Par, functions: Functions) -> Score:
+    """Return what the functions need for par's program in its virtual world.
+
+    Raises:
+        RunError: If they fail there.
+    """
+    from labkit.timeline.metrics import bytes_sent, collective_payload_bytes
+    from labkit.worlds import run
+
+    timeline = run(par.program, functions, on=par.world(), echo=False).timeline
+    assert timeline is not None
+    sent = bytes_sent(timeline) + collective_payload_bytes(timeline)
+    return Score(timeline.makespan_ns, int(sent.max(initial=0)), _peak_bytes(timeline))
+
+
+def _peak_bytes(timeline: Any) -> int:
+    memory = timeline.tables.get("memory")
+    if memory is None or not len(memory["bytes"]):
+        return 0
+    return int(max(memory["bytes"]))
+
+
+def lines(par: Par, functions: Functions) -> list[str]:
+    """Return par beside what the learner's functions need, as lines of text."""
+    head = f"  on the virtual cluster ({par.where}), {par.what}:"
+    try:
+        yours = measure(par, functions)
+    except LabkitError as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        return [head, f"    yours did not run there: {first}"]
+    rows = [
+        ("time", format_time(par.score.time_ns), format_time(yours.time_ns), par.score.time_ns, yours.time_ns),
+        (
+            "bytes sent",
+            format_bytes(par.score.bytes_sent),
+            format_bytes(yours.bytes_sent),
+            par.score.bytes_sent,
+            yours.bytes_sent,
+        ),
+    ]
+    if par.score.peak_bytes and yours.peak_bytes:
+        ours, theirs = par.score.peak_bytes, yours.peak_bytes
+        rows.append(("memory", format_bytes(ours), format_bytes(theirs), ours, theirs))
+    return [head] + [
+        f"    {name:10}  par {ours:>9}  yours {theirs:>9}" + (f"  ({b / a:.2f} x)" if a else "")
+        for name, ours, theirs, a, b in rows
+    ]

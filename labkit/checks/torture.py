@@ -1,0 +1,69 @@
+"""The torture model: small, and all that hides a fault in a distributed training step is in it.
+
+Biases, BatchNorm with its buffers, a weight that two layers share, frozen parameters, a layer that no forward uses, a
+scalar, sizes that divide by nothing, float64 (so that a wrong factor cannot pass for rounding).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+IN_FEATURES = 5
+OUT_FEATURES = 3
+_WIDTH = 7
+
+
+class TortureModel(nn.Module):
+    """A regression model from (B, 5) to (B, 3), B > 1, in float64; layers are registered in the order of their use.
+
+    Args:
+        seed: Draws parameters and buffers; equal seeds give equal models, on any rank.
+        norm: With BatchNorm (its statistics are each rank's own, so it does not equal one process on the whole batch).
+        tied: `mix` and `remix` share one weight.
+        frozen: `fixed` has parameters that need no gradient.
+        unused: `spare` is registered in the middle and never used.
+    """
+
+    def __init__(
+        self, seed: int = 0, *, norm: bool = True, tied: bool = True, frozen: bool = True, unused: bool = True
+    ) -> None:
+        super().__init__()
+        self.stem = nn.Linear(IN_FEATURES, _WIDTH)
+        self.norm = nn.BatchNorm1d(_WIDTH) if norm else nn.Identity()
+        self.mix = nn.Linear(_WIDTH, _WIDTH)
+        self.spare = nn.Linear(_WIDTH, 2) if unused else nn.Identity()
+        self.fixed = nn.Linear(_WIDTH, _WIDTH)
+        self.remix = nn.Linear(_WIDTH, _WIDTH)
+        self.scale = nn.Parameter(torch.ones(()))
+        self.head = nn.Linear(_WIDTH, OUT_FEATURES)
+        self.double()
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64) / 2)
+            for buffer in self.buffers():
+                drawn = torch.rand(buffer.shape, generator=generator, dtype=torch.float64)
+                buffer.copy_(drawn + 0.5 if buffer.is_floating_point() else (drawn * 1000).long())
+        if tied:
+            self.remix.weight = self.mix.weight
+        if frozen:
+            self.fixed.requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the model's output, shape (B, 3)."""
+        x = torch.tanh(self.norm(self.stem(x)))
+        x = torch.tanh(self.mix(x))
+        x = torch.tanh(self.fixed(x))
+        x = torch.tanh(self.remix(x)) * self.scale
+        out: Tensor = self.head(x)
+        return out
+
+
+def torture_batch(seed: int, size: int) -> tuple[Tensor, Tensor]:
+    """Return inputs (size, 5) and targets (size, 3), float64, the same for the same seed."""
+    generator = torch.Generator().manual_seed(seed)
+    return (
+        torch.randn(size, IN_FEATURES, generator=generator, dtype=torch.float64),
+        torch.randn(size, OUT_FEATURES, generator=generator, dtype=torch.float64),
+    )

@@ -1,0 +1,102 @@
+"""mine(): the learner's own function out of an earlier lesson's notebook, or torch's where there is none."""
+
+from __future__ import annotations
+
+import ast
+import json
+import linecache
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from labkit.errors import LessonError
+from labkit.lessons.code import gap_message
+from labkit.lessons.manifest import Manifest, from_metadata
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def mine(
+    exercise_id: str, otherwise: Function, *, name: str | None = None, folder: Path | None = None
+) -> Function | Any:
+    """Return your own function of an earlier exercise, or `otherwise` where it is not to be had; says which.
+
+    Your notebook of that lesson must lie beside this one. Only its given and exercise cells run, each for itself, in a
+    module of their own.
+
+    Args:
+        exercise_id: Of the earlier lesson, "2.7".
+        otherwise: What stands in, torch's own: ``labkit.mine("2.7", otherwise=dist.all_reduce)``.
+        name: Which function, where the exercise asks for several.
+        folder: Where the notebooks are; None is the folder this notebook runs in.
+
+    Raises:
+        LessonError: If the earlier lesson has no such exercise, or no such function in it.
+    """
+    instead = f"using {getattr(otherwise, '__name__', repr(otherwise))} in its place"
+    number = exercise_id.split(".")[0].zfill(2)
+    notebooks = sorted((folder or Path.cwd()).glob(f"{number}_*.ipynb"))
+    if not notebooks:
+        return _say(f"{exercise_id}: no notebook {number}_*.ipynb lies beside this one; {instead}.", otherwise)
+    path = notebooks[0]
+    try:
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise LessonError(f"{path.name} cannot be read as a notebook ({error}).") from error
+    wanted = _wanted(from_metadata(notebook["metadata"], path.name), exercise_id, name)
+    namespace, problem = _run(path, notebook["cells"], exercise_id)
+    if not problem and not callable(namespace.get(wanted)):
+        problem = f"defines no {wanted}"
+    if problem:
+        return _say(f"{exercise_id}: {path.name} {problem}; {instead}.", otherwise)
+    return _say(f"{exercise_id}: using your {wanted} from {path.name}.", namespace[wanted])
+
+
+def _say(text: str, value: Any) -> Any:
+    sys.stdout.write(f"{text}\n")
+    return value
+
+
+def _wanted(manifest: Manifest, exercise_id: str, name: str | None) -> str:
+    provides = manifest.exercise(exercise_id).provides
+    if name is None and len(provides) == 1:
+        return provides[0]
+    if name in provides and name is not None:
+        return name
+    raise LessonError(f"Exercise {exercise_id} provides {', '.join(provides)}; write name={provides[0]!r}.")
+
+
+def _run(path: Path, cells: list[Any], exercise_id: str) -> tuple[dict[str, Any], str]:
+    """Return what given and exercise cells define, and what is wrong with the wanted exercise's cell ("" if nothing).
+
+    The module is not importable, so its functions travel to other processes by value.
+    """
+    module = types.ModuleType(path.stem)
+    problem = f"has no cell of exercise {exercise_id}"
+    for cell in cells:
+        tags = cell["metadata"].get("tags", [])
+        if cell["cell_type"] != "code" or not {"given", "exercise"} & set(tags):
+            continue
+        source = "".join(cell["source"])
+        is_wanted = cell.get("id") == f"exercise-{exercise_id.replace('.', '-')}"
+        file = f"<{path.stem}, cell {cell.get('id')}>"
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        try:
+            code = compile(source, file, "exec", dont_inherit=True)
+            exec(code, module.__dict__)
+        except Exception as error:
+            if is_wanted:
+                problem = f"stops in the cell of exercise {exercise_id} with {type(error).__name__}: {error}"
+            continue  # a later lesson goes on without it
+        if is_wanted:
+            undone = _is_stub(source, exercise_id)
+            problem = f"leaves exercise {exercise_id} as it was handed out" if undone else ""
+    return module.__dict__, problem
+
+
+def _is_stub(source: str, exercise_id: str) -> bool:
+    """Return whether a cell still raises what the student notebook raises in the answer's place."""
+    messages = [gap_message(node) for node in ast.walk(ast.parse(source))]
+    return any(message is not None and message.startswith(f"Exercise {exercise_id}:") for message in messages)
