@@ -26,7 +26,8 @@ class Waiting:
 
     Attributes:
         operation: c10d's word, such as "recv".
-        peers: Returns the global ranks that have to do something first, as known at the time it is asked.
+        peers: Returns the global ranks (or numbers of threads' clocks) that have to do something first, as known at
+            the time it is asked.
         text: Returns what a report says of it, "recv from rank 1".
         source: The learner's file:line.
     """
@@ -53,7 +54,7 @@ class Event:
 
 @dataclass
 class RankClock:
-    """One rank's time and whether it can run.
+    """The time of one rank, or of one more thread of a rank, and whether it can run.
 
     Attributes:
         rank: Global rank.
@@ -61,6 +62,9 @@ class RankClock:
         waiting: What it waits for, None while it can run.
         done: Whether its function has ended.
         baton: Released to let it run.
+        number: Its place among the scheduler's clocks: the rank for a rank itself, more for other threads.
+        label: What reports call the thread, "" for the rank itself.
+        kept: Whether the run goes on until it is done.
     """
 
     rank: int
@@ -68,15 +72,19 @@ class RankClock:
     waiting: Waiting | None = None
     done: bool = False
     baton: Any = field(default_factory=threading.Lock, repr=False)
+    number: int = -1
+    label: str = ""
+    kept: bool = True
 
 
 class Scheduler:
     """Hands the baton from rank to rank.
 
     Attributes:
-        clocks: One per rank.
+        clocks: One per rank, then one per thread that a rank has started.
         switches: How often another rank took over.
         failure: Why the run ends before all ranks are done, once it does.
+        over: Whether everything that counts is done.
         resumed: Called in the thread of a rank each time it takes over, with the rank that ran before (-1 for none).
         deadlocked: Called when no rank can go on and not all are done; returns the error that the run ends with.
     """
@@ -87,11 +95,12 @@ class Scheduler:
         resumed: Callable[[int, int], None] | None = None,
         deadlocked: Callable[[], BaseException] | None = None,
     ) -> None:
-        self.clocks = [RankClock(rank) for rank in range(num_ranks)]
+        self.clocks = [RankClock(rank, number=rank) for rank in range(num_ranks)]
         for clock in self.clocks:
             clock.baton.acquire()
         self.switches = 0
         self.failure: BaseException | None = None
+        self.over = False
         self.resumed = resumed
         self.deadlocked = deadlocked or (lambda: RuntimeError("deadlock"))
         self._queue: list[tuple[int, int, int, Callable[[], None] | None]] = []
@@ -103,7 +112,7 @@ class Scheduler:
     @property
     def running(self) -> int:
         """The rank that runs, or that ran last."""
-        return self._running
+        return self.clocks[self._running].rank if self._running >= 0 else -1
 
     def start(self) -> None:
         """Let the ranks run, from rank 0 on; each thread calls :meth:`enter` first."""
@@ -119,14 +128,37 @@ class Scheduler:
 
     def leave(self, rank: int) -> None:
         """Say that this rank is done and let another run."""
-        self.clocks[rank].done = True
-        self._left -= 1
-        if self.failure is None:
+        clock = self.clocks[rank]
+        clock.done = True
+        self._left -= clock.kept
+        if self.failure is None and not self.over:
             following = self._advance()
-            if following >= 0:
+            if not self._left:
+                self._finish(following)
+            elif following >= 0:
                 self._hand_over(following)
-            elif self._left:
+            else:
                 self.abandon(self.deadlocked())
+
+    def add_thread(self, rank: int, now_ns: int, label: str, *, kept: bool) -> RankClock:
+        """Return the clock of one more thread of a rank, which can run from now_ns on.
+
+        Args:
+            rank: Global rank.
+            now_ns: When it begins.
+            label: What reports call it.
+            kept: Whether the run goes on until it is done, as a process does for threads that are no daemons.
+        """
+        clock = RankClock(rank, now_ns, number=len(self.clocks), label=label, kept=kept)
+        clock.baton.acquire()
+        self.clocks.append(clock)
+        self._left += kept
+        self._push(clock)
+        return clock
+
+    def holds_only(self, entries: int) -> bool:
+        """Return whether nothing is left that could happen but so many actions that only give up on something."""
+        return len(self._queue) <= entries
 
     def abandon(self, failure: BaseException) -> None:
         """End the run: every rank gets :class:`Abandoned` where it waits, or where it waits next."""
@@ -134,11 +166,7 @@ class Scheduler:
             if self.failure is not None:
                 return
             self.failure = failure
-        for clock in self.clocks:
-            try:
-                clock.baton.release()
-            except RuntimeError:
-                continue  # already released: it is about to run, and will see the failure
+        self._let_all_go()
 
     def act(self, at_ns: int, action: Callable[[], None]) -> None:
         """Have the action done when all that can happen before at_ns has happened; it must not wait."""
@@ -173,9 +201,23 @@ class Scheduler:
             self._push(clock)
         event.waiters.clear()
 
+    def _finish(self, following: int) -> None:
+        """Do what is still to be done, without the threads that nobody waits for, and let those end."""
+        while following >= 0:
+            following = self._advance()
+        self.over = True
+        self._let_all_go()
+
+    def _let_all_go(self) -> None:
+        for clock in list(self.clocks):
+            try:
+                clock.baton.release()
+            except RuntimeError:
+                continue  # already released: it is about to run, and will see that the run is over
+
     def _push(self, clock: RankClock) -> None:
         self._sequence += 1
-        heapq.heappush(self._queue, (clock.now_ns, self._sequence, clock.rank, None))
+        heapq.heappush(self._queue, (clock.now_ns, self._sequence, clock.number, None))
 
     def _switch(self, rank: int) -> None:
         self._raise_if_over()
@@ -209,19 +251,19 @@ class Scheduler:
 
     def _took_over(self, rank: int) -> None:
         self.switches += 1
-        before, self._running = self._running, rank
-        if self.resumed is not None and before != rank:
-            self.resumed(before, rank)
+        before, self._running = self.running, rank
+        if self.resumed is not None and before != self.running:
+            self.resumed(before, self.running)
 
     def _raise_if_over(self) -> None:
-        if self.failure is not None:
+        if self.failure is not None or self.over:
             raise Abandoned
 
 
 def find_cycle(clocks: list[RankClock]) -> list[int]:
-    """Return ranks that wait for each other in a circle, each for the next and the last for the first; [] for none."""
+    """Return whose clocks wait for each other in a circle, by number, each for the next and the last for the first."""
     follows = {
-        clock.rank: [peer for peer in clock.waiting.peers() if clocks[peer].waiting is not None]
+        clock.number: [peer for peer in clock.waiting.peers() if clocks[peer].waiting is not None]
         for clock in clocks
         if clock.waiting is not None and not clock.done
     }

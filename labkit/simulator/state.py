@@ -69,11 +69,11 @@ class VirtualRank:
 
     def turn(self) -> None:
         """Let ranks that stand earlier in time run first."""
-        self.simulation.scheduler.turn(self.rank)
+        self.simulation.scheduler.turn(self.clock.number)
 
     def wait(self, event: Event, waiting: Waiting) -> None:
         """Return once the event has happened, at its time or later."""
-        self.simulation.scheduler.wait(self.rank, event, waiting)
+        self.simulation.scheduler.wait(self.clock.number, event, waiting)
 
     def spend(self, duration_ns: int) -> None:
         """Let time pass."""
