@@ -1,0 +1,60 @@
+"""mine(): an earlier lesson's function is the learner's own where they wrote it, and torch's where they did not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import labkit
+from labkit.errors import LessonError
+from labkit.lessons.source import load
+from labkit.lessons.student import student_text
+
+ROOT = Path(__file__).parents[2]
+LESSON = load(ROOT / "solutions" / "02_ring_all_reduce.py")
+
+
+def _write(folder: Path, *, answered: bool) -> None:
+    notebook = json.loads(student_text(LESSON))
+    sources = {cell.id: cell.source for cell in LESSON.cells}
+    for cell in notebook["cells"]:
+        if answered and cell["id"].startswith("exercise-"):
+            cell["source"] = sources[cell["id"]]
+    (folder / "02_ring_all_reduce.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+
+
+def test_without_the_notebook_torchs_own_stands_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert labkit.mine("2.7", otherwise=dist.all_reduce, folder=tmp_path) is dist.all_reduce
+    assert "no notebook 02_*.ipynb lies beside this one; using all_reduce in its place." in capsys.readouterr().out
+
+
+def test_a_stub_is_no_function_of_yours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _write(tmp_path, answered=False)
+    assert labkit.mine("2.7", otherwise=dist.all_reduce, folder=tmp_path) is dist.all_reduce
+    assert "leaves exercise 2.7 as it was handed out" in capsys.readouterr().out
+
+
+def test_your_function_runs_on_the_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _write(tmp_path, answered=True)
+    ring = labkit.mine("2.7", otherwise=dist.all_reduce, folder=tmp_path)
+    assert capsys.readouterr().out == "2.7: using your ring_all_reduce from 02_ring_all_reduce.ipynb.\n"
+
+    def total() -> list[float]:
+        tensor = torch.tensor([1.0, 2.0]) * (dist.get_rank() + 1)
+        ring(tensor)
+        return tensor.tolist()
+
+    assert labkit.run(total, on=labkit.virtual(3), echo=False).results == [[6.0, 12.0]] * 3
+
+
+def test_several_functions_of_an_exercise_are_asked_for_by_name(tmp_path: Path) -> None:
+    _write(tmp_path, answered=True)
+    assert labkit.mine("2.2", otherwise=None, name="ring_bytes", folder=tmp_path)(100, 4) == 150.0
+    with pytest.raises(LessonError, match=r"provides root_bytes, ring_bytes; write name='root_bytes'"):
+        labkit.mine("2.2", otherwise=None, folder=tmp_path)
+    with pytest.raises(LessonError, match=r"has no exercise '2\.99'"):
+        labkit.mine("2.99", otherwise=None, folder=tmp_path)
