@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from labkit.checks.notebook import check as check
     from labkit.checks.notebook import hint as hint
+    from labkit.checks.predictions import predict as predict
+    from labkit.checks.predictions import reveal as reveal
     from labkit.launch.rank import device as device
     from labkit.launch.rank import span as span
+    from labkit.lessons.mine import mine as mine
     from labkit.timeline import Timeline as Timeline
     from labkit.virtual_world import virtual as virtual
     from labkit.worlds import Run as Run
@@ -29,6 +32,9 @@ _HOME = {
     "device": "labkit.launch.rank",
     "hint": "labkit.checks.notebook",
     "local": "labkit.worlds",
+    "mine": "labkit.lessons.mine",
+    "predict": "labkit.checks.predictions",
+    "reveal": "labkit.checks.predictions",
     "run": "labkit.worlds",
     "span": "labkit.launch.rank",
     "virtual": "labkit.virtual_world",
@@ -41,6 +47,9 @@ __all__ = [
     "device",
     "hint",
     "local",
+    "mine",
+    "predict",
+    "reveal",
     "run",
     "span",
     "virtual",

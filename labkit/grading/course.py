@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from labkit.checks.predictions import with_unit
 from labkit.errors import ConfigError
 from labkit.lessons.manifest import Manifest
 from labkit.lessons.manifest import read as read_manifest
@@ -58,6 +59,16 @@ class Course:
     def manifest(self) -> Manifest:
         """The lesson's exercises and points, out of the notebook's metadata."""
         return read_manifest(self.notebook)
+
+    @cached_property
+    def revealed(self) -> dict[str, str]:
+        """What the executed solution shows beside each prediction, by the prediction's id; empty without a solution."""
+        path = self.root / "solutions" / self.notebook.name
+        if not path.is_file():
+            return {}
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        kept = [output.get("metadata", {}).get("labkit", {}) for cell in cells for output in cell.get("outputs", [])]
+        return {each["prediction"]: with_unit(each["result"], each["unit"]) for each in kept if "prediction" in each}
 
     def fingerprint(self, seed: int) -> str:
         """Return a hash of everything besides the submission that a score depends on."""

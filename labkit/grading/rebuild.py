@@ -10,13 +10,14 @@ import ast
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import nbformat
 
 from labkit.grading.limits import Limits
 from labkit.grading.submission import SubmittedCell
+from labkit.lessons.prediction_cell import PredictionCell, read_prediction
 
 _MAX_PREDICTION = 2000
 
@@ -28,14 +29,14 @@ class Rebuilt:
     Attributes:
         notebook: nbformat node, without outputs.
         cells: The cells hidden cases are run with: id, name, kind ("given" or "exercise") and source.
-        predictions: Value of each prediction that was taken.
+        predictions: Each prediction that was taken, by its name or number.
         unchanged: Exercises whose cell is as it was handed out.
         notes: What was left out, was missing or came twice, in sentences for the student.
     """
 
     notebook: Any
     cells: tuple[Mapping[str, str], ...]
-    predictions: Mapping[str, object]
+    predictions: Mapping[str, PredictionCell]
     unchanged: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -58,7 +59,7 @@ def rebuild(submitted: Sequence[SubmittedCell], pristine: Mapping[str, Any], lim
     used: set[int] = set()
     notes: list[str] = []
     cells: list[Mapping[str, str]] = []
-    predictions: dict[str, object] = {}
+    predictions: dict[str, PredictionCell] = {}
     unchanged: list[str] = []
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
@@ -113,49 +114,39 @@ def _exercise_source(
 
 
 def _predict(
-    cell: Any, code: Sequence[SubmittedCell], used: set[int], notes: list[str], predictions: dict[str, object]
+    cell: Any, code: Sequence[SubmittedCell], used: set[int], notes: list[str], predictions: dict[str, PredictionCell]
 ) -> None:
-    name = _assigned(cell.source)
+    ours = next(filter(None, map(read_prediction, ast.parse(cell.source).body)), None)
     found = [each for each in code if each.id == cell.id]
     used.update(each.position for each in found)
-    if name is None or not found:
+    if ours is None or not found:
         return
-    value = _literal(found[0].source, name)
+    value = _literal(found[0].source, ours)
     if value is _NO_LITERAL:
-        notes.append(f"The prediction {name} is not a plain value such as 0.5, so it was not taken.")
+        notes.append(f"The prediction {ours.name} is not a plain value such as 0.5, so it was not taken.")
         return
-    predictions[name] = value
-    cell.source = f"{name} = {value!r}"
+    predictions[ours.name] = replace(ours, value=value)
+    cell.source = ours.source(value)
 
 
 _NO_LITERAL = object()
 
 
-def _assigned(source: str) -> str | None:
-    """Return the name a pristine predict cell assigns."""
-    for statement in ast.parse(source).body:
-        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-            return statement.targets[0].id
-    return None
-
-
-def _literal(source: str, name: str) -> object:
-    """Return the number, string, flag or None that `source` assigns to `name`, else `_NO_LITERAL`; runs nothing."""
+def _literal(source: str, ours: PredictionCell) -> object:
+    """Return the number, string, flag or None that `source` guesses in place of `ours`, else `_NO_LITERAL`."""
     if len(source) > _MAX_PREDICTION:
         return _NO_LITERAL
     try:
-        body = ast.parse(source).body
-        for statement in body:
-            if isinstance(statement, ast.Assign) and [ast.unparse(t) for t in statement.targets] == [name]:
-                value: object = ast.literal_eval(statement.value)
-                break
-        else:
-            return _NO_LITERAL
-    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        statements = ast.parse(source).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
         return _NO_LITERAL
-    if value is Ellipsis or not isinstance(value, int | float | str | bool | None):
-        return _NO_LITERAL
-    return _NO_LITERAL if isinstance(value, float) and not math.isfinite(value) else value
+    for found in filter(None, map(read_prediction, statements)):
+        if (found.name, found.is_call) == (ours.name, ours.is_call):
+            value = found.value
+            if value is Ellipsis or not isinstance(value, int | float | str | bool | None):
+                return _NO_LITERAL
+            return _NO_LITERAL if isinstance(value, float) and not math.isfinite(value) else value
+    return _NO_LITERAL
 
 
 def _note_edit(cell: Any, code: Sequence[SubmittedCell], used: set[int], notes: list[str], tags: Sequence[str]) -> None:

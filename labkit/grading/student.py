@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from labkit.checks.predictions import with_unit
 from labkit.grading.course import Course
 from labkit.grading.execute import NotebookRun, execute
 from labkit.grading.feedback import feedback_html
@@ -95,7 +96,7 @@ class Grader:
             notes=tuple(steady(note) for note in notebook.notes + rebuilt.notes),
             notebook_summary=run.summary if run else "",
             cell_notes=_cell_notes(run) if run else (),
-            predictions=tuple((name, repr(value)) for name, value in rebuilt.predictions.items()),
+            predictions=predictions_in_words(rebuilt, self.course),
             submission_hash=digest,
             course_hash=fingerprint,
         )
@@ -199,6 +200,16 @@ def write_reports(result: StudentResult, course: Course, out: Path) -> None:
     write_whole(folder / "feedback.html", feedback_html(result, course.manifest.title))
     write_whole(folder / "junit.xml", junit_xml(result, course.manifest.lesson))
     write_whole(folder / "result.json", as_json(result_json(result, course.manifest.lesson)))
+
+
+def predictions_in_words(rebuilt: Rebuilt, course: Course) -> tuple[tuple[str, str], ...]:
+    """Return each guess in words, beside what the lesson's own run found where it reveals that."""
+    found = []
+    for name, each in rebuilt.predictions.items():
+        guess = "no guess" if each.value is None else with_unit(each.value, each.unit)
+        result = f"; the lesson found {course.revealed[name]}" if name in course.revealed else ""
+        found.append((name, guess + result))
+    return tuple(found)
 
 
 def _cell_notes(run: NotebookRun) -> tuple[tuple[str, str], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection
 
 
@@ -23,7 +24,7 @@ def cell_id(
         source: The cell's text as the lesson's source has it.
         role: The tag that says what the cell is for, or None.
         exercise: The exercise an ``exercise`` or ``check`` cell belongs to.
-        predicted: The name a ``predict`` cell assigns.
+        predicted: The name a ``predict`` cell assigns, or the id it hands to ``labkit.predict``.
         num_given: Which ``given`` cell this is, from 1.
         taken: Ids of the cells above; equal plain cells are told apart by a number.
     """
@@ -33,7 +34,7 @@ def cell_id(
     if exercise is not None:
         stem = f"check-{exercise.replace('.', '-')}"
     elif predicted is not None:
-        return f"predict-{predicted.replace('_', '-')}"[:64]
+        return f"predict-{re.sub('[_.]', '-', predicted)}"[:64]
     elif role == "parameters":
         return "parameters"
     elif role == "given":

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from labkit.lessons.manifest import Exercise
+from labkit.lessons.prediction_cell import read_prediction
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, *_NAMED)
@@ -109,21 +110,20 @@ def gap_message(node: ast.AST) -> str | None:
 
 
 def predicted_name(source: str) -> str:
-    """Return the name a predict cell assigns.
+    """Return the name a predict cell assigns, or the id it hands to ``labkit.predict``.
 
     Raises:
-        CodeError: If the cell is not one assignment of a literal to one name.
+        CodeError: If the cell is not one such statement with literals.
     """
     statements = body(source)
-    if len(statements) == 1 and isinstance(statements[0], ast.Assign) and len(statements[0].targets) == 1:
-        target: ast.expr | None = statements[0].targets[0]
-        try:
-            ast.literal_eval(statements[0].value)
-        except ValueError:
-            target = None
-        if isinstance(target, ast.Name):
-            return target.id
-    raise CodeError("a predict cell is one assignment of a literal, such as `guess_seconds = 0.5`.", 1)
+    found = read_prediction(statements[0]) if len(statements) == 1 else None
+    if found is None:
+        raise CodeError(
+            "a predict cell is one assignment of a literal, such as `guess_seconds = 0.5`, "
+            'or one call with literals, such as `labkit.predict("5.2", 0.27, unit="ms")`.',
+            1,
+        )
+    return found.name
 
 
 def checked_exercises(source: str) -> Iterator[str]:

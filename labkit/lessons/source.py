@@ -146,6 +146,8 @@ class _Reader:
             elif role == "check":
                 exercise = self._checked(metadata.pop("exercise", None), source, line)
             predicted = code.predicted_name(source) if role == "predict" else None
+            if predicted and self.number is not None and predicted[0].isdigit():
+                self._refuse_other_lesson(predicted, line)
         except code.CodeError as error:
             self.fail(line + error.line, str(error))
         if metadata:
@@ -225,6 +227,12 @@ class _Reader:
             known = ", ".join(self.exercises) or "none"
             self.fail(line, f"a check of exercise {exercise_id}, which is not above it; above are {known}.")
         return exercise_id
+
+    def _refuse_other_lesson(self, predicted: str, line: int) -> None:
+        if int(predicted.partition(".")[0]) != self.number:
+            self.fail(
+                line, f"a prediction {predicted!r} in lesson {self.number}; give it an exercise of this one."
+            )
 
     def _refuse_attributes(
         self, metadata: Iterable[str], allowed: tuple[str, ...], role: str | None, line: int

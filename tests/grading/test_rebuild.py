@@ -104,7 +104,7 @@ def test_a_predicted_literal_is_taken(source: str, value: object, tmp_path: Path
     content = notebook()
     content["cells"][2]["source"] = source
     rebuilt = rebuilt_from(content, tmp_path)
-    assert rebuilt.predictions == {"guess_a": value}
+    assert {name: each.value for name, each in rebuilt.predictions.items()} == {"guess_a": value}
     assert sources(rebuilt)["predict-guess-a"] == f"guess_a = {value!r}"
 
 
@@ -128,6 +128,34 @@ def test_anything_else_in_a_prediction_is_not_run(source: str, tmp_path: Path) -
     assert rebuilt.predictions == {}
     assert sources(rebuilt)["predict-guess-a"] == "guess_a = 0.5"
     assert "is not a plain value" in rebuilt.notes[0]
+
+
+CALL = 'labkit.predict("90.1", 0.5, unit="ms")'
+
+
+@pytest.mark.parametrize(
+    ("source", "taken"),
+    [
+        ('labkit.predict("90.1", 7, unit="ms")', 'labkit.predict("90.1", 7, unit="ms")'),
+        ('labkit.predict("90.1", -2.5)  # no unit', 'labkit.predict("90.1", -2.5, unit="ms")'),
+        ('labkit.predict("90.1", "a lot", unit="hours")', """labkit.predict("90.1", 'a lot', unit="ms")"""),
+        ('labkit.predict("90.1", [1] * 10**9, unit="ms")', None),
+        ('labkit.predict("90.1", __import__("os").getpid())', None),
+        ('labkit.predict("90.2", 7, unit="ms")', None),
+        ("guess = 7", None),
+    ],
+)
+def test_the_literal_of_a_predict_call_is_taken_and_nothing_else_of_it(
+    source: str, taken: str | None, tmp_path: Path
+) -> None:
+    pristine, submitted = notebook(), notebook()
+    pristine["cells"][2]["source"], submitted["cells"][2]["source"] = CALL, source
+    path = tmp_path / "x.ipynb"
+    path.write_text(json.dumps(submitted))
+    rebuilt = rebuild(read_submission(Submission("x", path)).cells, pristine)
+    assert sources(rebuilt)["predict-guess-a"] == (taken or CALL)
+    assert list(rebuilt.predictions) == (["90.1"] if taken else [])
+    assert taken or "The prediction 90.1 is not a plain value" in rebuilt.notes[0]
 
 
 def test_a_cell_longer_than_the_limit_counts_as_not_done(tmp_path: Path) -> None:

@@ -141,6 +141,15 @@ WRONG = {
         '# %% tags=["predict"]\nguess = 1 / x\n',
         r":5: a predict cell is one assignment of a l",
     ),
+    "prediction of another lesson's exercise": (
+        '# %% tags=["predict"]\nlabkit.predict("4.1", 2)\n',
+        r":4: a prediction '4\.1' in lesson 3; give it an exercise of this one",
+    ),
+    "prediction by call of a formula": (
+        '# %% tags=["predict"]\nlabkit.predict("3.1", 1 / x, unit="ms")\n',
+        r":5: a predict cell is one assignment of a literal, .* or one call with literals, such as `labkit\.predict",
+    ),
+    "prediction of no exercise": ('# %% tags=["predict"]\nlabkit.predict("mine", 2)\n', r":5: a predict cell is one"),
     "two predictions of one name": (
         '# %% tags=["predict"]\nguess = 1\n\n# %% tags=["predict"]\nguess = 2\n',
         r":7: a second cell would have the id predict-guess",

@@ -1,0 +1,193 @@
+"""``labkit.predict`` and ``labkit.reveal``: a guess is written down first, and shown beside what came out."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Plain: TypeAlias = int | float | str | bool | None
+"""What may be guessed: a number, a word, yes or no; None is no guess yet."""
+
+_ID = re.compile(r"\d+\.\d+[a-z]?")
+_DRAWN = (1e-30, 1e30)  # an axis beyond these has no ticks that say anything
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A guess that was written down; shown by the notebook as one line.
+
+    Attributes:
+        id: "5.2", or "5.2b" for a second guess of that exercise.
+        guess: What was written down; None if nothing was.
+        unit: Its unit, or "".
+        problem: Why it was not written down, or "".
+    """
+
+    id: str
+    guess: Plain
+    unit: str = ""
+    problem: str = ""
+
+    def __repr__(self) -> str:
+        if self.problem:
+            return self.problem
+        if self.guess is None:
+            return f"No guess yet for {self.id}: put yours in place of None, and run this cell again."
+        return f"Your guess for {self.id} is written down: {with_unit(self.guess, self.unit)}."
+
+
+@dataclass(frozen=True)
+class Revealed:
+    """A guess beside what came out; drawn by the notebook when both are numbers.
+
+    Attributes:
+        id: As in the prediction.
+        guess: What was written down.
+        result: What came out.
+        unit: Of both.
+        problem: Why nothing is revealed, or "".
+    """
+
+    id: str
+    guess: Plain
+    result: Plain
+    unit: str = ""
+    problem: str = ""
+
+    def __repr__(self) -> str:
+        if self.problem:
+            return self.problem
+        sentence = f"You guessed {with_unit(self.guess, self.unit)}, it is {with_unit(self.result, self.unit)}"
+        return f"{sentence}: {how_far(self.guess, self.result)}."
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the line and, of two numbers, the picture; the metadata keeps the result for the grader's report."""
+        data: dict[str, Any] = {"text/plain": repr(self)}
+        if self.problem:
+            return data, {}
+        if _can_be_drawn(self.guess) and _can_be_drawn(self.result):
+            from labkit.widgets.guess_picture import to_png
+
+            data["image/png"] = to_png(float(self.guess), float(self.result), self.unit)  # type: ignore[arg-type]
+        return data, {"labkit": {"prediction": self.id, "result": self.result, "unit": self.unit}}
+
+
+_written: dict[str, Prediction] = {}
+
+
+def predict(exercise_id: str, guess: Plain, *, unit: str = "") -> Prediction:
+    """Return your guess, written down until :func:`reveal` shows it beside the number that came out.
+
+    It is not scored. Running the cell again replaces the guess.
+
+    Args:
+        exercise_id: The exercise it belongs to, "5.2"; a letter after it for several, "5.2b".
+        guess: A plain number, word or True or False; None is no guess yet.
+        unit: Unit of a number, "ms".
+    """
+    if problem := _not_an_id(exercise_id, "predict"):
+        return Prediction("", None, problem=problem)
+    value = _plain(guess)
+    if value is _NOT_PLAIN:
+        what = "is not finite" if isinstance(guess, float) else f"is a {type(guess).__name__}"
+        return Prediction(
+            exercise_id, None, problem=f"A guess is a plain number such as 0.5, a word in quotes or True; this {what}."
+        )
+    prediction = Prediction(exercise_id, value, unit)  # type: ignore[arg-type]
+    _written[exercise_id] = prediction
+    return prediction
+
+
+def reveal(exercise_id: str, result: Any) -> Revealed:
+    """Return your guess beside what came out, as a line and a small picture; in words if there is no guess yet.
+
+    Args:
+        exercise_id: As in :func:`predict`.
+        result: The number (a tensor of one element counts as one), word or flag that came out, in the guess's unit.
+    """
+    if problem := _not_an_id(exercise_id, "reveal"):
+        return Revealed("", None, None, problem=problem)
+    value = _plain(result)
+    if value is _NOT_PLAIN or value is None:
+        problem = f"There is nothing to reveal for {exercise_id} yet: the result is {_in_words(result)}."
+        return Revealed(exercise_id, None, None, problem=problem)
+    written = _written.get(exercise_id)
+    if written is None or written.guess is None:
+        problem = (
+            f'Write your guess first: run the cell above that begins labkit.predict("{exercise_id}", ...)'
+            f"{' with your guess in place of None' if written else ''}, then this one."
+        )
+        return Revealed(exercise_id, None, None, problem=problem)
+    return Revealed(exercise_id, written.guess, value, written.unit)  # type: ignore[arg-type]
+
+
+def with_unit(value: Plain, unit: str) -> str:
+    """Return a value as a sentence shows it: "0.27 ms", "1,400 MB", "yes"."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        text = f"{value:,}"
+    elif isinstance(value, float):
+        text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    else:
+        return repr(value)
+    return f"{text} {unit}".rstrip()
+
+
+def how_far(guess: Plain, result: Plain) -> str:
+    """Return how a guess compares with the result: "within 1 %", "the result is 3.1 times your guess"."""
+    if not (_is_number(guess) and _is_number(result)):
+        return "as you said" if guess == result else "not what you said"
+    mine, found = float(guess), float(result)  # type: ignore[arg-type]
+    if mine == found:
+        return "exactly"
+    if mine * found <= 0 or mine < 0:
+        return f"off by {with_unit(abs(found - mine), '')}"
+    ratio = found / mine
+    if abs(ratio - 1) < 0.005:
+        return "within 1 %"
+    if abs(ratio - 1) < 0.5:
+        return f"{abs(ratio - 1) * 100:.0f} % {'more' if found > mine else 'less'} than you guessed"
+    larger = "the result is {} times your guess" if ratio > 1 else "your guess is {} times the result"
+    return larger.format(with_unit(float(f"{max(ratio, 1 / ratio):.2g}"), ""))
+
+
+_NOT_PLAIN = object()
+
+
+def _plain(value: Any) -> object:
+    """Return a number, word, flag or None as Python's own; a tensor or array of one element as its number."""
+    if hasattr(value, "item") and not isinstance(value, Mapping):
+        try:
+            value = value.item()
+        except (RuntimeError, ValueError):
+            return _NOT_PLAIN
+    if not isinstance(value, int | float | str | bool | None):
+        return _NOT_PLAIN
+    return _NOT_PLAIN if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _can_be_drawn(value: object) -> bool:
+    return _is_number(value) and (value == 0 or _DRAWN[0] <= abs(float(value)) <= _DRAWN[1])  # type: ignore[arg-type]
+
+
+def _in_words(value: object) -> str:
+    if value is None:
+        return "None"
+    return f"{value}" if isinstance(value, float) else f"a {type(value).__name__}"
+
+
+def _not_an_id(identity: object, verb: str) -> str:
+    if isinstance(identity, str) and _ID.fullmatch(identity):
+        return ""
+    return (
+        f'labkit.{verb} begins with the number of an exercise in quotes, labkit.{verb}("2.1", ...), '
+        f"or with a letter after it for several guesses; this is {identity!r}."
+    )

@@ -1,0 +1,61 @@
+"""A ``predict`` cell, read from its syntax tree: ``guess = 0.5`` or ``labkit.predict("5.2", 0.27, unit="ms")``."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import Any
+
+_ID = re.compile(r"\d+\.\d+[a-z]?")
+
+
+@dataclass(frozen=True)
+class PredictionCell:
+    """One guess, and how the cell writes it.
+
+    Attributes:
+        name: The variable that is assigned, or the id handed to ``labkit.predict``.
+        value: The literal.
+        unit: The unit handed to ``labkit.predict``, or "".
+        is_call: Whether the cell calls ``labkit.predict``.
+    """
+
+    name: str
+    value: Any
+    unit: str = ""
+    is_call: bool = False
+
+    def source(self, value: object) -> str:
+        """Return the cell's source with this value for a guess."""
+        if not self.is_call:
+            return f"{self.name} = {value!r}"
+        unit = f', unit="{self.unit}"' if self.unit else ""
+        return f'labkit.predict("{self.name}", {value!r}{unit})'
+
+
+def read_prediction(statement: ast.stmt) -> PredictionCell | None:
+    """Return the guess that a statement writes down, or None if it is no assignment or call with plain literals."""
+    try:
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target = statement.targets[0]
+            if isinstance(target, ast.Name):
+                return PredictionCell(target.id, ast.literal_eval(statement.value))
+        elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            return _of_call(statement.value)
+    except (ValueError, TypeError, MemoryError, RecursionError):
+        return None
+    return None
+
+
+def _of_call(call: ast.Call) -> PredictionCell | None:
+    if ast.unparse(call.func) != "labkit.predict" or len(call.args) != 2:
+        return None
+    names = [keyword.arg for keyword in call.keywords]
+    if names not in ([], ["unit"]):
+        return None
+    identity, value = (ast.literal_eval(argument) for argument in call.args)
+    unit = ast.literal_eval(call.keywords[0].value) if names else ""
+    if not (isinstance(identity, str) and _ID.fullmatch(identity) and isinstance(unit, str)):
+        return None
+    return PredictionCell(identity, value, unit, is_call=True)

@@ -1,0 +1,64 @@
+"""A guess and what came out, as two marks on one number line: a small PNG."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from labkit.widgets.marks import GREY, SMALL, TEXT
+
+GUESS_COLOUR, RESULT_COLOUR = "#D55E00", "#0072B2"
+_WIDTH, _HEIGHT, _DPI = 560, 118, 100
+_LEAST_FOR_LOG = 20.0
+
+
+def is_logarithmic(guess: float, result: float) -> bool:
+    """Return whether the line counts in powers of ten: where the smaller of two positive numbers would sit on zero."""
+    small, large = sorted((guess, result))
+    return small > 0 and large / small >= _LEAST_FOR_LOG
+
+
+def draw(guess: float, result: float, unit: str) -> Figure:
+    """Return the number line as a matplotlib figure: a ring is the guess, a diamond the result.
+
+    Args:
+        guess: What was written down, finite.
+        result: What came out, finite.
+        unit: Names the axis; "" for a plain number.
+    """
+    figure = Figure(figsize=(_WIDTH / _DPI, _HEIGHT / _DPI), dpi=_DPI, facecolor="white")
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0.06, 0.5, 0.88, 0.0001))
+    axes.set_ylim(-1, 1)
+    axes.set_yticks([])
+    for side in ("left", "right", "top"):
+        axes.spines[side].set_visible(False)
+    axes.tick_params(labelsize=SMALL, colors=GREY)
+    small, large = sorted((guess, result))
+    if is_logarithmic(guess, result):
+        axes.set_xscale("log")
+        axes.set_xlim(small / 2.5, large * 2.5)
+    else:
+        low, high = min(small, 0.0), max(large, 0.0)
+        margin = 0.08 * (high - low or 1.0)
+        axes.set_xlim(low - margin, high + margin)
+    axes.set_xlabel(unit or "number", fontsize=TEXT)
+    marks: tuple[tuple[float, str, str, dict[str, Any], int], ...] = (
+        (guess, "guess", GUESS_COLOUR, {"marker": "o", "markersize": 9, "markerfacecolor": "none"}, 11),
+        (result, "result", RESULT_COLOUR, {"marker": "D", "markersize": 7}, 24),
+    )
+    for value, word, colour, style, height in marks:
+        axes.plot([value], [0], color=colour, markeredgewidth=2, clip_on=False, **style)
+        place: dict[str, Any] = {"xytext": (0, height), "textcoords": "offset points", "ha": "center"}
+        axes.annotate(f"{word} {value:.4g}", (value, 0), color=colour, fontsize=TEXT, weight="bold", **place)
+    return figure
+
+
+def to_png(guess: float, result: float, unit: str) -> bytes:
+    """Return the picture as a PNG."""
+    buffer = io.BytesIO()
+    draw(guess, result, unit).savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()

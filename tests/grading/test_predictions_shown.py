@@ -1,0 +1,57 @@
+"""What a student guessed stands in the feedback beside what the lesson's own run found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from grading.small_lesson import code_cell, notebook
+from labkit.checks.predictions import predict, reveal
+from labkit.grading.course import Course
+from labkit.grading.rebuild import rebuild
+from labkit.grading.student import predictions_in_words
+from labkit.grading.submission import Submission, read_submission
+
+
+def course_with(folder: Path, pristine: dict[str, Any], outputs: list[Any]) -> Course:
+    for name in ("notebooks", "solutions"):
+        (folder / name).mkdir()
+    handed_out = folder / "notebooks" / "90_small.ipynb"
+    handed_out.write_text(json.dumps(pristine))
+    executed = notebook()
+    executed["cells"].append(code_cell("code-1", 'labkit.reveal("90.1", found)', []) | {"outputs": outputs})
+    (folder / "solutions" / "90_small.ipynb").write_text(json.dumps(executed))
+    return Course(folder, "90", handed_out, folder / "hidden.py", None)
+
+
+def in_words(folder: Path, guess: str, outputs: list[Any]) -> dict[str, str]:
+    pristine, submitted = notebook(), notebook()
+    pristine["cells"][2]["source"] = 'labkit.predict("90.1", None, unit="ms")'
+    submitted["cells"][2]["source"] = guess
+    path = folder / "x.ipynb"
+    path.write_text(json.dumps(submitted))
+    course = course_with(folder, pristine, outputs)
+    return dict(predictions_in_words(rebuild(read_submission(Submission("x", path)).cells, pristine), course))
+
+
+def test_a_guess_stands_beside_what_the_solution_revealed(tmp_path: Path) -> None:
+    predict("90.1", 1.0, unit="ms")
+    data, metadata = reveal("90.1", 4.25)._repr_mimebundle_()
+    shown = {
+        "output_type": "execute_result",
+        "data": {"text/plain": data["text/plain"]},
+        "metadata": metadata,
+        "execution_count": 1,
+    }
+    plain = {"output_type": "stream", "name": "stdout", "text": "4.25"}
+    found = in_words(tmp_path, 'labkit.predict("90.1", 7, unit="ms")', [plain, shown])
+    assert found == {"90.1": "7 ms; the lesson found 4.25 ms"}
+
+
+def test_without_an_executed_solution_the_guess_stands_alone(tmp_path: Path) -> None:
+    assert in_words(tmp_path, 'labkit.predict("90.1", 0.5)', []) == {"90.1": "0.5 ms"}
+
+
+def test_a_cell_left_as_it_was_handed_out_is_no_guess(tmp_path: Path) -> None:
+    assert in_words(tmp_path, 'labkit.predict("90.1", None, unit="ms")', []) == {"90.1": "no guess"}
