@@ -10,11 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal
 
 from labkit.errors import ConfigError
 
 _LAUNCH = "assumption: eager PyTorch issues one kernel every 4 us or so from a current host; a longer kernel hides it"
 _REACH = "assumption: large matrix multiplies and copies reach 75 % and 85 % of the datasheet's peaks"
+_REACH_A100 = (
+    "measured by Azure (AI-benchmarking-guide, ND A100 v4 results): cuBLASLt FP16 of 8192^3 at 253.7 of 312 TFLOP/s; "
+    "copy at 1.61 of 2.039 TB/s"
+)
+_REACH_H100 = (
+    "bfloat16 matmul of the best shape at 794.5 of 989.5 TFLOP/s (S. Bekman, ml-engineering, MAMF table, torch 2.7); "
+    "copy at 2.90 of 3.35 TB/s (Azure AI-benchmarking-guide, ND H100 v5 results)"
+)
 _HOST_COST = "assumption: dispatching one operator on the host takes about 1.5 us"
 
 
@@ -68,6 +77,9 @@ class Link:
         latency_source: Where the latency stands.
         share: Share of the raw rate that payload gets.
         share_source: Where that stands.
+        nccl: Row of NCCL's cost model that collectives over it follow, "nvlink", "pci" or "net"; "" for a link that
+            costs each message its latency and its bytes, and no more.
+        sums_in_switch: Whether a switch of this link can add tensors (NVLink SHARP, "NVLS").
     """
 
     name: str
@@ -77,6 +89,8 @@ class Link:
     latency_source: str
     share: float = 1.0
     share_source: str = "the raw rate itself"
+    nccl: Literal["", "nvlink", "pci", "net"] = ""
+    sums_in_switch: bool = False
 
     @property
     def payload_bytes_per_second(self) -> float:
@@ -99,18 +113,21 @@ _ALL_DEVICES = (
         "a100", 80 * _GB, 2039e9,
         _flops(float64=9.7, float32=19.5, tf32=156, float16=312, bfloat16=312, int8=624), "nvlink3",
         "NVIDIA A100 datasheet (2021), SXM4 80 GB, without sparsity",
+        compute_share=0.81, memory_share=0.79, share_source=_REACH_A100,
     ),
     Device(
         "h100", 80 * _GB, 3350e9,
         _flops(float64=34, float32=67, tf32=494.5, float16=989.5, bfloat16=989.5, float8_e4m3fn=1979,
                float8_e5m2=1979, int8=1979), "nvlink4",
         "NVIDIA H100 datasheet (2023), SXM5 80 GB; half of the figures given with sparsity",
+        compute_share=0.80, memory_share=0.87, share_source=_REACH_H100,
     ),
     Device(
         "h200", 141 * _GB, 4800e9,
         _flops(float64=34, float32=67, tf32=494.5, float16=989.5, bfloat16=989.5, float8_e4m3fn=1979,
                float8_e5m2=1979, int8=1979), "nvlink4",
         "NVIDIA H200 datasheet (2024), SXM; half of the figures given with sparsity",
+        compute_share=0.80, memory_share=0.87, share_source="taken as the H100's: the same chip with other memory",
     ),
     Device(
         "b200", 180 * _GB, 8000e9,
@@ -142,33 +159,34 @@ _ALL_DEVICES = (
 DEVICES: Mapping[str, Device] = MappingProxyType({device.name: device for device in _ALL_DEVICES})
 _DEVICE_ALIASES = {"cpu": "epyc7763", "4090": "rtx4090"}
 
-_NCCL = "NCCL's own cost model (src/graph/tuning.cc, hardware latencies of the ring, protocol LL128)"
-_NVLINK_SHARE = "assumption: nccl-tests reports 230 to 240 of 300 GB/s on DGX A100 and about 365 of 450 on DGX H100"
+_TUNING = "NCCL's own cost model (src/graph/tuning.cc, 2.20): base latency of a ring with protocol LL, 6.6 us, plus its"
+_SPEED = "NCCL's own figure for this link (src/graph/topo.h)"
 _TCP = "assumption: 15 us one way through two kernels' TCP stacks and a switch"
 _FRAMES = "1448 bytes of payload in each Ethernet frame of 1538 with TCP timestamps, MTU 1500"
 
 
-def _nvlink(generation: int, links: int, gigabytes: int, device: str) -> Link:
+def _nvlink(generation: int, links: int, gigabytes: int, reached: float, device: str) -> Link:
     source = f"NVIDIA {device} datasheet: {links} links of {gigabytes} GB/s in each direction"
     return Link(
-        f"nvlink{generation}", links * gigabytes * 1e9, 1_900, source, f"{_NCCL}, NVLink row", 0.8, _NVLINK_SHARE
-    )
+        f"nvlink{generation}", links * gigabytes * 1e9, 7_200, source, f"{_TUNING} NVLink step, 0.6 us",
+        reached / gigabytes, f"{_SPEED}: {reached} GB/s of {gigabytes}", nccl="nvlink", sums_in_switch=generation >= 4,
+    )  # fmt: skip
 
 
 def _pcie(generation: int, gigatransfers: int) -> Link:
     rate = gigatransfers * 1e9 * 16 * 128 / 130 / 8
     source = f"PCI Express base specification {generation}.0: {gigatransfers} GT/s, 16 lanes, 128b/130b code"
     return Link(
-        f"pcie{generation}", rate, 2_500, source, f"{_NCCL}, PCI row", 0.8,
-        "assumption: packet headers and flow control leave about 80 %",
+        f"pcie{generation}", rate, 7_600, source, f"{_TUNING} PCI step, 1 us", 12 / 15.75,
+        f"{_SPEED}: 12 GB/s of generation 3's 15.75", nccl="pci",
     )  # fmt: skip
 
 
 def _infiniband(name: str, gigabits: int) -> Link:
     source = f"InfiniBand {name.upper()}, 4 lanes: {gigabits} Gbit/s of data"
     return Link(
-        f"ib_{name}", gigabits * 1e9 / 8, 4_000, source, f"{_NCCL}, network row", 0.95,
-        "assumption: headers and flow control leave about 95 % with 4 KiB packets",
+        f"ib_{name}", gigabits * 1e9 / 8, 9_300, source, f"{_TUNING} network step, 2.7 us", 0.96,
+        f"{_SPEED}: 12 GB/s of a 100 Gbit/s port", nccl="net",
     )  # fmt: skip
 
 
@@ -178,7 +196,8 @@ def _ethernet(gigabits: int) -> Link:
 
 
 _ALL_LINKS = (
-    _nvlink(2, 6, 25, "V100"), _nvlink(3, 12, 25, "A100"), _nvlink(4, 18, 25, "H100"), _nvlink(5, 18, 50, "B200"),
+    _nvlink(2, 6, 25, 20.0, "V100"), _nvlink(3, 12, 25, 20.0, "A100"),
+    _nvlink(4, 18, 25, 20.6, "H100"), _nvlink(5, 18, 50, 40.1, "B200"),
     _pcie(3, 8), _pcie(4, 16), _pcie(5, 32),
     _infiniband("hdr", 200), _infiniband("ndr", 400),
     *(_ethernet(gigabits) for gigabits in (1, 10, 25, 100, 400)),

@@ -83,7 +83,8 @@ def virtual(
         slow_links: (source, destination) -> factor by which bytes take longer from one to the other.
         jitter: Each operator and message takes up to this share longer, drawn from seed.
         seed: Seed of the jitter.
-        algorithm: How collectives are costed: "ring", "tree", "direct", or "auto" for the cheaper of ring and tree.
+        algorithm: How collectives are costed: "ring", "tree", "direct", "nvls" (the switch adds), or "auto" for what
+            NCCL would choose.
 
     Raises:
         ConfigError: If a number or a name cannot be.

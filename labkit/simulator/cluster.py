@@ -11,8 +11,8 @@ from typing import Literal
 from labkit.errors import ConfigError
 from labkit.hardware import Device, Link, find_device, find_link
 
-Algorithm = Literal["auto", "ring", "tree", "direct"]
-ALGORITHMS = ("auto", "ring", "tree", "direct")
+Algorithm = Literal["auto", "ring", "tree", "direct", "nvls"]
+ALGORITHMS = ("auto", "ring", "tree", "direct", "nvls")
 MOST_RANKS = 4096
 
 
@@ -31,7 +31,7 @@ class Cluster:
         slow_links: (source, destination) -> factor by which bytes take longer from one to the other.
         jitter: Each operator and message takes up to this share longer, drawn from the seed.
         seed: Seed of the jitter.
-        algorithm: How collectives are costed; "auto" takes the cheaper of those NCCL would choose from.
+        algorithm: How collectives are costed; "auto" takes what NCCL would.
     """
 
     world_size: int
@@ -91,7 +91,7 @@ def describe(
         slow_links: (source, destination) -> factor >= 1 by which bytes take longer on that way.
         jitter: Each operator and message takes up to this share longer, 0.1 is 10 %.
         seed: Seed of the jitter.
-        algorithm: "auto", "ring", "tree" or "direct".
+        algorithm: "auto", "ring", "tree", "direct" or "nvls".
 
     Raises:
         ConfigError: If a number or a name cannot be.

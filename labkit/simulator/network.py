@@ -50,21 +50,33 @@ class Traffic:
     """What a collective puts on the wire.
 
     Attributes:
-        algorithm: "ring", "tree" or "direct".
+        algorithm: "ring", "tree", "direct" or "nvls".
         steps: How many messages one after the other its longest way has.
-        edges: (source, destination), global ranks -> bytes from one to the other.
+        edges: (source, destination), global ranks -> bytes of payload from one to the other.
+        protocol: NCCL's protocol, "" where NCCL has no part in it.
+        latency_ns: What its steps cost before bytes count; None where each step costs the latency of its link.
+        bytes_on_wire: Bytes that pass a port for each byte of payload.
     """
 
     algorithm: str
     steps: int
     edges: dict[tuple[int, int], float] = field(default_factory=dict)
+    protocol: str = ""
+    latency_ns: int | None = None
+    bytes_on_wire: float = 1.0
 
 
 class Network:
-    """The ports of a cluster."""
+    """The ports of a cluster.
+
+    Attributes:
+        cluster: The hardware.
+        chosen: The traffic of collectives seen before, so that the same one is planned once.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self.chosen: dict[object, Traffic] = {}
         self._ports: dict[tuple[str, int, int, str], Port] = {}
         self._random = random.Random(f"{cluster.seed} network")
 
@@ -107,6 +119,8 @@ class Network:
         return self._latency_of(traffic) + math.ceil(longest)
 
     def _latency_of(self, traffic: Traffic) -> int:
+        if traffic.latency_ns is not None:
+            return traffic.latency_ns
         ways = [self.latency_ns(src, dst) for src, dst in traffic.edges]
         return math.ceil(traffic.steps * sum(ways) / len(ways)) if ways else 0
 
@@ -114,7 +128,7 @@ class Network:
         loads: dict[Port, float] = {}
         cluster = self.cluster
         for (src, dst), num_bytes in traffic.edges.items():
-            weighted = num_bytes * cluster.slow_links.get((src, dst), 1.0)
+            weighted = num_bytes * traffic.bytes_on_wire * cluster.slow_links.get((src, dst), 1.0)
             if cluster.node(src) == cluster.node(dst):
                 for port in self._way(src, dst):
                     loads[port] = loads.get(port, 0.0) + weighted
