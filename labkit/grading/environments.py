@@ -21,6 +21,8 @@ def submission_environment(work: Path) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         "HOME": str(work),
+        "USER": "student",
+        "LOGNAME": "student",
         "TMPDIR": str(work),
         "IPYTHONDIR": str(work / "ipython"),
         "MPLCONFIGDIR": str(work / "matplotlib"),
@@ -29,6 +31,8 @@ def submission_environment(work: Path) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
     }
+    if sys.platform == "linux":
+        environment["GLOO_SOCKET_IFNAME"] = "lo"  # a sandbox has no other
     if "LD_LIBRARY_PATH" in os.environ:
         environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
     return environment

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,8 @@ from papermill.execute import execute_notebook
 
 from labkit.grading.environments import submission_environment
 from labkit.grading.limits import Limits
+from labkit.grading.memory_watch import MemoryWatch
+from labkit.grading.sandbox_specs import SandboxSpecs
 
 ENGINE = "labkit"
 _GRACE_SECONDS = 3.0
@@ -69,6 +71,7 @@ class _Record:
     notebook: Any = None
     cells: tuple[Any, ...] = ()
     stopped: str = ""
+    out_of_memory: bool = False
 
 
 class _Client(PapermillNotebookClient):  # type: ignore[misc]
@@ -106,7 +109,7 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
                 return
             except CellTimeoutError:
                 self._record.states.setdefault(index, "timeout")
-                self._end_kernel()
+                self.end_kernel()
                 self._record.stopped = "kernel"
                 return
             finally:
@@ -142,10 +145,11 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
         with suppress(Exception):
             reply = await _maybe(self.kc.shell_channel.get_msg(timeout=_GRACE_SECONDS))
             return reply
-        self._end_kernel()
+        self.end_kernel()
         raise DeadKernelError("the cell did not end when it was interrupted")
 
-    def _end_kernel(self) -> None:
+    def end_kernel(self) -> None:
+        """End the kernel and its process group, or its sandbox, at once."""
         process = getattr(getattr(self.km, "provisioner", None), "process", None)
         if process is not None:
             with suppress(ProcessLookupError):
@@ -166,6 +170,7 @@ class LabkitEngine(NBClientEngine):  # type: ignore[misc]
         """Run the notebook in `nb_man`; what happened is left in kwargs["record"]."""
         record: _Record = kwargs["record"]
         work: Path = kwargs["work"]
+        sandbox: Sequence[Path] | None = kwargs["sandbox"]
         client = _Client(
             nb_man,
             record,
@@ -182,22 +187,42 @@ class LabkitEngine(NBClientEngine):  # type: ignore[misc]
             resources={"metadata": {"path": str(work)}},
         )
         client.km = client.create_kernel_manager()
-        client.km.transport = "ipc"
-        client.km.ip = str(work / "kernel")
+        client.km.context.MAXMSGSIZE = record.limits.kernel_message_bytes
+        client.km.connection_file = str(work / "connection.json")
+        if sandbox is None:
+            client.km.transport = "ipc"
+            client.km.ip = str(work / "kernel")
+        else:
+            client.km.kernel_spec_manager = SandboxSpecs(sandbox, record.limits)
         client.owns_km = True
-        client.execute(env=kwargs["environment"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with _memory_watch(client, record):
+            client.execute(env=kwargs["environment"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 papermill_engines.register(ENGINE, LabkitEngine)
 
 
-def execute(notebook: Any, work: Path, limits: Limits | None = None) -> NotebookRun:
+def _memory_watch(client: _Client, record: _Record) -> MemoryWatch:
+    def root() -> int:
+        return getattr(getattr(client.km, "provisioner", None), "pid", None) or 0
+
+    def end() -> None:
+        record.out_of_memory = True
+        client.end_kernel()
+
+    return MemoryWatch(root, record.limits.kernel_memory_bytes, end)
+
+
+def execute(
+    notebook: Any, work: Path, limits: Limits | None = None, sandbox: Sequence[Path] | None = None
+) -> NotebookRun:
     """Return what became of `notebook`, run in a fresh kernel in the folder `work`.
 
     Args:
         notebook: A rebuilt notebook (nbformat node); it is filled with its outputs.
         work: An empty folder, short enough for a socket's path.
-        limits: Time and output it may use.
+        limits: Time, memory and output it may use.
+        sandbox: Run it in a sandbox, which sees none of these files and folders; None for no sandbox.
     """
     limits = limits or Limits()
     record = _Record(limits, time.monotonic() + limits.notebook_seconds, {}, notebook)
@@ -211,6 +236,7 @@ def execute(notebook: Any, work: Path, limits: Limits | None = None) -> Notebook
             progress_bar=False,
             record=record,
             work=work,
+            sandbox=sandbox,
             environment=submission_environment(work),
         )
     except PapermillExecutionError:
@@ -237,6 +263,9 @@ def _collect(record: _Record, failure: str) -> NotebookRun:
             "timeout": f"did not end within {record.limits.cell_seconds:g} s, nor when it was interrupted",
             "flood": "printed without end and did not stop when it was interrupted",
         }.get(last.state, "ended the kernel (an exit, a crash, or out of memory)")
+        if record.out_of_memory:
+            gigabytes = record.limits.kernel_memory_bytes / 1e9
+            why = f"took more than the {gigabytes:.1f} GB of memory that a notebook and its ranks may have together"
         summary = f"Cell {last.id} {why}; the cells after it were not run."
     else:
         wrong = [cell for cell in ran if cell.state != "ok"]

@@ -18,11 +18,20 @@ class Limits:
         notebook_seconds: The whole executed notebook, then its kernel is ended.
         cell_output_bytes: Output of one cell that is kept; the rest is dropped and counted.
         flood_bytes: Output of one cell after which it is interrupted.
+        kernel_processes: Processes and threads of the executed notebook.
+        kernel_file_bytes: Largest file it may write.
+        kernel_memory_bytes: Memory of the notebook's whole process tree together.
+        kernel_message_bytes: One message of the kernel to us; it is not read where it is larger.
+        scratch_bytes: Size of a sandbox's /tmp, and of its /dev/shm.
+        open_files: Descriptors of one process.
         case_seconds: One hidden case, start of its ranks included.
         retry_seconds: The second and last try of a case that ran out of time, alone.
         probe_seconds: All hidden cases of a submission together.
         rank_cpu_seconds: Processor time of one rank in one case.
         rank_memory_bytes: Address space a rank may add to what the loaded torch already has.
+        rank_processes: Processes and threads of one rank.
+        rank_scratch_bytes: Size of a rank's /tmp, and of its /dev/shm.
+        case_memory_bytes: Memory of all ranks of a case together.
         rank_file_bytes: Largest file a rank may write.
         rank_output_bytes: What a rank prints that is kept.
         rank_flood_bytes: What a rank prints after which it is ended.
@@ -40,11 +49,20 @@ class Limits:
     notebook_seconds: float = 300.0
     cell_output_bytes: int = 64 << 10
     flood_bytes: int = 8 << 20
+    kernel_processes: int = 1024
+    kernel_file_bytes: int = 256 << 20
+    kernel_memory_bytes: int = 6 << 30
+    kernel_message_bytes: int = 64 << 20
+    scratch_bytes: int = 256 << 20
+    open_files: int = 1024
     case_seconds: float = 10.0
     retry_seconds: float = 25.0
     probe_seconds: float = 300.0
     rank_cpu_seconds: int = 30
     rank_memory_bytes: int = 4 << 30
+    rank_processes: int = 128
+    rank_scratch_bytes: int = 64 << 20
+    case_memory_bytes: int = 6 << 30
     rank_file_bytes: int = 64 << 20
     rank_output_bytes: int = 16 << 10
     rank_flood_bytes: int = 32 << 20

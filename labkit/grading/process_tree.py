@@ -75,6 +75,21 @@ def descendants(of: int | None = None, keep: Collection[int] = ()) -> list[psuti
     return [process for process in below if process.pid not in spared and not _is_zombie(process)]
 
 
+def child_pids(pid: int) -> list[int]:
+    """Return the process ids of the children of `pid`; empty where it is gone."""
+    try:
+        return [
+            int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+        ]
+    except FileNotFoundError:
+        try:
+            return [child.pid for child in psutil.Process(pid).children()]
+        except (psutil.NoSuchProcess, ValueError):
+            return []
+    except (OSError, ValueError):
+        return []
+
+
 def _has_no_children(pid: int) -> bool:
     """Whether the system knows of no child of `pid`, zombies included; False where it cannot say so quickly."""
     try:

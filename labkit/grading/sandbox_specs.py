@@ -1,0 +1,40 @@
+"""Kernel specs for a notebook that is graded: Python in a sandbox, whatever name the notebook asks for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+
+from labkit.grading.kernel_provisioner import NAME, kernel_ulimits
+from labkit.grading.limits import Limits
+
+
+class SandboxSpecs(KernelSpecManager):  # type: ignore[misc]
+    """Knows one kernel spec.
+
+    Args:
+        hidden: Files and folders the kernel must not see.
+        limits: What it may use.
+    """
+
+    def __init__(self, hidden: Sequence[Path], limits: Limits) -> None:
+        super().__init__()
+        config = {
+            "hidden": [str(path) for path in hidden],
+            "scratch_bytes": limits.scratch_bytes,
+            "ulimits": list(kernel_ulimits(limits)),
+        }
+        self._spec = KernelSpec(
+            argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+            display_name="Python 3 in a sandbox",
+            language="python",
+            metadata={"kernel_provisioner": {"provisioner_name": NAME, "config": config}},
+        )
+
+    def get_kernel_spec(self, kernel_name: str) -> Any:
+        """Return the sandboxed Python."""
+        return self._spec
