@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 BENCH := .venv-bench
 STAMP := $(VENV)/.installed
 ARGS ?=
+# Two at a time and no more, for most tests start processes of their own; a file's tests stay together.
+WORKERS := -n 2 --dist loadfile
 PYTHONS := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -70,7 +72,7 @@ check: setup  ## Prove that notebooks and slides are what their sources say
 	$(BIN)/labkit build --check
 
 unit: setup  ## pytest: everything that is neither long nor in need of a GPU
-	$(BIN)/python -m pytest -m "not long and not gpu1 and not gpu2" $(ARGS)
+	$(BIN)/python -m pytest $(WORKERS) -m "not long and not gpu1 and not gpu2" $(ARGS)
 
 notebooks: setup  ## Execute solutions/*.ipynb and compare each output with the stored one
 	$(BIN)/python -m pytest --nbval --nbval-cell-timeout=180 \
@@ -81,7 +83,7 @@ test: setup  ## All that needs no GPU: lint, type, check, unit, notebooks (goes 
 
 test-all: setup  ## `make test` with the tests that take minutes
 	@$(MAKE) --no-print-directory --keep-going lint type check notebooks
-	$(BIN)/python -m pytest -m "not gpu1 and not gpu2" $(ARGS)
+	$(BIN)/python -m pytest $(WORKERS) -m "not gpu1 and not gpu2" $(ARGS)
 
 test-gpu: setup  ## Only the tests that need one or two CUDA GPUs
 	$(BIN)/python -m pytest -m "gpu1 or gpu2" $(ARGS)
