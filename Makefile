@@ -73,6 +73,7 @@ check: setup  ## Prove that notebooks and slides are what their sources say
 
 unit: setup  ## pytest: everything that is neither long nor in need of a GPU
 	$(BIN)/python -m pytest $(WORKERS) -m "not long and not gpu1 and not gpu2" $(ARGS)
+	@$(BIN)/python -m tests.checks.mistake_table
 
 notebooks: setup  ## Execute solutions/*.ipynb and compare each output with the stored one
 	$(BIN)/python -m pytest --nbval --nbval-cell-timeout=180 \

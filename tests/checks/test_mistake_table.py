@@ -1,4 +1,4 @@
-"""The table of mistakes against checks: how many wrong answers each exercise meets, and how many mistakes it names."""
+"""Wrong answers and the mistakes that checks name fit each other; mistake_table.py prints them."""
 
 from __future__ import annotations
 
@@ -8,23 +8,6 @@ from labkit.checks.registry import exercises
 from tests.checks.wrong_answer import wrong_answers
 
 LESSONS = wrong_answers()
-HEAD = "exercise  wrong answers  mistakes it names  of which met by one"
-
-
-def _rows(number: str) -> list[str]:
-    rows = []
-    for exercise_id, exercise in exercises(number).items():
-        answers = [answer for answer in LESSONS[number] if answer.exercise == exercise_id]
-        names = {mistake.name for mistake in exercise.mistakes}
-        met = len(names & {answer.mistake for answer in answers})
-        rows.append(f"{exercise_id:8}  {len(answers):13}  {len(names):17}  {met:19}")
-    return rows
-
-
-def test_the_table_of_mistakes_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each wrong answer is proved to fail with its mistake's name by its lesson's test_answers_NN."""
-    with capsys.disabled():
-        print("\n" + "\n".join([HEAD, *(row for number in LESSONS for row in _rows(number))]))
 
 
 @pytest.mark.parametrize("number", LESSONS)

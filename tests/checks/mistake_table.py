@@ -1,0 +1,24 @@
+"""Print the table of mistakes against checks: python -m tests.checks.mistake_table; `make test` calls it.
+
+For each exercise: how many wrong answers it meets, how many mistakes its check names, and how many of those a wrong
+answer stands for. That each wrong answer fails with its mistake's name is proved by its lesson's test_answers_NN.
+"""
+
+from __future__ import annotations
+
+from labkit.checks.registry import exercises
+from tests.checks.wrong_answer import wrong_answers
+
+
+def main() -> None:
+    """Print one line per exercise of every lesson that has wrong answers."""
+    print("exercise  wrong answers  mistakes it names  of which met by one")
+    for number, answers in wrong_answers().items():
+        for exercise_id, exercise in exercises(number).items():
+            met = [answer.mistake for answer in answers if answer.exercise == exercise_id]
+            names = {mistake.name for mistake in exercise.mistakes}
+            print(f"{exercise_id:8}  {len(met):13}  {len(names):17}  {len(names & set(met)):19}")
+
+
+if __name__ == "__main__":
+    main()
