@@ -19,6 +19,7 @@ import cloudpickle
 import cloudpickle.cloudpickle as cloudpickle_private
 
 from labkit.errors import ConfigError
+from labkit.simulator.locks import REPLACED
 
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
@@ -66,9 +67,19 @@ class RankUnpickler(pickle.Unpickler):
         classes: The rank's copies, by the tracker id that all copies of a class share.
     """
 
-    def __init__(self, file: Any, classes: dict[str, type]) -> None:
+    def __init__(
+        self, file: Any, classes: dict[str, type], namespaces: dict[str, dict[str, Any]] | None = None
+    ) -> None:
+        """Read from file.
+
+        Args:
+            file: Where the pickle is.
+            classes: The rank's copies so far; grows.
+            namespaces: Module name -> globals of the rank's copies of functions; grows.
+        """
         super().__init__(file)
         self._classes = classes
+        self._namespaces = {} if namespaces is None else namespaces
         self._known: set[type] = set()
 
     def find_class(self, module: str, name: str) -> Any:
@@ -77,7 +88,14 @@ class RankUnpickler(pickle.Unpickler):
             return self._make_skeleton_class
         if module == cloudpickle_private.__name__ and name == "_class_setstate":
             return self._class_setstate
-        return super().find_class(module, name)
+        if module == cloudpickle_private.__name__ and name == "_make_function":
+            return self._make_function
+        replaced = REPLACED.get((module, name))
+        return super().find_class(module, name) if replaced is None else replaced
+
+    def _make_function(self, code: Any, namespace: dict[str, Any], *rest: Any) -> Any:
+        self._namespaces.setdefault(str(namespace.get("__name__")), namespace)
+        return cloudpickle_private._make_function(code, namespace, *rest)
 
     def _make_skeleton_class(
         self, constructor: Any, name: str, bases: Any, type_kwargs: Any, tracker_id: Any, extra: Any
@@ -95,9 +113,9 @@ class RankUnpickler(pickle.Unpickler):
         return made if made in self._known else cloudpickle_private._class_setstate(made, state)
 
 
-def loads_in_rank(data: bytes, classes: dict[str, type]) -> Any:
-    """Return what data holds, with this rank's copies of classes."""
-    return RankUnpickler(io.BytesIO(data), classes).load()
+def loads_in_rank(data: bytes, classes: dict[str, type], namespaces: dict[str, dict[str, Any]] | None = None) -> Any:
+    """Return what data holds, with this rank's copies of classes; notes the globals of its copies of functions."""
+    return RankUnpickler(io.BytesIO(data), classes, namespaces).load()
 
 
 def loads_in_notebook(data: bytes) -> Any:

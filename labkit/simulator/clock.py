@@ -76,6 +76,15 @@ class RankClock:
     label: str = ""
     kept: bool = True
 
+    def __post_init__(self) -> None:
+        if self.number < 0:
+            self.number = self.rank
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return f"rank {self.rank} ({self.label})" if self.label else f"rank {self.rank}"
+
 
 class Scheduler:
     """Hands the baton from rank to rank.
@@ -95,7 +104,7 @@ class Scheduler:
         resumed: Callable[[int, int], None] | None = None,
         deadlocked: Callable[[], BaseException] | None = None,
     ) -> None:
-        self.clocks = [RankClock(rank, number=rank) for rank in range(num_ranks)]
+        self.clocks = [RankClock(rank) for rank in range(num_ranks)]
         for clock in self.clocks:
             clock.baton.acquire()
         self.switches = 0
@@ -114,6 +123,11 @@ class Scheduler:
         """The rank that runs, or that ran last."""
         return self.clocks[self._running].rank if self._running >= 0 else -1
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run is over, or ends because it failed."""
+        return self.over or self.failure is not None
+
     def start(self) -> None:
         """Let the ranks run, from rank 0 on; each thread calls :meth:`enter` first."""
         for clock in self.clocks:
@@ -131,7 +145,7 @@ class Scheduler:
         clock = self.clocks[rank]
         clock.done = True
         self._left -= clock.kept
-        if self.failure is None and not self.over:
+        if not self.has_ended:
             following = self._advance()
             if not self._left:
                 self._finish(following)
@@ -256,7 +270,7 @@ class Scheduler:
             self.resumed(before, self.running)
 
     def _raise_if_over(self) -> None:
-        if self.failure is not None or self.over:
+        if self.has_ended:
             raise Abandoned
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import os
+import queue
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,14 +21,20 @@ from labkit.simulator.torch_private import entry_codes
 from labkit.timeline import Timeline
 from labkit.timeline.span import Lane, Problem
 
+if TYPE_CHECKING:
+    from labkit.simulator.memory import RankMemory
+
 _OPEN = -1
 _LABKIT = str(Path(__file__).parents[1]) + os.sep
-_FOREIGN = (_LABKIT, str(Path(torch.__file__).parent) + os.sep, "<frozen", contextlib.__file__, threading.__file__)
+_FOREIGN = (
+    _LABKIT, str(Path(torch.__file__).parent) + os.sep, str(Path(concurrent.futures.__file__).parent) + os.sep,
+    "<frozen", contextlib.__file__, threading.__file__, queue.__file__,
+)  # fmt: skip
 
 
 @dataclass(slots=True)
 class Row:
-    """One span while it is being recorded; end_ns is -1 until it is known."""
+    """One span while it is being recorded; end_ns is -1 until it is known, thread 0 is the rank's own."""
 
     lane: Lane
     start_ns: int
@@ -45,20 +53,39 @@ class Row:
     failed: bool = False
     waited: bool = False
     of: Row | None = None
+    thread: int = 0
 
 
 @dataclass
 class RankRecord:
-    """The spans of one rank, in the order it began them."""
+    """The spans of one rank, in the order it began them, and what its memory held."""
 
     rank: int
     rows: list[Row] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    memory: RankMemory | None = None
 
     def add(self, row: Row) -> Row:
         """Return the row, now part of the record."""
         self.rows.append(row)
         return row
+
+
+@dataclass
+class ThreadRecord(RankRecord):
+    """What one more thread of a rank did, written into the record of the rank."""
+
+    thread: int = 0
+
+    @classmethod
+    def of(cls, record: RankRecord, thread: int) -> ThreadRecord:
+        """Return the record of a rank as its thread of this number writes it."""
+        return cls(**{part.name: getattr(record, part.name) for part in fields(RankRecord)}, thread=thread)
+
+    def add(self, row: Row) -> Row:
+        """Return the row, now part of the rank's record."""
+        row.thread = self.thread
+        return super().add(row)
 
 
 class Sources:
@@ -141,7 +168,7 @@ def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Se
             "tag": column(lambda r: r.tag, np.int64, calls),
             "blocking": column(lambda r: r.blocking, np.bool_, calls),
             "failed": column(lambda r: r.failed, np.bool_, calls),
-            "thread": np.zeros(len(calls), dtype=np.int64),
+            "thread": column(lambda r: r.thread, np.int64, calls),
         },
         "wait": {
             "span": np.array(waits, dtype=np.int64),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ from labkit.simulator.clock import Event, RankClock, Scheduler, Waiting
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.network import Network
 from labkit.simulator.record import RankRecord, Row, Sources, at
-from labkit.simulator.torch_private import new_world
+from labkit.simulator.torch_private import in_backward, new_world
 from labkit.timeline.span import Lane, Problem
 
 _thread = threading.local()
@@ -38,9 +39,32 @@ class InFlight:
         return f"{self.row.kind}{at(self.row.source)}"
 
 
+@dataclass(eq=False)
+class Process:
+    """What the threads of one rank share, as those of one process do.
+
+    Attributes:
+        threaded: Whether more than one thread may be at work: then each lets those behind it in time go first.
+        classes: The rank's copies of the learner's classes (labkit.simulator.by_value).
+        namespaces: Module name -> the rank's copy of the module's globals, for what is found by its name.
+        started: The threads it started (labkit.simulator.threads).
+        named: How many of them have a name made of a number.
+        locks: Its own in place of those that a library keeps one of for the whole process.
+        rpc: Its end of torch.distributed.rpc (labkit.simulator.rpc_agent), None while that is not initialised.
+    """
+
+    threaded: bool = False
+    classes: dict[str, type] = field(default_factory=dict)
+    namespaces: dict[str, dict[str, Any]] = field(default_factory=dict)
+    started: list[Any] = field(default_factory=list)
+    named: int = 0
+    locks: dict[int, Any] = field(default_factory=dict)
+    rpc: Any = None
+
+
 @dataclass
 class VirtualRank:
-    """One rank.
+    """One rank, or one of its threads: those share all but the clock.
 
     Attributes:
         rank: Its number.
@@ -51,6 +75,7 @@ class VirtualRank:
         in_flight: Address of a storage -> buffers in it that are in flight.
         streams: Group -> when the last collective of this rank on that group was complete.
         jitter: Draws how much longer its operators take.
+        process: What its threads share besides.
     """
 
     rank: int
@@ -61,6 +86,7 @@ class VirtualRank:
     in_flight: dict[int, list[InFlight]] = field(default_factory=dict)
     streams: dict[str, int] = field(default_factory=dict)
     jitter: random.Random = field(default_factory=random.Random)
+    process: Process = field(default_factory=Process)
 
     @property
     def now_ns(self) -> int:
@@ -76,8 +102,10 @@ class VirtualRank:
         self.simulation.scheduler.wait(self.clock.number, event, waiting)
 
     def spend(self, duration_ns: int) -> None:
-        """Let time pass."""
+        """Let time pass; where the rank has more threads, those that stand earlier in time go first."""
         self.clock.now_ns += duration_ns
+        if self.process.threaded and not in_backward():  # C++ holds locks there that other threads may need
+            self.turn()
 
     def sleep(self, duration_ns: int) -> None:
         """Let time pass without work."""
@@ -120,6 +148,9 @@ class Simulation:
         exchange: Messages posted and not yet matched (labkit.simulator.messages).
         rounds: Collectives under way (labkit.simulator.rounds).
         flows: Numbers messages.
+        threads: Operating-system threads that ranks started beside their own.
+        failed: Called when such a thread cannot go on, with the rank and the error; ends the run.
+        rpc: Groups of torch.distributed.rpc under way (labkit.simulator.rpc_agent).
     """
 
     cluster: Cluster
@@ -130,6 +161,9 @@ class Simulation:
     exchange: Any = None
     rounds: Any = None
     flows: Iterator[int] = field(default_factory=itertools.count)
+    threads: list[threading.Thread] = field(default_factory=list)
+    failed: Callable[[int, BaseException], None] = field(default=lambda rank, error: None)
+    rpc: Any = None
 
     def add_ranks(self) -> None:
         """Make the ranks."""
@@ -166,6 +200,17 @@ def the_rank() -> VirtualRank:
 def become(rank: VirtualRank | None) -> None:
     """Make the calling thread that rank's from now on."""
     _thread.rank = rank
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Let the calling thread be no rank's for a moment: what it makes and waits for is real."""
+    rank = current_rank()
+    _thread.rank = None
+    try:
+        yield
+    finally:
+        _thread.rank = rank
 
 
 def current_world() -> dict[str, Any] | None:

@@ -63,7 +63,7 @@ class VirtualStore(_Store):  # type: ignore[misc]
         source, _ = rank.simulation.sources.find(None)
         for key in keys:
             if key not in self._values:
-                others = [one.rank for one in rank.simulation.ranks if one is not rank]
+                others = [one.rank for one in rank.simulation.ranks if one.rank != rank.rank]
                 text = f"store.wait for the key {key!r}{at(source)}"
                 waiting = Waiting("store.wait", lambda others=others: others, lambda text=text: text, source)  # type: ignore[misc]
                 rank.wait(self._events.setdefault(key, Event()), waiting)

@@ -11,7 +11,6 @@ import multiprocessing.process
 import os
 import random
 import sys
-import threading
 import time
 import timeit
 from collections.abc import Callable, Iterator, MutableMapping
@@ -178,7 +177,6 @@ class Hub:
                 stack.enter_context(_replaced(np.random, name, self._drawn(getattr(np.random, name), "numpy", method)))
             for module, name, function in _clock_functions():
                 stack.enter_context(_replaced(module, name, function))
-            stack.enter_context(_replaced(threading.Thread, "start", _refusing(threading.Thread.start, "a thread")))
             stack.enter_context(
                 _replaced(
                     multiprocessing.process.BaseProcess,

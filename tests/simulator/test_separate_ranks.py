@@ -154,18 +154,12 @@ def test_a_loop_that_watches_the_clock_ends() -> None:
     assert all(1e-4 <= end < 2e-4 for end in _run(spin).results)
 
 
-def test_threads_and_worker_processes_are_refused_in_words() -> None:
+def test_worker_processes_are_refused_in_words() -> None:
     def load() -> None:
         list(torch.utils.data.DataLoader(torch.arange(4), num_workers=1))
 
     with pytest.raises(RankFailed, match=r"DataLoader: num_workers=0"):
         _run(load)
-
-    def start() -> None:
-        threading.Thread(target=print).start()
-
-    with pytest.raises(RankFailed, match="cannot start a thread: its time would not be virtual"):
-        _run(start)
 
 
 def test_the_process_is_as_it_was_and_torch_distributed_is_there_for_real(tmp_path: Any) -> None:
