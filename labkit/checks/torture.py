@@ -22,7 +22,7 @@ class TortureModel(nn.Module):
         norm: With BatchNorm (its statistics are each rank's own, so it does not equal one process on the whole batch).
         tied: `mix` and `remix` share one weight.
         frozen: `fixed` has parameters that need no gradient.
-        unused: `spare` is registered in the middle and never used.
+        unused: With `spare`, registered in the middle and used only by a forward that asks for it.
     """
 
     def __init__(
@@ -50,10 +50,12 @@ class TortureModel(nn.Module):
         if frozen:
             self.fixed.requires_grad_(False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the model's output, shape (B, 3)."""
+    def forward(self, x: Tensor, spare: bool = False) -> Tensor:
+        """Return the model's output, shape (B, 3); `spare` adds what the spare layer makes of the hidden state."""
         x = torch.tanh(self.norm(self.stem(x)))
         x = torch.tanh(self.mix(x))
+        if spare:
+            x = x + self.spare(x).mean(1, keepdim=True)
         x = torch.tanh(self.fixed(x))
         x = torch.tanh(self.remix(x)) * self.scale
         out: Tensor = self.head(x)

@@ -1,0 +1,138 @@
+"""Gradients, parameters and buffers that came, against what must come: the first difference, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.compare import Difference, listing
+from labkit.checks.lesson_03.replay import Replay
+from labkit.checks.verdict import Verdict
+from labkit.checks.words import are_wrong, number
+
+_RTOL, _ATOL = 1e-9, 1e-12
+
+
+def close(a: Value, b: Value) -> bool:
+    """Return whether two values are equal up to rounding in float64; None equals None only."""
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+        return a is None and b is None
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return torch.allclose(a, b, rtol=_RTOL, atol=_ATOL) if a.is_floating_point() else torch.equal(a, b)
+
+
+def first_wrong(got: Value, expected: Mapping[str, Value]) -> str | None:
+    """Return the name of the first tensor that differs, or None."""
+    came = got if isinstance(got, dict) else {}
+    return next((name for name, wanted in expected.items() if not close(came.get(name), wanted)), None)
+
+
+def compare_ranks(
+    got: tuple[Values, ...], expected: list[dict[str, Value]], path: tuple[Any, ...], what: str
+) -> Verdict | None:
+    """Return a verdict on the first tensor that is wrong on some rank, or None.
+
+    Args:
+        got: What came from each rank.
+        expected: What must come.
+        path: Keys that lead to a dict of tensors by name.
+        what: Where that is, in words: "after step 0 the gradient".
+    """
+    wrong: dict[int, str] = {}
+    for rank, wanted in enumerate(expected):
+        name = first_wrong(_at(got[rank], path), cast(Mapping[str, Value], _at(wanted, path)))
+        if name is not None:
+            wrong[rank] = name
+    if not wrong:
+        return None
+    rank, name = next(iter(wrong.items()))
+    came, wanted_dict = _at(got[rank], path), cast(Mapping[str, Value], _at(expected[rank], path))
+    mine = came.get(name) if isinstance(came, dict) else None
+    return Verdict(
+        False,
+        message=f"{are_wrong(wrong, len(expected))}: {what} of {name} on rank {rank}"
+        + _difference(mine, wanted_dict[name]),
+        expected=f"rank {rank}, {name}: {_text(wanted_dict[name])}",
+        got=f"rank {rank}, {name}: {_text(mine)}",
+    )
+
+
+def _at(values: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        try:
+            values = values[key]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return values
+
+
+def _difference(got: Value, wanted: Value) -> str:
+    if wanted is None:
+        return " should be None: no rank used it."
+    if got is None:
+        return " is None."
+    assert isinstance(wanted, Tensor)
+    if not isinstance(got, Tensor) or got.shape != wanted.shape or got.dtype != wanted.dtype:
+        return " is not a tensor of the same shape and dtype."
+    ratio = ratio_of(got, wanted)
+    return f" is {number(ratio)} times what it should be." if ratio is not None else " is wrong."
+
+
+def ratio_of(got: Tensor, wanted: Tensor) -> float | None:
+    """Return the one factor between all elements of two tensors, or None where there is none."""
+    if wanted.numel() == 0 or not wanted.is_floating_point():
+        return None
+    scale = wanted.abs().max()
+    if not scale > 0:
+        return None
+    factor = (got * wanted).sum() / (wanted * wanted).sum()
+    return float(factor) if torch.allclose(got, factor * wanted, rtol=1e-7, atol=1e-10) else None
+
+
+def _text(value: Value) -> str:
+    return listing(value) if isinstance(value, Tensor) else str(value)
+
+
+def marks_of_gradients(case: Case, got: Got, truth: Replay, step: int = 0) -> list[dict[str, str]]:
+    """Return for each rank what each gradient of a step is: "mean", "none", "own", "own/N", "x 3" or "other".
+
+    A gradient that is no multiple of anything is "other"; "x 3" is three times the mean.
+    """
+    if not isinstance(got, tuple):
+        return []
+    found = []
+    for rank in range(case.world_size):
+        came = _at(got[rank], ("steps", step, "gradients"))
+        wanted = cast(Mapping[str, Value], _at(truth.expected[rank], ("steps", step, "gradients")))
+        found.append(
+            {n: _mark(_get(came, n), mean, truth.own[step][rank][n], case.world_size) for n, mean in wanted.items()}
+        )
+    return found
+
+
+def _get(came: Any, name: str) -> Any:
+    return came.get(name) if isinstance(came, dict) else None
+
+
+def _mark(got: Value, mean: Value, own: Tensor | None, world_size: int) -> str:
+    if close(got, mean):
+        return "mean"
+    if got is None:
+        return "none"
+    if own is not None and close(got, own):
+        return "own"
+    if own is not None and close(got, own / world_size):
+        return "own/N"
+    if isinstance(got, Tensor) and isinstance(mean, Tensor) and got.shape == mean.shape:
+        ratio = ratio_of(got, mean)
+        if ratio is not None:
+            return f"x {number(round(ratio, 6))}"
+    return "other"
+
+
+__all__ = ["Difference", "close", "compare_ranks", "first_wrong", "marks_of_gradients", "ratio_of"]
