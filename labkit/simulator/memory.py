@@ -1,0 +1,393 @@
+"""What a rank's memory holds: every storage its operators made or used, from then until nobody refers to it.
+
+A storage counts once however many tensors view it, with the bytes asked for: an allocator's rounding and fragments, the
+driver and NCCL's own buffers are not in it. All tensors of a rank count, also those a program would keep on the host.
+A meta tensor counts what it would hold.
+
+What a storage is for shows later than it is made, so its category may rise, and counts for all its life:
+
+* parameters and buffers are those of modules, and every ``nn.Parameter``;
+* gradients are the ``.grad`` of these, and what else a backward pass made and left behind;
+* optimizer state is what is in ``optimizer.state`` after a step;
+* communication is what was allocated empty or filled with a constant and then given to a collective, as buckets are,
+  or given to ``send`` and ``recv`` and used by no operator that autograd follows;
+* activations are what else is there when a backward pass begins, and what it computes anew;
+* other is the rest: temporaries, and tensors from outside, such as data.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from labkit.simulator.clock import RankClock
+from labkit.simulator.garbage import Garbage
+from labkit.simulator.memory_error import Held, OutOfVirtualMemory
+from labkit.simulator.memory_error import text as out_of_memory_text
+from labkit.simulator.record import Sources
+from labkit.simulator.torch_private import backward_number
+from labkit.timeline.memory import CATEGORIES
+
+OTHER, ACTIVATIONS, COMMUNICATION, GRADIENTS, OPTIMIZER, BUFFERS, PARAMETERS = range(len(CATEGORIES))
+_GIVEN = len(CATEGORIES)
+"""A tensor that came from outside: "other" in the table, and never an activation."""
+_NO_BACKWARD = -1
+_LARGE_SHARE = 1_000  # of the capacity: a tensor that large is listed with its line when memory is full
+_VIEW, _USES, _MAKES = range(3)
+_FILLED = ("empty", "zeros", "ones", "full", "new_empty", "new_zeros", "new_full", "new_ones")
+_Parameter = torch.nn.Parameter
+
+
+class _Block(weakref.ref):  # type: ignore[type-arg]
+    """A storage that lives; calls back when it dies."""
+
+    __slots__ = ("index", "key")
+
+    index: int
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Detail:
+    shape: tuple[int, ...]
+    dtype: str
+    operator: str
+    source: str
+
+
+class RankMemory:
+    """The ledger of one rank.
+
+    Attributes:
+        rank: Whose it is.
+        capacity: Bytes its device holds.
+        total: Bytes held now.
+        peak: Most bytes held so far.
+        peak_ns: When that was first.
+        peak_operator: What made the tensor that led there.
+        events: Number of a storage that came, or its bitwise complement when it went; in the order of what happened.
+        times: When, ns.
+        sizes: Bytes of each storage, by its number.
+        categories: The category of each, as it is known by now.
+    """
+
+    def __init__(self, rank: int, clock: RankClock, capacity: int, device: str, sources: Sources, garbage: Garbage):
+        """Begin with nothing.
+
+        Args:
+            rank: Whose it is.
+            clock: The rank's time.
+            capacity: Bytes its device holds.
+            device: What the device is called.
+            sources: Finds the learner's lines.
+            garbage: Counts the tensors of all ranks.
+        """
+        self.rank, self.capacity = rank, capacity
+        self.total = self.peak = self.peak_ns = 0
+        self.peak_operator = ""
+        self.events, self.times, self.sizes = array("q"), array("q"), array("q")
+        self.categories = bytearray()
+        self._clock, self._device, self._sources, self._garbage = clock, device, sources, garbage
+        self._blocks: dict[int, _Block] = {}
+        self._filled: set[int] = set()
+        self._details: dict[int, _Detail] = {}
+        self._modules: dict[int, weakref.ref[torch.nn.Module]] = {}
+        self._kinds: dict[Any, int] = {}
+        self._backward = _NO_BACKWARD
+        self._since = 0
+        self._large = max(capacity // _LARGE_SHARE, 1)
+        self._last_ns = 0
+        self._open = False
+
+    # ---- what the simulator tells
+
+    def begin(self) -> None:
+        """Start counting; modules made so far are in."""
+        self._open = True
+        self._look_at_modules()
+
+    def close(self) -> None:
+        """Stop counting: the rank's function has ended."""
+        self._enter_backward(_NO_BACKWARD)
+        self._look_at_modules()
+        self._open = False
+        self._blocks.clear()
+
+    def operator(self, func: Any, args: Any, kwargs: Any, out: Any, clock: RankClock) -> None:
+        """Note what an operator used and made; the clock is that of the thread that ran it.
+
+        Raises:
+            OutOfVirtualMemory: If that is more than the device holds; what does not fit is not counted.
+        """
+        self._clock = clock
+        kind = self._kinds.get(func)
+        if kind is None:
+            kind = self._kinds[func] = _kind(func)
+        number = backward_number()
+        if number != self._backward:
+            self._enter_backward(number)
+        if kind == _VIEW:
+            if args and type(args[0]) is _Parameter:
+                self._mark(args[0], PARAMETERS)
+            return
+        for arg in args:
+            if isinstance(arg, torch.Tensor):
+                self._use(arg, func)
+            elif isinstance(arg, list | tuple):
+                for one in arg:
+                    if isinstance(one, torch.Tensor):
+                        self._use(one, func)
+        if kwargs:
+            for tensor in _tensors(kwargs.values()):
+                self._use(tensor, func)
+                self._check_size(tensor, func)
+        if kind == _USES:
+            if args and func._overloadpacket.__name__.startswith(("resize", "set_")):
+                self._check_size(args[0], func)
+            return
+        recomputed = number != _NO_BACKWARD and torch.is_grad_enabled()
+        for tensor in (out,) if isinstance(out, torch.Tensor) else _tensors(out):
+            self._made(tensor, func, ACTIVATIONS if recomputed else OTHER)
+        garbage = self._garbage
+        garbage.until -= 1
+        if garbage.until <= 0:
+            garbage.collect()
+
+    def communicated(self, tensors: Sequence[torch.Tensor], *, collective: bool) -> None:
+        """Note tensors given to a communication call."""
+        if not self._open:
+            return
+        number = backward_number()
+        if number != self._backward:
+            self._enter_backward(number)
+        for tensor in tensors:
+            for storage in storages_of(tensor):
+                block = self._blocks.get(id(storage))
+                if block is None:
+                    continue
+                category = self.categories[block.index]
+                if category == OTHER or (collective and category == ACTIVATIONS and block.index in self._filled):
+                    if not collective or block.index in self._filled:
+                        self.categories[block.index] = COMMUNICATION
+
+    def module(self, module: torch.nn.Module) -> None:
+        """Remember a module for its parameters, their gradients and its buffers."""
+        self._modules[id(module)] = weakref.ref(module)
+
+    def mark_parameter(self, tensor: torch.Tensor) -> None:
+        """Note a parameter and its gradient."""
+        self._mark(tensor, PARAMETERS)
+        if tensor.grad is not None:
+            self._mark(tensor.grad, GRADIENTS)
+
+    def mark_buffer(self, tensor: torch.Tensor) -> None:
+        """Note a buffer of a module."""
+        self._mark(tensor, BUFFERS)
+
+    def mark_optimizer_state(self, value: Any) -> None:
+        """Note the tensors in an optimizer's state."""
+        for tensor in _tensors([value]):
+            self._mark(tensor, OPTIMIZER)
+
+    def resizes(self, storage: Any, num_bytes: int) -> None:
+        """Note that a storage is about to have another size; raises if that is too much."""
+        block = self._blocks.get(id(storage))
+        if not self._open or (block is None and not num_bytes):
+            return
+        category = OTHER if block is None else self.categories[block.index]
+        before = 0 if block is None else self.sizes[block.index]
+        if before == num_bytes:
+            return
+        if self.total - before + num_bytes > self.capacity:
+            raise self._full((num_bytes,), "uint8", "resize_", num_bytes)
+        if block is not None:
+            self._free(block)
+        self._add(storage, num_bytes, category, "resize_", None)
+
+    # ---- storages come, change and go
+
+    def _use(self, tensor: torch.Tensor, func: Any) -> None:
+        try:
+            block = self._blocks.get(id(tensor.untyped_storage()))
+        except NotImplementedError:  # sparse: its parts are not known before they are used alone
+            return
+        if block is None:
+            self._made(tensor, func, _GIVEN)
+            if type(tensor) is _Parameter:
+                self._mark(tensor, PARAMETERS)
+            return
+        category = self.categories[block.index]
+        if category == COMMUNICATION:
+            if tensor.requires_grad:
+                self.categories[block.index] = ACTIVATIONS
+        elif category != PARAMETERS and type(tensor) is _Parameter:
+            self.categories[block.index] = PARAMETERS
+
+    def _made(self, tensor: torch.Tensor, func: Any, category: int) -> None:
+        for storage in storages_of(tensor):
+            if id(storage) in self._blocks:
+                continue
+            num_bytes = storage.nbytes()
+            if not num_bytes:
+                continue
+            name = func._overloadpacket.__name__
+            if self.total + num_bytes > self.capacity:
+                self._garbage.collect_all()
+                if self.total + num_bytes > self.capacity:
+                    raise self._full(tuple(tensor.shape), _dtype(tensor), name, num_bytes)
+            index = self._add(storage, num_bytes, category, name, tensor)
+            if category == OTHER and name.startswith(_FILLED):
+                self._filled.add(index)
+
+    def _add(self, storage: Any, num_bytes: int, category: int, name: str, tensor: torch.Tensor | None) -> int:
+        block = _Block(storage, self._died)
+        block.index, block.key = index, key = len(self.sizes), id(storage)
+        self._blocks[key] = block
+        self.sizes.append(num_bytes)
+        self.categories.append(category)
+        if num_bytes:
+            now_ns = self._now()
+            self.events.append(index)
+            self.times.append(now_ns)
+            self.total += num_bytes
+            if self.total > self.peak:
+                self.peak, self.peak_ns, self.peak_operator = self.total, now_ns, name
+            if num_bytes >= self._large:
+                shape, dtype = ((num_bytes,), "uint8") if tensor is None else (tuple(tensor.shape), _dtype(tensor))
+                source, _ = self._sources.find(sys._getframe(2))
+                self._details[index] = _Detail(shape, dtype, name, source)
+        return index
+
+    def _now(self) -> int:
+        """Return the time, which never runs back: threads of one rank may stand at different times."""
+        self._last_ns = max(self._last_ns, self._clock.now_ns)
+        return self._last_ns
+
+    def _died(self, block: _Block) -> None:
+        self._free(block)
+
+    def _free(self, block: _Block) -> None:
+        self._blocks.pop(block.key, None)
+        index = block.index
+        size = self.sizes[index]
+        if size and self._open:
+            self.events.append(~index)
+            self.times.append(self._now())
+            self.total -= size
+            if size >= self._large:
+                self._details.pop(index, None)
+
+    def _check_size(self, tensor: torch.Tensor, func: Any) -> None:
+        """Note that an operator gave a tensor's storage another size, as out= and resize_ do."""
+        for storage in storages_of(tensor):
+            block = self._blocks.get(id(storage))
+            if block is None:
+                self._made(tensor, func, OTHER)
+            elif self.sizes[block.index] != storage.nbytes():
+                self.resizes(storage, storage.nbytes())
+
+    # ---- what they are for
+
+    def _mark(self, tensor: torch.Tensor, category: int) -> None:
+        for storage in storages_of(tensor):
+            block = self._blocks.get(id(storage))
+            if block is None:
+                if self._open and storage.nbytes():
+                    self._add(storage, storage.nbytes(), category, "", tensor)
+            elif (before := self.categories[block.index]) < category or before == _GIVEN:
+                self.categories[block.index] = category
+
+    def _enter_backward(self, number: int) -> None:
+        """Another backward pass runs from now on, or none."""
+        before, self._backward = self._backward, number
+        if before != _NO_BACKWARD:
+            self._look_at_modules()
+        # What came since the last change stands at the end.
+        becomes = ACTIVATIONS if before == _NO_BACKWARD else GRADIENTS
+        for block in reversed(self._blocks.values()):
+            if block.index < self._since:
+                break
+            if self.categories[block.index] == OTHER:
+                self.categories[block.index] = becomes
+        self._since = len(self.sizes)
+
+    def _look_at_modules(self) -> None:
+        for key, reference in list(self._modules.items()):
+            module = reference()
+            if module is None:
+                del self._modules[key]
+                continue
+            for parameter in module._parameters.values():
+                if parameter is not None:
+                    self.mark_parameter(parameter)
+            for buffer in module._buffers.values():
+                if buffer is not None:
+                    self._mark(buffer, BUFFERS)
+
+    # ---- when it is full
+
+    def _full(self, shape: tuple[int, ...], dtype: str, operator: str, num_bytes: int) -> OutOfVirtualMemory:
+        number = backward_number()
+        self._enter_backward(number)
+        self._look_at_modules()
+        by_category: dict[str, int] = {}
+        largest: dict[Held, int] = {}
+        for block in self._blocks.values():
+            size = self.sizes[block.index]
+            category = self.categories[block.index]
+            name = CATEGORIES[0 if category == _GIVEN else category]
+            by_category[name] = by_category.get(name, 0) + size
+            detail = self._details.get(block.index)
+            if detail is not None:
+                held = Held(size, name, detail.shape, detail.dtype, detail.operator, detail.source)
+                largest[held] = largest.get(held, 0) + 1
+        source, _ = self._sources.find(sys._getframe(2))
+        return OutOfVirtualMemory(
+            out_of_memory_text(
+                rank=self.rank, device=self._device, capacity=self.capacity, total=self.total, shape=shape, dtype=dtype,
+                operator=operator, num_bytes=num_bytes, source=source, by_category=by_category, largest=largest,
+            )
+        )  # fmt: skip
+
+
+def storages_of(tensor: torch.Tensor) -> Sequence[Any]:
+    """Return the storages behind a tensor: one, or those inside a DTensor or a sparse tensor."""
+    kind = type(tensor)
+    if kind is not torch.Tensor and kind is not _Parameter and hasattr(kind, "__tensor_flatten__"):
+        wrapper: Any = tensor
+        names, _ = wrapper.__tensor_flatten__()
+        parts = [getattr(wrapper, name) for name in names]
+        return [storage for part in parts if isinstance(part, torch.Tensor) for storage in storages_of(part)]
+    try:
+        return (tensor.untyped_storage(),)
+    except NotImplementedError:
+        if tensor.layout is torch.sparse_coo:
+            return (tensor._indices().untyped_storage(), tensor._values().untyped_storage())
+        return ()
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
+        elif isinstance(value, dict):
+            yield from _tensors(value.values())
+
+
+def _kind(func: Any) -> int:
+    if func.is_view:
+        return _VIEW
+    makes = any(one.alias_info is None and "Tensor" in str(one.type) for one in func._schema.returns)
+    return _MAKES if makes else _USES
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

@@ -1,0 +1,109 @@
+"""The error of a rank whose device is full, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from labkit.simulator.record import at, short
+from labkit.units import format_bytes
+
+_MOST_LINES = 6
+_ADVICE = {
+    "activations": "smaller batches or more microbatches, torch.utils.checkpoint to compute them anew, torch.no_grad() "
+    "where nothing is trained, bfloat16",
+    "parameters": "fully_shard, pipeline stages or tensor parallelism to split the model over more ranks, bfloat16",
+    "gradients": "zero_grad(set_to_none=True) before the forward pass, gradient_as_bucket_view=True in "
+    "DistributedDataParallel, fully_shard",
+    "optimizer state": "ZeroRedundancyOptimizer or fully_shard to split it over the ranks, or an optimizer with less "
+    "state",
+    "communication": "smaller buckets (bucket_cap_mb), gradient_as_bucket_view=True, sending chunks",
+    "buffers": "fewer or smaller register_buffer",
+    "other": "smaller batches; del what is not needed any more",
+}
+
+
+class OutOfVirtualMemory(torch.OutOfMemoryError):
+    """Raised in a rank where a tensor does not fit into what is left of its device's memory.
+
+    ``except torch.OutOfMemoryError`` catches it, as it would on the device; the tensor is not there then.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A tensor that lives, as the report lists it: those that agree in everything share a line.
+
+    Attributes:
+        bytes: Its size.
+        category: What it is for.
+        shape, dtype: What it is.
+        operator: What made it.
+        source: The learner's file:line that did.
+    """
+
+    bytes: int
+    category: str
+    shape: tuple[int, ...]
+    dtype: str
+    operator: str
+    source: str
+
+
+def text(
+    *,
+    rank: int,
+    device: str,
+    capacity: int,
+    total: int,
+    shape: tuple[int, ...],
+    dtype: str,
+    operator: str,
+    num_bytes: int,
+    source: str,
+    by_category: Mapping[str, int],
+    largest: Mapping[Held, int],
+) -> str:
+    """Return the report.
+
+    Args:
+        rank: Who.
+        device: What its device is called.
+        capacity: Bytes the device holds.
+        total: Bytes held now.
+        shape, dtype: The tensor that does not fit.
+        operator: What would make it.
+        num_bytes: Its size.
+        source: The learner's file:line.
+        by_category: What is held, bytes.
+        largest: Tensors that are held, and how many of each.
+    """
+    lines = [
+        f"Rank {rank} is out of memory: {operator} makes a tensor of {format_bytes(num_bytes)} "
+        f"({_words(shape, dtype)}){at(source)}, and {format_bytes(max(capacity - total, 0))} of the "
+        f"{format_bytes(capacity)} of its {device} are free."
+    ]
+    ordered = sorted(by_category.items(), key=lambda item: (-item[1], item[0]))
+    held = [f"{name} {format_bytes(size)}" for name, size in ordered if size]
+    if held:
+        lines.append(f"  live: {', '.join(held)}")
+    most = sorted(largest.items(), key=lambda item: (-item[0].bytes * item[1], str(item[0])))
+    for number, (one, count) in enumerate(most[:_MOST_LINES]):
+        times = f"{count} x " if count > 1 else ""
+        where = short(one.source) or "a line that is not known"
+        made = f" by {one.operator}" if one.operator else ""
+        lines.append(
+            f"  {'largest: ' if not number else '         '}{times}{format_bytes(one.bytes)} of {one.category} "
+            f"({_words(one.shape, one.dtype)}), made{made} at {where}"
+        )
+    if ordered and ordered[0][1]:
+        lines.append(f"  what helps against {ordered[0][0]}: {_ADVICE[ordered[0][0]]}.")
+    else:
+        lines.append("  what helps: a smaller tensor, or a device with more memory.")
+    return "\n".join(lines)
+
+
+def _words(shape: tuple[int, ...], dtype: str) -> str:
+    return f"{' x '.join(map(str, shape)) or 'one'} {dtype}"
