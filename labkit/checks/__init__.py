@@ -9,6 +9,7 @@
     wire_format.py  encode, decode              values as bytes (JSON and safetensors, never pickle)
     registry.py     exercises, find             lesson number -> exercises
     drive.py        run_case, run_visible       cases on real ranks through labkit.run
+    sweep.py        run_sweep                   many world sizes on virtual ranks, steps counted
     notebook.py     check, hint, CheckResult    what ``labkit.check`` shows
 
 Points rest on other cases than the ones here; those are not part of what learners are given.

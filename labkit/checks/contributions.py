@@ -15,7 +15,7 @@ from labkit.checks.words import ranks_in_words, span_of, times
 Shares: TypeAlias = tuple[int, ...] | None
 """How often each rank's contribution is in one element: (1, 0, 2); None where no small numbers explain it."""
 
-_MOST = 8
+_MOST = 9
 
 
 @cache
@@ -29,7 +29,7 @@ def shares_of(got: Tensor, inputs: Sequence[Tensor]) -> list[Shares]:
 
     Args:
         got: A sum of some of the inputs, flat, as it came.
-        inputs: What each rank contributed, flat, same length. More than 8 are not tried.
+        inputs: What each rank contributed, flat, same length. More than 9 are not tried.
     """
     if len(inputs) > _MOST or not len(got):
         return [None] * len(got)

@@ -21,6 +21,23 @@ Judge: TypeAlias = Callable[[Case, Got, Wire], Verdict]
 
 
 @dataclass(frozen=True)
+class Sweep:
+    """Cases of many world sizes, run on virtual ranks once the visible cases have passed; they show as one line.
+
+    Attributes:
+        cases: One for each world size.
+        proves: What is proved by them, in a few words.
+        steps: How many messages one after another a case needs; None where that is not asked.
+        slack: How many times as many are let pass, for orders that are legal and not the fastest.
+    """
+
+    cases: tuple[Case, ...]
+    proves: str
+    steps: Callable[[Case], int] | None = None
+    slack: int = 1
+
+
+@dataclass(frozen=True)
 class Exercise:
     """One exercise of a lesson.
 
@@ -37,6 +54,7 @@ class Exercise:
         mistakes: What is recognised, in the order it is tried.
         given: Names the lesson defines for the learner (records, for instance) and the driver wants too.
         distributed: Whether the driver needs an initialised process group (else each case has one rank).
+        sweep: Cases for virtual ranks; None where there are none.
         par: What our own solution costs on a virtual cluster, shown after a pass; None where nothing is compared.
     """
 
@@ -51,6 +69,7 @@ class Exercise:
     mistakes: tuple[Mistake, ...] = ()
     given: tuple[str, ...] = ()
     distributed: bool = True
+    sweep: Sweep | None = None
     par: Par | None = None
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from labkit.checks.case import Wait
 from labkit.checks.rank_side import CASE_KIND
 from labkit.checks.wire import CollectiveCall, Message, Wire, WireProblem, ordered
 from labkit.timeline import Timeline
+from labkit.timeline.messages import is_call
 from labkit.timeline.span import Lane
 
-_PROBLEMS = ("unmatched_send", "unmatched_recv", "changed_in_flight", "size_mismatch", "not_waited")
+_PROBLEMS = ("unmatched_send", "unmatched_recv", "changed_in_flight", "read_before_wait", "size_mismatch", "not_waited")
 _POINT_TO_POINT = ("send", "recv", "isend", "irecv")
 _NO_CALL = ("wait", "span")
 
@@ -29,11 +31,42 @@ def wire_of_case(timeline: Timeline, number: int) -> Wire:
             & (timeline.start_ns <= timeline.end_ns[mark])
         )
     part = timeline.select(keep)
+    waited = _waited(timeline, keep)
     return Wire(
         ordered(Message(m.src, m.dst, m.bytes, m.sequence, m.received) for m in part.messages()),
-        tuple(CollectiveCall(c.rank, c.kind, c.bytes, c.sequence) for c in part.collectives()),
+        tuple(
+            CollectiveCall(c.rank, c.kind, c.bytes, c.sequence, waited.get((c.rank, c.sequence)))
+            for c in part.collectives()
+        ),
         tuple(WireProblem(p.kind, p.rank, p.text) for p in timeline.problems if p.kind in _PROBLEMS),
     )
+
+
+def _waited(timeline: Timeline, keep: npt.NDArray[np.bool_]) -> dict[tuple[int, int], int]:
+    """Return for each call that was waited for, by rank and position, the position of the rank's next call."""
+    table = timeline.tables.get("call")
+    if table is None:
+        return {}
+    # Positions count the calls of the kept rows, in their order, as Timeline.collectives() does.
+    rows = [int(row) for row in np.flatnonzero(keep & is_call(timeline)) if timeline.kind[row] != "wait"]
+    of_rank: dict[int, list[int]] = {}
+    for row in rows:
+        of_rank.setdefault(int(timeline.rank[row]), []).append(row)
+    blocking = set(table["span"][table["blocking"].astype(bool)].tolist())
+    begun: dict[int, int] = {}
+    waits = timeline.tables.get("wait", {"span": [], "of": []})
+    for wait, of in zip(list(waits["span"]), list(waits["of"]), strict=True):
+        start = int(timeline.start_ns[wait])
+        begun[int(of)] = min(start, begun.get(int(of), start))
+    found = {}
+    for rank, calls in of_rank.items():
+        for position, row in enumerate(calls):
+            if row in blocking:
+                found[rank, position] = position + 1
+            elif row in begun:
+                later = (n for n, other in enumerate(calls) if n > position and timeline.start_ns[other] >= begun[row])
+                found[rank, position] = next(later, len(calls))
+    return found
 
 
 def waits_of(timeline: Timeline | None) -> tuple[Wait, ...]:

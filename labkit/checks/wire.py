@@ -27,12 +27,22 @@ class Message:
 
 @dataclass(frozen=True)
 class CollectiveCall:
-    """One rank's call of a collective of the library ("all_reduce", "broadcast", "barrier", ...)."""
+    """One rank's call of a collective of the library ("all_reduce", "broadcast", "barrier", ...).
+
+    Attributes:
+        rank: Global rank that called.
+        kind: c10d's word.
+        bytes: Payload of this rank.
+        sequence: Position among all communication calls of the rank in this case, from 0.
+        waited: Position of the rank's first call after it waited for this one: `sequence` + 1 for a call that blocks;
+            None where it never waited, or nobody saw it.
+    """
 
     rank: int
     kind: str
     bytes: int
     sequence: int
+    waited: int | None = None
 
 
 @dataclass(frozen=True)
@@ -53,11 +63,19 @@ class WireProblem:
 
 @dataclass(frozen=True)
 class Wire:
-    """Messages in the order (src, sent), the library's collectives that were called, and problems."""
+    """What was seen while a case ran.
+
+    Attributes:
+        messages: In the order (src, sent).
+        collectives: The library's collectives that were called.
+        problems: What is wrong whatever the result.
+        steps: Messages that had to wait for one another, on the longest way; None where nobody counted.
+    """
 
     messages: tuple[Message, ...] = ()
     collectives: tuple[CollectiveCall, ...] = ()
     problems: tuple[WireProblem, ...] = ()
+    steps: int | None = None
 
     def sent_by(self, rank: int) -> tuple[Message, ...]:
         """Return what `rank` sent, in order, empty messages left out."""

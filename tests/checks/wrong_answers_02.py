@@ -705,6 +705,33 @@ def ring_sum(tensor, group=None):
 """,
 )
 
+wrong(
+    "2.6",
+    "one rank after the other sends",
+    "one after another",
+    """
+def ring_sum(tensor, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    flat = tensor.view(-1)
+    chunks = [flat[start:end] for start, end in chunk_bounds(flat.numel(), n)]
+    right, left = (rank + 1) % n, (rank - 1) % n
+    for step in range(2 * (n - 1)):
+        shift = step if step < n - 1 else step - n
+        sent, got = chunks[(rank - shift) % n], chunks[(rank - shift - 1) % n]
+        incoming = torch.empty_like(got)
+        if rank == 0 and sent.numel():
+            dist.send(sent, group_dst=right, group=group)
+        if got.numel():
+            dist.recv(incoming, group_src=left, group=group)
+        if rank > 0 and sent.numel():
+            dist.send(sent, group_dst=right, group=group)
+        if step < n - 1:
+            got += incoming
+        else:
+            got.copy_(incoming)
+""",
+)
+
 # ---- 2.7
 
 
@@ -923,6 +950,28 @@ def tree_all_reduce(tensor, group=None):
 wrong("2.9", "no way down", "only rank 0 has the sum", _tree(down=False))
 wrong("2.9", "partners that are not there", "only for powers of two", _tree(condition=""))
 wrong("2.9", "the mean", "mean instead of sum", _tree(more="    tensor /= n\n"))
+
+wrong(
+    "2.9",
+    "three rounds written into the code",
+    "too few rounds",
+    """
+def tree_all_reduce(tensor, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    incoming = torch.empty_like(tensor)
+    for d in (1, 2, 4):
+        if rank % (2 * d) == d:
+            dist.send(tensor, group_dst=rank - d, group=group)
+        elif rank % (2 * d) == 0 and rank + d < n:
+            dist.recv(incoming, group_src=rank + d, group=group)
+            tensor += incoming
+    for d in (4, 2, 1):
+        if rank % (2 * d) == d:
+            dist.recv(tensor, group_src=rank - d, group=group)
+        elif rank % (2 * d) == 0 and rank + d < n:
+            dist.send(tensor, group_dst=rank + d, group=group)
+""",
+)
 
 # ---- 2.10
 

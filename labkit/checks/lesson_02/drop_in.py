@@ -26,6 +26,7 @@ from labkit.checks.lesson_02.sums import (
     wrong_values,
 )
 from labkit.checks.lesson_02.traffic import library_calls, lost_messages, outsiders, ring_traffic
+from labkit.checks.lesson_02.world_sizes import ring_steps, sweep
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
 
@@ -194,6 +195,14 @@ def _small(seed: int, world_size: int, numel: int) -> list[Tensor]:
 
 _PLACED = (mistakes.LIBRARY, mistakes.BLOCKING_SENDS, mistakes.NOT_CONTIGUOUS, mistakes.DIVIDED)
 
+
+def _drop_in_on(size: int) -> Case:
+    """Return a case in which neighbouring sizes ask for another operation and type."""
+    op, dtype = (("SUM", torch.float32), ("AVG", torch.float64), ("MAX", torch.float32), ("SUM", torch.int64))[size % 4]
+    name = f"{size} ranks, {op} of {2 * size + 1} elements, {str(dtype).removeprefix('torch.')}"
+    return drop_in_case(name, whole_numbers(100 + size, size, (2 * size + 1,), dtype), op=op)
+
+
 EXERCISE = Exercise(
     id="2.7",
     title="A drop-in for dist.all_reduce",
@@ -239,6 +248,7 @@ EXERCISE = Exercise(
         "end "
         "tensor.copy_(flat.view(tensor.shape)).",
     ),
+    sweep=sweep(_drop_in_on, ring_steps, slack=3),
     mistakes=(
         mistakes.LIBRARY,
         Mistake(

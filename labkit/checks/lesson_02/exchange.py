@@ -15,6 +15,7 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_02 import sum_mistakes
 from labkit.checks.lesson_02.sums import members_of
 from labkit.checks.lesson_02.traffic import library_calls, lost_messages
+from labkit.checks.lesson_02.world_sizes import SIZES, sweep
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
 from labkit.checks.words import ranks_in_words
@@ -192,6 +193,11 @@ def _too_much(case: Case, got: Got, wire: Wire) -> bool:
     )
 
 
+def _exchange_on(size: int) -> Case:
+    sizes = [[(3 * row + column) % 4 for column in range(size)] for row in range(size)]
+    return exchange_case(f"{size} ranks, 0 to 3 elements each", sizes, 100 + size)
+
+
 EXERCISE = Exercise(
     id="2.11",
     title="All to all",
@@ -220,6 +226,7 @@ EXERCISE = Exercise(
         "group_peer=i) "
         "and dist.P2POp(dist.irecv, outputs[i], group=group, group_peer=i); batch_isend_irecv, wait.",
     ),
+    sweep=sweep(_exchange_on, lambda case: case.world_size - 1, slack=3, sizes=SIZES[:8]),
     mistakes=(
         sum_mistakes.LIBRARY,
         Mistake(

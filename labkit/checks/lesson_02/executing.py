@@ -26,6 +26,7 @@ from labkit.checks.lesson_02.plan_cases import (
 )
 from labkit.checks.lesson_02.sums import members_of
 from labkit.checks.lesson_02.traffic import library_calls, lost_messages
+from labkit.checks.lesson_02.world_sizes import sweep
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
 from labkit.checks.words import are_wrong, plural
@@ -166,6 +167,11 @@ EXERCISE = Exercise(
         "work.wait(); then combine(chunks[r.chunk], incoming[r.chunk], out=chunks[r.chunk]) for each Reduce. Skip "
         "empty "
         "chunks, and the batch where a step has no message left.",
+    ),
+    sweep=sweep(
+        lambda size: plan_case(
+            f"{size} ranks, drawn at random", drawn_plans(size, size, 4, 5), (3, 0, 2, 1), 100 + size
+        )
     ),
     mistakes=(
         sum_mistakes.LIBRARY,

@@ -22,6 +22,7 @@ from labkit.checks.lesson_02.sums import (
 )
 from labkit.checks.lesson_02.traffic import library_calls, lost_messages, tensor_bytes, total_text
 from labkit.checks.lesson_02.tree import doublings
+from labkit.checks.lesson_02.world_sizes import sweep, tree_steps
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
 from labkit.checks.words import ranks_in_words
@@ -163,6 +164,7 @@ EXERCISE = Exercise(
         "back over "
         "them in reverse.",
     ),
+    sweep=sweep(lambda size: halving_case(100 + size, size, 2 * size + 1), tree_steps),
     mistakes=(
         mistakes.LIBRARY,
         Mistake(

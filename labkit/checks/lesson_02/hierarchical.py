@@ -12,6 +12,7 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_02 import sum_mistakes as mistakes
 from labkit.checks.lesson_02.sums import base_of, expected_bases, input_of, reduce_case, whole_numbers, wrong_values
 from labkit.checks.lesson_02.traffic import library_calls, lost_messages
+from labkit.checks.lesson_02.world_sizes import sweep
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
 from labkit.checks.words import plural, ranks_in_words
@@ -122,6 +123,16 @@ def _node_only(case: Case, got: Got, wire: Wire) -> bool:
     )
 
 
+_NODES = {2: 2, 3: 1, 4: 2, 6: 3, 8: 2, 9: 3, 12: 4, 16: 4}
+"""World size: ranks per node, of the virtual worlds."""
+
+
+def _steps(case: Case) -> int:
+    """Return the steps of two rings inside a node (half of each) and one between nodes."""
+    per_node = _per_node(case)
+    return 2 * (per_node - 1) + 2 * (case.world_size // per_node - 1)
+
+
 EXERCISE = Exercise(
     id="2.12",
     title="Within and between nodes",
@@ -148,6 +159,9 @@ EXERCISE = Exercise(
         "ring_plan(local, G), then ring_plan(node, M) on your own chunk, then the second half of ring_plan(local, "
         "G), with "
         "the peers renamed to real ranks.",
+    ),
+    sweep=sweep(
+        lambda size: nodes_case(100 + size, size, _NODES[size], (2 * size + 1,)), _steps, slack=3, sizes=tuple(_NODES)
     ),
     mistakes=(
         mistakes.LIBRARY,

@@ -11,6 +11,7 @@ from labkit.checks.lesson_02 import sum_marks
 from labkit.checks.lesson_02 import sum_mistakes as mistakes
 from labkit.checks.lesson_02.sums import expected_bases, reduce_case, whole_numbers, wrong_values
 from labkit.checks.lesson_02.traffic import library_calls, lost_messages, root_traffic
+from labkit.checks.lesson_02.world_sizes import sweep
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
 
@@ -62,6 +63,7 @@ EXERCISE = Exercise(
         "if rank == 0: for each peer from 1: dist.recv(incoming, src=peer); tensor += incoming; then for each peer "
         "dist.send(tensor, dst=peer). else: dist.send(tensor, dst=0); dist.recv(tensor, src=0).",
     ),
+    sweep=sweep(lambda size: naive_case(100 + size, size, (size + 2,))),
     mistakes=(
         mistakes.LIBRARY,
         mistakes.IN_FLIGHT,

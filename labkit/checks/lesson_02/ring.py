@@ -15,6 +15,7 @@ from labkit.checks.lesson_02.sums import (
     wrong_values,
 )
 from labkit.checks.lesson_02.traffic import library_calls, lost_messages, outsiders, ring_traffic
+from labkit.checks.lesson_02.world_sizes import ring_steps, sweep
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.checks.words import plural
@@ -68,5 +69,6 @@ EXERCISE = Exercise(
         "run_plan(ring_plan(rank, n), chunks, group), with rank and n from dist.get_rank(group), "
         "dist.get_world_size(group).",
     ),
+    sweep=sweep(lambda size: sum_case(100 + size, size, (2 * size + 1,)), ring_steps, slack=3),
     mistakes=mistakes.RING,
 )

@@ -19,6 +19,7 @@ from labkit.checks.lesson_02.traffic import (
     total_text,
     tree_rounds,
 )
+from labkit.checks.lesson_02.world_sizes import sweep, tree_steps
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
 
@@ -91,6 +92,15 @@ def _pairs_of(case: Case, wire: Wire, place: dict[int, int]) -> set[tuple[int, i
     return {(place[m.src], place[m.dst]) for m in wire.messages if m.src in place and m.dst in place}
 
 
+def _too_few_rounds(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether rank 0 has the sum of the first 2, 4 or 8 ranks, of more."""
+    table, size = sum_marks.shares(case, got), len(members_of(case))
+    reached = [count for count in (2, 4, 8) if count < size]
+    return bool(table) and any(
+        share == (1,) * count + (0,) * (size - count) for count in reached for share in (table or [[]])[0][:1]
+    )
+
+
 def _needs_power_of_two(case: Case, got: Got, wire: Wire) -> bool:
     size = len(members_of(case))
     return size & (size - 1) != 0 and isinstance(got, Failure) and sum_marks.stranger(case, got, wire)
@@ -120,6 +130,7 @@ EXERCISE = Exercise(
         "reversed, send "
         "and receive swapped.",
     ),
+    sweep=sweep(lambda size: sum_case(100 + size, size, (3,)), tree_steps),
     mistakes=(
         mistakes.LIBRARY,
         mistakes.BLOCKING_SENDS,
@@ -147,6 +158,12 @@ EXERCISE = Exercise(
             "send in "
             "each round.",
             _one_after_another,
+        ),
+        Mistake(
+            "too few rounds",
+            "The first 2, 4 or 8 ranks are in the sum and those after them are not: the distances go on doubling, "
+            "1, 2, 4, 8, ..., as long as they are smaller than the number of ranks.",
+            _too_few_rounds,
         ),
         mistakes.TWICE,
         mistakes.GROUP_RANKS,
