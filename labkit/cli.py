@@ -133,7 +133,9 @@ def grade(
     points_only: Annotated[
         bool, typer.Option("--points-only", help="Do not run the notebooks; points rest on hidden cases alone.")
     ] = False,
-    sandbox: Annotated[str, typer.Option(help="How submissions are confined; this version has 'none' only.")] = "none",
+    sandbox: Annotated[
+        str, typer.Option(help="How submissions are confined: bubblewrap, or none for input you trust.")
+    ] = "bubblewrap",
     fail_under: Annotated[
         float | None, typer.Option(help="Exit code 1 if a score is below this many percent (for a student's CI).")
     ] = None,

@@ -70,14 +70,25 @@ class Course:
         kept = [output.get("metadata", {}).get("labkit", {}) for cell in cells for output in cell.get("outputs", [])]
         return {each["prediction"]: with_unit(each["result"], each["unit"]) for each in kept if "prediction" in each}
 
+    @property
+    def secrets(self) -> tuple[Path, ...]:
+        """What no submission may see, wherever it lies: answers, hidden cases, the course's own checks."""
+        own = (self.hidden.parent, *([self.checks] if self.checks else []))
+        return (*(self.root / name for name in ("solutions", "tests", "checks")), *own)
+
     def fingerprint(self, seed: int) -> str:
         """Return a hash of everything besides the submission that a score depends on."""
         digest = hashlib.sha256(f"labkit grading 1, seed {seed}\n".encode())
         files = [self.notebook, self.hidden, *([self.checks] if self.checks else [])]
-        files += sorted((_PACKAGE / "checks").rglob("*.py")) + sorted((_PACKAGE / "grading").rglob("*.py"))
+        checks = (path for path in (_PACKAGE / "checks").rglob("*.py") if not self._of_another_lesson(path))
+        files += sorted(checks) + sorted((_PACKAGE / "grading").rglob("*.py"))
         for path in files:
             digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
         return digest.hexdigest()
+
+    def _of_another_lesson(self, path: Path) -> bool:
+        names = [part.removesuffix(".py") for part in path.relative_to(_PACKAGE).parts]
+        return any(name.startswith("lesson_") and name != f"lesson_{self.lesson}" for name in names)
 
 
 def find_course(lesson: str, course: str | Path | None = None) -> Course:

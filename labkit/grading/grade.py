@@ -26,11 +26,12 @@ from labkit.grading.frames import Channel
 from labkit.grading.gradebook import ClassReport, Entry, gradebook_csv, read_entry
 from labkit.grading.limits import Limits
 from labkit.grading.report import write_whole
+from labkit.grading.sandbox import KINDS, require
 from labkit.grading.student import submission_hash, unreadable, write_reports
 from labkit.grading.submission import Submission, find_submissions
 
 NO_SANDBOX = (
-    "This version has no sandbox: a submission's code runs with your rights. Grade only what you trust, "
+    "There is no sandbox: a submission's code runs with your rights. Grade only what you trust, "
     "or grade in a throw-away container."
 )
 _TRIES = 2
@@ -46,7 +47,7 @@ def grade(
     course: str | Path | None = None,
     progress: bool = True,
     again: bool = False,
-    sandbox: str = "none",
+    sandbox: str = "bubblewrap",
     points_only: bool = False,
     limits: Limits | None = None,
 ) -> ClassReport:
@@ -63,20 +64,22 @@ def grade(
         course: The folder that holds ``notebooks/`` and ``solutions/``.
         progress: Show a bar on stderr, where that is a terminal.
         again: Grade everybody, whatever results are there.
-        sandbox: "none" is the only kind this version has.
+        sandbox: "bubblewrap" confines what submissions run; "none" does not, for input you trust.
         points_only: Do not execute the notebooks, which is most of the time; points do not rest on that.
         limits: What a submission may use.
 
     Raises:
         ConfigError: If something named is not there or not possible.
-        EnvironmentProblem: If reports cannot be written, or grading itself failed.
+        EnvironmentProblem: If reports cannot be written, there can be no sandbox, or grading itself failed.
     """
     started = time.monotonic()
-    if sandbox != "none":
-        raise ConfigError(f"sandbox {sandbox!r} is not there; this version has 'none' only, for input you trust")
+    if sandbox not in KINDS:
+        raise ConfigError(f"sandbox {sandbox!r} is not there; use {' or '.join(KINDS)}")
     if jobs is not None and jobs < 1:
         raise ConfigError(f"{jobs} jobs cannot grade anything; use 1 or more")
     found = find_course(lesson, course)
+    if sandbox != "none":
+        require()
     submissions, notes = find_submissions([Path(path) for path in paths], found.manifest.lesson)
     out = Path(out).resolve()
     fingerprint = found.fingerprint(seed)
@@ -84,7 +87,8 @@ def grade(
     todo = [submission for submission in submissions if submission.name not in kept]
     write_whole(out / "gradebook.csv", gradebook_csv(kept.values(), found.manifest))
     console = Console(stderr=True)
-    console.print(f"[yellow]{NO_SANDBOX}[/yellow]", soft_wrap=True)
+    if sandbox == "none":
+        console.print(f"[yellow]{NO_SANDBOX}[/yellow]", soft_wrap=True)
     for note in notes:
         console.print(note, markup=False, soft_wrap=True)
     if kept:
@@ -93,7 +97,7 @@ def grade(
     with tempfile.TemporaryDirectory(prefix="lk-class-") as shared:
         alone = Path(shared) / "alone"
         alone.touch()
-        setting = _Setting(found, out, seed, limits or Limits(), alone, points_only)
+        setting = _Setting(found, out, seed, limits or Limits(), alone, points_only, sandbox)
         with _bar(console, progress) as bar:
             _Class(setting, todo, num_workers, len(kept), bar).run()
     entries = [kept.get(each.name) or read_entry(out / each.name / "result.json") for each in submissions]
@@ -147,6 +151,7 @@ class _Setting:
     limits: Limits
     alone: Path
     points_only: bool
+    sandbox: str
 
     def opening(self) -> dict[str, Any]:
         course = self.course
@@ -163,6 +168,7 @@ class _Setting:
             "limits": asdict(self.limits),
             "alone": str(self.alone),
             "points_only": self.points_only,
+            "sandbox": self.sandbox,
         }
 
 

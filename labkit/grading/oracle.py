@@ -83,8 +83,15 @@ class Oracle:
     def exercises(self) -> tuple[str, ...]:
         """Ids of the exercises it can judge; the first use waits until it has loaded."""
         if self._exercises is None:
-            self._exercises = tuple(self._answer()[0]["exercises"])
+            header, self._rank_side = self._answer()
+            self._exercises = tuple(header["exercises"])
         return self._exercises
+
+    @property
+    def rank_side(self) -> bytes:
+        """What ranks are told of the exercises, for a Template; the first use waits until it has loaded."""
+        _ = self.exercises
+        return self._rank_side
 
     def cases(self, exercise_id: str, seed: int) -> list[HiddenCase]:
         """Return the hidden cases of an exercise for this seed."""

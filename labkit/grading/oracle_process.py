@@ -21,6 +21,7 @@ from labkit.checks import wire_format
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.exercise import Exercise, judge
 from labkit.checks.wire import CollectiveCall, Message, Wire, WireProblem
+from labkit.grading import rank_exercise
 from labkit.grading.course import load_exercises, load_module
 from labkit.grading.frames import read_frame, write_frame
 
@@ -90,7 +91,7 @@ def main() -> None:
         try:
             if request["op"] == "open":
                 oracle = Oracle(request["lesson"], request["hidden"], request["checks"], request["result_bytes"])
-                answer = {"exercises": list(oracle.exercises)}
+                answer, payload = {"exercises": list(oracle.exercises)}, rank_exercise.pack(oracle.exercises)
             elif request["op"] == "cases":
                 assert oracle is not None
                 about, payload = oracle.cases(request["exercise"], request["seed"])

@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from labkit.checks.wire import Wire
+from labkit.errors import EnvironmentProblem
 from labkit.grading.environments import submission_environment
 from labkit.grading.frames import Channel, Frame, FrameError
 from labkit.grading.limits import Limits
 from labkit.grading.oracle import HiddenCase
-from labkit.grading.process_tree import end_session
+from labkit.grading.memory_watch import MemoryWatch
+from labkit.grading.rank_namespaces import NOT_MADE
 from labkit.grading.relay import Relay
 from labkit.grading.relay_records import RelayError
+from labkit.grading.sandbox_view import SCRATCH
 from labkit.grading.template import Template, TemplateGoneError
 
 _HAZY_SECONDS = 2.0
@@ -125,11 +128,14 @@ class CaseRun:
         """Return what the case brought; everything it started has ended by then."""
         deadline = time.monotonic() + self._seconds
         failure: dict[str, Any] | None = None
+        most = self._limits.case_memory_bytes
+        watch = MemoryWatch(lambda: self._template.first_pid, most, self._template.end_ranks)
         try:
             self._selector.register(self._template.channel, selectors.EVENT_READ, None)
-            for number in range(self._case.world_size):
-                self._start(number)
-            self._serve(deadline)
+            with watch:
+                for number in range(self._case.world_size):
+                    self._start(number)
+                self._serve(deadline)
         except _CaseOverError as stop:
             failure = stop.failure
         except RelayError as error:
@@ -145,6 +151,9 @@ class CaseRun:
         finally:
             self._close()
         failure = failure or self._first_failure()
+        if watch.exceeded:
+            words = f"The ranks took more than the {most / 1e9:.1f} GB of memory they may have together."
+            failure = {"kind": "died", "rank": None, "message": words, "detail": "", "error": ""}
         results = () if failure else tuple(rank.result or b"" for rank in self._ranks)
         output = tuple(rank.output.decode("utf-8", "replace") for rank in self._ranks)
         return Outcome(results, failure, self._relay.wire(), output)
@@ -157,14 +166,16 @@ class CaseRun:
         output_read, output_write = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(output_read, False)
         limits = self._limits
-        work = self._work / f"rank{number}"
-        work.mkdir(parents=True, exist_ok=True)
+        work = Path(SCRATCH) if self._template.divides else self._work / f"rank{number}"
+        if not self._template.divides:
+            work.mkdir(parents=True, exist_ok=True)
         request = {
             "rank": number,
             "case": self._serial,
             "cpu_seconds": limits.rank_cpu_seconds,
             "file_bytes": limits.rank_file_bytes,
             "memory_bytes": limits.rank_memory_bytes,
+            "processes": limits.rank_processes,
             "environment": submission_environment(work),
             "work": str(work),
         }
@@ -187,9 +198,6 @@ class CaseRun:
         rank.jobs.send({**self._job, "rank": number, "seed": self._seed + number}, self._case.inputs[number])
 
     def _close(self) -> None:
-        for rank in self._ranks:
-            if rank.pid:
-                end_session(rank.pid)
         with suppress(TemplateGoneError):
             self._template.end_ranks()
         for rank in self._ranks:
@@ -289,6 +297,8 @@ class CaseRun:
                 self._exited(self._by_pid[message["pid"]], int(message["code"]))
 
     def _exited(self, rank: _Rank, code: int) -> None:
+        if code == NOT_MADE:
+            raise EnvironmentProblem("the sandbox of a rank could not be made; its own words are above")
         rank.exit_code = code
         if not rank.jobs.closed:
             self._from_jobs(rank)

@@ -1,7 +1,8 @@
 """The untrusted side of the probe: a template process that has loaded torch, and the ranks it forks.
 
 The template runs no line of a submission; it forks a rank for each case, which gets the cells as text and its inputs
-as data, runs the exercise's driver, and sends back data. It knows no expected value and holds no file of the grader's.
+as data, runs the exercise's driver, and sends back data. It knows no expected value, and has loaded neither an oracle
+nor a judge. In a sandbox of its own, it makes one for each rank.
 
 Run as ``python -m labkit.grading.probe_rank FD``; FD is a socket to the trusted side.
 """
@@ -24,7 +25,7 @@ import types
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
 import torch.distributed as dist
@@ -33,9 +34,11 @@ from torch._C._distributed_c10d import HashStore
 import labkit
 from labkit.checks import wire_format
 from labkit.checks.exercise import Exercise, functions_for
-from labkit.grading.course import load_exercises
+from labkit.grading import rank_exercise
 from labkit.grading.frames import read_frame, write_frame
 from labkit.grading.process_tree import become_subreaper
+from labkit.grading.rank_exercise import RankExercise
+from labkit.grading.rank_namespaces import RankNamespaces
 from labkit.grading.relay_client import CELL_MARK, RelayClient
 from labkit.grading.relay_group import register
 
@@ -52,7 +55,8 @@ def main() -> None:
         return
     become_subreaper()
     torch.set_num_threads(1)
-    exercises = load_exercises(opening.header["lesson"], opening.header["checks"])
+    exercises = rank_exercise.unpack(bytes(opening.payload))
+    namespaces = RankNamespaces(opening.header["scratch_bytes"]) if opening.header["divide"] else None
     num_threads = len(list(Path("/proc/self/task").iterdir())) if sys.platform == "linux" else 1
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -65,12 +69,12 @@ def main() -> None:
         for fd, _ in poller.poll():
             if fd == wake_read:
                 os.read(wake_read, 4096)
-                _report_exits(control)
-            elif not _serve(control, exercises):
+                _report_exits(control, namespaces)
+            elif not _serve(control, exercises, namespaces):
                 return
 
 
-def _serve(control: socket.socket, exercises: Mapping[str, Exercise]) -> bool:
+def _serve(control: socket.socket, exercises: Mapping[str, RankExercise], namespaces: RankNamespaces | None) -> bool:
     """Fork one rank; return False where the trusted side is gone."""
     try:
         data, fds, _, _ = socket.recv_fds(control, 1, 3)
@@ -81,7 +85,7 @@ def _serve(control: socket.socket, exercises: Mapping[str, Exercise]) -> bool:
     request = read_frame(control)
     if request is None:
         return False
-    pid = os.fork()
+    pid = namespaces.fork() if namespaces else os.fork()
     if pid == 0:
         _rank_process(control, fds, request.header, exercises)
     for fd in fds:
@@ -90,7 +94,7 @@ def _serve(control: socket.socket, exercises: Mapping[str, Exercise]) -> bool:
     return True
 
 
-def _report_exits(control: socket.socket) -> None:
+def _report_exits(control: socket.socket, namespaces: RankNamespaces | None) -> None:
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -98,14 +102,15 @@ def _report_exits(control: socket.socket) -> None:
             return
         if not pid:
             return
-        write_frame(control, {"op": "exit", "pid": pid, "code": os.waitstatus_to_exitcode(status)})
+        code = namespaces.status(pid) if namespaces else os.waitstatus_to_exitcode(status)
+        write_frame(control, {"op": "exit", "pid": pid, "code": code})
 
 
 # ---- in the rank
 
 
 def _rank_process(
-    control: socket.socket, fds: list[int], options: Mapping[str, Any], exercises: Mapping[str, Exercise]
+    control: socket.socket, fds: list[int], options: Mapping[str, Any], exercises: Mapping[str, RankExercise]
 ) -> NoReturn:
     try:
         _confine(control, fds, options)
@@ -139,7 +144,7 @@ def _confine(control: socket.socket, fds: list[int], options: Mapping[str, Any])
         resource.RLIMIT_AS: used + options["memory_bytes"],
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: 256,
-        resource.RLIMIT_NPROC: 512,
+        resource.RLIMIT_NPROC: options["processes"],
     }
     for what, value in limits.items():
         hard = resource.getrlimit(what)[1]
@@ -158,7 +163,7 @@ def _run_job(
     relay: socket.socket,
     header: Mapping[str, Any],
     inputs: bytes,
-    exercises: Mapping[str, Exercise],
+    exercises: Mapping[str, RankExercise],
 ) -> None:
     exercise = exercises[header["exercise"]]
     rank, world_size = int(header["rank"]), int(header["world_size"])
@@ -172,7 +177,7 @@ def _run_job(
     values = wire_format.decode(inputs)
     namespace, errors = run_cells(header["cells"])
     result: bytes = b""
-    functions = functions_for(exercise, namespace)
+    functions = functions_for(cast(Exercise, exercise), namespace)  # it reads names only
     missing = [name for name in exercise.functions if not callable(functions.get(name))]
     failure: dict[str, Any] | None = None
     if missing:

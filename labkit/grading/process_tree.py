@@ -79,7 +79,9 @@ def child_pids(pid: int) -> list[int]:
     """Return the process ids of the children of `pid`; empty where it is gone."""
     try:
         return [
-            int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+            int(child)
+            for task in Path(f"/proc/{pid}/task").iterdir()
+            for child in (task / "children").read_text().split()
         ]
     except FileNotFoundError:
         try:
@@ -96,12 +98,6 @@ def _has_no_children(pid: int) -> bool:
         return all(not (task / "children").read_bytes() for task in Path(f"/proc/{pid}/task").iterdir())
     except OSError:
         return False
-
-
-def end_session(leader: int) -> None:
-    """End the process group that `leader` leads, if there is one."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
 
 
 def _is_zombie(process: psutil.Process) -> bool:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from labkit.checks.wire import CollectiveCall, Message, Wire, WireProblem, ordered
@@ -45,7 +46,7 @@ class Relay:
         self._collectives: dict[tuple[str, int], Collective] = {}
         self._collective_counts: dict[tuple[str, int], int] = defaultdict(int)
         self._messages: list[Post] = []
-        self._calls: list[CollectiveCall] = []
+        self._calls: list[tuple[CollectiveCall, Part]] = []
         self._problems: list[WireProblem] = []
         self._held_bytes = 0
         self._num_posts = 0
@@ -128,7 +129,8 @@ class Relay:
         messages = ordered(
             Message(p.rank, p.peer, p.size, p.position, p.match.position if p.match else None) for p in self._messages
         )
-        calls = tuple(sorted(self._calls, key=lambda call: (call.rank, call.sequence)))
+        seen = (replace(call, waited=part.waited) for call, part in self._calls)
+        calls = tuple(sorted(seen, key=lambda call: (call.rank, call.sequence)))
         return Wire(messages, calls, tuple(sorted(problems, key=lambda p: (p.kind, p.rank, p.text))))
 
     # ---- requests
@@ -225,7 +227,10 @@ class Relay:
                 self._changed(state.posts[number])
             self._progress(state.posts[number])
         else:
-            self._finish_collective(state.parts[number][0])
+            collective, part = state.parts[number]
+            if header["op"] == "wait" and part.waited is None:
+                part.waited = state.position
+            self._finish_collective(collective)
 
     def _changed(self, post: Post) -> None:
         text = (
@@ -318,7 +323,7 @@ class Relay:
         collective.parts[rank] = part
         state.parts[number] = (collective, part)
         if header.get("count", True):
-            self._calls.append(CollectiveCall(rank, name, int(header["bytes"]), state.position))
+            self._calls.append((CollectiveCall(rank, name, int(header["bytes"]), state.position), part))
             state.position += 1
 
     def _parts(self, rank: int, header: Mapping[str, Any], payload: bytes) -> None:

@@ -67,6 +67,7 @@ class Part:
     size: int = 0
     contribution: list[bytes] | None = None
     given: bool = False
+    waited: int | None = None
 
 
 @dataclass(eq=False)

@@ -24,7 +24,9 @@ from labkit.errors import EnvironmentProblem
 from labkit.grading.sandbox_view import HOSTNAME, SCRATCH, view
 
 KINDS = ("bubblewrap", "none")
-TRUSTED_ONLY = "--sandbox none grades without one: every submission then runs with your rights. Only for input you trust."
+TRUSTED_ONLY = (
+    "--sandbox none grades without one: every submission then runs with your rights. Only for input you trust."
+)
 _FIRST_THROW_AWAY_UID = 1_900_000_000
 _JOIN_SESSION_KEYRING = (250, 1) if os.uname().machine == "x86_64" else (219, 1)
 _INSIDE = ["--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
@@ -72,7 +74,9 @@ class Sandbox:
         size = str(self.scratch_bytes)
         arguments = [*_INSIDE, "--die-with-parent", "--new-session", "--hostname", HOSTNAME, "--info-fd", str(info_fd)]
         arguments += [*files, "--proc", "/proc"]
-        arguments += ["--cap-add", "ALL", "--as-pid-1"] if self.may_divide else ["--cap-drop", "ALL", "--disable-userns"]
+        arguments += (
+            ["--cap-add", "ALL", "--as-pid-1"] if self.may_divide else ["--cap-drop", "ALL", "--disable-userns"]
+        )
         for folder in (SCRATCH, "/dev/shm"):
             arguments += ["--perms", "1777", "--size", size, "--tmpfs", folder]
         arguments += ["--perms", "0700", "--size", str(1 << 20), "--tmpfs", "/run", "--remount-ro", "/"]
@@ -97,7 +101,9 @@ def _become(uid: int) -> list[str]:
 def _bwrap() -> str:
     program = shutil.which("bwrap")
     if program is None:
-        raise EnvironmentProblem(f"bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap). {TRUSTED_ONLY}")
+        raise EnvironmentProblem(
+            f"bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap). {TRUSTED_ONLY}"
+        )
     return program
 
 

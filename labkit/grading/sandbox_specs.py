@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+from jupyter_client.provisioning import KernelProvisionerFactory
 
-from labkit.grading.kernel_provisioner import NAME, kernel_ulimits
+from labkit.grading.kernel_provisioner import NAME, SandboxProvisioner, kernel_ulimits
 from labkit.grading.limits import Limits
 
 
@@ -23,6 +25,10 @@ class SandboxSpecs(KernelSpecManager):  # type: ignore[misc]
 
     def __init__(self, hidden: Sequence[Path], limits: Limits) -> None:
         super().__init__()
+        # Known also where labkit was not installed since it has this entry point, or was never installed.
+        where = f"{SandboxProvisioner.__module__}:{SandboxProvisioner.__name__}"
+        entry = EntryPoint(NAME, where, KernelProvisionerFactory.GROUP_NAME)
+        KernelProvisionerFactory.instance().provisioners[NAME] = entry
         config = {
             "hidden": [str(path) for path in hidden],
             "scratch_bytes": limits.scratch_bytes,

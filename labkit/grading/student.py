@@ -48,6 +48,7 @@ class Grader:
         limits: What a submission may use.
         alone: A file whose lock is held by whoever must not be disturbed.
         points_only: Leave the notebook unexecuted: points never rest on it.
+        sandbox: "bubblewrap", or "none" for submissions that are trusted.
     """
 
     course: Course
@@ -56,10 +57,12 @@ class Grader:
     limits: Limits
     alone: Path
     points_only: bool = False
+    sandbox: str = "bubblewrap"
 
     def __post_init__(self) -> None:
+        self._hidden = None if self.sandbox == "none" else (*self.course.secrets, self.out, self.alone.parent)
         self.oracle = Oracle(self.course, self.limits)
-        self._template = Template(self.course)
+        self._template = Template(self._hidden, self.limits)
 
     def grade(self, submission: Submission, progress: Progress) -> StudentResult:
         """Grade a submission and write its reports; everything it started has ended by then."""
@@ -105,7 +108,7 @@ class Grader:
         progress("running the notebook")
         work = folder / "nb"
         work.mkdir()
-        run = execute(rebuilt.notebook, work, self.limits)
+        run = execute(rebuilt.notebook, work, self.limits, self._hidden)
         end_descendants(keep=[self.oracle.pid, self._template.pid])
         return run
 
@@ -156,8 +159,8 @@ class Grader:
     ) -> Outcome:
         if not self._template.alive:
             self._template.close()
-            self._template = Template(self.course)
-        self._template.ready()
+            self._template = Template(self._hidden, self.limits)
+        self._template.ready(self.oracle.rank_side)
         work = folder / "case"
         shutil.rmtree(work, ignore_errors=True)
         return CaseRun(

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from labkit.errors import EnvironmentProblem
-from labkit.grading.course import Course
-from labkit.grading.environments import trusted_environment
+from labkit.grading.environments import submission_environment, trusted_environment
 from labkit.grading.frames import Channel, FrameError, pack
+from labkit.grading.limits import Limits
 from labkit.grading.process_tree import end_descendants
+from labkit.grading.sandbox import Sandbox, read_info
+from labkit.grading.sandbox_view import SCRATCH, answers_of_checks
 
 _START_SECONDS = 120.0
 
@@ -26,41 +31,78 @@ class Template:
     """Starts the template process at once, in the background; `ready` waits for it.
 
     Args:
-        course: The lesson whose drivers the ranks need.
+        hidden: Files and folders its sandbox must not show; None for no sandbox at all.
+        limits: What ranks may use.
     """
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, hidden: Sequence[Path] | None, limits: Limits | None = None) -> None:
         self.num_threads = 0
+        self.divides = hidden is not None
+        self._limits = limits or Limits()
+        self._first_pid = 0
+        self._control = tempfile.TemporaryDirectory(prefix="lk-ranks-")
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "labkit.grading.probe_rank", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
+            self._process = self._start(theirs.fileno(), hidden)
+        self.channel = Channel(ours, max_header=1 << 16, max_payload=0)
+        self._is_ready = False
+
+    def _start(self, fd: int, hidden: Sequence[Path] | None) -> subprocess.Popen[bytes]:
+        program = [sys.executable, "-m", "labkit.grading.probe_rank", str(fd)]
+        if hidden is None:
+            return subprocess.Popen(
+                program, pass_fds=[fd], stdin=subprocess.DEVNULL, env=trusted_environment(), start_new_session=True
+            )
+        sandbox = Sandbox(
+            Path(self._control.name),
+            hidden=(*hidden, *answers_of_checks()),
+            scratch_bytes=self._limits.rank_scratch_bytes,
+            may_divide=True,
+        )
+        environment = submission_environment(Path(SCRATCH)) | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        self._info, write = os.pipe()
+        try:
+            return subprocess.Popen(
+                sandbox.command(program, environment, write),
+                pass_fds=[fd, write],
                 stdin=subprocess.DEVNULL,
-                env=trusted_environment(),
                 start_new_session=True,
             )
-        self.channel = Channel(ours, max_header=1 << 16, max_payload=0)
-        self.channel.send({"lesson": course.lesson, "checks": str(course.checks) if course.checks else None})
-        self._is_ready = False
+        finally:
+            os.close(write)
 
     @property
     def pid(self) -> int:
-        """The template's process id."""
+        """The id of the process we have started: the template, or the sandbox around it."""
         return self._process.pid
+
+    @property
+    def first_pid(self) -> int:
+        """The template's own process id, as seen from here; 0 before it is ready."""
+        return self._first_pid
 
     @property
     def alive(self) -> bool:
         """Whether the process is there and its socket is open."""
         return self._process.poll() is None and not self.channel.closed
 
-    def ready(self) -> None:
+    def ready(self, rank_side: bytes) -> None:
         """Wait until the template can fork.
+
+        Args:
+            rank_side: What ranks are told of the exercises: `Oracle.rank_side`.
 
         Raises:
             EnvironmentProblem: If it does not start.
         """
+        if not self._is_ready:
+            opening = {"divide": self.divides, "scratch_bytes": self._limits.rank_scratch_bytes}
+            self.channel.send(opening, rank_side)
         while not self._is_ready:
+            if self.channel.wants_to_write:
+                select.select([], [self.channel], [], _START_SECONDS)
+                self.channel.flush()
+                continue
             readable, _, _ = select.select([self.channel], [], [], _START_SECONDS)
             frames = self.channel.receive() if readable else []
             if not frames:
@@ -70,6 +112,7 @@ class Template:
                     "its own words are above"
                 )
             self.num_threads = int(frames[0].header["threads"])
+            self._first_pid = read_info(self._info, _START_SECONDS) if self.divides else self._process.pid
             self._is_ready = True
 
     def fork(self, request: Mapping[str, Any], relay: socket.socket, jobs: socket.socket, output: int) -> None:
@@ -103,7 +146,7 @@ class Template:
 
     def end_ranks(self) -> list[str]:
         """End everything below the template and return the names of what still ran."""
-        return end_descendants(self.pid)
+        return end_descendants(self._first_pid) if self._first_pid else []
 
     def close(self) -> None:
         """End the template and everything below it."""
@@ -111,3 +154,6 @@ class Template:
         self._process.kill()
         self._process.wait()
         self.channel.close()
+        if self.divides:
+            os.close(self._info)
+        self._control.cleanup()

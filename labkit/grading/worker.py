@@ -43,7 +43,8 @@ def main() -> None:
     paths = {name: Path(value) for name, value in told["course"].items() if name != "lesson"}
     course = Course(lesson=told["course"]["lesson"], checks=Path(checks) if checks else None, **paths)
     limits = Limits(**told["limits"])
-    grader = Grader(course, Path(told["out"]), told["seed"], limits, Path(told["alone"]), told["points_only"])
+    places = (course, Path(told["out"]), told["seed"], limits, Path(told["alone"]))
+    grader = Grader(*places, told["points_only"], told["sandbox"])
     try:
         _serve(sock, grader)
     finally:

@@ -17,8 +17,10 @@ from xml.etree import ElementTree
 import psutil
 import pytest
 
+from grading.conftest import SANDBOX
 from grading.small_lesson import RIGHT, write_submission
 from labkit.errors import ConfigError, EnvironmentProblem
+from labkit.grading import sandbox
 from labkit.grading.course import Course
 from labkit.grading.grade import grade
 from labkit.grading.gradebook import ClassReport
@@ -59,7 +61,7 @@ def write_class(folder: Path) -> Path:
 def graded(course: Course, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ClassReport, Path, Path]]:
     root = tmp_path_factory.mktemp("class")
     handed_in = write_class(root / "in")
-    report = grade([handed_in], "90", root / "out", jobs=2, course=course.root, limits=LIMITS)
+    report = grade([handed_in], "90", root / "out", jobs=2, course=course.root, sandbox=SANDBOX, limits=LIMITS)
     yield report, handed_in, root / "out"
 
 
@@ -130,7 +132,7 @@ def test_a_second_run_keeps_what_is_done_and_grades_what_changed(
     (tmp_path / "out" / "dora" / "result.json").write_text('{"score": 99')  # torn by a power cut
     write_submission(tmp_path / "in" / "empty.ipynb", {"90.1": RIGHT["90.1"]})
     before = (tmp_path / "out" / "alice" / "result.json").stat().st_mtime_ns
-    report = grade([tmp_path / "in"], "90", tmp_path / "out", course=course.root, limits=LIMITS)
+    report = grade([tmp_path / "in"], "90", tmp_path / "out", course=course.root, sandbox=SANDBOX, limits=LIMITS)
     assert {entry.name for entry in report if entry.graded_now} == {"dora", "empty"}
     assert {entry.name: entry.score for entry in report} == SCORES | {"empty": 2}
     assert (tmp_path / "out" / "alice" / "result.json").stat().st_mtime_ns == before
@@ -140,7 +142,15 @@ def test_the_same_submission_gets_a_byte_identical_result_apart_from_times(
     graded: tuple[ClassReport, Path, Path], course: Course, tmp_path: Path
 ) -> None:
     names = ["alice.ipynb", "bob.ipynb", "carol", "dora.ipynb"]
-    grade([graded[1] / name for name in names], "90", tmp_path / "out", jobs=1, course=course.root, limits=LIMITS)
+    grade(
+        [graded[1] / name for name in names],
+        "90",
+        tmp_path / "out",
+        jobs=1,
+        course=course.root,
+        sandbox=SANDBOX,
+        limits=LIMITS,
+    )
 
     def without_times(path: Path) -> str:
         return re.sub(r'"execution_time": [\d.]+', "", path.read_text())
@@ -157,7 +167,7 @@ def test_the_grader_killed_in_the_middle_leaves_no_process_and_goes_on_where_it_
         write_submission(tmp_path / "in" / f"{name}.ipynb", RIGHT)
     code = (
         "import sys; from labkit.grading.grade import grade; "
-        "grade([sys.argv[1]], '90', sys.argv[2], jobs=1, course=sys.argv[3])"
+        f"grade([sys.argv[1]], '90', sys.argv[2], jobs=1, course=sys.argv[3], sandbox={SANDBOX!r})"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "in"), str(tmp_path / "out"), str(course.root)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=os.environ | {"LABKIT_TEST_MARK": str(tmp_path)})
@@ -172,7 +182,7 @@ def test_the_grader_killed_in_the_middle_leaves_no_process_and_goes_on_where_it_
     process.wait()
     _, alive = psutil.wait_procs(list(started.values()), timeout=20)
     assert alive == []
-    report = grade([tmp_path / "in"], "90", tmp_path / "out", course=course.root, limits=LIMITS)
+    report = grade([tmp_path / "in"], "90", tmp_path / "out", course=course.root, sandbox=SANDBOX, limits=LIMITS)
     assert [entry.score for entry in report] == [10, 10, 10]
     assert not next(iter(report)).graded_now
 
@@ -183,16 +193,27 @@ def test_mistakes_on_the_command_line_are_told_before_anything_starts(course: Co
         grade([submission], "77", tmp_path / "out", course=course.root)
     with pytest.raises(ConfigError, match="0 jobs cannot grade anything"):
         grade([submission], "90", tmp_path / "out", course=course.root, jobs=0)
-    with pytest.raises(ConfigError, match="this version has 'none' only"):
-        grade([submission], "90", tmp_path / "out", course=course.root, sandbox="bubblewrap")
+    with pytest.raises(ConfigError, match="sandbox 'docker' is not there; use bubblewrap or none"):
+        grade([submission], "90", tmp_path / "out", course=course.root, sandbox="docker")
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentProblem, match="cannot be written"):
         grade([submission], "90", tmp_path / "file", course=course.root)
 
 
-def test_that_there_is_no_sandbox_is_said(
+def test_without_a_sandbox_it_is_said_what_that_means(
     graded: tuple[ClassReport, Path, Path], course: Course, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    grade([graded[1]], "90", graded[2], course=course.root)
+    grade([graded[1]], "90", graded[2], course=course.root, sandbox="none")
     said = capsys.readouterr().err
-    assert "This version has no sandbox" in said and "8 of 8 are graded already" in said
+    assert "There is no sandbox: a submission's code runs with your rights." in said
+    assert "8 of 8 are graded already" in said
+
+
+def test_where_no_sandbox_can_be_had_grading_refuses_and_says_what_to_do(
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submission = write_submission(tmp_path / "a.ipynb", RIGHT)
+    monkeypatch.setattr(sandbox, "problem", lambda: "there is no bwrap; Debian, Ubuntu: apt install bubblewrap")
+    with pytest.raises(EnvironmentProblem, match="apt install bubblewrap\n--sandbox none grades without one"):
+        grade([submission], "90", tmp_path / "out", course=course.root)
+    assert not (tmp_path / "out").exists()
