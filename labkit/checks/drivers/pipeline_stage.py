@@ -1,0 +1,75 @@
+"""The stage that lesson 05's drivers hand to the learner's functions: small, odd, and it notes what is done with it."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from labkit.checks.case import Value, Values
+
+
+class Stage(nn.Module):
+    """tanh between two linear layers, built from tensors that came as data.
+
+    Attributes:
+        events: "F" for each call of forward, "B0" when the output of the first call was gone through backward, ...
+        sizes: Samples of each call of forward.
+        wanted_gradient: For each call of forward, whether its input needed a gradient.
+        most_held: The most outputs that were alive after a call of forward.
+    """
+
+    def __init__(self, spec: Values) -> None:
+        """Build the stage.
+
+        Args:
+            spec: "weights": {"first_weight", "first_bias", "second_weight", "second_bias", "spare"}, all but the first
+                optional (without a second weight the first one is used twice: a tied weight); "frozen": names that
+                need no gradient; "transposed": whether the output is a view that is not contiguous.
+        """
+        super().__init__()
+        weights = cast(dict[str, Tensor], spec["weights"])
+        frozen = cast(list[str], spec.get("frozen") or [])
+        for name, tensor in weights.items():
+            self.register_parameter(name, nn.Parameter(tensor.clone(), requires_grad=name not in frozen))
+        self._tied = "second_weight" not in weights
+        self._transposed = bool(spec.get("transposed"))
+        self.events: list[str] = []
+        self.sizes: list[int] = []
+        self.wanted_gradient: list[bool] = []
+        self.most_held = 0
+        self._outputs: list[Any] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the stage's output for x, (B, ..., in) to (B, ..., out)."""
+        number = len(self.sizes)
+        self.events.append("F")
+        self.sizes.append(len(x))
+        self.wanted_gradient.append(x.requires_grad)
+        hidden = torch.tanh(nn.functional.linear(x, self._of("first_weight"), self._optional("first_bias")))
+        second = self._of("first_weight" if self._tied else "second_weight")
+        out = nn.functional.linear(hidden, second, self._optional("second_bias"))
+        if self._transposed:
+            out = out.transpose(-1, -2).contiguous().transpose(-1, -2)
+        if out.requires_grad:
+            out.register_hook(lambda gradient: self.events.append(f"B{number}"))  # type: ignore[no-untyped-call]
+        self._outputs = [held for held in self._outputs if held() is not None] + [weakref.ref(out)]
+        self.most_held = max(self.most_held, len(self._outputs))
+        return out
+
+    def _of(self, name: str) -> Tensor:
+        return cast(Tensor, getattr(self, name))
+
+    def _optional(self, name: str) -> Tensor | None:
+        return cast("Tensor | None", getattr(self, name, None))
+
+    def gradients(self) -> dict[str, Value]:
+        """Return each parameter's gradient by name, None where there is none."""
+        return {name: parameter.grad for name, parameter in self.named_parameters()}
+
+
+def mean_squared(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean over the samples (and everything else) of the squared difference."""
+    return nn.functional.mse_loss(outputs, targets)

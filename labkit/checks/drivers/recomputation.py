@@ -1,0 +1,99 @@
+"""The driver of 5.10: a module that counts its calls, what is kept of a forward, and the random numbers after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from labkit.checks.case import Value, Values
+from labkit.checks.drivers.lesson_05 import record_of
+from labkit.checks.exercise import Functions
+
+_PARTS = ("CheckpointFunction", "_checkpoint_without_reentrant_generator")
+
+
+@contextmanager
+def _without_the_library() -> Iterator[None]:
+    """Let torch's own checkpoint raise, also where it was imported before."""
+    import torch.utils.checkpoint as library
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("torch.utils.checkpoint was called; here you build it yourself")
+
+    class Refused:
+        apply = staticmethod(refuse)
+
+    kept = {name: vars(library)[name] for name in _PARTS if name in vars(library)}
+    for name in kept:
+        setattr(library, name, Refused if name == _PARTS[0] else refuse)
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            setattr(library, name, value)
+
+
+class Counted(nn.Module):
+    """A small module that counts its calls; it may draw random numbers and have parameters of every kind."""
+
+    def __init__(self, spec: Values) -> None:
+        """Build it from "weights" (a list of square matrices), "dropout", "frozen" (a number) and "spare" (or None)."""
+        super().__init__()
+        weights = cast(list[Tensor], spec["weights"])
+        self.weights = nn.ParameterList(nn.Parameter(weight.clone()) for weight in weights)
+        if spec.get("frozen") is not None:
+            self.weights[cast(int, spec["frozen"])].requires_grad_(False)
+        spare = spec.get("spare")
+        self.spare = None if spare is None else nn.Parameter(cast(Tensor, spare).clone())
+        self.dropout = cast(float, spec.get("dropout") or 0.0)
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x through all layers."""
+        self.calls += 1
+        for weight in self.weights:
+            x = nn.functional.dropout(torch.tanh(x @ weight), self.dropout)
+        return x
+
+    def gradients(self) -> dict[str, Value]:
+        """Return each parameter's gradient by name."""
+        return {name: parameter.grad for name, parameter in self.named_parameters()}
+
+
+def forward_and_backward(call: Callable[[Counted, Tensor], Any], inputs: Values) -> dict[str, Value]:
+    """Return what a call brings: output, gradients, bytes kept in between, the next random number before and after."""
+    module = Counted(cast(Values, inputs["module"]))
+    x = cast(Tensor, inputs["x"]).clone().requires_grad_(bool(inputs.get("needs_gradient")))
+    own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        if tensor.untyped_storage().data_ptr() not in own:
+            kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    torch.manual_seed(cast(int, inputs["seed"]))
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        out = call(module, x)
+    if not isinstance(out, Tensor):
+        return {"problem": f"checkpointed returned {type(out).__name__}, not a tensor."}
+    found: dict[str, Value] = {"out": out, "kept_bytes": sum(kept.values()), "next": torch.rand(())}
+    found["calls_forward"] = module.calls
+    if out.requires_grad:
+        out.backward(cast(Tensor, inputs["weight"]))  # type: ignore[no-untyped-call]
+    found |= {"grads": module.gradients(), "x_grad": x.grad, "calls": module.calls, "after": torch.rand(())}
+    return found
+
+
+def hold_and_recompute(functions: Functions, inputs: Values) -> Values:
+    """Call peak_held with given schedules and checkpointed with a given module (5.10)."""
+    if "schedules" in inputs:
+        schedules = cast(list[list[dict[str, Any]]], inputs["schedules"])
+        peaks = [functions["peak_held"]([record_of(functions, data) for data in each]) for each in schedules]
+        return {"peaks": [peak if type(peak) is int else f"{peak!r:.40}" for peak in peaks]}
+    with _without_the_library():
+        return forward_and_backward(functions["checkpointed"], inputs)

@@ -1,0 +1,91 @@
+"""Cases that call plain functions, and how a wrong number is said (5.1, 5.4 and 5.9)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.exercise import Judge, Oracle
+from labkit.checks.verdict import Mistake, Verdict
+from labkit.checks.wire import Wire
+from labkit.checks.words import number
+
+Call = tuple[str, tuple[Any, ...]]
+Counted = Mapping[str, Callable[..., float]]
+
+
+def calls_case(name: str, calls: Sequence[Call]) -> Case:
+    """Return a case of one rank that calls these functions with these arguments."""
+    listed: list[Value] = [{"function": function, "args": list(args)} for function, args in calls]
+    return Case(name, 1, ({"calls": listed},))
+
+
+def _calls(case: Case) -> list[tuple[str, list[Any]]]:
+    return [(call["function"], call["args"]) for call in cast(list[dict[str, Any]], case.inputs[0]["calls"])]
+
+
+def counting(counted: Counted) -> Oracle:
+    """Return the oracle that calls these functions in the learner's place."""
+
+    def oracle(case: Case) -> list[Values]:
+        return [{"values": [counted[function](*args) for function, args in _calls(case)]}]
+
+    return oracle
+
+
+def right(expected: float, value: object) -> bool:
+    """Return whether a value is the expected number, up to rounding."""
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isclose(value, expected, rel_tol=1e-9, abs_tol=1e-15)
+    )
+
+
+def values_of(case: Case, got: Got) -> list[tuple[str, list[Any], Value]]:
+    """Return (function, arguments, value) of each call; empty if nothing came."""
+    if not isinstance(got, tuple) or not isinstance(got[0].get("values"), list):
+        return []
+    values = cast(list[Value], got[0]["values"])
+    return [(function, args, value) for (function, args), value in zip(_calls(case), values, strict=False)]
+
+
+def judging(counted: Counted) -> Judge:
+    """Return the judge that asks for the counted value of every call."""
+
+    def judge(case: Case, got: Got, wire: Wire) -> Verdict:
+        values = values_of(case, got)
+        if len(values) != len(_calls(case)):
+            return Verdict(False, message="The functions did not return one value for each call.")
+        for function, args, value in values:
+            expected = counted[function](*args)
+            if not right(expected, value):
+                call = f"{function}({', '.join(map(number, args))})"
+                came = number(value) if isinstance(value, int | float) else f"{value!r:.60} ({type(value).__name__})"
+                return Verdict(
+                    False, f"{call} gave {came}, expected {number(expected)}.", expected=number(expected), got=came
+                )
+        return Verdict(True)
+
+    return judge
+
+
+def as_if(counted: Counted, function: str, wrong: Callable[..., float]) -> Callable[[Case, Got, Wire], bool]:
+    """Return whether all values of a function are those of a known wrong formula, and not all of them right."""
+
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        mine = [(args, value) for name, args, value in values_of(case, got) if name == function]
+        if not mine or all(right(counted[function](*args), value) for args, value in mine):
+            return False
+        return all(right(wrong(*args), value) for args, value in mine)
+
+    return seen
+
+
+NOTHING = Mistake(
+    "returns nothing",
+    "A function returned None: print shows a value, return hands it back.",
+    lambda case, got, wire: any(value is None for *_, value in values_of(case, got)),
+)

@@ -1,0 +1,80 @@
+"""5.2, a whole batch forward and backward through the stages."""
+
+from __future__ import annotations
+
+from labkit.checks.case import Case, Failure, Got
+from labkit.checks.drivers.lesson_05 import run_one_batch
+from labkit.checks.exercise import Exercise
+from labkit.checks.lesson_02.traffic import library_calls, lost_messages
+from labkit.checks.lesson_05 import training_mistakes as mistakes
+from labkit.checks.lesson_05.pipeline_cases import expected, pipeline_case
+from labkit.checks.lesson_05.training import wrong_messages, wrong_results
+from labkit.checks.verdict import Mistake, Verdict
+from labkit.checks.wire import Wire
+
+
+def batch_case(name: str, seed: int, num_stages: int, num_samples: int, rows: int = 0, before: bool = False) -> Case:
+    """Return a case of 5.2."""
+    return pipeline_case(name, seed, [num_samples], None, num_stages=num_stages, rows=rows, before=before)
+
+
+def judge(case: Case, got: Got, wire: Wire) -> Verdict:
+    """Return whether gradients and loss are those of one process, with two messages across each cut."""
+    assert isinstance(got, tuple)
+    return (
+        library_calls(wire)
+        or wrong_results(case, got)
+        or wrong_messages(case, wire)
+        or lost_messages(wire)
+        or Verdict(True)
+    )
+
+
+EXERCISE = Exercise(
+    id="5.2",
+    title="One batch through the stages",
+    functions=("run_stage",),
+    driver=run_one_batch,
+    oracle=expected,
+    judge=judge,
+    visible=(
+        batch_case("3 stages, 5 samples", 31, 3, 5),
+        batch_case("4 stages, samples of 3 rows, gradients that were there before", 32, 4, 3, rows=3, before=True),
+        batch_case("one stage", 33, 1, 4),
+    ),
+    hints=(
+        "What must each stage know before it can go forward, and what before it can go backward? Who has it?",
+        "Forward: receive (not on stage 0), requires_grad_(), module, send the detached output (not on the last). "
+        "Backward: receive a gradient shaped like your output (the last stage has its loss instead), "
+        "torch.autograd.backward(output, gradient), send entered.grad back (not on stage 0).",
+        "entered = sample.new_empty((num_samples, *sample.shape)); dist.recv(entered, src=stage - 1); "
+        "entered.requires_grad_(); left = module(entered); dist.send(left.detach().contiguous(), dst=stage + 1); "
+        "gradient = torch.empty_like(left, memory_format=torch.contiguous_format); dist.recv(gradient, src=stage + 1); "
+        "torch.autograd.backward(left, gradient); dist.send(entered.grad, dst=stage - 1).",
+    ),
+    mistakes=(
+        mistakes.LIBRARY,
+        mistakes.NO_LEAF,
+        mistakes.DETACHED,
+        mistakes.FORWARD_ONLY,
+        mistakes.LAST_ONLY,
+        mistakes.FORGOT_OLD,
+        mistakes.PIPELINE_SHARE,
+        mistakes.SUM_OF_SAMPLES,
+        Mistake(
+            "not contiguous",
+            "A tensor that is sent must be contiguous: left.detach().contiguous(). A stage's output may be a view.",
+            lambda case, got, wire: isinstance(got, Failure) and "contiguous" in got.message,
+            certain=True,
+        ),
+        Mistake(
+            "the first stage receives",
+            "A rank waits for rank -1, or sends to a rank behind the last: stage 0 has its inputs, and the last stage "
+            "has its loss.",
+            lambda case, got, wire: mistakes.beyond_the_ends(case, got, wire),
+        ),
+        mistakes.SENDS_WAIT,
+        mistakes.NOBODY_SENDS,
+        mistakes.MESSAGES_MISSING,
+    ),
+)

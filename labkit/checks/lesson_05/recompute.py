@@ -1,0 +1,263 @@
+"""5.10, what a stage holds, and recomputing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from labkit.checks.case import Case, Failure, Got, Value, Values
+from labkit.checks.compare import difference
+from labkit.checks.drivers.recomputation import forward_and_backward, hold_and_recompute
+from labkit.checks.exercise import Exercise
+from labkit.checks.lesson_05.timing import most_held
+from labkit.checks.lesson_05.writing import RECORDS
+from labkit.checks.lesson_05.written import ALTERNATING_4_5, DRAWN_3_4, GPIPE_3_3, read
+from labkit.checks.verdict import Mistake, Verdict
+from labkit.checks.wire import Wire
+
+
+def held_case(name: str, texts: Sequence[str]) -> Case:
+    """Return a case that asks peak_held about schedules, given in short."""
+    listed: list[Value] = [cast(Value, read(text, 0)) for text in texts]
+    return Case(name, 1, ({"schedules": listed},))
+
+
+def recompute_case(
+    name: str,
+    seed: int,
+    width: int,
+    num_layers: int,
+    *,
+    needs_gradient: bool = True,
+    dropout: float = 0.0,
+    frozen: int | None = None,
+    spare: bool = False,
+) -> Case:
+    """Return a case that runs checkpointed on a module of that many layers and on an input of 3 samples."""
+    draw = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=draw, dtype=torch.float64)
+
+    module: dict[str, Value] = {
+        "weights": [normal(width, width) / 2 for _ in range(num_layers)],
+        "dropout": dropout,
+        "frozen": frozen,
+        "spare": normal(2) if spare else None,
+    }
+    inputs: dict[str, Value] = {
+        "module": module,
+        "x": normal(3, width),
+        "weight": normal(3, width),
+        "needs_gradient": needs_gradient,
+        "seed": seed,
+    }
+    return Case(name, 1, (inputs,))
+
+
+def expected(case: Case) -> list[Values]:
+    """Return what a plain call of the module brings, or how many microbatches each schedule holds (the oracle)."""
+    if "schedules" in case.inputs[0]:
+        schedules = cast(list[list[Mapping[str, Any]]], case.inputs[0]["schedules"])
+        return [{"peaks": [most_held(schedule) for schedule in schedules]}]
+    return [forward_and_backward(lambda module, x: module(x), case.inputs[0])]
+
+
+def judge(case: Case, got: Got, wire: Wire) -> Verdict:
+    """Return whether all is as without recomputing, except that only the input is kept."""
+    assert isinstance(got, tuple)
+    came, right = got[0], expected(case)[0]
+    if "peaks" in right:
+        if came.get("peaks") == right["peaks"]:
+            return Verdict(True)
+        return Verdict(
+            False, message=f"peak_held returned {came.get('peaks')} for the schedules; expected {right['peaks']}.",
+            expected=str(right["peaks"]), got=str(came.get("peaks")),
+        )  # fmt: skip
+    if "problem" in came:
+        return Verdict(False, message=str(came["problem"]))
+    return _results(case, came, right) or _costs(case, came) or Verdict(True)
+
+
+def _results(case: Case, came: Values, right: Values) -> Verdict | None:
+    grads, wanted = cast(dict[str, Any], came.get("grads") or {}), cast(dict[str, Any], right["grads"])
+    parts: list[tuple[str, Any, Any]] = [("the output", came.get("out"), right["out"])]
+    parts += [(f"the gradient of {name}", grads.get(name), wanted[name]) for name in wanted]
+    parts.append(("the gradient of x", came.get("x_grad"), right["x_grad"]))
+    parts.append(("the random number drawn after forward", came.get("next"), right["next"]))
+    parts.append(("the random number drawn after backward", came.get("after"), right["after"]))
+    for what, found, good in parts:
+        text = _apart(found, good)
+        if text:
+            return Verdict(False, message=f"{what[0].upper()}{what[1:]} is not that of module(x): {text}.")
+    return None
+
+
+def _apart(found: Any, good: Any) -> str:
+    if good is None or found is None:
+        return (
+            ""
+            if found is good
+            else f"{'a tensor' if good is None else 'None'} where there should be "
+            + ("none" if good is None else "one")
+        )
+    wrong = difference(found, good, torch.full(good.shape, 1e-9, dtype=torch.float64))
+    return "" if wrong is None else f"{wrong.got}, expected {wrong.expected}"
+
+
+def _costs(case: Case, came: Values) -> Verdict | None:
+    x = cast(Tensor, case.inputs[0]["x"])
+    bound, kept = x.numel() * x.element_size(), cast(int, came["kept_bytes"])
+    if kept > bound:
+        return Verdict(
+            False, message=f"{kept} bytes were kept for backward; x alone has {bound}.", expected=f"at most {bound}",
+            got=str(kept),
+        )  # fmt: skip
+    calls = (came["calls_forward"], came["calls"])
+    again = cast(int, calls[1]) - cast(int, calls[0])
+    if calls != (1, 2):
+        return Verdict(
+            False,
+            message=f"The module ran {calls[0]} times in forward and {again} times in "
+            "backward; once each is asked for.",
+        )
+    return None
+
+
+def _wrong(*starts: str) -> Callable[[Case, Got, Wire], bool]:
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        if not isinstance(got, tuple) or "peaks" in got[0]:
+            return False
+        return judge(case, got, wire).message.startswith(starts)
+
+    return seen
+
+
+def _peaks(wrong: Callable[[list[Mapping[str, Any]]], int]) -> Callable[[Case, Got, Wire], bool]:
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        if not isinstance(got, tuple) or "schedules" not in case.inputs[0]:
+            return False
+        schedules = cast(list[list[Mapping[str, Any]]], case.inputs[0]["schedules"])
+        return got[0].get("peaks") == [wrong(schedule) for schedule in schedules] and not judge(case, got, wire).passed
+
+    return seen
+
+
+def _count(kind: str, schedule: list[Mapping[str, Any]]) -> int:
+    return sum(record["kind"] == kind for record in schedule)
+
+
+def _left_over(schedule: list[Mapping[str, Any]]) -> int:
+    return _count("Forward", schedule) - _count("Backward", schedule)
+
+
+EXERCISE = Exercise(
+    id="5.10",
+    title="Recompute",
+    functions=("peak_held", "checkpointed"),
+    given=RECORDS,
+    driver=hold_and_recompute,
+    oracle=expected,
+    judge=judge,
+    visible=(
+        held_case(
+            "GPipe, 1F1B and another order",
+            [GPIPE_3_3[0], ALTERNATING_4_5[1], ALTERNATING_4_5[3], DRAWN_3_4[1], "F0 B0"],
+        ),
+        recompute_case("4 layers", 61, 5, 4),
+        recompute_case("an input that needs no gradient", 62, 4, 3, needs_gradient=False),
+        recompute_case("dropout", 63, 6, 3, dropout=0.5),
+        recompute_case("a frozen and an unused parameter", 64, 3, 3, frozen=1, spare=True),
+    ),
+    distributed=False,
+    hints=(
+        "When is the module called a second time, and with which random numbers? What must autograd believe the "
+        "function "
+        "depends on?",
+        "An autograd.Function with forward(ctx, x, *parameters) and backward(ctx, gradient). Forward keeps x and the "
+        "random "
+        "state and runs the module under no_grad. Backward sets the state, runs the module on x.detach() with "
+        "gradients, "
+        "puts the state back, and asks torch.autograd.grad for the gradients of x and of every parameter.",
+        "with torch.enable_grad(): out = module(x); found = torch.autograd.grad(out, [x, *parameters], gradient, "
+        "allow_unused=True); return tuple(found), with None in x's place where ctx.needs_input_grad[0] is False. Call "
+        "it "
+        "as Recompute.apply(x, *parameters).",
+    ),
+    mistakes=(
+        Mistake(
+            "calls the library",
+            "torch.utils.checkpoint was called: write it yourself, as an autograd.Function.",
+            lambda case, got, wire: isinstance(got, Failure) and "torch.utils.checkpoint" in got.message,
+            certain=True,
+        ),
+        Mistake(
+            "all forwards counted",
+            "peak_held counts all forwards: a Backward gives one back.",
+            _peaks(lambda schedule: _count("Forward", schedule)),
+        ),
+        Mistake(
+            "what is left at the end",
+            "peak_held returns what is left at the end: keep the largest value on the way.",
+            _peaks(_left_over),
+        ),
+        Mistake(
+            "everything is kept",
+            "The module's activations are still kept: run it under torch.no_grad() in forward, and again in backward.",
+            lambda case, got, wire: isinstance(got, tuple) and "bytes were kept" in judge(case, got, wire).message,
+        ),
+        Mistake(
+            "no gradient without x",
+            "Where x needs no gradient the output has none either, and the parameters get none: hand the parameters to "
+            "apply too.",
+            lambda case, got, wire: (
+                not case.inputs[0].get("needs_gradient", True) and _wrong("The gradient of")(case, got, wire)
+            ),
+        ),
+        Mistake(
+            "other random numbers",
+            "With dropout the second run drew other numbers: keep torch.get_rng_state() in forward and set it before "
+            "the "
+            "module runs again.",
+            lambda case, got, wire: (
+                isinstance(got, tuple)
+                and "module" in case.inputs[0]
+                and bool(cast(dict[str, Any], case.inputs[0]["module"])["dropout"])
+                and _wrong("The gradient of")(case, got, wire)
+            ),
+        ),
+        Mistake(
+            "the random state is left changed",
+            "After backward the next random number is another one than without recomputing: put back the state that "
+            "was "
+            "there before the second run.",
+            _wrong("The random number drawn after backward"),
+        ),
+        Mistake(
+            "gradients missing",
+            "Some gradients are missing or wrong: return one for x and one for each parameter, in the order of apply.",
+            _wrong("The gradient of"),
+        ),
+        Mistake(
+            "unused parameters",
+            "A parameter that the output does not depend on has no gradient: torch.autograd.grad(..., "
+            "allow_unused=True).",
+            lambda case, got, wire: isinstance(got, Failure) and "appears to not have been used" in got.message,
+            certain=True,
+        ),
+        Mistake(
+            "frozen parameters",
+            "Only parameters that need a gradient can be asked for one: leave out those with requires_grad=False.",
+            lambda case, got, wire: (
+                isinstance(got, Failure)
+                and "require" in got.message
+                and "grad" in got.message
+                and "frozen" in case.name
+            ),
+            certain=True,
+        ),
+    ),
+)
