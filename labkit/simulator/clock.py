@@ -13,7 +13,7 @@ import heapq
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 
 class Abandoned(BaseException):
@@ -36,6 +36,24 @@ class Waiting:
     peers: Callable[[], list[int]]
     text: Callable[[], str]
     source: str
+
+
+class Waits(Protocol):
+    """What says what a rank waits for, as :class:`Waiting` does."""
+
+    @property
+    def operation(self) -> str:
+        """c10d's word."""
+
+    @property
+    def source(self) -> str:
+        """The learner's file:line."""
+
+    def peers(self) -> list[int]:
+        """Return who has to do something first."""
+
+    def text(self) -> str:
+        """Return what a report says of it."""
 
 
 class Event:
@@ -69,7 +87,7 @@ class RankClock:
 
     rank: int
     now_ns: int = 0
-    waiting: Waiting | None = None
+    waiting: Waits | None = None
     done: bool = False
     baton: Any = field(default_factory=threading.Lock, repr=False)
     number: int = -1
@@ -194,7 +212,7 @@ class Scheduler:
             self._push(self.clocks[rank])
             self._switch(rank)
 
-    def wait(self, rank: int, event: Event, waiting: Waiting) -> None:
+    def wait(self, rank: int, event: Event, waiting: Waits) -> None:
         """Return once the event has happened, with the rank's clock not before it."""
         clock = self.clocks[rank]
         if event.ready_ns is None:

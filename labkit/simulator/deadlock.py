@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Sequence
 
-from labkit.simulator.clock import RankClock, Waiting, find_cycle
+from labkit.simulator.clock import RankClock, Waits, find_cycle
 from labkit.simulator.record import at
 
 _MOST_LINES = 16
@@ -52,7 +52,7 @@ def _one(clock: RankClock, clocks: Sequence[RankClock]) -> str:
     return f"{clock.name} waits in {waiting.text()}{at(waiting.source)}{_line(waiting)}{_why(clock, clocks)}"
 
 
-def _line(waiting: Waiting) -> str:
+def _line(waiting: Waits) -> str:
     path, _, number = waiting.source.rpartition(":")
     text = linecache.getline(path, int(number)).strip() if number.isdigit() else ""
     return f": {text}" if text else ""

@@ -69,37 +69,22 @@ class GroupCalls(_ProcessGroup):  # type: ignore[misc]
         return self._message("irecv", tensors, ANY_SOURCE, tag, sends=False)
 
     def _message(self, kind: str, tensors: Tensors, peer: int, tag: int, *, sends: bool) -> VirtualWork:
-        rank = self._virtual_rank
-        with uncounted():
-            tensor = on_cpu(listed(tensors))[0].detach()
-        source, entry = rank.simulation.sources.find(sys._getframe(1))
-        row = self._row(entry or kind, bytes_of([tensor]), source, blocking=bool(entry))
+        rank, members = self._virtual_rank, self._members
+        tensor = on_cpu(listed(tensors))[0]
+        if tensor.requires_grad:
+            with uncounted():
+                tensor = tensor.detach()
+        memory = rank.record.memory
+        if memory is not None:
+            memory.communicated([tensor], collective=False)
+        source, entry = rank.simulation.sources.find(sys._getframe(2))
+        row = self._row(entry or kind, tensor.nbytes, source, blocking=bool(entry))
         row.peer, row.tag = peer, tag
-        flight = rank.guard(tensor, row, receiving=not sends)
-        posted: Posted = rank.simulation.exchange.post(
-            rank, peer, tensor, row, self._members.key, tag, sends=sends
+        posted = Posted(rank, peer, tensor, row, members.ranks, sends=sends)
+        rank.simulation.exchange.post(posted, members.key, tag)
+        return self._posted(
+            VirtualWork(rank, posted.event, posted, row, [tensor], posted.finish, posted.peer_in_group)
         )  # fmt: skip
-
-        def text() -> str:
-            end = f"to rank {posted.peer}" if sends else f"from rank {posted.peer}"
-            return f"{row.kind} {'from any rank' if posted.peer == ANY_SOURCE else end}"
-
-        def peers() -> list[int]:
-            if posted.peer == ANY_SOURCE:
-                return [member for member in self._members.ranks if member != rank.rank]
-            return [posted.peer]
-
-        def finish() -> None:
-            rank.release(flight)
-            if not sends and posted.payload is not None:
-                tensor.copy_(posted.payload.view(tensor.shape))
-                posted.payload = None
-
-        def from_rank() -> int:
-            return self._members.ranks.index(posted.peer)
-
-        waiting = Waiting(row.kind, peers, text, source)
-        return self._posted(VirtualWork(rank, posted.event, waiting, row, [tensor], finish, from_rank))
 
     # ---- coalescing, which changes nothing here but the handle
 
@@ -132,6 +117,8 @@ class GroupCalls(_ProcessGroup):  # type: ignore[misc]
         rank, members = self._virtual_rank, self._members
         on_cpu(inputs)
         on_cpu(outputs)
+        if rank.record.memory is not None:
+            rank.record.memory.communicated([*inputs, *outputs], collective=True)
         source, _ = rank.simulation.sources.find(sys._getframe(1))
         is_blocking = not getattr(opts, "asyncOp", True) if blocking is None else blocking
         row = self._row(kind, num_bytes, source, blocking=is_blocking)
@@ -149,8 +136,12 @@ class GroupCalls(_ProcessGroup):  # type: ignore[misc]
             return f"{kind} (collective {number + 1} of {members.label})"
 
         def finish() -> None:
-            for output, value in zip(outputs, round_.result_of(self._group_rank), strict=True):
-                output.detach().copy_(value.view(output.shape))
+            if not round_.has_values:
+                return
+            with uncounted():
+                for output, value in zip(outputs, round_.result_of(self._group_rank), strict=True):
+                    output.detach().copy_(value.view(output.shape))
+            part.inputs, part.outputs = [], []  # other ranks may still hold the round; this rank's tensors are free
 
         waiting = Waiting(kind, round_.missing, text, source)
         tensors = outputs if result is None else result

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import torch
 
@@ -22,27 +21,65 @@ from labkit.units import format_bytes
 ANY_SOURCE = -1
 
 
-@dataclass(eq=False)
 class Posted:
-    """One end of a message.
+    """One end of a message; a rank that waits for it says so with it (labkit.simulator.clock.Waits).
 
     Attributes:
         rank: Who posted it.
         peer: Global rank at the other end, ANY_SOURCE for a receive from whoever sends.
         tensor: The buffer.
         row: Its span.
+        sends: Which end it is.
+        members: Global ranks of the group.
         order: Position among all posts of the run.
         event: Fired when this end is complete.
-        payload: What arrived, for a receive.
+        payload: What arrived, for a receive of something that has values.
+        flight: The buffer while it must be left alone.
     """
 
-    rank: VirtualRank
-    peer: int
-    tensor: torch.Tensor
-    row: Row
-    order: int
-    event: Event = field(default_factory=Event)
-    payload: torch.Tensor | None = None
+    __slots__ = ("event", "flight", "members", "order", "payload", "peer", "rank", "row", "sends", "tensor")
+
+    def __init__(
+        self, rank: VirtualRank, peer: int, tensor: torch.Tensor, row: Row, members: tuple[int, ...], *, sends: bool
+    ) -> None:
+        self.rank, self.peer, self.tensor, self.row, self.members, self.sends = rank, peer, tensor, row, members, sends
+        self.order = 0
+        self.event = Event()
+        self.payload: torch.Tensor | None = None
+        self.flight = rank.guard(tensor, row, receiving=not sends)
+
+    @property
+    def operation(self) -> str:
+        """c10d's word, "isend" or "recv"."""
+        return self.row.kind
+
+    @property
+    def source(self) -> str:
+        """The learner's file:line."""
+        return self.row.source
+
+    def peers(self) -> list[int]:
+        """Return the global ranks that the other end can come from."""
+        return [one for one in self.members if one != self.rank.rank] if self.peer == ANY_SOURCE else [self.peer]
+
+    def text(self) -> str:
+        """Return "recv from rank 1"."""
+        if self.peer == ANY_SOURCE:
+            return f"{self.row.kind} from any rank"
+        return f"{self.row.kind} {'to' if self.sends else 'from'} rank {self.peer}"
+
+    def finish(self) -> None:
+        """Let go of the buffer, and write into it what arrived."""
+        if self.flight is not None:
+            self.rank.release(self.flight)
+        if self.payload is not None:
+            with uncounted():
+                self.tensor.copy_(self.payload.view(self.tensor.shape))
+            self.payload = None
+
+    def peer_in_group(self) -> int:
+        """Return the group rank at the other end."""
+        return self.members.index(self.peer)
 
 
 class Channel:
@@ -85,16 +122,15 @@ class Exchange:
         self._channels: dict[tuple[str, int, int], Channel] = {}
         self._order = 0
 
-    def post(
-        self, rank: VirtualRank, peer: int, tensor: torch.Tensor, row: Row, group: str, tag: int, *, sends: bool
-    ) -> Posted:
-        """Return one end of a message, met with the other if that is there already.
+    def post(self, posted: Posted, group: str, tag: int) -> None:
+        """Take one end of a message; it meets the other if that is there already.
 
         Raises:
             RuntimeError: If the ends do not fit.
         """
         self._order += 1
-        posted = Posted(rank, peer, tensor, row, self._order)
+        posted.order = self._order
+        rank, peer, row, sends = posted.rank, posted.peer, posted.row, posted.sends
         key = (group, peer if sends else rank.rank, tag)
         channel = self._channels.get(key)
         if channel is None:
@@ -103,13 +139,12 @@ class Exchange:
         if channel.any_source:
             self._keep(channel, posted, sends=sends)
             self._simulation.scheduler.act(row.start_ns, lambda: self._meet_in_time(channel, row.start_ns))
-            return posted
+            return
         other = channel.take_receive(rank.rank) if sends else channel.take_send(peer, row.start_ns)
         if other is None:
             self._keep(channel, posted, sends=sends)
         else:
             self._meet(*((posted, other) if sends else (other, posted)))
-        return posted
 
     def unmatched(self) -> Iterator[Problem]:
         """Yield a problem for each end that never met another."""
@@ -144,8 +179,9 @@ class Exchange:
         simulation = self._simulation
         left_ns, there_ns = simulation.network.transfer(send.rank.rank, receive.rank.rank, send.row.bytes, now_ns)
         send.row.end_ns, receive.row.end_ns = left_ns, there_ns
-        with uncounted():
-            receive.payload = send.tensor.clone(memory_format=torch.contiguous_format)
+        if not send.tensor.is_meta:
+            with uncounted():
+                receive.payload = send.tensor.clone(memory_format=torch.contiguous_format)
         simulation.scheduler.fire(send.event, left_ns)
         simulation.scheduler.fire(receive.event, there_ns)
 

@@ -25,7 +25,7 @@ def listed(tensors: Any) -> list[torch.Tensor]:
 def on_cpu(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """Return the tensors, which must be where virtual ranks compute; raises RuntimeError where one is not."""
     for tensor in tensors:
-        if tensor.device.type not in ("cpu", "meta"):
+        if not (tensor.is_cpu or tensor.is_meta):
             raise RuntimeError(
                 f"A tensor on {tensor.device} came to the virtual cluster, whose ranks compute on the CPU or on meta; "
                 "make tensors on labkit.device()."

@@ -1,5 +1,7 @@
 """What an operator costs: the longer of its arithmetic and its memory traffic, and never less than a launch.
 
+On a host that was measured (labkit.calibration) it costs what that operator took with this much work.
+
 Operators are seen where PyTorch dispatches them, so forward, backward and optimizer count alike. Floating-point
 operations come from torch's own table (matrix products, convolutions, attention); every other operator is taken to be
 limited by memory: the bytes of all tensors it reads and writes. Views are free.
@@ -10,16 +12,20 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from labkit.simulator.record import Row, short
 from labkit.simulator.state import VirtualRank, memory_of
-from labkit.simulator.torch_private import DispatchMode, flop_registry
+from labkit.simulator.torch_private import DispatchMode, flop_registry, working_out_shapes
 from labkit.timeline.span import Lane
 
-_FREE = ("empty", "detach", "alias", "lift_fresh", "set_", "_local_scalar_dense", "is_same_size", "resize_")
+_FREE = (
+    "empty", "detach", "alias", "lift_fresh", "set_", "_local_scalar_dense", "is_same_size", "resize_", "wait_tensor",
+    "_wrap_tensor_autograd",
+)  # fmt: skip
 
 
 class Roofline(DispatchMode):  # type: ignore[misc]
@@ -30,48 +36,94 @@ class Roofline(DispatchMode):  # type: ignore[misc]
         super().__init__()
         cluster = rank.simulation.cluster
         self._rank, self._device = rank, cluster.device
+        self._measured: dict[tuple[str, int, int], float | None] = {}
+        self._cores = rank.simulation.network.cores(rank.rank)
         self._slow = cluster.slow.get(rank.rank, 1.0)
         self._jitter = cluster.jitter
         self._registry = flop_registry()
-        self._is_free: dict[Any, bool] = {}
+        self._operators: dict[Any, Operator] = rank.simulation.operators
+        self._costs: dict[Any, tuple[float, int]] = rank.simulation.costs
+        self._memory = rank.record.memory
+        self._unwraps: dict[type, bool] = {}
         self._bytes_per_ns = self._device.memory_bytes_per_second * self._device.memory_share / 1e9
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Return what the operator returns, and let its time pass."""
+        if types and any(self._is_wrapper(kind) for kind in types):
+            return NotImplemented  # a DTensor or the like, which calls operators on what it holds
         kwargs = kwargs or {}
+        if working_out_shapes():
+            return func(*args, **kwargs)
         rank = self._rank
         if rank.in_flight:
             self._watch(func, args, kwargs)
+        known = self._operators.get(func)
+        if known is None:
+            known = self._operators[func] = Operator(is_free(func), may_draw(func), str(func._overloadpacket.__name__))
+        if known.draws:
+            rank.simulation.draws(rank.rank)
         out = func(*args, **kwargs)
-        free = self._is_free.get(func)
-        if free is None:
-            free = self._is_free[func] = _is_free(func)
-        if not free:
-            self._charge(func, args, kwargs, out)
+        if self._memory is not None:
+            self._memory.operator(func, args, kwargs, out, rank.clock)
+        if not known.free:
+            self._charge(func, known, args, kwargs, out)
         return out
 
-    def _charge(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
-        rank, device = self._rank, self._device
-        num_bytes = _bytes_of(args) + _bytes_of(out)
-        if kwargs:
-            num_bytes += _bytes_of(kwargs.values())
-        duration = num_bytes / self._bytes_per_ns
-        counted = self._registry.get(func._overloadpacket)
-        if counted is not None:
-            flops = counted(*args, **kwargs, out_val=out)
-            first = next(_tensors(out), None)
-            dtype = str(first.dtype).removeprefix("torch.") if first is not None else "float32"
-            tf32 = torch.get_float32_matmul_precision() != "highest"
-            peak = device.flops_per_second(dtype, tf32=tf32) * device.compute_share
-            duration = max(duration, flops / peak * 1e9)
-        duration = max(duration, device.launch_ns) * self._slow
+    def _is_wrapper(self, kind: type) -> bool:
+        found = self._unwraps.get(kind)
+        if found is None:
+            found = self._unwraps[kind] = hasattr(kind, "__tensor_flatten__")
+        return found
+
+    def _charge(self, func: Any, known: Operator, args: Any, kwargs: Any, out: Any) -> None:
+        rank, name = self._rank, known.name
+        seen = self._key(func, args, kwargs, out)
+        cost = self._costs.get(seen)
+        if cost is None:
+            counted, num_bytes = work_of(func, args, kwargs, out, self._registry)
+            cost = self._duration_ns(name, counted, num_bytes, out), num_bytes
+            if seen is not None:
+                self._costs[seen] = cost
+        duration, num_bytes = cost
+        duration *= self._slow
         if self._jitter:
             duration *= 1.0 + self._jitter * rank.jitter.random()
         duration_ns = math.ceil(duration)
-        name = str(func._overloadpacket.__name__)
         now_ns = rank.now_ns
+        if self._cores is not None:
+            # Who stands earlier in time takes a core first.
+            rank.turn()
+            start_ns, _ = self._cores.run(now_ns, duration_ns)
+            rank.spend(start_ns - now_ns)
+            now_ns = start_ns
         rank.record.add(Row(Lane.COMPUTE, now_ns, now_ns + duration_ns, name, "operator", num_bytes))
         rank.spend(duration_ns)
+
+    def _key(self, func: Any, args: Any, kwargs: Any, out: Any) -> object:
+        """Return what the cost of a call hangs on, None where that cannot be looked up."""
+        key = (func, _tf32(), *map(_shape, args), *map(_shape, kwargs.values()), _shape(out))
+        try:
+            hash(key)
+        except TypeError:
+            return None
+        return key
+
+    def _duration_ns(self, name: str, flops: int | None, num_bytes: int, out: Any) -> float:
+        device = self._device
+        if device.measured:
+            key = (name, flops or 0, num_bytes)
+            if key not in self._measured:
+                self._measured[key] = device.measured_seconds(*key)
+            seconds = self._measured[key]
+            if seconds is not None:
+                return device.launch_ns + seconds * 1e9
+        duration = num_bytes / self._bytes_per_ns
+        if flops is not None:
+            first = next(_tensors(out), None)
+            dtype = str(first.dtype).removeprefix("torch.") if first is not None else "float32"
+            peak = device.flops_per_second(dtype, tf32=_tf32()) * device.compute_share
+            duration = max(duration, flops / peak * 1e9)
+        return device.launch_ns + duration if device.cores else max(duration, device.launch_ns)
 
     def _watch(self, func: Any, args: Any, kwargs: Any) -> None:
         """Note an operator that writes a buffer being sent, or touches one being received."""
@@ -96,9 +148,61 @@ class Roofline(DispatchMode):  # type: ignore[misc]
                 rank.problem("read_before_wait" if flight.receiving else "changed_in_flight", text)
 
 
-def _is_free(func: Any) -> bool:
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What is known of an operator whatever it is called with.
+
+    Attributes:
+        free: Whether it costs nothing.
+        draws: Whether it may use torch's generator of random numbers.
+        name: As the timeline shows it.
+    """
+
+    free: bool
+    draws: bool
+    name: str
+
+
+def may_draw(func: Any) -> bool:
+    """Return whether an operator may use torch's generator: those tagged so, and any that is not torch's own."""
+    known = ("aten", "prim", "prims", "profiler", "c10d", "_c10d_functional", "_c10d_functional_autograd")
+    return torch.Tag.nondeterministic_seeded in func.tags or func.namespace not in known
+
+
+def _tf32() -> bool:
+    return torch.get_float32_matmul_precision() != "highest"
+
+
+def _shape(value: Any) -> object:
+    """Return what an operator's cost may hang on in an argument: a tensor's shape and dtype, other values as such."""
+    if isinstance(value, torch.Tensor):
+        return value.shape, value.dtype
+    if isinstance(value, list | tuple):
+        return tuple(map(_shape, value))
+    return value
+
+
+def work_of(func: Any, args: Any, kwargs: Any, out: Any, registry: dict[Any, Any]) -> tuple[int | None, int]:
+    """Return the floating-point operations of an operator's call, None where torch does not count them, and its bytes.
+
+    Args:
+        func: The operator.
+        args: Its arguments.
+        kwargs: Its keyword arguments.
+        out: What it returned.
+        registry: torch's table of what it counts.
+    """
+    num_bytes = _bytes_of(args) + _bytes_of(out)
+    if kwargs:
+        num_bytes += _bytes_of(kwargs.values())
+    counted = registry.get(func._overloadpacket)
+    return (None if counted is None else int(counted(*args, **kwargs, out_val=out))), num_bytes
+
+
+def is_free(func: Any) -> bool:
+    """Return whether an operator costs nothing: views, and what only says something about a tensor."""
     name = func._overloadpacket.__name__
-    return bool(func.is_view) or name.startswith(_FREE) or not func._schema.returns
+    return bool(func.is_view) or name.startswith(_FREE) or func.namespace == "profiler" or not func._schema.returns
 
 
 def _bytes_of(value: Any) -> int:

@@ -66,13 +66,25 @@ Compute = Callable[[list[Part]], Sequence[Sequence[torch.Tensor]]]
 
 @dataclass
 class Round:
-    """One collective while ranks join it."""
+    """One collective while ranks join it.
+
+    Attributes:
+        members: Its group.
+        number: How many came before on the group.
+        event: Fired when it is complete.
+        parts: What each group rank brought.
+        results: What goes into the outputs of each group rank.
+        has_values: Whether any tensor has values; meta tensors have none to compute.
+        checks: Whether computing also checks that the parts fit each other.
+    """
 
     members: Members
     number: int
     event: Event = field(default_factory=Event)
     parts: dict[int, Part] = field(default_factory=dict)
     results: Sequence[Sequence[torch.Tensor]] = ()
+    has_values: bool = True
+    checks: bool = False
 
     def missing(self) -> list[int]:
         """Return the global ranks that have not joined."""
@@ -110,7 +122,7 @@ class Rounds:
         key = (members.key, number)
         round_ = self._open.get(key)
         if round_ is None:
-            round_ = self._open[key] = Round(members, number)
+            round_ = self._open[key] = Round(members, number, checks=part.row.kind.startswith("all_to_all"))
         elif round_.parts:
             first = next(iter(round_.parts.values()))
             if first.signature != part.signature:
@@ -128,8 +140,10 @@ class Rounds:
 
     def _compute(self, round_: Round, compute: Compute, traffic: Callable[[list[Part]], Traffic]) -> None:
         parts = [round_.parts[place] for place in range(len(round_.members.ranks))]
-        with uncounted(), torch.no_grad():
-            round_.results = compute(parts)
+        round_.has_values = not all(_is_meta(part) for part in parts)
+        if round_.has_values or round_.checks:
+            with uncounted(), torch.no_grad():
+                round_.results = compute(parts)
         planned = traffic(parts)
         begins_ns = max(part.row.start_ns for part in parts)
         self._simulation.scheduler.act(begins_ns, lambda: self._settle(round_, parts, planned, begins_ns))
@@ -146,6 +160,11 @@ class Rounds:
             part.row.end_ns = ends_ns
             part.rank.streams[key] = ends_ns
         scheduler.fire(round_.event, ends_ns)
+
+
+def _is_meta(part: Part) -> bool:
+    tensors = part.inputs or part.outputs
+    return bool(tensors) and all(tensor.is_meta for tensor in (*part.inputs, *part.outputs))
 
 
 def _mismatch_text(members: Members, number: int, first: Part, part: Part) -> str:

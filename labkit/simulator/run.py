@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import queue
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,13 +16,16 @@ import cloudpickle
 import torch
 import torch.distributed as dist
 
-from labkit.cells import in_cells
 from labkit.errors import ConfigError, EnvironmentProblem, RankFailed, RunTimeout
-from labkit.simulator import deadlock
+from labkit.simulator import deadlock, locks, rpc, threads
 from labkit.simulator.by_value import RankUnpickler, dump_call, dumps, loads_in_notebook, loads_in_rank
 from labkit.simulator.clock import Abandoned, Scheduler
 from labkit.simulator.cluster import Cluster
+from labkit.simulator.garbage import Garbage, collected_by_us
 from labkit.simulator.group import create_group
+from labkit.simulator.memory import RankMemory
+from labkit.simulator.memory_hooks import memory_watched
+from labkit.simulator.memory_table import memory_tables
 from labkit.simulator.messages import Exchange
 from labkit.simulator.network import Network
 from labkit.simulator.record import assemble, at
@@ -34,10 +35,10 @@ from labkit.simulator.state import Simulation, VirtualRank, become, current_rank
 from labkit.simulator.store import VirtualStore
 from labkit.simulator.surroundings import Hub, Surroundings, rank_environ
 from labkit.simulator.torch_private import BACKEND, installed, single_threaded_backward
+from labkit.simulator.tracebacks import describe
 from labkit.timeline import Timeline
 from labkit.timeline.span import Problem
 
-_HERE = os.path.dirname(__file__) + os.sep  # noqa: PTH120  # compared with the names of code objects, as text
 _GRACE_S = 5.0
 _LOOK_S = 0.2
 _one_at_a_time = threading.Lock()
@@ -126,14 +127,16 @@ class _Run:
         self._simulation = Simulation(cluster, scheduler, Network(cluster))
         self._simulation.exchange = Exchange(self._simulation)
         self._simulation.rounds = Rounds(self._simulation)
+        self._simulation.failed = lambda rank, error: scheduler.abandon(_RankError(rank, error))
+        self._simulation.draws = self._hub.draws
         self._simulation.add_ranks()
+        self._memories = self._add_memories()
         self._events: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         show = self._events.put if echo else None
         for rank in self._simulation.ranks:
             environ = rank_environ(self._names(rank.rank))
             self._hub.surroundings.append(Surroundings(environ, seed + rank.rank, show, rank.rank))
         self._store = VirtualStore()
-        self._classes: list[dict[str, type]] = [{} for _ in self._simulation.ranks]
         self._packed: list[bytes | None] = [None] * cluster.world_size
         self._threads: list[threading.Thread] = []
 
@@ -151,6 +154,11 @@ class _Run:
                 )
             )  # fmt: skip
             stack.enter_context(self._hub.installed())
+            stack.enter_context(locks.installed())
+            stack.enter_context(threads.installed())
+            stack.enter_context(rpc.installed())
+            stack.enter_context(memory_watched(self._memory))
+            stack.enter_context(collected_by_us())
             self._threads = [
                 threading.Thread(target=self._live, args=(rank,), name=f"virtual rank {rank.rank}", daemon=True)
                 for rank in self._simulation.ranks
@@ -197,7 +205,8 @@ class _Run:
     def _end(self) -> None:
         """Return once no thread of a rank is left."""
         until = time.monotonic() + _GRACE_S
-        for thread in self._threads:
+        every = self._threads + self._simulation.threads
+        for thread in every:
             thread.join(0.2)
             while thread.is_alive() and time.monotonic() < until:
                 # It computes and does not ask whose turn it is.
@@ -205,7 +214,7 @@ class _Run:
                     ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Abandoned)
                 )
                 thread.join(0.1)
-        stuck = [thread.name for thread in self._threads if thread.is_alive()]
+        stuck = [thread.name for thread in every if thread.is_alive()]
         if stuck:
             raise EnvironmentProblem(
                 f"{', '.join(stuck[:4])} did not end within {_GRACE_S:g} s: it stands in a call that cannot be "
@@ -221,13 +230,17 @@ class _Run:
             torch.set_num_threads(1)
             with single_threaded_backward():
                 try:
-                    fn, args = loads_in_rank(self._call, self._classes[rank.rank])
+                    fn, args = loads_in_rank(self._call, rank.process.classes, rank.process.namespaces)
                     if self._init:
                         dist.init_process_group(
                             BACKEND, store=self._store, rank=rank.rank, world_size=len(self._threads)
                         )
                     with Roofline(rank):
+                        self._memories[rank.rank].begin()
                         result = fn(*args)
+                        threads.wait_for_all(rank)
+                        rpc.ended(rank)
+                        self._memories[rank.rank].close()
                     self._packed[rank.rank] = _pack(result)
                 finally:
                     if dist.is_initialized():
@@ -255,10 +268,22 @@ class _Run:
             "LABKIT_DEVICE": "cpu",
         }
 
+    def _add_memories(self) -> list[RankMemory]:
+        simulation, garbage, device = self._simulation, Garbage(), self._cluster.device
+        for rank in simulation.ranks:
+            rank.record.memory = RankMemory(
+                rank.rank, rank.clock, device.memory_bytes, device.name, simulation.sources, garbage
+            )
+        return [rank.record.memory for rank in simulation.ranks if rank.record.memory is not None]
+
+    def _memory(self) -> RankMemory | None:
+        rank = current_rank()
+        return None if rank is None else rank.record.memory
+
     def _unpickler(self, file: Any) -> RankUnpickler:
         rank = current_rank()
         assert rank is not None
-        return RankUnpickler(file, self._classes[rank.rank])
+        return RankUnpickler(file, rank.process.classes)
 
     def _deadlocked(self) -> BaseException:
         text, reports = deadlock.describe(self._simulation.scheduler.clocks)
@@ -284,16 +309,17 @@ class _Run:
 
     def _conclude(self) -> Outcome:
         simulation = self._simulation
-        ends_ns = [clock.now_ns for clock in simulation.scheduler.clocks]
+        ends_ns = [clock.now_ns for clock in simulation.scheduler.clocks[: len(simulation.ranks)]]
         records = [rank.record for rank in simulation.ranks]
         timeline = assemble(records, ends_ns, self._problems())
+        timeline.tables |= memory_tables(self._memories)
         output = [one.output.text() for one in self._hub.surroundings]
         failure, size = simulation.scheduler.failure, len(simulation.ranks)
         about: dict[str, Any] = {"output": tuple(output), "timeline": timeline}
         if isinstance(failure, _DeadlockError):
             raise RunTimeout(failure.text, reports=failure.reports, **about)
         if isinstance(failure, _RankError):
-            headline, text = _describe(failure.error)
+            headline, text = describe(failure.error)
             message = f"rank {failure.rank} of {size} failed first: {headline}\n\n{text}"
             raise RankFailed(message, rank=failure.rank, reports={failure.rank: text}, **about) from failure.error
         if isinstance(failure, _TimeIsUpError):
@@ -323,16 +349,3 @@ def _pack(result: object) -> bytes:
             f"The function's result cannot be taken out of the rank: {type(result).__name__}: {error}. "
             "Return plain data or tensors."
         ) from None
-
-
-def _describe(error: BaseException) -> tuple[str, str]:
-    """Return one line about an error and its traceback without the simulator's own frames."""
-    message = str(error)
-    if isinstance(error, SystemExit):
-        message = f"sys.exit({error.code!r}) was called; return a value instead"
-    described = traceback.TracebackException.from_exception(error)
-    kept = [frame for frame in described.stack if not frame.filename.startswith(_HERE)]
-    described.stack = traceback.StackSummary.from_list(kept)
-    text = in_cells("".join(described.format()).rstrip())
-    first = message.strip().split("\n")[0]
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__, text

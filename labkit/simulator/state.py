@@ -6,13 +6,14 @@ import itertools
 import random
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 
-from labkit.simulator.clock import Event, RankClock, Scheduler, Waiting
+from labkit.simulator.clock import Event, RankClock, Scheduler, Waits
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.network import Network
 from labkit.simulator.record import RankRecord, Row, Sources, at
@@ -51,6 +52,7 @@ class Process:
         named: How many of them have a name made of a number.
         locks: Its own in place of those that a library keeps one of for the whole process.
         rpc: Its end of torch.distributed.rpc (labkit.simulator.rpc_agent), None while that is not initialised.
+        rpc_rounds: How often init_rpc was called.
     """
 
     threaded: bool = False
@@ -60,6 +62,7 @@ class Process:
     named: int = 0
     locks: dict[int, Any] = field(default_factory=dict)
     rpc: Any = None
+    rpc_rounds: int = 0
 
 
 @dataclass
@@ -97,7 +100,7 @@ class VirtualRank:
         """Let ranks that stand earlier in time run first."""
         self.simulation.scheduler.turn(self.clock.number)
 
-    def wait(self, event: Event, waiting: Waiting) -> None:
+    def wait(self, event: Event, waiting: Waits) -> None:
         """Return once the event has happened, at its time or later."""
         self.simulation.scheduler.wait(self.clock.number, event, waiting)
 
@@ -150,6 +153,9 @@ class Simulation:
         flows: Numbers messages.
         threads: Operating-system threads that ranks started beside their own.
         failed: Called when such a thread cannot go on, with the rank and the error; ends the run.
+        operators: What is known of operators seen so far (labkit.simulator.roofline).
+        costs: Operator and shapes -> nanoseconds and bytes.
+        draws: Called before a rank uses torch's generator of random numbers, which all ranks have in common.
         rpc: Groups of torch.distributed.rpc under way (labkit.simulator.rpc_agent).
     """
 
@@ -163,6 +169,9 @@ class Simulation:
     flows: Iterator[int] = field(default_factory=itertools.count)
     threads: list[threading.Thread] = field(default_factory=list)
     failed: Callable[[int, BaseException], None] = field(default=lambda rank, error: None)
+    draws: Callable[[int], None] = field(default=lambda rank: None)
+    operators: dict[Any, Any] = field(default_factory=dict)
+    costs: dict[Any, tuple[float, int]] = field(default_factory=dict)
     rpc: Any = None
 
     def add_ranks(self) -> None:
@@ -185,9 +194,8 @@ def memory_of(tensor: torch.Tensor) -> tuple[int, int, int] | None:
     return tensor.untyped_storage().data_ptr(), start, start + numel * tensor.element_size()
 
 
-def current_rank() -> VirtualRank | None:
-    """Return the rank whose thread calls, None outside a virtual run."""
-    return getattr(_thread, "rank", None)
+current_rank: Callable[[], VirtualRank | None] = partial(getattr, _thread, "rank", None)
+"""Returns the rank whose thread calls, None outside a virtual run; asked a dozen times for each message."""
 
 
 def the_rank() -> VirtualRank:
@@ -200,23 +208,27 @@ def the_rank() -> VirtualRank:
 def become(rank: VirtualRank | None) -> None:
     """Make the calling thread that rank's from now on."""
     _thread.rank = rank
+    _thread.world = None if rank is None else rank.world
 
 
 @contextmanager
-def outside() -> Iterator[None]:
-    """Let the calling thread be no rank's for a moment: what it makes and waits for is real."""
-    rank = current_rank()
-    _thread.rank = None
+def acting_as(rank: VirtualRank | None) -> Iterator[None]:
+    """Let the calling thread be that rank's for a moment."""
+    before = current_rank()
+    become(rank)
     try:
         yield
     finally:
-        _thread.rank = rank
+        become(before)
 
 
-def current_world() -> dict[str, Any] | None:
-    """Return torch's table of process groups for the rank whose thread calls, or None."""
-    rank = current_rank()
-    return None if rank is None else rank.world
+def outside() -> AbstractContextManager[None]:
+    """Let the calling thread be no rank's for a moment: what it makes and waits for is real."""
+    return acting_as(None)
+
+
+current_world: Callable[[], dict[str, Any] | None] = partial(getattr, _thread, "world", None)
+"""Returns torch's table of process groups for the rank whose thread calls, or None."""
 
 
 def communication_row(

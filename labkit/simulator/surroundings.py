@@ -134,6 +134,22 @@ class _Stream:
         return iter(self._real)
 
 
+_real_generator = torch.default_generator
+
+
+class _Generator:
+    """torch.default_generator: a rank finds its own state in it. Operators are told of the real one by themselves."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def __getattr__(self, name: str) -> Any:
+        rank = current_rank()
+        if rank is not None:
+            self._hub.draws(rank.rank)
+        return getattr(_real_generator, name)
+
+
 class Hub:
     """Switches what all threads share from rank to rank.
 
@@ -143,6 +159,7 @@ class Hub:
 
     def __init__(self) -> None:
         self.surroundings: list[Surroundings] = []
+        self._drew = -1  # whose state torch's generator holds
 
     def mine(self) -> Surroundings | None:
         """Return the surroundings of the rank whose thread calls, None outside."""
@@ -151,15 +168,20 @@ class Hub:
 
     def resumed(self, before: int, rank: int) -> None:
         """Put the state of the rank that ran before away and bring that of this one; called at each switch."""
-        generator = torch.default_generator
+        dtype = torch.get_default_dtype()
         if before >= 0:
-            old = self.surroundings[before]
-            old.torch = generator.get_state()
-            old.dtype = torch.get_default_dtype()
-        new = self.surroundings[rank]
-        generator.set_state(new.torch)
-        if torch.get_default_dtype() != new.dtype:
-            torch.set_default_dtype(new.dtype)
+            self.surroundings[before].dtype = dtype
+        if dtype is not self.surroundings[rank].dtype:
+            torch.set_default_dtype(self.surroundings[rank].dtype)
+
+    def draws(self, rank: int) -> None:
+        """Bring this rank's state into torch's generator; called before the rank uses it, not at each switch."""
+        if rank == self._drew:
+            return
+        if self._drew >= 0:
+            self.surroundings[self._drew].torch = _real_generator.get_state()
+        self._drew = rank
+        _real_generator.set_state(self.surroundings[rank].torch)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -173,6 +195,8 @@ class Hub:
             for name in _RANDOM_FUNCTIONS:
                 if hasattr(random, name):
                     stack.enter_context(_replaced(random, name, self._drawn(getattr(random, name), "random", name)))
+            for module in (torch, torch.random):
+                stack.enter_context(_replaced(module, "default_generator", _Generator(self)))
             for name, method in _numpy_functions():
                 stack.enter_context(_replaced(np.random, name, self._drawn(getattr(np.random, name), "numpy", method)))
             for module, name, function in _clock_functions():

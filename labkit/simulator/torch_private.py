@@ -12,11 +12,15 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.rpc
 from torch.distributed import distributed_c10d
 
 BACKEND = "virtual"
 
 c10d: Any = distributed_c10d
+rpc: Any = torch.distributed.rpc
+rpc_api: Any = rpc.api
+WorkerInfo: Any = rpc.WorkerInfo
 _compiled: Any = torch._C._distributed_c10d
 
 NEEDED: dict[str, Callable[[], object]] = {
@@ -34,9 +38,23 @@ NEEDED: dict[str, Callable[[], object]] = {
     "torch.autograd.set_multithreading_enabled": lambda: torch.autograd.set_multithreading_enabled,
     "torch.utils._python_dispatch.TorchDispatchMode": lambda: _dispatch_mode(),
     "torch.utils.flop_counter.flop_registry": lambda: flop_registry(),
+    "torch.distributed.rpc.api": lambda: rpc_api.rpc_sync,
+    "torch.distributed.rpc.api._thread_local_var": lambda: rpc_api._thread_local_var,
+    "torch.distributed.rpc.api._is_current_rpc_agent_set": lambda: rpc_api._is_current_rpc_agent_set,
+    "torch.distributed.rpc._is_current_rpc_agent_set": lambda: rpc._is_current_rpc_agent_set,
+    "torch.distributed.rpc._set_rpc_timeout": lambda: rpc._set_rpc_timeout,
+    "torch.distributed.rpc.functions.async_execution's mark": lambda: getattr(
+        rpc.functions.async_execution(lambda: None), RPC_ASYNC_MARK
+    ),
+    "torch.futures.Future._set_unwrap_func": lambda: torch.futures.Future._set_unwrap_func,
     "torch._C._DisableTorchDispatch": lambda: torch._C._DisableTorchDispatch,
+    "torch._C._get_dispatch_mode": lambda: torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE),
+    "torch.nn.Module._parameters": lambda: (torch.nn.Linear(1, 1)._parameters, torch.nn.Linear(1, 1)._buffers),
 }
 """Name -> how it is reached; a test calls each."""
+
+RPC_ASYNC_MARK = "_wrapped_async_rpc_function"
+"""What torch.distributed.rpc.functions.async_execution leaves on a function."""
 
 WORLD_FIELDS: dict[str, Callable[[], object]] = {
     "default_pg": lambda: None,
@@ -66,7 +84,19 @@ def flop_registry() -> dict[Any, Callable[..., int]]:
     return registry
 
 
-DispatchMode: Any = _dispatch_mode()
+_Mode: Any = _dispatch_mode()
+
+
+class DispatchMode(_Mode):  # type: ignore[misc]
+    """A dispatch mode whose handler is called as it is, without a guard for torch.compile around each call."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+_dispatch_mode_of: Any = torch._C._get_dispatch_mode
+_FAKE: Any = torch._C._TorchDispatchModeKey.FAKE
 
 
 class RankWorlds:
@@ -208,9 +238,23 @@ def in_backward() -> bool:
     return int(torch._C._current_graph_task_id()) != -1
 
 
+backward_number: Callable[[], int] = torch._C._current_graph_task_id
+"""Returns which backward pass this thread runs, -1 for none."""
+
+
+def working_out_shapes() -> bool:
+    """Return whether operators only work out what shapes others would have, as DTensor does before it computes."""
+    return _dispatch_mode_of(_FAKE) is not None
+
+
 def before_backward_returns(callback: Callable[[], None]) -> None:
     """Call back at the end of the backward pass under way, before what is queued later, such as DDP's own end."""
     torch.autograd.Variable._execution_engine.queue_callback(callback)
+
+
+def rpc_futures_to_wait_for() -> list[Any] | None:
+    """Return the list that this thread's rpc_async calls go into inside rpc._wait_all(), None elsewhere."""
+    return getattr(rpc_api._thread_local_var, "future_list", None)
 
 
 def uncounted() -> Any:

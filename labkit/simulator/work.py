@@ -9,10 +9,10 @@ import torch
 import torch.distributed as dist
 from torch.futures import Future
 
-from labkit.simulator.clock import Event, Waiting
+from labkit.simulator.clock import Event, Waits
 from labkit.simulator.record import Row
 from labkit.simulator.state import VirtualRank
-from labkit.simulator.torch_private import before_backward_returns, in_backward, uncounted
+from labkit.simulator.torch_private import before_backward_returns, in_backward
 from labkit.timeline.span import Lane
 
 POLL_NS = 1_000
@@ -26,7 +26,7 @@ class VirtualWork(dist.Work):
         self,
         rank: VirtualRank,
         event: Event,
-        waiting: Waiting,
+        waiting: Waits,
         row: Row | None,
         result: list[torch.Tensor],
         finish: Callable[[], None] = lambda: None,
@@ -72,8 +72,7 @@ class VirtualWork(dist.Work):
         self._done = True
         if self._row is not None:
             self._row.waited = True
-        with uncounted():
-            self._finish()
+        self._finish()
 
     def is_completed(self) -> bool:
         """Return whether the operation is complete by now."""
