@@ -95,6 +95,9 @@ def decode(data: bytes, limits: Limits | None = None) -> dict[str, Value]:
         tensors = load(blob)
     except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
         raise WireFormatError(f"the tensors cannot be read: {error}") from None
+    for name, tensor in tensors.items():
+        if tensor.dtype == torch.bool and tensor.numel() and int(tensor.view(torch.uint8).max()) > 1:
+            raise WireFormatError(f"tensor {name[:40]!r} is of bool and holds a byte that is neither 0 nor 1")
     if not isinstance(tree, dict):
         raise WireFormatError(f"values are a dict, this is a {type(tree).__name__}")
     value = _Unpacker(tensors, limits).unpack(tree, 0)
@@ -129,6 +132,8 @@ def _check_tensor_entry(name: str, entry: Any, blob_bytes: int) -> None:
         raise WireFormatError(f"tensor {name[:40]!r} has no plain shape")
     if not (isinstance(offsets, list) and len(offsets) == 2 and all(type(n) is int for n in offsets)):
         raise WireFormatError(f"tensor {name[:40]!r} has no offsets")
+    if math.prod(max(1, n) for n in shape) > 1 << 40:
+        raise WireFormatError(f"tensor {name[:40]!r} has an impossible shape")
     start, end = offsets
     if not 0 <= start <= end <= blob_bytes or end - start != math.prod(shape) * _DTYPES[entry["dtype"]]:
         raise WireFormatError(f"tensor {name[:40]!r} of shape {shape} does not fit its {end - start} bytes")

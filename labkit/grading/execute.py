@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import zmq
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NBClientEngine, papermill_engines
 from papermill.exceptions import PapermillExecutionError
 from papermill.execute import execute_notebook
 
+from labkit.errors import EnvironmentProblem
 from labkit.grading.environments import submission_environment
 from labkit.grading.limits import Limits
 from labkit.grading.memory_watch import MemoryWatch
@@ -30,6 +32,7 @@ from labkit.grading.sandbox_specs import SandboxSpecs
 
 ENGINE = "labkit"
 _GRACE_SECONDS = 3.0
+_MESSAGES_HELD = 128
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,8 @@ class _Client(PapermillNotebookClient):  # type: ignore[misc]
 
     def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
         """Keep a cell's output up to the limit; interrupt a cell that floods."""
+        if msg["msg_type"] in ("comm_open", "comm_msg", "comm_close"):
+            return None  # the state of widgets is not kept, so it need not be held either
         if msg["msg_type"] not in ("stream", "display_data", "execute_result", "error", "update_display_data"):
             return super().process_message(msg, cell, cell_index)
         before = self._seen_bytes.get(cell_index, 0)
@@ -187,7 +192,8 @@ class LabkitEngine(NBClientEngine):  # type: ignore[misc]
             resources={"metadata": {"path": str(work)}},
         )
         client.km = client.create_kernel_manager()
-        client.km.context.MAXMSGSIZE = record.limits.kernel_message_bytes
+        client.km.context.setsockopt(zmq.MAXMSGSIZE, record.limits.kernel_message_bytes)
+        client.km.context.setsockopt(zmq.RCVHWM, _MESSAGES_HELD)
         client.km.connection_file = str(work / "connection.json")
         if sandbox is None:
             client.km.transport = "ipc"
@@ -241,7 +247,9 @@ def execute(
         )
     except PapermillExecutionError:
         pass  # errors of cells are read from their outputs below
-    except (RuntimeError, DeadKernelError, TimeoutError) as error:
+    except EnvironmentProblem:
+        raise
+    except Exception as error:  # whatever the kernel's side sends us, the notebook ends here and no points hang on it
         record.stopped = record.stopped or "start"
         failure = f"{type(error).__name__}: {error}"
     return _collect(record, failure)

@@ -8,7 +8,6 @@ shared with it. A kernel spec names it in its metadata:
 from __future__ import annotations
 
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -43,7 +42,7 @@ def kernel_ulimits(limits: Limits) -> tuple[str, ...]:
     )
 
 
-class SandboxProvisioner(LocalProvisioner):  # type: ignore[misc]
+class SandboxProvisioner(LocalProvisioner):
     """Starts a kernel inside bubblewrap; killing it ends everything it started."""
 
     hidden: Any = List(Unicode(), help="Files and folders covered even where a folder above them is seen.", config=True)
@@ -61,17 +60,19 @@ class SandboxProvisioner(LocalProvisioner):  # type: ignore[misc]
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Return the start's arguments; sockets are ipc, whatever the manager had in mind."""
         require()
-        self.parent.transport, self.parent.ip = "ipc", _SOCKETS
+        manager: Any = self.parent
+        manager.transport, manager.ip = "ipc", _SOCKETS
         found = await super().pre_launch(**kwargs)
         assert isinstance(found, dict)
         return found
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         """Start the kernel and return where it can be reached from here."""
+        manager: Any = self.parent
         self._control = tempfile.mkdtemp(prefix="lk-kernel-")
-        control, file = Path(self._control), os.path.realpath(self.parent.connection_file)
+        control, file = Path(self._control), os.path.realpath(manager.connection_file)
         shutil.copyfile(file, control / "connection.json")
-        os.chmod(control / "connection.json", 0o444)
+        (control / "connection.json").chmod(0o444)
         sandbox = Sandbox(
             control,
             hidden=tuple(map(Path, self.hidden)),
@@ -89,7 +90,7 @@ class SandboxProvisioner(LocalProvisioner):  # type: ignore[misc]
                 stderr=kwargs.get("stderr"),
                 pass_fds=[write],
                 start_new_session=True,
-                preexec_fn=forget_keys,  # noqa: PLW1509 - one call into the C library, no lock is taken
+                preexec_fn=forget_keys,
             )
             os.close(write)
             write = -1

@@ -52,7 +52,7 @@ class Limits:
     kernel_processes: int = 1024
     kernel_file_bytes: int = 256 << 20
     kernel_memory_bytes: int = 6 << 30
-    kernel_message_bytes: int = 64 << 20
+    kernel_message_bytes: int = 16 << 20
     scratch_bytes: int = 256 << 20
     open_files: int = 1024
     case_seconds: float = 10.0

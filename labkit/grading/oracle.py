@@ -52,7 +52,12 @@ class Oracle:
     """
 
     def __init__(self, course: Course, limits: Limits | None = None) -> None:
-        limits = limits or Limits()
+        self._course, self._limits = course, limits or Limits()
+        self._asked: tuple[str, int] | None = None
+        self._start()
+
+    def _start(self) -> None:
+        course = self._course
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -69,7 +74,7 @@ class Oracle:
             "lesson": course.lesson,
             "hidden": str(course.hidden),
             "checks": str(course.checks) if course.checks else None,
-            "result_bytes": limits.result_bytes,
+            "result_bytes": self._limits.result_bytes,
         }
         write_frame(ours, opening)
         self._exercises: tuple[str, ...] | None = None
@@ -95,6 +100,7 @@ class Oracle:
 
     def cases(self, exercise_id: str, seed: int) -> list[HiddenCase]:
         """Return the hidden cases of an exercise for this seed."""
+        self._asked = (exercise_id, seed)
         header, payload = self._ask({"op": "cases", "exercise": exercise_id, "seed": seed})
         cases, start = [], 0
         for index, about in enumerate(header["cases"]):
@@ -124,7 +130,18 @@ class Oracle:
             "collectives": [list(asdict(call).values()) for call in wire.collectives],
             "problems": [list(asdict(problem).values()) for problem in wire.problems],
         }
-        header, _ = self._ask(request, b"".join(results))
+        try:
+            header, _ = self._ask(request, b"".join(results))
+        except (LessonError, EnvironmentProblem) as error:
+            # What came back is the submission's: it must not end the class, and earns nothing.
+            print(f"exercise {exercise_id}, {case.name}: what came back could not be judged: {error}", file=sys.stderr)
+            if self._asked is not None and not isinstance(error, LessonError):
+                self.close()
+                self._start()
+                self.cases(*self._asked)
+            return Judged(
+                False, "What came back could not be compared with anything: is it of the asked type and size?"
+            )
         return Judged(**header)
 
     def close(self) -> None:

@@ -21,8 +21,8 @@ from labkit.errors import EnvironmentProblem
 from labkit.grading.environments import submission_environment
 from labkit.grading.frames import Channel, Frame, FrameError
 from labkit.grading.limits import Limits
-from labkit.grading.oracle import HiddenCase
 from labkit.grading.memory_watch import MemoryWatch
+from labkit.grading.oracle import HiddenCase
 from labkit.grading.rank_namespaces import NOT_MADE
 from labkit.grading.relay import Relay
 from labkit.grading.relay_records import RelayError

@@ -322,9 +322,8 @@ class Relay:
                 )
         collective.parts[rank] = part
         state.parts[number] = (collective, part)
-        if header.get("count", True):
-            self._calls.append((CollectiveCall(rank, name, int(header["bytes"]), state.position), part))
-            state.position += 1
+        self._calls.append((CollectiveCall(rank, name, int(header["bytes"]), state.position), part))
+        state.position += 1
 
     def _parts(self, rank: int, header: Mapping[str, Any], payload: bytes) -> None:
         collective, part = self._ranks[rank].parts[int(header["id"])]
@@ -348,6 +347,10 @@ class Relay:
         parts = [collective.parts.get(member) for member in collective.members]
         if any(part is None or part.contribution is None for part in parts):
             return
+        total = sum(len(piece) for part in parts if part is not None for piece in part.contribution or ())
+        if total > 2 * self.limits.case_message_bytes:
+            first = next(part for part in parts if part is not None)
+            raise RelayError(first.rank, f"{first.name} would give {total} bytes to all ranks together")
         for index, part in enumerate(parts):
             assert part is not None
             if part.given or part.id not in self._ranks[part.rank].waits:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
-from jupyter_client.provisioning import KernelProvisionerFactory
+from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
 from labkit.grading.kernel_provisioner import NAME, SandboxProvisioner, kernel_ulimits
 from labkit.grading.limits import Limits
 
 
-class SandboxSpecs(KernelSpecManager):  # type: ignore[misc]
+class SandboxSpecs(KernelSpecManager):
     """Knows one kernel spec.
 
     Args:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
-SCRATCH = "/tmp"  # noqa: S108 - the sandbox's own
+SCRATCH = "/tmp"
 HOSTNAME = "sandbox"
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("ld.so.cache", "ld.so.conf", "alternatives", "localtime", "ssl/certs", "ssl/openssl.cnf", "mime.types")
@@ -53,7 +53,7 @@ def view(control: Path, uid: int, hidden: Iterable[Path] = ()) -> list[str]:
     shown = [path for path in shown if not any(is_below(path, other) for other in [*shown, Path("/usr")])]
     arguments = ["--ro-bind", "/usr", "/usr"]
     for name in _SYSTEM:
-        arguments += ["--symlink", os.readlink(name), name] if Path(name).is_symlink() else _bound(Path(name))
+        arguments += ["--symlink", str(Path(name).readlink()), name] if Path(name).is_symlink() else _bound(Path(name))
     for folder in ("/etc", "/run", "/var", "/opt", "/dev", "/proc"):
         arguments += ["--perms", "0755", "--dir", folder]
     arguments += ["--perms", "1777", "--dir", SCRATCH]
