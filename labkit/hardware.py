@@ -7,13 +7,18 @@ says so.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
 from labkit.errors import ConfigError
 
+_FORMAT = 1
+_ANEW = "`labkit calibrate --out FILE` measures this host and writes one."
 _LAUNCH = "assumption: eager PyTorch issues one kernel every 4 us or so from a current host; a longer kernel hides it"
 _REACH = "assumption: large matrix multiplies and copies reach 75 % and 85 % of the datasheet's peaks"
 _REACH_A100 = (
@@ -43,7 +48,12 @@ class Device:
         launch_source: Where that stands.
         compute_share: Share of the peak that a large matrix multiply reaches.
         memory_share: Share of the peak rate that a large copy reaches.
-        share_source: Where those stand.
+            share_source: Where those stand.
+        cores: Processor cores that all ranks of a node compute on, one each at a time, as on a host without
+            accelerators; None where every rank has a device of its own. Operators of such a host run on the thread
+            that issues them, so launch_ns adds to what they take.
+        measured: Operator -> how long it took on this device with how much work. An operator that stands here follows
+            what was measured, others the peaks.
     """
 
     name: str
@@ -57,12 +67,54 @@ class Device:
     compute_share: float = 0.75
     memory_share: float = 0.85
     share_source: str = _REACH
+    cores: int | None = None
+    measured: Mapping[str, tuple[Measured, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     def flops_per_second(self, dtype: str, *, tf32: bool = False) -> float:
         """Return the peak for a dtype such as "bfloat16"; one that is not listed counts as float32."""
         if tf32 and dtype == "float32" and "tf32" in self.peak_flops:
             return self.peak_flops["tf32"]
         return self.peak_flops.get(dtype, self.peak_flops["float32"])
+
+    def measured_seconds(self, operator: str, flops: float, num_bytes: float) -> float | None:
+        """Return how long an operator takes by what was measured of it, None where it was not.
+
+        The peaks say how long it would take at best; how much longer it took with about as much work is what was
+        measured: the mean, in logarithms, of the nearest points, those nearer counting more. It never takes less than
+        its quickest call, which is all overhead.
+        """
+        points = self.measured.get(operator)
+        if not points:
+            return None
+        near = []
+        for point in points:
+            away = (math.log2((flops + 1) / (point.flops + 1))) ** 2 + (
+                math.log2((num_bytes + 1) / (point.bytes + 1))
+            ) ** 2
+            near.append((away, math.log(point.seconds / self._at_best(point.flops, point.bytes))))
+        near = sorted(near)[:4]
+        weights = [1 / (away + 0.05) for away, _ in near]
+        slower = sum(weight * ratio for weight, (_, ratio) in zip(weights, near, strict=True)) / sum(weights)
+        least = min(point.seconds for point in points)
+        return max(least, self._at_best(flops, num_bytes) * math.exp(slower))
+
+    def _at_best(self, flops: float, num_bytes: float) -> float:
+        return flops / self.peak_flops["float32"] + (num_bytes + 1) / self.memory_bytes_per_second
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How long an operator took on calls with about as much work.
+
+    Attributes:
+        flops: Floating-point operations, 0 where they are not counted.
+        bytes: Bytes read and written.
+        seconds: The median time.
+    """
+
+    flops: float
+    bytes: float
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -80,6 +132,8 @@ class Link:
         nccl: Row of NCCL's cost model that collectives over it follow, "nvlink", "pci" or "net"; "" for a link that
             costs each message its latency and its bytes, and no more.
         sums_in_switch: Whether a switch of this link can add tensors (NVLink SHARP, "NVLS").
+        host_bytes_per_second: What the cores of a host move together when they do nothing else, where moving bytes is
+            work for the cores that the ranks compute on (gloo over loopback); None where it costs them nothing.
     """
 
     name: str
@@ -91,11 +145,73 @@ class Link:
     share_source: str = "the raw rate itself"
     nccl: Literal["", "nvlink", "pci", "net"] = ""
     sums_in_switch: bool = False
+    host_bytes_per_second: float | None = None
 
     @property
     def payload_bytes_per_second(self) -> float:
         """Return what is left for payload."""
         return self.bytes_per_second * self.share
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """A host as it was measured: what labkit.calibration.calibrate returns and labkit.virtual(gpu=...) takes.
+
+    Attributes:
+        device: What a rank computes on.
+        link: What connects the ranks of this host.
+        made_on: Processor, cores, versions and date of the measurement, for people.
+    """
+
+    device: Device
+    link: Link
+    made_on: str
+
+    def save(self, path: str | Path) -> None:
+        """Write it as JSON."""
+        device = {one.name: getattr(self.device, one.name) for one in fields(Device)}
+        device["peak_flops"] = dict(self.device.peak_flops)
+        device["measured"] = {
+            name: [[point.flops, point.bytes, point.seconds] for point in points]
+            for name, points in self.device.measured.items()
+        }
+        data = {"labkit_hardware": _FORMAT, "made_on": self.made_on, "link": asdict(self.link), "device": device}
+        Path(path).write_text(json.dumps(data) + "\n", encoding="utf-8")
+
+    def __repr__(self) -> str:
+        return f"Hardware({self.device.name}, {self.link.name})"
+
+
+def load(path: str | Path) -> Hardware:
+    """Return what Hardware.save wrote.
+
+    Raises:
+        ConfigError: If the file cannot be read or holds something else.
+    """
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{path} cannot be read as hardware: {error}. `labkit calibrate --out FILE` writes one."
+        ) from None
+    if not isinstance(data, dict) or data.get("labkit_hardware") != _FORMAT:
+        raise ConfigError(
+            f"{path} is not hardware in format {_FORMAT}; write it anew with `labkit calibrate --out FILE`."
+        )
+    try:
+        device, link = data["device"], data["link"]
+        device["peak_flops"] = MappingProxyType(device["peak_flops"])
+        device["measured"] = MappingProxyType(
+            {
+                name: tuple(Measured(*map(float, point)) for point in points)
+                for name, points in device["measured"].items()
+            }
+        )
+        return Hardware(Device(**device), Link(**link), str(data["made_on"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{path} does not describe hardware: {error!r}. Write it anew with `labkit calibrate`."
+        ) from None
 
 
 def _flops(**tera: float) -> Mapping[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from labkit.hardware import Device, Link
+from labkit.hardware import Device, Hardware, Link
 from labkit.launch.local import Order
 from labkit.launch.rank import set_span_recorder
 from labkit.simulator.cluster import Algorithm, Cluster, describe
@@ -51,7 +51,7 @@ class VirtualWorld:
 def virtual(
     world_size: int,
     *,
-    gpu: str | Device = "h100",
+    gpu: str | Device | Hardware = "h100",
     link: str | Link | None = None,
     gpus_per_node: int | None = None,
     nic: str | Link = "ib_ndr",
@@ -61,6 +61,7 @@ def virtual(
     jitter: float = 0.0,
     seed: int = 0,
     algorithm: Algorithm = "auto",
+    memory: int | str | None = None,
 ) -> VirtualWorld:
     """Return a world of N accelerators in this process and in virtual time.
 
@@ -73,7 +74,8 @@ def virtual(
 
     Args:
         world_size: Number of ranks, 1 to 4096.
-        gpu: "v100", "a100", "h100", "h200", "b200", "l4", "rtx4090", "cpu", or a labkit.hardware.Device.
+        gpu: "v100", "a100", "h100", "h200", "b200", "l4", "rtx4090", "cpu", a labkit.hardware.Device, or what
+            `labkit calibrate` measured of a host: ``labkit.hardware.load("host.json")``.
         link: What connects accelerators of a node, such as "nvlink4" or "pcie5"; None takes what the device is sold
             with. With "ethernet_25g" and its like every accelerator is a host of its own.
         gpus_per_node: Accelerators in a node, 8 where nothing else follows from link.
@@ -85,6 +87,8 @@ def virtual(
         seed: Seed of the jitter.
         algorithm: How collectives are costed: "ring", "tree", "direct", "nvls" (the switch adds), or "auto" for what
             NCCL would choose.
+        memory: What each accelerator holds, bytes or "16 GB"; None is what the device is sold with. A tensor that does
+            not fit raises torch.OutOfMemoryError in its rank, with what the memory is full of.
 
     Raises:
         ConfigError: If a number or a name cannot be.
@@ -92,6 +96,6 @@ def virtual(
     return VirtualWorld(
         describe(
             world_size, gpu=gpu, link=link, gpus_per_node=gpus_per_node, nic=nic, nics_per_node=nics_per_node,
-            slow=slow, slow_links=slow_links, jitter=jitter, seed=seed, algorithm=algorithm,
+            slow=slow, slow_links=slow_links, jitter=jitter, seed=seed, algorithm=algorithm, memory=memory,
         )
     )  # fmt: skip

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
 from labkit.errors import ConfigError
-from labkit.hardware import Device, Link, find_device, find_link
+from labkit.hardware import Device, Hardware, Link, find_device, find_link
+from labkit.units import parse_bytes
 
 Algorithm = Literal["auto", "ring", "tree", "direct", "nvls"]
 ALGORITHMS = ("auto", "ring", "tree", "direct", "nvls")
@@ -67,7 +68,7 @@ class Cluster:
 def describe(
     world_size: int,
     *,
-    gpu: str | Device = "h100",
+    gpu: str | Device | Hardware = "h100",
     link: str | Link | None = None,
     gpus_per_node: int | None = None,
     nic: str | Link = "ib_ndr",
@@ -77,12 +78,14 @@ def describe(
     jitter: float = 0.0,
     seed: int = 0,
     algorithm: Algorithm = "auto",
+    memory: int | str | None = None,
 ) -> Cluster:
     """Return the cluster described.
 
     Args:
         world_size: Number of ranks, 1 to 4096.
-        gpu: A name of the catalogue, such as "h100", "a100", "cpu", or a :class:`~labkit.hardware.Device`.
+        gpu: A name of the catalogue, such as "h100", "a100", "cpu", a :class:`~labkit.hardware.Device`, or a host as
+            it was measured, whose link is taken and whose ranks share one node.
         link: What connects accelerators of a node; None takes what the device is sold with.
         gpus_per_node: Accelerators in a node; None is 8, or 1 where the link is Ethernet or InfiniBand.
         nic: What connects nodes.
@@ -92,12 +95,19 @@ def describe(
         jitter: Each operator and message takes up to this share longer, 0.1 is 10 %.
         seed: Seed of the jitter.
         algorithm: "auto", "ring", "tree", "direct" or "nvls".
+        memory: What each accelerator holds, bytes or "16 GB"; None is what the device is sold with.
 
     Raises:
         ConfigError: If a number or a name cannot be.
     """
     _whole("world_size", world_size, MOST_RANKS)
+    if isinstance(gpu, Hardware):
+        link = gpu.link if link is None else link
+        gpus_per_node = world_size if gpus_per_node is None else gpus_per_node
+        gpu = gpu.device
     device = find_device(gpu)
+    if memory is not None:
+        device = replace(device, memory_bytes=_capacity(memory))
     inside = find_link(device.native_link if link is None else link)
     outside = find_link(nic)
     per_node = gpus_per_node if gpus_per_node is not None else _usual_node(inside)
@@ -127,6 +137,13 @@ def describe(
 
 def _usual_node(link: Link) -> int:
     return 1 if link.name.startswith(("ib_", "ethernet")) else 8
+
+
+def _capacity(memory: object) -> int:
+    size = parse_bytes(memory) if isinstance(memory, str) else memory
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ConfigError(f'memory={memory!r} is no size of a device; write bytes, or "16 GB".')
+    return size
 
 
 def _whole(name: str, value: object, most: int) -> None:

@@ -3,7 +3,8 @@
 An accelerator has one port out and one in. Inside a node a message passes the sender's port out and the receiver's
 port in; between nodes it passes the sender's card out and the receiver's card in. A port serves one message after the
 other, first come first served, at its rate; a message begins at a port when it has begun at the one before and the
-port is free (cut-through), and is there when it has passed all of them and the latency is over.
+port is free (cut-through), and is there when it has passed all of them and the latency is over. On a host whose ranks
+share processor cores, moving bytes is work for these cores too.
 
 The switch between the ports has no limit of its own: a fabric that cannot carry all its ports at once is not modelled.
 """
@@ -66,6 +67,37 @@ class Traffic:
     bytes_on_wire: float = 1.0
 
 
+class Cores:
+    """The processor cores of a host, which its ranks and the threads that move their bytes share."""
+
+    __slots__ = ("free_ns",)
+
+    def __init__(self, num_cores: int) -> None:
+        """Begin with all cores free."""
+        self.free_ns = [0] * num_cores
+
+    def run(self, from_ns: int, duration_ns: int) -> tuple[int, int]:
+        """Return when an operator that can begin at from_ns begins and ends: on the core that is free first."""
+        core = min(range(len(self.free_ns)), key=self.free_ns.__getitem__)
+        start_ns = max(from_ns, self.free_ns[core])
+        self.free_ns[core] = start_ns + duration_ns
+        return start_ns, self.free_ns[core]
+
+    def share(self, from_ns: int, work_ns: int) -> int:
+        """Return when work that can begin at from_ns and be spread over all cores is done."""
+        if not work_ns:
+            return from_ns
+        free = sorted(max(from_ns, at) for at in self.free_ns)
+        # The cores that are free first begin, others join them when they become free.
+        for count in range(1, len(free) + 1):
+            ends_ns = (sum(free[:count]) + work_ns) / count
+            if count == len(free) or ends_ns <= free[count]:
+                break
+        done_ns = math.ceil(ends_ns)
+        self.free_ns = [max(at, done_ns) for at in self.free_ns]
+        return done_ns
+
+
 class Network:
     """The ports of a cluster.
 
@@ -78,7 +110,17 @@ class Network:
         self.cluster = cluster
         self.chosen: dict[object, Traffic] = {}
         self._ports: dict[tuple[str, int, int, str], Port] = {}
+        self._cores: dict[int, Cores] = {}
         self._random = random.Random(f"{cluster.seed} network")
+
+    def cores(self, rank: int) -> Cores | None:
+        """Return the cores that this rank computes on with the others of its node; None where it has its own device."""
+        if self.cluster.device.cores is None:
+            return None
+        node = self.cluster.node(rank)
+        if node not in self._cores:
+            self._cores[node] = Cores(self.cluster.device.cores)
+        return self._cores[node]
 
     def latency_ns(self, src: int, dst: int) -> int:
         """Return the latency from one rank to another, 0 to itself."""
@@ -99,7 +141,8 @@ class Network:
             if place == 0:
                 left_ns = ends
             there_ns = max(there_ns, ends)
-        return left_ns, there_ns + self.latency_ns(src, dst)
+        moved_ns = self._moved_by_cores({(src, dst): weighted}, now_ns)
+        return max(left_ns, moved_ns), max(there_ns, moved_ns) + self.latency_ns(src, dst)
 
     def collective(self, traffic: Traffic, now_ns: int) -> int:
         """Return when a collective that all ranks have joined at now_ns is complete.
@@ -107,11 +150,31 @@ class Network:
         Every port carries its share as one block; the slowest one, with whatever queues before it, decides, and the
         latency of the steps comes on top. That is exact for a ring and for direct exchange on free ports.
         """
-        ends_ns = now_ns + self._latency_of(traffic)
+        latency_ns = self._latency_of(traffic)
+        ends_ns = self._moved_by_cores(traffic.edges, now_ns) + latency_ns
         for port, num_bytes in self._loads(traffic).items():
             _, port_ends = port.book(now_ns, num_bytes * self._jitter())
-            ends_ns = max(ends_ns, port_ends + self._latency_of(traffic))
+            ends_ns = max(ends_ns, port_ends + latency_ns)
         return ends_ns
+
+    def _moved_by_cores(self, edges: dict[tuple[int, int], float], now_ns: int) -> int:
+        """Return when the hosts' cores have moved these bytes, now where moving costs them nothing."""
+        rate = self.cluster.link.host_bytes_per_second
+        if rate is None:
+            return now_ns
+        per_node: dict[int, float] = {}
+        for (src, dst), num_bytes in edges.items():
+            # Half of the work is the sender's, half the receiver's.
+            for rank in (src, dst):
+                node = self.cluster.node(rank)
+                per_node[node] = per_node.get(node, 0.0) + num_bytes / 2
+        done_ns = now_ns
+        for node, num_bytes in per_node.items():
+            cores = self.cores(node * self.cluster.gpus_per_node)
+            if cores is not None:
+                work_ns = num_bytes / rate * 1e9 * len(cores.free_ns)
+                done_ns = max(done_ns, cores.share(now_ns, math.ceil(work_ns)))
+        return done_ns
 
     def estimate_ns(self, traffic: Traffic) -> int:
         """Return how long the collective would take on free ports, without jitter."""

@@ -36,7 +36,6 @@ class Roofline(DispatchMode):  # type: ignore[misc]
         super().__init__()
         cluster = rank.simulation.cluster
         self._rank, self._device = rank, cluster.device
-        self._measured: dict[tuple[str, int, int], float | None] = {}
         self._cores = rank.simulation.network.cores(rank.rank)
         self._slow = cluster.slow.get(rank.rank, 1.0)
         self._jitter = cluster.jitter
@@ -110,13 +109,9 @@ class Roofline(DispatchMode):  # type: ignore[misc]
 
     def _duration_ns(self, name: str, flops: int | None, num_bytes: int, out: Any) -> float:
         device = self._device
-        if device.measured:
-            key = (name, flops or 0, num_bytes)
-            if key not in self._measured:
-                self._measured[key] = device.measured_seconds(*key)
-            seconds = self._measured[key]
-            if seconds is not None:
-                return device.launch_ns + seconds * 1e9
+        seconds = device.measured_seconds(name, flops or 0, num_bytes)
+        if seconds is not None:
+            return device.launch_ns + seconds * 1e9
         duration = num_bytes / self._bytes_per_ns
         if flops is not None:
             first = next(_tensors(out), None)

@@ -1,4 +1,4 @@
-"""Measure and print: python -m tests.benchmarks [--quick] [launch] [ring] [recording] [virtual]; `make bench` calls it.
+"""Measure and print: python -m tests.benchmarks [--quick] [TOPIC ...]; `make bench` calls it.
 
 Every figure stands beside a peer measured in the same sitting; a ratio means something on any machine, a time does not.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-TOPICS = ("launch", "ring", "recording", "virtual")
+TOPICS = ("launch", "ring", "recording", "virtual", "truth", "literature")
 
 
 def main() -> None:

@@ -23,6 +23,7 @@ LAYERS = (
     "launch",
     "worlds",
     "virtual_world",
+    "calibration",
     "widgets",
     "checks",
     "lessons",

@@ -1,0 +1,4 @@
+"""Measuring a host, so that labkit.virtual(gpu=...) predicts what runs on it."""
+
+from labkit.calibration.host import as_text as as_text
+from labkit.calibration.host import calibrate as calibrate

@@ -1,0 +1,307 @@
+"""calibrate(): measure this host, so that the virtual cluster predicts what runs on it.
+
+Measured in real ranks, all of them at once, for they share memory and caches: what each operator takes by how much work
+it does, in layers of several sizes, forwards and backwards; what Python and autograd cost around an operator; how long
+a message takes between two ranks, and how many bytes all ranks together move. Operators are measured, never models, so
+that predicting a model's step is a prediction.
+
+What may be compared with it: runs with ``labkit.local(n, device="cpu", threads_per_rank=1)``, for one thread a rank is
+what was measured. With no more ranks than cores, computing and waiting in turns, the comparison is fair. With more
+ranks than cores, operators queue for cores here while Linux shares cores out in slices, which comes to the same only
+over many operators. Where gloo's threads move bytes while ranks compute (DDP's overlap), they take cores away from the
+ranks; the model shares them, not their caches. Times below a millisecond are the scheduler's rather than the model's.
+
+On GPUs (never run: no GPU was at hand) operators are timed with CUDA events and messages by NCCL.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import date
+from statistics import median
+from types import MappingProxyType
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+
+from labkit.calibration.layers import layers
+from labkit.errors import ConfigError, EnvironmentProblem
+from labkit.hardware import DEVICES, Device, Hardware, Link, Measured
+from labkit.simulator.roofline import is_free, work_of
+from labkit.simulator.torch_private import DispatchMode, flop_registry
+from labkit.worlds import local, run
+
+MESSAGES = (8, 2**16, 2**20, 2**22, 2**24)
+_SOURCE = "measured on this host by labkit calibrate"
+_REPEATS = 5
+
+
+@dataclass
+class RankMeasure:
+    """What one rank measured.
+
+    Attributes:
+        operators: Operator -> flops (0 where they are not counted), bytes and seconds of each call.
+        around_s: Seconds of Python and autograd around an operator.
+        messages: Bytes -> seconds from a send to its receipt, for a pair of ranks.
+        crowd: Bytes -> seconds in which every rank sends and receives as much.
+    """
+
+    operators: dict[str, list[tuple[float, float, float]]] = field(default_factory=dict)
+    around_s: float = 0.0
+    messages: dict[int, float] = field(default_factory=dict)
+    crowd: dict[int, float] = field(default_factory=dict)
+
+
+class Stopwatch(DispatchMode):
+    """Times every operator while it is entered."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        super().__init__()
+        self.calls: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+        self._registry = flop_registry()
+        self._pending: list[tuple[str, float, float, Any, Any]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Return what the operator returns, and note how long it took."""
+        kwargs = kwargs or {}
+        if is_free(func):
+            return func(*args, **kwargs)
+        on_gpu = any(isinstance(one, torch.Tensor) and one.is_cuda for one in args)
+        begin, end = (_event() for _ in range(2)) if on_gpu else (None, None)
+        if begin is not None:
+            begin.record()
+        begin_s = time.perf_counter()
+        out = func(*args, **kwargs)
+        seconds = time.perf_counter() - begin_s
+        flops, num_bytes = work_of(func, args, kwargs, out, self._registry)
+        name = str(func._overloadpacket.__name__)
+        if begin is None or end is None:
+            self.calls[name].append((flops or 0, num_bytes, seconds))
+        else:
+            end.record()
+            self._pending.append((name, flops or 0, num_bytes, begin, end))
+        return out
+
+    def settle(self) -> None:
+        """Read the clocks of the GPU, once it is done."""
+        if self._pending:
+            torch.cuda.synchronize()
+        for name, flops, num_bytes, begin, end in self._pending:
+            self.calls[name].append((flops, num_bytes, begin.elapsed_time(end) / 1e3))
+        self._pending.clear()
+
+
+def _event() -> Any:
+    make: Any = torch.cuda.Event
+    return make(enable_timing=True)
+
+
+def calibrate(say: Callable[[str], object] = lambda _: None) -> Hardware:
+    """Return this host as it was measured; takes about a minute and wants the host to itself.
+
+    Args:
+        say: Told what is being measured.
+
+    Raises:
+        EnvironmentProblem: If the host is too small for two ranks.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    num_gpus = torch.cuda.device_count()
+    if cores < 2:
+        raise EnvironmentProblem("labkit calibrate needs 2 cores: it measures messages between two ranks that run.")
+    num_ranks = num_gpus if num_gpus >= 2 else min(cores, 8)
+    kind: Literal["cuda", "cpu"] = "cuda" if num_gpus >= 2 else "cpu"
+    world = local(num_ranks, device=kind, threads_per_rank=1)
+    say(f"operators, on {num_ranks} ranks at once")
+    measures: list[RankMeasure] = run(_measure_operators, on=world, timeout=600, stall=None, echo=False).results
+    say("messages between two ranks, and between all")
+    two, all_of_them = (
+        local(size, device=kind, threads_per_rank=1) for size in (2, num_ranks if num_gpus >= 2 else 2 * num_ranks)
+    )
+    pair = run(_measure_messages, on=two, timeout=300, echo=False)
+    crowd = run(_measure_messages, on=all_of_them, timeout=300, echo=False)
+    return assemble(measures, pair.results, crowd.results, None if kind == "cuda" else cores)
+
+
+def assemble(
+    measures: list[RankMeasure], pair: list[RankMeasure], crowd: list[RankMeasure], cores: int | None
+) -> Hardware:
+    """Return the hardware that follows from what ranks measured.
+
+    Args:
+        measures: Operators, one of each rank that measured them.
+        pair: Messages between two ranks.
+        crowd: Messages between as many ranks as the host's cores can barely serve.
+        cores: Cores that ranks share, None for accelerators.
+    """
+    calls: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    for one in measures:
+        for name, found in one.operators.items():
+            calls[name] += found
+    measured = {name: points(found) for name, found in sorted(calls.items())}
+    flops = max((one.flops / one.seconds for found in measured.values() for one in found), default=1e9)
+    rate = max((one.bytes / one.seconds for one in measured.get("copy_", ())), default=1e9)
+    around_ns = round(median(one.around_s for one in measures) * 1e9)
+    device = Device(
+        "this_host" if cores else "these_gpus", _memory_bytes(cores), rate, MappingProxyType({"float32": flops}),
+        "pcie4", _SOURCE, around_ns, f"{_SOURCE}: Python and autograd around an operator", 1.0, 1.0, _SOURCE, cores,
+        MappingProxyType(measured),
+    )  # fmt: skip
+    return Hardware(device, _link(pair, crowd, cores), _made_on(cores))
+
+
+def points(calls: Iterable[tuple[float, float, float]]) -> tuple[Measured, ...]:
+    """Return the medians of calls with as much work: those whose flops and bytes lie within half a power of two."""
+    bins: dict[tuple[int, int], list[tuple[float, float, float]]] = defaultdict(list)
+    for flops, num_bytes, seconds in calls:
+        bins[round(2 * math.log2(flops + 1)), round(2 * math.log2(num_bytes + 1))].append((flops, num_bytes, seconds))
+    return tuple(
+        Measured(*(median(column) for column in zip(*found, strict=True))) for _, found in sorted(bins.items())
+    )
+
+
+def _link(pair: list[RankMeasure], crowd: list[RankMeasure], cores: int | None) -> Link:
+    times = pair[0].messages
+    small, large = min(times), max(times)
+    latency_s = times[small]
+    rate = large / max(times[large] - latency_s, 1e-9)
+    # Every rank sends and takes as much: the bytes of all ranks, over the time of the slowest.
+    together = max(size * len(crowd) / max(seconds - latency_s, 1e-9) for size, seconds in _slowest(crowd).items())
+    return Link(
+        "gloo_loopback" if cores else "nccl_here", rate, round(latency_s * 1e9), f"{_SOURCE}: {large} bytes",
+        f"{_SOURCE}: {small} bytes", 1.0, _SOURCE, host_bytes_per_second=together if cores else None,
+    )  # fmt: skip
+
+
+def _slowest(measures: list[RankMeasure]) -> dict[int, float]:
+    return {size: max(one.crowd[size] for one in measures) for size in measures[0].crowd}
+
+
+def _memory_bytes(cores: int | None) -> int:
+    if cores is None:
+        return int(torch.cuda.get_device_properties(0).total_memory)
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return DEVICES["epyc7763"].memory_bytes
+
+
+def _made_on(cores: int | None) -> str:
+    what = f"{cores} cores" if cores else torch.cuda.get_device_name(0)
+    return f"{what}, {platform.machine()}, {platform.system()}, torch {torch.__version__}, {date.today().isoformat()}"
+
+
+def _measure_operators() -> RankMeasure:
+    """Run each layer forwards and backwards on every rank at once."""
+    from labkit.launch.rank import device
+
+    where, watch = device(), Stopwatch()
+    for build in layers():
+        step = build(where)
+        step()
+        dist.barrier()
+        for _ in range(_REPEATS):
+            with watch:
+                step()
+        watch.settle()
+    return RankMeasure(dict(watch.calls), _around(where))
+
+
+def _around(where: torch.device) -> float:
+    """Return the seconds of Python and autograd around one operator, from a model whose operators take next to none."""
+    model = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(20))).to(where)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    inputs = torch.ones(4, 8, device=where)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(inputs).sum().backward()
+        optimizer.step()
+
+    for _ in range(3):
+        step()
+    plain = []
+    for _ in range(30):
+        begin_s = time.perf_counter()
+        step()
+        plain.append(time.perf_counter() - begin_s)
+    watch = Stopwatch()
+    with watch:
+        step()
+    watch.settle()
+    num_calls = sum(len(found) for found in watch.calls.values())
+    inside = sum(seconds for found in watch.calls.values() for *_, seconds in found)
+    return max(median(plain) - inside, 0.0) / num_calls
+
+
+def _measure_messages() -> RankMeasure:
+    """Send to and fro between ranks 0 and 1, then round a ring of all ranks."""
+    from labkit.launch.rank import device
+
+    rank, size = dist.get_rank(), dist.get_world_size()
+    found = RankMeasure()
+    for num_bytes in MESSAGES:
+        out, got = (torch.ones(max(1, num_bytes // 4), device=device()) for _ in range(2))
+        repeats = max(10, min(100, 2**26 // num_bytes))
+
+        def to_and_fro(out: torch.Tensor = out, got: torch.Tensor = got) -> None:
+            if rank == 0:
+                dist.send(out, 1)
+                dist.recv(got, 1)
+            elif rank == 1:
+                dist.recv(got, 0)
+                dist.send(out, 0)
+
+        def around(out: torch.Tensor = out, got: torch.Tensor = got) -> None:
+            ops = [
+                dist.P2POp(dist.isend, out, (rank + 1) % size),
+                dist.P2POp(dist.irecv, got, (rank - 1) % size),
+            ]
+            for work in dist.batch_isend_irecv(ops):
+                work.wait()
+
+        if size == 2:
+            found.messages[num_bytes] = _timed(to_and_fro, repeats) / 2
+        found.crowd[num_bytes] = _timed(around, repeats)
+    return found
+
+
+def _timed(call: Callable[[], None], repeats: int) -> float:
+    times = []
+    for _ in range(repeats + 2):
+        dist.barrier()
+        begin_s = time.perf_counter()
+        call()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - begin_s)
+    return median(times[2:])
+
+
+def as_text(hardware: Hardware) -> str:
+    """Return what was measured as lines for people."""
+    device, link = hardware.device, hardware.link
+    if not device.measured:
+        raise ConfigError("This hardware was not measured; labkit.calibration.calibrate() measures a host.")
+    lines = [
+        f"{hardware.made_on}",
+        f"  matrix products      up to {max(device.peak_flops.values()) / 1e9:.1f} GFLOP/s a core",
+        f"  copies               up to {device.memory_bytes_per_second / 1e9:.2f} GB/s a core, read and written",
+        f"  around an operator   {device.launch_ns / 1e3:.1f} us of Python and autograd",
+        f"  a message            {link.latency_ns / 1e3:.0f} us, then {link.bytes_per_second / 1e9:.2f} GB/s",
+    ]
+    if link.host_bytes_per_second:
+        lines.append(f"  all ranks together   {link.host_bytes_per_second / 1e9:.2f} GB/s")
+    for name, unit in (("mm", "GFLOP/s"), ("convolution", "GFLOP/s"), ("copy_", "GB/s"), ("gelu", "GB/s")):
+        found = device.measured.get(name, ())
+        work = [(one.flops or one.bytes, one.seconds) for one in found[:: max(1, len(found) // 6)]]
+        lines.append(f"  {name:20} {unit} by work: " + ", ".join(f"{w:.2g}: {w / s / 1e9:.3g}" for w, s in work))
+    return "\n".join(lines)

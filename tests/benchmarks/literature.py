@@ -1,0 +1,234 @@
+"""What the virtual cluster predicts beside what papers and others' measurements say; nothing here is timed."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed import pipelining
+
+from labkit.hardware import Link
+from labkit.simulator.cluster import describe
+from labkit.simulator.run import simulate
+from tests.benchmarks import megatron
+from tests.benchmarks.table import Bar, table
+
+FORWARDS_S, BACKWARDS_S = 0.1, 0.2
+
+GPIPE = "Huang et al. 2019, GPipe, section 2.3: (K-1)/(M+K-1); arxiv.org/abs/1811.06965"
+FLUSH = "Narayanan et al. 2021, Megatron-LM, section 2.2.1: (p-1)/m; arxiv.org/abs/2104.04473"
+INTERLEAVED = "the same, section 2.2.2: (p-1)/(v m)"
+TABLE_1 = "the same, table 1"
+AZURE_A100 = "Azure AI-benchmarking-guide, ND A100 v4 results, NCCL 2.18.5; github.com/Azure/AI-benchmarking-guide"
+AZURE_H100 = "the same, ND H100 v5 results"
+JEAUGEY = "S. Jeaugey of NCCL, github.com/NVIDIA/nccl-tests/issues/212"
+NODES_2 = "github.com/NVIDIA/nccl-tests/issues/175: two nodes of 8 A100, 4 HDR cards each"
+THAKUR = "Thakur, Rabenseifner and Gropp 2005, Optimization of Collective Communication Operations in MPICH"
+
+ONE_PROCESS = (
+    "not held: nccl-tests starts 8 GPUs from one process there, some 5 us each, before the first byte moves; "
+    "NCCL's own table counts from when all have started"
+)
+MEDIUM = "not held: chunks fill the pipeline of channels first, which NCCL's table leaves out too"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure from elsewhere and ours.
+
+    Attributes:
+        what: What is compared.
+        predicted: Ours.
+        published: Theirs.
+        within: Share by which ours may differ; None for a row that is shown and not held.
+        source: Where theirs stands.
+        remark: Why it is off, or what was assumed.
+    """
+
+    what: str
+    predicted: float
+    published: float
+    within: float | None
+    source: str
+    remark: str = ""
+
+    @property
+    def off(self) -> float:
+        """Return by which share ours differs."""
+        return self.predicted / self.published - 1
+
+    @property
+    def holds(self) -> bool:
+        """Return whether it differs by no more than it may."""
+        return self.within is None or abs(self.off) <= self.within
+
+
+class _Timed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, x: torch.Tensor) -> torch.Tensor:
+        time.sleep(FORWARDS_S)
+        return x * 2.0
+
+    @staticmethod
+    def backward(ctx: object, grad: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        time.sleep(BACKWARDS_S)
+        return grad * 2.0
+
+
+class _Stage(nn.Module):
+    """Takes as long as it is told, by the virtual clock, and no arithmetic to speak of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = _Timed.apply(x * self.weight)
+        return y
+
+
+def _pipeline(name: str, num_microbatches: int, chunks: int) -> float:
+    """Return the seconds of a step of one of torch's own schedules."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    device = torch.device("cpu")
+    stages = [pipelining.PipelineStage(_Stage(), rank + size * chunk, size * chunks, device) for chunk in range(chunks)]
+    schedule: Any = getattr(pipelining, name)(
+        stages if chunks > 1 else stages[0], num_microbatches, loss_fn=nn.MSELoss()
+    )
+    inputs = torch.ones(num_microbatches, 2)
+    seconds = 0.0
+    for _ in range(2):  # shapes are exchanged in the first
+        dist.barrier()
+        begin = time.perf_counter()
+        if rank == 0:
+            schedule.step(inputs)
+        elif rank == size - 1:
+            schedule.step(target=inputs, losses=[])
+        else:
+            schedule.step()
+        dist.barrier()
+        seconds = time.perf_counter() - begin
+    return seconds
+
+
+def bubbles() -> Iterator[Row]:
+    """Yield the bubbles of torch's schedules, run in virtual time, beside their closed forms."""
+    for name, p, m, v in (
+        ("ScheduleGPipe", 4, 8, 1), ("ScheduleGPipe", 8, 32, 1), ("Schedule1F1B", 4, 8, 1), ("Schedule1F1B", 8, 32, 1),
+        ("ScheduleInterleaved1F1B", 4, 8, 2), ("ScheduleInterleaved1F1B", 4, 16, 4),
+    ):  # fmt: skip
+        took = max(simulate(_pipeline, (name, m, v), describe(p), echo=False).results)
+        ideal = m * v * (FORWARDS_S + BACKWARDS_S)
+        what = f"{name}: {p} stages, {m} microbatches" + (f", {v} parts a stage" if v > 1 else "")
+        if name == "ScheduleGPipe":
+            yield Row(f"{what}, bubble of all", 1 - ideal / took, (p - 1) / (m + p - 1), 0.01, GPIPE)
+        else:
+            source = INTERLEAVED if v > 1 else FLUSH
+            yield Row(f"{what}, bubble to work", took / ideal - 1, (p - 1) / (v * m), 0.01, source)
+
+
+def _all_reduce(num_bytes: int) -> float:
+    begin = time.perf_counter()
+    dist.all_reduce(torch.empty(num_bytes, dtype=torch.uint8, device="meta"))
+    return time.perf_counter() - begin
+
+
+def bus_bandwidth(num_bytes: int, num_ranks: int, **cluster: Any) -> float:
+    """Return the bus bandwidth of an all-reduce in GB/s, as nccl-tests counts it."""
+    seconds = max(simulate(_all_reduce, (num_bytes,), describe(num_ranks, **cluster), echo=False).results)
+    return 2 * (num_ranks - 1) / num_ranks * num_bytes / seconds / 1e9
+
+
+def bandwidths() -> Iterator[Row]:
+    """Yield nccl-tests' bus bandwidths of all_reduce."""
+    published = {
+        "a100": {2**12: 0.17, 2**16: 2.70, 2**20: 36.22, 2**24: 109.22, 2**28: 213.87, 2**30: 228.10, 2**33: 231.58},
+        "h100": {2**12: 0.27, 2**16: 2.72, 2**20: 43.70, 2**24: 234.45, 2**28: 423.38, 2**30: 466.35, 2**33: 478.87},
+    }
+    for gpu, sizes in published.items():
+        for size, theirs in sizes.items():
+            within, remark = (0.15, "") if size >= 2**28 else (None, ONE_PROCESS if size <= 2**16 else MEDIUM)
+            source = AZURE_A100 if gpu == "a100" else AZURE_H100
+            label = f"{size // 2**20} MiB" if size >= 2**20 else f"{size // 2**10} KiB"
+            yield Row(f"8 {gpu}, {label}, GB/s", bus_bandwidth(size, 8, gpu=gpu), theirs, within, source, remark)
+    ring = bus_bandwidth(2**33, 8, gpu="h100", algorithm="ring")
+    yield Row("8 h100, ring, GB/s", ring, 370, 0.05, JEAUGEY)
+    nvls = bus_bandwidth(2**33, 8, gpu="h100", algorithm="nvls")
+    yield Row("8 h100, sums in the switch, GB/s", nvls, 480, 0.05, JEAUGEY)
+    two = bus_bandwidth(2**32, 16, gpu="a100", nic="ib_hdr", nics_per_node=4, algorithm="ring")
+    yield Row("2 x 8 a100, ring, GB/s", two, 86, 0.2, NODES_2, "asked there why it is not 100: the cards' setting")
+
+
+def latencies() -> Iterator[Row]:
+    """Yield the closed forms of ring and tree, on a link that costs a latency and its bytes and no more."""
+    alpha_s, rate = 10e-6, 1e9
+    link = Link("plain", rate, round(alpha_s * 1e9), "assumed", "assumed")
+    for size in (8, 64):
+        for num_bytes in (8 * size, 2**24):
+            same = {"link": link, "gpus_per_node": size}
+
+            def took(algorithm: str, size: int = size, num_bytes: int = num_bytes, same: Any = same) -> float:
+                cluster = describe(size, algorithm=algorithm, **same)  # type: ignore[arg-type]
+                return max(simulate(_all_reduce, (num_bytes,), cluster, echo=False).results)
+
+            form = 2 * (size - 1) * (alpha_s + num_bytes / size / rate)
+            yield Row(
+                f"ring, {size} ranks, {num_bytes} B: 2(N-1)(a + B/N/b), us",
+                took("ring") * 1e6,
+                form * 1e6,
+                0.01,
+                THAKUR,
+            )
+        form = 2 * math.log2(size) * alpha_s
+        yield Row(
+            f"tree, {size} ranks, no bytes: 2 log2(N) a, us", took("tree", num_bytes=1) * 1e6, form * 1e6, 0.01, THAKUR
+        )
+
+
+def throughputs(most_billions: float = 400.0) -> Iterator[Row]:
+    """Yield Megatron-LM's teraflop/s per A100, of models up to a size."""
+    for job in megatron.PUBLISHED:
+        if job.billions <= most_billions:
+            parts = f"microbatch {job.microbatch}" + (f", {job.chunks} parts a stage" if job.pipeline > 1 else "")
+            name = f"GPT {job.billions}B, {job.gpus} a100, tensor {job.tensor} x pipeline {job.pipeline}, Tflop/s"
+            yield Row(name, megatron.teraflops(job), job.published, 0.2, TABLE_1, f"assumed: {parts}")
+
+
+SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
+    "Bubbles of torch's pipeline schedules": bubbles,
+    "Ring and tree": latencies,
+    "Bus bandwidth of all_reduce (nccl-tests)": bandwidths,
+    "Megatron-LM's training throughput": throughputs,
+}
+
+
+def run(quick: bool) -> tuple[str, list[Bar], dict[str, Any]]:
+    """Return the table, one bar for each section, and the figures."""
+    text, bars, figures = [], [], {}
+    for title, section in SECTIONS.items():
+        rows = [row for row in section() if not quick or section is not throughputs or "1.7B" in row.what]
+        sources = list(dict.fromkeys(row.source for row in rows))
+        remarks = list(dict.fromkeys(row.remark for row in rows if row.remark))
+        cells = [
+            [
+                row.what, f"{row.predicted:.4g}", f"{row.published:.4g}", f"{row.off:+.1%}",
+                "shown" if row.within is None else f"{row.within:.0%}", f"[{sources.index(row.source) + 1}]",
+                f"({chr(97 + remarks.index(row.remark))})" if row.remark else "",
+            ]
+            for row in rows
+        ]  # fmt: skip
+        text += [title, table(["", "predicted", "published", "off", "within", "source", "why"], cells)]
+        text += [f"    [{place + 1}] {source}" for place, source in enumerate(sources)]
+        text += [f"    ({chr(97 + place)}) {remark}" for place, remark in enumerate(remarks)]
+        held = [row for row in rows if row.within is not None]
+        missed = sum(not row.holds for row in held)
+        bars.append(Bar(f"{title}: {len(held)} figures held, of them outside their limits", float(missed), 0.0))
+        figures[title] = [{"what": row.what, "predicted": row.predicted, "published": row.published,
+                           "within": row.within, "source": row.source, "why": row.remark} for row in rows]  # fmt: skip
+    return "\n".join(text), bars, {"rows": figures}
