@@ -19,7 +19,7 @@ from torch.futures import Future
 
 from labkit.simulator.clock import Event, Waiting
 from labkit.simulator.state import VirtualRank, current_rank
-from labkit.simulator.tracebacks import describe
+from labkit.simulator.tracebacks import describe, lines_of
 
 POLL_NS = 1_000
 """What asking whether a future is complete costs."""
@@ -37,12 +37,16 @@ class State:
     Attributes:
         event: Fired when it is complete.
         callbacks: Called then.
+        value: What it was given.
+        failed: Whether that is an error of torch's own making: a remote one, or of a callback.
         text: Returns what a report calls a wait for it.
         peers: Returns whose clocks must do something first.
     """
 
     event: Event = field(default_factory=Event)
     callbacks: list[Callable[[Future[Any]], object]] = field(default_factory=list)
+    value: Any = None
+    failed: bool = False
     text: Callable[[], str] = lambda: "Future.wait"
     peers: Callable[[], list[int]] = list
 
@@ -60,6 +64,7 @@ def state_of(future: Future[Any]) -> State:
 def complete(rank: VirtualRank, future: Future[Any], value: object, at_ns: int) -> None:
     """Give the future its value, as of this time, without calling back; callable from an action."""
     _real["set_result"](future, value)
+    state_of(future).value = value
     rank.simulation.scheduler.fire(state_of(future).event, at_ns)
 
 
@@ -67,6 +72,7 @@ def fail(rank: VirtualRank, future: Future[Any], error: Exception, at_ns: int) -
     """Let the future raise, as of this time, without calling back; callable from an action."""
     private: Any = future
     private._set_unwrap_func(_raise)
+    state_of(future).failed = True
     complete(rank, future, error, at_ns)
 
 
@@ -157,8 +163,10 @@ def _then(self: Future[Any], callback: Callable[[Future[Any]], Any]) -> Future[A
         try:
             value = callback(future)
         except Exception as error:
-            text = f"Got the following error when running the callback: {type(error).__name__}: {error}"
-            following.set_exception(RuntimeError(text))
+            where = "\n".join(f"  {line}" for line in lines_of(error))
+            text = f"{type(error).__name__}: {error}\n\nAt:\n{where}\n"
+            state_of(following).failed = True
+            following.set_exception(RuntimeError(f"Got the following error when running the callback: {text}"))
         else:
             following.set_result(value)
 

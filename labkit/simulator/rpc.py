@@ -31,14 +31,13 @@ from typing import Any
 
 import torch.distributed.autograd as dist_autograd
 from torch.distributed import rpc
-from torch.distributed.rpc import WorkerInfo
 
 from labkit.simulator import futures
 from labkit.simulator.clock import Event, Waiting
 from labkit.simulator.rpc_agent import Agent, Group, Shared
 from labkit.simulator.rpc_rref import RRef, connect, invoke, own_agent
 from labkit.simulator.state import VirtualRank, current_rank, the_rank
-from labkit.simulator.torch_private import rpc_api, rpc_futures_to_wait_for
+from labkit.simulator.torch_private import WorkerInfo, rpc_api, rpc_futures_to_wait_for
 
 _UNSET_S = -1.0
 _DEFAULT_TIMEOUT_S = 60.0
@@ -209,7 +208,7 @@ def _find(agent: Agent, to: Any) -> Agent:
     raise RuntimeError(f"name:{agent.info.name},rank:{agent.info.id} could not find destination name {to}")
 
 
-def get_worker_info(worker_name: str | int | None = None) -> WorkerInfo:
+def get_worker_info(worker_name: str | int | None = None) -> Any:
     """Return the name and id of a worker, by default the caller's own."""
     agent = own_agent()
     return agent.info if worker_name is None else _find(agent, worker_name).info

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from torch.distributed.rpc import WorkerInfo
+from typing import Any
 
 from labkit.simulator.tracebacks import describe
 
@@ -16,13 +15,15 @@ class Failure:
     Attributes:
         text: Where, what, and the traceback there.
         kind: The type of the error.
+        plain: Whether the caller raises just that, as torch does for what it finds before or after the call itself.
     """
 
     text: str
     kind: type[Exception]
+    plain: bool = False
 
     @classmethod
-    def of(cls, error: Exception, where: WorkerInfo) -> Failure:
+    def of(cls, error: Exception, where: Any) -> Failure:
         """Return the failure that an error at this worker is."""
         return cls(f"On {where}:\n{error!r}\n{describe(error)[1]}\n", type(error))
 
@@ -33,6 +34,8 @@ class Failure:
             exact: Whether the type is kept whatever it is, as RRef.to_here does; rpc_sync and rpc_async keep ValueError
                 and TypeError alone, and raise RuntimeError for all others.
         """
+        if self.plain:
+            return self.kind(self.text)
         try:
             error: Exception = self.kind(self.text)
         except Exception as problem:

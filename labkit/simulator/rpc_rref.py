@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from torch.distributed.rpc import WorkerInfo
 from torch.distributed.rpc.functions import async_execution
 from torch.futures import Future
 
@@ -55,7 +54,7 @@ class RRef(Generic[T]):
         """Return what travels for it."""
         return Reference(self._owner.info.id, self._key)
 
-    def owner(self) -> WorkerInfo:
+    def owner(self) -> Any:
         """Return who has the object."""
         return self._owner.info
 
@@ -131,7 +130,7 @@ class RRef(Generic[T]):
         return f"OwnerRRef({number})" if self.is_owner() else f"UserRRef(RRefId = {number})"
 
 
-@async_execution
+@async_execution  # type: ignore[untyped-decorator]
 def fetch(rref: RRef[Any]) -> Future[Any]:
     """Return, at the owner, the future of the object: no thread waits for it."""
     return rref._owner.value_of(rref._key)

@@ -23,3 +23,10 @@ def describe(error: BaseException) -> tuple[str, str]:
     text = in_cells("".join(described.format()).rstrip())
     first = message.strip().split("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__, text
+
+
+def lines_of(error: BaseException) -> list[str]:
+    """Return the learner's lines an error went through, the innermost first: "lesson.py(12): push"."""
+    frames = traceback.extract_tb(error.__traceback__)
+    kept = [frame for frame in frames if not frame.filename.startswith(_HIDDEN)]
+    return [in_cells(f"{frame.filename}({frame.lineno}): {frame.name}") for frame in reversed(kept)]
