@@ -20,17 +20,16 @@ from __future__ import annotations
 import sys
 import weakref
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from labkit.simulator.clock import RankClock
 from labkit.simulator.garbage import Garbage
-from labkit.simulator.memory_error import Held, OutOfVirtualMemory
-from labkit.simulator.memory_error import text as out_of_memory_text
+from labkit.simulator.memory_error import Asked, Held, OutOfVirtualMemory, out_of_memory
 from labkit.simulator.record import Sources
+from labkit.simulator.storages import storages_of, tensors_in
 from labkit.simulator.torch_private import backward_number
 from labkit.timeline.memory import CATEGORIES
 
@@ -53,12 +52,8 @@ class _Block(weakref.ref):  # type: ignore[type-arg]
     key: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Detail:
-    shape: tuple[int, ...]
-    dtype: str
-    operator: str
-    source: str
+_Detail = tuple[tuple[int, ...], str, str, str]
+"""Shape, dtype, operator and the learner's file:line of a large tensor."""
 
 
 class RankMemory:
@@ -99,6 +94,8 @@ class RankMemory:
         self._details: dict[int, _Detail] = {}
         self._modules: dict[int, weakref.ref[torch.nn.Module]] = {}
         self._kinds: dict[Any, int] = {}
+        self._names: dict[Any, str] = {}
+        self._filling: set[Any] = set()
         self._backward = _NO_BACKWARD
         self._since = 0
         self._large = max(capacity // _LARGE_SHARE, 1)
@@ -128,7 +125,7 @@ class RankMemory:
         self._clock = clock
         kind = self._kinds.get(func)
         if kind is None:
-            kind = self._kinds[func] = _kind(func)
+            kind = self._meet(func)
         number = backward_number()
         if number != self._backward:
             self._enter_backward(number)
@@ -144,16 +141,20 @@ class RankMemory:
                     if isinstance(one, torch.Tensor):
                         self._use(one, func)
         if kwargs:
-            for tensor in _tensors(kwargs.values()):
+            for tensor in tensors_in(kwargs.values()):
                 self._use(tensor, func)
                 self._check_size(tensor, func)
         if kind == _USES:
-            if args and func._overloadpacket.__name__.startswith(("resize", "set_")):
+            if args and self._names[func].startswith(("resize", "set_")):
                 self._check_size(args[0], func)
             return
         recomputed = number != _NO_BACKWARD and torch.is_grad_enabled()
-        for tensor in (out,) if isinstance(out, torch.Tensor) else _tensors(out):
-            self._made(tensor, func, ACTIVATIONS if recomputed else OTHER)
+        category = ACTIVATIONS if recomputed else OTHER
+        if isinstance(out, torch.Tensor):
+            self._made(out, func, category)
+        else:
+            for tensor in tensors_in(out):
+                self._made(tensor, func, category)
         garbage = self._garbage
         garbage.until -= 1
         if garbage.until <= 0:
@@ -172,9 +173,12 @@ class RankMemory:
                 if block is None:
                     continue
                 category = self.categories[block.index]
-                if category == OTHER or (collective and category == ACTIVATIONS and block.index in self._filled):
-                    if not collective or block.index in self._filled:
-                        self.categories[block.index] = COMMUNICATION
+                if collective:
+                    is_buffer = category in (OTHER, ACTIVATIONS) and block.index in self._filled
+                else:
+                    is_buffer = category == OTHER
+                if is_buffer:
+                    self.categories[block.index] = COMMUNICATION
 
     def module(self, module: torch.nn.Module) -> None:
         """Remember a module for its parameters, their gradients and its buffers."""
@@ -192,7 +196,7 @@ class RankMemory:
 
     def mark_optimizer_state(self, value: Any) -> None:
         """Note the tensors in an optimizer's state."""
-        for tensor in _tensors([value]):
+        for tensor in tensors_in([value]):
             self._mark(tensor, OPTIMIZER)
 
     def resizes(self, storage: Any, num_bytes: int) -> None:
@@ -207,7 +211,7 @@ class RankMemory:
         if self.total - before + num_bytes > self.capacity:
             raise self._full((num_bytes,), "uint8", "resize_", num_bytes)
         if block is not None:
-            self._free(block)
+            self._died(block)
         self._add(storage, num_bytes, category, "resize_", None)
 
     # ---- storages come, change and go
@@ -230,19 +234,23 @@ class RankMemory:
             self.categories[block.index] = PARAMETERS
 
     def _made(self, tensor: torch.Tensor, func: Any, category: int) -> None:
-        for storage in storages_of(tensor):
+        try:
+            storages: Sequence[Any] = (tensor.untyped_storage(),)
+        except NotImplementedError:
+            storages = storages_of(tensor)
+        for storage in storages:
             if id(storage) in self._blocks:
                 continue
             num_bytes = storage.nbytes()
             if not num_bytes:
                 continue
-            name = func._overloadpacket.__name__
+            name = self._names[func]
             if self.total + num_bytes > self.capacity:
                 self._garbage.collect_all()
                 if self.total + num_bytes > self.capacity:
                     raise self._full(tuple(tensor.shape), _dtype(tensor), name, num_bytes)
             index = self._add(storage, num_bytes, category, name, tensor)
-            if category == OTHER and name.startswith(_FILLED):
+            if category == OTHER and func in self._filling:
                 self._filled.add(index)
 
     def _add(self, storage: Any, num_bytes: int, category: int, name: str, tensor: torch.Tensor | None) -> int:
@@ -252,7 +260,10 @@ class RankMemory:
         self.sizes.append(num_bytes)
         self.categories.append(category)
         if num_bytes:
-            now_ns = self._now()
+            now_ns = self._clock.now_ns
+            if now_ns < self._last_ns:  # threads of one rank may stand at different times
+                now_ns = self._last_ns
+            self._last_ns = now_ns
             self.events.append(index)
             self.times.append(now_ns)
             self.total += num_bytes
@@ -261,24 +272,21 @@ class RankMemory:
             if num_bytes >= self._large:
                 shape, dtype = ((num_bytes,), "uint8") if tensor is None else (tuple(tensor.shape), _dtype(tensor))
                 source, _ = self._sources.find(sys._getframe(2))
-                self._details[index] = _Detail(shape, dtype, name, source)
+                self._details[index] = (shape, dtype, name, source)
         return index
 
-    def _now(self) -> int:
-        """Return the time, which never runs back: threads of one rank may stand at different times."""
-        self._last_ns = max(self._last_ns, self._clock.now_ns)
-        return self._last_ns
-
     def _died(self, block: _Block) -> None:
-        self._free(block)
-
-    def _free(self, block: _Block) -> None:
+        """Note that nobody refers to a storage any more, or that it gets another size; called as one dies."""
         self._blocks.pop(block.key, None)
         index = block.index
         size = self.sizes[index]
         if size and self._open:
+            now_ns = self._clock.now_ns
+            if now_ns < self._last_ns:
+                now_ns = self._last_ns
+            self._last_ns = now_ns
             self.events.append(~index)
-            self.times.append(self._now())
+            self.times.append(now_ns)
             self.total -= size
             if size >= self._large:
                 self._details.pop(index, None)
@@ -291,6 +299,16 @@ class RankMemory:
                 self._made(tensor, func, OTHER)
             elif self.sizes[block.index] != storage.nbytes():
                 self.resizes(storage, storage.nbytes())
+
+    def _meet(self, func: Any) -> int:
+        """Return whether an operator gives a view, only uses what there is or makes something; called once for each."""
+        name = self._names[func] = str(func._overloadpacket.__name__)
+        if name.startswith(_FILLED):
+            self._filling.add(func)
+        makes = any(one.alias_info is None and "Tensor" in str(one.type) for one in func._schema.returns)
+        views = func.is_view and not name.startswith("lift")  # torch.tensor() lifts what no operator was seen to make
+        kind = self._kinds[func] = _VIEW if views else _MAKES if makes else _USES
+        return kind
 
     # ---- what they are for
 
@@ -336,57 +354,16 @@ class RankMemory:
         number = backward_number()
         self._enter_backward(number)
         self._look_at_modules()
-        by_category: dict[str, int] = {}
-        largest: dict[Held, int] = {}
+        held: dict[Held, int] = {}
         for block in self._blocks.values():
-            size = self.sizes[block.index]
-            category = self.categories[block.index]
+            size, category = self.sizes[block.index], self.categories[block.index]
             name = CATEGORIES[0 if category == _GIVEN else category]
-            by_category[name] = by_category.get(name, 0) + size
             detail = self._details.get(block.index)
-            if detail is not None:
-                held = Held(size, name, detail.shape, detail.dtype, detail.operator, detail.source)
-                largest[held] = largest.get(held, 0) + 1
+            one = Held(size, name) if detail is None else Held(size, name, *detail)
+            held[one] = held.get(one, 0) + 1
         source, _ = self._sources.find(sys._getframe(2))
-        return OutOfVirtualMemory(
-            out_of_memory_text(
-                rank=self.rank, device=self._device, capacity=self.capacity, total=self.total, shape=shape, dtype=dtype,
-                operator=operator, num_bytes=num_bytes, source=source, by_category=by_category, largest=largest,
-            )
-        )  # fmt: skip
-
-
-def storages_of(tensor: torch.Tensor) -> Sequence[Any]:
-    """Return the storages behind a tensor: one, or those inside a DTensor or a sparse tensor."""
-    kind = type(tensor)
-    if kind is not torch.Tensor and kind is not _Parameter and hasattr(kind, "__tensor_flatten__"):
-        wrapper: Any = tensor
-        names, _ = wrapper.__tensor_flatten__()
-        parts = [getattr(wrapper, name) for name in names]
-        return [storage for part in parts if isinstance(part, torch.Tensor) for storage in storages_of(part)]
-    try:
-        return (tensor.untyped_storage(),)
-    except NotImplementedError:
-        if tensor.layout is torch.sparse_coo:
-            return (tensor._indices().untyped_storage(), tensor._values().untyped_storage())
-        return ()
-
-
-def _tensors(values: Any) -> Iterator[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _tensors(value)
-        elif isinstance(value, dict):
-            yield from _tensors(value.values())
-
-
-def _kind(func: Any) -> int:
-    if func.is_view:
-        return _VIEW
-    makes = any(one.alias_info is None and "Tensor" in str(one.type) for one in func._schema.returns)
-    return _MAKES if makes else _USES
+        asked = Asked(num_bytes, shape, dtype, operator, source)
+        return out_of_memory(self.rank, self._device, self.capacity, self.total, asked, held)
 
 
 def _dtype(tensor: torch.Tensor) -> str:

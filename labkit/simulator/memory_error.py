@@ -39,71 +39,76 @@ class Held:
     Attributes:
         bytes: Its size.
         category: What it is for.
-        shape, dtype: What it is.
+        shape, dtype: What it is; "" for a dtype where that was not kept, as of small tensors.
         operator: What made it.
         source: The learner's file:line that did.
     """
 
     bytes: int
     category: str
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    operator: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The tensor that does not fit.
+
+    Attributes:
+        bytes: Its size.
+        shape, dtype: What it is.
+        operator: What would make it.
+        source: The learner's file:line.
+    """
+
+    bytes: int
     shape: tuple[int, ...]
     dtype: str
     operator: str
     source: str
 
 
-def text(
-    *,
-    rank: int,
-    device: str,
-    capacity: int,
-    total: int,
-    shape: tuple[int, ...],
-    dtype: str,
-    operator: str,
-    num_bytes: int,
-    source: str,
-    by_category: Mapping[str, int],
-    largest: Mapping[Held, int],
-) -> str:
-    """Return the report.
+def out_of_memory(
+    rank: int, device: str, capacity: int, total: int, asked: Asked, held: Mapping[Held, int]
+) -> OutOfVirtualMemory:
+    """Return the error.
 
     Args:
         rank: Who.
         device: What its device is called.
         capacity: Bytes the device holds.
         total: Bytes held now.
-        shape, dtype: The tensor that does not fit.
-        operator: What would make it.
-        num_bytes: Its size.
-        source: The learner's file:line.
-        by_category: What is held, bytes.
-        largest: Tensors that are held, and how many of each.
+        asked: What does not fit.
+        held: All tensors that live, and how many of each.
     """
     lines = [
-        f"Rank {rank} is out of memory: {operator} makes a tensor of {format_bytes(num_bytes)} "
-        f"({_words(shape, dtype)}){at(source)}, and {format_bytes(max(capacity - total, 0))} of the "
-        f"{format_bytes(capacity)} of its {device} are free."
+        f"Rank {rank} is out of memory{at(asked.source)}: {asked.operator} makes a tensor of "
+        f"{format_bytes(asked.bytes)} ({_words(asked.shape, asked.dtype)}), and "
+        f"{format_bytes(max(capacity - total, 0))} of the {format_bytes(capacity)} of its {device} are free."
     ]
+    by_category: dict[str, int] = {}
+    for one, count in held.items():
+        by_category[one.category] = by_category.get(one.category, 0) + count * one.bytes
     ordered = sorted(by_category.items(), key=lambda item: (-item[1], item[0]))
-    held = [f"{name} {format_bytes(size)}" for name, size in ordered if size]
-    if held:
-        lines.append(f"  live: {', '.join(held)}")
-    most = sorted(largest.items(), key=lambda item: (-item[0].bytes * item[1], str(item[0])))
-    for number, (one, count) in enumerate(most[:_MOST_LINES]):
+    if ordered:
+        lines.append(f"  live: {', '.join(f'{name} {format_bytes(size)}' for name, size in ordered if size)}")
+    known = [(one, count) for one, count in held.items() if one.dtype]
+    known.sort(key=lambda item: (-item[0].bytes * item[1], str(item[0])))
+    for number, (one, count) in enumerate(known[:_MOST_LINES]):
         times = f"{count} x " if count > 1 else ""
-        where = short(one.source) or "a line that is not known"
         made = f" by {one.operator}" if one.operator else ""
         lines.append(
-            f"  {'largest: ' if not number else '         '}{times}{format_bytes(one.bytes)} of {one.category} "
-            f"({_words(one.shape, one.dtype)}), made{made} at {where}"
+            f"  {'         ' if number else 'largest: '}{times}{format_bytes(one.bytes)} of {one.category} "
+            f"({_words(one.shape, one.dtype)}), made{made} at {short(one.source) or 'a line that is not known'}"
         )
-    if ordered and ordered[0][1]:
+    if asked.bytes > capacity:
+        lines.append(f"  what helps: a smaller tensor; this one alone is more than a whole {device} holds.")
+    elif ordered:
         lines.append(f"  what helps against {ordered[0][0]}: {_ADVICE[ordered[0][0]]}.")
-    else:
-        lines.append("  what helps: a smaller tensor, or a device with more memory.")
-    return "\n".join(lines)
+    return OutOfVirtualMemory("\n".join(lines))
 
 
 def _words(shape: tuple[int, ...], dtype: str) -> str:
-    return f"{' x '.join(map(str, shape)) or 'one'} {dtype}"
+    return f"{' x '.join(map(str, shape)) or 'one'}, {dtype}"

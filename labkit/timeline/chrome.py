@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from labkit.timeline import memory
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
 
@@ -51,7 +52,7 @@ def nesting_rows(start: Any, end: Any) -> Any:
 
 
 def events(timeline: Timeline) -> list[dict[str, Any]]:
-    """Return the trace's events: names and order of rows, one slice per span, one arrow per message."""
+    """Return the trace's events: names and order of rows, slices, arrows of messages, memory as counters."""
     found: list[dict[str, Any]] = []
     thread = np.zeros(len(timeline), dtype=np.int64)
     for rank in range(timeline.num_ranks):
@@ -87,7 +88,7 @@ def events(timeline: Timeline) -> list[dict[str, Any]]:
                 "args": args,
             }
         )
-    return found + _arrows(timeline, thread)
+    return found + _arrows(timeline, thread) + _counters(timeline)
 
 
 def write(timeline: Timeline, path: str | Path) -> None:
@@ -98,6 +99,18 @@ def write(timeline: Timeline, path: str | Path) -> None:
 
 def _metadata(what: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args}
+
+
+def _counters(timeline: Timeline) -> list[dict[str, Any]]:
+    """Return what each rank held of what, one event at each time it changed: the most it held at that time."""
+    found: list[dict[str, Any]] = []
+    if not memory.has_memory(timeline):
+        return found
+    for rank in range(timeline.num_ranks):
+        for time_ns, held in memory.held_over_time(timeline, rank):
+            counter = {"ph": "C", "name": "memory (bytes)", "pid": process_id(rank), "tid": 0, "ts": time_ns / 1000}
+            found.append(counter | {"args": held})
+    return found
 
 
 def _arrows(timeline: Timeline, thread: Any) -> list[dict[str, Any]]:

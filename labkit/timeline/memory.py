@@ -7,6 +7,7 @@ bytes of the category. Rows stand in the order in which they happened, several m
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,6 +81,32 @@ def memory_curve(
         keep = table["category"] == CATEGORIES.index(category)
         return table["time_ns"][keep], table["bytes"][keep]
     return table["time_ns"], _totals(table["category"], table["bytes"])
+
+
+def held_over_time(timeline: Timeline, rank: int) -> Iterator[tuple[int, dict[str, int]]]:
+    """Yield each time (ns) at which a rank's memory changed and its bytes by category, where they were most just then.
+
+    Categories that the rank never uses are left out.
+
+    Args:
+        timeline: What was recorded.
+        rank: Which rank.
+    """
+    table = _rows_of(timeline, rank)
+    totals = _totals(table["category"], table["bytes"]).tolist()
+    held = {CATEGORIES[number]: 0 for number in sorted(set(table["category"].tolist()), reverse=True)}
+    rows = zip(table["time_ns"].tolist(), table["category"].tolist(), table["bytes"].tolist(), totals, strict=True)
+    most, at_most, now_ns = -1, dict(held), None
+    for time_ns, number, num_bytes, total in rows:
+        if time_ns != now_ns:
+            if now_ns is not None:
+                yield now_ns, at_most
+            now_ns, most = time_ns, -1
+        held[CATEGORIES[number]] = num_bytes
+        if total > most:
+            most, at_most = total, dict(held)
+    if now_ns is not None:
+        yield now_ns, at_most
 
 
 def memory_peaks(timeline: Timeline) -> list[Peak]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from labkit.timeline import metrics
+from labkit.timeline import memory, metrics
 from labkit.timeline.messages import RECEIVES, SENDS, is_call
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
@@ -30,6 +30,10 @@ def summary(timeline: Timeline) -> str:
     if np.any(timeline.lane == Lane.COMMUNICATION) and np.any(timeline.lane == Lane.COMPUTE):
         hidden = metrics.hidden_communication_share(timeline)
         parts.append(f"{hidden:.0%} of communication hidden under computation".replace("%", " %"))
+    if memory.has_memory(timeline):
+        peaks = timeline.tables["memory_peak"]["bytes"]
+        if peaks.any():
+            parts.append(f"{_bytes_range(peaks)} of memory at most")
     lines = [", ".join(parts) + "."]
     lines += [problem.text for problem in timeline.problems[:3]]
     if len(timeline.problems) > 3:
@@ -39,6 +43,11 @@ def summary(timeline: Timeline) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _bytes_range(sizes: npt.NDArray[np.int64]) -> str:
+    low, high = format_bytes(int(sizes.min())), format_bytes(int(sizes.max()))
+    return low if low == high else f"{low} to {high}"
 
 
 def _percent_range(shares: npt.NDArray[np.float64]) -> str:

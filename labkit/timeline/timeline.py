@@ -37,7 +37,7 @@ class Timeline:
         tables: More about some spans or ranks, each a dict of columns. A column "span" or "of" holds row numbers.
             "source" (span, line), "call" (span, group, group_size, number, tag, blocking, failed, thread), "wait"
             (span, of: the call that was waited for), "open" (span: never seen to end), "clock" (rank, method, err_ns),
-            "lifetime"; later lessons add "memory", "stage", "version".
+            "lifetime", "memory" and "memory_peak" (labkit.timeline.memory); later lessons add "stage", "version".
         problems: What is wrong in the record whatever the result was, such as a send nobody received.
         num_ranks: Ranks of the world, also those without a span.
     """
