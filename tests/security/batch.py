@@ -1,0 +1,120 @@
+"""A class of hostile and honest submissions, graded in one go, and what it left behind."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from grading.small_lesson import RIGHT, write_course, write_submission
+
+from labkit.grading.grade import grade
+from labkit.grading.limits import Limits
+from security.attacks import Places, attacks
+from security.broken_files import write_broken
+
+LIMITS = Limits(
+    cell_seconds=3.0,
+    notebook_seconds=15.0,
+    case_seconds=3.0,
+    retry_seconds=4.0,
+    rank_flood_bytes=4 << 20,
+    rank_memory_bytes=2 << 30,
+    kernel_memory_bytes=3 << 30,
+    case_memory_bytes=3 << 30,
+)
+HONEST = {"honest-1": 10.0, "honest-2": 2.0, "zz-honest-3": 10.0}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What came of it.
+
+    Attributes:
+        out: Where the reports are.
+        scores: By name.
+        hostile: Names of the hostile and broken ones.
+        processes: Of this batch, that still run.
+        mounts: New since the beginning.
+        files: In the batch's folder for temporary files, and outside of it where something could have been written.
+        calls: How often the host's service was called.
+        seconds: How long it took.
+    """
+
+    out: Path
+    scores: dict[str, float]
+    hostile: tuple[str, ...]
+    processes: list[str]
+    mounts: set[str]
+    files: list[str]
+    calls: int
+    seconds: float
+
+
+def run_batch(root: Path, names: Collection[str] | None = None, jobs: int = 2) -> Batch:
+    """Grade the attacks `names` (all, and the broken files, if None) among honest submissions.
+
+    Args:
+        root: An empty folder.
+        names: Which attacks.
+        jobs: Submissions at a time.
+    """
+    course = write_course(root / "course")
+    temporary, outside = root / "tmp", root / "outside"
+    temporary.mkdir()
+    outside.mkdir(mode=0o777)
+    outside.chmod(0o777)
+    with socket.socket() as service, pytest.MonkeyPatch.context() as patch:
+        service.bind(("127.0.0.1", 0))
+        service.listen()
+        service.setblocking(False)
+        places = Places(course, root / "in", root / "out", outside, service.getsockname()[1], os.getpid())
+        every = attacks(places)
+        chosen = {name: every[name] for name in (names if names is not None else every)}
+        for name, answers in chosen.items():
+            write_submission(root / "in" / f"{name}.ipynb", answers)
+        broken = write_broken(root / "in", course / "solutions" / "hidden" / "lesson_90.py") if names is None else []
+        for name, answers in (("honest-1", RIGHT), ("honest-2", {"90.1": RIGHT["90.1"]}), ("zz-honest-3", RIGHT)):
+            write_submission(root / "in" / f"{name}.ipynb", answers)
+        patch.setenv("TMPDIR", str(temporary))  # every process of this batch has it in its environment
+        patch.setenv("LABKIT_TEST_SECRET", "hunter2")
+        patch.setattr(tempfile, "tempdir", None)
+        mounts = _mounts()
+        begin = time.monotonic()
+        report = grade([root / "in"], "90", root / "out", jobs=jobs, course=course, limits=LIMITS, progress=False)
+        seconds = time.monotonic() - begin
+        calls = 0
+        try:
+            while True:
+                service.accept()[0].close()
+                calls += 1
+        except BlockingIOError:
+            pass
+    files = [str(path) for folder in (temporary, outside) for path in folder.rglob("*")]
+    processes = [f"{each.pid} {each.name()}" for each in psutil.process_iter() if _is_of(each, str(root))]
+    scores = {entry.name: entry.score for entry in report}
+    hostile = (*chosen, *broken)
+    return Batch(root / "out", scores, hostile, processes, _mounts() - mounts, files, calls, seconds)
+
+
+def _mounts() -> set[str]:
+    return {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+
+
+def _is_of(process: psutil.Process, mark: str) -> bool:
+    """Whether a process was started for this batch, by the grader or by a submission."""
+    try:
+        if process.status() == psutil.STATUS_ZOMBIE or process.pid == os.getpid():
+            return False
+        if any(uid >= 1_900_000_000 for uid in process.uids()):
+            return any(mark in text for text in process.environ().values()) or process.ppid() == 1
+        seen = [process.cwd(), *process.cmdline(), *process.environ().values()]
+    except psutil.Error:
+        return False
+    return any(mark in text for text in seen)

@@ -1,0 +1,66 @@
+"""Hostile and broken submissions among honest ones in one batch: no undeserved point, no harm, nothing left."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from labkit.grading import sandbox
+from security.batch import HONEST, LIMITS, Batch, run_batch
+
+pytestmark = pytest.mark.skipif(bool(sandbox.problem()), reason=f"no sandbox here: {sandbox.problem()}")
+
+SAMPLE = (
+    "finds-the-oracle-in-memory",
+    "kills-everybody",
+    "library-past-the-record",
+    "orphans-and-daemons",
+    "reads-hidden-cases",
+    "forged-result",
+    "ranks-talk-over-sockets",
+    "talks-to-a-service-of-the-host",
+)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(SAMPLE, id="sample"), pytest.param(None, id="all", marks=pytest.mark.long)],
+)
+def batch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
+    yield run_batch(tmp_path_factory.mktemp("hostile"), request.param)
+
+
+def test_no_attack_earns_a_point(batch: Batch) -> None:
+    assert {name: score for name, score in batch.scores.items() if score and name not in HONEST} == {}
+    assert set(batch.scores) == {*batch.hostile, *HONEST}
+
+
+def test_honest_neighbours_get_exactly_their_scores(batch: Batch) -> None:
+    assert {name: batch.scores[name] for name in HONEST} == HONEST
+
+
+def test_nothing_is_left_behind(batch: Batch) -> None:
+    assert (batch.processes, batch.mounts, batch.files, batch.calls) == ([], set(), [], 0)
+
+
+def test_the_batch_ends_within_its_limits(batch: Batch) -> None:
+    one = LIMITS.notebook_seconds + 2 * (LIMITS.case_seconds + LIMITS.retry_seconds) + 20
+    assert batch.seconds < one * len(batch.scores) / 2 + 60
+
+
+def test_everybody_gets_a_report_in_words(batch: Batch) -> None:
+    for name in batch.scores:
+        page = (batch.out / name / "feedback.html").read_text()
+        assert "<script>" not in page and "\x1b" not in page and "\u202e" not in page
+        result = json.loads((batch.out / name / "result.json").read_text())
+        assert "fault of the grader" not in result["extra_data"]["problem"]
+        assert "grader itself failed" not in result["extra_data"]["problem"]
+        assert sum(path.stat().st_size for path in (batch.out / name).iterdir()) < 1 << 20
+
+
+def test_the_gradebook_has_a_line_for_everybody(batch: Batch) -> None:
+    with open(batch.out / "gradebook.csv", newline="", encoding="utf-8") as file:
+        assert {row["Student"]: float(row["Score"]) for row in csv.DictReader(file)} == batch.scores
