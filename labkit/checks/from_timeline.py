@@ -54,8 +54,8 @@ def _waited(timeline: Timeline, keep: npt.NDArray[np.bool_]) -> dict[tuple[int, 
         of_rank.setdefault(int(timeline.rank[row]), []).append(row)
     blocking = set(table["span"][table["blocking"].astype(bool)].tolist())
     begun: dict[int, int] = {}
-    waits = timeline.tables.get("wait", {"span": [], "of": []})
-    for wait, of in zip(list(waits["span"]), list(waits["of"]), strict=True):
+    waits = timeline.tables.get("wait")
+    for wait, of in [] if waits is None else zip(waits["span"].tolist(), waits["of"].tolist(), strict=True):
         start = int(timeline.start_ns[wait])
         begun[int(of)] = min(start, begun.get(int(of), start))
     found = {}

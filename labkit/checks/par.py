@@ -22,7 +22,7 @@ class Score:
     Attributes:
         time_ns: Virtual time from the first to the last thing any rank did.
         bytes_sent: Payload of the messages and collectives of the rank that had most.
-        peak_bytes: Memory of the rank that held most, above what it began with; 0 where it is not recorded.
+        peak_bytes: Memory of the rank that held most, at its peak.
     """
 
     time_ns: int
@@ -63,20 +63,14 @@ def measure(par: Par, functions: Functions) -> Score:
     Raises:
         RunError: If they fail there.
     """
+    from labkit.timeline.memory import peak_memory_bytes
     from labkit.timeline.metrics import bytes_sent, collective_payload_bytes
     from labkit.worlds import run
 
     timeline = run(par.program, functions, on=par.world(), echo=False).timeline
     assert timeline is not None
     sent = bytes_sent(timeline) + collective_payload_bytes(timeline)
-    return Score(timeline.makespan_ns, int(sent.max(initial=0)), _peak_bytes(timeline))
-
-
-def _peak_bytes(timeline: Any) -> int:
-    memory = timeline.tables.get("memory")
-    if memory is None or not len(memory["bytes"]):
-        return 0
-    return int(max(memory["bytes"]))
+    return Score(timeline.makespan_ns, int(sent.max(initial=0)), peak_memory_bytes(timeline))
 
 
 def lines(par: Par, functions: Functions) -> list[str]:

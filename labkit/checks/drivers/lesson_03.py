@@ -41,7 +41,7 @@ def mark_layers(model: TortureModel, cut: Cut) -> None:
 
     def on_output(layer: nn.Module, given: object, output: Tensor) -> None:
         if output.requires_grad:
-            output.register_hook(lambda gradient: cut())
+            output.register_hook(lambda gradient: cut())  # type: ignore[no-untyped-call]
 
     for name in LAYERS:
         getattr(model, name).register_forward_hook(on_output)
@@ -69,7 +69,7 @@ def call_on_model(functions: Functions, inputs: Values) -> Values:
     tensors = [*model.parameters(), *model.buffers()]
     if "x" in inputs:
         extra = cast(bool, inputs.get("spare", False))
-        loss_of(model(cast(Tensor, inputs["x"]), spare=extra), cast(Tensor, inputs["y"])).backward()
+        torch.autograd.backward(loss_of(model(cast(Tensor, inputs["x"]), spare=extra), cast(Tensor, inputs["y"])))
     (function,) = functions.values()
     cut = cutter()
     cut()
@@ -134,7 +134,7 @@ def _backward_passes(wrapped: Any, step: dict[str, Any], cut: Cut) -> list[Value
 def _forward_and_backward(wrapped: Any, x: Tensor, y: Tensor, options: dict[str, bool], cut: Cut) -> Tensor:
     output = wrapped(x, **options)
     cut()
-    loss_of(output, y).backward()
+    torch.autograd.backward(loss_of(output, y))
     cut()
     return cast(Tensor, output.detach().clone())
 

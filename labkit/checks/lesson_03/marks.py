@@ -7,7 +7,7 @@ from collections.abc import Callable
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.lesson_03.replay import models_of
 from labkit.checks.lesson_03.stretches import of_backward, partition, stretches, trained
-from labkit.checks.lesson_03.training import steps_of, truth
+from labkit.checks.lesson_03.training import steps_of, truth, waits_in_backward
 from labkit.checks.lesson_03.values import close, first_wrong, marks_of_gradients
 from labkit.checks.verdict import Mistake
 from labkit.checks.wire import Wire
@@ -276,12 +276,7 @@ BLOCKING = Mistake(
     "waits in the hook",
     "The all_reduce starts in time, but the hook waits for it, so backward stands still meanwhile: async_op=True, keep "
     "the handle, and wait in finish_gradient_synchronization.",
-    lambda case, got, wire: (
-        isinstance(got, tuple)
-        and not wrong_names(case, got)
-        and any(c.kind == "all_reduce" and c.waited == c.sequence + 1 for c in wire.collectives)
-    ),
-    general=True,
+    lambda case, got, wire: isinstance(got, tuple) and waits_in_backward(case, wire),
 )
 
 __all__ = ["close", "first_wrong"]

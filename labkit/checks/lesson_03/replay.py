@@ -89,7 +89,7 @@ def _one_step(
                     ours.copy_(root)
         for rank, (model, step) in enumerate(zip(models, steps, strict=True)):
             output = model(step["x"][number], spare=bool(step.get("spare")))
-            loss_of(output, step["y"][number]).backward()
+            torch.autograd.backward(loss_of(output, step["y"][number]))
             outputs[rank].append(output.detach().clone())
         if number >= int(steps[0].get("quiet", 0)):
             before = [cast(Gradients, gradients_of(model)) for model in models]
@@ -101,4 +101,4 @@ def _one_step(
 def _descend(model: TortureModel, lr: float) -> None:
     for parameter in model.parameters():
         if parameter.grad is not None:
-            parameter -= lr * parameter.grad
+            parameter.sub_(lr * parameter.grad)

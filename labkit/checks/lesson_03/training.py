@@ -15,6 +15,9 @@ from labkit.checks.verdict import Verdict
 from labkit.checks.wire import CollectiveCall, Wire
 from labkit.checks.words import join, plural
 
+_ABOVE_SPARE = 272
+"""Bytes of head, scale, remix.bias and spare.bias together: a first bucket of so many holds a spare parameter."""
+
 PARTS = ("loss", *reversed(LAYERS), "finish")
 """Stretches of backward and of the call of finish_gradient_synchronization, in order."""
 
@@ -232,9 +235,27 @@ def _total(case: Case, rank: int, step: int, calls: list[tuple[str, CollectiveCa
         )
     if len(calls) > len(sizes) + 1:
         return Verdict(False, message=f"Rank {rank} calls all_reduce {len(calls)} times; buckets save calls.")
-    if not calls or calls[0][0] in ("stem", "finish"):
+    # Without the spare layer on this rank, a first bucket that reaches down to it can leave only in the end.
+    waits = not _uses_spare(case, rank, step) and cast(float, case.inputs[0]["cap"]) * 2**20 >= _ABOVE_SPARE
+    if not waits and (not calls or calls[0][0] in ("stem", "finish")):
         return _late(rank, step, "its first bucket", "head", calls)
     return None
+
+
+def _uses_spare(case: Case, rank: int, step: int) -> bool:
+    return bool(cast(list[dict[str, Any]], case.inputs[rank]["steps"])[step].get("spare"))
+
+
+def waits_in_backward(case: Case, wire: Wire) -> bool:
+    """Return whether a rank waited for an all_reduce while its backward had more layers to compute."""
+    for rank in range(case.world_size):
+        parts = stretches(case, wire, rank)
+        if parts is None:
+            return False
+        for number, step in enumerate(steps_of(case)):
+            if any(_waited_at_once(parts, rank, number, run) for run in range(len(step["x"]))):
+                return True
+    return False
 
 
 def _waited_at_once(parts: list[Stretch], rank: int, step: int, run: int) -> Verdict | None:

@@ -9,6 +9,7 @@ from labkit.checks.drivers.lesson_03 import train
 from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_03 import marks
 from labkit.checks.lesson_03.cases import training_case
+from labkit.checks.lesson_03.par_programs import BUCKETS
 from labkit.checks.lesson_03.replay import expected
 from labkit.checks.lesson_03.stretches import stretches
 from labkit.checks.lesson_03.training import judge, steps_of, truth
@@ -187,6 +188,7 @@ BUCKETED = Exercise(
         marks.BRANCH,
         marks.BLOCKING,
     ),
+    par=BUCKETS,
 )
 
 ACCUMULATING = Exercise(

@@ -1,0 +1,278 @@
+"""3.1 and 3.2: the same model on every rank, and gradients averaged after backward."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from labkit.checks.case import Case, Failure, Got, Value, Values
+from labkit.checks.drivers.lesson_03 import call_on_model, gradients_of, loss_of, model_of, state_of
+from labkit.checks.exercise import Exercise
+from labkit.checks.lesson_03 import marks
+from labkit.checks.lesson_03.cases import PLAIN
+from labkit.checks.lesson_03.replay import average, models_of
+from labkit.checks.lesson_03.values import close, compare_ranks, ratio_of
+from labkit.checks.torture import TortureModel, torture_batch
+from labkit.checks.verdict import Mistake, Verdict
+from labkit.checks.wire import Wire
+
+
+def model_case(name: str, seed: int, world_size: int, **model: bool) -> Case:
+    """Return a case of 3.1: every rank begins with another model."""
+    inputs = tuple({"seed": seed + rank, "model": cast(Value, {**PLAIN, **model})} for rank in range(world_size))
+    return Case(name, world_size, inputs)
+
+
+def gradient_case(name: str, seed: int, world_size: int, spare: tuple[int, ...] = (), **model: bool) -> Case:
+    """Return a case of 3.2: equal models, a batch of its own for each rank; `spare` ranks use the spare layer."""
+    inputs: list[Values] = []
+    for rank in range(world_size):
+        x, y = torture_batch(100 * seed + rank, 4)
+        about = {**PLAIN, **model}
+        inputs.append({"seed": seed, "model": cast(Value, about), "x": x, "y": y, "spare": rank in spare})
+    return Case(name, world_size, tuple(inputs))
+
+
+def root_state(case: Case) -> list[Values]:
+    """Return rank 0's model for every rank (the oracle of 3.1)."""
+    return [{"state": state_of(model)} for model in models_of(case)]
+
+
+def _after_backward(case: Case) -> list[TortureModel]:
+    models = [model_of(inputs) for inputs in case.inputs]
+    for model, inputs in zip(models, case.inputs, strict=True):
+        output = model(cast(Tensor, inputs["x"]), spare=bool(inputs.get("spare")))
+        torch.autograd.backward(loss_of(output, cast(Tensor, inputs["y"])))
+    return models
+
+
+def averaged(case: Case) -> list[Values]:
+    """Return the mean gradients for every rank (the oracle of 3.2)."""
+    models = _after_backward(case)
+    average(models)
+    return [{"gradients": gradients_of(model), "state": state_of(model)} for model in models]
+
+
+def judge_start(case: Case, got: Got, wire: Wire) -> Verdict:
+    """Return whether every rank holds rank 0's parameters and buffers, in the tensors it had."""
+    assert isinstance(got, tuple)
+    wrong = compare_ranks(got, [dict(values) for values in root_state(case)], ("state",), "the value")
+    if wrong is None and not all(values.get("same_tensors") for values in got):
+        wrong = Verdict(
+            False,
+            message="The values are right but lie in other tensors than before: an optimizer that was made earlier "
+            "would change the old ones. Write into the tensors that are there.",
+        )
+    return wrong or Verdict(True)
+
+
+def judge_average(case: Case, got: Got, wire: Wire) -> Verdict:
+    """Return whether every rank holds the mean of all gradients, and only trained parameters were reduced."""
+    assert isinstance(got, tuple)
+    right = [dict(values) for values in averaged(case)]
+    wrong = compare_ranks(got, right, ("gradients",), "the gradient") or compare_ranks(
+        got, right, ("state",), "the value"
+    )
+    if wrong is None:
+        model = models_of(case)[0]
+        most = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad) + 8 * 32
+        sent = sum(call.bytes for call in wire.collectives if call.rank == 0)
+        if sent > most:
+            wrong = Verdict(
+                False,
+                message=f"The gradients are right, but {sent} bytes were reduced; trained parameters have {most}.",
+            )
+    return wrong or Verdict(True)
+
+
+def _names(case: Case, got: Got, key: str, right: list[Values]) -> set[str]:
+    found: set[str] = set()
+    if isinstance(got, tuple):
+        for values, wanted in zip(got, right, strict=True):
+            came, should = values.get(key), wanted[key]
+            if isinstance(came, dict) and isinstance(should, dict):
+                found |= {name for name in should if not close(came.get(name), should[name])}
+    return found
+
+
+def _start_wrong(names: tuple[str, ...]) -> marks.Seen:
+    return lambda case, got, wire: (
+        bool(_names(case, got, "state", root_state(case)))
+        and _names(case, got, "state", root_state(case)) <= set(names)
+    )
+
+
+def _other_root(case: Case, got: Got, wire: Wire) -> bool:
+    if not isinstance(got, tuple) or case.world_size < 2:
+        return False
+    roots = [state_of(model_of(inputs)) for inputs in case.inputs[1:]]
+    return any(all(_same(values.get("state"), root) for values in got) for root in roots)
+
+
+def _same(state: Value, other: dict[str, Value]) -> bool:
+    return isinstance(state, dict) and all(close(state.get(name), value) for name, value in other.items())
+
+
+def _untouched(case: Case, got: Got, wire: Wire) -> bool:
+    if not isinstance(got, tuple):
+        return False
+    return all(
+        _same(values.get("state"), state_of(model_of(inputs))) for values, inputs in zip(got, case.inputs, strict=True)
+    )
+
+
+def _ratio(of: str) -> marks.Seen:
+    """Return a test: the wrong gradients are the mean times N ("N"), 1/N ("1/N"), or N over a constant ("N/c")."""
+
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        if not isinstance(got, tuple):
+            return False
+        size = case.world_size
+        wanted = {"N": [size], "1/N": [1 / size], "N/c": [size / c for c in (2, 3, 4, 8) if c not in (size, size**2)]}
+        right = averaged(case)[0]["gradients"]
+        came = got[0].get("gradients")
+        assert isinstance(right, dict)
+        if not isinstance(came, dict):
+            return False
+        ratios = [
+            ratio_of(mine, mean)
+            for name, mean in list(right.items())
+            if isinstance(mean, Tensor) and isinstance(mine := came.get(name), Tensor) and mine.shape == mean.shape
+        ]
+        return bool(ratios) and any(
+            all(ratio is not None and abs(ratio - one) < 1e-6 for ratio in ratios) for one in wanted[of]
+        )
+
+    return seen
+
+
+def _own(case: Case, got: Got, wire: Wire) -> bool:
+    if not isinstance(got, tuple):
+        return False
+    own = [gradients_of(model) for model in _after_backward(case)]
+    return all(_same(values.get("gradients"), mine) for values, mine in zip(got, own, strict=True))
+
+
+def _only(kind: str) -> marks.Seen:
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        wrong = _names(case, got, "gradients", averaged(case))
+        model = models_of(case)[0]
+        used = {n: p for n, p in model.named_parameters() if p.requires_grad and n not in marks.SPARE}
+        if kind == "tied":
+            return wrong == {"mix.weight"}
+        if kind == "spare":
+            return bool(wrong) and wrong <= set(marks.SPARE)
+        flat = {n for n, p in used.items() if p.dim() < 2}
+        return wrong - set(marks.SPARE) in (flat, {n for n in used if n.endswith("bias")})
+
+    return seen
+
+
+BROADCAST = Exercise(
+    id="3.1",
+    title="The same model everywhere",
+    functions=("broadcast_module",),
+    driver=call_on_model,
+    oracle=root_state,
+    judge=judge_start,
+    visible=(
+        model_case("3 ranks, a model with biases", 311, 3, norm=False, frozen=False),
+        model_case("2 ranks, BatchNorm and a frozen layer", 312, 2),
+        model_case("4 ranks, all of it", 313, 4),
+    ),
+    hints=(
+        "What does a model hold besides its weights? Print model.state_dict().keys() of one with BatchNorm.",
+        "dist.broadcast(tensor, src=0) for every parameter and every buffer, on all ranks in the same order. It writes "
+        "into the tensor that is there.",
+        "for tensor in [*module.parameters(), *module.buffers()]: dist.broadcast(tensor.detach(), src=0)",
+    ),
+    mistakes=(
+        Mistake(
+            "buffers not broadcast",
+            "The parameters are right, the buffers are not: BatchNorm's running statistics are in module.buffers().",
+            _start_wrong(marks.BUFFERS),
+        ),
+        Mistake(
+            "frozen parameters not broadcast",
+            "Parameters that need no gradient stayed as they were on each rank; the forward pass uses them too.",
+            _start_wrong(marks.FROZEN),
+        ),
+        Mistake(
+            "biases not broadcast",
+            "Weights are right and biases are not: take every parameter, whatever its name or shape.",
+            lambda case, got, wire: (
+                bool(wrong := _names(case, got, "state", root_state(case)))
+                and all(name.endswith("bias") or name in ("scale", "norm.weight", *marks.BUFFERS) for name in wrong)
+            ),
+        ),
+        Mistake("nothing reached the model", "Every rank still has its own model.", _untouched),
+        Mistake("another root", "The ranks agree, but not on rank 0's model: src=0.", _other_root),
+        Mistake(
+            "averaged instead of broadcast",
+            "The ranks hold something that no rank began with: broadcast takes rank 0's values, all_reduce mixes them.",
+            lambda case, got, wire: isinstance(got, tuple) and "all_reduce" in wire.collective_kinds(),
+        ),
+        Mistake(
+            "ranks call different things",
+            "Every rank must call broadcast, also the one that sends: src=0 says who gives.",
+            marks.hangs,
+        ),
+    ),
+)
+
+AVERAGE = Exercise(
+    id="3.2",
+    title="Average after backward",
+    functions=("average_gradients",),
+    driver=call_on_model,
+    oracle=averaged,
+    judge=judge_average,
+    visible=(
+        gradient_case("3 ranks, a model with biases", 321, 3, frozen=False, tied=False),
+        gradient_case("2 ranks, a frozen layer and a shared weight", 322, 2),
+        gradient_case("4 ranks, all of it", 323, 4),
+        gradient_case("3 ranks, a layer that only rank 1 used", 324, 3, spare=(1,), unused=True),
+    ),
+    hints=(
+        "all_reduce adds. Who divides, and by what? And which parameters have no gradient at all?",
+        "For each parameter that needs a gradient: where this rank has none, put zeros, for another rank may have "
+        "one and "
+        "all must call all_reduce equally often. Then all_reduce parameter.grad and divide it by the world size.",
+        "if p.grad is None: p.grad = torch.zeros_like(p); dist.all_reduce(p.grad); p.grad /= dist.get_world_size()",
+    ),
+    mistakes=(
+        Mistake("sum for mean", marks.SUM.hint, _ratio("N")),
+        Mistake("divided twice", marks.TWICE.hint, _ratio("1/N")),
+        Mistake("divided by a constant", marks.CONSTANT.hint, _ratio("N/c")),
+        Mistake(
+            "never averaged",
+            "Every rank still has its own gradients: write the result into parameter.grad.",
+            _own,
+        ),
+        Mistake("biases left out", marks.BIASES.hint, _only("bias")),
+        Mistake("the shared weight counted twice", marks.TIED.hint, _only("tied")),
+        Mistake(
+            "parameters averaged",
+            "The parameters changed: average the gradients (parameter.grad), the optimizer does the rest.",
+            lambda case, got, wire: bool(_names(case, got, "state", averaged(case))),
+        ),
+        Mistake(
+            "a missing gradient is skipped",
+            "A rank that did not use a layer has grad None there and skips the call, while another rank makes it: the "
+            "calls no longer fit together. Put zeros first, on every rank.",
+            lambda case, got, wire: (
+                any(inputs.get("spare") for inputs in case.inputs)
+                and (isinstance(got, Failure) or _only("spare")(case, got, wire))
+            ),
+        ),
+        Mistake(
+            "None is reduced",
+            "A frozen parameter's grad is None: leave out what has requires_grad=False.",
+            marks.says("NoneType"),
+            certain=True,
+        ),
+        Mistake("ranks call different things", marks.BRANCH.hint, marks.hangs, general=True),
+    ),
+)
