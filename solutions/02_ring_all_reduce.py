@@ -22,10 +22,10 @@
 # * say why gradients are summed across devices, and when to divide;
 # * write an all-reduce from `send` and `recv`, first the obvious one, then the ring;
 # * make it good enough to stand in for `dist.all_reduce`: any length, layout, type and group;
-# * predict its time from two numbers, measure it, and explain the difference;
+# * predict its time from two numbers and on eight H100s that you need not own, measure it, explain the difference;
 # * say when a tree is faster, and what NCCL does that you did not.
 #
-# **Time:** 75 to 90 minutes, and 25 more for the two bonus exercises.
+# **Time:** 85 to 100 minutes, and 25 more for the two bonus exercises.
 #
 # **What you must know:** PyTorch tensors, and what a gradient is for. No GPU is needed. Nothing about distributed
 # training is assumed.
@@ -33,7 +33,9 @@
 # **How it goes.** You *predict* a number and write it down, *build* the thing, *check* it, *measure* it, and then the
 # text explains what you saw. A wrong guess is not a mistake; it marks what you are about to learn.
 #
-# * `labkit.check("2.3", chunk_bounds)` runs your function on several cases, on real processes.
+# * `labkit.predict("2.2", 100, unit="MB")` writes your guess down: put your number in place of the one there.
+# * `labkit.check("2.3", chunk_bounds)` runs your function on several cases. Those that communicate run on real
+#   processes, and once they pass, on 2 to 16 virtual ranks, where every step is counted.
 # * `labkit.hint("2.3")` gives you a hint. Ask up to three times: a nudge, the idea, almost the line.
 #
 # **Points.** Each exercise has points, and you get all of them or none. They rest on other cases than those that
@@ -114,10 +116,10 @@ labkit.run(three_devices, on=labkit.local(3)).results
 # Without step 2 you would train N different models. But is the *sum* the right thing? Look at one step of linear
 # regression. The loss is the mean over the batch, as almost always. Twelve samples on one device, or four on each of
 # three: **if you only sum the three gradients, how many times too large is the result?** Put your guess in the next
-# cell, in place of the number there.
+# cell, in place of the 1.0 there, and run it.
 
 # %% tags=["predict"]
-guess_factor = 1.0
+labkit.predict("2.1", 1.0, unit="times")
 
 # %%
 torch.manual_seed(0)
@@ -132,7 +134,7 @@ def gradient_of(x, y):
 
 whole_batch = gradient_of(x, y)
 summed = sum(gradient_of(x[part], y[part]) for part in torch.arange(12).chunk(3))
-print(f"the summed gradient is {(summed / whole_batch).mean():.3f} times the right one; you guessed {guess_factor}")
+labkit.reveal("2.1", (summed / whole_batch).mean())
 
 # %% [markdown] tags=["slide"]
 # ### Sum or mean?
@@ -222,11 +224,29 @@ naive_run.timeline
 # other side takes the data, and rank 0 takes one after the other. There is one queue, and it is in front of rank 0.
 # Add ranks, and it grows.
 #
+# ### The same on eight H100s
+#
+# You need not own eight GPUs to see that. `labkit.virtual(8)` is eight H100s, joined by NVLink, that are not there. The
+# same function runs on them, unmodified, inside this one process. Its sums are real. Its clock is not: each operator
+# and each message takes as long as a model of that hardware says. So you get the same picture on every machine, every
+# time. (`labkit.hardware` lists what the model knows of each device and link, and from where.)
+
+# %%
+naive_h100 = labkit.run(all_reduce_once, naive_all_reduce, 16 * MB, on=labkit.virtual(8))
+naive_h100.timeline
+
+# %% [markdown]
+# Now time runs in microseconds, and nothing else on the machine disturbs the picture. All seven sends begin at the same
+# moment, on seven ports that each carry 450 GB/s. They end one after the other, like a staircase, because all of them
+# go into **one port, rank 0's**. That is **contention**: links that are fast one by one, and a place that all must
+# pass. On the way back the staircase runs the other way: rank 0 has one port out as well. Between two receives rank 0
+# adds (the blue bars), and nobody sends meanwhile.
+#
 # How much passes rank 0's link? Say **8 ranks, and a gradient of 100 MB**. How many MB go in and out of rank 0
 # together?
 
 # %% tags=["predict"]
-guess_root_mb = 100
+labkit.predict("2.2", 100, unit="MB")
 
 # %% [markdown]
 # ### Exercise 2.2 Count the bytes
@@ -269,7 +289,9 @@ def ring_bytes(num_bytes: int, world_size: int) -> float:
 labkit.check("2.2", root_bytes, ring_bytes)
 
 # %%
-print(f"8 ranks, 100 MB: {root_bytes(100, 8)} MB pass rank 0. You guessed {guess_root_mb}.")
+labkit.reveal("2.2", root_bytes(100, 8))
+
+# %%
 print("ranks   through rank 0   each rank of a ring sends")
 for world_size in (2, 4, 8, 64, 1024):
     print(f"{world_size:5} {root_bytes(100, world_size):13} MB {ring_bytes(100, world_size):24.1f} MB")
@@ -712,8 +734,25 @@ for name, run in (("through rank 0", naive_run), ("ring", ring_run)):
     print(f"{name:14}  MB sent by each rank: {(metrics.bytes_sent(run.timeline) / MB).tolist()}")
 
 # %% [markdown]
-# Rank 0 went from 48 MB to 24 MB sent. More important, the others carry the same now. On real machines, with a link
-# of its own for every rank, that is what makes the ring fast.
+# Rank 0 went from 48 MB to 24 MB sent. More important, the others carry the same now. With a link of its own for every
+# rank, that is what makes the ring fast. Your machine has no such links, but the eight H100s do. **Same 16 MB there: how
+# many times faster is the ring than the way through rank 0?**
+
+# %% tags=["predict"]
+labkit.predict("2.6", 2.0, unit="times")
+
+# %%
+ring_h100 = labkit.run(all_reduce_once, ring_sum, 16 * MB, on=labkit.virtual(8))
+ring_h100.timeline
+
+# %%
+labkit.reveal("2.6", naive_h100.timeline.makespan_ns / ring_h100.timeline.makespan_ns)
+
+# %% [markdown]
+# Fourteen steps, all ranks in step, no staircase: each port carries one chunk out and one chunk in. By bytes alone you
+# would say 4 times: 7 × 16 MB go into rank 0, and 28 MB into each rank of the ring. It is a little less. The ring
+# has fourteen steps, and each pays the latency; and seven of them add, a kernel that takes microseconds however short
+# the chunk is.
 
 # %% [markdown]
 # ## 7 A drop-in for `dist.all_reduce`
@@ -741,13 +780,13 @@ print("contiguous() copies:", column_major.contiguous().data_ptr() != column_maj
 # the sum?**
 
 # %% tags=["predict"]
-guess_bfloat16_sum = 1000.0
+labkit.predict("2.7", 1000.0)
 
 # %%
 total = torch.tensor(0.0, dtype=torch.bfloat16)
 for _ in range(1000):
     total += torch.tensor(1.0, dtype=torch.bfloat16)
-print(f"1000 ones in bfloat16 make {total.item()}; you guessed {guess_bfloat16_sum}")
+labkit.reveal("2.7", total)
 
 # %% [markdown]
 # At 256 the next number that bfloat16 can write is 258. So 256 + 1 rounds back to 256, for ever.
@@ -924,7 +963,7 @@ for rank, (as_library, as_alone) in enumerate(labkit.run(compare_steps, on=labki
 # time is multiplied by what?
 
 # %% tags=["predict"]
-guess_doubling = 2.0
+labkit.predict("2.8", 2.0, unit="times")
 
 # %% [markdown]
 # ### Exercise 2.8 What it costs
@@ -958,8 +997,7 @@ def bus_bandwidth(num_bytes: float, seconds: float, world_size: int) -> float:
 labkit.check("2.8", ring_seconds, tree_seconds, bus_bandwidth)
 
 # %%
-growth = ring_seconds(1e9, 16, 0, 50e9) / ring_seconds(1e9, 8, 0, 50e9)
-print(f"8 to 16 ranks: {growth:.2f} times the time. You guessed {guess_doubling}.")
+labkit.reveal("2.8", ring_seconds(1e9, 16, 0, 50e9) / ring_seconds(1e9, 8, 0, 50e9))
 
 # %% [markdown] tags=["slide"]
 # ### algbw and busbw
@@ -1097,7 +1135,7 @@ labkit.check("2.10", halving_doubling_all_reduce)
 # **Up to what size is the tree faster than the ring?** Write your guess in MB.
 
 # %% tags=["predict"]
-guess_crossover_mb = 0.01
+labkit.predict("2.9", 0.01, unit="MB")
 
 # %% tags=["nbval-ignore-output"]
 ALPHA, BANDWIDTH, RANKS = 10e-6, 50e9, 64
@@ -1120,7 +1158,7 @@ plt.show()
 # %%
 ring_ms, tree_ms = (1e3 * cost(crossover, RANKS, ALPHA, BANDWIDTH) for cost in (ring_seconds, tree_seconds))
 print(f"at {crossover / 1e6:.2f} MB the ring takes {ring_ms:.2f} ms and the tree {tree_ms:.2f} ms")
-print(f"you guessed {guess_crossover_mb} MB")
+labkit.reveal("2.9", crossover / 1e6)
 
 # %% [markdown]
 # The crossing is where both formulas are equal. Solve for B, with L = ⌈log₂ N⌉:
@@ -1133,6 +1171,78 @@ print(f"you guessed {guess_crossover_mb} MB")
 # The green line is best everywhere. Why is it not all one uses? It wants a power of two, and its partners are far
 # apart: rank 0 talks to rank 32, through many switches that others use at the same moment. The formula has no word
 # for that. A ring talks to neighbours only.
+#
+# ### Ask the cluster
+#
+# A formula is one model, the virtual cluster is another, and it runs *your* functions. Sixteen GPUs, each in a host of
+# its own with one 400 Gb/s port: α and β are those of the catalogue. `time.perf_counter()` inside a virtual rank is
+# that rank's virtual clock, so one stopwatch serves all worlds.
+
+
+# %%
+def stopwatch(all_reduce, num_bytes):
+    tensor = torch.ones(num_bytes // 4, device=message_device())
+    dist.barrier()
+    start = time.perf_counter()
+    all_reduce(tensor)
+    return time.perf_counter() - start
+
+
+def on_ports(all_reduce, num_bytes, ranks):
+    """Return the virtual microseconds of an all-reduce on hosts with one InfiniBand port each."""
+    return 1e6 * max(labkit.run(stopwatch, all_reduce, num_bytes, on=labkit.virtual(ranks, link="ib_ndr")).results)
+
+
+port = labkit.virtual(16, link="ib_ndr").cluster.nic
+port_alpha, port_beta = port.latency_ns / 1e9, port.payload_bytes_per_second
+print(f"alpha {port_alpha * 1e6:.1f} µs, beta {port_beta / 1e9:.0f} GB/s")
+print("   KiB    ring: formula   cluster     tree: formula   cluster   (µs, 16 ranks)")
+found = {}
+for size in (2**12, 2**18, 2**20, 2**22):
+    formula = [1e6 * cost(size, 16, port_alpha, port_beta) for cost in (ring_seconds, tree_seconds)]
+    found[size] = on_ports(ring_sum, size, 16), on_ports(tree_all_reduce, size, 16)
+    print(f"{size // 1024:6}{formula[0]:17.0f}{found[size][0]:10.0f}{formula[1]:18.0f}{found[size][1]:10.0f}")
+
+# %% [markdown]
+# Both columns of the cluster lie above the formula, by the same amount from the first line to the second. Take it apart:
+
+# %%
+rings_more, trees_more = (
+    seen - 1e6 * cost(2**12, 16, port_alpha, port_beta)
+    for seen, cost in zip(found[2**12], (ring_seconds, tree_seconds), strict=True)
+)
+print(f"ring: {rings_more:.0f} µs more, and it adds 15 times: {rings_more / 15:.1f} µs each")
+print(f"tree: {trees_more:.0f} µs more, and its root adds 4 times: {trees_more / 4:.1f} µs each")
+small, large = 2**20, 2**22
+lead = {size: found[size][0] - found[size][1] for size in (small, large)}  # how much the tree is ahead, in µs
+crossing = small + (large - small) * lead[small] / (lead[small] - lead[large])
+predicted = port_alpha * port_beta * (15 - 4) / (4 - 15 / 16)
+print(f"ring = tree at {predicted / 1e6:.2f} MB by the formula, at {crossing / 1e6:.2f} MB on the cluster")
+
+# %% [markdown]
+# There it is: the formula counts messages and forgets that somebody must add. Starting a kernel on a GPU takes about
+# four microseconds, however little it has to do, and the ring starts eleven more of them. So the tree stays ahead a
+# little longer than the formula says. Whoever fits α to measurements, as you will in section 10, gets that into it.
+#
+# Now more ranks. **From 16 to 256, with 1 MiB: how many times longer does the tree take?**
+
+# %% tags=["predict"]
+labkit.predict("2.9b", 16.0, unit="times")
+
+# %%
+print("ranks    ring: formula   cluster     tree: formula   cluster   (µs, 1 MiB)")
+trees = {}
+for ranks in (16, 32, 64, 256):
+    formula = [1e6 * cost(2**20, ranks, port_alpha, port_beta) for cost in (ring_seconds, tree_seconds)]
+    ring = f"{on_ports(ring_sum, 2**20, ranks):10.0f}" if ranks <= 64 else "          "
+    trees[ranks] = on_ports(tree_all_reduce, 2**20, ranks)
+    print(f"{ranks:5}{formula[0]:17.0f}{ring}{formula[1]:18.0f}{trees[ranks]:10.0f}")
+labkit.reveal("2.9b", trees[256] / trees[16])
+
+# %% [markdown]
+# Sixteen times the ranks, and the tree takes eight rounds in place of four. The ring takes 510 steps in place of 30. (A
+# ring of 256 sends 130,560 messages. Your machine can simulate it, but not while you wait; the formula will do.) At 1
+# MiB nobody would use a plain ring there. At 1 GiB nobody would use this tree.
 
 # %% [markdown] tags=["slide"]
 # ### Ring, tree, halving and doubling
@@ -1158,7 +1268,7 @@ print(f"you guessed {guess_crossover_mb} MB")
 # busbw change from 2 ranks to 4, here?** (1.0 means not at all.)
 
 # %% tags=["predict"]
-guess_busbw_factor = 1.0
+labkit.predict("2.8b", 1.0, unit="times")
 
 
 # %% tags=["nbval-ignore-output"]
@@ -1202,11 +1312,11 @@ ranks, ours = 4, {size: measured[4]["yours", size] for size in SIZES}
 small, large, middle = SIZES[0], SIZES[-1], SIZES[2]
 beta = ring_bytes(large - small, ranks) / (ours[large] - ours[small])  # the extra bytes over the extra time
 alpha = ours[small] / (2 * (ranks - 1)) - small / (ranks * beta)  # what is left of one step
-predicted = ring_seconds(middle, ranks, alpha, beta)
+predicted_here = ring_seconds(middle, ranks, alpha, beta)
 print(f"alpha {alpha * 1e6:.0f} µs, bandwidth {beta / 1e9:.2f} GB/s")
-print(f"{middle // 2**20} MiB: predicted {predicted * 1e3:.1f} ms, measured {ours[middle] * 1e3:.1f} ms")
+print(f"{middle // 2**20} MiB: predicted {predicted_here * 1e3:.1f} ms, measured {ours[middle] * 1e3:.1f} ms")
 factor = bus_bandwidth(large, ours[large], 4) / bus_bandwidth(large, measured[2]["yours", large], 2)
-print(f"busbw on 4 ranks is {factor:.2f} times that on 2 ranks; you guessed {guess_busbw_factor}")
+labkit.reveal("2.8b", factor)
 
 # %% [markdown]
 # What to make of it, on a machine with two cores and little else to do (measure on a busy one and the numbers jump; run
@@ -1223,6 +1333,29 @@ print(f"busbw on 4 ranks is {factor:.2f} times that on 2 ranks; you guessed {gue
 #   copies. At 64 KiB you see what Python costs: some objects and some calls for each message.
 #
 # Try it: change `SIZES`, or on a host with more cores, or with GPUs, change the ranks.
+#
+# You now have three ways to predict the ring: the formula, the virtual cluster, and both can be told *your* α and β. The
+# next cell builds a virtual machine out of them and runs your function on it, real processes beside it.
+
+# %% tags=["nbval-ignore-output"]
+from labkit.hardware import Link
+
+host = Link("this_host", beta, max(1, round(alpha * 1e9)), "fitted above", "fitted above")
+on_model = labkit.run(stopwatch, ring_all_reduce, middle, on=labkit.virtual(4, gpu="cpu", link=host, gpus_per_node=4))
+print(f"{middle // 2**20} MiB on 4 ranks, in ms")
+print(f"  formula          {predicted_here * 1e3:7.1f}")
+print(f"  virtual cluster  {max(on_model.results) * 1e3:7.1f}")
+print(f"  measured         {ours[middle] * 1e3:7.1f}   the fastest of 7")
+once = labkit.run(stopwatch, ring_all_reduce, middle, on=labkit.local(4))
+print(f"  measured once    {max(once.results) * 1e3:7.1f}   in fresh processes, connections still to open")
+once.timeline
+
+# %% [markdown]
+# The formula and the virtual cluster agree, or nearly: they are the same two numbers. The cluster adds what its model of
+# a processor says an addition costs, which is already in the α and β that you fitted. What neither knows is what you
+# see in the picture: bars of the same step that begin at different times, because ranks wait for a *core*, not for a
+# link. A virtual rank never waits for a core. And a first run pays for connections that later ones find open. A
+# model tells you what the hardware allows; only the measurement tells you what happened.
 
 # %% [markdown] tags=["slide"]
 # ### Predict, measure, explain
@@ -1314,6 +1447,42 @@ for rank, (before, after) in enumerate(labkit.run(transpose, on=labkit.local(3))
 # Almost the same bytes, but spread: with G = 8 and a network card for each rank, eight cards work at once.
 
 # %% [markdown]
+# ### One network card for four GPUs
+#
+# How much do the cards matter? Eight H100s again, now in two machines of four, and every GPU sends 4 MB to its partner in
+# the other machine. First with a network card for each GPU, then with **one card for all four**. How many times longer
+# does that take?
+
+# %% tags=["predict"]
+labkit.predict("2.12", 2.0, unit="times")
+
+
+# %%
+def to_the_other_machine():
+    rank, half = dist.get_rank(), dist.get_world_size() // 2
+    outgoing = torch.ones(1 * MB, device=message_device())  # 4 MB
+    incoming = torch.empty_like(outgoing)
+    partner = (rank + half) % (2 * half)
+    dist.barrier()
+    start = time.perf_counter()
+    batch = [dist.P2POp(dist.isend, outgoing, partner), dist.P2POp(dist.irecv, incoming, partner)]
+    for work in dist.batch_isend_irecv(batch):
+        work.wait()
+    return time.perf_counter() - start
+
+
+own_card = labkit.run(to_the_other_machine, on=labkit.virtual(8, gpus_per_node=4))
+one_card = labkit.run(to_the_other_machine, on=labkit.virtual(8, gpus_per_node=4, nics_per_node=1))
+one_card.timeline
+
+# %%
+labkit.reveal("2.12", max(one_card.results) / max(own_card.results))
+
+# %% [markdown]
+# The staircase is back, one in each machine: four messages through one card, one after the other. Not quite four times
+# as long, for they share the bandwidth of the card, not its latency. Nothing in your code says so; it is where the ranks
+# happen to sit. So whoever places ranks on machines decides what your all-reduce costs.
+#
 # ### Exercise 2.12 Within and between nodes (bonus)
 #
 # *8 points, about 12 minutes*
@@ -1361,6 +1530,29 @@ def hierarchical_all_reduce(tensor: torch.Tensor, ranks_per_node: int) -> None:
 
 # %% tags=["check"]
 labkit.check("2.12", hierarchical_all_reduce)
+
+# %% [markdown]
+# Once it passes: 16 MB on two machines of four, one ring through all ranks against yours, with four cards and with one.
+
+
+# %%
+def in_two_levels(tensor):
+    hierarchical_all_reduce(tensor, ranks_per_node=4)
+
+
+print("network cards   one ring   two levels   (µs)")
+for cards in (4, 1):
+    machines = labkit.virtual(8, gpus_per_node=4, nics_per_node=cards)
+    flat, levels = (
+        1e6 * max(labkit.run(stopwatch, all_reduce, 16 * MB, on=machines).results)
+        for all_reduce in (ring_sum, in_two_levels)
+    )
+    print(f"{cards:13}{flat:11.0f}{levels:13.0f}")
+
+# %% [markdown]
+# The flat ring crosses from machine to machine at one place only, so three of the four cards never help it, and it loses
+# nothing when they are gone. Your two levels keep all four busy; with one card left they still win, for they send
+# less through it.
 
 # %% [markdown]
 # ## 13 What NCCL does beyond this
@@ -1435,6 +1627,16 @@ except RunTimeout as error:
 # what a **deadlock** looks like. Under plain `torchrun` you would see nothing at all until the group's timeout, which
 # is 30 minutes with gloo and 10 with NCCL. The cure you know: start the send and the receive together.
 #
+# The same function on three virtual ranks. There the deadlock needs no waiting and no guessing: when no rank can go on,
+# that is known, and with it the circle.
+
+# %%
+try:
+    labkit.run(everybody_sends_first, on=labkit.virtual(3))
+except RunTimeout as error:
+    print(error)
+
+# %% [markdown]
 # The second classic is a wrong modulo. Somebody forgot that the last rank's right neighbour is rank 0. This cell takes
 # about five seconds: a rank that waits for anybody might still be served, so `labkit.run` looks longer before it calls
 # that a deadlock. (`stall=` says how long; `timeout=` limits any run.)
@@ -1480,8 +1682,30 @@ except RankFailed as error:
 # for it; they were ended. In a real job they fail too, each with "connection closed by peer", and you must find the
 # one that was **first**.
 #
-# The fourth gives no error at all: change a buffer while it is being sent, and sometimes the new value travels. You
-# only find that by comparing every rank with the truth, as `labkit.check` does.
+# The fourth gives no error at all: change a buffer while it is being sent, and sometimes the new value travels. On real
+# processes you only find that by comparing every rank with the truth. A virtual rank watches the buffer. **What does rank
+# 1 receive here, and who notices?**
+
+
+# %%
+def changes_it_too_early():
+    tensor = torch.ones(4)
+    if dist.get_rank() == 0:
+        work = dist.isend(tensor, dst=1)
+        tensor.zero_()
+        work.wait()
+    else:
+        dist.recv(tensor, src=0)
+    return tensor.tolist()
+
+
+early = labkit.run(changes_it_too_early, on=labkit.virtual(2))
+print(early.results)
+for problem in early.timeline.problems:
+    print(problem.text)
+
+# %% [markdown]
+# No exception: the program ran. But the record says what it did, with both lines, and `labkit.check` reads that record.
 
 # %% [markdown] tags=["slide"]
 # ### Four ways to break it

@@ -138,7 +138,7 @@ def with_unit(value: Plain, unit: str) -> str:
 
 
 def how_far(guess: Plain, result: Plain) -> str:
-    """Return how a guess compares with the result: "within 1 %", "the result is 3.1 times your guess"."""
+    """Return how a guess compares with the result: "within 1 %", "too low by a factor of 3.1"."""
     if not (_is_number(guess) and _is_number(result)):
         return "as you said" if guess == result else "not what you said"
     mine, found = float(guess), float(result)  # type: ignore[arg-type]
@@ -146,13 +146,12 @@ def how_far(guess: Plain, result: Plain) -> str:
         return "exactly"
     if mine * found <= 0 or mine < 0:
         return f"off by {with_unit(abs(found - mine), '')}"
-    ratio = found / mine
-    if abs(ratio - 1) < 0.005:
+    if abs(mine / found - 1) < 0.005:
         return "within 1 %"
-    if abs(ratio - 1) < 0.5:
-        return f"{abs(ratio - 1) * 100:.0f} % {'more' if found > mine else 'less'} than you guessed"
-    larger = "the result is {} times your guess" if ratio > 1 else "your guess is {} times the result"
-    return larger.format(with_unit(float(f"{max(ratio, 1 / ratio):.2g}"), ""))
+    if abs(mine / found - 1) < 0.5:
+        return f"{abs(mine / found - 1) * 100:.0f} % too {'high' if mine > found else 'low'}"
+    factor = with_unit(float(f"{max(mine / found, found / mine):.2g}"), "")
+    return f"too {'high' if mine > found else 'low'} by a factor of {factor}"
 
 
 _NOT_PLAIN = object()

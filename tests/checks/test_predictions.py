@@ -28,7 +28,7 @@ def _nothing_written() -> Iterator[None]:
 def test_a_guess_is_written_down_and_shown_beside_the_result() -> None:
     assert repr(labkit.predict("5.2", 0.27, unit="ms")) == "Your guess for 5.2 is written down: 0.27 ms."
     revealed = labkit.reveal("5.2", 0.81)
-    assert repr(revealed) == "You guessed 0.27 ms, it is 0.81 ms: the result is 3 times your guess."
+    assert repr(revealed) == "You guessed 0.27 ms, it is 0.81 ms: too low by a factor of 3."
     data, metadata = revealed._repr_mimebundle_()
     assert set(data) == {"text/plain", "image/png"} and data["image/png"].startswith(b"\x89PNG")
     assert metadata == {"labkit": {"prediction": "5.2", "result": 0.81, "unit": "ms"}}
@@ -54,10 +54,10 @@ def test_several_guesses_of_one_exercise_are_kept_apart_and_a_new_one_replaces_t
     [
         (2.0, 2, "exactly"),
         (100, 100.2, "within 1 %"),
-        (1.0, 1.07, "7 % more than you guessed"),
-        (1.0, 0.6, "40 % less than you guessed"),
-        (100, 1400, "the result is 14 times your guess"),
-        (1400, 100, "your guess is 14 times the result"),
+        (1.0, 1.07, "7 % too low"),
+        (1.0, 0.8, "25 % too high"),
+        (100, 1400, "too low by a factor of 14"),
+        (1400, 100, "too high by a factor of 14"),
         (0, 3, "off by 3"),
         (-2, 3, "off by 5"),
         ("tree", "ring", "not what you said"),
