@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
-from labkit.checks.drivers.lesson_05 import record_of
 from labkit.checks.exercise import Functions
 
 _PARTS = ("CheckpointFunction", "_checkpoint_without_reentrant_generator")
@@ -89,11 +88,7 @@ def forward_and_backward(call: Callable[[Counted, Tensor], Any], inputs: Values)
     return found
 
 
-def hold_and_recompute(functions: Functions, inputs: Values) -> Values:
-    """Call peak_held with given schedules and checkpointed with a given module (5.10)."""
-    if "schedules" in inputs:
-        schedules = cast(list[list[dict[str, Any]]], inputs["schedules"])
-        peaks = [functions["peak_held"]([record_of(functions, data) for data in each]) for each in schedules]
-        return {"peaks": [peak if type(peak) is int else f"{peak!r:.40}" for peak in peaks]}
+def recompute(functions: Functions, inputs: Values) -> Values:
+    """Call checkpointed with a given module (5.10)."""
     with _without_the_library():
         return forward_and_backward(functions["checkpointed"], inputs)

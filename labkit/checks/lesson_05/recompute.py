@@ -1,8 +1,8 @@
-"""5.10, what a stage holds, and recomputing it."""
+"""5.10, recomputing in place of keeping."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -10,19 +10,10 @@ from torch import Tensor
 
 from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.compare import difference
-from labkit.checks.drivers.recomputation import forward_and_backward, hold_and_recompute
+from labkit.checks.drivers.recomputation import forward_and_backward, recompute
 from labkit.checks.exercise import Exercise
-from labkit.checks.lesson_05.timing import most_held
-from labkit.checks.lesson_05.writing import RECORDS
-from labkit.checks.lesson_05.written import ALTERNATING_4_5, DRAWN_3_4, GPIPE_3_3, read
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-
-
-def held_case(name: str, texts: Sequence[str]) -> Case:
-    """Return a case that asks peak_held about schedules, given in short."""
-    listed: list[Value] = [cast(Value, read(text, 0)) for text in texts]
-    return Case(name, 1, ({"schedules": listed},))
 
 
 def recompute_case(
@@ -59,10 +50,7 @@ def recompute_case(
 
 
 def expected(case: Case) -> list[Values]:
-    """Return what a plain call of the module brings, or how many microbatches each schedule holds (the oracle)."""
-    if "schedules" in case.inputs[0]:
-        schedules = cast(list[list[Mapping[str, Any]]], case.inputs[0]["schedules"])
-        return [{"peaks": [most_held(schedule) for schedule in schedules]}]
+    """Return what a plain call of the module brings (the oracle)."""
     return [forward_and_backward(lambda module, x: module(x), case.inputs[0])]
 
 
@@ -70,13 +58,6 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
     """Return whether all is as without recomputing, except that only the input is kept."""
     assert isinstance(got, tuple)
     came, right = got[0], expected(case)[0]
-    if "peaks" in right:
-        if came.get("peaks") == right["peaks"]:
-            return Verdict(True)
-        return Verdict(
-            False, message=f"peak_held returned {came.get('peaks')} for the schedules; expected {right['peaks']}.",
-            expected=str(right["peaks"]), got=str(came.get("peaks")),
-        )  # fmt: skip
     if "problem" in came:
         return Verdict(False, message=str(came["problem"]))
     return _results(case, came, right) or _costs(case, came) or Verdict(True)
@@ -129,44 +110,21 @@ def _costs(case: Case, came: Values) -> Verdict | None:
 
 def _wrong(*starts: str) -> Callable[[Case, Got, Wire], bool]:
     def seen(case: Case, got: Got, wire: Wire) -> bool:
-        if not isinstance(got, tuple) or "peaks" in got[0]:
+        if not isinstance(got, tuple):
             return False
         return judge(case, got, wire).message.startswith(starts)
 
     return seen
 
 
-def _peaks(wrong: Callable[[list[Mapping[str, Any]]], int]) -> Callable[[Case, Got, Wire], bool]:
-    def seen(case: Case, got: Got, wire: Wire) -> bool:
-        if not isinstance(got, tuple) or "schedules" not in case.inputs[0]:
-            return False
-        schedules = cast(list[list[Mapping[str, Any]]], case.inputs[0]["schedules"])
-        return got[0].get("peaks") == [wrong(schedule) for schedule in schedules] and not judge(case, got, wire).passed
-
-    return seen
-
-
-def _count(kind: str, schedule: list[Mapping[str, Any]]) -> int:
-    return sum(record["kind"] == kind for record in schedule)
-
-
-def _left_over(schedule: list[Mapping[str, Any]]) -> int:
-    return _count("Forward", schedule) - _count("Backward", schedule)
-
-
 EXERCISE = Exercise(
     id="5.10",
     title="Recompute",
-    functions=("peak_held", "checkpointed"),
-    given=RECORDS,
-    driver=hold_and_recompute,
+    functions=("checkpointed",),
+    driver=recompute,
     oracle=expected,
     judge=judge,
     visible=(
-        held_case(
-            "GPipe, 1F1B and another order",
-            [GPIPE_3_3[0], ALTERNATING_4_5[1], ALTERNATING_4_5[3], DRAWN_3_4[1], "F0 B0"],
-        ),
         recompute_case("4 layers", 61, 5, 4),
         recompute_case("an input that needs no gradient", 62, 4, 3, needs_gradient=False),
         recompute_case("dropout", 63, 6, 3, dropout=0.5),
@@ -195,16 +153,6 @@ EXERCISE = Exercise(
             certain=True,
         ),
         Mistake(
-            "all forwards counted",
-            "peak_held counts all forwards: a Backward gives one back.",
-            _peaks(lambda schedule: _count("Forward", schedule)),
-        ),
-        Mistake(
-            "what is left at the end",
-            "peak_held returns what is left at the end: keep the largest value on the way.",
-            _peaks(_left_over),
-        ),
-        Mistake(
             "everything is kept",
             "The module's activations are still kept: run it under torch.no_grad() in forward, and again in backward.",
             lambda case, got, wire: isinstance(got, tuple) and "bytes were kept" in judge(case, got, wire).message,
@@ -224,7 +172,6 @@ EXERCISE = Exercise(
             "module runs again.",
             lambda case, got, wire: (
                 isinstance(got, tuple)
-                and "module" in case.inputs[0]
                 and bool(cast(dict[str, Any], case.inputs[0]["module"])["dropout"])
                 and _wrong("The gradient of")(case, got, wire)
             ),

@@ -51,7 +51,7 @@ def _too_few_messages(case: Case, got: Got, wire: Wire) -> bool:
 
 
 def _to_a_rank_that_is_not_there(case: Case, got: Got, wire: Wire) -> bool:
-    if isinstance(got, Failure) and ("invalid rank" in got.message.lower() or "not in the group" in got.message):
+    if isinstance(got, Failure) and any(words in got.message.lower() for words in _NO_SUCH_PEER):
         return True
     known = set(members(case))
     return any(not {message.src, message.dst} <= known for message in wire.messages) or any(
@@ -59,6 +59,16 @@ def _to_a_rank_that_is_not_there(case: Case, got: Got, wire: Wire) -> bool:
         for wait in (got.waits if isinstance(got, Failure) else ())
         if wait.rank in known
     )
+
+
+_NO_SUCH_PEER = (
+    "invalid rank",
+    "not in the group",
+    "not part of group",
+    "nobody expected",
+    "to or from itself",
+    "with peer",
+)
 
 
 def _is_even(case: Case) -> bool:
