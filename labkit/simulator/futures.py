@@ -63,9 +63,10 @@ def state_of(future: Future[Any]) -> State:
 
 def complete(rank: VirtualRank, future: Future[Any], value: object, at_ns: int) -> None:
     """Give the future its value, as of this time, without calling back; callable from an action."""
+    state = state_of(future)  # before it is complete: what was complete when first seen needs no event
     _real["set_result"](future, value)
-    state_of(future).value = value
-    rank.simulation.scheduler.fire(state_of(future).event, at_ns)
+    state.value = value
+    rank.simulation.scheduler.fire(state.event, at_ns)
 
 
 def fail(rank: VirtualRank, future: Future[Any], error: Exception, at_ns: int) -> None:

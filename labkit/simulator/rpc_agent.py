@@ -87,7 +87,8 @@ class Call:
         """Return what a report says of a wait for it."""
         where = f"{self.kind} {self.name}() on {self.callee.info.name} (rank {self.callee.rank.rank})"
         if self.callee.line and self in self.callee.line:
-            return f"{where}, whose {self.callee.num_threads} threads are all busy"
+            threads = self.callee.num_threads
+            return f"{where}, whose {'only thread is' if threads == 1 else f'{threads} threads are all'} busy"
         if self.handler >= 0 and self.callee.clock(self.handler).done:
             return f"{where}, whose handler returned a future that nobody has completed"
         return where

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from labkit.timeline import memory
+from labkit.timeline.messages import REMOTE_CALLS, SENDS
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
 
@@ -117,7 +118,7 @@ def _arrows(timeline: Timeline, thread: Any) -> list[dict[str, Any]]:
     """Return an arrow from each send to its receive; it binds to the slices that enclose its two ends."""
     ends: dict[int, dict[str, int]] = {}
     for index in np.flatnonzero(timeline.flow >= 0).tolist():
-        word = "send" if timeline.kind[index] in ("send", "isend") else "recv"
+        word = "send" if timeline.kind[index] in (*SENDS, *REMOTE_CALLS) else "recv"
         ends.setdefault(int(timeline.flow[index]), {})[word] = index
     found = []
     for flow, both in sorted(ends.items()):

@@ -11,6 +11,10 @@ from labkit.timeline.timeline import Timeline
 
 SENDS = ("send", "isend")
 RECEIVES = ("recv", "irecv")
+REMOTE_CALLS = ("rpc_sync", "rpc_async", "remote", "to_here")
+"""Calls of torch.distributed.rpc at the caller."""
+SERVED = "rpc_serve"
+"""The execution of a remote call at the callee; the two share a flow."""
 
 
 def call_positions(timeline: Timeline) -> dict[int, int]:
@@ -44,9 +48,9 @@ def messages(timeline: Timeline) -> list[Message]:
 
 
 def collectives(timeline: Timeline) -> list[Collective]:
-    """Return every call of a collective, ordered by rank and then by when it was called."""
+    """Return every call of a collective, ordered by rank and then by when it was called; remote calls are none."""
     positions = call_positions(timeline)
-    rows = np.flatnonzero(is_call(timeline) & ~np.isin(timeline.kind, (*SENDS, *RECEIVES)))
+    rows = np.flatnonzero(is_call(timeline) & ~np.isin(timeline.kind, (*SENDS, *RECEIVES, *REMOTE_CALLS)))
     found = [
         Collective(int(timeline.rank[row]), str(timeline.kind[row]), int(timeline.bytes[row]), positions[row])
         for row in rows.tolist()

@@ -14,11 +14,9 @@ import numpy.typing as npt
 from labkit.errors import ConfigError
 from labkit.timeline.grouping import by_rank
 from labkit.timeline.intervals import Intervals, overlap, total, union
+from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
-
-SENDS = ("send", "isend")
-RECEIVES = ("recv", "irecv")
 
 
 def intervals_of_ranks(timeline: Timeline, lanes: Sequence[Lane]) -> list[Intervals]:
@@ -60,7 +58,7 @@ def collective_payload_bytes(timeline: Timeline) -> npt.NDArray[np.int64]:
     a wire.
     """
     is_call = (timeline.lane == Lane.COMMUNICATION) & (timeline.kind != "span")
-    return _sum_by_rank(timeline, is_call & ~np.isin(timeline.kind, (*SENDS, *RECEIVES)))
+    return _sum_by_rank(timeline, is_call & ~np.isin(timeline.kind, (*SENDS, *RECEIVES, *REMOTE_CALLS)))
 
 
 def wait_ns(timeline: Timeline) -> npt.NDArray[np.int64]:
@@ -167,7 +165,7 @@ def collective_timings(timeline: Timeline) -> list[CollectiveTiming]:
         return []
     instances: dict[tuple[str, int, str], list[int]] = {}
     for place, row in enumerate(calls["span"].tolist()):
-        if str(timeline.kind[row]) not in ("span", *SENDS, *RECEIVES):
+        if str(timeline.kind[row]) not in ("span", *SENDS, *RECEIVES, *REMOTE_CALLS):
             key = (str(calls["group"][place]), int(calls["number"][place]), str(timeline.kind[row]))
             instances.setdefault(key, []).append(row)
     ordered = sorted(instances.items(), key=lambda item: (int(timeline.start_ns[item[1]].min()), item[0]))

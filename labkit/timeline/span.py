@@ -27,10 +27,11 @@ class Span:
         start_ns: Begin, nanoseconds since the first span of the timeline began.
         end_ns: End.
         name: What the picture shows.
-        kind: c10d's word ("all_reduce", "isend", "recv", ...), "wait", "span" for a named region, or the region's kind.
+        kind: c10d's word ("all_reduce", "isend", "recv", ...), "wait", "span" for a named region, or the region's kind;
+            "rpc_sync", "rpc_async", "remote" or "to_here" for a remote call, "rpc_serve" where it is executed.
         bytes: Payload; for a collective the size nccl-tests would print.
-        peer: Global rank at the other end of a point-to-point call, else -1.
-        flow: Number shared by both ends of a point-to-point message, else -1.
+        peer: Global rank at the other end of a point-to-point or remote call, else -1.
+        flow: Number shared by both ends of a point-to-point message or remote call, else -1.
     """
 
     rank: int

@@ -8,6 +8,7 @@ import numpy as np
 
 from labkit.timeline.grouping import NO_ROWS, by_rank_and_lane
 from labkit.timeline.intervals import total, union
+from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.layout import LEFT, NUM_COLUMNS, RowLayout, picture_rows
@@ -86,7 +87,11 @@ def label_bars(axes: Any, timeline: Timeline, layout: RowLayout, span: float) ->
 
 
 def draw_messages(axes: Any, timeline: Timeline, layout: RowLayout, span: float) -> bool:
-    """Draw an arrow from the begin of each send to the end of its receive; return False where they are too many."""
+    """Draw an arrow from each send to the end of its receive, and from each remote call to where it is executed.
+
+    Returns:
+        False where they are too many.
+    """
     messages = np.unique(timeline.flow[timeline.flow >= 0])
     if not 0 < len(messages) <= _MOST_ARROWS or layout.bar_height < 8:
         return False
@@ -95,15 +100,17 @@ def draw_messages(axes: Any, timeline: Timeline, layout: RowLayout, span: float)
     scale = span / max(timeline.makespan_ns, 1)
     for flow in messages.tolist():
         ends = np.flatnonzero(timeline.flow == flow).tolist()
-        sends = [row for row in ends if timeline.kind[row] in ("send", "isend")]
-        receives = [row for row in ends if timeline.kind[row] in ("recv", "irecv")]
+        sends = [row for row in ends if timeline.kind[row] in (*SENDS, *REMOTE_CALLS)]
+        receives = [row for row in ends if timeline.kind[row] in (*RECEIVES, SERVED)]
         if not sends or not receives:
             continue
-        src, dst = (top_of[int(timeline.rank[row]), Lane.COMMUNICATION] for row in (sends[0], receives[0]))
+        remote = timeline.kind[receives[0]] == SERVED  # its reply has no arrow: the call's span ends there
+        arrives = int((timeline.start_ns if remote else timeline.end_ns)[receives[0]])
+        src, dst = (top_of[int(timeline.rank[row]), Lane(timeline.lane[row])] for row in (sends[0], receives[0]))
         down = dst > src
         axes.annotate(
             "",
-            xy=((int(timeline.end_ns[receives[0]]) - first) * scale, dst + (0 if down else layout.bar_height)),
+            xy=((arrives - first) * scale, dst + (0 if down else layout.bar_height)),
             xytext=((int(timeline.start_ns[sends[0]]) - first) * scale, src + (layout.bar_height if down else 0)),
             arrowprops={
                 "arrowstyle": "-|>,head_width=0.12,head_length=0.25",

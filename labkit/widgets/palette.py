@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from labkit.timeline.messages import REMOTE_CALLS
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
 
@@ -40,7 +41,7 @@ CATEGORIES = (
     Category("other", "#56B4E9"),
     Category("wait", "#767676", hatched=True),
 )
-_POINT_TO_POINT = ("send", "recv", "isend", "irecv", "send_recv")
+_POINT_TO_POINT = ("send", "recv", "isend", "irecv", "send_recv", *REMOTE_CALLS)
 
 
 @cache

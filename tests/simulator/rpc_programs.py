@@ -60,18 +60,15 @@ class SyncServer:
 
 def train(rref: Any, rank: int) -> float:
     model = nn.Linear(3, 2)
-    total = 0.0
-    for step in range(3):
-        for parameter, value in zip(
-            model.parameters(), rref.rpc_sync().parameters() if step == 0 else values, strict=True
-        ):
+    values = rref.rpc_sync().parameters()
+    for _ in range(3):
+        for parameter, value in zip(model.parameters(), values, strict=True):
             parameter.data.copy_(value)
         model.zero_grad()
         loss = model(torch.full((2, 3), float(rank))).sum()
         loss.backward()
         values = rpc.rpc_sync(rref.owner(), SyncServer.push, args=(rref, [p.grad for p in model.parameters()]))
-        total = float(sum(value.double().sum() for value in values))
-    return total
+    return float(sum(value.double().sum() for value in values))
 
 
 def synchronous_server() -> list[float]:
@@ -114,7 +111,7 @@ def push(what: torch.Tensor) -> torch.Tensor:
 
 def asynchronous_server() -> Any:
     """Return how many answers each worker got, and what the server holds after all have hammered it."""
-    rank, size = _enter(num_threads=3)
+    rank, _ = _enter(num_threads=3)
     if rank == 0:
         serve()
     while not rpc_sync("worker0", is_serving):  # a worker may come before the server is ready
@@ -141,9 +138,9 @@ def remote_objects() -> Any:
         doubled = [counter.remote().total(times=2) for counter in counters]
         found = (
             sums, totals, [one.to_here()[0] for one in doubled], [one.rpc_sync().total(times=2) for one in counters],
-            [one.owner_name() for one in counters], [one.is_owner() for one in counters], [one.owner().id for one in counters],
+            [(one.owner_name(), one.is_owner(), one.owner().id, one.confirmed_by_owner()) for one in counters],
             counters[0].local_value().total(), rpc.rpc_sync("worker1", total_of, (counters[0],)),
-            rpc.remote("worker1", torch.add, (torch.ones(2), 1)).to_here(), all(one.confirmed_by_owner() for one in counters),
+            rpc.remote("worker1", torch.add, (torch.ones(2), 1)).to_here(),
         )  # fmt: skip
     rpc.shutdown()
     return found
