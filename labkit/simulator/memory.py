@@ -30,7 +30,7 @@ from labkit.simulator.garbage import Garbage
 from labkit.simulator.memory_error import Asked, Held, OutOfVirtualMemory, out_of_memory
 from labkit.simulator.record import Sources
 from labkit.simulator.storages import storages_of, tensors_in
-from labkit.simulator.torch_private import backward_number
+from labkit.simulator.torch_private import backward_number, before_backward_returns
 from labkit.timeline.memory import CATEGORIES
 
 OTHER, ACTIVATIONS, COMMUNICATION, GRADIENTS, OPTIMIZER, BUFFERS, PARAMETERS = range(len(CATEGORIES))
@@ -110,11 +110,17 @@ class RankMemory:
         self._look_at_modules()
 
     def close(self) -> None:
-        """Stop counting: the rank's function has ended."""
+        """Stop counting: the rank's function has ended.
+
+        What it still held then counts to the end: how soon Python takes its last variables apart is no fact about it.
+        """
         self._enter_backward(_NO_BACKWARD)
         self._look_at_modules()
         self._open = False
         self._blocks.clear()
+        while self.events and self.events[-1] < 0:
+            self.times.pop()
+            self.total += self.sizes[~self.events.pop()]
 
     def operator(self, func: Any, args: Any, kwargs: Any, out: Any, clock: RankClock) -> None:
         """Note what an operator used and made; the clock is that of the thread that ran it.
@@ -334,6 +340,9 @@ class RankMemory:
             if self.categories[block.index] == OTHER:
                 self.categories[block.index] = becomes
         self._since = len(self.sizes)
+        if number != _NO_BACKWARD:
+            # Gradients may be gone with their model before another operator runs.
+            before_backward_returns(self._look_at_modules)
 
     def _look_at_modules(self) -> None:
         for key, reference in list(self._modules.items()):

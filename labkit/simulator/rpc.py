@@ -252,7 +252,7 @@ class _References(type):
         return isinstance(instance, _real_rref | RRef)
 
     def __getitem__(cls, kind: Any) -> Any:
-        return cls
+        return _real_rref[kind]  # an annotation, which torch.jit compiles where torch.distributed.optim is imported
 
 
 _real_rref: Any = rpc.RRef
