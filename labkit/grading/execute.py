@@ -77,7 +77,7 @@ class _Record:
     out_of_memory: bool = False
 
 
-class _Client(PapermillNotebookClient):  # type: ignore[misc]
+class LabkitClient(PapermillNotebookClient):  # type: ignore[misc]
     """papermill's client with our limits on time and output."""
 
     def __init__(self, nb_man: Any, record: _Record, **kw: Any) -> None:
@@ -176,7 +176,7 @@ class LabkitEngine(NBClientEngine):  # type: ignore[misc]
         record: _Record = kwargs["record"]
         work: Path = kwargs["work"]
         sandbox: Sequence[Path] | None = kwargs["sandbox"]
-        client = _Client(
+        client = LabkitClient(
             nb_man,
             record,
             kernel_name=kernel_name,
@@ -208,7 +208,7 @@ class LabkitEngine(NBClientEngine):  # type: ignore[misc]
 papermill_engines.register(ENGINE, LabkitEngine)
 
 
-def _memory_watch(client: _Client, record: _Record) -> MemoryWatch:
+def _memory_watch(client: LabkitClient, record: _Record) -> MemoryWatch:
     def root() -> int:
         return getattr(getattr(client.km, "provisioner", None), "pid", None) or 0
 

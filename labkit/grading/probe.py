@@ -53,12 +53,14 @@ class Outcome:
         failure: The fields of a labkit.checks Failure, or None.
         wire: What the relay saw.
         output: What each rank printed, cut.
+        claimed_seconds: How long the submission's own code took, as its slowest rank says; for benchmarks only.
     """
 
     results: tuple[bytes, ...]
     failure: Mapping[str, Any] | None
     wire: Wire
     output: tuple[str, ...] = ()
+    claimed_seconds: float = 0.0
 
 
 @dataclass(eq=False)
@@ -75,6 +77,7 @@ class _Rank:
     pid: int = 0
     exit_code: int | None = None
     result: bytes | None = None
+    seconds: float = 0.0
     failure: dict[str, Any] | None = None
 
 
@@ -156,7 +159,7 @@ class CaseRun:
             failure = {"kind": "died", "rank": None, "message": words, "detail": "", "error": ""}
         results = () if failure else tuple(rank.result or b"" for rank in self._ranks)
         output = tuple(rank.output.decode("utf-8", "replace") for rank in self._ranks)
-        return Outcome(results, failure, self._relay.wire(), output)
+        return Outcome(results, failure, self._relay.wire(), output, max(rank.seconds for rank in self._ranks))
 
     # ---- start and end
 
@@ -278,7 +281,8 @@ class CaseRun:
         for frame in self._frames(rank, rank.jobs):
             if rank.result is not None or rank.failure is not None:
                 continue
-            failure = frame.header.get("failure")
+            failure, seconds = frame.header.get("failure"), frame.header.get("seconds")
+            rank.seconds = seconds if isinstance(seconds, float) else 0.0
             if failure is None:
                 rank.result = bytes(frame.payload)
             else:

@@ -20,6 +20,7 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 import types
 import warnings
@@ -175,6 +176,7 @@ def _run_job(
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world_size))
         dist.init_process_group("relay", store=HashStore(), rank=rank, world_size=world_size)
     values = wire_format.decode(inputs)
+    begin = time.perf_counter()
     namespace, errors = run_cells(header["cells"])
     result: bytes = b""
     functions = functions_for(cast(Exercise, exercise), namespace)  # it reads names only
@@ -196,7 +198,8 @@ def _run_job(
             stream.flush()
         except (OSError, ValueError):
             pass
-    write_frame(jobs, {"failure": failure, "cell_errors": errors}, b"" if failure else result)
+    about = {"failure": failure, "cell_errors": errors, "seconds": time.perf_counter() - begin}
+    write_frame(jobs, about, b"" if failure else result)
 
 
 def run_cells(cells: list[dict[str, str]]) -> tuple[dict[str, Any], list[dict[str, str]]]:

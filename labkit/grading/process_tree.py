@@ -47,6 +47,8 @@ def end_descendants(of: int | None = None, keep: Collection[int] = (), seconds: 
             return sorted(names)
         found = descendants(of, keep)
         if not found:
+            if of is None:
+                _reap_orphans(keep)
             return sorted(names)
         for process in found:
             with suppress(psutil.Error):
@@ -98,6 +100,14 @@ def _has_no_children(pid: int) -> bool:
         return all(not (task / "children").read_bytes() for task in Path(f"/proc/{pid}/task").iterdir())
     except OSError:
         return False
+
+
+def _reap_orphans(keep: Collection[int]) -> None:
+    """Collect what has ended among our children, those included that came to us when their own parent ended."""
+    for pid in child_pids(os.getpid()):
+        if pid not in keep:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
 
 
 def _is_zombie(process: psutil.Process) -> bool:

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -182,6 +183,8 @@ def submission_hash(path: Path) -> str:
     """Return a hash of the file handed in, or "no file" where there is none that can be read."""
     digest = hashlib.sha256()
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would keep us waiting for ever
+            return "no file"
         with open(path, "rb") as file:
             for _ in range(64):
                 digest.update(file.read(1 << 20))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-TOPICS = ("launch", "ring", "recording", "virtual", "truth", "literature")
+TOPICS = ("launch", "ring", "recording", "virtual", "truth", "literature", "grading")
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from grading.conftest import SANDBOX
 from labkit.grading.grade import grade
 from labkit.grading.gradebook import ClassReport
 
@@ -27,7 +28,7 @@ def assert_scores(report: ClassReport) -> None:
 
 def test_a_sample_of_the_submissions_gets_its_scores(tmp_path: Path) -> None:
     paths = [FOLDER / f"{name}.ipynb" for name in SAMPLE]
-    report = grade(paths, "02", tmp_path, jobs=2, course=ROOT, points_only=True)
+    report = grade(paths, "02", tmp_path, jobs=2, course=ROOT, points_only=True, sandbox=SANDBOX)
     assert len(report) == len(SAMPLE)
     assert_scores(report)
     page = (tmp_path / "reuses_a_buffer_in_flight" / "feedback.html").read_text()
@@ -37,7 +38,7 @@ def test_a_sample_of_the_submissions_gets_its_scores(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_every_submission_gets_its_score(tmp_path: Path) -> None:
-    report = grade([FOLDER], "02", tmp_path, jobs=2, course=ROOT, points_only=True)
+    report = grade([FOLDER], "02", tmp_path, jobs=2, course=ROOT, points_only=True, sandbox=SANDBOX)
     assert {entry.name for entry in report} == set(EXPECTED)
     assert_scores(report)
 
@@ -45,7 +46,7 @@ def test_every_submission_gets_its_score(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_whole_command_on_submissions_that_end_their_kernel_or_loop_for_ever(tmp_path: Path) -> None:
     names = ("right_as_taught", "ends_the_process", "never_ends")
-    report = grade([FOLDER / f"{name}.ipynb" for name in names], "02", tmp_path, jobs=1, course=ROOT)
+    report = grade([FOLDER / f"{name}.ipynb" for name in names], "02", tmp_path, jobs=1, course=ROOT, sandbox=SANDBOX)
     assert_scores(report)
     page = (tmp_path / "right_as_taught" / "feedback.html").read_text()
     assert re.search(r"Every cell ran|\d+ of \d+ cells ran without an error", page)
