@@ -92,6 +92,19 @@ def doctor(
 
 
 @app.command()
+def calibrate(
+    out: Annotated[Path | None, typer.Option(help="The JSON file to write.")] = None,
+) -> None:
+    """Measure this host for `labkit.virtual(n, gpu=labkit.hardware.load("host.json"))`; takes half a minute."""
+    measure, as_text = (_load("labkit.calibration", name) for name in ("calibrate", "as_text"))
+    host = measure(say=lambda text: typer.echo(f"measuring {text}", err=True))
+    typer.echo(as_text(host))
+    if out is not None:
+        host.save(out)
+        typer.echo(f"written to {out}")
+
+
+@app.command()
 def build(
     lessons: Annotated[list[str] | None, typer.Argument(help="Lessons to build, such as 02; all if none.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit code 1 if a file drifted.")] = False,

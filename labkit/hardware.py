@@ -132,6 +132,7 @@ class Link:
         nccl: Row of NCCL's cost model that collectives over it follow, "nvlink", "pci" or "net"; "" for a link that
             costs each message its latency and its bytes, and no more.
         sums_in_switch: Whether a switch of this link can add tensors (NVLink SHARP, "NVLS").
+        post_ns: What posting a message or a collective costs the rank's own thread.
         host_bytes_per_second: What the cores of a host move together when they do nothing else, where moving bytes is
             work for the cores that the ranks compute on (gloo over loopback); None where it costs them nothing.
     """
@@ -145,6 +146,7 @@ class Link:
     share_source: str = "the raw rate itself"
     nccl: Literal["", "nvlink", "pci", "net"] = ""
     sums_in_switch: bool = False
+    post_ns: int = 0
     host_bytes_per_second: float | None = None
 
     @property
@@ -191,13 +193,9 @@ def load(path: str | Path) -> Hardware:
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"{path} cannot be read as hardware: {error}. `labkit calibrate --out FILE` writes one."
-        ) from None
+        raise ConfigError(f"{path} cannot be read as hardware: {error}. {_ANEW}") from None
     if not isinstance(data, dict) or data.get("labkit_hardware") != _FORMAT:
-        raise ConfigError(
-            f"{path} is not hardware in format {_FORMAT}; write it anew with `labkit calibrate --out FILE`."
-        )
+        raise ConfigError(f"{path} is not hardware in format {_FORMAT}. {_ANEW}")
     try:
         device, link = data["device"], data["link"]
         device["peak_flops"] = MappingProxyType(device["peak_flops"])
@@ -209,9 +207,7 @@ def load(path: str | Path) -> Hardware:
         )
         return Hardware(Device(**device), Link(**link), str(data["made_on"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"{path} does not describe hardware: {error!r}. Write it anew with `labkit calibrate`."
-        ) from None
+        raise ConfigError(f"{path} does not describe hardware: {error!r}. {_ANEW}") from None
 
 
 def _flops(**tera: float) -> Mapping[str, float]:

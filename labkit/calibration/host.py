@@ -34,11 +34,12 @@ import torch.distributed as dist
 from labkit.calibration.layers import layers
 from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.hardware import DEVICES, Device, Hardware, Link, Measured
-from labkit.simulator.roofline import is_free, work_of
+from labkit.simulator.operators import is_free
+from labkit.simulator.roofline import work_of
 from labkit.simulator.torch_private import DispatchMode, flop_registry
 from labkit.worlds import local, run
 
-MESSAGES = (8, 2**16, 2**20, 2**22, 2**24)
+MESSAGES = (8, 2**16, 2**20, 2**21, 2**22, 2**23)
 _SOURCE = "measured on this host by labkit calibrate"
 _REPEATS = 5
 
@@ -52,12 +53,16 @@ class RankMeasure:
         around_s: Seconds of Python and autograd around an operator.
         messages: Bytes -> seconds from a send to its receipt, for a pair of ranks.
         crowd: Bytes -> seconds in which every rank sends and receives as much.
+        post_s: Seconds until isend and irecv return, the mean of the two.
+        num_ranks: Ranks that sent.
     """
 
     operators: dict[str, list[tuple[float, float, float]]] = field(default_factory=dict)
     around_s: float = 0.0
     messages: dict[int, float] = field(default_factory=dict)
     crowd: dict[int, float] = field(default_factory=dict)
+    post_s: float = 0.0
+    num_ranks: int = 0
 
 
 class Stopwatch(DispatchMode):
@@ -105,8 +110,43 @@ def _event() -> Any:
     return make(enable_timing=True)
 
 
+@dataclass
+class Measures:
+    """What a host's ranks measured; several can be added up, so that a host that is not always as fast is met halfway.
+
+    Attributes:
+        cores: Cores that ranks share, None for accelerators.
+        operators: Of each rank that measured operators.
+        pair: Of two ranks that sent to each other.
+        crowd: Of more ranks than cores that sent round a ring.
+    """
+
+    cores: int | None
+    operators: list[RankMeasure] = field(default_factory=list)
+    pair: list[RankMeasure] = field(default_factory=list)
+    crowd: list[RankMeasure] = field(default_factory=list)
+
+    def __add__(self, other: Measures) -> Measures:
+        """Return both together."""
+        return Measures(
+            self.cores, self.operators + other.operators, self.pair + other.pair, self.crowd + other.crowd
+        )  # fmt: skip
+
+
 def calibrate(say: Callable[[str], object] = lambda _: None) -> Hardware:
-    """Return this host as it was measured; takes about a minute and wants the host to itself.
+    """Return this host as it was measured; takes about half a minute and wants the host to itself.
+
+    Args:
+        say: Told what is being measured.
+
+    Raises:
+        EnvironmentProblem: If the host is too small for two ranks.
+    """
+    return assemble(gather(say))
+
+
+def gather(say: Callable[[str], object] = lambda _: None) -> Measures:
+    """Return what this host's ranks measure now.
 
     Args:
         say: Told what is being measured.
@@ -118,45 +158,38 @@ def calibrate(say: Callable[[str], object] = lambda _: None) -> Hardware:
     num_gpus = torch.cuda.device_count()
     if cores < 2:
         raise EnvironmentProblem("labkit calibrate needs 2 cores: it measures messages between two ranks that run.")
-    num_ranks = num_gpus if num_gpus >= 2 else min(cores, 8)
-    kind: Literal["cuda", "cpu"] = "cuda" if num_gpus >= 2 else "cpu"
-    world = local(num_ranks, device=kind, threads_per_rank=1)
-    say(f"operators, on {num_ranks} ranks at once")
-    measures: list[RankMeasure] = run(_measure_operators, on=world, timeout=600, stall=None, echo=False).results
-    say("messages between two ranks, and between all")
-    two, all_of_them = (
-        local(size, device=kind, threads_per_rank=1) for size in (2, num_ranks if num_gpus >= 2 else 2 * num_ranks)
+    on_gpus = num_gpus >= 2
+    num_ranks = num_gpus if on_gpus else min(cores, 8)
+    kind: Literal["cuda", "cpu"] = "cuda" if on_gpus else "cpu"
+    one_each, two, crowd = (
+        local(size, device=kind, threads_per_rank=1) for size in (num_ranks, 2, num_ranks if on_gpus else 2 * num_ranks)
     )
-    pair = run(_measure_messages, on=two, timeout=300, echo=False)
-    crowd = run(_measure_messages, on=all_of_them, timeout=300, echo=False)
-    return assemble(measures, pair.results, crowd.results, None if kind == "cuda" else cores)
+    found = Measures(None if on_gpus else cores)
+    say(f"operators, on {num_ranks} ranks at once")
+    found.operators = run(_measure_operators, on=one_each, timeout=600, stall=None, echo=False).results
+    say("messages between two ranks, then between all")
+    found.pair = run(_measure_messages, on=two, timeout=300, echo=False).results
+    found.crowd = run(_measure_messages, on=crowd, timeout=300, echo=False).results
+    return found
 
 
-def assemble(
-    measures: list[RankMeasure], pair: list[RankMeasure], crowd: list[RankMeasure], cores: int | None
-) -> Hardware:
-    """Return the hardware that follows from what ranks measured.
-
-    Args:
-        measures: Operators, one of each rank that measured them.
-        pair: Messages between two ranks.
-        crowd: Messages between as many ranks as the host's cores can barely serve.
-        cores: Cores that ranks share, None for accelerators.
-    """
+def assemble(measures: Measures) -> Hardware:
+    """Return the hardware that follows from what ranks measured."""
     calls: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-    for one in measures:
+    for one in measures.operators:
         for name, found in one.operators.items():
             calls[name] += found
     measured = {name: points(found) for name, found in sorted(calls.items())}
     flops = max((one.flops / one.seconds for found in measured.values() for one in found), default=1e9)
     rate = max((one.bytes / one.seconds for one in measured.get("copy_", ())), default=1e9)
-    around_ns = round(median(one.around_s for one in measures) * 1e9)
+    around_ns = round(median(one.around_s for one in measures.operators) * 1e9)
+    cores = measures.cores
     device = Device(
         "this_host" if cores else "these_gpus", _memory_bytes(cores), rate, MappingProxyType({"float32": flops}),
         "pcie4", _SOURCE, around_ns, f"{_SOURCE}: Python and autograd around an operator", 1.0, 1.0, _SOURCE, cores,
         MappingProxyType(measured),
     )  # fmt: skip
-    return Hardware(device, _link(pair, crowd, cores), _made_on(cores))
+    return Hardware(device, _link(measures), _made_on(cores))
 
 
 def points(calls: Iterable[tuple[float, float, float]]) -> tuple[Measured, ...]:
@@ -169,21 +202,25 @@ def points(calls: Iterable[tuple[float, float, float]]) -> tuple[Measured, ...]:
     )
 
 
-def _link(pair: list[RankMeasure], crowd: list[RankMeasure], cores: int | None) -> Link:
-    times = pair[0].messages
+def _link(measures: Measures) -> Link:
+    pair, cores = measures.pair, measures.cores
+    post_s = median(one.post_s for one in pair)
+    times = {size: median(one.messages[size] for one in pair) for size in pair[0].messages}
     small, large = min(times), max(times)
-    latency_s = times[small]
-    rate = large / max(times[large] - latency_s, 1e-9)
-    # Every rank sends and takes as much: the bytes of all ranks, over the time of the slowest.
-    together = max(size * len(crowd) / max(seconds - latency_s, 1e-9) for size, seconds in _slowest(crowd).items())
+    latency_s = max(times[small] - post_s, 0.0)
+    rate = large / max(times[large] - times[small], 1e-9)
+    # Where every rank sends and takes as much, cores are the limit: bytes of all ranks over the time bytes add.
+    together = [
+        size * one.num_ranks / max(seconds - one.crowd[min(one.crowd)], 1e-9)
+        for one in pair + measures.crowd
+        for size, seconds in one.crowd.items()
+        if size >= 2**20
+    ]
     return Link(
-        "gloo_loopback" if cores else "nccl_here", rate, round(latency_s * 1e9), f"{_SOURCE}: {large} bytes",
-        f"{_SOURCE}: {small} bytes", 1.0, _SOURCE, host_bytes_per_second=together if cores else None,
+        "gloo_loopback" if cores else "nccl_here", rate, round(latency_s * 1e9), f"{_SOURCE}: {large} bytes a message",
+        f"{_SOURCE}: {small} bytes a message", 1.0, _SOURCE, post_ns=round(post_s * 1e9),
+        host_bytes_per_second=median(together) if cores else None,
     )  # fmt: skip
-
-
-def _slowest(measures: list[RankMeasure]) -> dict[int, float]:
-    return {size: max(one.crowd[size] for one in measures) for size in measures[0].crowd}
 
 
 def _memory_bytes(cores: int | None) -> int:
@@ -207,8 +244,8 @@ def _measure_operators() -> RankMeasure:
     for build in layers():
         step = build(where)
         step()
-        dist.barrier()
         for _ in range(_REPEATS):
+            dist.barrier()
             with watch:
                 step()
         watch.settle()
@@ -247,7 +284,8 @@ def _measure_messages() -> RankMeasure:
     from labkit.launch.rank import device
 
     rank, size = dist.get_rank(), dist.get_world_size()
-    found = RankMeasure()
+    found = RankMeasure(num_ranks=size)
+    posts: list[float] = []
     for num_bytes in MESSAGES:
         out, got = (torch.ones(max(1, num_bytes // 4), device=device()) for _ in range(2))
         repeats = max(10, min(100, 2**26 // num_bytes))
@@ -261,16 +299,20 @@ def _measure_messages() -> RankMeasure:
                 dist.send(out, 0)
 
         def around(out: torch.Tensor = out, got: torch.Tensor = got) -> None:
+            begin_s = time.perf_counter()
             ops = [
                 dist.P2POp(dist.isend, out, (rank + 1) % size),
                 dist.P2POp(dist.irecv, got, (rank - 1) % size),
             ]
-            for work in dist.batch_isend_irecv(ops):
+            works = dist.batch_isend_irecv(ops)
+            posts.append((time.perf_counter() - begin_s) / 2)
+            for work in works:
                 work.wait()
 
         if size == 2:
             found.messages[num_bytes] = _timed(to_and_fro, repeats) / 2
         found.crowd[num_bytes] = _timed(around, repeats)
+    found.post_s = median(posts)
     return found
 
 
@@ -296,7 +338,8 @@ def as_text(hardware: Hardware) -> str:
         f"  matrix products      up to {max(device.peak_flops.values()) / 1e9:.1f} GFLOP/s a core",
         f"  copies               up to {device.memory_bytes_per_second / 1e9:.2f} GB/s a core, read and written",
         f"  around an operator   {device.launch_ns / 1e3:.1f} us of Python and autograd",
-        f"  a message            {link.latency_ns / 1e3:.0f} us, then {link.bytes_per_second / 1e9:.2f} GB/s",
+        f"  a message            {link.post_ns / 1e3:.0f} us to post, {link.latency_ns / 1e3:.0f} us on its way, then "
+        f"{link.bytes_per_second / 1e9:.2f} GB/s",
     ]
     if link.host_bytes_per_second:
         lines.append(f"  all ranks together   {link.host_bytes_per_second / 1e9:.2f} GB/s")

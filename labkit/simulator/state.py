@@ -234,7 +234,10 @@ current_world: Callable[[], dict[str, Any] | None] = partial(getattr, _thread, "
 def communication_row(
     rank: VirtualRank, kind: str, num_bytes: int, group: str, group_size: int, source: str, *, blocking: bool
 ) -> Row:
-    """Return the row of a call that begins now, added to the rank's record."""
+    """Return the row of a call that begins now, or once it is posted, added to the rank's record."""
+    post_ns = rank.simulation.cluster.link.post_ns
+    if post_ns:
+        rank.spend(post_ns)
     row = Row(
         Lane.COMMUNICATION, rank.now_ns, -1, kind, kind, num_bytes, group=group, group_size=group_size, source=source,
         blocking=blocking,

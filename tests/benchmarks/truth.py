@@ -1,4 +1,4 @@
-"""What the virtual cluster predicts of this host, calibrated a minute before, beside what runs on it."""
+"""What the virtual cluster predicts of this host, measured before, between and after, beside what runs on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import median, stdev
 from typing import Any
 
 import labkit
-from labkit.calibration import as_text, calibrate
+from labkit.calibration import as_text, assemble, gather
 from labkit.hardware import Hardware
 from tests.benchmarks import truth_jobs as jobs
 from tests.benchmarks.table import Bar, table
@@ -64,12 +64,16 @@ def experiments() -> list[Experiment]:
     return found
 
 
-def measure(asked: list[Experiment], num_repeats: int) -> None:
-    """Run all of them for real, one after the other, and all of them again."""
-    for _ in range(num_repeats):
+def measure(asked: list[Experiment], num_repeats: int) -> Hardware:
+    """Run all of them for real, one after the other, and all of them again; return the host, measured in between."""
+    gathered = gather()
+    for repeat in range(num_repeats):
         for one in asked:
             world = labkit.local(one.num_ranks, device="cpu", threads_per_rank=1)
             one.measured.append(_of_a_step(labkit.run(one.function, on=world, echo=False).results))
+        if repeat in (num_repeats // 2, num_repeats - 1):
+            gathered += gather()
+    return assemble(gathered)
 
 
 def predict(asked: list[Experiment], host: Hardware) -> None:
@@ -113,7 +117,7 @@ def report(asked: list[Experiment], host: Hardware) -> tuple[str, list[Bar], dic
 
 def run(quick: bool) -> tuple[str, list[Bar], dict[str, Any]]:
     """Return the table, the bars and the figures."""
-    host, asked = calibrate(), experiments()
-    measure(asked, 2 if quick else 5)
+    asked = experiments()
+    host = measure(asked, 2 if quick else 5)
     predict(asked, host)
     return report(asked, host)

@@ -1,0 +1,187 @@
+"""A host as it was measured: what follows from the measures, its file, and cores that ranks share."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import labkit
+from labkit.calibration import as_text, assemble, gather
+from labkit.calibration import host as calibration
+from labkit.calibration.host import Measures, RankMeasure, Stopwatch, points
+from labkit.errors import ConfigError
+from labkit.hardware import Device, Hardware, Link, Measured, load
+from labkit.simulator.network import Cores
+
+
+def _rank(num_ranks: int = 2) -> RankMeasure:
+    return RankMeasure(
+        {
+            "mm": [(2e6, 3e4, 1e-4), (2e6, 3e4, 3e-4), (2e9, 3e6, 4e-2)],
+            "copy_": [(0, 2e6, 1e-3), (0, 2e3, 1e-5)],
+        },
+        2e-6,
+        {8: 3e-4, 2**20: 1.3e-3},
+        {8: 5e-4, 2**20: 2.5e-3},
+        1e-4,
+        num_ranks,
+    )
+
+
+def _host(cores: int | None = 2) -> Hardware:
+    return assemble(Measures(cores, [_rank(), _rank()], [_rank(), _rank()], [_rank(4)] * 4))
+
+
+def _device(**more: object) -> Device:
+    return Device("mine", 10**9, 1e9, MappingProxyType({"float32": 1e9}), "pcie4", "made up", 0, **more)  # type: ignore[arg-type]
+
+
+def test_what_was_measured_becomes_a_device_and_a_link() -> None:
+    host = _host()
+    assert host.device.cores == 2
+    assert host.device.peak_flops["float32"] == pytest.approx(2e9 / 4e-2)
+    assert host.device.launch_ns == 2_000
+    assert (host.link.post_ns, host.link.latency_ns) == (100_000, 200_000)
+    assert host.link.bytes_per_second == pytest.approx(2**20 / 1e-3)
+    # Two ranks move 2 MiB in the 2 ms that bytes add, four of them 4 MiB: the median of as many of each.
+    assert host.link.host_bytes_per_second == pytest.approx(2**22 / 2e-3)
+    assert "20 us" not in as_text(host) and "100 us to post" in as_text(host)
+
+
+def test_calls_with_as_much_work_become_one_point_with_their_median() -> None:
+    assert points([(0, 1000, 1.0), (0, 1010, 3.0), (0, 1005, 2.0), (0, 9000, 9.0)]) == (
+        Measured(0, 1005, 2.0),
+        Measured(0, 9000, 9.0),
+    )
+
+
+def test_an_operator_takes_what_it_took_with_as_much_work_and_never_less_than_its_overhead() -> None:
+    device = _device(measured={"mm": (Measured(1e3, 1e2, 5e-6), Measured(1e9, 1e6, 2.0), Measured(4e9, 4e6, 8.0))})
+    assert device.measured_seconds("mm", 1e9, 1e6) == pytest.approx(2.0, rel=0.1)
+    assert 2.0 < (device.measured_seconds("mm", 2e9, 2e6) or 0) < 8.0
+    assert device.measured_seconds("mm", 1.0, 10) == 5e-6
+    assert device.measured_seconds("mm", 4e12, 4e9) == pytest.approx(8_000, rel=0.5)
+    assert device.measured_seconds("conv", 1.0, 1.0) is None
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    host = _host()
+    host.save(tmp_path / "host.json")
+    assert load(tmp_path / "host.json") == host
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("no json", "cannot be read as hardware"),
+        ('{"labkit_hardware": 99}', "is not hardware in format 1"),
+        ('{"labkit_hardware": 1, "device": {}}', "does not describe hardware"),
+    ],
+)
+def test_a_file_that_holds_no_hardware_is_refused_with_what_writes_one(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "host.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message) as caught:
+        load(path)
+    assert "labkit calibrate --out FILE" in str(caught.value)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path / "none.json")
+
+
+def test_a_core_runs_one_operator_at_a_time() -> None:
+    cores = Cores(2)
+    assert [cores.run(0, 10), cores.run(0, 10), cores.run(0, 10)] == [(0, 10), (0, 10), (10, 20)]
+    assert cores.run(100, 5) == (100, 105)
+
+
+def test_moving_bytes_is_spread_over_the_cores_that_are_free() -> None:
+    cores = Cores(2)
+    cores.run(0, 10)
+    assert cores.share(0, 6) == 6  # the other core does it alone
+    assert cores.share(0, 10) == 13  # 6 to 10 on one, then both
+    assert Cores(4).share(5, 0) == 5
+
+
+def _burn() -> float:
+    begin = time.perf_counter()
+    for _ in range(50):
+        torch.ones(1000).add_(1.0)
+    dist.barrier()
+    return time.perf_counter() - begin
+
+
+@pytest.mark.parametrize(("num_ranks", "times"), [(1, 1), (2, 1), (4, 2), (6, 3)])
+def test_ranks_beyond_the_cores_wait_for_one(num_ranks: int, times: int) -> None:
+    link = Link("free", 1e15, 0, "made up", "made up")
+    alone = Hardware(_device(cores=2), link, "made up")
+    took = max(labkit.run(_burn, on=labkit.virtual(num_ranks, gpu=alone), echo=False).results)
+    one = max(labkit.run(_burn, on=labkit.virtual(1, gpu=alone), echo=False).results)
+    assert took == pytest.approx(times * one, rel=0.02)
+
+
+def _overlap(num_bytes: int) -> float:
+    begin = time.perf_counter()
+    work = dist.all_reduce(torch.ones(num_bytes // 4), async_op=True)
+    for _ in range(10):
+        torch.ones(10**6).add_(1.0)
+    assert work is not None
+    work.wait()
+    return time.perf_counter() - begin
+
+
+def test_bytes_that_cores_move_take_time_from_what_they_compute() -> None:
+    free = Link("free", 1e15, 0, "made up", "made up")
+    costly = Link("costly", 1e15, 0, "made up", "made up", host_bytes_per_second=1e9)
+    device = _device(cores=2)
+    alone, together = (
+        max(
+            labkit.run(_overlap, 10**7, on=labkit.virtual(2, gpu=Hardware(device, link, "made up")), echo=False).results
+        )
+        for link in (free, costly)
+    )
+    # Two ranks send 10 MB each: 20 ms of both cores, which the same cores cannot spend on additions.
+    assert together - alone == pytest.approx(0.02, rel=0.15)
+
+
+def _post() -> float:
+    begin = time.perf_counter()
+    work = dist.isend(torch.ones(1), 1) if dist.get_rank() == 0 else dist.irecv(torch.ones(1), 0)
+    took = time.perf_counter() - begin
+    assert work is not None
+    work.wait()
+    return took
+
+
+def test_posting_a_message_costs_the_thread_that_posts() -> None:
+    link = Link("slow to post", 1e9, 1_000, "made up", "made up", post_ns=70_000)
+    results = labkit.run(_post, on=labkit.virtual(2, link=link), echo=False).results
+    assert all(took == pytest.approx(70e-6, abs=10e-6) for took in results)
+
+
+def test_the_stopwatch_sees_operators_forwards_and_backwards_with_their_work() -> None:
+    layer, watch = torch.nn.Linear(64, 32), Stopwatch()
+    with watch:
+        layer(torch.ones(16, 64)).sum().backward()
+    assert [call[0] for call in watch.calls["addmm"]] == [2 * 16 * 64 * 32]
+    assert {"mm", "sum"} <= set(watch.calls)
+    assert all(seconds > 0 for calls in watch.calls.values() for *_, seconds in calls)
+
+
+@pytest.mark.long
+def test_this_host_is_measured_and_predicts_a_run(tmp_path: Path) -> None:
+    host = assemble(gather())
+    host.save(tmp_path / "host.json")
+    assert host.device.peak_flops["float32"] > 1e9
+    assert {"mm", "convolution", "convolution_backward", "gelu", "copy_"} <= set(host.device.measured)
+    assert all(math.isfinite(one.seconds) for found in host.device.measured.values() for one in found)
+    assert len(json.dumps(host.device.name)) > 2
+    run = labkit.run(_burn, on=labkit.virtual(2, gpu=load(tmp_path / "host.json")), echo=False)
+    assert 0 < max(run.results) < 1.0
+    assert calibration.MESSAGES[0] == 8
