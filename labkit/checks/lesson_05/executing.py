@@ -8,6 +8,7 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_02.traffic import library_calls, lost_messages
 from labkit.checks.lesson_05 import training_mistakes as mistakes
 from labkit.checks.lesson_05 import written
+from labkit.checks.lesson_05.par import PAR
 from labkit.checks.lesson_05.pipeline_cases import expected, pipeline_case
 from labkit.checks.lesson_05.training import results_as_if, wrong_messages, wrong_order, wrong_results
 from labkit.checks.lesson_05.written import written as schedules
@@ -46,6 +47,7 @@ EXERCISE = Exercise(
     driver=run_a_schedule,
     oracle=expected,
     judge=judge,
+    par=PAR,
     visible=(
         pipeline_case("3 stages, GPipe, 4 x 2 samples", 41, [2, 2, 2, 2], schedules(written.GPIPE_3_4), num_stages=3),
         pipeline_case(

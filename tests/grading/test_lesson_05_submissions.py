@@ -1,0 +1,39 @@
+"""The submissions to lesson 05: each gets exactly the score it must get, exercise by exercise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labkit.grading.grade import grade
+from labkit.grading.gradebook import ClassReport
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "tests" / "submissions" / "05"
+EXPECTED: dict[str, dict[str, Any]] = json.loads((FOLDER / "scores.json").read_text())
+
+
+def assert_scores(report: ClassReport) -> None:
+    for entry in report:
+        expected = EXPECTED[entry.name]
+        assert (entry.name, entry.points) == (entry.name, {k: float(v) for k, v in expected["exercises"].items()})
+        assert (entry.name, entry.score, not entry.problem) == (entry.name, expected["score"], expected["readable"])
+
+
+def test_one_blocking_message_at_a_time_loses_the_executor_and_the_mesh(tmp_path: Path) -> None:
+    name = "one_blocking_message_at_a_time"
+    report = grade([FOLDER / f"{name}.ipynb"], "05", tmp_path, jobs=1, course=ROOT, points_only=True)
+    assert_scores(report)
+    page = (tmp_path / name / "feedback.html").read_text()
+    assert "Deadlock" in page
+    assert "post the messages of a step together" in page
+
+
+@pytest.mark.long
+def test_every_submission_gets_its_score(tmp_path: Path) -> None:
+    report = grade([FOLDER], "05", tmp_path, jobs=2, course=ROOT, points_only=True)
+    assert {entry.name for entry in report} == set(EXPECTED)
+    assert_scores(report)

@@ -1,0 +1,184 @@
+"""Lesson 05 keeps its contract: topics, exercises, points, stubs; and its answers do what they promise."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import labkit
+from labkit.checks.registry import exercises as checked_exercises
+from labkit.lessons.source import Lesson, load
+from labkit.timeline.memory import peak_memory_bytes
+from tests.checks.lesson_cells import namespace
+
+SOURCE = Path(__file__).parents[2] / "solutions" / "05_pipeline.py"
+IDS = [f"5.{number}" for number in range(1, 14)]
+BONUS = ["5.12", "5.13"]
+
+TOPICS = {
+    "what fills the memory": r"16 gb",
+    "24 GB, and which share is a guess": r"arrive at 24 gb for a billion parameters\. the first 16 are arithmetic",
+    "700 GB of gradients": r"700 gb a step",
+    "inter-operator": r"inter-operator",
+    "intra-operator": r"intra-operator",
+    "Megatron's f and g": r"shoeybi et al\., 2019",
+    "the bubble": r"\(p-1\)/\(m\+p-1\)",
+    "schedules as data": r"a schedule is data",
+    "one batch of messages": r"one batch",
+    "find the deadlock": r"will it come to an end",
+    "1F1B": r"1f1b",
+    "scale of the loss": r"the scale of the loss",
+    "uneven microbatches": r"4, 3 and 3",
+    "held activations": r"held at most|activations at most",
+    "predicted and found": r"predicted and found",
+    "best number of microbatches": r"how many microbatches",
+    "checkpointing": r"chen et al\., 2016",
+    "the library": r"torch\.distributed\.pipelining",
+    "mean of means in the library": r"the library divides every gradient by m",
+    "mesh": r"devicemesh",
+    "interleaved": r"interleaved stages",
+    "zero bubble": r"qi et al\., 2023",
+    "failures on purpose": r"break it on purpose",
+    "mismatch the schedule": r"mismatch the schedule",
+    "drop a wait": r"drop a wait",
+    "forget the scale": r"forget the scale",
+    "at scale": r"what breaks at scale",
+    "the next lesson": r"06_gradient_compression",
+}
+
+
+@pytest.fixture(scope="module")
+def lesson() -> Lesson:
+    return load(SOURCE)
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, Any]:
+    return namespace(number="05")
+
+
+def test_thirteen_exercises_give_100_points_and_16_for_the_bonus(lesson: Lesson) -> None:
+    assert [exercise.id for exercise in lesson.exercises] == IDS
+    assert [exercise.id for exercise in lesson.exercises if exercise.bonus] == BONUS
+    assert sum(exercise.points for exercise in lesson.exercises if not exercise.bonus) == 100
+    assert sum(exercise.points for exercise in lesson.exercises if exercise.bonus) == 16
+
+
+def test_every_exercise_is_followed_by_its_check_before_the_next(lesson: Lesson) -> None:
+    order = [(cell.role, cell.exercise) for cell in lesson.cells if cell.role in ("exercise", "check")]
+    assert order == [(role, each) for each in IDS for role in ("exercise", "check")]
+
+
+def test_lesson_and_checks_name_the_same_functions_and_titles(lesson: Lesson) -> None:
+    checked = checked_exercises("05")
+    assert list(checked) == IDS
+    for exercise in lesson.exercises:
+        assert (checked[exercise.id].functions, checked[exercise.id].title) == (exercise.provides, exercise.title)
+
+
+def test_headings_say_the_title_the_points_and_the_minutes(lesson: Lesson) -> None:
+    prose = "\n\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
+    for each in lesson.exercises:
+        bonus = " (bonus)" if each.bonus else ""
+        heading = rf"### Exercise {re.escape(each.id)} {re.escape(each.title)}{re.escape(bonus)}\n\n"
+        assert re.search(heading + rf"\*{each.points} points, about {each.minutes} minutes\*", prose), each.id
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_topic_is_there(lesson: Lesson, topic: str) -> None:
+    text = "\n\n".join(cell.source for cell in lesson.cells)
+    assert re.search(TOPICS[topic], re.sub(r"\s+", " ", text).lower()), f"lesson 05 says nothing of: {topic}"
+
+
+def test_every_stub_fails_with_the_words_of_its_own_exercise(lesson: Lesson) -> None:
+    stubs = namespace(solved=False, number="05")
+    for exercise in lesson.exercises:
+        for name in exercise.provides:
+            required = [p for p in inspect.signature(stubs[name]).parameters.values() if p.default is p.empty]
+            with pytest.raises(NotImplementedError, match=rf"^Exercise {re.escape(exercise.id)}: \w"):
+                stubs[name](*[None] * len(required))
+
+
+def test_every_guess_is_revealed_later(lesson: Lesson) -> None:
+    text = "\n".join(cell.source for cell in lesson.cells if cell.kind == "code")
+    calls = re.findall(r'^labkit\.(predict|reveal)\("([^"]+)"', text, re.MULTILINE)
+    guessed = [number for what, number in calls if what == "predict"]
+    assert len(guessed) == len(set(guessed)) >= 7
+    for number in guessed:
+        assert ("reveal", number) in calls[calls.index(("predict", number)) :]
+
+
+def test_the_deck_has_15_to_25_slides(lesson: Lesson) -> None:
+    slides = [cell for cell in lesson.cells if cell.kind == "markdown" and {"slide", "slide-only"} & set(cell.tags)]
+    assert 12 <= len(slides) <= 25
+
+
+def test_the_slide_of_the_bubble_says_what_the_function_returns(lesson: Lesson, answers: dict[str, Any]) -> None:
+    (table,) = [cell.source for cell in lesson.cells if cell.source.startswith("### The bubble")]
+    rows = re.findall(r"^\| (\d) stages \| (.*) \|$", table, re.MULTILINE)
+    assert len(rows) == 3
+    for stages, shares in rows:
+        shown = [float(share.split()[0]) for share in shares.split("|")]
+        assert shown == [round(100 * answers["bubble_share"](int(stages), m), 1) for m in (1, 4, 8, 16, 32, 64)]
+
+
+def _large_step(names: dict[str, Any], write: str, count: int) -> None:
+    stage, num_stages = dist.get_rank(), dist.get_world_size()
+    x = [torch.empty(8192 // count, 16384, device="meta", requires_grad=True) for _ in range(count)]
+    names["run_schedule"](
+        names[write](stage, num_stages, count), names["layers"](16384, 12, "meta"), [8192 // count] * count,
+        torch.empty(16384, device="meta"), x if stage == 0 else None, x if stage == num_stages - 1 else None,
+        nn.functional.mse_loss,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("stages", "count"), [(2, 4), (4, 8)])
+def test_the_bubble_is_the_predicted_one_to_one_per_cent_on_the_virtual_cluster(
+    answers: dict[str, Any], stages: int, count: int
+) -> None:
+    runs = {
+        write: labkit.run(partial(_large_step, answers, write), count, on=labkit.virtual(stages)).timeline
+        for write in ("gpipe", "one_f_one_b")
+    }
+    for write, timeline in runs.items():
+        share = answers["bubble_of"](timeline)
+        assert share == pytest.approx(answers["bubble_share"](stages, count), rel=0.01), write
+    held = [peak_memory_bytes(runs[write], 0, "activations") for write in ("gpipe", "one_f_one_b")]
+    assert held[1] == pytest.approx(held[0] * stages / count, rel=0.15)
+
+
+def _gradients(names: dict[str, Any], write: str, sizes: list[int]) -> bool:
+    stage, num_stages = dist.get_rank(), dist.get_world_size()
+    modules = [names["layers"](5, 2, "cpu").double() for _ in range(num_stages)]
+    whole = [names["layers"](5, 2, "cpu").double() for _ in range(num_stages)]
+    draw = torch.Generator().manual_seed(3)
+    x, y = torch.randn(2, sum(sizes), 5, generator=draw, dtype=torch.float64)
+    names["run_schedule"](
+        names[write](stage, num_stages, len(sizes)), modules[stage], sizes, x[0],
+        list(x.split(sizes)) if stage == 0 else None, list(y.split(sizes)) if stage == num_stages - 1 else None,
+        nn.functional.mse_loss,
+    )  # fmt: skip
+    nn.functional.mse_loss(nn.Sequential(*whole)(x), y).backward()
+    pairs = zip(modules[stage].parameters(), whole[stage].parameters(), strict=True)
+    return all(torch.allclose(mine.grad, theirs.grad, rtol=1e-12, atol=1e-15) for mine, theirs in pairs)
+
+
+@pytest.mark.parametrize("write", ["gpipe", "one_f_one_b"])
+def test_gradients_are_those_of_the_whole_batch_on_eight_virtual_stages(answers: dict[str, Any], write: str) -> None:
+    run = labkit.run(partial(_gradients, answers, write), [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5], on=labkit.virtual(8))
+    assert run.results == [True] * 8
+
+
+def test_no_schedule_up_to_eight_stages_and_twelve_microbatches_gets_stuck(answers: dict[str, Any]) -> None:
+    for write in ("gpipe", "one_f_one_b"):
+        for stages in range(1, 9):
+            for count in range(1, 13):
+                assert answers["find_stuck"]([answers[write](s, stages, count) for s in range(stages)]) == {}
