@@ -242,10 +242,10 @@ _ALL_DEVICES = (
         compute_share=0.80, memory_share=0.87, share_source="taken as the H100's: the same chip with other memory",
     ),
     Device(
-        "b200", 180 * _GB, 8000e9,
-        _flops(float64=37, float32=75, tf32=1125, float16=2250, bfloat16=2250, float8_e4m3fn=4500,
+        "b200", 180 * _GB, 7700e9,
+        _flops(float64=37, float32=75, tf32=1100, float16=2250, bfloat16=2250, float8_e4m3fn=4500,
                float8_e5m2=4500, int8=4500), "nvlink5",
-        "NVIDIA HGX B200 datasheet (2024), an eighth of the board, half of the figures given with sparsity",
+        "NVIDIA HGX B200 datasheet (2025), the figures of one GPU, half of those given with sparsity",
     ),
     Device(
         "l4", 24 * _GB, 300e9,
