@@ -106,7 +106,8 @@ def run(quick: bool) -> tuple[str, list[Bar], dict[str, Any]]:
     text = table(["seconds", "one, cold", "a further one"], rows)
     text += (
         f"\n  lesson 02, one submission: {share['seconds']:.1f} s, of which {share['own_seconds']:.1f} s in "
-        f"the notebook's cells and in the student's functions: {100 * share['not_own_share']:.0f} % is not the student's own code"
+        f"the notebook's cells and in the student's functions: {100 * share['not_own_share']:.0f} % is not the "
+        "student's own code"
     )
     return text, bars, {"seconds": seconds, "lesson_02": share}
 

@@ -1,0 +1,178 @@
+"""What a submission sees and may do in its sandbox, in the executed notebook and in a rank of a hidden case."""
+
+from __future__ import annotations
+
+import json
+import pickletools
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from grading.small_lesson import RIGHT, code_cell, notebook, write_submission
+from labkit.checks import wire_format
+from labkit.checks.registry import exercises
+from labkit.grading import rank_exercise, sandbox
+from labkit.grading.course import Course
+from labkit.grading.execute import NotebookRun, execute
+from labkit.grading.kernel_provisioner import NAME, SandboxProvisioner
+from labkit.grading.limits import Limits
+from labkit.grading.oracle import Oracle
+from labkit.grading.probe import Outcome
+from labkit.grading.sandbox_view import python_folders
+
+pytestmark = pytest.mark.skipif(bool(sandbox.problem()), reason=f"no sandbox here: {sandbox.problem()}")
+
+SEEN = (
+    "[os.getpid(), sorted(os.listdir('/')), os.listdir('/tmp'), sorted(p for p in os.listdir('/proc') if p.isdigit())]"
+)
+
+
+def run(tmp_path: Path, course: Course, *sources: str, limits: Limits | None = None) -> NotebookRun:
+    content = notebook()
+    content["cells"] = [code_cell(f"cell-{index}", source, []) for index, source in enumerate(sources)]
+    work = tmp_path / "w"
+    work.mkdir()
+    return execute(nbformat.from_dict(content), work, limits, course.secrets)
+
+
+def test_the_provisioner_is_known_to_jupyter_by_its_name() -> None:
+    found = entry_points(group="jupyter_client.kernel_provisioners", name=NAME)
+    assert {each.load() for each in found} == {SandboxProvisioner}
+
+
+def test_a_notebook_sees_python_labkit_and_nothing_else(
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+    root = Path(__file__).parents[2]
+    found = run(
+        tmp_path,
+        course,
+        "import json, os, labkit, torch",
+        f"print(json.dumps([sorted(os.listdir('/')), os.path.exists({str(course.root)!r}), "
+        f"os.listdir({str(root)!r}), 'SECRET_TOKEN' in os.environ, os.getuid(), open('/proc/1/comm').read()]))",
+    )
+    assert found.summary == "Every cell ran."
+    top, course_seen, beside_labkit, has_secret, uid, first = json.loads(found.cells[1].text)
+    assert "home" not in top and "mnt" not in top
+    assert (course_seen, has_secret, first) == (False, False, "bwrap\n")
+    assert set(beside_labkit) <= {
+        "labkit",
+        *(path.relative_to(root).parts[0] for path in python_folders() if root in path.parents),
+    }
+    assert uid != 0
+
+
+def test_ranks_rpc_and_virtual_ranks_run_in_a_notebook(course: Course, tmp_path: Path) -> None:
+    found = run(
+        tmp_path,
+        course,
+        "import labkit, torch, torch.distributed as dist, torch.distributed.rpc as rpc\n"
+        "def add():\n"
+        "    x = torch.ones(2)\n"
+        "    dist.all_reduce(x)\n"
+        "    return x.tolist()\n"
+        "def call():\n"
+        "    rank = dist.get_rank()\n"
+        "    rpc.init_rpc(f'worker{rank}', rank=rank, world_size=2)\n"
+        "    answer = rpc.rpc_sync('worker1', torch.add, args=(torch.ones(1), 1)).item() if rank == 0 else None\n"
+        "    rpc.shutdown()\n"
+        "    return answer\n",
+        "print(labkit.run(add, on=labkit.local(3), echo=False).results)",
+        "print(labkit.run(call, on=labkit.local(2), echo=False).results)",
+        "print(labkit.run(add, on=labkit.virtual(4, gpu='h100', link='nvlink4')).results)",
+    )
+    assert [cell.state for cell in found.cells] == ["ok"] * 4, [cell.message for cell in found.cells]
+    assert found.cells[1].text.strip() == "[[3.0, 3.0], [3.0, 3.0], [3.0, 3.0]]"
+    assert found.cells[2].text.strip() == "[2.0, None]"
+    assert found.cells[3].text.strip() == str([[4.0, 4.0]] * 4)
+
+
+def test_a_loop_in_a_sandbox_is_interrupted_and_the_next_cell_runs(course: Course, tmp_path: Path) -> None:
+    found = run(tmp_path, course, "while True: pass", "print('next')", limits=Limits(cell_seconds=2.0))
+    assert [cell.state for cell in found.cells] == ["timeout", "ok"]
+
+
+def test_memory_is_that_of_the_whole_tree(course: Course, tmp_path: Path) -> None:
+    limits = Limits(kernel_memory_bytes=600 << 20, cell_seconds=30)
+    source = (
+        "import os, time\n"
+        "for _ in range(8):\n"
+        "    if os.fork() == 0:\n"
+        "        held = b'x' * (150 << 20)\n"
+        "        time.sleep(600)\n"
+        "time.sleep(600)"
+    )
+    found = run(tmp_path, course, source, limits=limits)
+    assert "took more than the 0.6 GB of memory that a notebook and its ranks may have together" in found.summary
+
+
+Probe = Callable[..., Outcome]
+
+
+def test_a_rank_is_alone_and_sees_no_judge(probe: Probe) -> None:
+    source = (
+        "import os, importlib.util, sys\n"
+        "def program(rank):\n"
+        f"    lessons = [name for name in sys.modules if '.lesson_' in name or 'course_checks' in name]\n"
+        "    try:\n"
+        "        import labkit.checks.lesson_02\n"
+        "        lessons.append(labkit.checks.lesson_02.EXERCISES)\n"
+        "    except (ImportError, AttributeError):\n"
+        "        pass\n"
+        f"    return {SEEN} + [lessons, open('/proc/net/dev').read().count(':'), os.listdir('/run')]\n"
+    )
+    outcome = probe("90.4", {"90.4": source}, case=1)
+    assert outcome.failure is None, outcome.failure
+    for result in outcome.results:
+        pid, top, scratch, processes, lessons, interfaces, run_folder = wire_format.decode(result)["y"]  # type: ignore[misc]
+        assert (pid, scratch, processes, interfaces, run_folder) == (2, [], ["1", "2"], 1, [])
+        assert [name for name in lessons if not str(name).startswith("labkit.checks.drivers")] == []  # type: ignore[union-attr]
+        assert "home" not in top  # type: ignore[operator]
+
+
+def test_what_ranks_are_told_of_an_exercise_holds_no_oracle_and_no_judge(oracle: Oracle) -> None:
+    told = [oracle.rank_side, rank_exercise.pack(exercises("02"))]
+    words = {str(argument) for data in told for _, argument, _ in pickletools.genops(data) if isinstance(argument, str)}
+    answers = {each.oracle.__name__ for each in exercises("02").values()}
+    answers |= {"double_oracle", "shift_oracle", "total_oracle", "judge_with"}
+    assert not words & answers
+    assert "call_double" in words
+
+
+def test_a_full_disk_is_told_and_the_next_run_goes_on(course: Course, tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        write_submission(tmp_path / "in" / f"{name}.ipynb", RIGHT)
+    out = tmp_path / "out"
+    out.mkdir()
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from labkit.errors import EnvironmentProblem\n"
+        "from labkit.grading.grade import grade\n"
+        "out = Path(sys.argv[2])\n"
+        "def go():\n"
+        "    return grade([sys.argv[1]], '90', out, jobs=1, course=sys.argv[3], sandbox='none', points_only=True)\n"
+        "(out / 'filler').write_bytes(b'x' * (170 << 10))\n"
+        "try:\n"
+        "    go()\n"
+        "except EnvironmentProblem as error:\n"
+        "    print(error)\n"
+        "done = sorted(path.parent.name for path in out.glob('*/result.json'))\n"
+        "(out / 'filler').unlink()\n"
+        "print(done, [(entry.name, entry.score, entry.name in done) for entry in go()])\n"
+        "print(sorted(path.name for path in out.rglob('*.part')))\n"
+    )
+    command = ["bwrap", "--dev-bind", "/", "/", "--size", str(200 << 10), "--tmpfs", str(out), "--die-with-parent"]
+    command += [sys.executable, "-c", program, str(tmp_path / "in"), str(out), str(course.root)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    told, result, parts = ended.stdout.splitlines()
+    assert "no space is left for" in told and "run the same command again: finished reports are kept" in told
+    assert result.endswith("[('a', 10.0, True), ('b', 10.0, False), ('c', 10.0, False)]"), result
+    assert parts == "[]"
