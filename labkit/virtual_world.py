@@ -62,6 +62,7 @@ def virtual(
     seed: int = 0,
     algorithm: Algorithm = "auto",
     memory: int | str | None = None,
+    join_operators: bool = False,
 ) -> VirtualWorld:
     """Return a world of N accelerators in this process and in virtual time.
 
@@ -69,7 +70,13 @@ def virtual(
     messages would cost on this hardware, and it is the same in every run. The ``timeout`` of labkit.run counts real
     seconds; a deadlock is known at once.
 
-    What a rank cannot do here: start threads or processes (DataLoader: num_workers=0), or call torch.distributed.rpc.
+    Threads that a rank starts have its rank, and a clock each; their locks, events, queues and pools wait in virtual time,
+    and a race between them has one outcome. ``torch.distributed.rpc`` is a subset in Python, in virtual time too:
+    ``init_rpc``, ``shutdown``, ``rpc_sync``, ``rpc_async``, ``remote``, ``RRef``, ``functions.async_execution``,
+    ``get_worker_info`` and ``torch.futures`` (labkit.simulator.rpc says what differs from torch's).
+
+    What a rank cannot do here: start processes (DataLoader: num_workers=0), or use ``torch.distributed.autograd``,
+    DistributedOptimizer and RemoteModule. Locks made before the run cannot be waited for in virtual time.
     Names taken from a module of your own by ``from time import sleep`` stay real; ``time.sleep`` is virtual.
 
     Args:
@@ -89,6 +96,8 @@ def virtual(
             NCCL would choose.
         memory: What each accelerator holds, bytes or "16 GB"; None is what the device is sold with. A tensor that does
             not fit raises torch.OutOfMemoryError in its rank, with what the memory is full of.
+        join_operators: Show operators that follow each other without a gap as one span, "operators". Hundreds of ranks
+            run millions of operators; times, memory and communication are the same either way.
 
     Raises:
         ConfigError: If a number or a name cannot be.
@@ -97,5 +106,6 @@ def virtual(
         describe(
             world_size, gpu=gpu, link=link, gpus_per_node=gpus_per_node, nic=nic, nics_per_node=nics_per_node,
             slow=slow, slow_links=slow_links, jitter=jitter, seed=seed, algorithm=algorithm, memory=memory,
+            join_operators=join_operators,
         )
     )  # fmt: skip

@@ -268,4 +268,4 @@ def create_group(options: Any, backend_options: Any) -> VirtualGroup:
     ranks = tuple(options.global_ranks_in_group) or tuple(range(options.group_size))
     world_size = rank.simulation.cluster.world_size
     label = "the default group" if len(ranks) == world_size else f"the group of ranks {listing(ranks)}"
-    return VirtualGroup(rank, Members(str(options.group_id), ranks, label), options.group_rank)
+    return VirtualGroup(Members(str(options.group_id), ranks, label), options.group_rank)

@@ -12,10 +12,10 @@ import torch.distributed as dist
 from labkit.simulator.algorithms import choose
 from labkit.simulator.clock import Waiting
 from labkit.simulator.messages import ANY_SOURCE, Posted
-from labkit.simulator.payload import bytes_of, in_words, listed, on_cpu
+from labkit.simulator.payload import in_words, listed, on_cpu
 from labkit.simulator.record import Row
 from labkit.simulator.rounds import Compute, Members, Part, Round
-from labkit.simulator.state import VirtualRank, communication_row
+from labkit.simulator.state import communication_row, the_rank
 from labkit.simulator.torch_private import BACKEND, uncounted
 from labkit.simulator.work import VirtualWork, VirtualWorks
 
@@ -27,16 +27,15 @@ _ProcessGroup: Any = dist.ProcessGroup  # its typed signatures differ from versi
 class GroupCalls(_ProcessGroup):  # type: ignore[misc]
     """The process group of one virtual rank, without its collectives."""
 
-    def __init__(self, rank: VirtualRank, members: Members, group_rank: int) -> None:
-        """Make the group of a rank.
+    def __init__(self, members: Members, group_rank: int) -> None:
+        """Make the group of a rank; any of its threads may call.
 
         Args:
-            rank: Whose it is.
             members: Its ranks.
             group_rank: The rank's number among them.
         """
         super().__init__(group_rank, len(members.ranks))
-        self._virtual_rank, self._members, self._group_rank = rank, members, group_rank
+        self._members, self._group_rank = members, group_rank
         self._number = 0
         self._coalescing: list[VirtualWork] | None = None
 
@@ -69,7 +68,7 @@ class GroupCalls(_ProcessGroup):  # type: ignore[misc]
         return self._message("irecv", tensors, ANY_SOURCE, tag, sends=False)
 
     def _message(self, kind: str, tensors: Tensors, peer: int, tag: int, *, sends: bool) -> VirtualWork:
-        rank, members = self._virtual_rank, self._members
+        rank, members = the_rank(), self._members
         tensor = on_cpu(listed(tensors))[0]
         if tensor.requires_grad:
             with uncounted():
@@ -83,7 +82,7 @@ class GroupCalls(_ProcessGroup):  # type: ignore[misc]
         posted = Posted(rank, peer, tensor, row, members.ranks, sends=sends)
         rank.simulation.exchange.post(posted, members.key, tag)
         return self._posted(
-            VirtualWork(rank, posted.event, posted, row, [tensor], posted.finish, posted.peer_in_group)
+            VirtualWork(posted.event, posted, row, [tensor], posted.finish, posted.peer_in_group)
         )  # fmt: skip
 
     # ---- coalescing, which changes nothing here but the handle
@@ -114,7 +113,7 @@ class GroupCalls(_ProcessGroup):  # type: ignore[misc]
         traffic: Any = None,
         blocking: bool | None = None,
     ) -> VirtualWork:
-        rank, members = self._virtual_rank, self._members
+        rank, members = the_rank(), self._members
         on_cpu(inputs)
         on_cpu(outputs)
         if rank.record.memory is not None:
@@ -145,12 +144,12 @@ class GroupCalls(_ProcessGroup):  # type: ignore[misc]
 
         waiting = Waiting(kind, round_.missing, text, source)
         tensors = outputs if result is None else result
-        return self._posted(VirtualWork(rank, round_.event, waiting, row, tensors, finish))
+        return self._posted(VirtualWork(round_.event, waiting, row, tensors, finish))
 
     def _row(self, kind: str, num_bytes: int, source: str, *, blocking: bool) -> Row:
         size = len(self._members.ranks)
         return communication_row(
-            self._virtual_rank, kind, num_bytes, self._members.name, size, source, blocking=blocking
+            the_rank(), kind, num_bytes, self._members.name, size, source, blocking=blocking
         )  # fmt: skip
 
     def _posted(self, work: VirtualWork) -> VirtualWork:

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from labkit.simulator.clock import Event, Waiting
+from labkit.simulator.clock import Abandoned, Event, Waiting
 from labkit.simulator.record import at
 from labkit.simulator.state import VirtualRank, current_rank
 
@@ -61,11 +61,14 @@ class RankLock:
             return self._real.acquire(blocking, timeout)
         if not blocking and timeout != -1:
             raise ValueError("can't specify a timeout for a non-blocking call")
-        if rank.process.threaded:
+        ended = rank.simulation.scheduler.has_ended
+        if rank.process.threaded and not ended:
             rank.turn()
         if self._real.acquire(False):
             self._now_held_by(rank)
             return True
+        if ended:
+            raise Abandoned
         if not blocking or timeout == 0:
             rank.spend(POLL_NS)
             return False
@@ -117,7 +120,14 @@ class RankLock:
             scheduler.act(rank.now_ns + round(timeout * 1e9), give_up)
         source, _ = rank.simulation.sources.find(sys._getframe(2))
         what = _call(sys._getframe(2))
-        rank.wait(event, Waiting(what, lambda: self._peers(rank), lambda: what + self._held(rank, what), source))
+        try:
+            rank.wait(event, Waiting(what, lambda: self._peers(rank), lambda: what + self._held(rank, what), source))
+        except Abandoned:
+            if event in self._waiting:
+                self._waiting.remove(event)
+            elif not given_up:
+                self._real.release()  # it was given to this thread, which ends
+            raise
         if given_up:
             return False
         self._now_held_by(rank)
@@ -125,7 +135,7 @@ class RankLock:
 
     def _now_held_by(self, rank: VirtualRank) -> None:
         self._holder = rank
-        self._line = rank.simulation.sources.find(sys._getframe(2))[0] if rank.process.threaded else ""
+        self._line = rank.simulation.sources.find(sys._getframe(2))[0]
 
     def _peers(self, rank: VirtualRank) -> list[int]:
         holder = self._holder  # a condition takes a lock of its own and waits for it to be given back

@@ -11,7 +11,7 @@ from torch.futures import Future
 
 from labkit.simulator.clock import Event, Waits
 from labkit.simulator.record import Row
-from labkit.simulator.state import VirtualRank
+from labkit.simulator.state import the_rank
 from labkit.simulator.torch_private import before_backward_returns, in_backward
 from labkit.timeline.span import Lane
 
@@ -24,7 +24,6 @@ class VirtualWork(dist.Work):
 
     def __init__(
         self,
-        rank: VirtualRank,
         event: Event,
         waiting: Waits,
         row: Row | None,
@@ -35,7 +34,6 @@ class VirtualWork(dist.Work):
         """Begin to stand for an operation.
 
         Args:
-            rank: Whose it is.
             event: Fired when it is complete.
             waiting: What a report says of a rank that waits for it.
             row: Its span.
@@ -44,7 +42,7 @@ class VirtualWork(dist.Work):
             source: Group rank that a message came from.
         """
         super().__init__()
-        self._rank, self._event, self._waiting, self._row = rank, event, waiting, row
+        self._event, self._waiting, self._row = event, waiting, row
         self._tensors, self._finish, self._source = result, finish, source
         self._done = False
 
@@ -52,7 +50,7 @@ class VirtualWork(dist.Work):
         """Return True once the operation is complete; results are written now."""
         if self._done:
             return True
-        rank, row = self._rank, self._row
+        rank, row = the_rank(), self._row  # any thread of the rank may wait
         begin_ns = rank.now_ns
         note = None
         if row is not None and not row.blocking:
@@ -77,7 +75,7 @@ class VirtualWork(dist.Work):
     def is_completed(self) -> bool:
         """Return whether the operation is complete by now."""
         if not self._done:
-            rank = self._rank
+            rank = the_rank()
             rank.turn()
             if self._event.ready_ns is None or self._event.ready_ns > rank.now_ns:
                 rank.spend(POLL_NS)
