@@ -29,6 +29,7 @@ TRUSTED_ONLY = (
 )
 _FIRST_THROW_AWAY_UID = 1_900_000_000
 _JOIN_SESSION_KEYRING = (250, 1) if os.uname().machine == "x86_64" else (219, 1)
+_libc = ctypes.CDLL(None)
 _INSIDE = ["--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 
@@ -119,7 +120,7 @@ def throw_away_uid() -> int:
 
 def forget_keys() -> None:
     """Leave the session keyring behind, which all processes of a login share; for a process about to run a program."""
-    ctypes.CDLL(None).syscall(*_JOIN_SESSION_KEYRING, None)
+    _libc.syscall(*_JOIN_SESSION_KEYRING, None)
 
 
 def read_info(fd: int, seconds: float) -> int:

@@ -10,13 +10,14 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from labkit.checks.predictions import with_unit
 from labkit.grading.course import Course
-from labkit.grading.execute import NotebookRun, execute
 from labkit.grading.feedback import feedback_html
 from labkit.grading.limits import Limits
 from labkit.grading.oracle import HiddenCase, Oracle
@@ -28,6 +29,9 @@ from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, stea
 from labkit.grading.submission import Submission, read_submission
 from labkit.grading.template import Template
 from labkit.lessons.manifest import Exercise
+
+if TYPE_CHECKING:
+    from labkit.grading.execute import NotebookRun
 
 Progress = Callable[[str], None]
 _STATE_WORDS = {
@@ -91,8 +95,12 @@ class Grader:
         if notebook.problem:
             return unreadable(submission.name, notebook.problem, self.course, digest, fingerprint)
         rebuilt = rebuild(notebook.cells, self.course.pristine, self.limits)
-        run = None if self.points_only else self._execute(rebuilt, folder, progress)
-        exercises = self._probe(rebuilt, folder, progress)
+        # The notebook waits for its kernel, the hidden cases for their ranks: neither is in the other's way.
+        with ThreadPoolExecutor(1, "notebook") as beside:
+            running = None if self.points_only else beside.submit(self._execute, rebuilt, folder)
+            exercises = self._probe(rebuilt, folder, progress)
+            progress("running the notebook")
+            run = running.result() if running else None
         return StudentResult(
             name=submission.name,
             problem="",
@@ -105,13 +113,12 @@ class Grader:
             course_hash=fingerprint,
         )
 
-    def _execute(self, rebuilt: Rebuilt, folder: Path, progress: Progress) -> NotebookRun:
-        progress("running the notebook")
+    def _execute(self, rebuilt: Rebuilt, folder: Path) -> NotebookRun:
+        from labkit.grading.execute import execute  # papermill takes a second to load, in which torch loads elsewhere
+
         work = folder / "nb"
         work.mkdir()
-        run = execute(rebuilt.notebook, work, self.limits, self._hidden)
-        end_descendants(keep=[self.oracle.pid, self._template.pid])
-        return run
+        return execute(rebuilt.notebook, work, self.limits, self._hidden)
 
     # ---- hidden cases
 

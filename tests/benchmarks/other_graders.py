@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -36,6 +37,15 @@ def notebook(cells: list[dict[str, Any]]) -> dict[str, Any]:
     return {"nbformat": 4, "nbformat_minor": 5, "metadata": {"kernelspec": spec}, "cells": cells}
 
 
+def run_in(folder: Path, command: list[str], timeout: float, around: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a grader's command, with the programs beside its interpreter on the path; `around` is put before it."""
+    path = os.pathsep.join([str(Path(command[0]).parent), os.environ["PATH"]])
+    return subprocess.run(
+        [*around, *command], cwd=folder, capture_output=True, text=True, timeout=timeout, env=os.environ | {"PATH": path},
+        start_new_session=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
 class Nbgrader:
     """A course with one assignment.
 
@@ -43,12 +53,14 @@ class Nbgrader:
         folder: Where it is made; must not exist.
         given: The first cell.
         python: The interpreter nbgrader is installed for.
+        seconds: What a cell may take.
     """
 
     name = "nbgrader"
 
     def __init__(self, folder: Path, given: str = GIVEN, python: str = sys.executable, seconds: float = 30) -> None:
         self.folder, self._python = folder, python
+        self.around: list[str] = []
         source = folder / "source" / "ps1"
         source.mkdir(parents=True)
         settings = (
@@ -75,7 +87,7 @@ class Nbgrader:
     def run(self, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
         """Run one of nbgrader's commands and return how it ended."""
         command = [self._python, "-m", "nbgrader", *arguments]
-        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=timeout)
+        return run_in(self.folder, command, timeout, self.around)
 
     def submit(self, student: str, answer: str = ANSWER) -> None:
         """Hand in an answer."""
@@ -110,8 +122,9 @@ class Otter:
 
     name = "otter"
 
-    def __init__(self, folder: Path, given: str = GIVEN, python: str = sys.executable, seconds: float = 30) -> None:
+    def __init__(self, folder: Path, given: str = GIVEN, python: str = sys.executable) -> None:
         self.folder, self._python = folder, python
+        self.around: list[str] = []
         folder.mkdir(parents=True)
         hidden = f'""" # BEGIN TEST CONFIG\nhidden: true\n""" # END TEST CONFIG\n{HIDDEN}'
         cells = [
@@ -139,7 +152,7 @@ class Otter:
     def run(self, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
         """Run one of otter's commands and return how it ended."""
         command = [self._python, "-m", "otter", *arguments]
-        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=timeout)
+        return run_in(self.folder, command, timeout, self.around)
 
     def submit(self, student: str, answer: str = ANSWER) -> None:
         """Hand in an answer."""
