@@ -41,8 +41,8 @@ def run_in(folder: Path, command: list[str], timeout: float, around: list[str]) 
     """Run a grader's command, with the programs beside its interpreter on the path; `around` is put before it."""
     path = os.pathsep.join([str(Path(command[0]).parent), os.environ["PATH"]])
     return subprocess.run(
-        [*around, *command], cwd=folder, capture_output=True, text=True, timeout=timeout, env=os.environ | {"PATH": path},
-        start_new_session=True, stdin=subprocess.DEVNULL,
+        [*around, *command], cwd=folder, capture_output=True, text=True, timeout=timeout,
+        env=os.environ | {"PATH": path}, start_new_session=True, stdin=subprocess.DEVNULL,
     )  # fmt: skip
 
 
