@@ -40,6 +40,12 @@ app = typer.Typer(
 )
 
 
+try:
+    app.add_typer(import_module("labkit.grading.book.commands").app, name="gradebook")
+except ModuleNotFoundError:
+    pass  # a student release has no grading
+
+
 def main() -> None:
     """Run the command line; the entry point that pip installs as ``labkit``."""
     app()

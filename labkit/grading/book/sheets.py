@@ -1,0 +1,150 @@
+"""Grades in the sheets that Canvas and Moodle export and take back: the instructor's file, with one column filled.
+
+Sources: Canvas, "How do I import grades in the Gradebook?" (columns Student, ID, SIS User ID, SIS Login ID, Section,
+then "title (assignment id)"); Moodle, "Assignment settings", offline grading worksheet (Identifier "Participant 123",
+Grade).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from labkit.errors import ConfigError
+from labkit.grading.book.standing import Grade
+
+_CANVAS_NAMES = ("Student", "ID", "SIS User ID", "SIS Login ID")
+_MOODLE_NAMES = ("Identifier", "Full name", "Email address", "ID number", "Username")
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A filled sheet.
+
+    Attributes:
+        data: The CSV, as the learning platform takes it.
+        num_filled: Rows that got a grade.
+        unmatched: Students who have a grade and no row.
+    """
+
+    data: bytes
+    num_filled: int
+    unmatched: tuple[str, ...]
+
+
+def grades_csv(grades: Iterable[Grade]) -> bytes:
+    """Return every grade as a plain table: a line for each student, a column for each exercise."""
+    listed = list(grades)
+    exercises = list(dict.fromkeys(exercise for grade in listed for exercise in grade.points))
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["Student", "Score", "Max Score", "Late %", "Adjusted", "Attempts", "Handed in", *exercises])
+    for grade in listed:
+        moment = grade.handed_in_at.isoformat(timespec="minutes") if grade.handed_in_at else ""
+        points = [f"{grade.points[exercise]:g}" if exercise in grade.points else "" for exercise in exercises]
+        numbers = [f"{value:g}" for value in (grade.score, grade.max_score, grade.percent_lost, grade.adjusted)]
+        writer.writerow([_inert(grade.student), *numbers, grade.num_attempts, moment, *points])
+    return text.getvalue().encode("utf-8")
+
+
+def canvas_csv(roster: Path, column: str, grades: Iterable[Grade]) -> Sheet:
+    """Return a gradebook exported from Canvas with one assignment's column filled.
+
+    A student is found by a value of Student, ID, SIS User ID or SIS Login ID, or by the ID within the name that Canvas
+    gives downloaded files (``lovelaceada_4711_99_lab.ipynb``).
+
+    Args:
+        roster: The file Canvas exported.
+        column: The assignment's column, or how it begins; "02 Ring (1234)".
+        grades: What students have.
+
+    Raises:
+        ConfigError: If the file is no Canvas export, or the column is not there or not the only one.
+    """
+    rows, names = _read(roster, _CANVAS_NAMES[:2], "a gradebook exported from Canvas")
+    chosen = _column(names, column, roster)
+    students = [row for row in rows if (row["Student"] or "").strip() not in ("", "Points Possible", "Student, Test")]
+    return _filled(names, rows, students, chosen, "ID", _CANVAS_NAMES, list(grades))
+
+
+def moodle_csv(worksheet: Path, grades: Iterable[Grade]) -> Sheet:
+    """Return Moodle's offline grading worksheet with its column Grade filled.
+
+    A student is found by a value of Identifier, Full name, Email address, ID number or Username, or by the participant
+    number within the name that Moodle gives downloaded folders (``Ada Lovelace_4711_assignsubmission_file``).
+
+    Raises:
+        ConfigError: If the file is no offline grading worksheet.
+    """
+    rows, names = _read(worksheet, ("Identifier", "Grade"), "an offline grading worksheet of Moodle")
+    return _filled(names, rows, rows, "Grade", "Identifier", _MOODLE_NAMES, list(grades))
+
+
+def _filled(
+    names: Sequence[str],
+    rows: list[dict[str, str]],
+    students: list[dict[str, str]],
+    column: str,
+    number_column: str,
+    identifying: Sequence[str],
+    grades: list[Grade],
+) -> Sheet:
+    taken: set[str] = set()
+    for row in students:
+        matching = [grade for grade in grades if _is_of(grade.student, row, number_column, identifying)]
+        if len(matching) > 1:
+            whom = " and ".join(grade.student for grade in matching)
+            raise ConfigError(f"{whom} all belong to the row of {row[identifying[0]]}; rename all but one")
+        if matching:
+            row[column] = f"{matching[0].score:g}"
+            taken.add(matching[0].student)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, names, lineterminator="\r\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    missing = tuple(grade.student for grade in grades if grade.student not in taken)
+    return Sheet(text.getvalue().encode("utf-8"), len(taken), missing)
+
+
+def _is_of(student: str, row: Mapping[str, str], number_column: str, identifying: Sequence[str]) -> bool:
+    values = {(row.get(name) or "").strip().casefold() for name in identifying} - {""}
+    if student.strip().casefold() in values:
+        return True
+    number = _NUMBER.search(row.get(number_column) or "")
+    return number is not None and number.group() in student.split("_")[1:]
+
+
+def _read(path: Path, needed: Sequence[str], what: str) -> tuple[list[dict[str, str]], list[str]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            names = list(reader.fieldnames or ())
+            rows = list(reader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read as {what} ({error})") from None
+    if missing := [name for name in needed if name not in names]:
+        raise ConfigError(f"{path} is not {what}: it has no column {' and no column '.join(missing)}")
+    if any(None in row for row in rows):
+        raise ConfigError(f"{path} has a line with more fields than its first line; export it anew")
+    return rows, names
+
+
+def _column(names: Sequence[str], wanted: str, path: Path) -> str:
+    exact = [name for name in names if name == wanted]
+    found = exact or [name for name in names if name.startswith(wanted)]
+    if len(found) != 1:
+        assignments = ", ".join(name for name in names if re.search(r"\(\d+\)$", name)) or "none"
+        raise ConfigError(
+            f"{path} has {len(found)} columns that begin with {wanted!r}; its assignments are: {assignments}"
+        )
+    return found[0]
+
+
+def _inert(text: str) -> str:
+    """Return text that a spreadsheet will not take for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t") else text

@@ -1,0 +1,99 @@
+"""The gradebook's tables. Rows are only ever added: what counts is found by reading the newest ones."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sqlalchemy import DateTime, ForeignKey, String, Text, TypeDecorator, UniqueConstraint
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+VERSION = 1
+
+
+class Moment(TypeDecorator[datetime]):
+    """A time in UTC; SQLite keeps no zone, so it is put back when a row is read."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Return the time in UTC."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"{value} has no time zone")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Return the time with its zone."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Table(DeclarativeBase):
+    """What all tables share."""
+
+
+class About(Table):
+    """Which layout the tables have: one row."""
+
+    __tablename__ = "about"
+    version: Mapped[int] = mapped_column(primary_key=True)
+
+
+class Attempt(Table):
+    """A file that a student handed in."""
+
+    __tablename__ = "attempts"
+    __table_args__ = (UniqueConstraint("lesson", "student", "submission_sha256"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    lesson: Mapped[str] = mapped_column(String(200), index=True)
+    student: Mapped[str] = mapped_column(String(300), index=True)
+    submission_sha256: Mapped[str] = mapped_column(String(64))
+    handed_in_at: Mapped[datetime] = mapped_column(Moment)
+    recorded_at: Mapped[datetime] = mapped_column(Moment)
+    marks: Mapped[list[Mark]] = relationship(order_by="Mark.id", back_populates="attempt")
+
+
+class Mark(Table):
+    """What one exercise of an attempt earned when it was graded; the newest of an exercise counts."""
+
+    __tablename__ = "marks"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    attempt_id: Mapped[int] = mapped_column(ForeignKey("attempts.id"), index=True)
+    exercise: Mapped[str] = mapped_column(String(20))
+    points: Mapped[float]
+    max_points: Mapped[float]
+    state: Mapped[str] = mapped_column(String(20))
+    course_sha256: Mapped[str] = mapped_column(String(64))
+    reason: Mapped[str] = mapped_column(Text)
+    recorded_at: Mapped[datetime] = mapped_column(Moment)
+    attempt: Mapped[Attempt] = relationship(back_populates="marks")
+
+
+class Adjustment(Table):
+    """Points given or taken by hand, and why."""
+
+    __tablename__ = "adjustments"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    lesson: Mapped[str] = mapped_column(String(200), index=True)
+    student: Mapped[str] = mapped_column(String(300), index=True)
+    points: Mapped[float]
+    reason: Mapped[str] = mapped_column(Text)
+    recorded_at: Mapped[datetime] = mapped_column(Moment)
+
+
+class Deadline(Table):
+    """When a lesson is due and what lateness costs; the newest of a lesson (and student) counts."""
+
+    __tablename__ = "deadlines"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    lesson: Mapped[str] = mapped_column(String(200), index=True)
+    student: Mapped[str] = mapped_column(String(300))
+    due_at: Mapped[datetime] = mapped_column(Moment)
+    grace_minutes: Mapped[float]
+    percent_per_day: Mapped[float]
+    percent_at_most: Mapped[float]
+    recorded_at: Mapped[datetime] = mapped_column(Moment)
