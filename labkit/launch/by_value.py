@@ -79,38 +79,6 @@ def loads_in_rank(data: bytes, main: ModuleType) -> Any:
     return _RankUnpickler(data, main).load()
 
 
-class _NotebookUnpickler(pickle.Unpickler):
-    """Leaves classes that this process already knows as they are."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(io.BytesIO(data))
-        self._known: set[type] = set()
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module == cloudpickle_private.__name__ and name == "_make_skeleton_class":
-            return self._make_skeleton_class
-        if module == cloudpickle_private.__name__ and name == "_class_setstate":
-            return self._class_setstate
-        return super().find_class(module, name)
-
-    def _make_skeleton_class(
-        self, constructor: Any, name: str, bases: Any, type_kwargs: Any, tracker_id: Any, extra: Any
-    ) -> Any:
-        known = cloudpickle_private._DYNAMIC_CLASS_TRACKER_BY_ID.get(tracker_id)
-        if known is not None:
-            self._known.add(known)
-            return known
-        return cloudpickle_private._make_skeleton_class(constructor, name, bases, type_kwargs, tracker_id, extra)
-
-    def _class_setstate(self, made: Any, state: Any) -> Any:
-        return made if made in self._known else cloudpickle_private._class_setstate(made, state)
-
-
-def loads_in_notebook(data: bytes) -> Any:
-    """Return what data holds; classes this process knows are neither replaced nor changed."""
-    return _NotebookUnpickler(data).load()
-
-
 def find_unpicklable(values: Mapping[str, object], dump: Callable[[object], bytes] = dumps) -> str | None:
     """Return the name of the first value that cannot be pickled and why, or None where all can."""
     for name, value in values.items():

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from labkit.errors import ConfigError, RankFailed, RunTimeout
+from labkit.known_classes import loads_in_notebook
 from labkit.launch import reports, waits
-from labkit.launch.by_value import loads_in_notebook
 from labkit.launch.cgroup import oom_kills
 from labkit.launch.channel import Inbox
 from labkit.launch.output import LAST_LINES, RankOutput

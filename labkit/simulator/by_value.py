@@ -8,7 +8,6 @@ results are instances of the notebook's class again and objects sent between ran
 from __future__ import annotations
 
 import io
-import pickle
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -19,6 +18,7 @@ import cloudpickle
 import cloudpickle.cloudpickle as cloudpickle_private
 
 from labkit.errors import ConfigError
+from labkit.known_classes import KnownClassesUnpickler
 from labkit.simulator.locks import REPLACED
 
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -60,12 +60,8 @@ def _own_module(fn: Callable[..., object]) -> ModuleType | None:
     return None if file.startswith(_INSTALLED) or module.__name__.startswith("labkit.") else module
 
 
-class RankUnpickler(pickle.Unpickler):
-    """Gives a rank its own copy of every class that travels by value.
-
-    Attributes:
-        classes: The rank's copies, by the tracker id that all copies of a class share.
-    """
+class RankUnpickler(KnownClassesUnpickler):
+    """Gives a rank its own copy of every class that travels by value."""
 
     def __init__(
         self, file: Any, classes: dict[str, type], namespaces: dict[str, dict[str, Any]] | None = None
@@ -74,51 +70,32 @@ class RankUnpickler(pickle.Unpickler):
 
         Args:
             file: Where the pickle is.
-            classes: The rank's copies so far; grows.
+            classes: The rank's copies so far, by the tracker id that all copies of a class share; grows.
             namespaces: Module name -> globals of the rank's copies of functions; grows.
         """
-        super().__init__(file)
-        self._classes = classes
+        super().__init__(file, classes)
+        self._copies = classes
         self._namespaces = {} if namespaces is None else namespaces
-        self._known: set[type] = set()
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what the pickle names, with cloudpickle's classes made by us."""
-        if module == cloudpickle_private.__name__ and name == "_make_skeleton_class":
-            return self._make_skeleton_class
-        if module == cloudpickle_private.__name__ and name == "_class_setstate":
-            return self._class_setstate
+        """Return what the pickle names, with cloudpickle's classes and functions made by us."""
         if module == cloudpickle_private.__name__ and name == "_make_function":
             return self._make_function
         replaced = REPLACED.get((module, name))
         return super().find_class(module, name) if replaced is None else replaced
 
-    def _make_function(self, code: Any, namespace: dict[str, Any], *rest: Any) -> Any:
-        self._namespaces.setdefault(str(namespace.get("__name__")), namespace)
-        return cloudpickle_private._make_function(code, namespace, *rest)
-
-    def _make_skeleton_class(
-        self, constructor: Any, name: str, bases: Any, type_kwargs: Any, tracker_id: Any, extra: Any
-    ) -> Any:
-        known = self._classes.get(tracker_id)
-        if known is not None:
-            self._known.add(known)
-            return known
-        made = cloudpickle_private._make_skeleton_class(constructor, name, bases, type_kwargs, None, extra)
-        self._classes[tracker_id] = made
+    def new_class(self, constructor: Any, name: str, bases: Any, type_kwargs: Any, tracker_id: Any, extra: Any) -> Any:
+        """Return the rank's own copy of a class."""
+        made = super().new_class(constructor, name, bases, type_kwargs, None, extra)
+        self._copies[tracker_id] = made
         cloudpickle_private._DYNAMIC_CLASS_TRACKER_BY_CLASS[made] = tracker_id
         return made
 
-    def _class_setstate(self, made: Any, state: Any) -> Any:
-        return made if made in self._known else cloudpickle_private._class_setstate(made, state)
+    def _make_function(self, code: Any, namespace: dict[str, Any], *rest: Any) -> Any:
+        self._namespaces.setdefault(str(namespace.get("__name__")), namespace)
+        return cloudpickle_private._make_function(code, namespace, *rest)
 
 
 def loads_in_rank(data: bytes, classes: dict[str, type], namespaces: dict[str, dict[str, Any]] | None = None) -> Any:
     """Return what data holds, with this rank's copies of classes; notes the globals of its copies of functions."""
     return RankUnpickler(io.BytesIO(data), classes, namespaces).load()
-
-
-def loads_in_notebook(data: bytes) -> Any:
-    """Return what data holds, with the classes this process knows as they are."""
-    known = dict(cloudpickle_private._DYNAMIC_CLASS_TRACKER_BY_ID)
-    return RankUnpickler(io.BytesIO(data), known).load()

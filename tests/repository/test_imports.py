@@ -17,6 +17,7 @@ LAYERS = (
     "errors",
     "units",
     "cells",
+    "known_classes",
     "timeline",
     "hardware",
     "simulator",
