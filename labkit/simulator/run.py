@@ -17,8 +17,9 @@ import torch
 import torch.distributed as dist
 
 from labkit.errors import ConfigError, EnvironmentProblem, RankFailed, RunTimeout
+from labkit.known_classes import loads_in_notebook
 from labkit.simulator import deadlock, locks, rpc, threads
-from labkit.simulator.by_value import RankUnpickler, dump_call, dumps, loads_in_notebook, loads_in_rank
+from labkit.simulator.by_value import RankUnpickler, dump_call, dumps, loads_in_rank
 from labkit.simulator.clock import Abandoned, Scheduler
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.garbage import Garbage, collected_by_us
