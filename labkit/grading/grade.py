@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.grading.course import Course, find_course
@@ -135,7 +135,8 @@ def _bar(console: Console, wanted: bool) -> AbstractContextManager[Progress | No
     if not wanted or not console.is_terminal:
         return nullcontext()
     columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, TextColumn("{task.fields[now]}", markup=False), console=console)
+    left = (TextColumn("left"), TimeRemainingColumn())
+    return Progress(*columns, *left, TextColumn("{task.fields[now]}", markup=False), console=console)
 
 
 # ---- handing out submissions

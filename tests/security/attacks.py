@@ -190,7 +190,7 @@ def searches(places: Places) -> Mapping[str, str]:
         "writes-the-gradebook": wins_if(f"open({str(places.out / 'gradebook.csv')!r}, 'a').write('me,100')"),
         "writes-outside": wins_if(
             "done", "done = 0\n"
-            f"for path in ({str(note)!r}, '/usr/lib/x', '/etc/x', '/opt/x', sys.prefix + '/x', '/proc/sys/kernel/core_pattern'):\n"
+            f"for path in ({str(note)!r}, '/usr/lib/x', '/etc/x', '/opt/x', sys.prefix + '/x'):\n"
             "    try: open(path, 'a').write('x'); done += 1\n    except OSError: pass"
         ),
         "reads-the-environment": wins_if("'LABKIT_TEST_SECRET' in os.environ or b'LABKIT_TEST_SECRET' in seen",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,14 @@ def test_nothing_is_left_behind(batch: Batch) -> None:
 def test_the_batch_ends_within_its_limits(batch: Batch) -> None:
     one = LIMITS.notebook_seconds + 2 * (LIMITS.case_seconds + LIMITS.retry_seconds) + 20
     assert batch.seconds < one * len(batch.scores) / 2 + 60
+
+
+@pytest.mark.long
+def test_the_attacks_have_teeth_where_there_is_no_sandbox(tmp_path: Path) -> None:
+    names = ("reads-hidden-cases", "reads-the-checks", "imports-closed-answers", "reads-other-submissions")
+    names += ("reads-the-gradebook", "talks-to-a-service-of-the-host")
+    batch = run_batch(tmp_path, names, sandbox="none")
+    assert {name: score for name, score in batch.scores.items() if name not in HONEST} == dict.fromkeys(names, 2.0)
 
 
 def test_everybody_gets_a_report_in_words(batch: Batch) -> None:
