@@ -33,6 +33,7 @@ class Cluster:
         jitter: Each operator and message takes up to this share longer, drawn from the seed.
         seed: Seed of the jitter.
         algorithm: How collectives are costed; "auto" takes what NCCL would.
+        join_operators: Whether operators that follow each other without a gap are one span.
     """
 
     world_size: int
@@ -46,6 +47,7 @@ class Cluster:
     jitter: float = 0.0
     seed: int = 0
     algorithm: Algorithm = "auto"
+    join_operators: bool = False
 
     def node(self, rank: int) -> int:
         """Return the node a rank is in."""
@@ -79,6 +81,7 @@ def describe(
     seed: int = 0,
     algorithm: Algorithm = "auto",
     memory: int | str | None = None,
+    join_operators: bool = False,
 ) -> Cluster:
     """Return the cluster described.
 
@@ -96,6 +99,7 @@ def describe(
         seed: Seed of the jitter.
         algorithm: "auto", "ring", "tree", "direct" or "nvls".
         memory: What each accelerator holds, bytes or "16 GB"; None is what the device is sold with.
+        join_operators: Make one span of operators that follow each other without a gap.
 
     Raises:
         ConfigError: If a number or a name cannot be.
@@ -131,7 +135,7 @@ def describe(
         outside = inside  # the link named is the network: one accelerator in each host
     return Cluster(
         world_size, device, inside, per_node, outside, cards, MappingProxyType(dict(slow or {})),
-        MappingProxyType(dict(slow_links or {})), float(jitter), seed, algorithm,
+        MappingProxyType(dict(slow_links or {})), float(jitter), seed, algorithm, join_operators,
     )  # fmt: skip
 
 

@@ -24,6 +24,9 @@ from labkit.timeline.span import Lane, Problem
 if TYPE_CHECKING:
     from labkit.simulator.memory import RankMemory
 
+JOINED = "operators"
+"""Name of a span that stands for several operators."""
+
 _OPEN = -1
 _LABKIT = str(Path(__file__).parents[1]) + os.sep
 _FOREIGN = (
@@ -70,6 +73,17 @@ class RankRecord:
         self.rows.append(row)
         return row
 
+    def joinable(self, now_ns: int) -> Row | None:
+        """Return the span of operators that the last one belonged to, if it ends now and nothing came between."""
+        last = self.rows[-1] if self.rows else None
+        fits = last is not None and last.name == JOINED and last.end_ns == now_ns and last.thread == self.number
+        return last if fits else None
+
+    @property
+    def number(self) -> int:
+        """The thread's number, 0 for the rank's own."""
+        return 0
+
 
 @dataclass
 class ThreadRecord(RankRecord):
@@ -81,6 +95,11 @@ class ThreadRecord(RankRecord):
     def of(cls, record: RankRecord, thread: int) -> ThreadRecord:
         """Return the record of a rank as its thread of this number writes it."""
         return cls(**{part.name: getattr(record, part.name) for part in fields(RankRecord)}, thread=thread)
+
+    @property
+    def number(self) -> int:
+        """The thread's number."""
+        return self.thread
 
     def add(self, row: Row) -> Row:
         """Return the row, now part of the rank's record."""

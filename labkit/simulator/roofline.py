@@ -12,20 +12,15 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from labkit.simulator.record import Row, short
+from labkit.simulator.operators import Operator, describe, remember, signature
+from labkit.simulator.record import JOINED, Row, short
 from labkit.simulator.state import VirtualRank, memory_of
 from labkit.simulator.torch_private import DispatchMode, flop_registry, working_out_shapes
 from labkit.timeline.span import Lane
-
-_FREE = (
-    "empty", "detach", "alias", "lift_fresh", "set_", "_local_scalar_dense", "is_same_size", "resize_", "wait_tensor",
-    "_wrap_tensor_autograd",
-)  # fmt: skip
 
 
 class Roofline(DispatchMode):  # type: ignore[misc]
@@ -38,10 +33,9 @@ class Roofline(DispatchMode):  # type: ignore[misc]
         self._rank, self._device = rank, cluster.device
         self._cores = rank.simulation.network.cores(rank.rank)
         self._slow = cluster.slow.get(rank.rank, 1.0)
-        self._jitter = cluster.jitter
+        self._jitter, self._join = cluster.jitter, cluster.join_operators
         self._registry = flop_registry()
         self._operators: dict[Any, Operator] = rank.simulation.operators
-        self._costs: dict[Any, tuple[float, int]] = rank.simulation.costs
         self._memory = rank.record.memory
         self._unwraps: dict[type, bool] = {}
         self._bytes_per_ns = self._device.memory_bytes_per_second * self._device.memory_share / 1e9
@@ -58,15 +52,38 @@ class Roofline(DispatchMode):  # type: ignore[misc]
             self._watch(func, args, kwargs)
         known = self._operators.get(func)
         if known is None:
-            known = self._operators[func] = Operator(is_free(func), may_draw(func), str(func._overloadpacket.__name__))
+            known = self._operators[func] = describe(func)
         if known.draws:
             rank.simulation.draws(rank.rank)
-        out = func(*args, **kwargs)
+        if func.is_view:
+            out, key = func(*args, **kwargs), None
+        else:
+            out, key = self._called(func, known, args, kwargs)
         if self._memory is not None:
             self._memory.operator(func, args, kwargs, out, rank.clock)
         if not known.free:
-            self._charge(func, known, args, kwargs, out)
+            self._charge(func, known, key, args, kwargs, out)
         return out
+
+    def _called(self, func: Any, known: Operator, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Return what the operator yields and what its cost hangs on, None where that cannot be looked up."""
+        inputs, meta = signature(args)
+        if kwargs:
+            named, named_meta = signature(kwargs.values())
+            inputs, meta = (*inputs, *kwargs, *named), meta and named_meta
+        key = (torch.get_default_dtype(), inputs, _tf32())
+        try:
+            result = known.results.get(key)
+        except TypeError:  # an argument without a hash
+            return func(*args, **kwargs), None
+        if result is not None:
+            return result(args), key
+        out = func(*args, **kwargs)
+        if meta and known.remembers:
+            remember(known, key, args, out)
+            return out, key
+        # What an operator yields may hang on values, as with nonzero().
+        return out, (key, signature([out])[0])
 
     def _is_wrapper(self, kind: type) -> bool:
         found = self._unwraps.get(kind)
@@ -74,15 +91,14 @@ class Roofline(DispatchMode):  # type: ignore[misc]
             found = self._unwraps[kind] = hasattr(kind, "__tensor_flatten__")
         return found
 
-    def _charge(self, func: Any, known: Operator, args: Any, kwargs: Any, out: Any) -> None:
+    def _charge(self, func: Any, known: Operator, key: Any, args: Any, kwargs: Any, out: Any) -> None:
         rank, name = self._rank, known.name
-        seen = self._key(func, args, kwargs, out)
-        cost = self._costs.get(seen)
+        cost = known.costs.get(key)
         if cost is None:
             counted, num_bytes = work_of(func, args, kwargs, out, self._registry)
             cost = self._duration_ns(name, counted, num_bytes, out), num_bytes
-            if seen is not None:
-                self._costs[seen] = cost
+            if key is not None:
+                known.costs[key] = cost
         duration, num_bytes = cost
         duration *= self._slow
         if self._jitter:
@@ -95,17 +111,13 @@ class Roofline(DispatchMode):  # type: ignore[misc]
             start_ns, _ = self._cores.run(now_ns, duration_ns)
             rank.spend(start_ns - now_ns)
             now_ns = start_ns
-        rank.record.add(Row(Lane.COMPUTE, now_ns, now_ns + duration_ns, name, "operator", num_bytes))
+        if self._join and (before := rank.record.joinable(now_ns)) is not None:
+            before.end_ns += duration_ns
+            before.bytes += num_bytes
+        else:
+            name = JOINED if self._join else name
+            rank.record.add(Row(Lane.COMPUTE, now_ns, now_ns + duration_ns, name, "operator", num_bytes))
         rank.spend(duration_ns)
-
-    def _key(self, func: Any, args: Any, kwargs: Any, out: Any) -> object:
-        """Return what the cost of a call hangs on, None where that cannot be looked up."""
-        key = (func, _tf32(), *map(_shape, args), *map(_shape, kwargs.values()), _shape(out))
-        try:
-            hash(key)
-        except TypeError:
-            return None
-        return key
 
     def _duration_ns(self, name: str, flops: int | None, num_bytes: int, out: Any) -> float:
         device = self._device
@@ -143,38 +155,8 @@ class Roofline(DispatchMode):  # type: ignore[misc]
                 rank.problem("read_before_wait" if flight.receiving else "changed_in_flight", text)
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """What is known of an operator whatever it is called with.
-
-    Attributes:
-        free: Whether it costs nothing.
-        draws: Whether it may use torch's generator of random numbers.
-        name: As the timeline shows it.
-    """
-
-    free: bool
-    draws: bool
-    name: str
-
-
-def may_draw(func: Any) -> bool:
-    """Return whether an operator may use torch's generator: those tagged so, and any that is not torch's own."""
-    known = ("aten", "prim", "prims", "profiler", "c10d", "_c10d_functional", "_c10d_functional_autograd")
-    return torch.Tag.nondeterministic_seeded in func.tags or func.namespace not in known
-
-
 def _tf32() -> bool:
     return torch.get_float32_matmul_precision() != "highest"
-
-
-def _shape(value: Any) -> object:
-    """Return what an operator's cost may hang on in an argument: a tensor's shape and dtype, other values as such."""
-    if isinstance(value, torch.Tensor):
-        return value.shape, value.dtype
-    if isinstance(value, list | tuple):
-        return tuple(map(_shape, value))
-    return value
 
 
 def work_of(func: Any, args: Any, kwargs: Any, out: Any, registry: dict[Any, Any]) -> tuple[int | None, int]:
@@ -192,12 +174,6 @@ def work_of(func: Any, args: Any, kwargs: Any, out: Any, registry: dict[Any, Any
         num_bytes += _bytes_of(kwargs.values())
     counted = registry.get(func._overloadpacket)
     return (None if counted is None else int(counted(*args, **kwargs, out_val=out))), num_bytes
-
-
-def is_free(func: Any) -> bool:
-    """Return whether an operator costs nothing: views, and what only says something about a tensor."""
-    name = func._overloadpacket.__name__
-    return bool(func.is_view) or name.startswith(_FREE) or func.namespace == "profiler" or not func._schema.returns
 
 
 def _bytes_of(value: Any) -> int:

@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from labkit.errors import ConfigError, EnvironmentProblem, RankFailed, RunTimeout
 from labkit.known_classes import loads_in_notebook
-from labkit.simulator import deadlock, locks, rpc, threads
+from labkit.simulator import deadlock, fused_kernels, locks, rpc, threads
 from labkit.simulator.by_value import RankUnpickler, dump_call, dumps, loads_in_rank
 from labkit.simulator.clock import Abandoned, Scheduler
 from labkit.simulator.cluster import Cluster
@@ -155,6 +155,7 @@ class _Run:
                 )
             )  # fmt: skip
             stack.enter_context(self._hub.installed())
+            stack.enter_context(fused_kernels.installed())
             stack.enter_context(locks.installed())
             stack.enter_context(threads.installed())
             stack.enter_context(rpc.installed())

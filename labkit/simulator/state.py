@@ -153,8 +153,7 @@ class Simulation:
         flows: Numbers messages.
         threads: Operating-system threads that ranks started beside their own.
         failed: Called when such a thread cannot go on, with the rank and the error; ends the run.
-        operators: What is known of operators seen so far (labkit.simulator.roofline).
-        costs: Operator and shapes -> nanoseconds and bytes.
+        operators: What is known of operators seen so far (labkit.simulator.operators).
         draws: Called before a rank uses torch's generator of random numbers, which all ranks have in common.
         rpc: Groups of torch.distributed.rpc under way (labkit.simulator.rpc_agent).
     """
@@ -171,7 +170,6 @@ class Simulation:
     failed: Callable[[int, BaseException], None] = field(default=lambda rank, error: None)
     draws: Callable[[int], None] = field(default=lambda rank: None)
     operators: dict[Any, Any] = field(default_factory=dict)
-    costs: dict[Any, tuple[float, int]] = field(default_factory=dict)
     rpc: Any = None
 
     def add_ranks(self) -> None:

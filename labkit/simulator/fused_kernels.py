@@ -1,0 +1,84 @@
+"""Meta tensors take the fused kernels that a GPU would.
+
+PyTorch chooses by the device: for meta tensors ``scaled_dot_product_attention`` takes the unfused way, which holds a
+score for every pair of positions, and ``rms_norm`` is made of nine operators, where a GPU runs one kernel each. While
+ranks run, their meta tensors of 16 bits take the fused kernels, so that time and memory are those of a GPU. Attention
+with a mask, and tensors with values, go their usual way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as functional
+
+from labkit.simulator.state import current_rank
+
+_real_attention: Any = functional.scaled_dot_product_attention
+_real_rms_norm: Any = functional.rms_norm
+_HALVES = (torch.bfloat16, torch.float16)
+
+_library = torch.library.Library("labkit", "DEF")
+_library.define("rms_norm(Tensor input, Tensor weight) -> (Tensor, Tensor)")
+
+
+def _rms_norm_shapes(given: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.empty_like(given), torch.empty(*given.shape[:-1], 1, dtype=torch.float32, device="meta")
+
+
+_library.impl("rms_norm", _rms_norm_shapes, "Meta")
+
+
+class _RmsNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, given: torch.Tensor, weight: torch.Tensor) -> Any:
+        out, scale = torch.ops.labkit.rms_norm(given, weight)
+        ctx.save_for_backward(given, weight, scale)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        given, weight, scale = ctx.saved_tensors
+        wanted = [ctx.needs_input_grad[0], ctx.needs_input_grad[1]]
+        shape = list(weight.shape)
+        return tuple(torch.ops.aten._fused_rms_norm_backward(grads[0], given, shape, scale, weight, wanted))
+
+
+def _rms_norm(
+    input: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None = None, eps: float | None = None
+) -> Any:
+    fits = input.is_meta and input.dtype in _HALVES and weight is not None and len(normalized_shape) == 1
+    if not fits or current_rank() is None:
+        return _real_rms_norm(input, normalized_shape, weight, eps)
+    apply: Any = _RmsNorm.apply
+    return apply(input, weight)
+
+
+def _attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    fits = attn_mask is None and query.is_meta and query.dtype in _HALVES and query.dim() == 4
+    if not fits or current_rank() is None:
+        return _real_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    if enable_gqa and key.shape[1] != query.shape[1]:
+        size, heads, _, _ = query.shape
+        key, value = (
+            one[:, :, None].expand(-1, -1, heads // one.shape[1], -1, -1).reshape(size, heads, *one.shape[2:])
+            for one in (key, value)
+        )
+    return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Let meta tensors of ranks take fused kernels; leave torch as it was."""
+    module: Any = functional
+    module.scaled_dot_product_attention, module.rms_norm = _attention, _rms_norm
+    try:
+        yield
+    finally:
+        module.scaled_dot_product_attention, module.rms_norm = _real_attention, _real_rms_norm

@@ -1,0 +1,145 @@
+"""What is known of operators: what they are, and for shapes seen before what they cost and yield.
+
+All ranks run the same few operators on the same few shapes, thousands of times. What a call costs hangs on shapes
+alone, and so does what it yields where its tensors are on meta: both are worked out once in a run. Nothing is
+remembered of views, of results that share memory with an argument, and where an argument cannot be looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+_TORCHS = ("aten", "prim", "prims", "profiler", "c10d", "_c10d_functional", "_c10d_functional_autograd", "labkit")
+_MOVES_STORAGE = ("set_", "resize")
+_FREE = (
+    "empty", "detach", "alias", "lift_fresh", "set_", "_local_scalar_dense", "is_same_size", "resize_", "wait_tensor",
+    "_wrap_tensor_autograd",
+)  # fmt: skip
+_Parameter = torch.nn.Parameter
+
+Result = Callable[[Any], Any]
+"""Returns what a remembered call yields, from its arguments."""
+
+
+@dataclass(slots=True)
+class Operator:
+    """What is known of one operator.
+
+    Attributes:
+        name: As the timeline shows it.
+        free: Whether it costs nothing.
+        draws: Whether it may use torch's generator of random numbers.
+        in_place: Whether it changes its first argument and returns it.
+        remembers: Whether what it yields on meta may be remembered.
+        costs: What a call hangs on -> nanoseconds and bytes.
+        results: What a call on meta hangs on -> what yields its result.
+    """
+
+    name: str
+    free: bool
+    draws: bool
+    in_place: bool
+    remembers: bool
+    costs: dict[Any, tuple[float, int]] = field(default_factory=dict)
+    results: dict[Any, Result] = field(default_factory=dict)
+
+
+def describe(func: Any) -> Operator:
+    """Return what is known of an operator before it is called."""
+    name, schema = str(func._overloadpacket.__name__), func._schema
+    written = [one for one in schema.arguments if one.alias_info is not None and one.alias_info.is_write]
+    in_place = len(written) == 1 and written[0] is schema.arguments[0] and len(schema.returns) == 1
+    in_place = in_place and name.endswith("_") and not name.startswith(_MOVES_STORAGE)
+    in_place = in_place and torch.Tag.inplace_view not in func.tags and str(schema.arguments[0].type) == "Tensor"
+    aliases = any(one.alias_info is not None for one in (*schema.arguments, *schema.returns))
+    remembers = func.namespace in ("aten", "labkit") and bool(schema.returns) and (in_place or not aliases)
+    return Operator(name, is_free(func), may_draw(func), in_place, remembers)
+
+
+def is_free(func: Any) -> bool:
+    """Return whether an operator costs nothing: views, and what only says something about a tensor."""
+    name = func._overloadpacket.__name__
+    return bool(func.is_view) or name.startswith(_FREE) or func.namespace == "profiler" or not func._schema.returns
+
+
+def may_draw(func: Any) -> bool:
+    """Return whether an operator may use torch's generator: those tagged so, and any that is not torch's own."""
+    return torch.Tag.nondeterministic_seeded in func.tags or func.namespace not in _TORCHS
+
+
+def signature(args: Iterable[Any]) -> tuple[tuple[Any, ...], bool]:
+    """Return what a call hangs on besides values: shapes, dtypes, numbers; and whether all its tensors are on meta."""
+    parts: list[Any] = []
+    meta = True
+    for value in args:
+        if isinstance(value, torch.Tensor):
+            if value.is_meta and (type(value) is torch.Tensor or type(value) is _Parameter):
+                parts.append((value.shape, value.stride() if value.layout is torch.strided else None, value.dtype))
+                meta = meta and value.layout is torch.strided
+            else:
+                parts.append((value.shape, value.dtype))
+                meta = False
+        elif isinstance(value, list | tuple):
+            inner, inner_meta = signature(value)
+            parts.append(inner)
+            meta = meta and inner_meta
+        else:
+            parts.append(value)
+    return tuple(parts), meta
+
+
+def remember(known: Operator, key: Any, args: Any, out: Any) -> None:
+    """Remember what a call on meta yields, if the next like it is sure to yield the same.
+
+    Args:
+        known: The operator.
+        key: What the call hangs on, as it was before.
+        args: Its arguments.
+        out: What it returned.
+    """
+    if known.in_place:
+        if out is args[0] and signature([out])[0][0] == key[1][0]:
+            known.results[key] = _first
+        return
+    outs = list(out) if isinstance(out, list | tuple) else [out]
+    shared = {id(tensor.untyped_storage()) for tensor in _inside(args)}
+    for one in outs:
+        if isinstance(one, torch.Tensor):
+            plain = type(one) is torch.Tensor and one.is_meta and one.layout is torch.strided and not one.is_complex()
+            if not plain or one.storage_offset() or id(one.untyped_storage()) in shared:
+                return
+            like = torch.empty_strided(one.shape, one.stride(), dtype=one.dtype, device="meta")
+            if like.untyped_storage().nbytes() != one.untyped_storage().nbytes():
+                return
+        elif not (one is None or isinstance(one, bool | int | float)):
+            return
+    makers = [_maker(one) for one in outs]
+    if isinstance(out, list | tuple):
+        kind = type(out)
+        if kind in (list, tuple):
+            known.results[key] = lambda _: kind(make(None) for make in makers)
+    else:
+        known.results[key] = makers[0]
+
+
+def _maker(one: Any) -> Result:
+    if not isinstance(one, torch.Tensor):
+        return lambda _: one
+    shape, stride, dtype = one.shape, one.stride(), one.dtype
+    return lambda _: torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+
+
+def _first(args: Any) -> Any:
+    return args[0]
+
+
+def _inside(values: Any) -> Iterable[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _inside(value)
