@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labkit.timeline.memory import has_memory
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
 
@@ -24,6 +25,7 @@ class RowLayout:
         rank_gap: Empty pixels between two ranks.
         rank_height: Pixels of all rows of one rank.
         height: Pixels in all.
+        memory_height: Pixels of the lowest row of each rank, what its memory held; 0 where there is none.
     """
 
     tops: tuple[int, ...]
@@ -31,6 +33,7 @@ class RowLayout:
     rank_gap: int
     rank_height: int
     height: int
+    memory_height: int = 0
 
 
 def shown_ranks(timeline: Timeline) -> list[int]:
@@ -47,15 +50,19 @@ def picture_rows(timeline: Timeline) -> list[tuple[int, Lane]]:
 
 
 def row_layout(timeline: Timeline) -> RowLayout:
-    """Return bars of 3 to 16 pixels, so that all rows together stay below about 900."""
+    """Return bars of 3 to 16 pixels, so that all rows together stay below about 900.
+
+    Where rows are high enough for a line of text each, a rank whose memory was recorded gets one more for it.
+    """
     rows, ranks = picture_rows(timeline), len(shown_ranks(timeline))
     lanes = max(len(rows) // max(ranks, 1), 1)
     bar = max(3, min(16, 760 // max(len(rows), 1) - 2))
     lane_gap, rank_gap = (2, 9) if bar >= 12 else (1, 5) if bar >= 6 else (0, 3)
-    rank_height = lanes * bar + (lanes - 1) * lane_gap
+    memory = bar + lane_gap if has_memory(timeline) and bar >= 12 and len(rows) else 0
+    rank_height = lanes * bar + (lanes - 1) * lane_gap + memory
     step = rank_height + rank_gap
     tops = [rank * step + lane * (bar + lane_gap) for rank in range(ranks) for lane in range(lanes)]
-    return RowLayout(tuple(tops[: len(rows)]), bar, rank_gap, rank_height, max(ranks * step, 20))
+    return RowLayout(tuple(tops[: len(rows)]), bar, rank_gap, rank_height, max(ranks * step, 20), memory)
 
 
 def time_unit(duration_ns: int) -> tuple[str, int]:

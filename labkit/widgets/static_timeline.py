@@ -33,6 +33,7 @@ from labkit.widgets.layout import (
     time_unit,
 )
 from labkit.widgets.marks import GREY, MESSAGE_COLOUR, SMALL, draw_messages, label_bars, label_rows, lanes_in_words
+from labkit.widgets.memory_rows import draw_memory
 from labkit.widgets.palette import CATEGORIES, categories_of
 from labkit.widgets.shares import share_matrix
 
@@ -108,6 +109,7 @@ def draw(timeline: Timeline, num_columns: int = NUM_COLUMNS) -> Figure:
     draw_axis(figure, span, f"time ({unit}){lanes_in_words(timeline, layout)}", width, height)
     label_rows(axes, timeline, layout)
     label_bars(axes, timeline, layout, span)
+    draw_memory(axes, timeline, layout, span)
     has_arrows = draw_messages(axes, timeline, layout, span)
     title = f"{timeline.num_ranks} rank{'s' * (timeline.num_ranks != 1)}, {format_time(timeline.makespan_ns)}"
     if timeline.num_ranks > MOST_RANKS:
