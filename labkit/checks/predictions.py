@@ -131,7 +131,7 @@ def with_unit(value: Plain, unit: str) -> str:
     if isinstance(value, int):
         text = f"{value:,}"
     elif isinstance(value, float):
-        text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        text = f"{float(f'{value:.4g}'):,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
     else:
         return repr(value)
     return f"{text} {unit}".rstrip()

@@ -66,12 +66,12 @@ def everything() -> dict[str, bytes]:
     student = json.loads((ROOT / "notebooks" / "02_ring_all_reduce.ipynb").read_text(encoding="utf-8"))
     files = {}
     for path in sorted(ANSWERS.glob("*.py")):
-        files[f"{path.stem}.ipynb"] = _notebook(student, answers(path.read_text(encoding="utf-8"), lesson))
+        files[f"{path.stem}.ipynb"] = notebook(student, answers(path.read_text(encoding="utf-8"), lesson))
     whole = files["right_as_taught.ipynb"]
     files["truncated.ipynb"] = whole[: len(whole) // 2]
     files["not_a_notebook.ipynb"] = b"%PDF-1.4\nLesson 2, my answers, printed to a file by mistake.\n"
     files["empty_file.ipynb"] = b""
-    files["scores.json"] = (json.dumps(scores(lesson), indent=1) + "\n").encode()
+    files["scores.json"] = (json.dumps(scores(lesson, LOST), indent=1) + "\n").encode()
     return files
 
 
@@ -82,7 +82,7 @@ def answers(text: str, lesson: Lesson) -> dict[str, str]:
     found = {}
     if base[1] == "solution":
         found = {cell.exercise: _without_markers(cell.source) for cell in lesson.cells if cell.role == "exercise"}
-    for head, body in re.findall(r"^# %% (2\.\d+)\n(.*?)(?=^# %% |\Z)", text, re.M | re.S):
+    for head, body in re.findall(r"^# %% (\d+\.\d+)\n(.*?)(?=^# %% |\Z)", text, re.M | re.S):
         found[head] = body.strip("\n")
     return {number: source for number, source in found.items() if number is not None}
 
@@ -92,7 +92,8 @@ def _without_markers(source: str) -> str:
     return "\n".join(lines)
 
 
-def _notebook(student: dict[str, Any], given: dict[str, str]) -> bytes:
+def notebook(student: dict[str, Any], given: dict[str, str]) -> bytes:
+    """Return a submission: the cells that grading reads, with these answers in place of the stubs."""
     cells = []
     for cell in student["cells"]:
         tags = cell["metadata"].get("tags", [])
@@ -104,15 +105,14 @@ def _notebook(student: dict[str, Any], given: dict[str, str]) -> bytes:
         cells.append(cell)
     # The hash of the lesson's source would change with every word of its prose; grading does not read it here.
     metadata = {key: value for key, value in student["metadata"].items() if key != "labkit"}
-    notebook = {**student, "cells": cells, "metadata": metadata}
-    return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
+    return (json.dumps({**student, "cells": cells, "metadata": metadata}, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def scores(lesson: Lesson) -> dict[str, Any]:
+def scores(lesson: Lesson, lost_by: dict[str, tuple[str, ...] | None]) -> dict[str, Any]:
     """Return what each submission must get: its score, whether it can be read, and the points of each exercise."""
     points = {exercise.id: exercise.points for exercise in lesson.exercises}
     result = {}
-    for name, lost in LOST.items():
+    for name, lost in lost_by.items():
         got = {number: 0 if lost is None or number in lost else value for number, value in points.items()}
         result[name] = {"score": sum(got.values()), "readable": lost is not None, "exercises": got}
     return result
