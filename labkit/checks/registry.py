@@ -8,7 +8,12 @@ from importlib import import_module
 from labkit.checks.exercise import Exercise
 from labkit.errors import ConfigError
 
-_LESSONS = {"02": "labkit.checks.lesson_02", "03": "labkit.checks.lesson_03", "05": "labkit.checks.lesson_05"}
+_LESSONS = {
+    "00": "labkit.checks.lesson_00",
+    "02": "labkit.checks.lesson_02",
+    "03": "labkit.checks.lesson_03",
+    "05": "labkit.checks.lesson_05",
+}
 
 
 @cache
