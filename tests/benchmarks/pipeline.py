@@ -21,7 +21,7 @@ from tests.benchmarks.table import Bar, table
 
 SOLUTION = Path(__file__).parents[2] / "solutions" / "05_pipeline.py"
 PAIRS = (("gpipe", "ScheduleGPipe"), ("one_f_one_b", "Schedule1F1B"))
-STAGES, WIDTH, SAMPLES, LAYERS = 2, 768, 1024, 6
+STAGES, WIDTH, SAMPLES, LAYERS = 2, 512, 512, 6
 
 
 def solution() -> dict[str, Any]:
@@ -104,7 +104,7 @@ def bubbles(names: dict[str, Any], quick: bool) -> tuple[list[list[str]], list[B
         entry: dict[str, float] = {"microbatches": count, "predicted": predicted}
         for write, _ in PAIRS:
             virtual = labkit.run(
-                one_step, names, write, count, "meta", (16384, 16384, 12), on=labkit.virtual(STAGES), echo=False
+                one_step, names, write, count, "meta", (16384, 16384, 16), on=labkit.virtual(STAGES), echo=False
             )
             entry[f"{write} virtual"] = names["bubble_of"](virtual.timeline)
             seen = []

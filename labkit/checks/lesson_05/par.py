@@ -13,7 +13,7 @@ from labkit.checks.drivers.lesson_05 import record_of
 from labkit.checks.lesson_05.written import ALTERNATING_4_5, read
 from labkit.checks.par import Par, Score
 
-_WIDTH, _SAMPLES, _SIZES = 8192, 2048, (512, 512, 512, 256, 256)
+_WIDTH, _SIZES = 8192, (512, 512, 512, 256, 256)
 
 
 def one_step(functions: Mapping[str, Callable[..., Any]]) -> None:
@@ -22,7 +22,7 @@ def one_step(functions: Mapping[str, Callable[..., Any]]) -> None:
     schedule = [record_of(functions, record) for record in read(ALTERNATING_4_5[stage], stage)]
     with torch.device("meta"):
         module = nn.Sequential(*(nn.Linear(_WIDTH, _WIDTH) for _ in range(4)))
-        x = list(torch.empty(_SAMPLES, _WIDTH).split(_SIZES))
+        x = [torch.empty(size, _WIDTH) for size in _SIZES]
         sample = torch.empty(_WIDTH)
     first, last = (x if stage == 0 else None), (x if stage == len(ALTERNATING_4_5) - 1 else None)
     functions["run_schedule"](schedule, module, list(_SIZES), sample, first, last, nn.functional.mse_loss)
