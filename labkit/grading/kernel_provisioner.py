@@ -20,6 +20,7 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import Int, List, Unicode
 
 from labkit.errors import EnvironmentProblem
+from labkit.grading.cgroup import Cgroup
 from labkit.grading.environments import submission_environment
 from labkit.grading.limits import Limits
 from labkit.grading.process_tree import child_pids
@@ -49,7 +50,11 @@ class SandboxProvisioner(LocalProvisioner):
     scratch_bytes: Any = Int(Limits().scratch_bytes, help="Size of the kernel's /tmp and /dev/shm.", config=True)
     ulimits: Any = List(Unicode(), list(kernel_ulimits(Limits())), help="Options of prlimit(1).", config=True)
 
+    memory_bytes: Any = Int(Limits().kernel_memory_bytes, help="Memory of all it runs, by a cgroup.", config=True)
+    max_tasks: Any = Int(2 * Limits().kernel_processes, help="Processes and threads of all it runs.", config=True)
+
     _control: str | None = None
+    _cgroup: Cgroup | None = None
     _first_pid = 0
 
     @property
@@ -69,6 +74,7 @@ class SandboxProvisioner(LocalProvisioner):
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         """Start the kernel and return where it can be reached from here."""
         manager: Any = self.parent
+        self._cgroup = Cgroup(self.memory_bytes, self.max_tasks)
         self._control = tempfile.mkdtemp(prefix="lk-kernel-")
         control, file = Path(self._control), os.path.realpath(manager.connection_file)
         shutil.copyfile(file, control / "connection.json")
@@ -90,7 +96,7 @@ class SandboxProvisioner(LocalProvisioner):
                 stderr=kwargs.get("stderr"),
                 pass_fds=[write],
                 start_new_session=True,
-                preexec_fn=forget_keys,
+                preexec_fn=self._before_it_starts,
             )
             os.close(write)
             write = -1
@@ -104,6 +110,11 @@ class SandboxProvisioner(LocalProvisioner):
             raise EnvironmentProblem("the sandbox of the kernel did not start; `labkit doctor` says what is missing")
         self.pid = self.pgid = self.process.pid
         return {**self.connection_info, "ip": f"/proc/{self._first_pid}/root{_SOCKETS}"}
+
+    def _before_it_starts(self) -> None:
+        forget_keys()
+        if self._cgroup is not None:
+            self._cgroup.enter()
 
     async def send_signal(self, signum: int) -> None:
         """Interrupt the kernel itself; any other signal ends the sandbox, and all that is in it."""
@@ -122,4 +133,7 @@ class SandboxProvisioner(LocalProvisioner):
         if self._control:
             shutil.rmtree(self._control, ignore_errors=True)
             self._control = None
+        if self._cgroup is not None:
+            self._cgroup.close()
+            self._cgroup = None
         await super().cleanup(restart=restart)

@@ -1,4 +1,7 @@
-"""A limit on the memory of a whole process tree, where no cgroup does it: look, and end it when it is over."""
+"""A limit on the memory of a whole process tree that ends in words: look, and end it when it is over.
+
+Where there can be a cgroup, it stands behind this with twice as much, for what grows faster than we look.
+"""
 
 from __future__ import annotations
 

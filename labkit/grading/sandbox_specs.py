@@ -32,6 +32,8 @@ class SandboxSpecs(KernelSpecManager):
         config = {
             "hidden": [str(path) for path in hidden],
             "scratch_bytes": limits.scratch_bytes,
+            "memory_bytes": 2 * limits.kernel_memory_bytes,  # a wall behind MemoryWatch, which ends it with words
+            "max_tasks": 2 * limits.kernel_processes,
             "ulimits": list(kernel_ulimits(limits)),
         }
         self._spec = KernelSpec(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.errors import EnvironmentProblem
+from labkit.grading.cgroup import Cgroup
 from labkit.grading.environments import submission_environment, trusted_environment
 from labkit.grading.frames import Channel, FrameError, pack
 from labkit.grading.limits import Limits
@@ -61,12 +62,15 @@ class Template:
         )
         environment = submission_environment(Path(SCRATCH)) | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         self._info, write = os.pipe()
+        limits = self._limits
+        self._cgroup = Cgroup(2 * limits.case_memory_bytes, 16 * limits.rank_processes)
         try:
             return subprocess.Popen(
                 sandbox.command(program, environment, write),
                 pass_fds=[fd, write],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
+                preexec_fn=self._cgroup.enter,
             )
         finally:
             os.close(write)
@@ -156,4 +160,5 @@ class Template:
         self.channel.close()
         if self.divides:
             os.close(self._info)
+            self._cgroup.close()
         self._control.cleanup()
