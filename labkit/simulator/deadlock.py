@@ -9,6 +9,7 @@ from labkit.simulator.clock import RankClock, Waits, find_cycle
 from labkit.simulator.record import at
 
 _MOST_LINES = 16
+_MOST_LINES_OF_MANY = 6
 
 
 def describe(clocks: Sequence[RankClock]) -> tuple[str, dict[int, str]]:
@@ -32,15 +33,44 @@ def describe(clocks: Sequence[RankClock]) -> tuple[str, dict[int, str]]:
     lines = [headline]
     cycle = find_cycle(list(clocks))
     if len(cycle) > 1:
-        shown = cycle if len(cycle) <= _MOST_LINES else [*cycle[: _MOST_LINES - 1]]
+        shown = cycle if len(cycle) <= _MOST_LINES else cycle[:_MOST_LINES_OF_MANY]
         chain = " -> ".join(clocks[number].name for number in shown)
         more = "" if len(shown) == len(cycle) else f" -> ... {len(cycle) - len(shown)} more"
         lines.append(f"They wait for each other in a circle: {chain}{more} -> {clocks[cycle[0]].name}.")
     order = [*cycle, *(clock.number for clock in stuck if clock.number not in cycle)]
-    lines += [f"  {texts[number]}" for number in order[:_MOST_LINES]]
-    if len(order) > _MOST_LINES:
-        lines.append(f"  ... and {len(order) - _MOST_LINES} more ranks (see .reports of this error)")
+    said = [texts[number] for number in order] if len(order) <= _MOST_LINES else _together(order, texts, clocks)
+    lines += [f"  {text}" for text in said]
     return "\n".join(lines), reports
+
+
+def _together(order: Sequence[int], texts: dict[int, str], clocks: Sequence[RankClock]) -> list[str]:
+    """Return one line for all that wait alike: the first of these lines, and how many ranks are in none of them."""
+    alike: dict[str, list[RankClock]] = {}
+    for number in order:
+        clock = clocks[number]
+        alike.setdefault(texts[number].removeprefix(clock.name), []).append(clock)
+    lines, left = [], len(order)
+    for text, group in list(alike.items())[:_MOST_LINES_OF_MANY]:
+        left -= len(group)
+        ranks = [clock.rank for clock in group]
+        alone = len(group) == 1 or any(clock.label for clock in group)
+        names = ", ".join(clock.name for clock in group) if alone else f"ranks {_spans(ranks)}"
+        lines.append(names + (text if len(group) == 1 else text.replace(" waits ", " wait ", 1)))
+    if left:
+        lines.append(f"... and {left} more ranks (see .reports of this error)")
+    return lines
+
+
+def _spans(ranks: Sequence[int]) -> str:
+    """Return "0-299, 301-511"; of more than eight stretches the first eight."""
+    stretches: list[list[int]] = []
+    for rank in sorted(ranks):
+        if stretches and rank == stretches[-1][1] + 1:
+            stretches[-1][1] = rank
+        else:
+            stretches.append([rank, rank])
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in stretches[:8]]
+    return ", ".join(shown) + ("" if len(stretches) <= 8 else f", ... ({len(ranks)} in all)")
 
 
 def _one(clock: RankClock, clocks: Sequence[RankClock]) -> str:
