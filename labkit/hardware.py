@@ -109,7 +109,7 @@ class Measured:
     Attributes:
         flops: Floating-point operations, 0 where they are not counted.
         bytes: Bytes read and written.
-        seconds: The median time.
+        seconds: How long they took.
     """
 
     flops: float

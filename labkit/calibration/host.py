@@ -193,13 +193,25 @@ def assemble(measures: Measures) -> Hardware:
 
 
 def points(calls: Iterable[tuple[float, float, float]]) -> tuple[Measured, ...]:
-    """Return the medians of calls with as much work: those whose flops and bytes lie within half a power of two."""
+    """Return what calls with as much work took: those whose flops and bytes lie within half a power of two.
+
+    Of their times it is the lower quartile: whatever else runs on the host only adds to them.
+    """
     bins: dict[tuple[int, int], list[tuple[float, float, float]]] = defaultdict(list)
     for flops, num_bytes, seconds in calls:
         bins[round(2 * math.log2(flops + 1)), round(2 * math.log2(num_bytes + 1))].append((flops, num_bytes, seconds))
     return tuple(
-        Measured(*(median(column) for column in zip(*found, strict=True))) for _, found in sorted(bins.items())
+        Measured(
+            median(one[0] for one in found), median(one[1] for one in found), lower_quartile(one[2] for one in found)
+        )
+        for _, found in sorted(bins.items())
     )
+
+
+def lower_quartile(times: Iterable[float]) -> float:
+    """Return the time that a quarter of them do not exceed."""
+    ordered = sorted(times)
+    return ordered[len(ordered) // 4]
 
 
 def _link(measures: Measures) -> Link:
@@ -276,7 +288,7 @@ def _around(where: torch.device) -> float:
     watch.settle()
     num_calls = sum(len(found) for found in watch.calls.values())
     inside = sum(seconds for found in watch.calls.values() for *_, seconds in found)
-    return max(median(plain) - inside, 0.0) / num_calls
+    return max(lower_quartile(plain) - inside, 0.0) / num_calls
 
 
 def _measure_messages() -> RankMeasure:
@@ -312,7 +324,7 @@ def _measure_messages() -> RankMeasure:
         if size == 2:
             found.messages[num_bytes] = _timed(to_and_fro, repeats) / 2
         found.crowd[num_bytes] = _timed(around, repeats)
-    found.post_s = median(posts)
+    found.post_s = lower_quartile(posts)
     return found
 
 
@@ -325,7 +337,7 @@ def _timed(call: Callable[[], None], repeats: int) -> float:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         times.append(time.perf_counter() - begin_s)
-    return median(times[2:])
+    return lower_quartile(times[2:])
 
 
 def as_text(hardware: Hardware) -> str:
