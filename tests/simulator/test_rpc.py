@@ -21,6 +21,7 @@ from rpc_programs import PROGRAMS, Counter, echo
 
 import labkit
 from labkit.errors import RankFailed, RunTimeout
+from labkit.timeline.span import Lane
 
 # init_rpc itself calls what torch has deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a Backend:UserWarning")
@@ -373,3 +374,18 @@ def test_meta_tensors_go_by_their_size() -> None:
     run = _run(send)
     assert run.results[0] == ("meta", 1 << 28)
     assert next(span for span in run.timeline.rows() if span.kind == "rpc_sync").bytes > 1 << 30
+
+
+def test_a_real_run_shows_calls_and_executions_too() -> None:
+    timeline = labkit.run(PROGRAMS["remote_objects"], on=labkit.local(3, device="cpu"), init=False, echo=False).timeline
+    spans = list(timeline.rows())
+    called = {(span.kind, span.name, span.peer) for span in spans if span.lane == Lane.COMMUNICATION}
+    assert {
+        ("remote", "Counter", 1),
+        ("rpc_sync", "add", 2),
+        ("rpc_async", "add", 0),
+        ("to_here", "to_here", 2),
+    } <= called
+    assert ("rpc_sync", "total_of", 1) in called and all(span.end_ns > span.start_ns for span in spans)
+    assert {(span.rank, span.name) for span in spans if span.kind == "rpc_serve"} >= {(1, "Counter"), (2, "add")}
+    assert timeline.collectives() == [] and not timeline.problems

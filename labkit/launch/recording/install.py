@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from labkit.launch.recording.event_log import DEFAULT_CAPACITY, EventLog
 from labkit.launch.recording.recorder import Recorder
 
 _recorder: Recorder | None = None
+_undo: Callable[[], None] | None = None
 
 
 def install(log_path: str | Path, rank: int, *, capacity: int = DEFAULT_CAPACITY) -> bool:
@@ -24,7 +25,7 @@ def install(log_path: str | Path, rank: int, *, capacity: int = DEFAULT_CAPACITY
         rank: Global rank.
         capacity: Calls and spans kept; what comes after is counted.
     """
-    global _recorder
+    global _recorder, _undo
     try:
         log = EventLog(log_path, rank, capacity)
     except OSError:
@@ -34,10 +35,12 @@ def install(log_path: str | Path, rank: int, *, capacity: int = DEFAULT_CAPACITY
     from torch.distributed import distributed_c10d as c10d
 
     from labkit.launch.recording.group import make_group_class
+    from labkit.launch.recording.remote_calls import record_remote_calls
 
     # Everything under torch/ is torch's; a learner's own packages beside it are not.
     _recorder = Recorder(log, rank, (str(Path(torch.__file__).parent) + "/",))
     c10d.ProcessGroup = make_group_class(_recorder)  # type: ignore[misc]
+    _undo = record_remote_calls(_recorder)
     return True
 
 
@@ -46,6 +49,8 @@ def close() -> None:
     global _recorder
     if _recorder is None:
         return
+    if _undo is not None:
+        _undo()
     from torch.distributed import distributed_c10d as c10d
 
     from labkit.launch.recording.group import PlainGroup
