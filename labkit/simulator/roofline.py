@@ -122,10 +122,8 @@ class Roofline(DispatchMode):  # type: ignore[misc]
     def _duration_ns(self, name: str, flops: int | None, num_bytes: int, out: Any) -> float:
         device = self._device
         seconds = device.measured_seconds(name, flops or 0, num_bytes)
-        if seconds is not None:
-            return device.launch_ns + seconds * 1e9
-        duration = num_bytes / self._bytes_per_ns
-        if flops is not None:
+        duration = num_bytes / self._bytes_per_ns if seconds is None else seconds * 1e9
+        if seconds is None and flops is not None:
             first = next(_tensors(out), None)
             dtype = str(first.dtype).removeprefix("torch.") if first is not None else "float32"
             peak = device.flops_per_second(dtype, tf32=_tf32()) * device.compute_share
