@@ -63,6 +63,28 @@ def loss_of(output: Tensor, target: Tensor) -> Tensor:
     return nn.functional.mse_loss(output, target)
 
 
+class PlainSGD:
+    """Stochastic gradient descent; torch.optim would first load its compiler, seconds in each fresh rank."""
+
+    def __init__(self, model: nn.Module, lr: float) -> None:
+        self.param_groups = [{"params": [p for p in model.parameters() if p.requires_grad], "lr": lr}]
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients, or fill them with zeros."""
+        for group in self.param_groups:
+            for parameter in cast(list[nn.Parameter], group["params"]):
+                if parameter.grad is not None:
+                    parameter.grad = None if set_to_none else torch.zeros_like(parameter)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move every parameter that has a gradient."""
+        for group in self.param_groups:
+            for parameter in cast(list[nn.Parameter], group["params"]):
+                if parameter.grad is not None:
+                    parameter.sub_(cast(float, group["lr"]) * parameter.grad)
+
+
 def call_on_model(functions: Functions, inputs: Values) -> Values:
     """Call broadcast_module on this rank's model, or average_gradients after a backward of its own (3.1, 3.2)."""
     model = model_of(inputs)
@@ -96,7 +118,7 @@ def train(functions: Functions, inputs: Values) -> Values:
     wrapped = make(model) if cap is None else make(model, cap)
     cut()
     begun = state_of(model)
-    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=cast(float, inputs["lr"]))
+    optimizer = PlainSGD(model, cast(float, inputs["lr"]))
     steps: list[Value] = []
     for step in cast(list[dict[str, Any]], inputs["steps"]):
         if not step.get("keep"):
@@ -188,7 +210,7 @@ def train_until_all_are_out(functions: Functions, inputs: Values) -> Values:
     """
     model = model_of(inputs)
     wrapped = functions["MiniDDP"](model, inputs["cap"])
-    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=cast(float, inputs["lr"]))
+    optimizer = PlainSGD(model, cast(float, inputs["lr"]))
     batches = list(zip(cast(list[Tensor], inputs["x"]), cast(list[Tensor], inputs["y"]), strict=True))
     loss: Callable[[Tensor, Tensor], Tensor] = loss_of
     cut = cutter()

@@ -22,6 +22,6 @@ BUCKETS = Par(
     where="8 x A100, PCIe 4",
     program=wrap_and_step,
     world_size=8,
-    score=Score(0, 0, 0),
+    score=Score(time_ns=5_976_168, bytes_sent=67_174_400, peak_bytes=107_053_064),
     cluster={"gpu": "a100", "link": "pcie4"},
 )

@@ -102,6 +102,13 @@ def _used_by_some_not_averaged(case: Case, got: Got, wire: Wire) -> bool:
     )
 
 
+def _left_behind(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether some gradients were averaged and others are still each rank's own."""
+    found = [marks.gradient_marks(case, got, number) for number in range(len(steps_of(case)))]
+    own = any(names <= {"own", "own/N"} for of_step in found for names in of_step.values())
+    return own and any(names == {"mean"} for of_step in found for names in of_step.values())
+
+
 def _buffers_drift(case: Case, got: Got, wire: Wire) -> bool:
     if not isinstance(got, tuple) or marks.begun_wrong(case, got):
         return False
@@ -115,9 +122,19 @@ def _buffers_drift(case: Case, got: Got, wire: Wire) -> bool:
 
 
 COMMON = (
-    marks.TORCH, marks.NOTHING_AT_START, marks.BUFFERS_AT_START, marks.FROZEN_AT_START, marks.TIED, marks.SUM,
-    marks.CONSTANT, marks.TWICE, marks.BIASES, marks.UNWAITED, marks.OWN, marks.FROZEN_SENT,
-)  # fmt: skip
+    marks.TORCH,
+    marks.UNWAITED,
+    marks.NOTHING_AT_START,
+    marks.BUFFERS_AT_START,
+    marks.FROZEN_AT_START,
+    marks.TIED,
+    marks.SUM,
+    marks.CONSTANT,
+    marks.TWICE,
+    marks.BIASES,
+    marks.OWN,
+    marks.FROZEN_SENT,
+)
 
 OVERLAPPED = Exercise(
     id="3.3",
@@ -219,7 +236,6 @@ ACCUMULATING = Exercise(
         "before, self.synchronize = self.synchronize, False; try: yield; finally: self.synchronize = before",
     ),
     mistakes=(
-        *COMMON,
         Mistake(
             "sends inside no_sync",
             "Something travels inside no_sync. The hook must return before it counts or sends.",
@@ -230,6 +246,7 @@ ACCUMULATING = Exercise(
             "After an error inside no_sync nothing is averaged any more: put the flag back in a finally.",
             _after_an_error,
         ),
+        *COMMON,
         Mistake(
             "accumulation is wrong",
             "The averaged gradient is not that of all backward passes of the step together: the last pass must send "
@@ -281,7 +298,9 @@ MINI = Exercise(
             "A bucket with a parameter that this rank did not use never gets full, and others wait for it. Start "
             "what is "
             "left in finish_gradient_synchronization, with zeros, on every rank.",
-            lambda case, got, wire: marks.hangs(case, got, wire) or marks.says("NoneType")(case, got, wire),
+            lambda case, got, wire: (
+                marks.hangs(case, got, wire) or marks.says("NoneType")(case, got, wire) or _left_behind(case, got, wire)
+            ),
             certain=True,
         ),
         Mistake(
