@@ -1099,8 +1099,9 @@ labkit.predict("5.10", 2.0)
 #
 # *8 points, about 12 minutes*
 #
-# Write it as a `torch.autograd.Function`. In its forward run the module under `torch.no_grad()`, which saves nothing.
-# In its backward run it again, with gradients this time, and let `torch.autograd.grad` go through it. Three traps:
+# Write it as a `torch.autograd.Function`. In its forward just run the module: autograd is off in there, so nothing is
+# saved. In its backward run it again, under `torch.enable_grad()`, and let `torch.autograd.grad` go through it. Three
+# traps:
 #
 # * on the first stage x needs no gradient, and then the output would not need one either, and the parameters would get
 #   none. Hand the parameters to `apply` too, and return a gradient for each;
@@ -1125,8 +1126,7 @@ def checkpointed(module: nn.Module, x: Tensor) -> Tensor:
         def forward(ctx, x, *parameters):
             ctx.rng_state = torch.get_rng_state()
             ctx.save_for_backward(x)
-            with torch.no_grad():
-                return module(x)
+            return module(x)  # autograd is off in here
 
         @staticmethod
         def backward(ctx, gradient):

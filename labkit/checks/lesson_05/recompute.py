@@ -137,7 +137,8 @@ EXERCISE = Exercise(
         "depends on?",
         "An autograd.Function with forward(ctx, x, *parameters) and backward(ctx, gradient). Forward keeps x and the "
         "random "
-        "state and runs the module under no_grad. Backward sets the state, runs the module on x.detach() with "
+        "state and runs the module (autograd is off there). Backward sets the state, runs the module on x.detach() "
+        "with "
         "gradients, "
         "puts the state back, and asks torch.autograd.grad for the gradients of x and of every parameter.",
         "with torch.enable_grad(): out = module(x); found = torch.autograd.grad(out, [x, *parameters], gradient, "
@@ -154,7 +155,7 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "everything is kept",
-            "The module's activations are still kept: run it under torch.no_grad() in forward, and again in backward.",
+            "The module's activations are still kept: run it in an autograd.Function's forward, and again in backward.",
             lambda case, got, wire: isinstance(got, tuple) and "bytes were kept" in judge(case, got, wire).message,
         ),
         Mistake(
