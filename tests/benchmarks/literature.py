@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -194,10 +194,10 @@ def latencies() -> Iterator[Row]:
         )
 
 
-def throughputs(most_billions: float = 400.0) -> Iterator[Row]:
-    """Yield Megatron-LM's teraflop/s per A100, of models up to a size."""
+def throughputs(most_billions: float = 400.0, *, only: Sequence[float] = ()) -> Iterator[Row]:
+    """Yield Megatron-LM's teraflop/s per A100, of models up to a size, or of these sizes only."""
     for job in megatron.PUBLISHED:
-        if job.billions <= most_billions:
+        if job.billions in only if only else job.billions <= most_billions:
             parts = f"microbatch {job.microbatch}" + (f", {job.chunks} parts a stage" if job.pipeline > 1 else "")
             name = f"GPT {job.billions}B, {job.gpus} a100, tensor {job.tensor} x pipeline {job.pipeline}, Tflop/s"
             yield Row(name, megatron.teraflops(job), job.published, 0.2, TABLE_1, f"assumed: {parts}; {HIGH}")
