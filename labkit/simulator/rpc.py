@@ -82,10 +82,15 @@ def init_rpc(
     process.rpc = group.agents[number] = agent
     if len(group.agents) == size:
         simulation.scheduler.fire(group.joined, mine.now_ns)
-    here = lambda: [one.rank.rank for one in group.agents.values()]  # noqa: E731
-    others = lambda: [one.rank for one in simulation.ranks if one.rank not in here()]  # noqa: E731
-    text = lambda: f"init_rpc, where {len(group.agents)} of {size} workers have come"  # noqa: E731
-    mine.wait(group.joined, Waiting("init_rpc", others, text, _line(mine)))
+
+    def absent() -> list[int]:
+        here = {one.rank.rank for one in group.agents.values()}
+        return [one.rank for one in simulation.ranks if one.rank not in here]
+
+    def text() -> str:
+        return f"init_rpc, where {len(group.agents)} of {size} workers have come"
+
+    mine.wait(group.joined, Waiting("init_rpc", absent, text, _line(mine)))
 
 
 def _check_place(group: Group, name: str, number: int, size: int) -> None:
