@@ -126,16 +126,17 @@ class Otter:
         self.folder, self._python = folder, python
         self.around: list[str] = []
         folder.mkdir(parents=True)
-        hidden = f'""" # BEGIN TEST CONFIG\nhidden: true\n""" # END TEST CONFIG\n{HIDDEN}'
+        hidden = f'""" # BEGIN TEST CONFIG\nhidden: true\n""" # END TEST CONFIG\nassert {HIDDEN}'
+        answer = "def double(x):\n    # BEGIN SOLUTION\n    return x + x\n    # END SOLUTION\n"
         cells = [
             raw("# ASSIGNMENT CONFIG\nenvironment: false\nrequirements: []\nexport_cell: false", "config"),
             code(given, "given"),
             raw(f"# BEGIN QUESTION\nname: q1\npoints: {POINTS}", "b-question"),
             raw("# BEGIN SOLUTION", "b-solution"),
-            code(ANSWER, "answer"),
+            code(answer, "answer"),
             raw("# END SOLUTION", "e-solution"),
             raw("# BEGIN TESTS", "b-tests"),
-            code(VISIBLE, "visible"),
+            code(f"assert {VISIBLE}", "visible"),
             code(hidden, "hidden"),
             raw("# END TESTS", "e-tests"),
             raw("# END QUESTION", "e-question"),
@@ -158,7 +159,7 @@ class Otter:
         """Hand in an answer."""
         content = json.loads(json.dumps(self._released))
         for cell in content["cells"]:
-            if cell["cell_type"] == "code" and "".join(cell["source"]).strip() in ("...", ""):
+            if "".join(cell["source"]).startswith("def double"):
                 cell["source"] = answer
         (self.folder / f"{student}.ipynb").write_text(json.dumps(content))
 

@@ -80,7 +80,6 @@ def _try(grader: Any, attack: str, answer: str) -> dict[str, Any]:
         if isinstance(grader, Otter):
             ended = grader.grade_one(attack, timeout=SECONDS)
             problem = "" if ended.returncode == 0 else f"status {ended.returncode}"
-            grader.grade_one(honest, timeout=SECONDS)
         else:
             ended = grader.grade(timeout=SECONDS)
             problem = "" if ended.returncode == 0 else f"status {ended.returncode}"
@@ -88,9 +87,10 @@ def _try(grader: Any, attack: str, answer: str) -> dict[str, Any]:
         problem = f"no end within {SECONDS:g} s"
     scores = grader.scores()
     neighbour = scores.get(honest)
+    told = "its score" if neighbour == POINTS else "no score" if neighbour is None else f"{neighbour:g}"
     return {
         "points": scores.get(attack),
-        "neighbour": "its score" if neighbour == POINTS else "no score" if neighbour is None else f"{neighbour:g}",
+        "neighbour": "not run with it" if isinstance(grader, Otter) else told,
         "problem": problem,
         "seconds": round(time.monotonic() - begin, 1),
     }
