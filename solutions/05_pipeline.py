@@ -410,6 +410,36 @@ inside_layers = 24 * 2 * (2 * 7 / 8) * 4 * tokens * hidden
 labkit.reveal("5.3", inside_layers / between_layers)
 
 # %% [markdown]
+# And those bytes are in the way: the next layer cannot begin before the sum is there. Take one such MLP in bfloat16,
+# 8,192 wide and 32,768 inside, forward and backward, split over eight virtual H100s. Inside one machine they have NVLink.
+# **In eight machines, with a network card of 50 GB/s each: how many times as fast as one GPU are the eight?**
+
+# %% tags=["predict"]
+labkit.predict("5.3b", 8.0)
+
+
+# %%
+def split_step():
+    ranks = dist.get_world_size()
+    with torch.device("meta"):
+        x = torch.empty(4096, 8192, dtype=torch.bfloat16, requires_grad=True)
+        columns = nn.Linear(8192, 32768 // ranks, dtype=torch.bfloat16)
+        rows = nn.Linear(32768 // ranks, 8192, bias=False, dtype=torch.bfloat16)
+        bias = torch.empty(8192, dtype=torch.bfloat16, requires_grad=True)
+    split_mlp(x, columns, rows, bias).sum().backward()
+
+
+alone = labkit.run(split_step, on=labkit.virtual(1)).timeline.makespan_ns
+speedup = {}
+for where, world in (("8 GPUs of one machine", labkit.virtual(8)), ("8 machines", labkit.virtual(8, gpus_per_node=1))):
+    took = labkit.run(split_step, on=world).timeline.makespan_ns
+    speedup[where] = round(alone / took, 1)
+    print(f"{where:22} {took / 1e6:5.2f} ms, {alone / took:.1f} times as fast as one GPU")
+
+# %%
+labkit.reveal("5.3b", speedup["8 machines"])
+
+# %% [markdown]
 # That is why the two are used together: cuts inside a layer between the GPUs of one machine, where NVLink is; cuts
 # between layers from machine to machine. The rest of this lesson is about those, and about the bubble.
 
