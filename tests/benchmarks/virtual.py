@@ -1,42 +1,42 @@
-"""What simulating costs: a ring at several numbers of ranks, and training beside the same numerics in one process."""
+"""What simulating costs: a ring at several numbers of ranks, training beside the same numerics in one process, and one
+step of a model of 70 billion parameters on 512 accelerators (64 and a smaller model where a look is enough).
+"""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
+from statistics import median
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
-from labkit.simulator.cluster import describe
-from labkit.simulator.run import simulate
+import labkit
+from tests.benchmarks.ring import solution
 from tests.benchmarks.table import Bar, table
 
-NUM_RANKS = (8, 32, 64, 128, 256)
+NUM_RANKS = (8, 64, 256)
 NUM_STEPS = 10
+NUMEL = 4096
+STEP_SECONDS = 15 * 60
+STEP_BYTES = 8e9
 
 
-def _ring() -> None:
-    """Send and receive as a ring all_reduce does, with an addition in its first half."""
-    rank, size = dist.get_rank(), dist.get_world_size()
-    chunks, got = list(torch.ones(size, 16)), torch.empty(16)
-    for step in range(2 * (size - 1)):
-        ops = [
-            dist.P2POp(dist.isend, chunks[(rank - step) % size], (rank + 1) % size),
-            dist.P2POp(dist.irecv, got, (rank - 1) % size),
-        ]
-        for work in dist.batch_isend_irecv(ops):
-            work.wait()
-        if step < size - 1:
-            chunks[(rank - step - 1) % size].add_(got)
+def _ring(ring_all_reduce: Any) -> float:
+    """Reduce with the learner's own ring; every rank brings the same, so the sum is known."""
+    tensor = torch.arange(float(NUMEL))
+    ring_all_reduce(tensor)
+    return float(tensor[1])
 
 
-def _train() -> float:
+def _train(width: int, batch: int) -> float:
     """Train a small model without any communication; return its loss."""
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(256, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 256))
+    model = torch.nn.Sequential(torch.nn.Linear(width, 4 * width), torch.nn.ReLU(), torch.nn.Linear(4 * width, width))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    inputs = torch.ones(128, 256)
+    inputs = torch.ones(batch, width)
     for _ in range(NUM_STEPS):
         optimizer.zero_grad()
         loss = model(inputs).pow(2).mean()
@@ -45,40 +45,93 @@ def _train() -> float:
     return float(loss.detach())
 
 
-def _plain_seconds(num_ranks: int) -> float:
+def _plain_seconds(num_ranks: int, width: int, batch: int) -> float:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         begin = time.perf_counter()
         for _ in range(num_ranks):
-            _train()
+            _train(width, batch)
         return time.perf_counter() - begin
     finally:
         torch.set_num_threads(before)
 
 
+def _rings(quick: bool) -> tuple[str, dict[int, dict[str, float]]]:
+    ring = solution("ring_all_reduce")
+    labkit.run(_ring, ring, on=labkit.virtual(2), echo=False)  # what is imported on first use is not counted
+    figures: dict[int, dict[str, float]] = {}
+    rows = []
+    for num_ranks in NUM_RANKS[:2] if quick else NUM_RANKS:
+        begin, cpu = time.perf_counter(), time.process_time()
+        run = labkit.run(_ring, ring, on=labkit.virtual(num_ranks), echo=False, timeout=None)
+        seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu
+        if run.results != [float(num_ranks)] * num_ranks:
+            raise ValueError(f"the ring of {num_ranks} ranks gave {run.results[:4]}")
+        spans, messages = len(run.timeline), 2 * num_ranks * (num_ranks - 1)
+        figures[num_ranks] = {"seconds": seconds, "cpu_seconds": cpu_seconds, "spans": spans, "messages": messages}
+        rows.append(
+            [
+                f"{num_ranks}",
+                f"{seconds:.2f}",
+                f"{cpu_seconds:.2f}",
+                f"{messages}",
+                f"{spans}",
+                f"{spans / seconds:.0f}",
+            ]
+        )
+    head = ["ranks", "seconds", "of processor time", "messages", "spans", "spans per second"]
+    return "The solution's ring all-reduce in virtual time\n" + table(head, rows), figures
+
+
+def _training(quick: bool) -> tuple[str, dict[str, Any], dict[str, float]]:
+    figures: dict[str, Any] = {}
+    ratios: dict[str, float] = {}
+    rows = []
+    for name, width, batch in (("operators of 10 us", 32, 16), ("operators of 1 ms", 256, 128)):
+        labkit.run(_train, width, batch, on=labkit.virtual(4), echo=False)
+        simulated, plain = [], []
+        for _ in range(3 if quick else 7):
+            begin = time.perf_counter()
+            labkit.run(_train, width, batch, on=labkit.virtual(4), echo=False)
+            simulated.append(time.perf_counter() - begin)
+            plain.append(_plain_seconds(4, width, batch))
+        ratios[name] = median(one / other for one, other in zip(simulated, plain, strict=True))
+        figures[name] = {"simulated": simulated, "plain": plain}
+        rows.append([name, f"{min(simulated):.3f}", f"{min(plain):.3f}", f"{ratios[name]:.2f}"])
+    head = [f"{NUM_STEPS} training steps on 4 ranks", "simulated, s", "without, s", "ratio"]
+    return table(head, rows), figures, ratios
+
+
+def _big_step(quick: bool) -> tuple[str, dict[str, Any]]:
+    command = [sys.executable, "-m", "tests.benchmarks.big_step", *(["--small"] if quick else [])]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=2 * STEP_SECONDS, check=True)
+    figures: dict[str, Any] = json.loads(ended.stdout)
+    hand = figures["by_hand"]
+    text = (
+        f"One step of {figures['parameters'] / 1e9:.1f} billion parameters on {figures['ranks']} virtual H100s: "
+        f"{figures['seconds']:.0f} s, of processor time {figures['cpu_seconds']:.0f} s, "
+        f"{figures['resident_bytes'] / 1e9:.2f} GB of this host\n"
+        f"  predicted: {figures['step_s']:.3f} s, {100 * figures['mfu']:.1f} % of peak; arithmetic and bubble alone, "
+        f"by hand: {hand['with_bubble_s']:.3f} s; fullest device {figures['device_peak_bytes'] / 1e9:.1f} GB"
+    )
+    return text, figures
+
+
 def run(quick: bool) -> tuple[str, list[Bar], dict[str, Any]]:
     """Return a table, the bars and the figures."""
-    simulate(_ring, (), describe(2), echo=False)  # what is imported on first use is not counted
-    rings: dict[int, dict[str, float]] = {}
-    rows = []
-    for num_ranks in NUM_RANKS[:3] if quick else NUM_RANKS:
-        begin = time.perf_counter()
-        outcome = simulate(_ring, (), describe(num_ranks), echo=False)
-        seconds = time.perf_counter() - begin
-        events = len(outcome.timeline)
-        rings[num_ranks] = {"seconds": seconds, "spans": events, "switches": outcome.switches}
-        rows.append([f"{num_ranks}", f"{seconds:.2f}", f"{events}", f"{events / seconds:.0f}", f"{outcome.switches}"])
-    text = "A ring all-reduce of messages in virtual time\n" + table(
-        ["ranks", "seconds", "spans", "spans per second", "switches of rank"], rows
-    )
-    simulated, plain = [], []
-    for _ in range(2 if quick else 5):
-        begin = time.perf_counter()
-        simulate(_train, (), describe(4), echo=False)
-        simulated.append(time.perf_counter() - begin)
-        plain.append(_plain_seconds(4))
-    text += f"\n  {NUM_STEPS} training steps on 4 ranks: {min(simulated):.3f} s, one after the other without: "
-    text += f"{min(plain):.3f} s"
-    bars = [Bar("simulated training takes at most 3 times the same numerics", min(simulated) / min(plain), 3.0)]
-    return text, bars, {"rings": rings, "training": {"simulated": simulated, "plain": plain}}
+    rings_text, rings = _rings(quick)
+    training_text, training, ratios = _training(quick)
+    step_text, step = _big_step(quick)
+    bars = [
+        Bar(f"simulated training, {name}, at most {limit:g} times the same numerics", ratios[name], limit)
+        for name, limit in zip(ratios, (12.0, 2.0), strict=True)
+    ]
+    if not quick:
+        bars += [
+            Bar("a ring of 256 ranks takes at most 30 s", rings[256]["seconds"], 30.0),
+            Bar("the step on 512 ranks takes at most 900 s", step["seconds"], STEP_SECONDS),
+            Bar("the step on 512 ranks takes at most 8 GB of this host", step["resident_bytes"], STEP_BYTES),
+        ]
+    figures = {"rings": rings, "training": training, "step": step}
+    return "\n\n".join([rings_text, training_text, step_text]), bars, figures

@@ -111,7 +111,7 @@ def _on_meta() -> list[Any]:
         lambda: wide.sum(0), lambda: a.max(dim=1), lambda: torch.cat([a, a]), lambda: torch.stack([a, a], 1),
         lambda: a.t().contiguous(), lambda: a @ a.t(), lambda: functional.softmax(wide, 1), lambda: a.to(torch.half),
         lambda: functional.layer_norm(a, (6,)), lambda: a.add_(1), lambda: half.mul_(a), lambda: a.zero_(),
-        lambda: torch.zeros(3, device="meta"), lambda: torch.arange(5, device="meta"), lambda: a.expand(2, 4, 6).clone(),
+        lambda: torch.zeros(3, device="meta"), lambda: torch.arange(5, device="meta"), lambda: a.expand(2, 4, 6) * 1,
         lambda: torch.where(a > 0, a, 1.0), lambda: a.topk(2), lambda: torch.split(a, 2), lambda: a.resize_(2, 3),
         lambda: torch.empty(4, 6, device="meta").unsqueeze_(0), lambda: torch.nn.functional.dropout(wide, 0.5),
     ]  # fmt: skip
