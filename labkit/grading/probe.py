@@ -23,6 +23,7 @@ from labkit.grading.frames import Channel, Frame, FrameError
 from labkit.grading.limits import Limits
 from labkit.grading.memory_watch import MemoryWatch
 from labkit.grading.oracle import HiddenCase
+from labkit.grading.probe_words import exit_words, failure_fields, gone_words, line, sentence
 from labkit.grading.rank_namespaces import NOT_MADE
 from labkit.grading.relay import Relay
 from labkit.grading.relay_records import RelayError
@@ -32,16 +33,6 @@ from labkit.grading.template import Template, TemplateGoneError
 _HAZY_SECONDS = 2.0
 _EXIT_SECONDS = 1.0
 _serials = itertools.count()
-_SIGNALS = {
-    6: "SIGABRT",
-    7: "SIGBUS",
-    8: "SIGFPE",
-    9: "SIGKILL",
-    11: "SIGSEGV",
-    15: "SIGTERM",
-    24: "SIGXCPU",
-    25: "SIGXFSZ",
-}
 
 
 @dataclass(frozen=True)
@@ -145,12 +136,12 @@ class CaseRun:
             failure = {
                 "kind": "exception",
                 "rank": error.rank,
-                "message": _sentence(error.text),
+                "message": sentence(error.text),
                 "detail": "",
                 "error": "",
             }
         except TemplateGoneError:
-            failure = _gone_words()
+            failure = gone_words()
         finally:
             self._close()
         failure = failure or self._first_failure()
@@ -286,8 +277,8 @@ class CaseRun:
             if failure is None:
                 rank.result = bytes(frame.payload)
             else:
-                rank.failure = _failure_fields(rank.number, failure)
-                self._relay.gone(rank.number, f"stopped: {_line(rank.failure['message'])}")
+                rank.failure = failure_fields(rank.number, failure)
+                self._relay.gone(rank.number, f"stopped: {line(rank.failure['message'])}")
                 if rank.failure["kind"] == "not_implemented":
                     raise _CaseOverError(**{k: rank.failure[k] for k in ("kind", "rank", "message", "detail", "error")})
 
@@ -307,7 +298,7 @@ class CaseRun:
         if not rank.jobs.closed:
             self._from_jobs(rank)
         if rank.result is None and rank.failure is None:
-            words = _exit_words(rank.number, code)
+            words = exit_words(rank.number, code)
             rank.failure = {"kind": "died", "rank": rank.number, "message": words, "detail": "", "error": ""}
             self._relay.gone(rank.number, "has ended: " + words)
 
@@ -364,38 +355,3 @@ class CaseRun:
         failure = self._first_failure()
         assert failure is not None
         return failure
-
-
-def _failure_fields(rank: int, found: object) -> dict[str, Any]:
-    """Return what a rank says went wrong, made of plain text whatever it sent."""
-    fields = found if isinstance(found, dict) else {}
-    kind = fields.get("kind")
-    kind = kind if kind in ("not_implemented", "exception", "bad_result") else "exception"
-    texts = {name: str(fields.get(name, ""))[:4000] for name in ("message", "detail", "error")}
-    return {"kind": kind, "rank": rank, **texts}
-
-
-def _exit_words(rank: int, code: int) -> str:
-    if code < 0:
-        name = _SIGNALS.get(-code, f"signal {-code}")
-        why = {"SIGXCPU": ": it used too much processor time", "SIGSEGV": ": it crashed"}.get(name, "")
-        return f"Rank {rank} was ended by {name}{why}."
-    return f"Rank {rank} ended with exit status {code} before it returned a result."
-
-
-def _gone_words() -> dict[str, Any]:
-    return {
-        "kind": "died",
-        "rank": None,
-        "message": "The code ended the process that started it.",
-        "detail": "",
-        "error": "",
-    }
-
-
-def _line(text: str) -> str:
-    return text.splitlines()[0][:200] if text else ""
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
