@@ -118,7 +118,7 @@ class Measures:
         cores: Cores that ranks share, None for accelerators.
         operators: Of each rank that measured operators.
         pair: Of two ranks that sent to each other.
-        crowd: Of more ranks than cores that sent round a ring.
+        crowd: Of as many ranks as cores that sent round a ring at once.
     """
 
     cores: int | None
@@ -161,15 +161,15 @@ def gather(say: Callable[[str], object] = lambda _: None) -> Measures:
     on_gpus = num_gpus >= 2
     num_ranks = num_gpus if on_gpus else min(cores, 8)
     kind: Literal["cuda", "cpu"] = "cuda" if on_gpus else "cpu"
-    one_each, two, crowd = (
-        local(size, device=kind, threads_per_rank=1) for size in (num_ranks, 2, num_ranks if on_gpus else 2 * num_ranks)
-    )
+    one_each, two = (local(size, device=kind, threads_per_rank=1) for size in (num_ranks, 2))
     found = Measures(None if on_gpus else cores)
     say(f"operators, on {num_ranks} ranks at once")
     found.operators = run(_measure_operators, on=one_each, timeout=600, stall=None, echo=False).results
     say("messages between two ranks, then between all")
     found.pair = run(_measure_messages, on=two, timeout=300, echo=False).results
-    found.crowd = run(_measure_messages, on=crowd, timeout=300, echo=False).results
+    found.crowd = found.pair
+    if num_ranks > 2:
+        found.crowd = run(_measure_messages, on=one_each, timeout=300, echo=False).results
     return found
 
 
@@ -224,7 +224,7 @@ def _link(measures: Measures) -> Link:
     # Where every rank sends and takes as much, cores are the limit: bytes of all ranks over the time bytes add.
     together = [
         size * one.num_ranks / max(seconds - one.crowd[min(one.crowd)], 1e-9)
-        for one in pair + measures.crowd
+        for one in measures.crowd
         for size, seconds in one.crowd.items()
         if size >= 2**20
     ]

@@ -50,7 +50,7 @@ def test_what_was_measured_becomes_a_device_and_a_link() -> None:
     assert host.device.launch_ns == 2_000
     assert (host.link.post_ns, host.link.latency_ns) == (100_000, 200_000)
     assert host.link.bytes_per_second == pytest.approx(2**20 / 1e-3)
-    # Two ranks move 2 MiB in the 2 ms that bytes add, four of them 4 MiB: the median of as many of each.
+    # Four ranks move 4 MiB together in the 2 ms that bytes add.
     assert host.link.host_bytes_per_second == pytest.approx(2**22 / 2e-3)
     assert "20 us" not in as_text(host) and "100 us to post" in as_text(host)
 
