@@ -11,11 +11,13 @@ from types import MappingProxyType
 import pytest
 import torch
 import torch.distributed as dist
+from typer.testing import CliRunner
 
 import labkit
 from labkit.calibration import as_text, assemble, gather
 from labkit.calibration import host as calibration
 from labkit.calibration.host import Measures, RankMeasure, Stopwatch, points
+from labkit.cli import app
 from labkit.errors import ConfigError
 from labkit.hardware import Device, Hardware, Link, Measured, load
 from labkit.simulator.network import Cores
@@ -170,6 +172,17 @@ def test_the_stopwatch_sees_operators_forwards_and_backwards_with_their_work() -
     assert [call[0] for call in watch.calls["addmm"]] == [2 * 16 * 64 * 32]
     assert {"mm", "sum"} <= set(watch.calls)
     assert all(seconds > 0 for calls in watch.calls.values() for *_, seconds in calls)
+
+
+def test_the_command_prints_what_was_measured_and_writes_what_virtual_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("labkit.calibration.calibrate", lambda say: _host())
+    out = tmp_path / "host.json"
+    ended = CliRunner().invoke(app, ["calibrate", "--out", str(out)])
+    assert ended.exit_code == 0, ended.output
+    assert "us to post" in ended.output and str(out) in ended.output
+    assert repr(labkit.virtual(2, gpu=load(out))) == "VirtualWorld(2 x this_host, gloo_loopback)"
 
 
 @pytest.mark.long
