@@ -1689,14 +1689,14 @@ except RankFailed as error:
 
 # %%
 def changes_it_too_early():
-    tensor = torch.ones(4)
+    value = torch.ones(4)
     if dist.get_rank() == 0:
-        work = dist.isend(tensor, dst=1)
-        tensor.zero_()
+        work = dist.isend(value, dst=1)
+        value.zero_()
         work.wait()
     else:
-        dist.recv(tensor, src=0)
-    return tensor.tolist()
+        dist.recv(value, src=0)
+    return value.tolist()
 
 
 early = labkit.run(changes_it_too_early, on=labkit.virtual(2))

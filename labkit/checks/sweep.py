@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 Functions = Mapping[str, Callable[..., Any]]
 _STEP_NS = 1_000_000
 _MOST_LINES = 6
-TOO_MANY_STEPS = "one after another"
+TOO_MANY_STEPS, WRITTEN, READ = "one after another", "buffer reused in flight", "read before wait"
+MISTAKES = (TOO_MANY_STEPS, WRITTEN, READ)
+"""What a sweep names by itself, whatever mistakes its exercise knows."""
 
 
 def world(num_ranks: int) -> World:
@@ -119,7 +121,7 @@ def _in_flight(wire: Wire) -> Verdict | None:
             hint="Between isend and wait() a buffer belongs to the transfer: do not write to it."
             if written
             else "Between irecv and wait() nobody knows what a buffer holds: call wait() before you read it.",
-            mistake="buffer reused in flight" if written else "read before wait",
+            mistake=WRITTEN if written else READ,
         )
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labkit.checks.registry import exercises
+from labkit.checks.sweep import MISTAKES as SWEPT
 from tests.checks.wrong_answer import wrong_answers
 
 LESSONS = wrong_answers()
@@ -15,7 +16,8 @@ def test_wrong_answers_stand_for_exercises_and_mistakes_that_exist(number: str) 
     known = exercises(number)
     for answer in LESSONS[number]:
         assert answer.exercise in known, answer.name
-        names = {mistake.name for mistake in known[answer.exercise].mistakes}
+        exercise = known[answer.exercise]
+        names = {mistake.name for mistake in exercise.mistakes} | set(SWEPT if exercise.sweep else ())
         assert answer.mistake in names, f"{answer.exercise}, {answer.name}: no mistake is called {answer.mistake!r}"
 
 

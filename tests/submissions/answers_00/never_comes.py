@@ -1,0 +1,9 @@
+# base: solution
+"""Rank 0 leaves before the all_reduce: a deadlock."""
+
+# %% 0.1
+def average(tensor):
+    if dist.get_rank() == 0:
+        return
+    dist.all_reduce(tensor)
+    tensor /= dist.get_world_size()

@@ -1,0 +1,2 @@
+# base: solution
+"""Every answer as the lesson's own solution has it."""
