@@ -214,9 +214,9 @@ def _sandbox() -> Finding:
 
     why = problem()
     if not why:
-        return Finding("sandbox", "ok", "Submissions can be graded in a sandbox: one was started with bubblewrap")
+        return Finding("bubblewrap", "ok", "Submissions can be graded in a sandbox: one was started with bubblewrap")
     cost = f"Only grading wants it, to keep submissions apart; lessons do not.\n{TRUSTED_ONLY}"
-    return Finding("sandbox", "missing", f"No sandbox: {why}", cost)
+    return Finding("bubblewrap", "missing", f"No sandbox: {why}", cost)
 
 
 def _asked_port(jupyter_args: str) -> int:
