@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-TOPICS = ("launch", "ring", "recording", "virtual", "pipeline", "truth", "literature", "grading")
+TOPICS = ("launch", "ring", "ddp", "recording", "virtual", "pipeline", "truth", "literature", "grading")
 
 
 def main() -> None:

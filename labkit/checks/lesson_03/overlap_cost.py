@@ -137,14 +137,14 @@ EXERCISE = Exercise(
             _as_if(lambda t, b, k, n, a, w: t + k * _ring(b, k, n, a, w)),
         ),
         Mistake(
-            "everything hidden",
-            "The last bucket is ready only when backward ends; its all_reduce can hide behind nothing.",
-            _as_if(lambda t, b, k, n, a, w: max(t, k * _ring(b, k, n, a, w))),
-        ),
-        Mistake(
             "the network never waits",
             "The first bucket is not there at the beginning: it is ready after backward/k.",
             _as_if(lambda t, b, k, n, a, w: max(t + _ring(b, k, n, a, w), k * _ring(b, k, n, a, w))),
+        ),
+        Mistake(
+            "everything hidden",
+            "The last bucket is ready only when backward ends; its all_reduce can hide behind nothing.",
+            _as_if(lambda t, b, k, n, a, w: max(t, k * _ring(b, k, n, a, w))),
         ),
         Mistake(
             "only the case of a fast network",

@@ -10,7 +10,7 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_03 import marks
 from labkit.checks.lesson_03.cases import training_case
 from labkit.checks.lesson_03.par_programs import BUCKETS
-from labkit.checks.lesson_03.replay import expected
+from labkit.checks.lesson_03.replay import expected, models_of
 from labkit.checks.lesson_03.stretches import stretches
 from labkit.checks.lesson_03.training import judge, steps_of, truth
 from labkit.checks.lesson_03.values import close
@@ -100,6 +100,13 @@ def _used_by_some_not_averaged(case: Case, got: Got, wire: Wire) -> bool:
         bool(marks.wrong_names(case, got, number)) and marks.wrong_names(case, got, number) <= set(marks.SPARE)
         for number in range(len(steps_of(case)))
     )
+
+
+def _chatty_forward(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether more than the buffers travelled in a forward pass."""
+    buffers = sum(b.numel() * b.element_size() for b in models_of(case)[0].buffers())
+    sent = [sum(c.bytes for c in s.calls) for s in stretches(case, wire, 0) or [] if s.part == "forward"]
+    return isinstance(got, tuple) and any(each > buffers for each in sent)
 
 
 def _left_behind(case: Case, got: Got, wire: Wire) -> bool:
@@ -314,6 +321,12 @@ MINI = Exercise(
             "A parameter that one rank used needs the same gradient on all ranks, also on those that did not use it: "
             "their part is zero, and the mean is still over all ranks.",
             _used_by_some_not_averaged,
+        ),
+        Mistake(
+            "parameters sent in every step",
+            "Parameters travel in the forward pass. They begin equal and take equal steps, so they stay equal: only "
+            "buffers need rank 0's values again.",
+            _chatty_forward,
         ),
         marks.AFTER_BACKWARD,
         marks.STALE,
