@@ -1291,8 +1291,9 @@ for make, name in ((gpipe, "ScheduleGPipe"), (one_f_one_b, "Schedule1F1B")):
 # library it does more than you: checks of shapes, hooks, other kinds of arguments. Where you are behind, the first
 # stage of `train_step` also computes the gradient of its input, so that all stages are alike.)
 #
-# One difference matters. The library divides every gradient by M. That is the mean of means, right if all microbatches
-# have the same size and not otherwise. Yours weighs them.
+# One difference matters. The library divides every gradient by M, so it takes a mean of means, and its buffers have the
+# size of the first microbatch. Ten samples in three microbatches end in an error about shapes (PyTorch 2.13): with it, a
+# batch must divide. Yours weighs the microbatches and takes any sizes.
 
 # %% [markdown]
 # ## 12 Data x pipeline
