@@ -73,8 +73,9 @@ class Posted:
         if self.flight is not None:
             self.rank.release(self.flight)
         if self.payload is not None:
+            same = self.payload.shape == self.tensor.shape
             with uncounted():
-                self.tensor.copy_(self.payload.view(self.tensor.shape))
+                self.tensor.copy_(self.payload if same else self.payload.view(self.tensor.shape))
             self.payload = None
 
     def peer_in_group(self) -> int:

@@ -17,7 +17,7 @@ _TORCHS = ("aten", "prim", "prims", "profiler", "c10d", "_c10d_functional", "_c1
 _MOVES_STORAGE = ("set_", "resize")
 _FREE = (
     "empty", "detach", "alias", "lift_fresh", "set_", "_local_scalar_dense", "is_same_size", "resize_", "wait_tensor",
-    "_wrap_tensor_autograd",
+    "_wrap_tensor_autograd", "_unsafe_view", "_reshape_alias",
 )  # fmt: skip
 _Parameter = torch.nn.Parameter
 
