@@ -200,7 +200,7 @@ here.timeline
 # others wait in. Before you run it: what will you see?
 
 
-# %%
+# %% tags=["nbval-ignore-output"]
 from labkit.errors import RunTimeout
 
 
@@ -463,7 +463,7 @@ def never_heard(messages: list[Message]) -> list[int]:
 # %% tags=["check"]
 labkit.check("0.4", never_heard)
 
-# %%
+# %% tags=["nbval-ignore-output"]
 print("never heard:", never_heard(posted.timeline.messages()))
 print(posted.timeline.problems[0].text)
 

@@ -1630,7 +1630,7 @@ except RunTimeout as error:
 # The same function on three virtual ranks. There the deadlock needs no waiting and no guessing: when no rank can go on,
 # that is known, and with it the circle.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 try:
     labkit.run(everybody_sends_first, on=labkit.virtual(3))
 except RunTimeout as error:
@@ -1687,7 +1687,7 @@ except RankFailed as error:
 # 1 receive here, and who notices?**
 
 
-# %%
+# %% tags=["nbval-ignore-output"]
 def changes_it_too_early():
     value = torch.ones(4)
     if dist.get_rank() == 0:

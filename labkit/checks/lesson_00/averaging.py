@@ -79,10 +79,12 @@ _others_have_sum = _is(lambda stack, rank: stack.sum(0), ranks=lambda rank: rank
 _rank_0_is_right = _is(lambda stack, rank: stack.mean(0), ranks=lambda rank: rank == 0)
 
 
+def _divided_by(count: int) -> Callable[[Case, Got, Wire], bool]:
+    return _is(lambda stack, rank: stack.sum(0) / count)
+
+
 def _constant(case: Case, got: Got, wire: Wire) -> bool:
-    return any(
-        _is(lambda stack, rank, n=n: stack.sum(0) / n)(case, got, wire) for n in (2, 3, 4, 8) if n != case.world_size
-    )  # type: ignore[misc]
+    return any(_divided_by(count)(case, got, wire) for count in (2, 3, 4, 8) if count != case.world_size)
 
 
 def _somebody_did_not_call(case: Case, got: Got, wire: Wire) -> bool:
