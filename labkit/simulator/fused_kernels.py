@@ -21,7 +21,8 @@ _real_attention: Any = functional.scaled_dot_product_attention
 _real_rms_norm: Any = functional.rms_norm
 _HALVES = (torch.bfloat16, torch.float16)
 
-_library = torch.library.Library("labkit", "DEF")
+_Library: Any = torch.library.Library
+_library = _Library("labkit", "DEF")
 _library.define("rms_norm(Tensor input, Tensor weight) -> (Tensor, Tensor)")
 
 

@@ -23,7 +23,7 @@ from labkit.simulator.torch_private import DispatchMode, flop_registry, working_
 from labkit.timeline.span import Lane
 
 
-class Roofline(DispatchMode):  # type: ignore[misc]
+class Roofline(DispatchMode):
     """Counts the time of one rank's operators while it is entered."""
 
     def __init__(self, rank: VirtualRank) -> None:

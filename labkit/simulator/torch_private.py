@@ -48,6 +48,8 @@ NEEDED: dict[str, Callable[[], object]] = {
     ),
     "torch.futures.Future._set_unwrap_func": lambda: torch.futures.Future._set_unwrap_func,
     "torch._C._DisableTorchDispatch": lambda: torch._C._DisableTorchDispatch,
+    "torch.ops.aten._scaled_dot_product_flash_attention": lambda: torch.ops.aten._scaled_dot_product_flash_attention,
+    "torch.ops.aten._fused_rms_norm_backward": lambda: torch.ops.aten._fused_rms_norm_backward,
     "torch._C._get_dispatch_mode": lambda: torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE),
     "torch.nn.Module._parameters": lambda: (torch.nn.Linear(1, 1)._parameters, torch.nn.Linear(1, 1)._buffers),
 }
@@ -88,7 +90,10 @@ _Mode: Any = _dispatch_mode()
 
 
 class DispatchMode(_Mode):  # type: ignore[misc]
-    """A dispatch mode whose handler is called as it is, without a guard for torch.compile around each call."""
+    """A dispatch mode whose handler is called as it is, without a guard for torch.compile around each call.
+
+    A torch that does not know the name below goes on without the saving.
+    """
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
