@@ -52,7 +52,7 @@ class TortureModel(nn.Module):
 
     def forward(self, x: Tensor, spare: bool = False) -> Tensor:
         """Return the model's output, shape (B, 3); `spare` adds what the spare layer makes of the hidden state."""
-        x = torch.tanh(self.norm(self.stem(x)))
+        x = torch.tanh(self.norm(torch.tanh(self.stem(x))))  # norm would take away what the bias of stem adds
         x = torch.tanh(self.mix(x))
         if spare:
             x = x + self.spare(x).mean(1, keepdim=True)

@@ -1,0 +1,71 @@
+# base: solution
+"""Right gradients, and nothing overlaps: all communication begins in finish_gradient_synchronization."""
+
+
+# %% 3.3
+class OverlappedDDP(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+        broadcast_module(module)
+        self.handles = []
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(self.on_gradient)
+
+    def on_gradient(self, parameter):
+        pass
+
+    def forward(self, *args, **kwargs):
+        return self.module(*args, **kwargs)
+
+    def finish_gradient_synchronization(self):
+        average_gradients(self.module)
+
+
+# %% 3.5
+class BucketedDDP(nn.Module):
+    def __init__(self, module, bucket_cap_mb=25.0):
+        super().__init__()
+        self.module = module
+        broadcast_module(module)
+        self.trained = [p for p in module.parameters() if p.requires_grad]
+        sizes = [p.numel() * p.element_size() for p in self.trained]
+        self.buckets = bucket_plan(sizes, int(bucket_cap_mb * 2**20))
+        self.bucket_of = {index: number for number, bucket in enumerate(self.buckets) for index in bucket}
+        self.start_over()
+        for index, parameter in enumerate(self.trained):
+            parameter.register_post_accumulate_grad_hook(partial(self.on_gradient, index))
+
+    def start_over(self):
+        self.missing = [len(bucket) for bucket in self.buckets]
+        self.in_flight = []
+
+    def on_gradient(self, index, parameter):
+        pass
+
+    def launch(self, number):
+        flat = self.pack(number)
+        flat /= dist.get_world_size()
+        self.in_flight.append((flat, dist.all_reduce(flat, async_op=True)))
+
+    def pack(self, number):
+        return torch.cat([self.trained[index].grad.reshape(-1) for index in self.buckets[number]])
+
+    def unpack(self, number, flat):
+        start = 0
+        for index in self.buckets[number]:
+            parameter = self.trained[index]
+            parameter.grad.copy_(flat[start : start + parameter.numel()].view_as(parameter))
+            start += parameter.numel()
+
+    def forward(self, *args, **kwargs):
+        return self.module(*args, **kwargs)
+
+    def finish_gradient_synchronization(self):
+        for number in range(len(self.buckets)):
+            self.launch(number)
+        for number, (flat, handle) in enumerate(self.in_flight):
+            handle.wait()
+            self.unpack(number, flat)
+        self.start_over()

@@ -1,0 +1,16 @@
+# base: solution
+"""3.5 is torch's own DistributedDataParallel in a box."""
+
+
+# %% 3.5
+class BucketedDDP(nn.Module):
+    def __init__(self, module, bucket_cap_mb=25.0):
+        super().__init__()
+        self.module = module
+        self.inner = nn.parallel.DistributedDataParallel(module, bucket_cap_mb=bucket_cap_mb)
+
+    def forward(self, *args, **kwargs):
+        return self.inner(*args, **kwargs)
+
+    def finish_gradient_synchronization(self):
+        pass
