@@ -73,7 +73,7 @@ def biases_left_out(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether exactly the parameters with fewer than two dimensions, or exactly those called bias, are wrong."""
     wrong = wrong_names(case, got) - set(SPARE)
     model = models_of(case)[0]
-    used = {n: p for n, p in model.named_parameters() if p.requires_grad and n not in SPARE}
+    used = {n: p for n, p in model.named_parameters() if p.requires_grad and n not in (*SPARE, *FROZEN)}
     called = {name for name in used if name.endswith("bias")}
     flat = {name for name, p in used.items() if p.dim() < 2}
     return wrong in (called, flat)
