@@ -130,10 +130,13 @@ def _ratio(of: str) -> marks.Seen:
         if not isinstance(got, tuple):
             return False
         size = case.world_size
-        wanted = {"N": [size], "1/N": [1 / size], "N/c": [size / c for c in (2, 3, 4, 8) if c not in (size, size**2)]}
-        right = averaged(case)[0]["gradients"]
-        came = got[0].get("gradients")
-        assert isinstance(right, dict)
+        wanted: dict[str, list[float]] = {
+            "N": [size],
+            "1/N": [1 / size],
+            "N/c": [size / c for c in (2, 3, 4, 8) if c not in (size, size**2)],
+        }
+        right = cast(dict[str, Value], averaged(case)[0]["gradients"])
+        came: Value = got[0].get("gradients")
         if not isinstance(came, dict):
             return False
         ratios = [
@@ -142,7 +145,7 @@ def _ratio(of: str) -> marks.Seen:
             if isinstance(mean, Tensor) and isinstance(mine := came.get(name), Tensor) and mine.shape == mean.shape
         ]
         return bool(ratios) and any(
-            all(ratio is not None and abs(ratio - one) < 1e-6 for ratio in ratios) for one in wanted[of]
+            all(ratio is not None and abs(ratio - factor) < 1e-6 for ratio in ratios) for factor in wanted[of]
         )
 
     return seen
