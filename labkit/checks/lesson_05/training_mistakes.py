@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from labkit.checks.case import Case, Failure, Got
+from labkit.checks.lesson_02 import sum_marks
 from labkit.checks.lesson_05.pipeline_cases import members, num_stages, sizes_of, stage_of
 from labkit.checks.lesson_05.training import grads_of, planned_messages, results_as_if, schedule_of, wrong_results
 from labkit.checks.verdict import Mistake
@@ -38,11 +39,15 @@ def _no_graph(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, Failure) and "does not require grad" in got.message
 
 
-def _waits(case: Case, got: Got, *kinds: str) -> bool:
-    if not isinstance(got, Failure) or got.kind not in ("deadlock", "timeout"):
-        return False
+def _waits(case: Case, got: Got, operation: str) -> bool:
+    """Return whether a run hung with every member that waits in this kind of call ("send" or "recv")."""
+    if not isinstance(got, Failure) or not got.waits:  # the grader says in words who waits for what
+        said = f"{got.message} {got.detail}" if isinstance(got, Failure) and got.kind == "deadlock" else ""
+        if " to receive " in said or " to send " in said:
+            return (" to receive " in said) == (operation == "send") and (" to send " in said) == (operation == "recv")
+        return sum_marks.waits_in(got, operation)
     waits = [wait for wait in got.waits if wait.rank in members(case)]
-    return bool(waits) and all(wait.operation in kinds for wait in waits)
+    return got.kind in ("deadlock", "timeout") and bool(waits) and all(operation in wait.operation for wait in waits)
 
 
 def _too_few_messages(case: Case, got: Got, wire: Wire) -> bool:
@@ -171,7 +176,7 @@ NOBODY_SENDS = Mistake(
     "waits for a message that nobody sends",
     "All ranks that wait stand in a receive, and nobody is left who sends: compare what each stage sends with what the "
     "others' schedules receive, and in which order.",
-    lambda case, got, wire: _waits(case, got, "recv", "irecv"),
+    lambda case, got, wire: _waits(case, got, "recv"),
 )
 MESSAGES_MISSING = Mistake(
     "messages left out",
