@@ -70,8 +70,8 @@ def virtual(
     messages would cost on this hardware, and it is the same in every run. The ``timeout`` of labkit.run counts real
     seconds; a deadlock is known at once.
 
-    Threads that a rank starts have its rank, and a clock each; their locks, events, queues and pools wait in virtual time,
-    and a race between them has one outcome. ``torch.distributed.rpc`` is a subset in Python, in virtual time too:
+    Threads that a rank starts have its rank, and a clock each; their locks, events, queues and pools wait in virtual
+    time, and a race between them has one outcome. ``torch.distributed.rpc`` is a subset in Python, in virtual time too:
     ``init_rpc``, ``shutdown``, ``rpc_sync``, ``rpc_async``, ``remote``, ``RRef``, ``functions.async_execution``,
     ``get_worker_info`` and ``torch.futures`` (labkit.simulator.rpc says what differs from torch's).
 

@@ -230,9 +230,7 @@ class _Reader:
 
     def _refuse_other_lesson(self, predicted: str, line: int) -> None:
         if int(predicted.partition(".")[0]) != self.number:
-            self.fail(
-                line, f"a prediction {predicted!r} in lesson {self.number}; give it an exercise of this one."
-            )
+            self.fail(line, f"a prediction {predicted!r} in lesson {self.number}; give it an exercise of this one.")
 
     def _refuse_attributes(
         self, metadata: Iterable[str], allowed: tuple[str, ...], role: str | None, line: int

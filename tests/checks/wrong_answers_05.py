@@ -231,7 +231,8 @@ changed(
 changed("5.8", "counts the forwards", "microbatches in the order of their numbers",
         ("inputs[m] if inputs is not None else", "inputs[len(left)] if inputs is not None else"))  # fmt: skip
 changed("5.8", "one microbatch through the whole pipeline at a time", "the schedule is not followed",
-        ("for step in steps(schedule):", """order = {Recv: 0, Forward: 1, Send: 2, RecvGrad: 3, Backward: 4, SendGrad: 5}  # noqa: E501
+        ("for step in steps(schedule):", """kinds = (Recv, Forward, Send, RecvGrad, Backward, SendGrad)
+    order = {kind: place for place, kind in enumerate(kinds)}
     schedule = sorted(schedule, key=lambda record: (record.microbatch, order[type(record)]))
     for step in ([record] for record in schedule):"""))  # fmt: skip
 changed("5.8", "all forwards, then all backwards, whatever the schedule", "the schedule is not followed",
