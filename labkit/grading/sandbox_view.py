@@ -49,8 +49,6 @@ def view(control: Path, uid: int, hidden: Iterable[Path] = ()) -> list[str]:
     (control / "group").write_text(f"root:x:0:\nstudent:x:{uid}:\n")
     (control / "nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files\n")
     (control / "nothing").touch()
-    shown = [*python_folders(), PACKAGE]
-    shown = [path for path in shown if not any(is_below(path, other) for other in [*shown, Path("/usr")])]
     arguments = ["--ro-bind", "/usr", "/usr"]
     for name in _SYSTEM:
         arguments += ["--symlink", str(Path(name).readlink()), name] if Path(name).is_symlink() else _bound(Path(name))
@@ -61,7 +59,25 @@ def view(control: Path, uid: int, hidden: Iterable[Path] = ()) -> list[str]:
         arguments += _bound(Path("/etc") / name)
     for name in ("hosts", "passwd", "group", "nsswitch.conf"):
         arguments += ["--ro-bind", str(control / name), f"/etc/{name}"]
-    arguments += _parents(shown)
+    return [*arguments, *_packages(_shown(), control, hidden)]
+
+
+def view_in(scratch: Iterable[str], control: Path, hidden: Iterable[Path] = ()) -> list[str]:
+    """Return bubblewrap's arguments that bring back what lies in folders made new and empty after :func:`view`.
+
+    Python or labkit may be installed below /tmp. Arguments are those of :func:`view`.
+    """
+    covered = [path for path in _shown() if any(is_below(path, Path(folder)) for folder in scratch)]
+    return _packages(covered, control, hidden)
+
+
+def _shown() -> list[Path]:
+    shown = [*python_folders(), PACKAGE]
+    return [path for path in shown if not any(is_below(path, other) for other in [*shown, Path("/usr")])]
+
+
+def _packages(shown: Sequence[Path], control: Path, hidden: Iterable[Path]) -> list[str]:
+    arguments = _parents(shown)
     for path in shown:
         arguments += ["--ro-bind", str(path), str(path)]
     for path in sorted({path.resolve() for path in hidden}):
@@ -79,5 +95,6 @@ def _bound(path: Path) -> list[str]:
 
 def _parents(paths: Sequence[Path]) -> list[str]:
     """Return arguments that make the folders above `paths`, open to everybody whatever they are outside."""
-    above = sorted({parent for path in paths for parent in path.parents if parent != Path("/")})
+    kept = {Path("/"), Path(SCRATCH), Path("/dev"), Path("/dev/shm")}  # they have permissions of their own
+    above = sorted({parent for path in paths for parent in path.parents} - kept)
     return [word for parent in above for word in ("--perms", "0755", "--dir", str(parent))]
