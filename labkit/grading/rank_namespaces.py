@@ -17,12 +17,14 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
+from labkit.grading.sandbox_view import SCRATCH, shown_in_scratch
+
 NOT_MADE = -1000
 """Exit status where a rank's sandbox could not be made."""
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
     0x00020000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
-_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 8, 1 << 12, 1 << 14, 1 << 18
 _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 4, 24, 38
 _CAPSET, _KEYCTL = (126, 250) if os.uname().machine == "x86_64" else (91, 219)
 _JOIN_SESSION_KEYRING = 1
@@ -114,9 +116,14 @@ def _make_file_system(scratch_bytes: int) -> None:
     """Give this mount namespace its own /proc, and its own empty folder wherever something can be written."""
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
-    for folder, size in (("/tmp", scratch_bytes), ("/dev/shm", scratch_bytes), ("/run", 4096)):
+    covered = [(path, os.open(path, os.O_PATH | os.O_DIRECTORY)) for path in shown_in_scratch()]
+    for folder, size in ((SCRATCH, scratch_bytes), ("/dev/shm", scratch_bytes), ("/run", 4096)):
         options = f"size={size},nr_inodes={_NUM_FILES},mode=1777"
         _mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, options)
+    for path, opened in covered:  # still read-only, and with all that is hidden in them
+        path.mkdir(parents=True)
+        _mount(f"/proc/self/fd/{opened}", str(path), None, _MS_BIND | _MS_REC)
+        os.close(opened)
 
 
 def _raise_loopback() -> None:

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 
 from labkit.errors import EnvironmentProblem
-from labkit.grading.sandbox_view import HOSTNAME, SCRATCH, view, view_in
+from labkit.grading.sandbox_view import HOSTNAME, SCRATCH, view, view_in_scratch
 
 KINDS = ("bubblewrap", "none")
 TRUSTED_ONLY = (
@@ -80,7 +80,7 @@ class Sandbox:
         )
         for folder in (SCRATCH, "/dev/shm"):
             arguments += ["--perms", "1777", "--size", size, "--tmpfs", folder]
-        arguments += view_in((SCRATCH, "/dev/shm"), self.control, self.hidden)
+        arguments += view_in_scratch(self.control, self.hidden)
         arguments += ["--perms", "0700", "--size", str(1 << 20), "--tmpfs", "/run", "--remount-ro", "/"]
         arguments += ["--chdir", SCRATCH, "--clearenv"]
         for name, value in environment.items():

@@ -62,13 +62,14 @@ def view(control: Path, uid: int, hidden: Iterable[Path] = ()) -> list[str]:
     return [*arguments, *_packages(_shown(), control, hidden)]
 
 
-def view_in(scratch: Iterable[str], control: Path, hidden: Iterable[Path] = ()) -> list[str]:
-    """Return bubblewrap's arguments that bring back what lies in folders made new and empty after :func:`view`.
+def view_in_scratch(control: Path, hidden: Iterable[Path] = ()) -> list[str]:
+    """Return bubblewrap's arguments that bring back what an empty /tmp covers; arguments are those of :func:`view`."""
+    return _packages(shown_in_scratch(), control, hidden)
 
-    Python or labkit may be installed below /tmp. Arguments are those of :func:`view`.
-    """
-    covered = [path for path in _shown() if any(is_below(path, Path(folder)) for folder in scratch)]
-    return _packages(covered, control, hidden)
+
+def shown_in_scratch() -> list[Path]:
+    """Return folders of Python and labkit below /tmp, where somebody installed them there."""
+    return [path for path in _shown() if is_below(path, Path(SCRATCH))]
 
 
 def _shown() -> list[Path]:
@@ -95,6 +96,6 @@ def _bound(path: Path) -> list[str]:
 
 def _parents(paths: Sequence[Path]) -> list[str]:
     """Return arguments that make the folders above `paths`, open to everybody whatever they are outside."""
-    kept = {Path("/"), Path(SCRATCH), Path("/dev"), Path("/dev/shm")}  # they have permissions of their own
+    kept = {Path("/"), Path(SCRATCH)}  # they have permissions of their own
     above = sorted({parent for path in paths for parent in path.parents} - kept)
     return [word for parent in above for word in ("--perms", "0755", "--dir", str(parent))]
