@@ -197,7 +197,7 @@ def test_mistakes_on_the_command_line_are_told_before_anything_starts(course: Co
         grade([submission], "90", tmp_path / "out", course=course.root, sandbox="docker")
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentProblem, match="cannot be written"):
-        grade([submission], "90", tmp_path / "file", course=course.root)
+        grade([submission], "90", tmp_path / "file", course=course.root, sandbox=SANDBOX)
 
 
 def test_without_a_sandbox_it_is_said_what_that_means(
