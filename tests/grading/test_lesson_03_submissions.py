@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from grading.conftest import SANDBOX
 from labkit.grading.grade import grade
 from labkit.grading.gradebook import ClassReport
 
@@ -25,7 +26,7 @@ def assert_scores(report: ClassReport) -> None:
 
 @pytest.mark.long
 def test_a_submission_without_overlap_loses_the_points_for_overlap_and_no_others(tmp_path: Path) -> None:
-    report = grade([FOLDER / "all_after_backward.ipynb"], "03", tmp_path, jobs=2, course=ROOT, points_only=True)
+    report = grade([FOLDER / "all_after_backward.ipynb"], "03", tmp_path, jobs=2, course=ROOT, points_only=True, sandbox=SANDBOX)
     assert_scores(report)
     page = (tmp_path / "all_after_backward" / "feedback.html").read_text()
     assert "All communication begins after backward has ended" in page
@@ -33,6 +34,6 @@ def test_a_submission_without_overlap_loses_the_points_for_overlap_and_no_others
 
 @pytest.mark.long
 def test_every_submission_to_lesson_03_gets_its_score(tmp_path: Path) -> None:
-    report = grade([FOLDER], "03", tmp_path, jobs=2, course=ROOT, points_only=True)
+    report = grade([FOLDER], "03", tmp_path, jobs=2, course=ROOT, points_only=True, sandbox=SANDBOX)
     assert {entry.name for entry in report} == {path.stem for path in FOLDER.glob("*.ipynb")}
     assert_scores(report)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from grading.conftest import SANDBOX
 from labkit.grading.grade import grade
 from labkit.grading.gradebook import ClassReport
 
@@ -25,7 +26,7 @@ def assert_scores(report: ClassReport) -> None:
 
 def test_one_blocking_message_at_a_time_loses_the_executor_and_the_mesh(tmp_path: Path) -> None:
     name = "one_blocking_message_at_a_time"
-    report = grade([FOLDER / f"{name}.ipynb"], "05", tmp_path, jobs=1, course=ROOT, points_only=True)
+    report = grade([FOLDER / f"{name}.ipynb"], "05", tmp_path, jobs=1, course=ROOT, points_only=True, sandbox=SANDBOX)
     assert_scores(report)
     page = (tmp_path / name / "feedback.html").read_text()
     assert "Deadlock" in page
@@ -34,6 +35,6 @@ def test_one_blocking_message_at_a_time_loses_the_executor_and_the_mesh(tmp_path
 
 @pytest.mark.long
 def test_every_submission_gets_its_score(tmp_path: Path) -> None:
-    report = grade([FOLDER], "05", tmp_path, jobs=2, course=ROOT, points_only=True)
+    report = grade([FOLDER], "05", tmp_path, jobs=2, course=ROOT, points_only=True, sandbox=SANDBOX)
     assert {entry.name for entry in report} == set(EXPECTED)
     assert_scores(report)
