@@ -26,7 +26,8 @@ def assert_scores(report: ClassReport) -> None:
 
 @pytest.mark.long
 def test_a_submission_without_overlap_loses_the_points_for_overlap_and_no_others(tmp_path: Path) -> None:
-    report = grade([FOLDER / "all_after_backward.ipynb"], "03", tmp_path, jobs=2, course=ROOT, points_only=True, sandbox=SANDBOX)
+    paths = [FOLDER / "all_after_backward.ipynb"]
+    report = grade(paths, "03", tmp_path, jobs=2, course=ROOT, points_only=True, sandbox=SANDBOX)
     assert_scores(report)
     page = (tmp_path / "all_after_backward" / "feedback.html").read_text()
     assert "All communication begins after backward has ended" in page
