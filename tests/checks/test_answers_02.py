@@ -3,18 +3,17 @@ and an answer in another style passes."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 import labkit
 from labkit.checks.notebook import CheckResult
 from labkit.checks.registry import exercises
-from tests.checks.lesson_cells import lesson, namespace
+from tests.checks.lesson_cells import namespace
 from tests.checks.wrong_answer import WrongAnswer
 from tests.checks.wrong_answers_02 import WRONG
+from tests.submissions.making import style as style_answers
 
 IDS = tuple(exercises("02"))
 STYLES = ("right_one_loop_per_collective", "right_in_few_lines")
@@ -54,19 +53,10 @@ def test_the_stub_fails_with_its_own_message(exercise_id: str) -> None:
     assert f"Not done yet. Exercise {exercise_id}: " in repr(result), result
 
 
-def answers_in_style(style: str) -> dict[str, str]:
-    sys.path.insert(0, str(Path(__file__).parents[1] / "submissions"))
-    try:
-        from make_02 import ANSWERS, answers
-    finally:
-        sys.path.pop(0)
-    return answers((ANSWERS / f"{style}.py").read_text(encoding="utf-8"), lesson())
-
-
 @pytest.mark.parametrize("style", [STYLES[0], pytest.param(STYLES[1], marks=pytest.mark.long)])
 @pytest.mark.parametrize("exercise_id", IDS)
 def test_an_answer_in_another_style_passes(exercise_id: str, style: str) -> None:
-    result = check(exercise_id, namespace(extra="\n\n".join(answers_in_style(style).values())))
+    result = check(exercise_id, namespace(extra="\n\n".join(style_answers("02", style).values())))
     assert result.passed, result
 
 

@@ -3,9 +3,7 @@ and an answer in another style passes."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -13,9 +11,10 @@ import labkit
 from labkit.checks.notebook import CheckResult
 from labkit.checks.par import measure
 from labkit.checks.registry import exercises
-from tests.checks.lesson_cells import lesson, namespace
+from tests.checks.lesson_cells import namespace
 from tests.checks.wrong_answer import WrongAnswer
 from tests.checks.wrong_answers_03 import WRONG
+from tests.submissions.making import style as style_answers
 
 IDS = tuple(exercises("03"))
 STYLES = ("right_views_of_the_bucket", "right_in_few_lines")
@@ -52,19 +51,10 @@ def test_the_stub_fails_with_its_own_message(exercise_id: str) -> None:
     assert f"Exercise {exercise_id}: " in repr(result), result
 
 
-def answers_in_style(style: str) -> dict[str, str]:
-    sys.path.insert(0, str(Path(__file__).parents[1] / "submissions"))
-    try:
-        from make_03 import ANSWERS, answers
-    finally:
-        sys.path.pop(0)
-    return answers((ANSWERS / f"{style}.py").read_text(encoding="utf-8"), lesson("03"))
-
-
 @pytest.mark.parametrize("style", [pytest.param(style, marks=pytest.mark.long) for style in STYLES])
 @pytest.mark.parametrize("exercise_id", IDS)
 def test_an_answer_in_another_style_passes(exercise_id: str, style: str) -> None:
-    extra = "\n\n".join(answers_in_style(style).values())
+    extra = "\n\n".join(style_answers("03", style).values())
     result = check(exercise_id, namespace(extra=extra, number="03"))
     assert result.passed, result
 

@@ -1,0 +1,140 @@
+"""Write the submissions that grading is tested with: ``python -m tests.submissions.making 02`` (or no number: all).
+
+Each file in answers_NN/ is a submission: a docstring that says what it is, then cells headed ``# %% 2.6``. A first
+line ``# base: solution`` fills the other exercises with the lesson's own answers, ``# base: student`` leaves them as
+they are handed out. answers_NN/lost.toml says which exercises' points each loses, and names the files that cannot be
+read. The notebooks hold the lesson's given, exercise, predict and check cells as the student notebook has them, so they
+follow when the lesson changes; a test proves that what is committed is what this writes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from labkit.lessons.source import Lesson, load
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+LESSONS = tuple(sorted(path.name.removeprefix("answers_") for path in HERE.glob("answers_*")))
+KEPT = ("given", "exercise", "predict", "check", "parameters")
+
+
+def main() -> None:
+    """Write every submission and scores.json of the lessons named on the command line, or of all."""
+    for number in sys.argv[1:] or LESSONS:
+        folder = HERE / number
+        folder.mkdir(exist_ok=True)
+        files = everything(number)
+        for path in folder.iterdir():
+            if path.name not in files:
+                path.unlink()
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+        sys.stdout.write(f"{len(files)} files in {folder.name}/\n")
+
+
+def everything(number: str) -> dict[str, bytes]:
+    """Return the content of every file of a lesson's folder, by name."""
+    source = lesson_source(number)
+    lesson = load(source)
+    student = json.loads((ROOT / "notebooks" / f"{source.stem}.ipynb").read_text(encoding="utf-8"))
+    files = {}
+    for path in sorted((HERE / f"answers_{number}").glob("*.py")):
+        files[f"{path.stem}.ipynb"] = _notebook(student, answers(path.read_text(encoding="utf-8"), lesson))
+    lost_by = lost(number)
+    for name in lost_by:
+        if lost_by[name] is None:
+            files[f"{name}.ipynb"] = _unreadable(name, files["right_as_taught.ipynb"])
+    files["scores.json"] = (json.dumps(_scores(lesson, lost_by), indent=1) + "\n").encode()
+    return files
+
+
+def lesson_source(number: str) -> Path:
+    """Return the source file of a lesson."""
+    (source,) = (ROOT / "solutions").glob(f"{number}_*.py")
+    return source
+
+
+def style(number: str, name: str) -> dict[str, str]:
+    """Return the exercises' cells of one file in answers_NN/, by exercise."""
+    path = HERE / f"answers_{number}" / f"{name}.py"
+    return answers(path.read_text(encoding="utf-8"), load(lesson_source(number)))
+
+
+def answers(text: str, lesson: Lesson) -> dict[str, str]:
+    """Return the source of each exercise's cell that the submission fills in."""
+    base = re.match(r"# base: (\w+)\n", text)
+    assert base and base[1] in ("solution", "student"), "the first line says '# base: solution' or '# base: student'"
+    found = {}
+    if base[1] == "solution":
+        found = {cell.exercise: _without_markers(cell.source) for cell in lesson.cells if cell.role == "exercise"}
+    for head, body in re.findall(r"^# %% (\d+\.\d+)\n(.*?)(?=^# %% |\Z)", text, re.M | re.S):
+        found[head] = body.strip("\n")
+    return {number: source for number, source in found.items() if number is not None}
+
+
+def _without_markers(source: str) -> str:
+    lines = [line for line in source.splitlines() if not re.match(r"\s*# (BEGIN|END) SOLUTION", line)]
+    return "\n".join(lines)
+
+
+def _notebook(student: dict[str, Any], given: dict[str, str]) -> bytes:
+    """Return a submission: the cells that grading reads, with these answers in place of the stubs."""
+    cells = []
+    for cell in student["cells"]:
+        tags = cell["metadata"].get("tags", [])
+        if cell["cell_type"] != "code" or not set(tags) & set(KEPT):
+            continue
+        number = cell["metadata"].get("labkit", {}).get("exercise")
+        if "exercise" in tags and number in given:
+            cell = {**cell, "source": given[number].splitlines(keepends=True)}
+        cells.append(cell)
+    # The hash of the lesson's source would change with every word of its prose; grading does not read it here.
+    metadata = {key: value for key, value in student["metadata"].items() if key != "labkit"}
+    return (json.dumps({**student, "cells": cells, "metadata": metadata}, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _unreadable(name: str, whole: bytes) -> bytes:
+    return {
+        "truncated": whole[: len(whole) // 2],
+        "not_a_notebook": b"%PDF-1.4\nLesson 2, my answers, printed to a file by mistake.\n",
+        "empty_file": b"",
+    }[name]
+
+
+def lost(number: str) -> dict[str, frozenset[str] | None]:
+    """Return the exercises whose points each submission loses, None for a file that cannot be read.
+
+    Raises:
+        AssertionError: If lost.toml names an exercise that the lesson does not have.
+    """
+    exercises = frozenset(exercise.id for exercise in load(lesson_source(number)).exercises)
+    table = tomllib.loads((HERE / f"answers_{number}" / "lost.toml").read_text(encoding="utf-8"))
+    result: dict[str, frozenset[str] | None] = {}
+    for name, said in table.items():
+        if isinstance(said, str):
+            assert said in ("everything", "unreadable"), f"answers_{number}/lost.toml: {name} = {said!r}"
+            result[name] = exercises if said == "everything" else None
+        else:
+            assert exercises.issuperset(said), f"answers_{number}/lost.toml: {name} names what is no exercise"
+            result[name] = frozenset(said)
+    return result
+
+
+def _scores(lesson: Lesson, lost_by: dict[str, frozenset[str] | None]) -> dict[str, Any]:
+    """Return what each submission must get: its score, whether it can be read, and the points of each exercise."""
+    points = {exercise.id: exercise.points for exercise in lesson.exercises}
+    result = {}
+    for name, lost in lost_by.items():
+        got = {number: 0 if lost is None or number in lost else value for number, value in points.items()}
+        result[name] = {"score": sum(got.values()), "readable": lost is not None, "exercises": got}
+    return result
+
+
+if __name__ == "__main__":
+    main()
