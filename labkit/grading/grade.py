@@ -20,12 +20,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from labkit.errors import ConfigError, EnvironmentProblem
+from labkit.grading.class_report import ClassReport, class_csv
 from labkit.grading.course import Course, find_course
 from labkit.grading.environments import trusted_environment
 from labkit.grading.frames import Channel
-from labkit.grading.gradebook import ClassReport, Entry, gradebook_csv, read_entry
 from labkit.grading.limits import Limits
 from labkit.grading.report import write_whole
+from labkit.grading.results import GradedSubmission, find_result
 from labkit.grading.sandbox import KINDS, require
 from labkit.grading.student import submission_hash, unreadable, write_reports
 from labkit.grading.submission import Submission, find_submissions
@@ -85,7 +86,7 @@ def grade(
     fingerprint = found.fingerprint(seed)
     kept = {} if again else _kept(submissions, out, fingerprint)
     todo = [submission for submission in submissions if submission.name not in kept]
-    write_whole(out / "gradebook.csv", gradebook_csv(kept.values(), found.manifest))
+    write_whole(out / "gradebook.csv", class_csv(kept.values(), found.manifest))
     console = Console(stderr=True)
     if sandbox == "none":
         console.print(f"[yellow]{NO_SANDBOX}[/yellow]", soft_wrap=True)
@@ -100,25 +101,25 @@ def grade(
         setting = _Setting(found, out, seed, limits or Limits(), alone, points_only, sandbox)
         with _bar(console, progress) as bar:
             _Class(setting, todo, num_workers, len(kept), bar).run()
-    entries = [kept.get(each.name) or read_entry(out / each.name / "result.json") for each in submissions]
+    entries = [kept.get(each.name) or find_result(out / each.name / "result.json") for each in submissions]
     missing = [each.name for each, entry in zip(submissions, entries, strict=True) if entry is None]
     if missing:
         raise EnvironmentProblem(f"no result was written for {', '.join(missing)}; run the same command again")
     graded = tuple(entry for entry in entries if entry is not None)
-    write_whole(out / "gradebook.csv", gradebook_csv(graded, found.manifest))
+    write_whole(out / "gradebook.csv", class_csv(graded, found.manifest))
     report = ClassReport(graded, tuple(notes), time.monotonic() - started, out)
     _conclude(console, report)
     return report
 
 
-def _kept(submissions: Sequence[Submission], out: Path, fingerprint: str) -> dict[str, Entry]:
+def _kept(submissions: Sequence[Submission], out: Path, fingerprint: str) -> dict[str, GradedSubmission]:
     """Return the results of an earlier run that still hold."""
     kept = {}
     for submission in submissions:
-        entry = read_entry(out / submission.name / "result.json", graded_now=False)
-        if entry is None or entry.course_hash != fingerprint:
+        entry = find_result(out / submission.name / "result.json", graded_now=False)
+        if entry is None or entry.course_sha256 != fingerprint:
             continue
-        if entry.submission_hash == submission_hash(submission.path):
+        if entry.submission_sha256 == submission_hash(submission.path):
             kept[submission.name] = entry
     return kept
 

@@ -58,7 +58,7 @@ def result_json(result: StudentResult, lesson: str) -> dict[str, Any]:
                 "output_format": "text",
                 "tags": ["bonus"] if each.exercise.bonus else [],
                 "visibility": "visible",
-                "extra_data": {"state": each.state, "points": each.exercise.points},
+                "extra_data": {"state": each.state, "points": each.exercise.points, "mistake": each.mistake},
             }
         )
     lines = [result.problem or _summary(result), *result.notes, result.notebook_summary]

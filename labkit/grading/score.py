@@ -23,6 +23,7 @@ class CaseResult:
     message: str = ""
     hint: str = ""
     kind: str = ""
+    mistake: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ class ExerciseResult:
     def first_failure(self) -> CaseResult | None:
         """The first case that did not pass."""
         return next((case for case in self.cases if not case.passed), None)
+
+    @property
+    def mistake(self) -> str:
+        """The name of the first mistake that was recognised, or ""."""
+        return next((case.mistake for case in self.cases if case.mistake), "")
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ class Grader:
             judged = self.oracle.judge(exercise.id, case, outcome.results, outcome.failure, outcome.wire)
             kind = str(outcome.failure["kind"]) if outcome.failure else ""
             message = plain_text(steady(self._without(folder, judged.message)))
-            tried.append(CaseResult(case.name, judged.passed, message, plain_text(judged.hint), kind))
+            tried.append(CaseResult(case.name, judged.passed, message, plain_text(judged.hint), kind, judged.mistake))
             if kind in ("timeout", "not_implemented"):
                 break
         passed = len(tried) == len(hidden) > 0 and all(case.passed for case in tried)

@@ -21,9 +21,9 @@ from grading.conftest import SANDBOX
 from grading.small_lesson import RIGHT, write_submission
 from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.grading import sandbox
+from labkit.grading.class_report import ClassReport
 from labkit.grading.course import Course
 from labkit.grading.grade import grade
-from labkit.grading.gradebook import ClassReport
 from labkit.grading.limits import Limits
 
 LIMITS = Limits(cell_seconds=60.0, notebook_seconds=120.0, case_seconds=10.0, retry_seconds=20.0)

@@ -15,10 +15,15 @@ from typer.testing import CliRunner
 from labkit.cli import app
 from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.grading.book.gradebook import Gradebook
+from labkit.grading.book.handed_in import read_times
 from labkit.grading.book.lateness import Lateness
-from labkit.grading.book.results import GradedExercise, GradedSubmission, read_results, read_times
 from labkit.grading.book.sheets import canvas_csv, grades_csv, moodle_csv
 from labkit.grading.book.standing import Grade
+from labkit.grading.class_report import class_csv
+from labkit.grading.report import result_json
+from labkit.grading.results import GradedExercise, GradedSubmission, find_result, read_results
+from labkit.grading.score import CaseResult, ExerciseResult, StudentResult
+from labkit.lessons.manifest import Exercise, Manifest
 from tests.grading.postgresql_server import find_programs, server
 
 LESSON = "02_ring_all_reduce"
@@ -231,6 +236,36 @@ def test_a_table_holds_no_formula(tmp_path: Path) -> None:
     assert first.startswith("Student,Score,Max Score") and row.startswith("'=cmd(),1,12")
 
 
+def test_the_table_of_a_run_holds_no_formula_either() -> None:
+    exercise = Exercise("2.1", "Task", ("f",), 8, 1, 1, 1)
+    entry = GradedSubmission("+1", LESSON, "", "", (GradedExercise("2.1", 8, 8, "passed"),), problem="=cmd()\nno, more")
+    rows = class_csv([entry], Manifest(LESSON, "Ring", "", (exercise,))).decode().splitlines()
+    assert rows[0] == "Student,Score,Max Score,2.1,Problem"
+    assert rows[1].startswith("'+1,8,8,8,") and rows[1].endswith("\"'=cmd()")
+
+
+def test_a_result_comes_back_as_it_was_written_and_a_torn_one_is_named(tmp_path: Path) -> None:
+    failed = ExerciseResult(
+        Exercise("2.1", "Chunk bounds", ("f",), 8, 1, 1, 1),
+        "failed",
+        (CaseResult("3 ranks", False, "Rank 0 is wrong.", "Look.", mistake="off by one"),),
+        1,
+    )
+    bonus = ExerciseResult(Exercise("2.10", "More", ("g",), 5, 1, 1, 1, True), "passed", (), 0)
+    told = result_json(StudentResult("ada", "", (failed, bonus), submission_hash="a", course_hash="c"), LESSON)
+    path = tmp_path / "ada" / "result.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(told))
+    [found] = read_results(tmp_path)
+    assert (found.name, found.lesson, found.score, found.max_score) == ("ada", LESSON, 5, 8)
+    assert found.exercises[0].title == "Chunk bounds" and found.exercises[0].mistake == "off by one"
+    assert "Came back: Rank 0 is wrong." in found.exercises[0].said
+    path.write_text(json.dumps(told)[:300])
+    assert find_result(path) is None
+    with pytest.raises(ConfigError, match=r"result.json is not a result of labkit grade"):
+        read_results(tmp_path)
+
+
 def test_a_file_that_is_no_sheet_is_named(tmp_path: Path) -> None:
     other = tmp_path / "other.csv"
     other.write_text("a,b\n1,2\n")
@@ -246,14 +281,17 @@ def test_a_file_that_is_no_sheet_is_named(tmp_path: Path) -> None:
 
 
 def test_a_class_from_results_to_sheet_on_the_command_line(tmp_path: Path) -> None:
-    result = {
-        "score": 12.0,
-        "tests": [
-            {"number": "2.1", "score": 8.0, "max_score": 8.0, "extra_data": {"state": "passed"}},
-            {"number": "2.2", "score": 4.0, "max_score": 4.0, "extra_data": {"state": "passed"}},
-        ],
-        "extra_data": {"name": "ada", "lesson": LESSON, "submission_sha256": "a" * 64, "course_sha256": "c" * 64},
-    }
+    graded = StudentResult(
+        "ada",
+        "",
+        tuple(
+            ExerciseResult(Exercise(number, "Task", ("f",), points, 1, 1, 1), "passed")
+            for number, points in (("2.1", 8), ("2.2", 4))
+        ),
+        submission_hash="a" * 64,
+        course_hash="c" * 64,
+    )
+    result = result_json(graded, LESSON)
     (tmp_path / "out" / "ada").mkdir(parents=True)
     (tmp_path / "out" / "ada" / "result.json").write_text(json.dumps(result))
     (tmp_path / "times.csv").write_text("Student,Handed in\nada,2026-12-03T12:00Z\n")

@@ -38,7 +38,8 @@ def record(
     reason: Annotated[str, typer.Option(help="Why marks recorded before may change.")] = "",
 ) -> None:
     """Add the results of a grading run; nothing recorded before is changed or lost."""
-    from labkit.grading.book.results import read_results, read_times
+    from labkit.grading.book.handed_in import read_times
+    from labkit.grading.results import read_results
 
     results = read_results(folder)
     times = read_times(handed_in) if handed_in else {}

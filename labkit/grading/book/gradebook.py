@@ -16,9 +16,9 @@ from sqlalchemy.orm import Session, selectinload
 
 from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.grading.book.lateness import Lateness
-from labkit.grading.book.results import GradedSubmission
 from labkit.grading.book.standing import Grade, deadlines, standing
 from labkit.grading.book.tables import VERSION, About, Adjustment, Attempt, Deadline, Mark, Table
+from labkit.grading.results import GradedSubmission
 
 KEEP = ("best", "latest")
 _Value = TypeVar("_Value")
@@ -112,7 +112,7 @@ class Gradebook:
                 attempt = session.scalar(
                     select(Attempt).where(
                         Attempt.lesson == submission.lesson,
-                        Attempt.student == submission.student,
+                        Attempt.student == submission.name,
                         Attempt.submission_sha256 == submission.submission_sha256,
                     )
                 )
@@ -132,7 +132,7 @@ class Gradebook:
                     ):
                         continue
                     if old is not None:
-                        changes.append((submission.student, each.id, old.points, each.points))
+                        changes.append((submission.name, each.id, old.points, each.points))
                     attempt.marks.append(
                         Mark(
                             exercise=each.id, points=each.points, max_points=each.max_points, state=each.state,
@@ -259,8 +259,8 @@ class Gradebook:
     def _new_attempt(self, submission: GradedSubmission, handed_in: Mapping[str, datetime]) -> Attempt:
         now = self._now()
         return Attempt(
-            lesson=submission.lesson, student=submission.student, submission_sha256=submission.submission_sha256,
-            handed_in_at=handed_in.get(submission.student, now), recorded_at=now, marks=[],
+            lesson=submission.lesson, student=submission.name, submission_sha256=submission.submission_sha256,
+            handed_in_at=handed_in.get(submission.name, now), recorded_at=now, marks=[],
         )  # fmt: skip
 
     @staticmethod

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from labkit.errors import ConfigError
 from labkit.grading.book.standing import Grade
+from labkit.grading.spreadsheet import inert
 
 _CANVAS_NAMES = ("Student", "ID", "SIS User ID", "SIS Login ID")
 _MOODLE_NAMES = ("Identifier", "Full name", "Email address", "ID number", "Username")
@@ -48,7 +49,7 @@ def grades_csv(grades: Iterable[Grade]) -> bytes:
         moment = grade.handed_in_at.isoformat(timespec="minutes") if grade.handed_in_at else ""
         points = [f"{grade.points[exercise]:g}" if exercise in grade.points else "" for exercise in exercises]
         numbers = [f"{value:g}" for value in (grade.score, grade.max_score, grade.percent_lost, grade.adjusted)]
-        writer.writerow([_inert(grade.student), *numbers, grade.num_attempts, moment, *points])
+        writer.writerow([inert(grade.student), *numbers, grade.num_attempts, moment, *points])
     return text.getvalue().encode("utf-8")
 
 
@@ -143,8 +144,3 @@ def _column(names: Sequence[str], wanted: str, path: Path) -> str:
             f"{path} has {len(found)} columns that begin with {wanted!r}; its assignments are: {assignments}"
         )
     return found[0]
-
-
-def _inert(text: str) -> str:
-    """Return text that a spreadsheet will not take for a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t") else text
