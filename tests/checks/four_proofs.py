@@ -1,0 +1,123 @@
+"""Each exercise of a lesson proves four things: the answer passes, the stub says what it is, wrong answers are named,
+and an answer in another style passes. test_answers_NN.py says which of them run every time."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import pytest
+
+import labkit
+from labkit.checks.notebook import CheckResult
+from labkit.checks.par import measure
+from labkit.checks.registry import exercises
+from tests.checks.lesson_cells import namespace
+from tests.checks.wrong_answer import WrongAnswer, wrong_answers
+from tests.submissions.making import HERE as SUBMISSIONS
+
+
+def check(exercise_id: str, names: dict[str, Any]) -> CheckResult:
+    functions = exercises(exercise_id.partition(".")[0].zfill(2))[exercise_id].functions
+    return labkit.check(exercise_id, *[names[name] for name in functions])
+
+
+def styles(number: str) -> dict[str, dict[str, str]]:
+    """Return the cells of each legal variant among the submissions (right_*.py), by style and exercise."""
+    found = {}
+    for path in sorted((SUBMISSIONS / f"answers_{number}").glob("right_*.py")):
+        text = path.read_text(encoding="utf-8")
+        found[path.stem] = dict(re.findall(r"^# %% (\d+\.\d+)\n(.*?)(?=^# %% |\Z)", text, re.M | re.S))
+    return {style: cells for style, cells in found.items() if cells}
+
+
+class FourProofs:
+    """The proofs of one lesson; what starts processes and is not named here runs with `make test-all`.
+
+    Attributes:
+        number: The lesson's.
+        main: Its main exercises, which meet at least six wrong answers (the others three).
+        sample: Wrong answers on processes that run every time: exercise and name.
+        style_sample: Legal variants on processes that run every time: style and exercise.
+        stub_sample: Exercises on processes whose stubs run every time; None for all.
+        exact_par: Whether a par's time and memory are met to the unit, or to 2 and 10 %.
+    """
+
+    number: ClassVar[str]
+    main: ClassVar[frozenset[str]]
+    sample: ClassVar[frozenset[tuple[str, str]]]
+    style_sample: ClassVar[frozenset[tuple[str, str]]] = frozenset()
+    stub_sample: ClassVar[frozenset[str] | None] = None
+    exact_par: ClassVar[bool] = True
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        known = exercises(self.number)
+
+        def case(values: Any, exercise_id: str, name: str, often: bool) -> Any:
+            slow = known[exercise_id].distributed and not often
+            return pytest.param(*values, id=name, marks=[pytest.mark.long] if slow else [])
+
+        if "answer" in metafunc.fixturenames:
+            wanted: Iterable[Any] = [
+                case((each,), each.exercise, f"{each.exercise} {each.name}", (each.exercise, each.name) in self.sample)
+                for each in wrong_answers()[self.number]
+            ]
+            metafunc.parametrize("answer", wanted)
+        elif "style" in metafunc.fixturenames:
+            wanted = [
+                case((style, each), each, f"{each} {style}", (style, each) in self.style_sample)
+                for style, cells in styles(self.number).items()
+                for each in cells
+            ]
+            metafunc.parametrize(("style", "exercise_id"), wanted)
+        elif "stub_id" in metafunc.fixturenames:
+            often = set(known) if self.stub_sample is None else self.stub_sample
+            metafunc.parametrize("stub_id", [case((each,), each, each, each in often) for each in known])
+        elif "exercise_id" in metafunc.fixturenames:
+            metafunc.parametrize("exercise_id", list(known))
+
+    def test_the_lessons_answer_passes_its_check(self, exercise_id: str) -> None:
+        result = check(exercise_id, namespace(number=self.number))
+        assert result.passed, result
+
+    def test_the_stub_fails_with_its_own_message(self, stub_id: str) -> None:
+        result = check(stub_id, namespace(solved=False, number=self.number))
+        assert not result.passed
+        assert f"Not done yet. Exercise {stub_id}: " in repr(result), result
+
+    def test_an_answer_in_another_style_passes(self, style: str, exercise_id: str) -> None:
+        cells = styles(self.number)[style]
+        result = check(exercise_id, namespace(extra="\n\n".join(cells.values()), number=self.number))
+        assert result.passed, result
+
+    def test_a_wrong_answer_fails_with_a_hint_that_names_the_mistake(self, answer: WrongAnswer) -> None:
+        result = check(answer.exercise, namespace(extra=answer.source, number=self.number))
+        assert not result.passed
+        named = result.shown.verdict.mistake if result.shown and result.shown.verdict else ""
+        assert named == answer.mistake, result
+        assert "hint: " in repr(result)
+
+    def test_every_exercise_has_wrong_answers_enough(self) -> None:
+        counts = Counter(answer.exercise for answer in wrong_answers()[self.number])
+        needed = {each: 6 if each in self.main else 3 for each in exercises(self.number)}
+        assert not {each: counts[each] for each in needed if counts[each] < needed[each]}
+        assert self.main <= set(needed)
+
+    def test_the_samples_name_what_exists(self) -> None:
+        assert {(answer.exercise, answer.name) for answer in wrong_answers()[self.number]} >= self.sample
+        assert {(style, each) for style, cells in styles(self.number).items() for each in cells} >= self.style_sample
+
+    def test_par_is_what_our_own_solution_needs(self) -> None:
+        names = namespace(number=self.number)
+        rel_time, rel_memory = (0.0, 0.0) if self.exact_par else (0.02, 0.1)
+        for exercise in exercises(self.number).values():
+            if exercise.par is None:
+                continue
+            wanted = {name: names[name] for name in (*exercise.functions, *exercise.given)}
+            measure(exercise.par, wanted)  # the first virtual run of a process lets go of some tensors a little later
+            score = measure(exercise.par, wanted)
+            assert score.bytes_sent == exercise.par.score.bytes_sent, exercise.id
+            assert score.time_ns == pytest.approx(exercise.par.score.time_ns, rel=rel_time), exercise.id
+            assert score.peak_bytes == pytest.approx(exercise.par.score.peak_bytes, rel=rel_memory), exercise.id
