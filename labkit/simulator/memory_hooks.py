@@ -24,19 +24,15 @@ def memory_watched(current: Callable[[], RankMemory | None]) -> Iterator[None]:
         current: Returns the ledger of the rank whose thread calls, or None.
     """
 
-    def parameter(module: torch.nn.Module, _: str, value: Any) -> None:
-        ledger = current()
-        if ledger is not None:
-            ledger.module(module)
-            if value is not None:
-                ledger.mark_parameter(value)
+    def marked(mark: Callable[[RankMemory, torch.Tensor], None]) -> Callable[[torch.nn.Module, str, Any], None]:
+        def registered(module: torch.nn.Module, _: str, value: Any) -> None:
+            ledger = current()
+            if ledger is not None:
+                ledger.module(module)
+                if value is not None:
+                    mark(ledger, value)
 
-    def buffer(module: torch.nn.Module, _: str, value: Any) -> None:
-        ledger = current()
-        if ledger is not None:
-            ledger.module(module)
-            if value is not None:
-                ledger.mark_buffer(value)
+        return registered
 
     def before_step(optimizer: torch.optim.Optimizer, _: Any, __: Any) -> None:
         ledger = current()
@@ -64,8 +60,8 @@ def memory_watched(current: Callable[[], RankMemory | None]) -> Iterator[None]:
         return real_resize(storage, size)
 
     handles = [
-        register_module_parameter_registration_hook(parameter),
-        register_module_buffer_registration_hook(buffer),
+        register_module_parameter_registration_hook(marked(RankMemory.mark_parameter)),
+        register_module_buffer_registration_hook(marked(RankMemory.mark_buffer)),
         register_optimizer_step_pre_hook(before_step),
         register_optimizer_step_post_hook(after_step),
     ]

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from labkit.simulator.storages import tensors_in
+
 _TORCHS = ("aten", "prim", "prims", "profiler", "c10d", "_c10d_functional", "_c10d_functional_autograd", "labkit")
 _MOVES_STORAGE = ("set_", "resize")
 _FREE = (
@@ -106,7 +108,7 @@ def remember(known: Operator, key: Any, args: Any, out: Any) -> None:
             known.results[key] = _first
         return
     outs = list(out) if isinstance(out, list | tuple) else [out]
-    shared = {id(tensor.untyped_storage()) for tensor in _inside(args)}
+    shared = {id(tensor.untyped_storage()) for tensor in tensors_in(args)}
     for one in outs:
         if isinstance(one, torch.Tensor):
             plain = type(one) is torch.Tensor and one.is_meta and one.layout is torch.strided and not one.is_complex()
@@ -135,11 +137,3 @@ def _maker(one: Any) -> Result:
 
 def _first(args: Any) -> Any:
     return args[0]
-
-
-def _inside(values: Any) -> Iterable[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _inside(value)
