@@ -22,9 +22,10 @@ from traitlets import Int, List, Unicode
 from labkit.errors import EnvironmentProblem
 from labkit.grading.cgroup import Cgroup
 from labkit.grading.environments import submission_environment
+from labkit.grading.keyring import forget_keys
 from labkit.grading.limits import Limits
 from labkit.grading.process_tree import child_pids
-from labkit.grading.sandbox import Sandbox, forget_keys, read_info, require
+from labkit.grading.sandbox import Sandbox, read_info, require
 from labkit.grading.sandbox_view import SCRATCH
 
 NAME = "labkit-sandbox"

@@ -16,8 +16,11 @@ import psutil
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def become_subreaper() -> bool:
+def become_subreaper(wanted: bool = True) -> bool:
     """Make orphans among our descendants our own children (Linux), so that none escapes by a double fork.
+
+    Args:
+        wanted: False to be an ordinary process again.
 
     Returns:
         Whether the system can do it.
@@ -25,7 +28,7 @@ def become_subreaper() -> bool:
     if sys.platform != "linux":
         return False
     libc = ctypes.CDLL(None, use_errno=True)
-    return bool(libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    return bool(libc.prctl(_PR_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0) == 0)
 
 
 def end_descendants(of: int | None = None, keep: Collection[int] = (), seconds: float = 10.0) -> list[str]:

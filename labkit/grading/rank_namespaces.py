@@ -17,6 +17,7 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
+from labkit.grading.keyring import forget_keys
 from labkit.grading.sandbox_view import SCRATCH, shown_in_scratch
 
 NOT_MADE = -1000
@@ -26,8 +27,7 @@ _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
 )  # fmt: skip
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 8, 1 << 12, 1 << 14, 1 << 18
 _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 4, 24, 38
-_CAPSET, _KEYCTL = (126, 250) if os.uname().machine == "x86_64" else (91, 219)
-_JOIN_SESSION_KEYRING = 1
+_CAPSET = 126 if os.uname().machine == "x86_64" else 91
 _CAPABILITY_VERSION_3 = 0x20080522
 _SIOCSIFFLAGS, _IFF_UP_AND_RUNNING = 0x8914, 0x41
 _NUM_FILES = 10_000
@@ -134,7 +134,7 @@ def _raise_loopback() -> None:
 def _become_nobody_to_the_others() -> None:
     """Leave for a user namespace of one's own, the last there can be, with no capability even there."""
     uid, gid = os.getuid(), os.getgid()
-    _call("syscall", _KEYCTL, _JOIN_SESSION_KEYRING, None)
+    forget_keys()
     _call("unshare", _NEWUSER)
     _call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)  # else its own files in /proc are not its own
     Path("/proc/self/setgroups").write_text("deny")

@@ -7,7 +7,6 @@ namespaces as everybody's. Inside there are no capabilities over anything outsid
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import select
@@ -28,8 +27,6 @@ TRUSTED_ONLY = (
     "--sandbox none grades without one: every submission then runs with your rights. Only for input you trust."
 )
 _FIRST_THROW_AWAY_UID = 1_900_000_000
-_JOIN_SESSION_KEYRING = (250, 1) if os.uname().machine == "x86_64" else (219, 1)
-_libc = ctypes.CDLL(None)
 _INSIDE = ["--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 
@@ -117,11 +114,6 @@ def throw_away_uid() -> int:
         if first <= wanted < first + count:
             return wanted
     return 20_000 + os.getpid() % 40_000
-
-
-def forget_keys() -> None:
-    """Leave the session keyring behind, which all processes of a login share; for a process about to run a program."""
-    _libc.syscall(*_JOIN_SESSION_KEYRING, None)
 
 
 def read_info(fd: int, seconds: float) -> int:

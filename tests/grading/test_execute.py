@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,20 +10,25 @@ import nbformat
 import psutil
 import pytest
 
-from grading.small_lesson import code_cell, notebook
+from grading.small_lesson import RIGHT, code_cell, notebook, write_submission
+from labkit.grading.course import Course
 from labkit.grading.execute import NotebookRun, execute
+from labkit.grading.grade import grade
 from labkit.grading.limits import Limits
-from labkit.grading.process_tree import descendants, end_descendants
+from labkit.grading.process_tree import become_subreaper, descendants, end_descendants
 
 SHORT = Limits(cell_seconds=2.0, notebook_seconds=60.0, cell_output_bytes=2000, flood_bytes=200_000)
+SHORT_CLASS = Limits(cell_seconds=30.0, notebook_seconds=60.0)
 
 
 @pytest.fixture(autouse=True)
 def there_before() -> Iterator[list[int]]:
     """The processes that other tests keep: their oracle, their browser, the process ranks are forked from."""
     before = [child.pid for child in psutil.Process().children()]
+    become_subreaper()  # as a worker is: what a notebook leaves behind comes back to us
     yield before
     end_descendants(keep=before)
+    become_subreaper(False)
 
 
 def run(tmp_path: Path, *sources: str, limits: Limits = SHORT) -> NotebookRun:
@@ -95,8 +101,32 @@ def test_what_a_cell_prints_past_the_kernel_does_not_reach_our_terminal(
     assert "loud" not in captured.out + captured.err
 
 
+LEAVES = (
+    "import os, pathlib, time\n"
+    "if os.fork() == 0:\n"
+    "    os.setsid()\n"
+    "    pathlib.Path({file!r}).write_text(str(os.getpid()))\n"
+    "    time.sleep(600)\n"
+    "while not pathlib.Path({file!r}).is_file():\n"
+    "    time.sleep(0.01)\n"
+)
+
+
 def test_no_process_is_left(tmp_path: Path, there_before: list[int]) -> None:
-    source = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)"
-    run(tmp_path, source)
+    run(tmp_path, LEAVES.format(file=str(tmp_path / "pid")))
+    left = int((tmp_path / "pid").read_text())
+    assert left in [process.pid for process in descendants(keep=there_before)]
     end_descendants(keep=there_before)
-    assert [process for process in descendants(keep=there_before) if process.status() != psutil.STATUS_ZOMBIE] == []
+    assert descendants(keep=there_before) == []
+    assert not psutil.pid_exists(left)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans come back to their grader on Linux alone")
+def test_a_grader_ends_what_leaves_its_session_and_its_parent_even_where_there_is_no_sandbox(
+    course: Course, tmp_path: Path
+) -> None:
+    source = LEAVES.format(file=str(tmp_path / "pid")) + RIGHT["90.1"]
+    submission = write_submission(tmp_path / "a.ipynb", {"90.1": source})
+    report = grade([submission], "90", tmp_path / "out", course=course.root, sandbox="none", limits=SHORT_CLASS)
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+    assert [entry.score for entry in report] == [2]
