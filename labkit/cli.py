@@ -142,6 +142,16 @@ def export(
 
 
 @app.command()
+def release(
+    destination: Annotated[Path, typer.Argument(help="The folder to write: new, empty, or of an earlier release.")],
+    lesson: Annotated[list[str] | None, typer.Option(help="Only this lesson, such as 02; may be repeated.")] = None,
+    course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/ and notebooks/.")] = None,
+) -> None:
+    """Write what students get: no answers, no hidden cases, no grading; searched before it is written."""
+    typer.echo(_load("labkit.grading.release", "release")(destination, lesson or (), course))
+
+
+@app.command()
 def grade(
     paths: Annotated[list[Path], typer.Argument(help="Notebooks, or folders of them.")],
     lesson: Annotated[str, typer.Option(help="The lesson, such as 02.")],

@@ -210,8 +210,14 @@ def _two_ranks() -> Finding:
 
 def _sandbox() -> Finding:
     """Start a program in a sandbox of its own namespaces, as grading does."""
-    from labkit.grading.sandbox import TRUSTED_ONLY, problem
-
+    try:
+        from labkit.grading.sandbox import TRUSTED_ONLY, problem
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith("labkit.grading"):
+            raise
+        return Finding(
+            "bubblewrap", "ok", "No sandbox is wanted: this copy of labkit is for students and grades nothing"
+        )
     why = problem()
     if not why:
         return Finding("bubblewrap", "ok", "Submissions can be graded in a sandbox: one was started with bubblewrap")

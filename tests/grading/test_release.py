@@ -1,0 +1,193 @@
+"""`labkit release`: what students get works on its own, and holds nothing they must not have."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from typer.testing import CliRunner
+
+from labkit.cli import app
+from labkit.errors import ConfigError, LessonError
+from labkit.grading.release import release
+from labkit.grading.release_search import search, secrets_of
+
+ROOT = Path(__file__).parents[2]
+ANSWER = "    # BEGIN SOLUTION 2.2: count both directions at the root\n"
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("course")
+    shutil.copytree(ROOT / "solutions" / "hidden", folder / "solutions" / "hidden")
+    for name in ("notebooks", "slides", "solutions"):
+        (folder / name).mkdir(exist_ok=True)
+        for path in [*(ROOT / name).glob("00_*"), *(ROOT / name).glob("02_*")]:
+            shutil.copy(path, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bundle(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release, cloned afresh: as students get it."""
+    folder = tmp_path_factory.mktemp("release")
+    done = CliRunner().invoke(app, ["release", str(folder / "course"), "--course", str(course)])
+    assert done.exit_code == 0, done.output
+    assert "searched for" in done.output and done.output.rstrip().endswith("none is in it")
+    settings = ["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "init.defaultBranch=main"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "The course"]):
+        subprocess.run(["git", *settings, *command], cwd=folder / "course", check=True, timeout=60)
+    clone = folder / "clone"
+    subprocess.run(["git", "clone", "-q", str(folder / "course"), str(clone)], check=True, timeout=60)
+    return clone
+
+
+def in_bundle(bundle: Path, program: str) -> str:
+    """Return what a program prints that finds labkit in the bundle and nowhere else, as do the processes it starts."""
+    only = bundle.parent / "only"
+    only.mkdir(exist_ok=True)
+    (only / "sitecustomize.py").write_text(
+        "import sys\nsys.meta_path[:] = [each for each in sys.meta_path if '__editable__' not in repr(each)]\n"
+    )
+    guard = (
+        "import labkit, importlib.util, pathlib\n"
+        f"assert pathlib.Path(labkit.__file__).is_relative_to({str(bundle)!r}), labkit.__file__\n"
+        "assert importlib.util.find_spec('labkit.grading') is None\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{bundle}{os.pathsep}{only}"}
+    done = subprocess.run(
+        [sys.executable, "-c", guard + program],
+        cwd=bundle / "notebooks", env=environment, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_bundle_holds_notebooks_slides_and_labkit_and_nothing_else(bundle: Path) -> None:
+    names = {path.name for path in bundle.iterdir()} - {".git", ".labkit-release.json"}
+    assert names == {
+        ".gitignore", ".jupyter", "LICENSE", "Makefile", "README.md", "environment.yml", "labkit", "notebooks",
+        "pyproject.toml", "requirements.lock", "slides",
+    }  # fmt: skip
+    assert {path.name for path in (bundle / "notebooks").iterdir()} == {
+        "00_start_here.ipynb",
+        "02_ring_all_reduce.ipynb",
+    }
+    assert not (bundle / "labkit" / "grading").exists()
+    targets = subprocess.run(
+        ["make", "help"], cwd=bundle, capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    assert "make lab" in targets and "make grade" not in targets and "make test" not in targets
+
+
+def test_notebooks_of_the_bundle_open_and_have_every_cell_of_the_course(bundle: Path, course: Path) -> None:
+    for path in sorted((bundle / "notebooks").glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+        assert path.read_bytes() == (course / "notebooks" / path.name).read_bytes()
+        assert not any(cell.get("outputs") for cell in notebook.cells)
+
+
+def test_checks_pass_and_fail_with_the_bundle_alone(bundle: Path) -> None:
+    said = in_bundle(
+        bundle,
+        "import torch, torch.distributed as dist\n"
+        "def chunk_bounds(numel, num_chunks):\n"
+        "    size, more = divmod(numel, num_chunks)\n"
+        "    starts = [i * size + min(i, more) for i in range(num_chunks + 1)]\n"
+        "    return list(zip(starts, starts[1:]))\n"
+        "print(labkit.check('2.3', chunk_bounds))\n"
+        "def chunk_bounds(numel, num_chunks):\n"
+        "    raise NotImplementedError('Exercise 2.3: cut')\n"
+        "print(labkit.check('2.3', chunk_bounds))\n"
+        "print(labkit.hint('2.3'))\n"
+        "def naive_all_reduce(tensor):\n"
+        "    dist.all_reduce(tensor)\n"
+        "print(labkit.check('2.1', naive_all_reduce))\n"
+        "def total(): \n"
+        "    value = torch.tensor([float(dist.get_rank() + 1)]); dist.all_reduce(value); return value.item()\n"
+        "print(labkit.run(total, on=labkit.local(2)).results)\n",
+    )
+    assert "2.3" in said and "cases pass" in said and "not yet" in said and "Hint 1 of 3 for 2.3" in said
+    assert "all_reduce" in said and "[3.0, 3.0]" in said
+
+
+def test_the_bundles_own_commands_say_that_it_cannot_grade(bundle: Path) -> None:
+    said = in_bundle(
+        bundle,
+        "from typer.testing import CliRunner\nfrom labkit.cli import app\n"
+        "from labkit.doctor import _sandbox\nprint(_sandbox())\n"
+        "done = CliRunner().invoke(app, ['grade', '.', '--lesson', '02', '--out', 'x'])\n"
+        "print(done.exit_code, done.output)\n",
+    )
+    assert "this copy of labkit is for students and grades nothing" in said
+    assert "part of the full repository, not of a student release" in said
+
+
+def test_a_release_is_made_anew_over_an_earlier_one_and_never_over_other_files(course: Path, tmp_path: Path) -> None:
+    release(tmp_path / "out", ["00", "02"], course)
+    (tmp_path / "out" / "notes.txt").write_text("a student's own")
+    assert release(tmp_path / "out", ["02"], course).lessons == ("02_ring_all_reduce",)
+    assert [path.name for path in (tmp_path / "out" / "notebooks").iterdir()] == ["02_ring_all_reduce.ipynb"]
+    assert (tmp_path / "out" / "notes.txt").exists()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("mine")
+    with pytest.raises(ConfigError, match=r"holds 'thesis.txt' and no earlier release"):
+        release(tmp_path / "other", ["02"], course)
+    with pytest.raises(LessonError, match="No lesson is called '77'"):
+        release(tmp_path / "new", ["77"], course)
+
+
+@pytest.mark.parametrize(
+    ("name", "leak", "why"),
+    [
+        ("labkit/ring.py", "solution", "holds lines of the answer to exercise 2."),
+        ("labkit/cases.py", "hidden", "holds lines of solutions/hidden/lesson_02.py"),
+        ("copy.txt", "whole hidden file", "is the instructors' file lesson_02.py"),
+        ("slides/x.md", ANSWER, "holds a marker of a solution"),
+        ("labkit/grading/score.py", "x = 1\n", "belongs to instructors"),
+        ("labkit/cache.pyc", b"\xff\xfe\x00", "is neither text nor a picture"),
+    ],
+)
+def test_the_search_finds_what_must_not_be_there(
+    bundle: Path, course: Path, tmp_path: Path, name: str, leak: str | bytes, why: str
+) -> None:
+    folder = tmp_path / "bundle"
+    (folder / name).parent.mkdir(parents=True)
+    source = (course / "solutions" / "02_ring_all_reduce.py").read_text()
+    hidden = (course / "solutions" / "hidden" / "lesson_02.py").read_text()
+    if leak == "solution":  # indented anew and renamed about it: the lines are the same
+        lines = source.split("# BEGIN SOLUTION 2.6")[1].split("# END SOLUTION")[0].splitlines()[1:]
+        leak = "class Mine:\n" + "\n".join(f"        {line.strip()}  " for line in lines)
+    elif leak == "hidden":
+        leak = "\n".join(hidden.splitlines()[60:70])
+    elif leak == "whole hidden file":
+        leak = hidden
+    (folder / name).write_bytes(leak if isinstance(leak, bytes) else leak.encode())
+    found = search(folder, secrets_of(course, ROOT / "labkit"))
+    assert any(why in str(each) for each in found), found
+
+
+def test_a_notebook_that_was_run_or_shows_an_answer_is_not_released(course: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "course"
+    shutil.copytree(course, mine)
+    path = mine / "notebooks" / "02_ring_all_reduce.ipynb"
+    content = json.loads(path.read_text())
+    code = next(cell for cell in content["cells"] if cell["cell_type"] == "code")
+    code["execution_count"], code["outputs"] = 1, [{"output_type": "stream", "name": "stdout", "text": "x"}]
+    path.write_text(json.dumps(content))
+    with pytest.raises(
+        LessonError, match=r"nothing was released.*\n.*02_ring_all_reduce.ipynb: carries outputs of a run"
+    ):
+        release(tmp_path / "out", ["02"], mine)
+    assert not (tmp_path / "out").exists()
+    shutil.copy(mine / "solutions" / path.name, path)
+    with pytest.raises(LessonError, match="shows a line of the answer"):
+        release(tmp_path / "out", ["02"], mine)
+    assert [each.name for each in tmp_path.iterdir()] == ["course"]
