@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from labkit.board.membership import join_class as join_class
+    from labkit.board.membership import leave_class as leave_class
     from labkit.checks.notebook import check as check
     from labkit.checks.notebook import hint as hint
     from labkit.checks.predictions import predict as predict
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from labkit.lessons.mine import mine as mine
     from labkit.timeline import Timeline as Timeline
     from labkit.virtual_world import virtual as virtual
+    from labkit.widgets.ring_player import ring_player as ring_player
     from labkit.worlds import Run as Run
     from labkit.worlds import local as local
     from labkit.worlds import run as run
@@ -31,10 +34,13 @@ _HOME = {
     "check": "labkit.checks.notebook",
     "device": "labkit.launch.rank",
     "hint": "labkit.checks.notebook",
+    "join_class": "labkit.board.membership",
+    "leave_class": "labkit.board.membership",
     "local": "labkit.worlds",
     "mine": "labkit.lessons.mine",
     "predict": "labkit.checks.predictions",
     "reveal": "labkit.checks.predictions",
+    "ring_player": "labkit.widgets.ring_player",
     "run": "labkit.worlds",
     "span": "labkit.launch.rank",
     "virtual": "labkit.virtual_world",
@@ -46,10 +52,13 @@ __all__ = [
     "check",
     "device",
     "hint",
+    "join_class",
+    "leave_class",
     "local",
     "mine",
     "predict",
     "reveal",
+    "ring_player",
     "run",
     "span",
     "virtual",

@@ -1,0 +1,84 @@
+"""A figure that can be played with in a saved notebook: one HTML page part with its picture, program and data.
+
+It needs no kernel and no network. Where scripts do not run, its picture stands; where HTML is not shown, a PNG does;
+and everywhere there is a sentence.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from labkit.widgets import scene as scenes
+from labkit.widgets.scene import Scene
+
+_CORE = "figure.js"
+
+
+@dataclass(frozen=True, repr=False)
+class Explorer:
+    """An explorer, which a notebook shows when it is the last line of a cell.
+
+    Attributes:
+        sentence: What it shows, in words.
+        numbers: What it found, by name.
+        script: The file in ``labkit/widgets/static`` that draws it.
+        view: The function in there that is given the data.
+        data: What is drawn; plain JSON.
+        scene: The picture that stands where nothing can be played with.
+    """
+
+    sentence: str
+    numbers: Mapping[str, Any]
+    script: str
+    view: str
+    data: Mapping[str, Any]
+    scene: Scene = field(compare=False)
+
+    def to_html(self) -> str:
+        """Return the figure as a part of a page, complete in itself."""
+        data = json.dumps(self.data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+        program = f"{javascript(_CORE)}\n{javascript(self.script)}\n"
+        mark = hashlib.sha256((program + data).encode()).hexdigest()[:12]
+        image = base64.b64encode(self._png).decode()
+        return (
+            f'<div class="labkit-figure" data-figure="f{mark}"><img alt="{escape(self.sentence)}" '
+            f'src="data:image/png;base64,{image}"></div>\n'
+            f'<script type="module">\n{program}start("f{mark}",{self.view},{data});\n</script>'
+        )
+
+    def to_png(self) -> bytes:
+        """Return the still picture as a PNG."""
+        return self._png
+
+    def to_svg(self) -> str:
+        """Return the still picture as an SVG document."""
+        return scenes.to_svg(self.scene, self.sentence)
+
+    @cached_property
+    def _png(self) -> bytes:
+        return scenes.to_png(self.scene)
+
+    def __repr__(self) -> str:
+        return self.sentence
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """Return all forms of the figure; a notebook takes the first that it can show."""
+        return {"text/html": self.to_html(), "image/png": self._png, "text/plain": self.sentence}
+
+
+def javascript(name: str) -> str:
+    """Return a module of ``labkit/widgets/static`` to be put after others in one script: no imports, no indentation."""
+    text = files("labkit.widgets").joinpath("static", name).read_text(encoding="utf-8")
+    text = re.sub(r"^import .*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^export (?=const|function)", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^ *(//|/\*\*).*\n", "", text, flags=re.MULTILINE)
+    return re.sub(r"^[ \n]+", "", text, flags=re.MULTILINE).strip()

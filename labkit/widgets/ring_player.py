@@ -1,0 +1,146 @@
+"""The ring player: who sends which chunk in which step, and what every rank then holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from labkit.errors import ConfigError
+from labkit.widgets.explorer import Explorer
+from labkit.widgets.ring_plans import Fault, Played, play, ring_plan
+from labkit.widgets.scene import GREY, INK, RED, Mark, Rect, Scene, Text, between, ink_on
+
+if TYPE_CHECKING:
+    from labkit.worlds import World
+
+_MOST_RANKS, _MOST_OF_A_PLAN = 16, 8
+_WIDTH, _MOST_FAULTS = 760, 12
+
+
+def ring_player(
+    plan: Callable[..., Any] | Sequence[Any] | None = None,
+    *,
+    num_ranks: int = 4,
+    on: World | None = None,
+    num_bytes: float = 16e6,
+    latency_s: float = 5e-6,
+    bandwidth_Bps: float = 450e9,  # noqa: N803  B/s, the unit as the lessons write it
+) -> Explorer:
+    """Return a figure that plays an all-reduce step by step; what is wrong in it is red.
+
+    Without an argument it plays the ring itself. Given a function that makes plans, it plays those of 2 to 8 ranks, all
+    of them without a kernel. With `on` it runs an all-reduce once in that world, on numbers that say which chunk and
+    whose they are, and shows what was really sent.
+
+    Args:
+        plan: plan(rank, world_size) returns a rank's Send, Recv and Reduce records; or the plans of all ranks; or, with
+            `on`, all_reduce(tensor), which sums in place.
+        num_ranks: How many ranks to begin with, 2 to 16; with a plan 2 to 8.
+        on: Where to run an all-reduce, such as labkit.virtual(4).
+        num_bytes: Size of the tensor for the times.
+        latency_s: Of a message.
+        bandwidth_Bps: Of a link, bytes per second.
+
+    Raises:
+        ConfigError: If the plans are no lists of records, or the ranks are too many.
+    """
+    times: list[list[float]] = []
+    if on is not None:
+        if not callable(plan):
+            raise ConfigError(
+                "on= runs an all-reduce: give the function that sums a tensor, ring_player(ring_sum, on=...)."
+            )
+        from labkit.widgets.ring_trace import traced
+
+        played, times, run = traced(plan, on)
+        worlds = {played.num_ranks: played}
+        source, num_bytes = f"sent by {_name(plan)}, {run!r}", 8.0 * played.num_ranks
+    elif callable(plan):
+        source, worlds = f"plan: {_name(plan)}", _plans_of(plan, num_ranks)
+    elif plan is not None:
+        source, worlds = "plan given as lists", {len(plan): play(plan)}
+    else:
+        if not 2 <= num_ranks <= _MOST_RANKS:
+            raise ConfigError(f"num_ranks={num_ranks} were asked for; the ring player shows 2 to {_MOST_RANKS}.")
+        source = "plan: ring all-reduce"
+        worlds = {num_ranks: play([ring_plan(rank, num_ranks) for rank in range(num_ranks)])}
+    shown = worlds.get(num_ranks) or next(iter(worlds.values()))
+    data: dict[str, Any] = {"title": "Ring all-reduce", "source": source, "n": shown.num_ranks}
+    data |= {"size": num_bytes, "latency": latency_s, "bandwidth": bandwidth_Bps}
+    if plan is not None:
+        data["played"] = {size: as_data(world) for size, world in worlds.items()}
+    if times:
+        data["times"] = [
+            [src, dst, step, float(f"{start:.4g}"), float(f"{end:.4g}")] for src, dst, step, start, end in times
+        ]
+    numbers = {"steps": len(shown.steps), "complete": shown.num_complete(), "faults": len(shown.faults)}
+    return Explorer(_sentence(shown, source), numbers, "ring_player.js", "ringPlayer", data, _still(shown, source))
+
+
+def _plans_of(make_plan: Callable[..., Any], num_ranks: int) -> dict[int, Played]:
+    if not 2 <= num_ranks <= _MOST_OF_A_PLAN:
+        raise ConfigError(f"num_ranks={num_ranks} were asked for; plans are played of 2 to {_MOST_OF_A_PLAN} ranks.")
+    asked = play([make_plan(rank, num_ranks) for rank in range(num_ranks)])
+    worlds = {}
+    for size in range(2, _MOST_OF_A_PLAN + 1):
+        try:
+            worlds[size] = asked if size == num_ranks else play([make_plan(rank, size) for rank in range(size)])
+        except Exception as error:  # the learner's function may raise anything; the figure says for how many ranks
+            text = f"{_name(make_plan)} fails for {size} ranks: {type(error).__name__}: {error}"
+            worlds[size] = Played(size, (), (Fault(0, 0, text),))
+    return worlds
+
+
+def as_data(played: Played) -> Mapping[str, Any]:
+    """Return what was played as the player's program reads it."""
+    steps = [
+        {
+            "sends": [[t.src, t.chunk, t.dst, t.into, int(t.wrong)] for t in step.transfers],
+            "writes": [[w.rank, w.chunk, w.mask, int(w.wrong)] for w in step.writes],
+        }
+        for step in played.steps
+    ]
+    return {"steps": steps, "faults": [[f.step, f.rank, f.text] for f in played.faults[:_MOST_FAULTS]]}
+
+
+def _sentence(played: Played, source: str) -> str:
+    size = played.num_ranks
+    text = f"Ring all-reduce of {size} ranks in {len(played.steps)} steps ({source}): "
+    text += f"{played.num_complete()} of {size * size} chunks are complete at the end."
+    return text + (f" {played.faults[0].text}" if played.faults else "")
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _still(played: Played, source: str) -> Scene:
+    """Return what every rank holds at the start and after each step, as small tables side by side."""
+    size, panels = played.num_ranks, len(played.steps) + 1
+    in_a_row = min(panels, max(1, (_WIDTH - 40) // (size * 8 + 14)))
+    in_a_row = -(-panels // -(-panels // in_a_row))
+    cell = min((_WIDTH - 40) / in_a_row / (size + 0.9), 30.0)
+    wide, tall = cell * (size + 0.9), cell * size + 34
+    marks: list[Mark] = [
+        Text(12, 20, "Ring all-reduce: contributions in each chunk", 14, bold=True),
+        Text(12, 37, f"{size} ranks, {source}; a row is a rank, a column a chunk", 11, fill=GREY),
+    ]
+    for panel in range(panels):
+        left, top = 34 + panel % in_a_row * wide, 64 + panel // in_a_row * tall
+        title = "start" if panel == 0 else f"after {'step ' if cell * size > 55 else ''}{panel - 1}"
+        marks.append(Text(left, top - 5, title, 10.5))
+        for rank, chunks in enumerate(played.state(panel)):
+            if panel % in_a_row == 0:
+                marks.append(Text(left - 6, top + (rank + 0.5) * cell + 4, str(rank), 10, "end", GREY))
+            for chunk, (mask, wrong) in enumerate(chunks):
+                count, x, y = mask.bit_count(), left + chunk * cell, top + rank * cell
+                fill = between("#dbe9f6", "#08306b", (count - 1) / (size - 1) if size > 1 else 1.0)
+                edge, line = (RED, 2.0) if wrong else (INK, 0.6)
+                marks.append(Rect(x + 0.5, y + 0.5, cell - 1.5, cell - 1.5, fill, edge, line, wrong))
+                if cell >= 12 or wrong:
+                    word = "✗" if wrong else str(count)
+                    marks.append(Text(x + cell / 2, y + cell / 2 + 4, word, min(11, cell), "middle", ink_on(fill)))
+    bottom = 64 + -(-panels // in_a_row) * tall - 12
+    for place, fault in enumerate(played.faults[:3]):
+        marks.append(Text(12, bottom + 14 * place, fault.text[:118], 11, fill=RED))
+    return Scene(_WIDTH, round(bottom + 14 * min(len(played.faults), 3) + 4), tuple(marks))

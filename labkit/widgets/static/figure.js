@@ -1,0 +1,238 @@
+// The part that all explorers share: sliders, the player, keys, numbers, a table, and what is said aloud.
+// A view is { title, source, sliders, steps(values), begin, draw(values, step, width) }; draw is a pure function and
+// returns { svg, height, numbers: [[label, value]], say, table: [[cell]] }.
+
+export const escaped = (text) =>
+  String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
+
+/** An element as markup; undefined attributes are left out, numbers have two decimals. */
+export function tag(name, attributes = {}, inner = "") {
+  const written = Object.entries(attributes)
+    .filter(([, value]) => value !== undefined && value !== false)
+    .map(([key, value]) => ` ${key}="${typeof value === "number" ? +value.toFixed(2) : escaped(value)}"`);
+  return `<${name}${written.join("")}>${inner}</${name}>`;
+}
+
+export const rect = (x, y, width, height, attributes = {}, title = "") =>
+  tag("rect", { x, y, width: Math.max(width, 0), height, ...attributes }, title && tag("title", {}, escaped(title)));
+export const text = (x, y, words, attributes = {}) => tag("text", { x, y, ...attributes }, escaped(words));
+export const line = (x1, y1, x2, y2, attributes = {}) => tag("line", { x1, y1, x2, y2, ...attributes });
+
+const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+
+/** Black or white, whichever stands out more on a colour. */
+export function inkOn(hex) {
+  const [r, g, b] = rgb(hex).map((v) => ((v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#000000" : "#ffffff";
+}
+
+/** A colour between two, at a share of 0 to 1. */
+export function between(from, to, share) {
+  const [a, b] = [rgb(from), rgb(to)];
+  const mixed = a.map((v, at) => Math.round(v + (b[at] - v) * Math.min(Math.max(share, 0), 1)));
+  return "#" + mixed.map((v) => v.toString(16).padStart(2, "0")).join("");
+}
+
+const scaled = (value, units) => {
+  const [size, unit] = units.find(([size]) => Math.abs(value) >= size * 0.9995) ?? units.at(-1);
+  const shown = value / size;
+  return `${shown === 0 ? 0 : shown >= 999.5 ? Math.round(shown) : +shown.toPrecision(3)} ${unit}`;
+};
+export const seconds = (value) => scaled(value, [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]]);
+export const bytes = (value) => scaled(value, [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]]);
+export const percent = (share) => `${(100 * share).toFixed(1)} %`;
+
+/** Round numbers from 0 to the end, at 1, 2 or 5 times a power of ten. */
+export function ticks(end, most = 8) {
+  if (!(end > 0)) return [0];
+  const rough = end / most, power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough * 0.999999);
+  return Array.from({ length: Math.floor(end / step + 1e-9) + 1 }, (_, at) => at * step);
+}
+
+/** The line under a picture, with its unit. */
+export function axis(x, y, width, end, format) {
+  const marks = ticks(end, Math.max(2, Math.floor(width / 90))).map((tick) => {
+    const at = x + (tick / end) * width;
+    return line(at, y, at, y + 4, { class: "rule" }) + text(at, y + 16, format(tick), { class: "small middle" });
+  });
+  return line(x, y, x + width, y, { class: "rule" }) + marks.join("");
+}
+
+// ---- sliders: a range, a range of powers (log), or one of a list (options) ----
+
+export const sliderValue = (slider, position) =>
+  slider.options
+    ? slider.options[position]
+    : slider.log
+      ? +(slider.min * (slider.max / slider.min) ** (position / 100)).toPrecision(3)
+      : position;
+
+export const sliderPosition = (slider, value) =>
+  slider.options
+    ? slider.options.indexOf(value)
+    : slider.log
+      ? Math.round((100 * Math.log(value / slider.min)) / Math.log(slider.max / slider.min))
+      : value;
+
+function sliderMarkup(slider, value) {
+  const [min, max, step] = slider.options
+    ? [0, slider.options.length - 1, 1]
+    : slider.log ? [0, 100, 1] : [slider.min, slider.max, slider.step ?? 1];
+  const input = tag("input", {
+    type: "range", min, max, step, value: sliderPosition(slider, value), "data-key": slider.key,
+    "aria-label": slider.label, "aria-valuetext": slider.show(value), "data-lm-suppress-shortcuts": "true",
+  });
+  return `<label>${escaped(slider.label)} ${input} <output>${escaped(slider.show(value))}</output></label>`;
+}
+
+const STYLE = `
+.lk{font:13px/1.45 system-ui,-apple-system,"Segoe UI",sans-serif;max-width:1100px;min-width:300px;--soft:color-mix(in srgb,currentColor 22%,transparent);--grey:color-mix(in srgb,currentColor 68%,transparent);--bad:color-mix(in srgb,#e3170a 78%,currentColor)}
+.lk header{display:flex;flex-wrap:wrap;gap:2px 14px;align-items:baseline}.lk header b{font-size:15px}.lk header span{color:var(--grey)}
+.lk .bar{display:flex;flex-wrap:wrap;gap:4px 16px;align-items:center;margin:5px 0}.lk .bar label{display:inline-flex;align-items:center;gap:6px;white-space:nowrap}
+.lk input[type=range]{width:112px;margin:0;accent-color:#0072b2}.lk .step input{width:190px}.lk output{font-variant-numeric:tabular-nums;min-width:3.6em}
+.lk button,.lk select,.lk input[type=number]{font:inherit;color:inherit;background:transparent;border:1px solid var(--soft);border-radius:4px;padding:1px 8px;min-width:28px;cursor:pointer}.lk option{color:#000;background:#fff}
+.lk button:disabled{opacity:.4;cursor:default}.lk :focus-visible{outline:2px solid #0072b2;outline-offset:2px}
+.lk svg{display:block;overflow:visible}.lk svg text{fill:currentColor;font:12px system-ui,sans-serif}.lk svg .small{font-size:11px}.lk svg .tiny{font-size:9px}.lk svg .middle{text-anchor:middle}.lk svg .end{text-anchor:end}.lk svg .bold{font-weight:700}
+.lk svg .grey{fill:var(--grey)}.lk svg .rule{stroke:var(--grey);fill:none}.lk svg .soft{stroke:var(--soft);fill:none}.lk svg .edge{stroke:currentColor;stroke-width:1}.lk svg .bad{stroke:var(--bad);fill:none;stroke-width:2.5;stroke-dasharray:5 3}.lk svg text.bad,.lk .bad{color:var(--bad);fill:var(--bad);stroke:none}.lk svg .now{stroke:currentColor;fill:none;stroke-width:2}
+.lk dl{display:flex;flex-wrap:wrap;gap:3px 20px;margin:6px 0}.lk dl div{display:flex;gap:6px}.lk dt,.lk dd{margin:0;float:none;width:auto}.lk dt{color:var(--grey);font-weight:400}.lk dd{font-weight:600;font-variant-numeric:tabular-nums}
+.lk p{margin:4px 0;min-height:1.45em}.lk table{border-collapse:collapse;font-size:12px;margin:6px 0}.lk td{border:1px solid var(--soft);padding:2px 7px;text-align:left}.lk [hidden]{display:none!important}`;
+
+const HELP = "Keys: ← → one step, Home and End, space plays, t shows the table, ? this line. Tab reaches the sliders.";
+const ICONS = [["first", "|◀", "first step"], ["back", "◀", "one step back"], ["play", "▶", "play"], ["next", "▶|", "one step on"]];
+
+/** Bring a view to life inside root; returns { set(key, value), go(step) } for tests. */
+export function mount(root, view, motion = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)")) {
+  const values = Object.fromEntries(view.sliders.map((slider) => [slider.key, slider.value]));
+  let step = view.begin ?? 0, timer = 0, asked = view.ask && view.ask.guess === undefined, guess = view.ask?.guess;
+  const last = () => view.steps(values);
+  const still = motion?.matches ?? false;
+  root.innerHTML = `<style>${STYLE}</style><section class="lk" role="group" aria-label="${escaped(view.title)}">
+<header><b>${escaped(view.title)}</b><span>${escaped(view.source ?? "")}</span></header>
+<form class="bar" data-part="ask" hidden></form><div data-part="body">
+<div class="bar step" data-part="player">${ICONS.map(([act, icon, name]) => `<button type="button" data-act="${act}" title="${name}" aria-label="${name}">${icon}</button>`).join("")}
+<label>${escaped(view.stepLabel ?? "step")} <input type="range" min="0" value="0" data-key="step" aria-label="${escaped(view.stepLabel ?? "step")}" data-lm-suppress-shortcuts="true"> <output></output></label>
+<label>speed <select aria-label="speed" data-lm-suppress-shortcuts="true">${[0.25, 0.5, 1, 2, 4].map((x) => `<option${x === 1 ? " selected" : ""}>${x}</option>`).join("")}</select></label>
+<button type="button" data-act="table" aria-expanded="false">Table</button><button type="button" data-act="help" aria-label="keys" aria-expanded="false">?</button></div>
+<div class="bar" data-part="sliders">${view.sliders.map((slider) => sliderMarkup(slider, slider.value)).join("")}</div>
+<div data-part="stage" tabindex="0" data-lm-suppress-shortcuts="true" aria-label="picture; arrow keys step"></div>
+<dl data-part="numbers"></dl><p data-part="say" aria-live="polite"></p><p data-part="help" hidden>${HELP}</p><div data-part="table" hidden></div></div></section>`;
+  const part = (name) => root.querySelector(`[data-part="${name}"]`);
+  const [body, player, stage] = ["body", "player", "stage"].map(part);
+  const bar = player.querySelector("input"), play = player.querySelector('[data-act="play"]');
+  player.querySelectorAll("label, button[data-act]").forEach((each) => {
+    if (view.steps(values) < 1 && !["table", "help"].includes(each.dataset.act)) each.hidden = true;
+  });
+
+  function paint() {
+    step = Math.min(Math.max(step, 0), last());
+    const drawn = view.draw(values, step, Math.max(stage.clientWidth || 760, 300));
+    const { svg, height, numbers, say, table } = drawn;
+    stage.innerHTML = `<svg width="100%" height="${height}" role="img" aria-label="${escaped(say)}">${svg}</svg>`;
+    if (guess !== undefined) numbers.push([`your guess, ${view.ask.question}`, `${guess} ${view.ask.unit ?? ""}`]);
+    part("numbers").innerHTML = numbers.map(([label, value, bad]) =>
+      `<div><dt>${escaped(label)}</dt><dd data-number="${escaped(label)}"${bad ? ' class="bad"' : ""}>${escaped(value)}</dd></div>`).join("");
+    if (part("say").textContent !== say) part("say").textContent = say;
+    part("table").innerHTML = `<table>${(table ?? []).map((row) => `<tr>${row.map((cell) => `<td>${escaped(cell)}</td>`).join("")}</tr>`).join("")}</table>`;
+    bar.max = last();
+    bar.value = step;
+    bar.nextElementSibling.textContent = bar.ariaValueText = view.stepName?.(values, step) ?? `${step} of ${last()}`;
+    Object.assign(root.dataset, { step, ...drawn.data });
+  }
+  function stop() {
+    clearInterval(timer);
+    timer = 0;
+    play.textContent = "▶";
+    play.ariaLabel = play.title = still ? "one step on (reduced motion: nothing plays by itself)" : "play";
+  }
+  function go(to) {
+    step = to;
+    paint();
+  }
+  const acts = {
+    first: () => go(0),
+    back: () => go(step - 1),
+    next: () => go(step + 1),
+    last: () => go(last()),
+    play() {
+      if (timer) return stop();
+      if (step >= last()) step = -1;
+      go(step + 1);
+      if (still) return undefined;
+      play.textContent = "❚❚";
+      play.ariaLabel = play.title = "pause";
+      const pace = () => (step < last() && root.isConnected ? go(step + 1) : stop());
+      timer = setInterval(pace, 900 / player.querySelector("select").value);
+      return undefined;
+    },
+    table: () => toggle("table"),
+    help: () => toggle("help"),
+  };
+  function toggle(name) {
+    part(name).hidden = !part(name).hidden;
+    root.querySelector(`[data-act="${name}"]`).ariaExpanded = !part(name).hidden;
+  }
+  const keys = { ArrowRight: "next", ArrowLeft: "back", Home: "first", End: "last", " ": "play", t: "table", "?": "help", "]": "next", "[": "back" };
+
+  root.addEventListener("click", (event) => {
+    const act = event.target.closest?.("[data-act]")?.dataset.act;
+    if (!acts[act]) return;
+    if (act !== "play") stop();
+    acts[act]();
+  });
+  root.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || (event.key === "Enter" && event.shiftKey)) return;
+    if (event.key !== "Tab" && event.key !== "Escape") event.stopPropagation(); // or the notebook takes a for "insert cell"
+    const act = keys[event.key], at = event.target;
+    if (!act || asked || at.matches("input, select") || (at.matches("button") && event.key === " ")) return;
+    event.preventDefault();
+    if (act !== "play") stop();
+    acts[act]();
+  });
+  root.addEventListener("input", (event) => {
+    const key = event.target.dataset.key;
+    if (key === "step") {
+      stop();
+      return go(+event.target.value);
+    }
+    const slider = view.sliders.find((each) => each.key === key);
+    if (!slider) return undefined;
+    values[key] = sliderValue(slider, +event.target.value);
+    event.target.nextElementSibling.textContent = event.target.ariaValueText = slider.show(values[key]);
+    view.changed?.(values, key);
+    return paint();
+  });
+  if (asked) {
+    const form = part("ask");
+    body.hidden = true;
+    form.hidden = false;
+    form.innerHTML = `<label>${escaped(view.ask.question)} <input type="number" step="any" required data-lm-suppress-shortcuts="true" aria-label="your guess"> ${escaped(view.ask.unit ?? "")}</label> <button>This is my guess</button>`;
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      guess = +form.querySelector("input").value;
+      root.dataset.guess = guess;
+      asked = false;
+      form.hidden = true;
+      body.hidden = false;
+      paint();
+    });
+  }
+  stop();
+  let seen = 0;
+  globalThis.ResizeObserver && new ResizeObserver(() => {
+    if (stage.clientWidth && Math.abs(stage.clientWidth - seen) > 1) {
+      seen = stage.clientWidth;
+      paint();
+    }
+  }).observe(stage);
+  paint();
+  return { go, paint, values };
+}
+
+/** Start a view on every figure of this page with this mark that is not alive yet. */
+export function start(mark, view, data) {
+  for (const root of document.querySelectorAll(`.labkit-figure[data-figure="${mark}"]:not([data-live])`)) {
+    root.dataset.live = "";
+    mount(root, view(data));
+  }
+}
