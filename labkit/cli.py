@@ -152,6 +152,26 @@ def release(
 
 
 @app.command()
+def board(
+    results: Annotated[Path, typer.Option(help="The SQLite file; the same file again goes on with the class.")] = Path(
+        "class-board.sqlite"
+    ),
+    host: Annotated[str, typer.Option(help="The address to listen on (default: all of this machine).")] = "",
+    port: Annotated[int, typer.Option(help="The TCP port.")] = 8321,
+    course: Annotated[Path | None, typer.Option(help="The folder that holds notebooks/.")] = None,
+) -> None:
+    """Show a room's progress: learners join with the class link, results of labkit.check appear on its page."""
+    exercises = _load("labkit.lessons.course", "exercise_titles")(course)
+
+    def say(link: str) -> None:
+        typer.echo(f"Class board: {link}")
+        typer.echo(f'Learners run once, in any notebook: labkit.join_class("{link}", "a nickname")')
+        typer.echo("Whoever has the link can see the page and send results. Ctrl+C ends the board; results stay.")
+
+    _load("labkit.board.server", "serve")(results, exercises, host, port, say)
+
+
+@app.command()
 def grade(
     paths: Annotated[list[Path], typer.Argument(help="Notebooks, or folders of them.")],
     lesson: Annotated[str, typer.Option(help="The lesson, such as 02.")],

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from inspect import unwrap
 from typing import Any
 
+from labkit.board.reporting import report
 from labkit.checks.exercise import Exercise, functions_for
 from labkit.checks.outcome import CaseOutcome, hint_across, telling
 from labkit.checks.par import lines as par_lines
@@ -30,6 +31,7 @@ class CheckResult:
         shown: The failed case that is shown in full, None where none failed.
         across: A hint that all cases together give, or "".
         par: What our own solution costs on a virtual cluster beside yours, as lines; empty unless passed.
+        note: What a learner on the class board must know of it, or "".
         passed: Whether every case passed.
     """
 
@@ -40,6 +42,7 @@ class CheckResult:
     shown: CaseOutcome | None = None
     across: str = ""
     par: tuple[str, ...] = ()
+    note: str = ""
 
     @property
     def passed(self) -> bool:
@@ -62,6 +65,9 @@ class CheckResult:
         }
 
     def _lines(self) -> list[tuple[str, str]]:
+        return self._found() + ([("more", self.note)] if self.note else [])
+
+    def _found(self) -> list[tuple[str, str]]:
         head = f"Exercise {self.exercise_id}".strip() + (f", {self.title}" if self.title else "")
         if self.problem:
             return [("head", f"{head}: not checked."), ("more", self.problem)]
@@ -103,7 +109,8 @@ class CheckResult:
 def check(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
     """Return what the exercise's visible cases say of your functions, run on real ranks.
 
-    It never raises for a wrong answer: the result says what is wrong, with a hint.
+    It never raises for a wrong answer: the result says what is wrong, with a hint. A learner who called
+    ``labkit.join_class`` also lets the class board know whether it passed.
 
     Args:
         exercise_id: "2.6".
@@ -119,6 +126,11 @@ def check(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
     problem = _misuse(exercise, functions)
     if problem:
         return CheckResult(exercise.id, exercise.title, problem=problem)
+    result = _run(exercise, functions)
+    return result if result.problem else replace(result, note=report(exercise.id, result.passed))
+
+
+def _run(exercise: Exercise, functions: tuple[Callable[..., Any], ...]) -> CheckResult:
     from labkit.checks.drive import run_visible
     from labkit.checks.sweep import named as sweep_case
     from labkit.checks.sweep import run_sweep

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from labkit.errors import LessonError
+from labkit.lessons.manifest import read
 
 
 def find_course(start: Path | None = None, *, sources: bool = False) -> Path:
@@ -26,6 +27,16 @@ def find_course(start: Path | None = None, *, sources: bool = False) -> Path:
             return folder
     why = " (a student release has none; building needs the full repository)" if sources else ""
     raise LessonError(f"No folder from {begin} upwards holds {wanted}/{why}; say where with --course DIR.")
+
+
+def exercise_titles(start: Path | None = None) -> dict[str, list[tuple[str, str]]]:
+    """Return each lesson's exercises as (id, title), read from the student notebooks.
+
+    Raises:
+        LessonError: If no course is found, or a notebook carries no manifest.
+    """
+    notebooks = sorted((find_course(start) / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+    return {path.stem[:2]: [(each.id, each.title) for each in read(path).exercises] for path in notebooks}
 
 
 def source_files(course: Path) -> list[Path]:

@@ -26,6 +26,7 @@ LAYERS = (
     "virtual_world",
     "calibration",
     "widgets",
+    "board",
     "checks",
     "lessons",
     "grading",

@@ -1,0 +1,176 @@
+"""What the board keeps of each learner and exercise: passed or not yet, since when, how many tries."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from labkit.errors import ConfigError, EnvironmentProblem
+
+MOST_LEARNERS = 1000
+LONGEST_NICKNAME = 24
+
+# Lesson -> its exercises as (id, title), in order.
+Exercises = Mapping[str, Sequence[tuple[str, str]]]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS class (token TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS learner (nickname TEXT PRIMARY KEY, key_hash TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS result (
+    nickname TEXT NOT NULL REFERENCES learner, exercise TEXT NOT NULL, passed INTEGER NOT NULL,
+    tries INTEGER NOT NULL, first_s REAL NOT NULL, last_s REAL NOT NULL, PRIMARY KEY (nickname, exercise)
+);
+"""
+
+
+@dataclass(frozen=True)
+class Reported:
+    """One result a learner's ``labkit.check`` sends: all that ever leaves their machine."""
+
+    nickname: str
+    key: str
+    exercise: str
+    passed: bool
+
+
+def reported(plain: object, known: Exercises) -> Reported:
+    """Return a result read from JSON.
+
+    Raises:
+        ConfigError: If a field is missing, of the wrong type, too long, or names no exercise of the course.
+    """
+    if not isinstance(plain, dict) or set(plain) != {"nickname", "key", "exercise", "passed"}:
+        raise ConfigError("a result has the fields nickname, key, exercise and passed, and no others")
+    nickname, key, exercise, passed = (plain[name] for name in ("nickname", "key", "exercise", "passed"))
+    if not isinstance(passed, bool) or not isinstance(key, str) or not 8 <= len(key) <= 64:
+        raise ConfigError("passed must be true or false, key a text of 8 to 64 characters")
+    check_nickname(nickname)
+    if exercise not in {each for lesson in known.values() for each, _ in lesson}:
+        raise ConfigError("the course on the board's machine has no such exercise")
+    return Reported(nickname, key, exercise, passed)
+
+
+def check_nickname(nickname: object) -> None:
+    """Return if the nickname can be shown on a wall.
+
+    Raises:
+        ConfigError: If it is empty, longer than 24 characters, or holds what cannot be printed on one line.
+    """
+    plain = isinstance(nickname, str) and nickname.isprintable() and nickname == nickname.strip()
+    if not plain or not 1 <= len(str(nickname)) <= LONGEST_NICKNAME:
+        raise ConfigError(f"a nickname has 1 to {LONGEST_NICKNAME} printable characters, no blanks at its ends")
+
+
+class Results:
+    """The results of one class in one SQLite file; everything is written before a call returns.
+
+    Args:
+        path: The file; made if it is not there.
+        now: Seconds since the epoch.
+
+    Raises:
+        EnvironmentProblem: If the file cannot be opened, or is something else.
+    """
+
+    def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+        try:
+            self._base = sqlite3.connect(path, isolation_level=None)
+            self._base.execute("PRAGMA journal_mode=WAL")
+            self._base.executescript(_SCHEMA)
+        except sqlite3.Error as error:
+            raise EnvironmentProblem(
+                f"the board cannot keep its results in {path}: {error}; name another file with --results FILE"
+            ) from error
+        found = self._base.execute("SELECT token FROM class").fetchone()
+        self.token: str = found[0] if found else self._new_token()
+
+    def _new_token(self) -> str:
+        token = "-".join("".join(secrets.choice("abcdefghjkmnpqrstuvwxyz23456789") for _ in range(5)) for _ in "12")
+        self._base.execute("INSERT INTO class VALUES (?)", (token,))
+        return token
+
+    def close(self) -> None:
+        """Close the file."""
+        self._base.close()
+
+    def record(self, result: Reported) -> None:
+        """Write a result down; what has passed stays passed.
+
+        Raises:
+            ConfigError: If the nickname is another learner's, or the board is full.
+        """
+        key_hash = hashlib.sha256(result.key.encode()).hexdigest()
+        self._base.execute("BEGIN IMMEDIATE")
+        try:
+            found = self._base.execute("SELECT key_hash FROM learner WHERE nickname = ?", (result.nickname,)).fetchone()
+            if found is None:
+                if self._base.execute("SELECT count(*) FROM learner").fetchone()[0] >= MOST_LEARNERS:
+                    raise ConfigError(f"the board holds {MOST_LEARNERS} learners and is full")
+                self._base.execute("INSERT INTO learner VALUES (?, ?)", (result.nickname, key_hash))
+            elif not hmac.compare_digest(found[0], key_hash):
+                raise ConfigError(f"somebody else in this class is called {result.nickname!r}; choose another nickname")
+            now = self._now()
+            self._base.execute(
+                "INSERT INTO result VALUES (?, ?, ?, 1, ?, ?) ON CONFLICT (nickname, exercise) DO UPDATE SET"
+                " tries = tries + (1 - passed), passed = max(passed, excluded.passed), last_s = excluded.last_s",
+                (result.nickname, result.exercise, int(result.passed), now, now),
+            )
+            self._base.execute("COMMIT")
+        except BaseException:
+            self._base.execute("ROLLBACK")
+            raise
+
+    def standing(self, exercises: Exercises) -> dict[str, Any]:
+        """Return what the page shows, as plain JSON values.
+
+        ``learners``: nickname -> exercise -> [passed, tries]; ``lessons``: per lesson its exercises with how many
+        passed, how many are on it (their last check, not yet passed) and the median minutes these have been on it;
+        ``holdup``: the exercise most learners are on, None if nobody is on any.
+        """
+        rows = self._base.execute(
+            "SELECT nickname, exercise, passed, tries, first_s, last_s FROM result ORDER BY last_s"
+        ).fetchall()
+        learners: dict[str, dict[str, list[int]]] = {}
+        latest: dict[str, tuple[str, float]] = {}
+        for nickname, exercise, passed, tries, first_s, _ in rows:
+            learners.setdefault(nickname, {})[exercise] = [passed, tries]
+            latest.pop(nickname, None)
+            if not passed:
+                latest[nickname] = (exercise, (self._now() - first_s) / 60)
+        lessons: dict[str, list[dict[str, Any]]] = {
+            lesson: [
+                {
+                    "id": each,
+                    "title": title,
+                    "passed": sum(own.get(each, [0])[0] for own in learners.values()),
+                    "on_it": len(minutes := [since for where, since in latest.values() if where == each]),
+                    "minutes": round(median(minutes)) if minutes else 0,
+                }
+                for each, title in listed
+            ]
+            for lesson, listed in exercises.items()
+        }
+        every = [entry for listed in lessons.values() for entry in listed]
+        holdup = max(every, key=lambda entry: entry["on_it"], default=None)
+        return {
+            "learners": dict(sorted(learners.items(), key=lambda pair: _natural(pair[0]))),
+            "lessons": lessons,
+            "holdup": holdup["id"] if holdup and holdup["on_it"] else None,
+        }
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    """Return a key that puts "table 2" before "table 10"."""
+    return [
+        (0, int(part), "") if part.isdecimal() else (1, 0, part.casefold()) for part in re.split(r"(\d+)", name) if part
+    ]

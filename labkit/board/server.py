@@ -1,0 +1,178 @@
+"""The board's server: ``labkit board``. Tornado, which JupyterLab brings, and one SQLite file.
+
+Whoever has the class link can see the page and send results; it holds a token, so keep it in the room. Everything else
+is refused. A result is nickname, exercise and passed or not; there is no field that could hold code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tornado.httpserver
+import tornado.netutil
+import tornado.web
+
+from labkit.board.results import Exercises, Reported, Results, reported
+from labkit.errors import ConfigError, EnvironmentProblem
+
+MOST_BYTES = 1024
+PAGE = Path(__file__).with_name("page.html")
+
+
+class _Handler(tornado.web.RequestHandler):
+    """What every address shares: the token, and answers that tell a stranger nothing."""
+
+    def initialize(self, board: Board) -> None:
+        self.board = board
+
+    def set_default_headers(self) -> None:
+        self.clear_header("Server")
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Referrer-Policy", "no-referrer")
+        self.set_header(
+            "Content-Security-Policy", "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline';"
+            " script-src 'unsafe-inline'; frame-ancestors 'none'"
+        )  # fmt: skip
+
+    def prepare(self) -> None:
+        token = self.path_args[0] if self.path_args else ""
+        if not hmac.compare_digest(token.encode(), self.board.results.token.encode()):
+            self.refuse(403, "this is no class of this board")
+
+    def refuse(self, status: int, why: str) -> None:
+        """Answer in words."""
+        self.set_status(status)
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.finish(why)
+
+    def write_error(self, status_code: int, **_: object) -> None:
+        self.refuse(status_code, self._reason)
+
+
+class _Page(_Handler):
+    def get(self, _: str) -> None:
+        self.finish(PAGE.read_text(encoding="utf-8"))
+
+
+class _Standing(_Handler):
+    def get(self, _: str) -> None:
+        self.set_header("Cache-Control", "no-cache")  # keep it, and ask with the ETag whether it still holds
+        self.finish(self.board.standing())
+
+
+class _Result(_Handler):
+    def post(self, _: str) -> None:
+        try:
+            self.board.record(reported(json.loads(self.request.body), self.board.exercises))
+        except ConfigError as error:
+            self.refuse(400, str(error))
+        except (ValueError, RecursionError):
+            self.refuse(400, "the body is no JSON")
+        else:
+            self.set_status(204)
+
+
+class _Nothing(_Handler):
+    def prepare(self) -> None:
+        self.refuse(404, "nothing is here")
+
+
+class Board:
+    """One class's board.
+
+    Attributes:
+        results: Where results are kept.
+        exercises: The course's exercises by lesson.
+    """
+
+    def __init__(self, results: Results, exercises: Exercises) -> None:
+        self.results = results
+        self.exercises = exercises
+        self._standing: tuple[str, float] | None = None
+
+    def record(self, result: Reported) -> None:
+        """Write a result down."""
+        self.results.record(result)
+        self._standing = None
+
+    def standing(self) -> str:
+        """Return the page's data as JSON, made anew when a result has come since, or 20 s have passed."""
+        if self._standing is None or time.monotonic() > self._standing[1] + 20:
+            self._standing = json.dumps(self.results.standing(self.exercises)), time.monotonic()
+        return self._standing[0]
+
+    def application(self) -> tornado.web.Application:
+        """Return what serves the page, its data and the results."""
+        own: dict[str, Any] = {"board": self}
+        return tornado.web.Application(
+            [
+                (r"/c/([a-z0-9-]{1,32})", _Page, own),
+                (r"/c/([a-z0-9-]{1,32})/standing", _Standing, own),
+                (r"/c/([a-z0-9-]{1,32})/result", _Result, own),
+            ],
+            default_handler_class=_Nothing,
+            default_handler_args=own,
+            log_function=lambda handler: None,
+        )
+
+
+def serve(results_file: Path, exercises: Exercises, host: str, port: int, say: Callable[[str], None]) -> None:
+    """Serve a class until interrupted.
+
+    Args:
+        results_file: The SQLite file; a restart with the same file goes on with the same class link.
+        exercises: The course's exercises by lesson.
+        host: The address to listen on; "" for every one of this machine.
+        port: TCP port; 0 for any free one.
+        say: Told the class link.
+
+    Raises:
+        EnvironmentProblem: If the port is taken or the file cannot be used.
+    """
+    results = Results(results_file)
+    try:
+        sockets = tornado.netutil.bind_sockets(port, host, family=socket.AF_INET)
+    except OSError as error:
+        results.close()
+        raise EnvironmentProblem(
+            f"the board cannot listen on {host or 'this machine'}, port {port}: {error.strerror or error};"
+            " choose another with --port"
+        ) from error
+    address = f"http://{host or own_address()}:{sockets[0].getsockname()[1]}/c/{results.token}"
+    try:
+        asyncio.run(_serve(Board(results, exercises), sockets, lambda: say(address)))
+    finally:
+        results.close()
+
+
+async def _serve(board: Board, sockets: list[socket.socket], ready: Callable[[], None]) -> None:
+    server = tornado.httpserver.HTTPServer(
+        board.application(), max_body_size=MOST_BYTES, max_header_size=8192, idle_connection_timeout=60
+    )
+    server.add_sockets(sockets)
+    stop = asyncio.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+    ready()
+    await stop.wait()
+    server.stop()
+    await server.close_all_connections()
+
+
+def own_address() -> str:
+    """Return the address other machines of the network reach this one by; 127.0.0.1 where there is no network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # RFC 5737's example network: nothing is sent, only a route is chosen
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"

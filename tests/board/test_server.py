@@ -1,0 +1,200 @@
+"""The board as a room uses it: a real server process, real HTTP, a real check that reports to it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+import labkit
+from labkit.board import reporting
+from labkit.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+BOARD = (sys.executable, "-c", "from labkit.cli import main; main()", "board")
+
+
+@dataclass
+class Running:
+    process: subprocess.Popen[str]
+    link: str
+
+    def call(self, method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(urlsplit(self.link).netloc, timeout=60)
+        try:
+            connection.request(method, path, body)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def send(self, nickname: str, exercise: str, passed: bool) -> tuple[int, str]:
+        body = {"nickname": nickname, "key": f"key of {nickname}", "exercise": exercise, "passed": passed}
+        return self.call("POST", f"{urlsplit(self.link).path}/result", json.dumps(body).encode())
+
+    def standing(self) -> dict[str, dict[str, dict[str, list[int]]]]:
+        status, text = self.call("GET", f"{urlsplit(self.link).path}/standing")
+        assert status == 200, text
+        return json.loads(text)  # type: ignore[no-any-return]
+
+
+def start(folder: Path, port: int = 0) -> Running:
+    command = [*BOARD, "--host", "127.0.0.1", "--port", str(port)]
+    process = subprocess.Popen(
+        [*command, "--course", str(ROOT), "--results", str(folder / "class.sqlite")],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    found = re.match(r"Class board: (http://127\.0\.0\.1:\d+/c/[a-z0-9-]+)\n", first)
+    if not found:
+        process.kill()
+        said = first + process.communicate(timeout=60)[0]
+        pytest.fail(said)
+    return Running(process, found[1])
+
+
+def stop(running: Running, how: signal.Signals = signal.SIGINT) -> int:
+    running.process.send_signal(how)
+    code = running.process.wait(60)
+    assert running.process.stdout is not None
+    running.process.stdout.close()
+    return code
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Iterator[Running]:
+    running = start(tmp_path)
+    yield running
+    if running.process.poll() is None:
+        stop(running)
+
+
+@pytest.fixture
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "config" / "labkit" / "class.json"
+
+
+def test_a_check_of_a_learner_who_joined_is_on_the_board(board: Running, own_home: Path) -> None:
+    def root_bytes(num_bytes: int, world_size: int) -> float:
+        return 0.0
+
+    def ring_bytes(num_bytes: int, world_size: int) -> float:
+        return 0.0
+
+    assert repr(labkit.join_class(board.link, "ada")) == "On the class board as ada."
+    assert own_home.stat().st_mode & 0o077 == 0
+    assert not labkit.check("2.2", root_bytes, ring_bytes).passed
+    reporting.wait()
+    assert board.standing()["learners"] == {"ada": {"2.2": [0, 1]}}
+    labkit.leave_class()
+    labkit.check("2.2", root_bytes, ring_bytes)
+    reporting.wait()
+    assert board.standing()["learners"] == {"ada": {"2.2": [0, 1]}}
+
+
+def test_a_board_that_is_away_is_named_at_the_next_check_and_told_everything_later(
+    board: Running, own_home: Path, tmp_path: Path
+) -> None:
+    port = urlsplit(board.link).port
+    assert port is not None
+    stop(board)
+    labkit.join_class(board.link, "bo")
+    assert reporting.report("2.1", True) == ""
+    reporting.wait()
+    assert "did not answer" in reporting.report("2.2", False)
+    reporting.wait()
+    again = start(tmp_path, port)
+    try:
+        assert again.link == board.link
+        reporting.report("2.3", True)
+        reporting.wait()
+        assert again.standing()["learners"] == {"bo": {"2.1": [1, 1], "2.2": [0, 1], "2.3": [1, 1]}}
+    finally:
+        stop(again)
+
+
+def test_a_nickname_that_is_taken_is_told_at_the_next_check(board: Running, own_home: Path) -> None:
+    board.send("cy", "2.1", True)
+    labkit.join_class(board.link, "cy")
+    reporting.report("2.1", True)
+    reporting.wait()
+    assert "somebody else in this class is called 'cy'" in reporting.report("2.1", True)
+    reporting.wait()
+
+
+def test_two_hundred_learners_at_once_lose_nothing(board: Running) -> None:
+    def work(number: int) -> list[int]:
+        sent = [board.send(f"learner {number}", each, each != "2.3")[0] for each in ("2.1", "2.2", "2.3")]
+        return [*sent, board.call("GET", f"{urlsplit(board.link).path}/standing")[0]]
+
+    with ThreadPoolExecutor(200) as pool:
+        answers = list(pool.map(work, range(200)))
+    assert answers == [[204, 204, 204, 200]] * 200
+    standing = board.standing()
+    assert len(standing["learners"]) == 200
+    assert all(results == {"2.1": [1, 1], "2.2": [1, 1], "2.3": [0, 1]} for results in standing["learners"].values())
+    assert standing["holdup"] == "2.3"
+
+
+def test_a_killed_board_goes_on_where_it_was(board: Running, tmp_path: Path) -> None:
+    assert board.send("ada", "2.1", True)[0] == 204
+    assert stop(board, signal.SIGKILL) == -signal.SIGKILL
+    again = start(tmp_path)
+    try:
+        assert urlsplit(again.link).path == urlsplit(board.link).path
+        assert again.standing()["learners"] == {"ada": {"2.1": [1, 1]}}
+    finally:
+        assert stop(again) == 0
+
+
+def test_strangers_and_what_is_too_large_are_refused(board: Running) -> None:
+    own = urlsplit(board.link).path
+    assert board.call("GET", "/c/aaaaa-bbbbb")[0] == 403
+    assert board.call("GET", "/c/aaaaa-bbbbb/standing")[0] == 403
+    assert board.call("POST", "/c/aaaaa-bbbbb/result", b"{}")[0] == 403
+    assert board.call("GET", "/")[0] == board.call("GET", "/c/../etc/passwd")[0] == 404
+    assert board.call("POST", f"{own}/result", b"no json")[0] == 400
+    assert board.call("POST", f"{own}/result", b"[" * 1000)[0] == 400
+    assert board.call("GET", f"{own}/result")[0] == 405
+    try:
+        status = board.call("POST", f"{own}/result", b"x" * 10_000_000)[0]
+    except (ConnectionError, http.client.HTTPException):
+        status = 413
+    assert status in (400, 413)
+    assert board.standing()["learners"] == {}
+
+
+def test_the_page_asks_nobody_but_the_board(board: Running) -> None:
+    page = board.call("GET", urlsplit(board.link).path)[1]
+    assert not re.findall(r"(?:https?:)?//[a-z]", page.replace("<!doctype html>", ""))
+
+
+def test_a_taken_port_is_told_with_its_cure(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        command = [*BOARD, "--host", "127.0.0.1", "--course", str(ROOT)]
+        command += ["--port", str(taken.getsockname()[1]), "--results", str(tmp_path / "class.sqlite")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "cannot listen on 127.0.0.1" in done.stderr and "choose another with --port" in done.stderr
+
+
+def test_what_is_no_class_link_is_told_what_one_looks_like(own_home: Path) -> None:
+    with pytest.raises(ConfigError, match="it looks like http://"):
+        labkit.join_class("10.0.0.1:8321", "ada")
+    assert not own_home.exists()
