@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from labkit.timeline import Timeline as Timeline
     from labkit.virtual_world import virtual as virtual
     from labkit.widgets.ring_player import ring_player as ring_player
+    from labkit.widgets.timeline_view import compare as compare
     from labkit.worlds import Run as Run
     from labkit.worlds import local as local
     from labkit.worlds import run as run
@@ -32,6 +33,7 @@ _HOME = {
     "Run": "labkit.worlds",
     "Timeline": "labkit.timeline",
     "check": "labkit.checks.notebook",
+    "compare": "labkit.widgets.timeline_view",
     "device": "labkit.launch.rank",
     "hint": "labkit.checks.notebook",
     "join_class": "labkit.board.membership",
@@ -50,6 +52,7 @@ __all__ = [
     "Run",
     "Timeline",
     "check",
+    "compare",
     "device",
     "hint",
     "join_class",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,6 +171,38 @@ class Timeline:
 
     def __repr__(self) -> str:
         return f"Timeline({self.num_ranks} rank{'s' * (self.num_ranks != 1)}, {format_time(self.makespan_ns)})"
+
+    def explore(self, ranks: Sequence[int] | None = None, row: int = -1) -> Any:
+        """Return the timeline as a widget to zoom, measure and compare in, for a page that runs widgets.
+
+        Args:
+            ranks: Which ranks to show; None shows all, or 64 evenly spaced ones.
+            row: A row of the timeline to open at, such as the call that failed; -1 for the whole.
+
+        Raises:
+            ConfigError: If a rank or the row is not there.
+        """
+        from labkit.widgets import timeline_view as _timeline_view
+
+        view = _timeline_view.view_of(self, ranks=ranks, row=row)
+        view.add_paths([self], ranks)
+        return view
+
+    def to_html(self, path: str | Path) -> None:
+        """Write a page that shows the timeline in any browser, without a network and without a kernel."""
+        from labkit.widgets import timeline_page as _timeline_page
+
+        Path(path).write_text(_timeline_page.page(self), encoding="utf-8")
+
+    def _ipython_display_(self) -> None:
+        """Show the picture, and where somebody looks the widget after it, whose style hides the picture."""
+        from labkit.widgets import live as _live
+
+        if not _live.is_live():
+            raise NotImplementedError  # IPython then asks for _repr_mimebundle_
+        from labkit.widgets import display as _display
+
+        _display.show(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         """Return the static picture and one sentence, for any notebook.

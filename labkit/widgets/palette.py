@@ -41,6 +41,8 @@ CATEGORIES = (
     Category("other", "#56B4E9"),
     Category("wait", "#767676", hatched=True),
 )
+DARK_COLOURS = ("#0061E4", "#DDAA33", "#C03400", "#9694FF", "#FFFFFF", "#AFD8FF", "#8A8A8A")
+"""The same categories on a dark ground (#111111): smallest distance 18.4, each with a contrast of 3:1 or more."""
 _POINT_TO_POINT = ("send", "recv", "isend", "irecv", "send_recv", *REMOTE_CALLS)
 
 

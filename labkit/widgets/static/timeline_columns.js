@@ -1,0 +1,271 @@
+// The record of one run as typed columns, and everything that is computed from it: shares, sums, hits, edges.
+// Pure functions: no DOM, so that `node --test` runs them. Times are ns since the run's first span began.
+
+/** Return the index of the first entry of the sorted array a[from..to) that is not below x. */
+export function lowerBound(a, from, to, x) {
+  while (from < to) {
+    const middle = (from + to) >>> 1;
+    if (a[middle] < x) from = middle + 1;
+    else to = middle;
+  }
+  return from;
+}
+
+/** Return a run's columns from what Python packed (labkit/widgets/timeline_columns.py). */
+export function decode(packed) {
+  const view = packed.columns;
+  const bytes = new Uint8Array(view.buffer ?? view, view.byteOffset ?? 0, view.byteLength);
+  const buffer = bytes.byteOffset % 8 ? bytes.slice().buffer : bytes.buffer; // typed arrays need aligned bytes
+  const base = bytes.byteOffset % 8 ? 0 : bytes.byteOffset;
+  const types = { f8: Float64Array, u4: Uint32Array };
+  const run = { ...packed, categories: packed.categories };
+  for (const [name, [type, offset, length]] of Object.entries(packed.layout))
+    run[name] = new types[type](buffer, base + offset, length);
+  const n = run.start.length;
+  run.end = new Float64Array(n);
+  run.category = new Uint8Array(n);
+  for (let i = 0; i < n; i++) {
+    run.end[i] = run.start[i] + run.duration[i];
+    run.category[i] = run.labels[run.label[i]][2];
+  }
+  let first = 0;
+  run.rows = packed.rows.map(([rank, lane, count]) => ({ rank, lane, first, last: (first += count) }));
+  own(run);
+  run.owned = new Set(run.owner.map((event) => run.category[event]));
+  sum(run);
+  join(run);
+  run.flowsOf = new Map();
+  for (let f = 0; f < run.flow_from.length; f++)
+    for (const end of [run.flow_from[f], run.flow_to[f]]) {
+      const known = run.flowsOf.get(end);
+      if (known) known.push(f);
+      else run.flowsOf.set(end, [f]);
+    }
+  return run;
+}
+
+/** Cut each row into disjoint segments, each with the event that owns it: the last begun of those that overlap. */
+function own(run) {
+  const { start, end } = run;
+  const begins = [], ends = [], owners = [];
+  let apart = true;
+  for (const row of run.rows)
+    for (let i = row.first + 1; i < row.last; i++) if (end[i - 1] > start[i]) apart = false;
+  if (apart) {
+    Object.assign(run, { segmentStart: start, segmentEnd: end, owner: Uint32Array.from(start.keys()) });
+    for (const row of run.rows) Object.assign(row, { from: row.first, to: row.last });
+    return;
+  }
+  for (const row of run.rows) {
+    row.from = begins.length;
+    const open = []; // events under way; the last begun is on top
+    let now = -Infinity;
+    const advance = (until) => {
+      while (open.length && now < until) {
+        const top = open[open.length - 1], stop = Math.min(end[top], until);
+        if (stop > now) {
+          begins.push(now);
+          ends.push(stop);
+          owners.push(top);
+          now = stop;
+        }
+        if (end[top] <= now) open.pop();
+      }
+      now = Math.max(now, until);
+    };
+    for (let i = row.first; i < row.last; i++) {
+      advance(start[i]);
+      open.push(i);
+    }
+    advance(Infinity);
+    row.to = begins.length;
+  }
+  run.segmentStart = Float64Array.from(begins);
+  run.segmentEnd = Float64Array.from(ends);
+  run.owner = Uint32Array.from(owners);
+}
+
+/** Add running sums: time covered before each segment, bytes and calls before each event. */
+function sum(run) {
+  const covered = (run.covered = new Float64Array(run.owner.length + 1));
+  for (const row of run.rows) {
+    let total = 0;
+    for (let s = row.from; s < row.to; s++) {
+      covered[s] = total;
+      total += run.segmentEnd[s] - run.segmentStart[s];
+    }
+  }
+  const sort = run.labels.map(([, kind, category]) => (/^i?send$/.test(kind) ? 0 : category === 3 ? 1 : 2));
+  run.sums = [0, 1].map(() => ({ bytes: new Float64Array(run.start.length + 1), calls: new Uint32Array(run.start.length + 1) }));
+  run.sums.forEach(({ bytes, calls }, which) => {
+    for (let i = 0; i < run.start.length; i++) {
+      const counts = sort[run.label[i]] === which;
+      bytes[i + 1] = bytes[i] + (counts ? run.bytes[i] : 0);
+      calls[i + 1] = calls[i] + counts;
+    }
+  });
+}
+
+/** Give each rank its computing and communicating rows and the union of the two, as sorted intervals with sums. */
+function join(run) {
+  run.ranks = new Map();
+  for (const row of run.rows) {
+    if (!run.ranks.has(row.rank)) run.ranks.set(row.rank, { rank: row.rank, lanes: [null, null, null] });
+    run.ranks.get(row.rank).lanes[row.lane] = row;
+  }
+  for (const rank of run.ranks.values()) {
+    const [a, b] = rank.lanes;
+    const begins = [], ends = [];
+    let i = a ? a.from : 0, j = b ? b.from : 0;
+    while ((a && i < a.to) || (b && j < b.to)) {
+      const fromA = !(b && j < b.to) || (a && i < a.to && run.segmentStart[i] <= run.segmentStart[j]);
+      const s = fromA ? i++ : j++, last = ends.length - 1;
+      if (last >= 0 && run.segmentStart[s] <= ends[last]) ends[last] = Math.max(ends[last], run.segmentEnd[s]);
+      else begins.push(run.segmentStart[s]), ends.push(run.segmentEnd[s]);
+    }
+    let total = 0;
+    const sums = begins.map((begin, k) => [total, (total += ends[k] - begin)][0]);
+    rank.busy = { begins: Float64Array.from(begins), ends: Float64Array.from(ends), sums: Float64Array.from(sums) };
+  }
+}
+
+function before(begins, ends, sums, from, to, time) {
+  const at = lowerBound(begins, from, to, time) - 1;
+  return at < from ? 0 : sums[at] + Math.min(ends[at], time) - begins[at];
+}
+
+/** Return how much of the row's time in [t0, t1) is covered by events, ns. */
+export function rowBusy(run, row, t0, t1) {
+  if (!row) return 0;
+  const { segmentStart: s, segmentEnd: e, covered } = run;
+  return before(s, e, covered, row.from, row.to, t1) - before(s, e, covered, row.from, row.to, t0);
+}
+
+/** Add to `shares` (columns x categories, column first) what part of each column's time each category fills. */
+export function shareMatrix(run, row, t0, t1, columns, categories, shares) {
+  const k = columns / (t1 - t0), { segmentStart, segmentEnd, owner, category } = run;
+  let s = Math.max(row.from, lowerBound(segmentStart, row.from, row.to, t0) - 1);
+  const stop = lowerBound(segmentStart, row.from, row.to, t1);
+  for (; s < stop; s++) {
+    const x0 = Math.max((segmentStart[s] - t0) * k, 0), x1 = Math.min((segmentEnd[s] - t0) * k, columns);
+    if (x1 <= x0) continue;
+    const c = category[owner[s]], q = x1 | 0;
+    let p = x0 | 0;
+    if (p === q) shares[p * categories + c] += x1 - x0;
+    else {
+      shares[p * categories + c] += p + 1 - x0;
+      for (p++; p < q; p++) shares[p * categories + c] += 1;
+      if (q < columns) shares[q * categories + c] += x1 - q;
+    }
+  }
+  return shares;
+}
+
+/** Return the numbers of the interval [t0, t1): all from the columns the picture is painted from. */
+export function numbers(run, t0, t1) {
+  const all = Math.max(t1 - t0, 1e-9) * Math.max(run.ranks.size, 1);
+  const found = { window: t1 - t0, busy: 0, compute: 0, communication: 0, exposed: 0, sent: 0, messages: 0, payload: 0, calls: 0 };
+  for (const { lanes, busy } of run.ranks.values()) {
+    const compute = rowBusy(run, lanes[0], t0, t1), communication = rowBusy(run, lanes[1], t0, t1);
+    const { begins, ends, sums } = busy;
+    const either = before(begins, ends, sums, 0, begins.length, t1) - before(begins, ends, sums, 0, begins.length, t0);
+    found.compute += compute;
+    found.communication += communication;
+    found.busy += either;
+    found.exposed += either - compute;
+    if (lanes[1]) {
+      const { first, last } = lanes[1];
+      const a = lowerBound(run.start, first, last, t0), b = t1 >= run.span ? last : lowerBound(run.start, first, last, t1);
+      const [sends, collectives] = run.sums;
+      found.sent += sends.bytes[b] - sends.bytes[a];
+      found.messages += sends.calls[b] - sends.calls[a];
+      found.payload += collectives.bytes[b] - collectives.bytes[a];
+      found.calls += collectives.calls[b] - collectives.calls[a];
+    }
+  }
+  let bus = 0, took = 0;
+  for (let c = 0; c < run.collective_start.length; c++)
+    if (run.collective_start[c] >= t0 && run.collective_start[c] < t1) {
+      bus += run.collective_bus_bytes[c];
+      took += run.collective_duration[c];
+    }
+  const share = (time) => time / all;
+  return {
+    ...found, busyShare: share(found.busy), computeShare: share(found.compute), bubble: 1 - share(found.compute),
+    exposedShare: found.communication ? found.exposed / found.communication : 0, busbw: took ? (bus / took) * 1e9 : NaN,
+  };
+}
+
+/** Return the event painted at this time in the row, or the nearest within `reach` ns, else -1. */
+export function hit(run, row, time, reach = 0) {
+  const at = lowerBound(run.segmentStart, row.from, row.to, time + 1e-9) - 1;
+  let best = -1, distance = reach;
+  for (const s of [at, at + 1])
+    if (s >= row.from && s < row.to) {
+      const away = Math.max(run.segmentStart[s] - time, time - run.segmentEnd[s], 0);
+      if (away === 0 && time < run.segmentEnd[s]) return run.owner[s];
+      if (away <= distance) [best, distance] = [run.owner[s], away];
+    }
+  return best;
+}
+
+/** Return the begin or end of an event nearest to the time, over all rows, or the time itself beyond `reach` ns. */
+export function snap(run, time, reach) {
+  let best = time, distance = reach;
+  for (const row of run.rows)
+    for (const [edges, from, to] of [[run.start, row.first, row.last], [run.segmentEnd, row.from, row.to]]) {
+      const at = lowerBound(edges, from, to, time);
+      for (const i of [at - 1, at])
+        if (i >= from && i < to && Math.abs(edges[i] - time) < distance) {
+          best = edges[i];
+          distance = Math.abs(best - time);
+        }
+    }
+  return best;
+}
+
+/** Return the next begin or end of an event after (direction 1) or before (-1) the time, over all rows. */
+export function nextEdge(run, time, direction) {
+  let best = direction > 0 ? Infinity : -Infinity;
+  for (const row of run.rows)
+    for (const [edges, from, to] of [[run.start, row.first, row.last], [run.segmentEnd, row.from, row.to]]) {
+      let i = lowerBound(edges, from, to, time);
+      if (direction > 0) while (i < to && edges[i] <= time) i++;
+      else i--;
+      if (i >= from && i < to) best = direction > 0 ? Math.min(best, edges[i]) : Math.max(best, edges[i]);
+    }
+  return Number.isFinite(best) ? best : time;
+}
+
+/** Return the most a rank's memory held in each of the columns of [t0, t1). */
+export function memoryColumns(memory, t0, t1, columns) {
+  const { time, held } = memory, most = new Float64Array(columns);
+  let i = Math.max(lowerBound(time, 0, time.length, t0) - 1, 0), before = 0;
+  for (let p = 0; p < columns; p++) {
+    const stop = t0 + ((p + 1) * (t1 - t0)) / columns;
+    most[p] = before;
+    for (; i < time.length && time[i] < stop; i++) {
+      most[p] = Math.max(most[p], held[i]);
+      before = held[i];
+    }
+  }
+  return most;
+}
+
+/** Return the 1-2-5 step that puts at most `most` ticks on a length. */
+export function tickStep(length, most) {
+  const least = length / Math.max(most, 1), power = 10 ** Math.floor(Math.log10(least));
+  return [1, 2, 5, 10].map((digit) => digit * power).find((step) => step >= least * (1 - 1e-9));
+}
+
+function scaled(value, units) {
+  if (!Number.isFinite(value)) return "–";
+  const [name, size] = units.find(([, least]) => Math.abs(value) >= least * 0.9995) ?? units[units.length - 1];
+  return `${Number((value / size).toPrecision(3))} ${name}`;
+}
+
+/** Return a time in words: "12.3 ms". */
+export const timeText = (ns) => scaled(ns, [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]]);
+/** Return a size in words: "1.5 MB". */
+export const bytesText = (size) => scaled(size, [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["KB", 1e3], ["B", 1]]);
+export const percentText = (share) => (Number.isFinite(share) ? `${Number((100 * share).toPrecision(3))} %` : "–");

@@ -1,0 +1,239 @@
+// Pointer, wheel and keys of the timeline, and the module's face towards anywidget.
+
+Object.assign(TimelineView.prototype, {
+  watch() {
+    const { canvas, strip, root } = this;
+    const on = (target, types, listener) => types.split(" ").forEach((type) => target.addEventListener(type, listener, { passive: false }));
+    on(canvas, "keydown", (event) => this.key(event));
+    // What is pressed anywhere in the widget is no shortcut of the notebook around it.
+    on(root, "keydown", (event) => event.stopPropagation());
+    on(canvas, "wheel", (event) => this.wheel(event));
+    on(canvas, "pointermove", (event) => this.move(event));
+    on(canvas, "pointerleave", () => this.hover(null));
+    on(canvas, "pointerdown", (event) => this.down(event));
+    on(canvas, "pointerup pointercancel", () => (this.drag = null));
+    on(canvas, "dblclick", () => this.press("Enter"));
+    on(strip, "pointerdown", (event) => this.stripDown(event));
+    on(strip, "pointermove", (event) => this.stripMove(event));
+    on(strip, "pointerup pointercancel", () => (this.stripDrag = null));
+    this.observers = [new ResizeObserver(() => this.plot.clientWidth && Math.floor(this.plot.clientWidth) !== this.state.width && this.resize()), new MutationObserver(() => this.retheme())];
+    this.observers[0].observe(root);
+    this.observers[1].observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "class"] });
+  },
+
+  end() {
+    for (const observer of this.observers) observer.disconnect();
+    cancelAnimationFrame(this.pending ?? this.playing);
+    this.playing = null;
+  },
+
+  key(event) {
+    if (event.key === "Tab" || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    this.press(event.key);
+  },
+
+  /** Do what a key says. */
+  press(key) {
+    const { state } = this, keep = state.view;
+    const steps = { ArrowLeft: -1, ArrowRight: 1 }, rows = { ArrowUp: -1, ArrowDown: 1 };
+    if (key in steps) this.step(steps[key]);
+    else if (key in rows) this.stepRow(rows[key]);
+    else if (key === "+" || key === "=") this.zoom(1 / 1.6, this.anchor());
+    else if (key === "-" || key === "_") this.zoom(1.6, this.anchor());
+    else if (key === "Home") this.show(...state.whole);
+    else if (key === "PageUp") this.pan(-0.5);
+    else if (key === "PageDown") this.pan(0.5);
+    else if (key === "Enter") this.zoomToMark();
+    else if (key === "[" || key === "]") this.setCursor(nextEdge(state.runs[0], state.cursor ?? keep[0], key === "]" ? 1 : -1));
+    else if (key === " ") this.play();
+    else if (key === "c") this.togglePath();
+    else if (key === "a") state.arrows = !state.arrows;
+    else if (key === "t") this.table.hidden = !this.table.hidden;
+    else if (key === "?") this.help.hidden = !this.help.hidden;
+    else if (key === "Escape") Object.assign(state, { focus: null, measured: null, cursor: null });
+    if (key === "a") this.say(!state.arrows ? "Arrows off." : state.crowded ? "Too many messages in view: arrows of the event in focus only; zoom in for all." : "Arrows on.");
+    this.invalidate();
+  },
+
+  anchor() {
+    const { focus, runs, view, cursor } = this.state, time = cursor ?? (focus ? (runs[focus.run].start[focus.event] + runs[focus.run].end[focus.event]) / 2 : NaN);
+    const share = (time - view[0]) / (view[1] - view[0]);
+    return share > 0 && share < 1 ? share : 0.5;
+  },
+
+  zoomToMark() {
+    const { focus, measured, runs } = this.state;
+    const [a, b] = measured ? [...measured].sort((p, q) => p - q) : focus ? [runs[focus.run].start[focus.event], runs[focus.run].end[focus.event]] : this.state.whole;
+    if (b > a) this.show(a - 0.1 * (b - a), b + 0.1 * (b - a));
+  },
+
+  togglePath() {
+    const [run] = this.state.runs;
+    if (!run.path) return this.say("The critical path is not there yet.");
+    this.state.showPath = !this.state.showPath;
+    return this.say(this.state.showPath ? run.path.text : "Critical path off.");
+  },
+
+  setFocus(run, event) {
+    const { state } = this, of = state.runs[run], shift = run ? state.offset : 0;
+    state.focus = { run, event };
+    const [a, b] = state.view, begin = of.start[event] + shift, end = of.end[event] + shift;
+    if (begin > b || end < a) this.show(begin - (b - a) / 3, begin + ((b - a) * 2) / 3);
+    this.showDetail(run, event, true);
+    this.invalidate();
+  },
+
+  /** Go to the previous or next event of the row in focus; at first to the first one in view. */
+  step(direction) {
+    const { focus, layout, runs } = this.state;
+    if (!focus) return this.stepRow(0);
+    const place = layout.rows.find(({ run, row }) => run === focus.run && focus.event >= row.first && focus.event < row.last);
+    const next = focus.event + direction;
+    if (place && next >= place.row.first && next < place.row.last) this.setFocus(focus.run, next);
+    else this.say(`That was the ${direction > 0 ? "last" : "first"} event of this row of rank ${place ? place.row.rank : 0}, of ${runs.length ? place.row.last - place.row.first : 0}.`);
+  },
+
+  stepRow(direction) {
+    const { focus, layout, runs } = this.state, { rows } = layout;
+    const here = focus ? rows.findIndex(({ run, row }) => run === focus.run && focus.event >= row.first && focus.event < row.last) : -1;
+    const at = focus ? runs[focus.run].start[focus.event] : this.state.view[0];
+    for (let i = focus ? here + direction : 0; i >= 0 && i < rows.length; i += direction || 1) {
+      const { run, row } = rows[i];
+      if (row.first === row.last) continue;
+      const event = Math.min(lowerBound(runs[run].start, row.first, row.last, at), row.last - 1);
+      return this.setFocus(run, event);
+    }
+    return undefined;
+  },
+
+  setCursor(time) {
+    const { state } = this, [a, b] = state.view, length = b - a;
+    state.cursor = time;
+    if (time < a || time > b) this.show(time - length / 4, time + (length * 3) / 4);
+    const doing = state.runs[0].rows.flatMap((row) => {
+      const event = hit(state.runs[0], row, time);
+      return event < 0 ? [] : [`rank ${row.rank}: ${state.runs[0].labels[state.runs[0].label[event]][0]}`];
+    });
+    const text = `${timeText(time)}: ${doing.slice(0, 12).join(", ") || "all idle"}${doing.length > 12 ? ", ..." : ""}`;
+    this.detail.textContent = text;
+    if (!this.playing) this.spoken.textContent = text;
+    this.invalidate();
+  },
+
+  /** Let the cursor run through what is in view in six seconds; readers who want less motion step it instead. */
+  play() {
+    if (this.playing) {
+      cancelAnimationFrame(this.playing);
+      this.playing = null;
+      return undefined;
+    }
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return this.say("Your system asks for less motion: step the cursor with [ and ].");
+    const [a, b] = this.state.view, from = this.state.cursor === null || this.state.cursor >= b ? a : Math.max(this.state.cursor, a);
+    let begin = null;
+    const tick = (now) => {
+      begin ??= now;
+      const time = from + ((b - a) * (now - begin)) / 6000;
+      this.playing = time < b ? requestAnimationFrame(tick) : null;
+      this.setCursor(Math.min(time, b));
+    };
+    this.playing = requestAnimationFrame(tick);
+    return undefined;
+  },
+
+  wheel(event) {
+    if (!(event.ctrlKey || event.metaKey || document.activeElement === this.canvas)) return; // else the page scrolls
+    event.preventDefault();
+    if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) return this.pan((event.deltaX || event.deltaY) / this.state.width);
+    const x = event.offsetX;
+    return this.zoom(Math.exp(Math.max(-200, Math.min(200, event.deltaY)) * 0.003), Math.max(0, Math.min(1, (x - LEFT) / (this.state.width - LEFT - RIGHT))));
+  },
+
+  under(event) {
+    const { layout, runs, view, width } = this.state, y = event.offsetY;
+    const place = layout.rows.find((each) => y >= each.y - 1 && y <= each.y + each.bar + 1);
+    if (!place || event.offsetX < LEFT) return null;
+    const time = timeOf(this.state, event.offsetX) - (place.run ? this.state.offset : 0);
+    const found = hit(runs[place.run], place.row, time, (3 * (view[1] - view[0])) / (width - LEFT - RIGHT));
+    return found < 0 ? null : { run: place.run, event: found };
+  },
+
+  hover(found) {
+    this.canvas.style.cursor = found ? "pointer" : "crosshair";
+    if (found) this.showDetail(found.run, found.event, false);
+    else if (this.state.focus) this.showDetail(this.state.focus.run, this.state.focus.event, false);
+  },
+
+  snapped(x) {
+    const { state } = this, reach = (6 * (state.view[1] - state.view[0])) / (state.width - LEFT - RIGHT);
+    const time = timeOf(state, x), near = snap(state.runs[0], time, reach);
+    if (state.runs.length < 2) return near;
+    const other = snap(state.runs[1], time - state.offset, reach) + state.offset;
+    return near === time || (other !== time && Math.abs(other - time) < Math.abs(near - time)) ? other : near;
+  },
+
+  down(event) {
+    if (event.button) return;
+    this.canvas.setPointerCapture(event.pointerId);
+    this.drag = { x: event.offsetX, view: this.state.view, moves: event.shiftKey, began: false };
+    const found = this.under(event);
+    if (found) this.setFocus(found.run, found.event);
+  },
+
+  move(event) {
+    const { drag, state } = this;
+    if (!drag) return this.hover(this.under(event));
+    if (!drag.began && Math.abs(event.offsetX - drag.x) < 4) return undefined;
+    drag.began = true;
+    if (drag.moves) {
+      const by = ((drag.x - event.offsetX) / (state.width - LEFT - RIGHT)) * (drag.view[1] - drag.view[0]);
+      return this.show(drag.view[0] + by, drag.view[1] + by);
+    }
+    state.measured = [this.snapped(drag.x), this.snapped(Math.max(LEFT, Math.min(event.offsetX, state.width - RIGHT)))];
+    const [a, b] = [...state.measured].sort((p, q) => p - q);
+    this.say(`Measured: ${timeText(b - a)}, from ${timeText(a)} to ${timeText(b)}; ranks busy ${percentText(numbers(state.runs[0], a, b).busyShare)}.`);
+    return this.invalidate();
+  },
+
+  stripTime(event) {
+    const { whole, width } = this.state;
+    return whole[0] + ((event.offsetX - LEFT) / (width - LEFT - RIGHT)) * (whole[1] - whole[0]);
+  },
+
+  stripDown(event) {
+    this.strip.setPointerCapture(event.pointerId);
+    const { view, whole, width } = this.state, time = this.stripTime(event), reach = (6 * (whole[1] - whole[0])) / (width - LEFT - RIGHT);
+    const edge = view.findIndex((each) => Math.abs(each - time) < reach);
+    if (edge < 0 && (time < view[0] || time > view[1])) this.pan((time - (view[0] + view[1]) / 2) / (view[1] - view[0]));
+    this.stripDrag = { time, edge, view: this.state.view };
+  },
+
+  stripMove(event) {
+    if (!this.stripDrag) return;
+    const { time, edge, view } = this.stripDrag, by = this.stripTime(event) - time;
+    const [a, b] = edge < 0 ? [view[0] + by, view[1] + by] : view.map((each, i) => (i === edge ? each + by : each));
+    if (b - a > 1) this.show(a, b);
+  },
+});
+
+function render({ model, el }) {
+  const root = document.createElement("div");
+  el.append(root);
+  const options = () => ({ runs: model.get("runs"), source: model.get("_esm"), style: model.get("_css") });
+  const view = new TimelineView(root, options());
+  const update = () => view.setRuns(model.get("runs"));
+  const point = () => {
+    const place = model.get("focus");
+    if (place >= 0 && place < view.state.runs[0].start.length) view.setFocus(0, place), view.press("Enter");
+  };
+  model.on("change:runs", update);
+  model.on("change:focus", point);
+  point();
+  return () => {
+    model.off("change:runs", update);
+    model.off("change:focus", point);
+    view.end();
+  };
+}
+
+export default { render };

@@ -1,0 +1,409 @@
+// What the canvas shows: exact shares in every pixel column, and over them names, arrows, path, outlines, cursor.
+// Everything takes the view's `state`; nothing here listens to events.
+
+export const LEFT = 112, RIGHT = 54, TOP = 22;
+const LANES = ["compute", "comm", "host"];
+const FONT = "11px system-ui, sans-serif";
+
+/** Return where every row lies, in CSS pixels: bars 3 to 16 high, a rank's memory under its lanes, run under run. */
+export function layOut(runs, overlay) {
+  const shown = overlay ? runs.slice(0, 1) : runs;
+  const count = shown.reduce((sum, run) => sum + run.rows.length, 0);
+  const bar = Math.max(3, Math.min(16, Math.floor(700 / Math.max(count, 1)) - 2));
+  const laneGap = bar >= 12 ? 2 : bar >= 6 ? 1 : 0, rankGap = bar >= 12 ? 9 : bar >= 6 ? 5 : 3;
+  const rows = [], memories = [], heads = [];
+  let y = TOP;
+  shown.forEach((run, number) => {
+    if (shown.length > 1) {
+      heads.push({ y, text: `${"AB"[number]}  ${run.name || run.title}` });
+      y += 18;
+    }
+    let rank = -1, first = y;
+    const remember = () => {
+      if (rank < 0 || !run.memory.includes(rank) || bar < 12) return;
+      memories.push({ run: number, rank, y, height: bar + 4 });
+      y += bar + 4 + laneGap;
+    };
+    run.rows.forEach((row, index) => {
+      if (row.rank !== rank) {
+        remember();
+        if (rank >= 0) y += rankGap;
+        [rank, first] = [row.rank, y];
+      }
+      rows.push({ run: number, row, index, y, bar, first: y === first, lanes: run.ranks.get(rank).lanes.filter(Boolean).length });
+      y += bar + laneGap;
+    });
+    remember();
+    y += rankGap;
+  });
+  return { rows, memories, heads, bar, height: Math.max(y, TOP + 24), laneGap };
+}
+
+function rgb(colour) {
+  const value = parseInt(colour.slice(1), 16);
+  return [value >> 16, (value >> 8) & 255, value & 255];
+}
+
+/** Paint every row's pixel columns into one image: a category's share is its part of the column's height. */
+export function paintShares(context, state) {
+  const { layout, runs, ratio, theme, width } = state;
+  const columns = Math.round((width - LEFT - RIGHT) * ratio), categories = runs[0].categories.length;
+  const height = Math.round(layout.bar * ratio);
+  if (columns < 1) return;
+  if (state.image?.width !== columns || state.image.height !== height) {
+    state.image = new ImageData(columns, height);
+    state.pixels = new Uint32Array(state.image.data.buffer);
+  }
+  if (state.shares?.length !== columns * categories) state.shares = new Float64Array(columns * categories);
+  const pack = ([r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+  const ground = rgb(theme.band), plain = theme.colours.map(rgb);
+  const pale = plain.map((colour) => colour.map((value, i) => Math.round(0.3 * value + 0.7 * ground[i])));
+  const solid = plain.map(pack), light = pale.map(pack), empty = pack(ground);
+  const blend = (under, colour, part) => {
+    const mixed = colour.map((value, i) => ((under >>> (8 * i)) & 255) + part * (value - ground[i]));
+    return pack(mixed.map((value) => Math.max(0, Math.min(255, Math.round(value)))));
+  };
+  const { pixels, shares } = state;
+  for (const place of layout.rows) {
+    const [t0, t1] = windowOf(state, place.run);
+    shares.fill(0);
+    shareMatrix(runs[place.run], place.row, t0, t1, columns, categories, shares);
+    pixels.fill(empty);
+    for (let x = 0; x < columns; x++) {
+      const at = x * categories;
+      let bottom = height; // pixels of the column still free, a real number
+      for (let c = 0; c < categories; c++) {
+        const share = shares[at + c];
+        if (share <= 0) continue;
+        const top = Math.max(bottom - share * height, 0), hatched = state.hatched[c];
+        for (let y = Math.floor(top); y < bottom; y++) {
+          const part = Math.min(y + 1, bottom) - Math.max(y, top), index = y * columns + x;
+          const striped = hatched && (x + y) % 6 >= 3;
+          if (part > 0.999) pixels[index] = striped ? light[c] : solid[c];
+          else pixels[index] = blend(pixels[index], striped ? pale[c] : plain[c], part);
+        }
+        bottom = top;
+      }
+    }
+    context.putImageData(state.image, Math.round(LEFT * ratio), Math.round(place.y * ratio));
+  }
+}
+
+/** Return the part of a run that is in view: a run shown beside another is shifted by its offset. */
+export function windowOf(state, run) {
+  const shift = run ? state.offset : 0;
+  return [state.view[0] - shift, state.view[1] - shift];
+}
+
+export const xOf = (state, time) => LEFT + ((time - state.view[0]) / (state.view[1] - state.view[0])) * (state.width - LEFT - RIGHT);
+export const timeOf = (state, x) => state.view[0] + ((x - LEFT) / (state.width - LEFT - RIGHT)) * (state.view[1] - state.view[0]);
+
+/** Paint all there is. */
+export function paint(context, state) {
+  const { layout, ratio, theme, width, runs } = state;
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.fillStyle = theme.paper;
+  context.fillRect(0, 0, width * ratio, layout.height * ratio);
+  paintShares(context, state);
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.font = FONT;
+  context.textBaseline = "middle";
+  paintAxis(context, state);
+  paintRowNames(context, state);
+  context.save();
+  context.beginPath();
+  context.rect(LEFT, 0, width - LEFT - RIGHT, layout.height);
+  context.clip();
+  for (const memory of layout.memories) paintMemory(context, state, memory);
+  paintNames(context, state);
+  if (state.overlay && runs.length > 1) paintOutline(context, state);
+  if (state.arrows) paintArrows(context, state);
+  if (state.showPath && runs[0].path) paintPath(context, state);
+  paintClockErrors(context, state);
+  paintMarks(context, state);
+  context.restore();
+}
+
+function paintAxis(context, { view, theme, width, layout }) {
+  const span = view[1] - view[0], step = tickStep(span, (width - LEFT - RIGHT) / 90);
+  const [unit, size] = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]].find(([, least]) => view[1] >= least && step * 1e4 >= least) ?? ["ns", 1];
+  const digits = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / size) - 1e-9)));
+  context.fillStyle = theme.quiet;
+  context.textAlign = "center";
+  for (let tick = Math.ceil(view[0] / step - 1e-9); tick * step <= view[1]; tick++) {
+    const x = LEFT + ((tick * step - view[0]) / span) * (width - LEFT - RIGHT);
+    context.fillStyle = theme.grid;
+    context.fillRect(Math.round(x), TOP - 5, 1, layout.height - TOP + 1);
+    context.fillStyle = theme.quiet;
+    context.fillText((tick * step / size).toFixed(digits), x, 8);
+  }
+  context.textAlign = "right";
+  context.fillText(`time (${unit})`, LEFT - 16, 8);
+  context.textAlign = "left";
+  context.fillText("busy", width - RIGHT + 6, 8);
+}
+
+function paintRowNames(context, state) {
+  const { layout, theme, width, runs } = state;
+  context.fillStyle = theme.ink;
+  context.textAlign = "left";
+  for (const head of layout.heads) context.fillText(head.text, 4, head.y + 8);
+  const high = layout.bar >= 9;
+  let last = -100;
+  for (const place of layout.rows) {
+    const { row, y, bar, run } = place;
+    context.textAlign = "left";
+    if (place.first && y - last >= 12) {
+      context.fillStyle = theme.ink;
+      context.fillText(`rank ${row.rank}`, 4, y + bar / 2);
+      last = y;
+    }
+    if (!high) continue;
+    context.fillStyle = theme.quiet;
+    context.textAlign = "right";
+    context.fillText(LANES[row.lane], LEFT - 5, y + bar / 2);
+    const [t0, t1] = windowOf(state, run), busy = rowBusy(runs[run], row, t0, t1);
+    let text = `${((100 * busy) / (t1 - t0)).toFixed(0)} %`;
+    if (state.overlay && runs[1]) {
+      const other = runs[1].rows.find(({ rank, lane }) => rank === row.rank && lane === row.lane);
+      const expected = rowBusy(runs[1], other, ...windowOf(state, 1));
+      text = expected ? `× ${(busy / expected).toPrecision(3)}` : "–";
+    }
+    context.fillText(text, width - 6, y + bar / 2);
+  }
+  for (const { y, height, rank, run } of layout.memories) {
+    context.fillStyle = theme.quiet;
+    context.textAlign = "right";
+    context.fillText("memory", LEFT - 5, y + height / 2);
+    context.fillText(bytesText(runs[run].held.get(rank).most), width - 2, y + height / 2);
+  }
+}
+
+function paintMemory(context, state, { y, height, rank, run }) {
+  const { width, theme, runs } = state, columns = Math.round(width - LEFT - RIGHT);
+  const most = Math.max(...state.runs.flatMap((each) => [...each.held.values()].map((memory) => memory.most)), 1);
+  const held = memoryColumns(runs[run].held.get(rank), ...windowOf(state, run), columns);
+  context.fillStyle = theme.memory;
+  context.beginPath();
+  context.moveTo(LEFT, y + height);
+  held.forEach((value, x) => {
+    const top = y + height - (value / most) * (height - 1);
+    context.lineTo(LEFT + x, top);
+    context.lineTo(LEFT + x + 1, top);
+  });
+  context.lineTo(LEFT + columns, y + height);
+  context.fill();
+}
+
+/** Call `draw` with each event in view that is at least `least` pixels wide, and its begin and width in pixels. */
+export function eachWide(state, place, least, draw) {
+  const run = state.runs[place.run], [t0, t1] = windowOf(state, place.run);
+  const k = (state.width - LEFT - RIGHT) / (t1 - t0), { row } = place;
+  const stop = lowerBound(run.segmentStart, row.from, row.to, t1);
+  for (let s = Math.max(row.from, lowerBound(run.segmentStart, row.from, row.to, t0) - 1); s < stop; s++) {
+    const wide = (run.segmentEnd[s] - run.segmentStart[s]) * k;
+    if (wide >= least) draw(run.owner[s], LEFT + (run.segmentStart[s] - t0) * k, wide);
+  }
+}
+
+function paintNames(context, state) {
+  if (state.layout.bar < 12) return;
+  context.textAlign = "left";
+  for (const place of state.layout.rows)
+    eachWide(state, place, 14, (event, x, wide) => {
+      const run = state.runs[place.run], [name, , category, peer] = run.labels[run.label[event]];
+      if (state.hatched[category]) return;
+      const left = Math.max(x, LEFT), room = Math.min(x + wide, state.width - RIGHT) - left - 6;
+      const full = peer >= 0 ? `${name} ${peer}` : name;
+      const text = [full, name, /^[A-Za-z]+/.exec(name)?.[0].slice(0, 1) ?? ""].find((each) => each && measure(context, state, each) <= room);
+      if (!text) return;
+      context.fillStyle = state.theme.onBar[category];
+      context.fillText(text, left + 3, place.y + place.bar / 2 + 0.5);
+    });
+}
+
+function measure(context, state, text) {
+  let width = state.widths.get(text);
+  if (width === undefined) state.widths.set(text, (width = context.measureText(text).width));
+  return width;
+}
+
+/** Draw the second run's bars as dashed outlines over the first one's. */
+function paintOutline(context, state) {
+  const run = state.runs[1], [t0, t1] = windowOf(state, 1), k = (state.width - LEFT - RIGHT) / (t1 - t0);
+  context.strokeStyle = state.theme.outline;
+  context.setLineDash([3, 2]);
+  context.beginPath();
+  for (const place of state.layout.rows) {
+    const row = run.rows.find(({ rank, lane }) => rank === place.row.rank && lane === place.row.lane);
+    if (!row) continue;
+    let drawn = 0;
+    const stop = lowerBound(run.segmentStart, row.from, row.to, t1);
+    for (let s = Math.max(row.from, lowerBound(run.segmentStart, row.from, row.to, t0) - 1); s < stop && drawn < 1500; s++) {
+      const x = LEFT + (run.segmentStart[s] - t0) * k, wide = (run.segmentEnd[s] - run.segmentStart[s]) * k;
+      if (wide < 3) continue;
+      context.rect(Math.round(x) + 0.5, place.y - 1.5, Math.round(wide), place.bar + 2);
+      drawn++;
+    }
+  }
+  context.stroke();
+  context.setLineDash([]);
+}
+
+function placeOf(state, run, event) {
+  return state.layout.rows.find((place) => place.run === run && event >= place.row.first && event < place.row.last);
+}
+
+const MOST_ARROWS = 300;
+
+/** Draw messages from where they leave to where they arrive; where they are many, only those of the event in focus. */
+function paintArrows(context, state) {
+  state.layout.rows.length && state.runs.slice(0, state.overlay ? 1 : 2).forEach((run, number) => {
+    const [t0, t1] = windowOf(state, number), few = [];
+    const focus = state.focus && state.focus.run === number ? run.flowsOf.get(state.focus.event) ?? [] : [];
+    for (let f = 0; f < run.flow_from.length && few.length <= MOST_ARROWS; f++)
+      if (run.start[run.flow_from[f]] < t1 && run.end[run.flow_to[f]] > t0) few.push(f);
+    const crowded = few.length > MOST_ARROWS || state.layout.bar < 8;
+    if (number === 0) state.crowded = crowded;
+    for (const f of crowded ? focus : few) {
+      const from = placeOf(state, number, run.flow_from[f]), to = placeOf(state, number, run.flow_to[f]);
+      if (!from || !to) continue;
+      const served = run.labels[run.label[run.flow_to[f]]][1] === "rpc_serve";
+      const leaves = run.start[run.flow_from[f]], arrives = (served ? run.start : run.end)[run.flow_to[f]];
+      const error = Math.max(run.clockError.get(from.row.rank) ?? 0, run.clockError.get(to.row.rank) ?? 0);
+      const back = leaves - arrives;
+      context.strokeStyle = context.fillStyle = back > error ? state.theme.alarm : back > 0 ? state.theme.quiet : state.theme.arrow;
+      const shift = number ? state.offset : 0, down = to.y > from.y;
+      arrow(context, xOf(state, leaves + shift), from.y + (down ? from.bar : 0), xOf(state, arrives + shift), to.y + (down ? 0 : to.bar), focus.includes(f) ? 2 : 1);
+    }
+  });
+}
+
+function arrow(context, x0, y0, x1, y1, thick) {
+  const angle = Math.atan2(y1 - y0, x1 - x0);
+  context.lineWidth = thick;
+  context.beginPath();
+  context.moveTo(x0, y0);
+  context.lineTo(x1, y1);
+  context.stroke();
+  context.beginPath();
+  context.moveTo(x1, y1);
+  for (const side of [-0.4, 0.4]) context.lineTo(x1 - 7 * Math.cos(angle + side), y1 - 7 * Math.sin(angle + side));
+  context.fill();
+  context.lineWidth = 1;
+}
+
+/** Draw the critical path: along the upper edge of a rank's rows, and across where it changes ranks. */
+function paintPath(context, state) {
+  const { path_start: starts, path_end: ends, path_from: from, path_to: to } = state.runs[0].path;
+  const tops = new Map();
+  for (const place of state.layout.rows) if (place.run === 0 && place.first) tops.set(place.row.rank, place.y - 3);
+  context.strokeStyle = state.theme.path;
+  context.lineWidth = 3;
+  context.lineJoin = "round";
+  context.beginPath();
+  let pen = null;
+  for (let i = lowerBound(ends, 0, ends.length, state.view[0]); i < starts.length && starts[i] < state.view[1]; i++) {
+    const y0 = tops.get(from[i]), y1 = tops.get(to[i]);
+    if (y0 === undefined || y1 === undefined) {
+      pen = null;
+      continue;
+    }
+    const x0 = Math.max(xOf(state, starts[i]), -10), x1 = Math.min(xOf(state, ends[i]), state.width + 10);
+    if (pen !== y0) context.moveTo(x0, y0);
+    context.lineTo(x0, y1);
+    context.lineTo(x1, y1);
+    pen = y1;
+  }
+  context.stroke();
+  context.lineWidth = 1;
+}
+
+/** Draw how far a clock may be off, as whiskers at the edges of bars wide enough to carry them. */
+function paintClockErrors(context, state) {
+  const k = (state.width - LEFT - RIGHT) / (state.view[1] - state.view[0]);
+  context.strokeStyle = state.theme.whisker;
+  context.beginPath();
+  for (const place of state.layout.rows) {
+    const reach = (state.runs[place.run].clockError.get(place.row.rank) ?? 0) * k;
+    if (reach < 1.5) continue;
+    const y = place.y + place.bar / 2;
+    eachWide(state, place, Math.min(reach, 12), (event, x, wide) => {
+      for (const edge of [x, x + wide]) {
+        context.moveTo(edge - reach, y);
+        context.lineTo(edge + reach, y);
+        for (const end of [edge - reach, edge + reach]) context.moveTo(end, y - 3), context.lineTo(end, y + 3);
+      }
+    });
+  }
+  context.stroke();
+}
+
+/** Draw the event in focus, the measured interval and the cursor. */
+function paintMarks(context, state) {
+  const { layout, theme, focus, measured } = state;
+  if (measured) {
+    const [a, b] = measured.map((time) => xOf(state, time)).sort((p, q) => p - q);
+    context.fillStyle = theme.selection;
+    context.fillRect(a, TOP - 4, b - a, layout.height);
+    context.fillStyle = theme.ink;
+    for (const x of [a, b]) context.fillRect(Math.round(x), TOP - 4, 1, layout.height);
+    const text = timeText(Math.abs(measured[1] - measured[0])), wide = context.measureText(text).width + 8;
+    const left = Math.max(LEFT, Math.min((a + b - wide) / 2, state.width - RIGHT - wide));
+    context.fillStyle = theme.ink;
+    context.fillRect(left, layout.height - 18, wide, 16);
+    context.fillStyle = theme.paper;
+    context.textAlign = "left";
+    context.fillText(text, left + 4, layout.height - 10);
+  }
+  if (focus) {
+    const place = placeOf(state, focus.run, focus.event), run = state.runs[focus.run];
+    if (place) {
+      const shift = focus.run ? state.offset : 0;
+      const x0 = xOf(state, run.start[focus.event] + shift), x1 = xOf(state, run.end[focus.event] + shift);
+      context.strokeStyle = theme.focus;
+      context.lineWidth = 2;
+      context.strokeRect(x0 - 1, place.y - 1, Math.max(x1 - x0, 1) + 2, place.bar + 2);
+      context.lineWidth = 1;
+    }
+  }
+  if (state.cursor !== null) {
+    context.fillStyle = theme.focus;
+    context.fillRect(Math.round(xOf(state, state.cursor)), TOP - 4, 1, layout.height);
+  }
+}
+
+/** Paint the whole run small, with the part in view marked. */
+export function paintOverview(context, state) {
+  const { width, ratio, theme, runs, whole } = state, height = 26;
+  const columns = Math.max(Math.round((width - LEFT - RIGHT) * ratio), 1);
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.fillStyle = theme.paper;
+  context.fillRect(0, 0, width * ratio, height * ratio);
+  if (state.overviewOf !== `${columns} ${whole} ${state.offset} ${runs[0].start.length}`) {
+    state.overviewOf = `${columns} ${whole} ${state.offset} ${runs[0].start.length}`;
+    const categories = runs[0].categories.length, shares = new Float64Array(columns * categories);
+    for (const row of runs[0].rows) if (row.lane < 2) shareMatrix(runs[0], row, whole[0], whole[1], columns, categories, shares);
+    const most = Math.max(runs[0].rows.filter((row) => row.lane < 2).length, 1);
+    state.overviewBusy = Array.from({ length: columns }, (_, x) => {
+      let sum = 0;
+      for (let c = 0; c < categories; c++) sum += shares[x * categories + c];
+      return sum / most;
+    });
+  }
+  context.fillStyle = theme.quiet;
+  const left = Math.round(LEFT * ratio), full = (height - 4) * ratio;
+  state.overviewBusy.forEach((busy, x) => context.fillRect(left + x, full * (1 - busy) + 2 * ratio, 1, full * busy));
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  const place = (time) => LEFT + ((time - whole[0]) / (whole[1] - whole[0])) * (width - LEFT - RIGHT);
+  const [a, b] = state.view.map(place);
+  context.fillStyle = theme.selection;
+  context.fillRect(a, 0, Math.max(b - a, 2), height);
+  context.strokeStyle = theme.focus;
+  context.strokeRect(a + 0.5, 0.5, Math.max(b - a - 1, 2), height - 1);
+  context.font = FONT;
+  context.fillStyle = theme.quiet;
+  context.textAlign = "right";
+  context.textBaseline = "middle";
+  context.fillText("whole run", LEFT - 5, height / 2);
+}

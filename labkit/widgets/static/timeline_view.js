@@ -1,0 +1,341 @@
+// The widget: what stands around the canvas, pointer, wheel and keys, and what is said aloud.
+
+const KEYS = [
+  ["← →", "previous, next event of the row"], ["↑ ↓", "row above, below"], ["+ −", "zoom in, out"],
+  ["Home", "whole run"], ["PgUp PgDn", "earlier, later"], ["Enter", "zoom to the event or the measured interval"],
+  ["[ ]", "cursor to the previous, next edge of any event"], ["Space", "let the cursor run, stop it"],
+  ["c", "critical path"], ["a", "arrows"], ["t", "table"], ["Esc", "clear marks"], ["?", "these keys"],
+];
+const POINTER = "Drag to measure (ends snap to edges of events), Shift+drag to move, double click to zoom to an event, " +
+  "Ctrl or Cmd+wheel (or the wheel alone while the picture has the focus) to zoom; drag the strip below to move, its edges to zoom.";
+
+const NUMBERS = [
+  ["window", "length", "time in view", (n) => timeText(n.window)],
+  ["busy", "busy", "share of the ranks' time in which they compute or communicate", (n) => percentText(n.busyShare)],
+  ["compute", "computing", "share of the ranks' time with a span in the compute row", (n) => percentText(n.computeShare)],
+  ["bubble", "bubble", "share of the ranks' time without computation", (n) => percentText(n.bubble)],
+  ["communication", "communication", "time in communication, all ranks together", (n) => timeText(n.communication)],
+  ["exposed", "exposed communication", "communication while the same rank does not compute", (n) => `${timeText(n.exposed)}, ${percentText(n.exposedShare)}`],
+  ["sent", "sent", "bytes of point-to-point sends that begin in view", (n) => `${bytesText(n.sent)} in ${n.messages} message${n.messages === 1 ? "" : "s"}`],
+  ["payload", "collectives", "payload of the calls that begin in view, as nccl-tests counts it", (n) => `${bytesText(n.payload)} in ${n.calls} call${n.calls === 1 ? "" : "s"}`],
+  ["busbw", "busbw", "bus bandwidth of the collectives that begin in view, mean over their time", (n) => (Number.isFinite(n.busbw) ? `${bytesText(n.busbw)}/s` : "–")],
+];
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) if (value !== false) made.setAttribute(key, value === true ? "" : value);
+  made.append(...children);
+  return made;
+}
+
+/** Return whether the page around the element is dark. */
+function isDark(root) {
+  const told = document.body.dataset.jpThemeLight;
+  if (told) return told === "false";
+  for (let at = root.parentElement; at; at = at.parentElement) {
+    const [r, g, b, alpha] = (getComputedStyle(at).backgroundColor.match(/[\d.]+/g) ?? []).map(Number);
+    if (b !== undefined && alpha !== 0) return 0.3 * r + 0.6 * g + 0.1 * b < 110;
+  }
+  return matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+function themeOf(dark, categories) {
+  const common = dark
+    ? { paper: "#111111", band: "#1c1c1c", ink: "#eeeeee", quiet: "#aaaaaa", grid: "rgba(255,255,255,.12)", arrow: "#ff9d5c", memory: "#666666", path: "#ff4fa3", focus: "#ffffff" }
+    : { paper: "#ffffff", band: "#f4f4f4", ink: "#111111", quiet: "#555555", grid: "rgba(128,128,128,.22)", arrow: "#d55e00", memory: "#b5b5b5", path: "#c2006e", focus: "#111111" };
+  const colours = categories.map((category) => category[dark ? 2 : 1]);
+  const bright = (hex) => [0.299, 0.587, 0.114].reduce((sum, weight, i) => sum + weight * parseInt(hex.slice(1 + 2 * i, 3 + 2 * i), 16), 0);
+  return {
+    ...common, colours, onBar: colours.map((colour) => (bright(colour) > 140 ? "#000000" : "#ffffff")), alarm: dark ? "#ff6b6b" : "#c00000",
+    selection: dark ? "rgba(255,255,255,.16)" : "rgba(0,0,0,.10)", whisker: dark ? "rgba(255,255,255,.6)" : "rgba(0,0,0,.5)", outline: common.ink,
+  };
+}
+
+export class TimelineView {
+  constructor(root, { runs, source = "", style = "" }) {
+    this.root = root;
+    this.code = { source, style };
+    this.state = {
+      runs: [], view: [0, 1], whole: [0, 1], offset: 0, ratio: 1, width: 0, overlay: false, arrows: true, showPath: false,
+      focus: null, measured: null, cursor: null, widths: new Map(), hatched: [],
+    };
+    this.frames = 0;
+    this.build();
+    this.setRuns(runs);
+    this.watch();
+  }
+
+  build() {
+    const button = (label, key, title, press) => {
+      const made = element("button", { type: "button", title: key ? `${title} (${key})` : title, "data-lm-suppress-shortcuts": "true" }, label);
+      made.addEventListener("click", press);
+      return made;
+    };
+    this.title = element("span", { class: "labkit-title" });
+    this.buttons = {
+      arrows: button("Arrows", "a", "messages from send to receive", () => this.press("a")),
+      path: button("Critical path", "c", "the chain of work and messages that decided when the run ended", () => this.press("c")),
+      table: button("Table", "t", "numbers and events in view as a table", () => this.press("t")),
+    };
+    this.exports = element("select", { "aria-label": "Export", title: "Export what is in view, or the run", "data-lm-suppress-shortcuts": "true" },
+      element("option", { value: "" }, "Export"), ...["PNG", "SVG", "HTML", "Chrome trace"].map((kind) => element("option", { value: kind }, kind)));
+    this.exports.addEventListener("change", () => {
+      if (this.exports.value) this.export(this.exports.value);
+      this.exports.value = "";
+    });
+    this.comparing = element("span", { class: "labkit-compare" });
+    const head = element("div", { class: "labkit-head" }, this.title,
+      button("Fit", "Home", "whole run", () => this.press("Home")), button("−", "-", "zoom out", () => this.press("-")), button("+", "+", "zoom in", () => this.press("+")),
+      this.buttons.arrows, this.buttons.path, this.comparing, this.buttons.table, this.exports, button("?", "?", "keys", () => this.press("?")));
+    this.canvas = element("canvas", { tabindex: "0", role: "application", "aria-roledescription": "timeline", "data-lm-suppress-shortcuts": "true" });
+    this.plot = element("div", { class: "labkit-plot" }, this.canvas);
+    this.strip = element("canvas", { class: "labkit-strip", "aria-hidden": "true" });
+    this.numbers = element("table", { class: "labkit-numbers" });
+    this.detail = element("div", { class: "labkit-detail" });
+    this.spoken = element("div", { class: "labkit-spoken", "aria-live": "polite", role: "status" });
+    this.legend = element("div", { class: "labkit-legend" });
+    this.help = element("div", { class: "labkit-help", hidden: true },
+      element("dl", {}, ...KEYS.flatMap(([key, what]) => [element("dt", {}, key), element("dd", {}, what)])), element("p", {}, POINTER));
+    this.table = element("div", { class: "labkit-table", hidden: true, tabindex: "0", "data-lm-suppress-shortcuts": "true" });
+    this.root.classList.add("labkit-timeline");
+    this.root.append(head, this.legend, this.plot, this.strip, this.detail, this.numbers, this.help, this.table, this.spoken);
+    this.root.labkit = this;
+  }
+
+  /** Show these packed runs: one, or a second beside it. The view stays where it is if only more has come in. */
+  setRuns(packed) {
+    const { state } = this, followed = state.runs.length && state.view[0] === state.whole[0] && state.view[1] === state.whole[1];
+    const before = state.runs.length;
+    this.packed = packed;
+    state.runs = packed.map((each) => {
+      const run = decode(each);
+      run.held = new Map(run.memory.map((rank) => {
+        const [time, held] = [run[`memory_time_${rank}`], run[`memory_held_${rank}`]];
+        return [rank, { time, held, most: held.reduce((most, value) => Math.max(most, value), 0) }];
+      }));
+      run.clockError = new Map(run.clock);
+      if (each.path) run.path = decodePath(each.path);
+      return run;
+    });
+    const [run, other] = state.runs;
+    if (before !== packed.length) state.overlay = Boolean(run.overlay);
+    state.hatched = run.categories.map((category) => category[3]);
+    this.title.textContent = [run.name, run.title, run.source].filter(Boolean).join(" · ");
+    this.canvas.setAttribute("aria-label", `${run.summary} Press ? for keys.`);
+    this.buttons.path.hidden = !run.path;
+    this.buildCompare(other);
+    this.fit();
+    if (!before || followed) state.view = [...state.whole];
+    const present = new Set(state.runs.flatMap((each) => [...each.owned]));
+    this.legend.replaceChildren(...run.categories.flatMap((category, c) =>
+      present.has(c) ? [element("span", {}, element("i", { "data-category": c, class: category[3] ? "labkit-hatched" : "" }), category[0])] : []),
+      element("span", {}, element("i", { "data-category": "idle" }), "idle: empty"));
+    this.retheme();
+    this.resize();
+  }
+
+  fit() {
+    const { state } = this, [run, other] = state.runs;
+    state.whole = [Math.min(0, other ? state.offset : 0), Math.max(run.span, other ? other.span + state.offset : 0, 1)];
+  }
+
+  buildCompare(other) {
+    this.comparing.replaceChildren();
+    if (!other) return;
+    const mode = element("button", { type: "button", title: "second run below the first, or as an outline over it", "data-lm-suppress-shortcuts": "true" }, this.state.overlay ? "Below" : "Outline");
+    mode.addEventListener("click", () => {
+      this.state.overlay = !this.state.overlay;
+      mode.textContent = this.state.overlay ? "Below" : "Outline";
+      this.state.focus = null;
+      this.resize();
+    });
+    const unit = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]].find(([, size]) => this.state.runs[0].span >= size) ?? ["ns", 1];
+    this.offsetBox = element("input", { type: "number", step: "any", value: String(this.state.offset / unit[1]), "aria-label": `offset of ${other.name || "the second run"} in ${unit[0]}`, "data-lm-suppress-shortcuts": "true" });
+    this.offsetBox.addEventListener("change", () => this.setOffset(Number(this.offsetBox.value) * unit[1]));
+    const align = element("select", { "aria-label": "align the runs at", "data-lm-suppress-shortcuts": "true" },
+      ...["begin", "end", "event in focus"].map((at) => element("option", { value: at }, `align: ${at}`)));
+    align.addEventListener("change", () => this.align(align.value));
+    this.comparing.append(mode, align, " offset ", this.offsetBox, ` ${unit[0]}`);
+    this.unit = unit[1];
+  }
+
+  setOffset(offset) {
+    if (!Number.isFinite(offset)) return;
+    this.state.offset = offset;
+    this.offsetBox.value = String(Number((offset / this.unit).toPrecision(6)));
+    this.fit();
+    this.invalidate();
+  }
+
+  /** Shift the second run so that both begin, end, or the event in focus begins, at the same time. */
+  align(at) {
+    const { runs: [run, other], focus } = this.state;
+    if (at === "begin") return this.setOffset(0);
+    if (at === "end") return this.setOffset(run.span - other.span);
+    if (!focus || focus.run !== 0) return this.say("First choose an event of the first run, with the mouse or the arrow keys.");
+    const [name] = run.labels[run.label[focus.event]], row = run.rows.find(({ first, last }) => focus.event >= first && focus.event < last);
+    const same = (of, { first, last }) => [...Array(last - first).keys()].map((i) => first + i).filter((i) => of.labels[of.label[i]][0] === name);
+    const theirs = other.rows.find(({ rank, lane }) => rank === row.rank && lane === row.lane);
+    const twin = theirs && same(other, theirs)[same(run, row).indexOf(focus.event)];
+    if (twin === undefined) return this.say(`The second run has no such ${name} on rank ${row.rank}.`);
+    return this.setOffset(run.start[focus.event] - other.start[twin]);
+  }
+
+  retheme() {
+    const dark = isDark(this.root);
+    this.root.dataset.theme = dark ? "dark" : "light";
+    this.state.theme = themeOf(dark, this.state.runs[0].categories);
+    for (const patch of this.legend.querySelectorAll("i")) patch.style.setProperty("--colour", this.state.theme.colours[patch.dataset.category] ?? this.state.theme.band);
+    this.invalidate();
+  }
+
+  resize() {
+    const { state } = this;
+    state.ratio = window.devicePixelRatio || 1;
+    state.width = Math.max(Math.floor(this.plot.clientWidth) || 900, 320);
+    state.layout = layOut(state.runs, state.overlay);
+    for (const [canvas, height] of [[this.canvas, state.layout.height], [this.strip, 26]]) {
+      canvas.width = Math.round(state.width * state.ratio);
+      canvas.height = Math.round(height * state.ratio);
+      canvas.style.width = `${state.width}px`;
+      canvas.style.height = `${height}px`;
+    }
+    state.overviewOf = "";
+    this.invalidate();
+  }
+
+  invalidate() {
+    this.pending ??= requestAnimationFrame(() => this.draw());
+  }
+
+  draw() {
+    this.pending = null;
+    if (!this.state.layout) return;
+    const begin = performance.now();
+    paint(this.canvas.getContext("2d"), this.state);
+    paintOverview(this.strip.getContext("2d"), this.state);
+    this.writeNumbers();
+    for (const [name, on] of [["arrows", this.state.arrows], ["path", this.state.showPath], ["table", !this.table.hidden]])
+      this.buttons[name].setAttribute("aria-pressed", String(on));
+    if (!this.table.hidden) this.writeTable();
+    this.paintMs = performance.now() - begin;
+    this.root.dataset.painted = String(++this.frames);
+  }
+
+  inView(run = 0) {
+    return numbers(this.state.runs[run], ...windowOf(this.state, run));
+  }
+
+  writeNumbers() {
+    const { runs } = this.state, key = runs.map((run) => run.start.length).join();
+    if (this.numbersOf !== key) {
+      this.numbersOf = key;
+      this.wholes = runs.map((run) => numbers(run, 0, Math.max(run.span, 1e-9)));
+      const heads = runs.length > 1 ? ["", runs[0].name || "A", runs[1].name || "B", "difference", "whole: A", "whole: B"] : ["", "in view", "whole run"];
+      this.cells = {};
+      const rows = NUMBERS.map(([name, label, title]) => {
+        const cells = heads.slice(1).map(() => element("td"));
+        this.cells[name] = cells;
+        return element("tr", { "data-number": name }, element("th", { scope: "row", title }, label), ...cells);
+      });
+      this.numbers.replaceChildren(element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))), element("tbody", {}, ...rows));
+    }
+    const here = runs.map((run, r) => this.inView(r));
+    for (const [name, , , text] of NUMBERS) {
+      const shown = [...here, ...this.wholes].map(text);
+      if (runs.length > 1) shown.splice(2, 0, difference(name, here));
+      shown.forEach((words, i) => (this.cells[name][i].textContent = words));
+    }
+    this.root.dataset.numbers = JSON.stringify(here[0]);
+  }
+
+  describe(run, event) {
+    const of = this.state.runs[run], [name, kind, category, peer, source, code] = of.labels[of.label[event]];
+    const row = of.rows.find(({ first, last }) => event >= first && event < last);
+    const parts = [`rank ${row.rank}`, kind === name || kind === "span" ? name : `${name} (${kind})`, `${timeText(of.end[event] - of.start[event])} from ${timeText(of.start[event])}`];
+    if (peer >= 0) parts.push(/recv|serve/.test(kind) ? `from rank ${peer}` : `to rank ${peer}`);
+    if (of.bytes[event] && row.lane) parts.push(bytesText(of.bytes[event]));
+    const error = of.clockError.get(row.rank);
+    if (error) parts.push(`clock ± ${timeText(error)}`);
+    for (const f of of.flowsOf.get(event) ?? []) {
+      const [from, to] = [of.flow_from[f], of.flow_to[f]];
+      parts.push(event === from ? `received until ${timeText(of.end[to])}` : `sent at ${timeText(of.start[from])}`);
+    }
+    if (runs2(this.state)) parts.unshift(of.name || "AB"[run]);
+    return { text: parts.join(", "), source: source || "", code: code || "", unknown: !source, category };
+  }
+
+  showDetail(run, event, aloud) {
+    const { text, source, code, unknown } = this.describe(run, event);
+    const link = element("button", { type: "button", class: "labkit-source", title: "go to this line", "data-lm-suppress-shortcuts": "true" }, source);
+    link.addEventListener("click", () => goToLine(source) || this.say(`${source} is not in view in this notebook: scroll to it by hand.`));
+    this.detail.replaceChildren(text, unknown ? " · no source line recorded" : " · ", ...(unknown ? [] : [/^Cell/.test(source) ? link : source, element("code", {}, code)]));
+    if (aloud) this.spoken.textContent = `${text}${source ? `, ${source}: ${code}` : ""}`;
+  }
+
+  say(text) {
+    this.detail.textContent = this.spoken.textContent = text;
+  }
+
+  writeTable() {
+    const { runs } = this.state, most = 200, rows = [];
+    runs.forEach((run, r) => {
+      const [t0, t1] = windowOf(this.state, r);
+      for (const row of run.rows)
+        for (let i = row.first; i < row.last && rows.length <= most && run.start[i] < t1; i++) {
+          if (run.end[i] <= t0) continue;
+          const [name, kind, , peer, source] = run.labels[run.label[i]];
+          rows.push([row.rank, name, kind, timeText(run.start[i]), timeText(run.end[i] - run.start[i]), run.bytes[i] ? bytesText(run.bytes[i]) : "", peer >= 0 ? peer : "", source]);
+        }
+    });
+    const heads = ["rank", "event", "kind", "begin", "length", "bytes", "peer", "line"];
+    const more = rows.length > most ? `The first ${most} events in view; zoom in for the others.` : `${rows.length} event${rows.length === 1 ? "" : "s"} in view.`;
+    this.table.replaceChildren(element("table", {}, element("caption", {}, more), element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))),
+      element("tbody", {}, ...rows.slice(0, most).map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, String(cell))))))));
+  }
+
+  zoom(factor, at = 0.5) {
+    const [a, b] = this.state.view, [low, high] = this.state.whole;
+    const length = Math.min(Math.max((b - a) * factor, 1), (high - low) * 1.02), middle = a + (b - a) * at;
+    this.show(middle - length * at, middle + length * (1 - at));
+  }
+
+  show(a, b) {
+    const [low, high] = this.state.whole, slack = 0.01 * (high - low), length = b - a;
+    if (a < low - slack) [a, b] = [low - slack, low - slack + length];
+    if (b > high + slack) [a, b] = [Math.max(high + slack - length, low - slack), high + slack];
+    this.state.view = [a, b];
+    this.invalidate();
+  }
+
+  pan(share) {
+    const [a, b] = this.state.view;
+    this.show(a + share * (b - a), b + share * (b - a));
+  }
+}
+
+const runs2 = (state) => state.runs.length > 1;
+
+function difference(name, [a, b]) {
+  const of = { window: "window", busy: "busyShare", compute: "computeShare", bubble: "bubble", communication: "communication", exposed: "exposed", sent: "sent", payload: "payload", busbw: "busbw" }[name];
+  const change = b[of] - a[of], sign = change > 0 ? "+" : change < 0 ? "−" : "", size = Math.abs(change);
+  if (/Share|bubble/.test(of)) return `${sign}${(100 * size).toFixed(1)} points`;
+  return sign + (/sent|payload/.test(of) ? bytesText(size) : of === "busbw" ? bytesText(size).replace(/^–$|$/, "") + (Number.isFinite(size) ? "/s" : "") : timeText(size));
+}
+
+export function decodePath(path) {
+  const decoded = decode({ ...path, rows: [], labels: [], layout: { ...path.layout, start: ["f8", 0, 0], duration: ["f8", 0, 0], bytes: ["f8", 0, 0], label: ["u4", 0, 0], flow_from: ["u4", 0, 0], flow_to: ["u4", 0, 0] } });
+  return { path_start: decoded.path_start, path_end: decoded.path_end, path_from: decoded.path_from, path_to: decoded.path_to, text: path.text };
+}
+
+/** Bring "Cell In[5], line 3" of this notebook into view; return false where the page does not hold it just now. */
+function goToLine(source) {
+  const [, count, line] = /In\[(\d+)\], line (\d+)/.exec(source) ?? [];
+  const prompt = [...document.querySelectorAll(".jp-InputPrompt")].find((each) => each.textContent.trim() === `[${count}]:`);
+  const at = prompt?.closest(".jp-Cell")?.querySelectorAll(".cm-line")[line - 1];
+  if (!at) return false;
+  at.scrollIntoView({ block: "center" });
+  at.classList.add("labkit-here");
+  setTimeout(() => at.classList.remove("labkit-here"), 2500);
+  return true;
+}

@@ -1,0 +1,229 @@
+"""A timeline as the page wants it: packed columns, at most 28 bytes an event, and a little JSON beside them.
+
+Events are sorted by row of the picture, then begin, the longer first: the order in which the last of those that
+overlap lies on top. A row's number is not stored, for the rows follow each other. Times are ns from the first begin.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labkit.cells import cell_name
+from labkit.errors import ConfigError
+from labkit.timeline import critical_path as _critical_path
+from labkit.timeline.memory import has_memory, memory_curve
+from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS
+from labkit.timeline.metrics import busbw_factor
+from labkit.timeline.span import Lane
+from labkit.timeline.timeline import Timeline
+from labkit.units import format_time
+from labkit.widgets.layout import shown_ranks
+from labkit.widgets.palette import CATEGORIES, DARK_COLOURS, categories_of
+
+BYTES_PER_EVENT = 28
+"""start and duration and bytes as float64 (whole numbers to 2**53), label as uint32."""
+
+
+def pack(timeline: Timeline, *, name: str = "", ranks: Sequence[int] | None = None, focus: int = -1) -> dict[str, Any]:
+    """Return what the page needs to show a timeline, for a trait that carries bytes as they are.
+
+    Args:
+        timeline: What was recorded.
+        name: What to call the run beside another one.
+        ranks: Which ranks to show; None shows all, or 64 evenly spaced ones.
+        focus: A row of the timeline whose place in the page's order is returned as "focus".
+    """
+    shown = shown_ranks(timeline) if ranks is None else sorted(set(ranks))
+    order, rows = _sorted(timeline, shown)
+    t0 = int(timeline.start_ns.min()) if len(timeline) else 0
+    start = timeline.start_ns[order] - t0
+    labels, codes = _labels(timeline, order)
+    columns: dict[str, npt.NDArray[Any]] = {
+        "start": start.astype(np.float64),
+        "duration": (timeline.end_ns[order] - timeline.start_ns[order]).astype(np.float64),
+        "bytes": timeline.bytes[order].astype(np.float64),
+    }
+    columns |= _collectives(timeline, t0)
+    memory = []
+    if has_memory(timeline):
+        for rank in shown:
+            times, held = memory_curve(timeline, rank)
+            columns |= {f"memory_time_{rank}": (times - t0).astype(np.float64)}
+            columns |= {f"memory_held_{rank}": held.astype(np.float64)}
+            memory.append(rank)
+    place = np.full(len(timeline), -1, dtype=np.int64)
+    place[order] = np.arange(len(order))
+    columns |= {"label": codes} | _flows(timeline, place)
+    data, layout = _joined(columns)
+    choice = f" ({len(shown)} of the ranks shown)" if len(shown) < timeline.num_ranks else ""
+    clock = timeline.tables.get("clock", {})
+    return {
+        "name": name,
+        "title": f"{_ranks(timeline.num_ranks)}, {format_time(timeline.makespan_ns)}{choice}",
+        "summary": timeline.summary(),
+        "source": _world(clock),
+        "span": timeline.makespan_ns,
+        "rows": rows,
+        "labels": labels,
+        "memory": memory,
+        "clock": _clock_errors(clock),
+        "layout": layout,
+        "categories": [
+            [category.name, category.colour, dark, category.hatched]
+            for category, dark in zip(CATEGORIES, DARK_COLOURS, strict=True)
+        ],
+        "columns": data,
+        "focus": int(place[focus]) if focus >= 0 else -1,
+    }
+
+
+def pack_path(timeline: Timeline, ranks: Sequence[int] | None = None) -> dict[str, Any]:
+    """Return the critical path as packed columns: for each piece its ranks and its begin and end."""
+    shown = set(shown_ranks(timeline) if ranks is None else ranks)
+    steps = _critical_path.critical_path(timeline)
+    t0 = int(timeline.start_ns.min()) if len(timeline) else 0
+    columns: dict[str, npt.NDArray[Any]] = {
+        "path_start": np.array([step.start_ns - t0 for step in steps], dtype=np.float64),
+        "path_end": np.array([step.end_ns - t0 for step in steps], dtype=np.float64),
+        "path_from": np.array([step.from_rank for step in steps], dtype=np.uint32),
+        "path_to": np.array([step.rank for step in steps], dtype=np.uint32),
+    }
+    data, layout = _joined(columns)
+    hidden = sum(step.rank not in shown for step in steps)
+    left_out = f" {hidden} of its {len(steps)} pieces lie on ranks that are not shown." if hidden else ""
+    text = _critical_path.in_words(timeline, steps) + left_out
+    return {"columns": data, "layout": layout, "text": text}
+
+
+def _sorted(timeline: Timeline, shown: Sequence[int]) -> tuple[npt.NDArray[np.int64], list[list[int]]]:
+    """Return the events in the order of the picture and its rows: rank, lane, number of events."""
+    used = [int(lane) for lane in Lane if np.any(timeline.lane == lane)]
+    row_of = np.full((max(timeline.num_ranks, 1), len(Lane)), -1, dtype=np.int64)
+    for number, rank in enumerate(shown):
+        row_of[rank, used] = number * len(used) + np.arange(len(used))
+    row = row_of[timeline.rank, timeline.lane] if len(timeline) else np.empty(0, dtype=np.int64)
+    kept = np.flatnonzero(row >= 0)
+    order = kept[np.lexsort((kept, -timeline.end_ns[kept], timeline.start_ns[kept], row[kept]))]
+    counts = np.bincount(row[order], minlength=len(shown) * len(used)).tolist()
+    rows = [
+        [rank, lane, counts[number * len(used) + at]]
+        for number, rank in enumerate(shown)
+        for at, lane in enumerate(used)
+    ]
+    return order, rows
+
+
+def _labels(timeline: Timeline, order: npt.NDArray[np.int64]) -> tuple[list[list[Any]], npt.NDArray[np.uint32]]:
+    """Return the distinct [name, kind, category, peer, source, line of code], and which one each event has."""
+    source = [""] * len(timeline)
+    table = timeline.tables.get("source")
+    if table is not None:
+        for span, line in zip(table["span"].tolist(), table["line"].tolist(), strict=True):
+            source[span] = line
+    known: dict[tuple[Any, ...], int] = {}
+    category = categories_of(timeline)
+    columns = (timeline.name, timeline.kind, category, timeline.peer)
+    keys: Iterable[tuple[Any, ...]] = zip(
+        *(column[order].tolist() for column in columns), [source[row] for row in order.tolist()], strict=True
+    )
+    codes = np.fromiter((known.setdefault(key, len(known)) for key in keys), dtype=np.uint32, count=len(order))
+    shown = {line: _shown_source(line) for line in {key[4] for key in known}}
+    return [[*key[:4], *shown[key[4]]] for key in known], codes
+
+
+def _shown_source(source: str) -> tuple[str, str]:
+    """Return where the learner wrote the call, "Cell In[5], line 3" or "file.py:3", and the line itself."""
+    file, _, line = source.rpartition(":")
+    if not file or not line.isdigit():
+        return source, ""
+    cell = cell_name(file)
+    code = linecache.getline(file, int(line)).strip()
+    name = re.split(r"[/\\]", file)[-1]
+    return f"{cell}, line {line}" if cell else f"{name}:{line}", code[:120]
+
+
+def _flows(timeline: Timeline, place: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.uint32]]:
+    """Return the two events of each message whose ends are both shown."""
+    rows = np.flatnonzero((timeline.flow >= 0) & (place >= 0))
+    leaves = np.isin(timeline.kind[rows], (*SENDS, *REMOTE_CALLS))
+    ends = []
+    for these in (rows[leaves], rows[~leaves]):
+        flow, first = np.unique(timeline.flow[these], return_index=True)
+        ends.append((flow, these[first]))
+    (sent, senders), (received, receivers) = ends
+    _, left, right = np.intersect1d(sent, received, assume_unique=True, return_indices=True)
+    return {
+        "flow_from": place[senders[left]].astype(np.uint32),
+        "flow_to": place[receivers[right]].astype(np.uint32),
+    }
+
+
+def _collectives(timeline: Timeline, t0: int) -> dict[str, npt.NDArray[np.float64]]:
+    """Return for each collective with a bus bandwidth when its last rank began, how long it took from then, and bytes.
+
+    The bytes are multiplied by nccl-tests' factor, so that bytes over time is busbw; calls belong together as in
+    labkit.timeline.metrics.collective_timings.
+    """
+    names = ("collective_start", "collective_duration", "collective_bus_bytes")
+    calls = timeline.tables.get("call")
+    if calls is None or not len(calls["span"]):
+        return dict.fromkeys(names, np.empty(0))
+    span = calls["span"]
+    known: dict[tuple[str, int, str], int] = {}
+    keys = zip(calls["group"].tolist(), calls["number"].tolist(), timeline.kind[span].tolist(), strict=True)
+    of = np.array([known.setdefault(key, len(known)) for key in keys])
+    begin, end, size = (np.zeros(len(known)) for _ in names)
+    np.maximum.at(begin, of, timeline.start_ns[span] - t0)
+    np.maximum.at(end, of, timeline.end_ns[span] - t0)
+    np.maximum.at(size, of, timeline.bytes[span])
+    shape = zip((kind for _, _, kind in known), np.bincount(of).tolist(), strict=True)
+    factor = np.array([_bus_factor(kind, num_ranks) for kind, num_ranks in shape])
+    keep = np.isfinite(factor) & (end > begin)
+    return dict(zip(names, (begin[keep], (end - begin)[keep], (size * factor)[keep]), strict=True))
+
+
+@cache
+def _bus_factor(kind: str, num_ranks: int) -> float:
+    """Return nccl-tests' factor, nan where it defines none and for what is no collective."""
+    if kind in (*SENDS, *RECEIVES, *REMOTE_CALLS, "span"):
+        return float("nan")
+    try:
+        return busbw_factor(kind, num_ranks)
+    except ConfigError:
+        return float("nan")
+
+
+def _joined(columns: dict[str, npt.NDArray[Any]]) -> tuple[bytes, dict[str, list[Any]]]:
+    """Return the columns as bytes, each at a multiple of 8, and where each begins: [type, offset, length]."""
+    parts, layout, at = [], {}, 0
+    for name, column in columns.items():
+        data = np.ascontiguousarray(column).tobytes()
+        layout[name] = [f"{column.dtype.kind}{column.dtype.itemsize}", at, len(column)]
+        padding = -len(data) % 8
+        parts += [data, b"\0" * padding]
+        at += len(data) + padding
+    return b"".join(parts), layout
+
+
+def _ranks(number: int) -> str:
+    return f"{number} rank{'s' * (number != 1)}"
+
+
+def _world(clock: dict[str, Any]) -> str:
+    method = str(clock["method"][0]) if len(clock.get("method", ())) else ""
+    return {"virtual time": "simulated", "": ""}.get(method, "measured")
+
+
+def _clock_errors(clock: dict[str, Any]) -> list[list[int]]:
+    """Return [rank, error in ns] of each rank whose clock may be off."""
+    if "err_ns" not in clock:
+        return []
+    pairs = zip(clock["rank"].tolist(), clock["err_ns"].tolist(), strict=True)
+    return [[rank, error] for rank, error in pairs if error]

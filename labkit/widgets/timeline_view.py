@@ -1,0 +1,125 @@
+"""The timeline as a widget: zoom, hover, numbers of what is in view, two runs on one axis.
+
+Everything a reader does in it is done by the page, so it works while a cell runs and after the kernel has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+import anywidget
+import traitlets
+
+from labkit.errors import ConfigError
+from labkit.timeline.timeline import Timeline
+from labkit.widgets.explorer import javascript
+from labkit.widgets.timeline_columns import pack, pack_path
+
+_SCRIPTS = ("timeline_columns.js", "timeline_paint.js", "timeline_view.js", "timeline_export.js", "timeline_input.js")
+
+
+@cache
+def program() -> str:
+    """Return the widget's program: one ES module that asks for nothing else."""
+    return "\n".join(javascript(name) for name in _SCRIPTS)
+
+
+@cache
+def style() -> str:
+    """Return the widget's style sheet."""
+    return files("labkit.widgets").joinpath("static", "timeline.css").read_text(encoding="utf-8")
+
+
+class TimelineView(anywidget.AnyWidget):
+    """One or two timelines that a notebook shows and a reader plays with.
+
+    Attributes:
+        runs: What the page draws; see labkit.widgets.timeline_columns.
+        focus: The event to open at, by its place in the page's order; -1 for none.
+    """
+
+    _esm = ""
+    _css = ""
+    runs = traitlets.List(traitlets.Dict()).tag(sync=True)
+    focus = traitlets.Int(-1).tag(sync=True)
+
+    def __init__(self, runs: Sequence[dict[str, Any]], sentence: str, focus: int = -1) -> None:
+        super().__init__(_esm=program(), _css=style(), runs=list(runs), focus=focus)
+        self._sentence = sentence
+
+    def add_paths(self, timelines: Sequence[Timeline], ranks: Sequence[int] | None = None) -> None:
+        """Send the critical paths after the picture, which need not wait for them."""
+        paths = [pack_path(timeline, ranks) for timeline in timelines]
+        self.runs = [{**run, "path": path} for run, path in zip(self.runs, paths, strict=True)]
+
+    def __repr__(self) -> str:
+        return self._sentence
+
+
+def view_of(timeline: Timeline, *, ranks: Sequence[int] | None = None, row: int = -1) -> TimelineView:
+    """Return the widget of one timeline.
+
+    Args:
+        timeline: What was recorded.
+        ranks: Which ranks to show; None shows all, or 64 evenly spaced ones.
+        row: A row of the timeline to open at, -1 for the whole.
+
+    Raises:
+        ConfigError: If a rank or the row is not there.
+    """
+    _check_ranks(timeline, ranks)
+    if not -1 <= row < len(timeline):
+        raise ConfigError(f"The timeline has no row {row}; its rows are 0 to {len(timeline) - 1}.")
+    packed = pack(timeline, ranks=ranks, focus=row)
+    focus = packed.pop("focus")
+    return TimelineView([packed], f"{timeline!r}, to play with", focus)
+
+
+def compare(
+    a: Timeline | Any,
+    b: Timeline | Any,
+    *,
+    names: tuple[str, str] = ("A", "B"),
+    how: Literal["below", "outline"] = "below",
+    ranks: Sequence[int] | None = None,
+) -> TimelineView:
+    """Return two timelines on one axis, with their numbers side by side and their difference.
+
+    Args:
+        a: A timeline, or the run that has it.
+        b: Another one. As an outline it is drawn dashed over the first: a prediction over what was measured.
+        names: What to call them.
+        how: "below" puts the second under the first, "outline" over it; the page can change it.
+        ranks: Which ranks to show; None shows all, or 64 evenly spaced ones.
+
+    Raises:
+        ConfigError: If one is no timeline, or how is neither word.
+    """
+    if how not in ("below", "outline"):
+        raise ConfigError(f'how={how!r} is not known; use "below" or "outline".')
+    timelines = [_timeline_of(each) for each in (a, b)]
+    for timeline in timelines:
+        _check_ranks(timeline, ranks)
+    packed = [pack(timeline, name=name, ranks=ranks) for timeline, name in zip(timelines, names, strict=True)]
+    for run in packed:
+        del run["focus"]
+    packed[0]["overlay"] = how == "outline"
+    view = TimelineView(packed, f"{names[0]} {timelines[0]!r} beside {names[1]} {timelines[1]!r}")
+    view.add_paths(timelines, ranks)
+    return view
+
+
+def _timeline_of(given: Any) -> Timeline:
+    timeline = getattr(given, "timeline", given)
+    if not isinstance(timeline, Timeline):
+        raise ConfigError(f"labkit.compare needs two timelines or runs, and got {type(given).__name__}.")
+    return timeline
+
+
+def _check_ranks(timeline: Timeline, ranks: Sequence[int] | None) -> None:
+    wrong = [rank for rank in ranks or () if not 0 <= rank < timeline.num_ranks]
+    if wrong:
+        raise ConfigError(f"The timeline has no rank {wrong[0]}; its ranks are 0 to {timeline.num_ranks - 1}.")
