@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from labkit.checks.predictions import with_unit
+from labkit.checks.predictions import Plain
 from labkit.errors import ConfigError
 from labkit.lessons.manifest import Manifest
 from labkit.lessons.manifest import read as read_manifest
@@ -61,14 +61,14 @@ class Course:
         return read_manifest(self.notebook)
 
     @cached_property
-    def revealed(self) -> dict[str, str]:
+    def revealed(self) -> dict[str, Plain]:
         """What the executed solution shows beside each prediction, by the prediction's id; empty without a solution."""
+        from labkit.grading.guesses import revealed
+
         path = self.root / "solutions" / self.notebook.name
         if not path.is_file():
             return {}
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        kept = [output.get("metadata", {}).get("labkit", {}) for cell in cells for output in cell.get("outputs", [])]
-        return {each["prediction"]: with_unit(each["result"], each["unit"]) for each in kept if "prediction" in each}
+        return revealed(json.loads(path.read_text(encoding="utf-8"))["cells"])
 
     @property
     def secrets(self) -> tuple[Path, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
+from labkit.grading.guesses import guess_picture
 from labkit.grading.report import plain_text
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult
 
@@ -122,6 +123,7 @@ def _said(each: ExerciseResult) -> str:
         f"<pre>{_text(detail)}</pre>" if detail.strip() else "",
         "</dd></dl>",
         f'<p class="hint"><b>Where to look.</b> {_text(failure.hint)}</p>' if failure.hint else "",
+        failure.picture,
     ]
     return "".join(parts)
 
@@ -176,6 +178,7 @@ def _predictions(result: StudentResult) -> str:
     if not result.predictions:
         return ""
     items = "".join(
-        f"<dt><code>{_text(name, 60)}</code></dt><dd>{_text(value, 200)}</dd>" for name, value in result.predictions
+        f"<dt><code>{_text(each.name, 60)}</code></dt><dd>{_text(str(each), 400)}{guess_picture(each)}</dd>"
+        for each in result.predictions
     )
-    return f'<section class="card"><h2>What you predicted</h2><dl>{items}</dl></section>'
+    return f'<section class="card"><h2>What you predicted, and what came out</h2><dl>{items}</dl></section>'

@@ -26,6 +26,7 @@ from labkit.grading.oracle import HiddenCase
 from labkit.grading.probe_words import exit_words, failure_fields, gone_words, line, sentence
 from labkit.grading.rank_namespaces import NOT_MADE
 from labkit.grading.relay import Relay
+from labkit.grading.relay_calls import Call
 from labkit.grading.relay_records import RelayError
 from labkit.grading.sandbox_view import SCRATCH
 from labkit.grading.template import Template, TemplateGoneError
@@ -45,6 +46,7 @@ class Outcome:
         wire: What the relay saw.
         output: What each rank printed, cut.
         claimed_seconds: How long the submission's own code took, as its slowest rank says; for benchmarks only.
+        calls: What each rank called, for a picture.
     """
 
     results: tuple[bytes, ...]
@@ -52,6 +54,7 @@ class Outcome:
     wire: Wire
     output: tuple[str, ...] = ()
     claimed_seconds: float = 0.0
+    calls: tuple[Call, ...] = ()
 
 
 @dataclass(eq=False)
@@ -150,7 +153,8 @@ class CaseRun:
             failure = {"kind": "died", "rank": None, "message": words, "detail": "", "error": ""}
         results = () if failure else tuple(rank.result or b"" for rank in self._ranks)
         output = tuple(rank.output.decode("utf-8", "replace") for rank in self._ranks)
-        return Outcome(results, failure, self._relay.wire(), output, max(rank.seconds for rank in self._ranks))
+        seconds = max(rank.seconds for rank in self._ranks)
+        return Outcome(results, failure, self._relay.wire(), output, seconds, self._relay.calls())
 
     # ---- start and end
 

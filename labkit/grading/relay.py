@@ -21,6 +21,7 @@ from typing import Any
 
 from labkit.checks.wire import CollectiveCall, Message, Wire, WireProblem, ordered
 from labkit.grading.limits import Limits
+from labkit.grading.relay_calls import Call, calls_of
 from labkit.grading.relay_deadlock import describe_deadlock
 from labkit.grading.relay_records import ANY_SOURCE, Collective, Deadlock, Part, Post, RankState, RelayError
 
@@ -132,6 +133,10 @@ class Relay:
         seen = (replace(call, waited=part.waited) for call, part in self._calls)
         calls = tuple(sorted(seen, key=lambda call: (call.rank, call.sequence)))
         return Wire(messages, calls, tuple(sorted(problems, key=lambda p: (p.kind, p.rank, p.text))))
+
+    def calls(self) -> tuple[Call, ...]:
+        """Return every rank's calls, for a picture."""
+        return calls_of(self._ranks)
 
     # ---- requests
 
@@ -313,7 +318,7 @@ class Relay:
         index = self._collective_counts[(group, rank)]
         self._collective_counts[(group, rank)] += 1
         collective = self._collectives.setdefault((group, index), Collective(members))
-        part = Part(rank, number, name, str(header.get("where", ""))[:200])
+        part = Part(rank, number, name, str(header.get("where", ""))[:200], position=state.position)
         for other in collective.parts.values():
             if other.name != name:
                 raise RelayError(

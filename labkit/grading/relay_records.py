@@ -68,6 +68,7 @@ class Part:
     contribution: list[bytes] | None = None
     given: bool = False
     waited: int | None = None
+    position: int = 0
 
 
 @dataclass(eq=False)

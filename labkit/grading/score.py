@@ -6,9 +6,12 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from labkit.lessons.manifest import Exercise
+
+if TYPE_CHECKING:
+    from labkit.grading.guesses import Guess
 
 State = Literal["passed", "failed", "not_done", "not_graded"]
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
@@ -16,7 +19,17 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 @dataclass(frozen=True)
 class CaseResult:
-    """What one hidden case said of one exercise, in words a student may read."""
+    """What one hidden case said of one exercise, in words a student may read.
+
+    Attributes:
+        name: The case.
+        passed: Whether it is right in every respect.
+        message: What came back.
+        hint: Where to look.
+        kind: What kind of failure it was, or "" for a wrong result.
+        mistake: The name of the recognised mistake, or "".
+        picture: What its ranks sent and waited for, as safe HTML; "" where nothing is to be seen.
+    """
 
     name: str
     passed: bool
@@ -24,6 +37,7 @@ class CaseResult:
     hint: str = ""
     kind: str = ""
     mistake: str = ""
+    picture: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,7 +83,7 @@ class StudentResult:
         notes: What was left out or mended.
         notebook_summary: What became of the executed notebook.
         cell_notes: Cells of it that did not end well: id and what happened.
-        predictions: What was predicted, as text.
+        predictions: What was predicted, beside what came out.
         submission_hash: Hash of what was handed in.
         course_hash: Hash of everything else the score depends on.
         seconds: How long it took.
@@ -81,7 +95,7 @@ class StudentResult:
     notes: tuple[str, ...] = ()
     notebook_summary: str = ""
     cell_notes: tuple[tuple[str, str], ...] = ()
-    predictions: tuple[tuple[str, str], ...] = ()
+    predictions: tuple[Guess, ...] = ()
     submission_hash: str = ""
     course_hash: str = ""
     seconds: float = field(default=0.0, compare=False)

@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labkit.checks.predictions import with_unit
+from labkit.grading.call_picture import call_picture
 from labkit.grading.course import Course
 from labkit.grading.feedback import feedback_html
+from labkit.grading.guesses import guesses, revealed
 from labkit.grading.limits import Limits
 from labkit.grading.oracle import HiddenCase, Oracle
 from labkit.grading.probe import CaseRun, Outcome
@@ -108,7 +109,7 @@ class Grader:
             notes=tuple(steady(note) for note in notebook.notes + rebuilt.notes),
             notebook_summary=run.summary if run else "",
             cell_notes=_cell_notes(run) if run else (),
-            predictions=predictions_in_words(rebuilt, self.course),
+            predictions=guesses(rebuilt, self.course.revealed, revealed(run.notebook.cells) if run else {}),
             submission_hash=digest,
             course_hash=fingerprint,
         )
@@ -148,7 +149,9 @@ class Grader:
             judged = self.oracle.judge(exercise.id, case, outcome.results, outcome.failure, outcome.wire)
             kind = str(outcome.failure["kind"]) if outcome.failure else ""
             message = plain_text(steady(self._without(folder, judged.message)))
-            tried.append(CaseResult(case.name, judged.passed, message, plain_text(judged.hint), kind, judged.mistake))
+            picture = "" if judged.passed or any(not each.passed for each in tried) else _picture(outcome, case)
+            hint = plain_text(judged.hint)
+            tried.append(CaseResult(case.name, judged.passed, message, hint, kind, judged.mistake, picture))
             if kind in ("timeout", "not_implemented"):
                 break
         passed = len(tried) == len(hidden) > 0 and all(case.passed for case in tried)
@@ -197,6 +200,15 @@ def submission_hash(path: Path) -> str:
                 digest.update(file.read(1 << 20))
             digest.update(str(os.fstat(file.fileno()).st_size).encode())
     except OSError:
+def _picture(outcome: Outcome, case: HiddenCase) -> str:
+    """Return what ranks did in a case, unless where they stood is a matter of chance: when one stopped the others."""
+    failure = outcome.failure or {}
+    if failure.get("kind") in ("timeout", "not_implemented"):
+        return ""
+    failed = failure.get("rank") if failure.get("kind") in ("exception", "died", "bad_result") else None
+    return call_picture(outcome.calls, case.world_size, failed)
+
+
         return "no file"
     return digest.hexdigest()
 
@@ -213,16 +225,6 @@ def write_reports(result: StudentResult, course: Course, out: Path) -> None:
     write_whole(folder / "feedback.html", feedback_html(result, course.manifest.title))
     write_whole(folder / "junit.xml", junit_xml(result, course.manifest.lesson))
     write_whole(folder / "result.json", as_json(result_json(result, course.manifest.lesson)))
-
-
-def predictions_in_words(rebuilt: Rebuilt, course: Course) -> tuple[tuple[str, str], ...]:
-    """Return each guess in words, beside what the lesson's own run found where it reveals that."""
-    found = []
-    for name, each in rebuilt.predictions.items():
-        guess = "no guess" if each.value is None else with_unit(each.value, each.unit)
-        result = f"; the lesson found {course.revealed[name]}" if name in course.revealed else ""
-        found.append((name, guess + result))
-    return tuple(found)
 
 
 def _cell_notes(run: NotebookRun) -> tuple[tuple[str, str], ...]:

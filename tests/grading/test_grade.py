@@ -16,15 +16,19 @@ from xml.etree import ElementTree
 
 import psutil
 import pytest
+import torch
 
 from grading.conftest import SANDBOX
-from grading.small_lesson import RIGHT, write_submission
+from grading.small_lesson import POINTS, RIGHT, write_submission
 from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.grading import sandbox
 from labkit.grading.class_report import ClassReport
-from labkit.grading.course import Course
+from labkit.grading.course import Course, load_exercises, load_module
 from labkit.grading.grade import grade
 from labkit.grading.limits import Limits
+from labkit.grading.rebuild import rebuild
+from labkit.grading.score import submission_seed
+from labkit.grading.submission import Submission, read_submission
 
 LIMITS = Limits(cell_seconds=60.0, notebook_seconds=120.0, case_seconds=10.0, retry_seconds=20.0)
 
@@ -101,6 +105,30 @@ def test_feedback_names_the_fault_and_the_hint_and_never_what_was_expected(
     assert "all_reduce of the library was called" in (out / "dora" / "feedback.html").read_text()
     for path in out.rglob("*.*"):
         assert "SECRET" not in path.read_text(), path
+
+
+def test_feedback_shows_where_ranks_stood_and_no_report_holds_a_number_that_was_expected(
+    graded: tuple[ClassReport, Path, Path], course: Course
+) -> None:
+    _, handed_in, out = graded
+    carol = (out / "carol" / "feedback.html").read_text()
+    assert carol.count('<svg class="calls"') == 1 and "waits for rank 1" in carol
+    assert "<svg" not in (out / "bob" / "feedback.html").read_text().split("90.2 Shift")[0]
+    exercises, hidden = load_exercises("90", course.checks), load_module(course.hidden, "hidden_of_test")
+    num_looked_for = 0
+    for name in ("bob", "dora"):
+        cells = read_submission(Submission(name, handed_in / f"{name}.ipynb")).cells
+        seed = submission_seed(rebuild(cells, course.pristine).answers(), 0)
+        for number in POINTS:
+            for case in hidden.cases(number, seed):
+                for answer in exercises[number].oracle(case):
+                    values = torch.as_tensor(answer["y"]).flatten().tolist()
+                    shown = {f"{value:g}" for value in values} | {str(value) for value in values}
+                    num_looked_for += len(shown)
+                    for path in [*(out / name).iterdir(), out / "gradebook.csv", *out.glob("class.html")]:
+                        words = set(re.findall(r"[\d.e+]+", path.read_text()))
+                        assert not {each for each in shown if len(each) > 3} & words, (path, number, case.name)
+    assert num_looked_for > 50
 
 
 def test_what_cannot_be_read_is_told_to_its_student_and_the_rest_are_graded(

@@ -9,8 +9,8 @@ from typing import Any
 from grading.small_lesson import code_cell, notebook
 from labkit.checks.predictions import predict, reveal
 from labkit.grading.course import Course
+from labkit.grading.guesses import Guess, guess_picture, guesses, revealed
 from labkit.grading.rebuild import rebuild
-from labkit.grading.student import predictions_in_words
 from labkit.grading.submission import Submission, read_submission
 
 
@@ -32,7 +32,8 @@ def in_words(folder: Path, guess: str, outputs: list[Any]) -> dict[str, str]:
     path = folder / "x.ipynb"
     path.write_text(json.dumps(submitted))
     course = course_with(folder, pristine, outputs)
-    return dict(predictions_in_words(rebuild(read_submission(Submission("x", path)).cells, pristine), course))
+    rebuilt = rebuild(read_submission(Submission("x", path)).cells, pristine)
+    return {each.name: str(each) for each in guesses(rebuilt, course.revealed, {})}
 
 
 def test_a_guess_stands_beside_what_the_solution_revealed(tmp_path: Path) -> None:
@@ -46,7 +47,7 @@ def test_a_guess_stands_beside_what_the_solution_revealed(tmp_path: Path) -> Non
     }
     plain = {"output_type": "stream", "name": "stdout", "text": "4.25"}
     found = in_words(tmp_path, 'labkit.predict("90.1", 7, unit="ms")', [plain, shown])
-    assert found == {"90.1": "7 ms; the lesson found 4.25 ms"}
+    assert found == {"90.1": "7 ms; the lesson found 4.25 ms: too high by a factor of 1.6"}
 
 
 def test_without_an_executed_solution_the_guess_stands_alone(tmp_path: Path) -> None:
@@ -55,3 +56,21 @@ def test_without_an_executed_solution_the_guess_stands_alone(tmp_path: Path) -> 
 
 def test_a_cell_left_as_it_was_handed_out_is_no_guess(tmp_path: Path) -> None:
     assert in_words(tmp_path, 'labkit.predict("90.1", None, unit="ms")', []) == {"90.1": "no guess"}
+
+
+def test_what_the_students_own_run_measured_stands_beside_both() -> None:
+    guess = Guess("90.1", 2.0, "ms", 1.0, 1.1)
+    assert str(guess) == "2 ms; the lesson found 1 ms: too high by a factor of 2; your notebook, run here, 1.1 ms"
+    assert guess_picture(guess).count("<rect") == 3
+    assert guess_picture(Guess("90.1", 2.0)) == "" and guess_picture(Guess("90.1", "NCCL", "", "gloo")) == ""
+
+
+def test_what_a_notebook_says_it_measured_is_taken_only_if_it_is_plain() -> None:
+    def cell(result: object, name: object = "90.1") -> dict[str, Any]:
+        return {"outputs": [{"metadata": {"labkit": {"prediction": name, "result": result, "unit": "x"}}}]}
+
+    assert revealed([cell(0.5)]) == {"90.1": 0.5}
+    for odd in ([1], {"a": 1}, None, float("nan"), 10**400):
+        assert revealed([cell(odd)]) == {}
+    assert revealed([cell(1, 7), {"outputs": [{"metadata": {"labkit": 3}}, {"metadata": []}]}, {}]) == {}
+    assert len(str(revealed([cell("x" * 10**6)])["90.1"])) < 300

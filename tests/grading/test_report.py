@@ -13,6 +13,7 @@ import pytest
 
 from labkit.errors import EnvironmentProblem
 from labkit.grading.feedback import feedback_html
+from labkit.grading.guesses import Guess
 from labkit.grading.report import as_json, junit_xml, plain_text, result_json, write_whole
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_seed
 from labkit.lessons.manifest import Exercise
@@ -38,7 +39,7 @@ def result(text: str = "Rank 0 has a wrong result.\nline two") -> StudentResult:
         notes=("note " + text,),
         notebook_summary="Every cell ran.",
         cell_notes=(("check-2-2", "ValueError: " + text),),
-        predictions=(("guess", text),),
+        predictions=(Guess("guess", text), Guess("2.1", 0.5, "ms", 0.25, 2.0)),
         submission_hash="a",
         course_hash="b",
         seconds=1.23456,

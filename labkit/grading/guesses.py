@@ -1,0 +1,109 @@
+"""What a student predicted, beside what the lesson's own run found and what the student's notebook measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from labkit.checks.predictions import Plain, how_far, with_unit
+from labkit.grading.rebuild import Rebuilt
+from labkit.grading.report import plain_text
+
+_BAR_PIXELS = 260
+_LARGEST = 1e300
+
+
+@dataclass(frozen=True)
+class Guess:
+    """One prediction.
+
+    Attributes:
+        name: Its number or variable.
+        guess: What was written down; None if nothing was.
+        unit: Of all three.
+        found: What the lesson's executed solution revealed, or None.
+        measured: What the student's own notebook revealed when the grader ran it, or None.
+    """
+
+    name: str
+    guess: Plain
+    unit: str = ""
+    found: Plain = None
+    measured: Plain = None
+
+    def __str__(self) -> str:
+        """Return it in a sentence."""
+        words = "no guess" if self.guess is None else with_unit(self.guess, self.unit)
+        if self.found is not None:
+            words += f"; the lesson found {with_unit(self.found, self.unit)}"
+            words += "" if self.guess is None else f": {how_far(self.guess, self.found)}"
+        if self.measured is not None:
+            words += f"; your notebook, run here, {with_unit(self.measured, self.unit)}"
+        return words
+
+
+def guesses(rebuilt: Rebuilt, found: Mapping[str, Plain], measured: Mapping[str, Plain]) -> tuple[Guess, ...]:
+    """Return every prediction of a submission.
+
+    Args:
+        rebuilt: The submission in the pristine notebook.
+        found: What the executed solution revealed, by prediction.
+        measured: What the student's own run revealed.
+    """
+    return tuple(
+        Guess(name, _sane(each.value), each.unit, found.get(name), measured.get(name))
+        for name, each in rebuilt.predictions.items()
+    )
+
+
+def revealed(cells: Iterable[Any]) -> dict[str, Plain]:
+    """Return what an executed notebook's cells reveal, by prediction; nothing but plain values of a sane size.
+
+    Whoever ran the notebook wrote this: of a student's it is feedback, and never earns a point.
+    """
+    found: dict[str, Plain] = {}
+    for output in (output for cell in cells for output in cell.get("outputs", [])):
+        metadata = output.get("metadata")
+        kept = metadata.get("labkit") if isinstance(metadata, Mapping) else None
+        if not isinstance(kept, Mapping) or not isinstance(kept.get("prediction"), str):
+            continue
+        value = _sane(kept.get("result"))
+        if value is not None:
+            found[kept["prediction"]] = value
+    return found
+
+
+def _sane(value: object) -> Plain:
+    """Return a number, word or flag that can be compared and shown, else None."""
+    if isinstance(value, str):
+        return plain_text(value, 200)
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        return value if -_LARGEST < value < _LARGEST else None
+    return None
+
+
+def guess_picture(guess: Guess) -> str:
+    """Return bars of the guess and of what came out, or "" where there is nothing to compare by length."""
+    values = {"you": guess.guess, "the lesson": guess.found, "your run": guess.measured}
+    bars = [
+        (name, float(value))
+        for name, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    ]
+    most = max((value for _, value in bars), default=0.0)
+    if len(bars) < 2 or most <= 0 or guess.guess is None:
+        return ""
+    rows = []
+    for at, (name, value) in enumerate(bars):
+        width = max(1.0, _BAR_PIXELS * value / most)
+        text = escape(with_unit(value, plain_text(guess.unit, 20)))
+        rows.append(
+            f'<text x="68" y="{13 + 18 * at}" text-anchor="end">{name}</text>'
+            f'<rect class="b{at}" x="74" y="{3 + 18 * at}" width="{width:.1f}" height="13" rx="2"/>'
+            f'<text x="{80 + width:.1f}" y="{13 + 18 * at}">{text}</text>'
+        )
+    return f'<svg class="guess" viewBox="0 0 460 {18 * len(bars) + 4}" aria-hidden="true">{"".join(rows)}</svg>'
