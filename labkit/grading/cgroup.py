@@ -52,6 +52,11 @@ class Cgroup:
             os.write(fd, b"0")
             os.close(fd)
 
+    def take(self, pid: int) -> None:
+        """Move another process into the group; what it starts from then on is in it."""
+        for folder in self.folders:
+            (folder / "cgroup.procs").write_text(str(pid))
+
     def close(self) -> None:
         """Remove the group; its processes have been killed, and take a moment to end."""
         deadline = time.monotonic() + _ENDING_SECONDS

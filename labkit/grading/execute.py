@@ -28,6 +28,7 @@ from labkit.errors import EnvironmentProblem
 from labkit.grading.environments import submission_environment
 from labkit.grading.limits import Limits
 from labkit.grading.memory_watch import MemoryWatch
+from labkit.grading.preloaded import Preloaded
 from labkit.grading.sandbox_specs import SandboxSpecs
 
 ENGINE = "labkit"
@@ -199,7 +200,7 @@ class LabkitEngine(NBClientEngine):  # type: ignore[misc]
             client.km.transport = "ipc"
             client.km.ip = str(work / "kernel")
         else:
-            client.km.kernel_spec_manager = SandboxSpecs(sandbox, record.limits)
+            client.km.kernel_spec_manager = SandboxSpecs(sandbox, record.limits, kwargs["preloaded"])
         client.owns_km = True
         with _memory_watch(client, record):
             client.execute(env=kwargs["environment"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -209,18 +210,23 @@ papermill_engines.register(ENGINE, LabkitEngine)
 
 
 def _memory_watch(client: LabkitClient, record: _Record) -> MemoryWatch:
-    def root() -> int:
-        return getattr(getattr(client.km, "provisioner", None), "pid", None) or 0
+    def roots() -> Sequence[int]:
+        provisioner = getattr(client.km, "provisioner", None)
+        return getattr(provisioner, "roots", None) or [getattr(provisioner, "pid", None) or 0]
 
     def end() -> None:
         record.out_of_memory = True
         client.end_kernel()
 
-    return MemoryWatch(root, record.limits.kernel_memory_bytes, end)
+    return MemoryWatch(roots, record.limits.kernel_memory_bytes, end)
 
 
 def execute(
-    notebook: Any, work: Path, limits: Limits | None = None, sandbox: Sequence[Path] | None = None
+    notebook: Any,
+    work: Path,
+    limits: Limits | None = None,
+    sandbox: Sequence[Path] | None = None,
+    preloaded: Preloaded | None = None,
 ) -> NotebookRun:
     """Return what became of `notebook`, run in a fresh kernel in the folder `work`.
 
@@ -229,6 +235,7 @@ def execute(
         work: An empty folder, short enough for a socket's path.
         limits: Time, memory and output it may use.
         sandbox: Run it in a sandbox, which sees none of these files and folders; None for no sandbox.
+        preloaded: Fork the kernel from it; else, and without a sandbox, the kernel is a new program.
     """
     limits = limits or Limits()
     record = _Record(limits, time.monotonic() + limits.notebook_seconds, {}, notebook)
@@ -243,6 +250,7 @@ def execute(
             record=record,
             work=work,
             sandbox=sandbox,
+            preloaded=preloaded,
             environment=submission_environment(work),
         )
     except PapermillExecutionError:

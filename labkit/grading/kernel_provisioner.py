@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
-from traitlets import Int, List, Unicode
+from traitlets import Dict, Instance, Int, List, Unicode
 
 from labkit.errors import EnvironmentProblem
 from labkit.grading.cgroup import Cgroup
+from labkit.grading.empty_sandbox import EmptySandbox
 from labkit.grading.environments import submission_environment
 from labkit.grading.keyring import forget_keys
 from labkit.grading.limits import Limits
+from labkit.grading.preloaded import KERNEL, Preloaded, process_id
 from labkit.grading.process_tree import child_pids
 from labkit.grading.sandbox import Sandbox, read_info, require
 from labkit.grading.sandbox_view import SCRATCH
@@ -34,14 +36,14 @@ _CONNECTION_FILE = "/etc/connection.json"
 _START_SECONDS = 30.0
 
 
-def kernel_ulimits(limits: Limits) -> tuple[str, ...]:
-    """Return prlimit's options for a kernel and each process it starts."""
-    return (
-        f"--nproc={limits.kernel_processes}",
-        f"--nofile={limits.open_files}",
-        f"--fsize={limits.kernel_file_bytes}",
-        f"--cpu={int(limits.notebook_seconds) + 5}",
-    )
+def kernel_ulimits(limits: Limits) -> dict[str, int]:
+    """Return the limits of a kernel and each process it starts, by the names that prlimit(1) has for them."""
+    return {
+        "nproc": limits.kernel_processes,
+        "nofile": limits.open_files,
+        "fsize": limits.kernel_file_bytes,
+        "cpu": int(limits.notebook_seconds) + 5,
+    }
 
 
 class SandboxProvisioner(LocalProvisioner):
@@ -49,19 +51,27 @@ class SandboxProvisioner(LocalProvisioner):
 
     hidden: Any = List(Unicode(), help="Files and folders covered even where a folder above them is seen.", config=True)
     scratch_bytes: Any = Int(Limits().scratch_bytes, help="Size of the kernel's /tmp and /dev/shm.", config=True)
-    ulimits: Any = List(Unicode(), list(kernel_ulimits(Limits())), help="Options of prlimit(1).", config=True)
-
+    ulimits: Any = Dict(default_value=kernel_ulimits(Limits()), help="Limits as prlimit(1) names them.", config=True)
     memory_bytes: Any = Int(Limits().kernel_memory_bytes, help="Memory of all it runs, by a cgroup.", config=True)
     max_tasks: Any = Int(2 * Limits().kernel_processes, help="Processes and threads of all it runs.", config=True)
 
+    preloaded: Any = Instance(Preloaded, allow_none=True, help="Fork the kernel from it; else run a new program.")
+
     _control: str | None = None
     _cgroup: Cgroup | None = None
+    _entered: EmptySandbox | None = None
     _first_pid = 0
 
     @property
     def first_pid(self) -> int:
         """The process id, as seen from here, of the sandbox's process 1; 0 before the start."""
         return self._first_pid
+
+    @property
+    def roots(self) -> tuple[int, ...]:
+        """The processes below which everything is that the kernel has started."""
+        entry = self._entered.entry_pid if self._entered else 0
+        return tuple(pid for pid in (self.pid, entry) if pid)
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Return the start's arguments; sockets are ipc, whatever the manager had in mind."""
@@ -85,13 +95,23 @@ class SandboxProvisioner(LocalProvisioner):
             hidden=tuple(map(Path, self.hidden)),
             shown={_CONNECTION_FILE: control / "connection.json"},
             scratch_bytes=self.scratch_bytes,
-            ulimits=tuple(self.ulimits),
+            ulimits=dict(self.ulimits),
         )
         inside = [_CONNECTION_FILE if word == file else word for word in cmd]
+        if self.preloaded is not None:
+            self._enter(sandbox, inside, kwargs.get("stderr"))
+        else:
+            self._run(sandbox, inside, kwargs)
+        assert self.process is not None
+        self.pid = self.pgid = self.process.pid
+        return {**self.connection_info, "ip": f"/proc/{self._first_pid}/root{_SOCKETS}"}
+
+    def _run(self, sandbox: Sandbox, command: list[str], kwargs: dict[str, Any]) -> None:
+        """Run the kernel as a new program."""
         read, write = os.pipe()
         try:
             self.process = subprocess.Popen(
-                sandbox.command(inside, submission_environment(Path(SCRATCH)), write),
+                sandbox.command(command, submission_environment(Path(SCRATCH)), write),
                 stdin=subprocess.DEVNULL,
                 stdout=kwargs.get("stdout"),
                 stderr=kwargs.get("stderr"),
@@ -109,8 +129,16 @@ class SandboxProvisioner(LocalProvisioner):
         if not self._first_pid:
             self.process.kill()
             raise EnvironmentProblem("the sandbox of the kernel did not start; `labkit doctor` says what is missing")
-        self.pid = self.pgid = self.process.pid
-        return {**self.connection_info, "ip": f"/proc/{self._first_pid}/root{_SOCKETS}"}
+
+    def _enter(self, sandbox: Sandbox, command: list[str], stderr: Any) -> None:
+        """Fork the kernel from the process that has everything loaded, into a sandbox of its own."""
+        assert self._cgroup is not None
+        self._entered = EmptySandbox(sandbox, self._cgroup, self._before_it_starts, stderr)
+        self.process = self._entered.process
+        told = {"environment": submission_environment(Path(SCRATCH)), "work": SCRATCH, "argv": command[2:]}
+        with self.preloaded.fork(KERNEL) as sock:
+            self._entered.let_in(sock, process_id(sock), told)
+        self._first_pid = self._entered.first_pid
 
     def _before_it_starts(self) -> None:
         forget_keys()
@@ -122,7 +150,7 @@ class SandboxProvisioner(LocalProvisioner):
         if self.process is None:
             return
         if signum == signal.SIGINT:
-            for pid in child_pids(self._first_pid):
+            for pid in [self._entered.inside_pid] if self._entered else child_pids(self._first_pid):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signum)
         else:
@@ -134,6 +162,9 @@ class SandboxProvisioner(LocalProvisioner):
         if self._control:
             shutil.rmtree(self._control, ignore_errors=True)
             self._control = None
+        if self._entered is not None:
+            self._entered.end()
+            self._entered = None
         if self._cgroup is not None:
             self._cgroup.close()
             self._cgroup = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from labkit.grading.process_tree import child_pids
@@ -20,14 +20,14 @@ class MemoryWatch:
     """Watches from a thread of its own until `stop`; calls `end` once when the tree has more than `limit_bytes`.
 
     Args:
-        root: Returns the process id above the tree, 0 while there is none yet.
+        roots: Returns the process ids above the tree; none, or 0, while there is no tree yet.
         limit_bytes: What the tree may have.
         end: Ends it.
     """
 
-    def __init__(self, root: Callable[[], int], limit_bytes: int, end: Callable[[], object]) -> None:
+    def __init__(self, roots: Callable[[], Iterable[int]], limit_bytes: int, end: Callable[[], object]) -> None:
         self.exceeded = False
-        self._root, self._limit, self._end = root, limit_bytes, end
+        self._roots, self._limit, self._end = roots, limit_bytes, end
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="memory watch", daemon=True)
 
@@ -41,25 +41,26 @@ class MemoryWatch:
 
     def _run(self) -> None:
         while not self._stop.wait(_EVERY_SECONDS):
-            root = self._root()
-            if root and is_over(root, self._limit):
+            roots = [pid for pid in self._roots() if pid]
+            if roots and is_over(roots, self._limit):
                 self.exceeded = True
                 self._end()
                 return
 
 
-def is_over(root: int, limit_bytes: int) -> bool:
-    """Return whether the tree below and with `root` has more memory than this, shared pages counted once."""
-    pids = tree_of(root)
+def is_over(roots: Iterable[int], limit_bytes: int) -> bool:
+    """Return whether the trees below and with `roots` have more memory than this, shared pages counted once."""
+    pids = tree_of(roots)
     # What a process has for itself is quick to read, but counts pages a fork shares for each side.
     if sum(map(_own_bytes, pids)) <= limit_bytes:
         return False
     return sum(map(_proportional_bytes, pids)) > limit_bytes
 
 
-def tree_of(root: int) -> list[int]:
-    """Return `root` and the ids of everything below it."""
-    found, level = [root], [root]
+def tree_of(roots: Iterable[int]) -> list[int]:
+    """Return `roots` and the ids of everything below them."""
+    level = list(roots)
+    found = [*level]
     while level:
         level = [child for pid in level for child in child_pids(pid)]
         found += level

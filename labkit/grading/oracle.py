@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
+
+import psutil
 
 from labkit.checks.wire import Wire
 from labkit.errors import EnvironmentProblem, LessonError
 from labkit.grading.course import Course
-from labkit.grading.environments import trusted_environment
 from labkit.grading.frames import read_frame, write_frame
 from labkit.grading.limits import Limits
+from labkit.grading.preloaded import ORACLE, Preloaded, process_id
 
 _ANSWER_SECONDS = 120.0
 
@@ -49,45 +50,46 @@ class Oracle:
     Args:
         course: The lesson.
         limits: The largest result it shall read.
+        preloaded: What it is forked from; else one of its own.
     """
 
-    def __init__(self, course: Course, limits: Limits | None = None) -> None:
+    def __init__(self, course: Course, limits: Limits | None = None, preloaded: Preloaded | None = None) -> None:
         self._course, self._limits = course, limits or Limits()
+        self._owns, self._preloaded = preloaded is None, preloaded or Preloaded()
         self._asked: tuple[str, int] | None = None
         self._start()
 
     def _start(self) -> None:
         course = self._course
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "labkit.grading.oracle_process", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env=trusted_environment(),
-                start_new_session=True,
-            )
-        self._sock = ours
-        ours.settimeout(_ANSWER_SECONDS)
+        self._sock = self._preloaded.fork(ORACLE)
+        self._process: psutil.Process | None = None
         opening = {
             "op": "open",
             "lesson": course.lesson,
             "hidden": str(course.hidden),
             "checks": str(course.checks) if course.checks else None,
             "result_bytes": self._limits.result_bytes,
+            "path": sys.path,
         }
-        write_frame(ours, opening)
+        write_frame(self._sock, opening)
         self._exercises: tuple[str, ...] | None = None
 
     @property
     def pid(self) -> int:
-        """The oracle's process id."""
-        return self._process.pid
+        """The oracle's process id; the first use waits until it has loaded."""
+        return int(self._there().pid)
+
+    def _there(self) -> psutil.Process:
+        if self._process is None:
+            self._process = psutil.Process(process_id(self._sock))
+            self._sock.settimeout(_ANSWER_SECONDS)
+        return self._process
 
     @property
     def exercises(self) -> tuple[str, ...]:
         """Ids of the exercises it can judge; the first use waits until it has loaded."""
         if self._exercises is None:
+            self._there()
             header, self._rank_side = self._answer()
             self._exercises = tuple(header["exercises"])
         return self._exercises
@@ -136,7 +138,7 @@ class Oracle:
             # What came back is the submission's: it must not end the class, and earns nothing.
             print(f"exercise {exercise_id}, {case.name}: what came back could not be judged: {error}", file=sys.stderr)
             if self._asked is not None and not isinstance(error, LessonError):
-                self.close()
+                self._end()
                 self._start()
                 self.cases(*self._asked)
             return Judged(
@@ -146,9 +148,16 @@ class Oracle:
 
     def close(self) -> None:
         """End the oracle process."""
-        self._process.kill()
-        self._process.wait()
+        self._end()
+        if self._owns:
+            self._preloaded.close()
+
+    def _end(self) -> None:
         self._sock.close()
+        if self._process is not None:
+            with suppress(psutil.NoSuchProcess):
+                self._process.kill()
+                self._process.wait()
 
     def _ask(self, request: Mapping[str, Any], payload: bytes = b"") -> tuple[dict[str, Any], bytes]:
         _ = self.exercises  # the opening's answer comes first
@@ -164,7 +173,7 @@ class Oracle:
         except TimeoutError:
             raise EnvironmentProblem(f"the oracle process gave no answer within {_ANSWER_SECONDS:g} s") from None
         if frame is None:
-            raise EnvironmentProblem(f"the oracle process ended ({self._process.poll()})")
+            raise EnvironmentProblem("the oracle process ended; its own words are above")
         if "error" in frame.header:
             raise LessonError(f"the lesson's own checks failed: {frame.header['error']}\n{frame.header['traceback']}")
         return frame.header, bytes(frame.payload)

@@ -1,7 +1,7 @@
 """The trusted process that knows what is right: makes hidden cases and judges what came back as data.
 
-It loads torch and the hidden cases, and never a line of a submission. Run as
-``python -m labkit.grading.oracle_process FD``; FD is a socket to the grading process.
+It has torch loaded, loads the hidden cases, and never a line of a submission. It is forked from
+`labkit.grading.preloaded_process`.
 """
 
 from __future__ import annotations
@@ -82,9 +82,8 @@ def without_expected(message: str) -> str:
     return _EXPECTED.sub("", message)
 
 
-def main() -> None:
-    """Answer requests until the grading process closes the socket."""
-    sock = socket.socket(fileno=int(sys.argv[1]))
+def serve(sock: socket.socket) -> None:
+    """Answer requests until the grading process closes its socket."""
     torch.set_num_threads(1)
     if sys.platform == "linux":  # a result that swells when it is compared costs itself, not the machine
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -95,6 +94,7 @@ def main() -> None:
         answer: dict[str, Any]
         try:
             if request["op"] == "open":
+                sys.path[:] = request["path"]
                 oracle = Oracle(request["lesson"], request["hidden"], request["checks"], request["result_bytes"])
                 answer, payload = {"exercises": list(oracle.exercises)}, rank_exercise.pack(oracle.exercises)
             elif request["op"] == "cases":
@@ -108,7 +108,3 @@ def main() -> None:
             answer = {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
         with suppress(BrokenPipeError):  # the next read finds the socket closed
             write_frame(sock, answer, payload)
-
-
-if __name__ == "__main__":
-    main()

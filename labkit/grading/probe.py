@@ -126,7 +126,7 @@ class CaseRun:
         deadline = time.monotonic() + self._seconds
         failure: dict[str, Any] | None = None
         most = self._limits.case_memory_bytes
-        watch = MemoryWatch(lambda: self._template.first_pid, most, self._template.end_ranks)
+        watch = MemoryWatch(lambda: [self._template.first_pid], most, self._template.end_ranks)
         try:
             self._selector.register(self._template.channel, selectors.EVENT_READ, None)
             with watch:

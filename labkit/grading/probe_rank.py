@@ -4,14 +4,13 @@ The template runs no line of a submission; it forks a rank for each case, which 
 as data, runs the exercise's driver, and sends back data. It knows no expected value, and has loaded neither an oracle
 nor a judge. In a sandbox of its own, it makes one for each rank.
 
-Run as ``python -m labkit.grading.probe_rank FD``; FD is a socket to the trusted side.
+It is itself forked from `labkit.grading.preloaded_process`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import io
-import json
 import linecache
 import os
 import random
@@ -42,15 +41,17 @@ from labkit.grading.rank_exercise import RankExercise
 from labkit.grading.rank_namespaces import RankNamespaces
 from labkit.grading.relay_client import CELL_MARK, RelayClient
 from labkit.grading.relay_group import register
+from labkit.grading.sandbox_entry import enter
 
 _MAX_TEXT = 4000
 _PR_SET_PDEATHSIG = 1
 _RANK_FDS = (3, 4)
 
 
-def main() -> None:
-    """Serve fork requests until the trusted side closes the socket."""
-    control = socket.socket(fileno=int(sys.argv[1]))
+def serve(control: socket.socket) -> None:
+    """Enter the sandbox, then serve fork requests until the trusted side closes the socket."""
+    if enter(control) is None:
+        return
     opening = read_frame(control)
     if opening is None:
         return
@@ -71,11 +72,11 @@ def main() -> None:
             if fd == wake_read:
                 os.read(wake_read, 4096)
                 _report_exits(control, namespaces)
-            elif not _serve(control, exercises, namespaces):
+            elif not _fork_one(control, exercises, namespaces):
                 return
 
 
-def _serve(control: socket.socket, exercises: Mapping[str, RankExercise], namespaces: RankNamespaces | None) -> bool:
+def _fork_one(control: socket.socket, exercises: Mapping[str, RankExercise], namespaces: RankNamespaces | None) -> bool:
     """Fork one rank; return False where the trusted side is gone."""
     try:
         data, fds, _, _ = socket.recv_fds(control, 1, 3)
@@ -287,9 +288,3 @@ def _still(package: Any) -> None:
 
     package.check = package.hint = nothing
     package.run = no_run
-
-
-if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit(json.dumps({"usage": "python -m labkit.grading.probe_rank FD"}))
-    main()

@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import nbformat
-
 from labkit.grading.limits import Limits
+from labkit.grading.notebook_format import load_nbformat
 from labkit.grading.submission import SubmittedCell
 from labkit.lessons.prediction_cell import PredictionCell, read_prediction
 
@@ -54,7 +53,7 @@ def rebuild(submitted: Sequence[SubmittedCell], pristine: Mapping[str, Any], lim
         limits: The longest cell that is taken.
     """
     limits = limits or Limits()
-    notebook = nbformat.from_dict(copy.deepcopy(dict(pristine)))  # type: ignore[no-untyped-call]
+    notebook = load_nbformat().from_dict(copy.deepcopy(dict(pristine)))
     code = [cell for cell in submitted if cell.kind == "code"]
     used: set[int] = set()
     notes: list[str] = []

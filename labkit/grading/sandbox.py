@@ -40,8 +40,9 @@ class Sandbox:
         hidden: Files and folders that are covered even where a folder above them is seen.
         shown: Files of ours that are seen, read-only: path inside and path outside.
         scratch_bytes: Size of its /tmp, and of its /dev/shm.
-        may_divide: It is ours and makes a sandbox for each process that it forks; no line of a submission runs in it.
-        ulimits: Options of prlimit(1), such as ``--nofile=1024``.
+        may_divide: What runs in it is ours and makes a sandbox for each process that it forks, with capabilities over
+            this one; no line of a submission runs in it.
+        ulimits: Limits by the names that prlimit(1) has for them, such as ``nofile``.
     """
 
     control: Path
@@ -49,7 +50,7 @@ class Sandbox:
     shown: Mapping[str, Path] = field(default_factory=dict)
     scratch_bytes: int = 256 << 20
     may_divide: bool = False
-    ulimits: tuple[str, ...] = ()
+    ulimits: Mapping[str, int] = field(default_factory=dict)
 
     def command(self, program: Sequence[str], environment: Mapping[str, str], info_fd: int) -> list[str]:
         """Return the command line that runs `program` inside.
@@ -59,7 +60,7 @@ class Sandbox:
             environment: All its environment variables.
             info_fd: An inherited descriptor to which bubblewrap writes the process id of the sandbox's process 1.
         """
-        bwrap, uid = _bwrap(), throw_away_uid() if os.geteuid() == 0 else os.geteuid()
+        bwrap, uid = _bwrap(), user_inside()
         files = view(self.control, uid, self.hidden)
         for inside, outside in self.shown.items():
             files += ["--ro-bind", str(outside), inside]
@@ -72,9 +73,7 @@ class Sandbox:
         size = str(self.scratch_bytes)
         arguments = [*_INSIDE, "--die-with-parent", "--new-session", "--hostname", HOSTNAME, "--info-fd", str(info_fd)]
         arguments += [*files, "--proc", "/proc"]
-        arguments += (
-            ["--cap-add", "ALL", "--as-pid-1"] if self.may_divide else ["--cap-drop", "ALL", "--disable-userns"]
-        )
+        arguments += ["--cap-drop", "ALL", *([] if self.may_divide else ["--disable-userns"])]
         for folder in (SCRATCH, "/dev/shm"):
             arguments += ["--perms", "1777", "--size", size, "--tmpfs", folder]
         arguments += view_in_scratch(self.control, self.hidden)
@@ -82,7 +81,8 @@ class Sandbox:
         arguments += ["--chdir", SCRATCH, "--clearenv"]
         for name, value in environment.items():
             arguments += ["--setenv", name, value]
-        return [*outer, *arguments, "--", "prlimit", "--core=0", *self.ulimits, "--", *program]
+        ulimits = [f"--{name}={value}" for name, value in {"core": 0, **self.ulimits}.items()]
+        return [*outer, *arguments, "--", "prlimit", *ulimits, "--", *program]
 
     def _devices(self) -> list[str]:
         arguments = [word for name in _DEVICES for word in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")]
@@ -104,6 +104,11 @@ def _bwrap() -> str:
             f"bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap). {TRUSTED_ONLY}"
         )
     return program
+
+
+def user_inside() -> int:
+    """Return who a sandbox's processes are: a throw-away user where we are root, else ourselves."""
+    return throw_away_uid() if os.geteuid() == 0 else os.geteuid()
 
 
 def throw_away_uid() -> int:

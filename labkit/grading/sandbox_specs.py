@@ -13,6 +13,7 @@ from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
 from labkit.grading.kernel_provisioner import NAME, SandboxProvisioner, kernel_ulimits
 from labkit.grading.limits import Limits
+from labkit.grading.preloaded import Preloaded
 
 
 class SandboxSpecs(KernelSpecManager):
@@ -21,9 +22,10 @@ class SandboxSpecs(KernelSpecManager):
     Args:
         hidden: Files and folders the kernel must not see.
         limits: What it may use.
+        preloaded: What it is forked from; else it is a new program.
     """
 
-    def __init__(self, hidden: Sequence[Path], limits: Limits) -> None:
+    def __init__(self, hidden: Sequence[Path], limits: Limits, preloaded: Preloaded | None = None) -> None:
         super().__init__()
         # Known also where labkit was not installed since it has this entry point, or was never installed.
         where = f"{SandboxProvisioner.__module__}:{SandboxProvisioner.__name__}"
@@ -34,7 +36,8 @@ class SandboxSpecs(KernelSpecManager):
             "scratch_bytes": limits.scratch_bytes,
             "memory_bytes": 2 * limits.kernel_memory_bytes,  # a wall behind MemoryWatch, which ends it with words
             "max_tasks": 2 * limits.kernel_processes,
-            "ulimits": list(kernel_ulimits(limits)),
+            "ulimits": kernel_ulimits(limits),
+            "preloaded": preloaded,
         }
         self._spec = KernelSpec(
             argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],

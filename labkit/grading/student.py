@@ -21,7 +21,9 @@ from labkit.grading.course import Course
 from labkit.grading.feedback import feedback_html
 from labkit.grading.guesses import guesses, revealed
 from labkit.grading.limits import Limits
+from labkit.grading.notebook_format import load_nbformat
 from labkit.grading.oracle import HiddenCase, Oracle
+from labkit.grading.preloaded import Preloaded
 from labkit.grading.probe import CaseRun, Outcome
 from labkit.grading.process_tree import end_descendants
 from labkit.grading.rebuild import Rebuilt, rebuild
@@ -67,8 +69,9 @@ class Grader:
 
     def __post_init__(self) -> None:
         self._hidden = None if self.sandbox == "none" else (*self.course.secrets, self.out, self.alone.parent)
-        self.oracle = Oracle(self.course, self.limits)
-        self._template = Template(self._hidden, self.limits)
+        self._preloaded = Preloaded()
+        self.oracle = Oracle(self.course, self.limits, self._preloaded)
+        self._template = Template(self._hidden, self.limits, self._preloaded)
 
     def grade(self, submission: Submission, progress: Progress) -> StudentResult:
         """Grade a submission and write its reports; everything it started has ended by then."""
@@ -77,7 +80,7 @@ class Grader:
         try:
             result = self._grade(submission, folder, progress)
         finally:
-            end_descendants(keep=[self.oracle.pid, self._template.pid])
+            self._end_the_rest()
             shutil.rmtree(folder, ignore_errors=True)
         result = replace(result, seconds=time.monotonic() - started)
         write_reports(result, self.course, self.out)
@@ -87,6 +90,13 @@ class Grader:
         """End the processes kept between submissions."""
         self._template.close()
         self.oracle.close()
+        self._preloaded.close()
+
+    def _end_the_rest(self) -> None:
+        """End every process but those that are kept between submissions."""
+        kept = [self.oracle.pid, *self._template.pids]
+        end_descendants(self._preloaded.pid, keep=kept)
+        end_descendants(keep=[self._preloaded.pid, *kept])
 
     def _grade(self, submission: Submission, folder: Path, progress: Progress) -> StudentResult:
         progress("reading")
@@ -115,11 +125,12 @@ class Grader:
         )
 
     def _execute(self, rebuilt: Rebuilt, folder: Path) -> NotebookRun:
+        load_nbformat()
         from labkit.grading.execute import execute  # papermill takes a second to load, in which torch loads elsewhere
 
         work = folder / "nb"
         work.mkdir()
-        return execute(rebuilt.notebook, work, self.limits, self._hidden)
+        return execute(rebuilt.notebook, work, self.limits, self._hidden, self._preloaded)
 
     # ---- hidden cases
 
@@ -170,7 +181,7 @@ class Grader:
     ) -> Outcome:
         if not self._template.alive:
             self._template.close()
-            self._template = Template(self._hidden, self.limits)
+            self._template = Template(self._hidden, self.limits, self._preloaded)
         self._template.ready(self.oracle.rank_side)
         work = folder / "case"
         shutil.rmtree(work, ignore_errors=True)
@@ -189,6 +200,15 @@ class Grader:
         return text.replace(str(folder), "…")
 
 
+def _picture(outcome: Outcome, case: HiddenCase) -> str:
+    """Return what ranks did in a case, unless where they stood is a matter of chance: when one stopped the others."""
+    failure = outcome.failure or {}
+    if failure.get("kind") in ("timeout", "not_implemented"):
+        return ""
+    failed = failure.get("rank") if failure.get("kind") in ("exception", "died", "bad_result") else None
+    return call_picture(outcome.calls, case.world_size, failed)
+
+
 def submission_hash(path: Path) -> str:
     """Return a hash of the file handed in, or "no file" where there is none that can be read."""
     digest = hashlib.sha256()
@@ -200,15 +220,6 @@ def submission_hash(path: Path) -> str:
                 digest.update(file.read(1 << 20))
             digest.update(str(os.fstat(file.fileno()).st_size).encode())
     except OSError:
-def _picture(outcome: Outcome, case: HiddenCase) -> str:
-    """Return what ranks did in a case, unless where they stood is a matter of chance: when one stopped the others."""
-    failure = outcome.failure or {}
-    if failure.get("kind") in ("timeout", "not_implemented"):
-        return ""
-    failed = failure.get("rank") if failure.get("kind") in ("exception", "died", "bad_result") else None
-    return call_picture(outcome.calls, case.world_size, failed)
-
-
         return "no file"
     return digest.hexdigest()
 

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import select
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from labkit.errors import EnvironmentProblem
 from labkit.grading.cgroup import Cgroup
-from labkit.grading.environments import submission_environment, trusted_environment
-from labkit.grading.frames import Channel, FrameError, pack
+from labkit.grading.empty_sandbox import EmptySandbox
+from labkit.grading.frames import Channel, FrameError, pack, read_frame, write_frame
 from labkit.grading.limits import Limits
+from labkit.grading.preloaded import TEMPLATE, Preloaded, process_id
 from labkit.grading.process_tree import end_descendants
-from labkit.grading.sandbox import Sandbox, read_info
-from labkit.grading.sandbox_view import SCRATCH, answers_of_checks
-
-_START_SECONDS = 120.0
+from labkit.grading.sandbox import Sandbox
+from labkit.grading.sandbox_view import answers_of_checks
 
 
 class TemplateGoneError(Exception):
@@ -34,61 +33,55 @@ class Template:
     Args:
         hidden: Files and folders its sandbox must not show; None for no sandbox at all.
         limits: What ranks may use.
+        preloaded: What it is forked from; else one of its own.
     """
 
-    def __init__(self, hidden: Sequence[Path] | None, limits: Limits | None = None) -> None:
+    def __init__(
+        self, hidden: Sequence[Path] | None, limits: Limits | None = None, preloaded: Preloaded | None = None
+    ) -> None:
         self.num_threads = 0
         self.divides = hidden is not None
-        self._limits = limits or Limits()
-        self._first_pid = 0
+        self._limits = limits = limits or Limits()
+        self._owns, self._preloaded = preloaded is None, preloaded or Preloaded()
         self._control = tempfile.TemporaryDirectory(prefix="lk-ranks-")
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = self._start(theirs.fileno(), hidden)
-        self.channel = Channel(ours, max_header=1 << 16, max_payload=0)
-        self._is_ready = False
+        self._cgroup = Cgroup(2 * limits.case_memory_bytes, 16 * limits.rank_processes) if self.divides else None
+        self._sandbox = self._make_sandbox(hidden) if hidden is not None else None
+        self.channel = Channel(self._preloaded.fork(TEMPLATE), max_header=1 << 16, max_payload=0)
+        self._entry_pid = 0
+        self._process: psutil.Process | None = None
 
-    def _start(self, fd: int, hidden: Sequence[Path] | None) -> subprocess.Popen[bytes]:
-        program = [sys.executable, "-m", "labkit.grading.probe_rank", str(fd)]
-        if hidden is None:
-            return subprocess.Popen(
-                program, pass_fds=[fd], stdin=subprocess.DEVNULL, env=trusted_environment(), start_new_session=True
-            )
+    def _make_sandbox(self, hidden: Sequence[Path]) -> EmptySandbox:
+        assert self._cgroup is not None
         sandbox = Sandbox(
             Path(self._control.name),
             hidden=(*hidden, *answers_of_checks()),
             scratch_bytes=self._limits.rank_scratch_bytes,
             may_divide=True,
         )
-        environment = submission_environment(Path(SCRATCH)) | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        self._info, write = os.pipe()
-        limits = self._limits
-        self._cgroup = Cgroup(2 * limits.case_memory_bytes, 16 * limits.rank_processes)
-        try:
-            return subprocess.Popen(
-                sandbox.command(program, environment, write),
-                pass_fds=[fd, write],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                preexec_fn=self._cgroup.enter,
-            )
-        finally:
-            os.close(write)
+        return EmptySandbox(sandbox, self._cgroup, self._cgroup.enter)
 
     @property
-    def pid(self) -> int:
-        """The id of the process we have started: the template, or the sandbox around it."""
-        return self._process.pid
+    def pids(self) -> tuple[int, ...]:
+        """The ids of the processes that stay between submissions; the first use waits until torch is loaded."""
+        return (self._entry(), *([self._sandbox.process.pid] if self._sandbox else []))
+
+    def _entry(self) -> int:
+        """Return the id of the fork that becomes the template, or whose child does."""
+        if not self._entry_pid and not self.channel.closed:
+            self._entry_pid = process_id(self.channel.sock)
+        return self._entry_pid
 
     @property
     def first_pid(self) -> int:
         """The template's own process id, as seen from here; 0 before it is ready."""
-        return self._first_pid
+        return self._process.pid if self._process else 0
 
     @property
     def alive(self) -> bool:
-        """Whether the process is there and its socket is open."""
-        return self._process.poll() is None and not self.channel.closed
+        """Whether the process is there, or will be, and its socket is open."""
+        if self.channel.closed:
+            return False
+        return self._process is None or self._process.is_running()
 
     def ready(self, rank_side: bytes) -> None:
         """Wait until the template can fork.
@@ -99,25 +92,24 @@ class Template:
         Raises:
             EnvironmentProblem: If it does not start.
         """
-        if not self._is_ready:
-            opening = {"divide": self.divides, "scratch_bytes": self._limits.rank_scratch_bytes}
-            self.channel.send(opening, rank_side)
-        while not self._is_ready:
-            if self.channel.wants_to_write:
-                select.select([], [self.channel], [], _START_SECONDS)
-                self.channel.flush()
-                continue
-            readable, _, _ = select.select([self.channel], [], [], _START_SECONDS)
-            frames = self.channel.receive() if readable else []
-            if not frames:
-                self.close()
-                raise EnvironmentProblem(
-                    f"the process that starts ranks did not come up (status {self._process.poll()}); "
-                    "its own words are above"
-                )
-            self.num_threads = int(frames[0].header["threads"])
-            self._first_pid = read_info(self._info, _START_SECONDS) if self.divides else self._process.pid
-            self._is_ready = True
+        if self._process is not None:
+            return
+        sock = self.channel.sock
+        if self._sandbox is not None:
+            self._sandbox.let_in(sock, self._entry(), {})
+            pid = self._sandbox.inside_pid
+        else:
+            pid = self._entry()
+            write_frame(sock, {"first_pid": 0})
+            read_frame(sock)
+        write_frame(sock, {"divide": self.divides, "scratch_bytes": self._limits.rank_scratch_bytes}, rank_side)
+        frame = read_frame(sock)
+        if frame is None:
+            self.close()
+            raise EnvironmentProblem("the process that starts ranks did not come up; its own words are above")
+        sock.setblocking(False)
+        self.num_threads = int(frame.header["threads"])
+        self._process = psutil.Process(pid)
 
     def fork(self, request: Mapping[str, Any], relay: socket.socket, jobs: socket.socket, output: int) -> None:
         """Ask for one rank; the answer comes over `channel`. The descriptors are handed over, not closed here.
@@ -145,20 +137,25 @@ class Template:
         except FrameError as error:
             raise TemplateGoneError(str(error)) from None
         if self.channel.closed and not frames:
-            raise TemplateGoneError(f"status {self._process.poll()}")
+            raise TemplateGoneError("its socket is closed")
         return [frame.header for frame in frames]
 
     def end_ranks(self) -> list[str]:
         """End everything below the template and return the names of what still ran."""
-        return end_descendants(self._first_pid) if self._first_pid else []
+        return end_descendants(self.first_pid) if self.first_pid else []
 
     def close(self) -> None:
         """End the template and everything below it."""
-        end_descendants(self.pid)
-        self._process.kill()
-        self._process.wait()
         self.channel.close()
-        if self.divides:
-            os.close(self._info)
+        if self._process is not None:
+            end_descendants(self._process.pid)
+            with suppress(psutil.NoSuchProcess):
+                self._process.kill()
+                self._process.wait()
+        if self._sandbox is not None:
+            self._sandbox.end()
+        if self._cgroup is not None:
             self._cgroup.close()
         self._control.cleanup()
+        if self._owns:
+            self._preloaded.close()

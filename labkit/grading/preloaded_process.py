@@ -1,0 +1,70 @@
+"""The process that has loaded torch and the kernel, and forks what runs with them: see `labkit.grading.preloaded`.
+
+It loads no line of a submission, no hidden case and no lesson's checks, and reads nothing but one letter for each fork.
+Run as ``python -m labkit.grading.preloaded_process FD``; FD is a socket to the grading process.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+
+if __name__ == "__main__" and sys.path and Path(sys.path[0]) == Path.cwd():
+    del sys.path[0]  # as ipykernel_launcher does: a file lying here must not stand in for a module
+
+import ipykernel.ipkernel
+import ipykernel.kernelapp
+import ipykernel.zmqshell  # noqa: F401
+import torch
+
+from labkit.grading import oracle_process, preloaded_kernel, probe_rank
+from labkit.grading.frames import write_frame
+from labkit.grading.preloaded import KERNEL, ORACLE, TEMPLATE
+
+_ROLES = {ORACLE: oracle_process.serve, TEMPLATE: probe_rank.serve, KERNEL: preloaded_kernel.serve}
+
+
+def main() -> None:
+    """Fork until the grading process closes the socket."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks that have ended need not be collected
+    gc.collect()
+    gc.freeze()  # their memory stays ours until they write to it
+    while True:
+        try:
+            letter, fds, _, _ = socket.recv_fds(control, 1, 1)
+        except ConnectionResetError:
+            return
+        if not letter or len(fds) != 1:
+            return
+        if os.fork() == 0:
+            _be(letter, control, fds[0])
+        os.close(fds[0])
+
+
+def _be(letter: bytes, control: socket.socket, fd: int) -> None:
+    """Take up a role in a fork; never returns."""
+    status = 70
+    try:
+        control.close()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        sock = socket.socket(fileno=fd)
+        write_frame(sock, {"op": "here", "pid": os.getpid()})
+        _ROLES[letter](sock)
+        status = 0
+    except SystemExit as stop:
+        status = stop.code if isinstance(stop.code, int) else 1 if stop.code else 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    main()
