@@ -493,68 +493,28 @@ for rank in range(4):
 # %% [markdown]
 # In each column every chunk appears once: all links are used, and no two ranks push the same chunk.
 #
-# A plan is data, so you can carry it out on paper. The next cell does: for every step it counts how many
-# contributions each chunk holds on each rank. (You need not read the code. Look at the picture.)
-
-
-# %%
-def contributions(make_plan, world_size):
-    """Return, before the first step and after each, [rank][chunk] -> number of contributions summed in that chunk."""
-    plans = [make_plan(rank, world_size) for rank in range(world_size)]
-    states = [[[1] * world_size for _ in range(world_size)]]
-    for step in sorted({record.step for plan in plans for record in plan}):
-        before, after = states[-1], [list(chunks) for chunks in states[-1]]
-        for rank, plan in enumerate(plans):
-            for record in plan:
-                if record.step == step and isinstance(record, Recv):
-                    after[rank][record.chunk] = before[record.peer][record.chunk]
-            for record in plan:
-                if record.step == step and isinstance(record, Reduce):
-                    after[rank][record.chunk] += before[rank][record.chunk]
-        states.append(after)
-    return states
-
+# A plan is data, so you can carry it out without starting a process. The next cell does, with the plans of all ranks.
+# Press ▶, or take it step by step with the arrow keys. A rank is a spoke, a chunk has its own circle, and the number in
+# a square says how many contributions are summed in that chunk. To the right, who sends which chunk in which step.
 
 # %% tags=["nbval-ignore-output"]
-import matplotlib.pyplot as plt
-
-
-def draw(states):
-    world_size = len(states[0])
-    figure, panels = plt.subplots(1, len(states), figsize=(1.75 * len(states), 2.4), sharey=True, layout="constrained")
-    for number, (panel, state) in enumerate(zip(panels, states, strict=True)):
-        panel.imshow(state, cmap="cividis", vmin=0, vmax=world_size)
-        panel.set_title("start" if number == 0 else f"after step {number - 1}", fontsize=10)
-        panel.set_xticks(range(world_size))
-        panel.set_yticks(range(world_size))
-        panel.set_xlabel("chunk")
-        for rank in range(world_size):
-            for chunk in range(world_size):
-                light = state[rank][chunk] <= world_size / 2
-                panel.text(
-                    chunk, rank, state[rank][chunk], ha="center", va="center", color="white" if light else "black"
-                )
-    panels[0].set_ylabel("rank")
-    return figure
-
-
-states = contributions(ring_plan, 4)
-draw(states)
-plt.show()
+player = labkit.ring_player(ring_plan, num_ranks=4)
+player
 
 # %%
-complete = states[3][3].index(4)  # after three steps, on rank 3: the chunk with 4 contributions
+(complete,) = player.numbers["complete_chunks"][2][3]  # after step 2, on rank 3: the chunks with 4 contributions
 print(f"Complete on rank 3 after the first half: chunk {complete}. You guessed {guess_complete_chunk}.")
 
 # %% [markdown]
-# What to notice: in the first half the diagonal moves, and each step makes one chunk a rank one richer: 2, 3, 4.
-# After step 2 there is exactly one bright cell in each row and in each column. In the second half these bright cells
-# are copied until all is bright.
+# What to notice: in the first half each step makes one chunk a rank one richer: 2, 3, 4. After step 2 there is exactly
+# one dark square on each spoke and on each circle. In the second half these dark squares are copied until all is dark.
+# Then move the sliders. More ranks: the same pattern, more steps. One slow link: all links wait for it.
+#
+# Does your picture look different? Then your plan is wrong, in a way you can now see: a chunk that comes where another
+# was expected is red.
 #
 # The halves have names of their own, because people use them alone: **reduce-scatter** (every rank ends with its own
 # piece of the sum) and **all-gather** (every rank gets all pieces). All-reduce is one after the other.
-#
-# Does your picture look different? Then your plan is wrong, in a way you can now see.
 
 # %% [markdown] tags=["slide"]
 # ### A plan is data
@@ -717,7 +677,15 @@ def three_devices_ring():
 labkit.run(three_devices_ring, on=labkit.local(3)).results
 
 # %% [markdown]
-# 7, 14, 21 on every rank, and no rank did more than the others. Now the same 16 MB on 4 ranks as before.
+# 7, 14, 21 on every rank, and no rank did more than the others. But does each message carry what the plan says? Run it
+# once on numbers that tell whose they are and to which chunk they belong, and look into every message. This is no plan
+# any more, but what your `ring_sum` really sent. If a wrong chunk is under way, it says: expected c2, got c1.
+
+# %% tags=["nbval-ignore-output"]
+labkit.ring_player(ring_sum, on=labkit.virtual(4))
+
+# %% [markdown]
+# Now the same 16 MB on 4 ranks as before.
 
 # %% tags=["nbval-ignore-output"]
 ring_run = labkit.run(all_reduce_once, ring_sum, 16 * MB, on=labkit.local(4))
@@ -1138,6 +1106,8 @@ labkit.check("2.10", halving_doubling_all_reduce)
 labkit.predict("2.9", 0.01, unit="MB")
 
 # %% tags=["nbval-ignore-output"]
+import matplotlib.pyplot as plt
+
 ALPHA, BANDWIDTH, RANKS = 10e-6, 50e9, 64
 sizes = [2.0**power for power in range(8, 33)]
 rounds = math.ceil(math.log2(RANKS))

@@ -90,10 +90,15 @@ class Played:
                 state[write.rank][write.chunk] = write.mask, write.wrong
         return state
 
+    def complete_chunks(self, step: int | None = None) -> list[list[int]]:
+        """Return for each rank the chunks that hold every contribution once, after a step; None is the last."""
+        full = (1 << self.num_ranks) - 1, False
+        state = self.state(None if step is None else step + 1)
+        return [[chunk for chunk, content in enumerate(chunks) if content == full] for chunks in state]
+
     def num_complete(self) -> int:
-        """Return how many chunks, over all ranks, hold every contribution once at the end."""
-        whole = (1 << self.num_ranks) - 1
-        return sum(mask == whole and not wrong for chunks in self.state() for mask, wrong in chunks)
+        """Return how many chunks, over all ranks, are complete at the end."""
+        return sum(map(len, self.complete_chunks()))
 
 
 def ring_plan(rank: int, world_size: int) -> list[dict[str, Any]]:

@@ -73,7 +73,12 @@ def ring_player(
         data["times"] = [
             [src, dst, step, float(f"{start:.4g}"), float(f"{end:.4g}")] for src, dst, step, start, end in times
         ]
-    numbers = {"steps": len(shown.steps), "complete": shown.num_complete(), "faults": len(shown.faults)}
+    numbers = {
+        "steps": len(shown.steps),
+        "complete": shown.num_complete(),
+        "faults": len(shown.faults),
+        "complete_chunks": [shown.complete_chunks(step) for step in range(len(shown.steps))],
+    }
     return Explorer(_sentence(shown, source), numbers, "ring_player.js", "ringPlayer", data, _still(shown, source))
 
 

@@ -159,7 +159,8 @@ def test_tags_tell_chunk_and_contributions_of_any_sum() -> None:
 
 def test_a_real_ring_is_seen_to_send_what_its_plan_says() -> None:
     figure = ring_player(ring_programs.ring_sum, on=labkit.virtual(4))
-    assert figure.numbers == {"steps": 6, "complete": 16, "faults": 0}
+    assert (figure.numbers["steps"], figure.numbers["complete"], figure.numbers["faults"]) == (6, 16, 0)
+    assert figure.numbers["complete_chunks"][2] == [[1], [2], [3], [0]]
     assert figure.data["played"][4]["steps"] == _data(play(_plans(4)))
     assert len(figure.data["times"]) == 24
     assert figure.to_html() == ring_player(ring_programs.ring_sum, on=labkit.virtual(4)).to_html()
@@ -167,7 +168,7 @@ def test_a_real_ring_is_seen_to_send_what_its_plan_says() -> None:
 
 def test_a_real_ring_on_processes_is_seen_too() -> None:
     figure = ring_player(ring_programs.ring_sum, on=labkit.local(2))
-    assert figure.numbers == {"steps": 2, "complete": 4, "faults": 0}
+    assert figure.numbers["complete_chunks"] == [[[1], [0]], [[0, 1], [0, 1]]]
 
 
 def test_a_real_run_that_sends_the_wrong_chunk_is_red_with_both_names() -> None:

@@ -81,7 +81,7 @@ function sliderMarkup(slider, value) {
     : slider.log ? [0, 100, 1] : [slider.min, slider.max, slider.step ?? 1];
   const input = tag("input", {
     type: "range", min, max, step, value: sliderPosition(slider, value), "data-key": slider.key,
-    "aria-label": slider.label, "aria-valuetext": slider.show(value), "data-lm-suppress-shortcuts": "true",
+    "aria-label": slider.label, "aria-valuetext": slider.show(value),
   });
   return `<label>${escaped(slider.label)} ${input} <output>${escaped(slider.show(value))}</output></label>`;
 }
@@ -111,11 +111,11 @@ export function mount(root, view, motion = globalThis.matchMedia?.("(prefers-red
 <header><b>${escaped(view.title)}</b><span>${escaped(view.source ?? "")}</span></header>
 <form class="bar" data-part="ask" hidden></form><div data-part="body">
 <div class="bar step" data-part="player">${ICONS.map(([act, icon, name]) => `<button type="button" data-act="${act}" title="${name}" aria-label="${name}">${icon}</button>`).join("")}
-<label>${escaped(view.stepLabel ?? "step")} <input type="range" min="0" value="0" data-key="step" aria-label="${escaped(view.stepLabel ?? "step")}" data-lm-suppress-shortcuts="true"> <output></output></label>
-<label>speed <select aria-label="speed" data-lm-suppress-shortcuts="true">${[0.25, 0.5, 1, 2, 4].map((x) => `<option${x === 1 ? " selected" : ""}>${x}</option>`).join("")}</select></label>
+<label>${escaped(view.stepLabel ?? "step")} <input type="range" min="0" value="0" data-key="step" aria-label="${escaped(view.stepLabel ?? "step")}"> <output></output></label>
+<label>speed <select aria-label="speed">${[0.25, 0.5, 1, 2, 4].map((x) => `<option${x === 1 ? " selected" : ""}>${x}</option>`).join("")}</select></label>
 <button type="button" data-act="table" aria-expanded="false">Table</button><button type="button" data-act="help" aria-label="keys" aria-expanded="false">?</button></div>
 <div class="bar" data-part="sliders">${view.sliders.map((slider) => sliderMarkup(slider, slider.value)).join("")}</div>
-<div data-part="stage" tabindex="0" data-lm-suppress-shortcuts="true" aria-label="picture; arrow keys step"></div>
+<div data-part="stage" tabindex="0" aria-label="picture; arrow keys step"></div>
 <dl data-part="numbers"></dl><p data-part="say" aria-live="polite"></p><p data-part="help" hidden>${HELP}</p><div data-part="table" hidden></div></div></section>`;
   const part = (name) => root.querySelector(`[data-part="${name}"]`);
   const [body, player, stage] = ["body", "player", "stage"].map(part);
@@ -206,7 +206,7 @@ export function mount(root, view, motion = globalThis.matchMedia?.("(prefers-red
     const form = part("ask");
     body.hidden = true;
     form.hidden = false;
-    form.innerHTML = `<label>${escaped(view.ask.question)} <input type="number" step="any" required data-lm-suppress-shortcuts="true" aria-label="your guess"> ${escaped(view.ask.unit ?? "")}</label> <button>This is my guess</button>`;
+    form.innerHTML = `<label>${escaped(view.ask.question)} <input type="number" step="any" required aria-label="your guess"> ${escaped(view.ask.unit ?? "")}</label> <button>This is my guess</button>`;
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       guess = +form.querySelector("input").value;
