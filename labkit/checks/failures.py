@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import takewhile
 
 from labkit.checks.case import Failure, Wait
 from labkit.checks.exercise import Exercise
@@ -86,13 +87,14 @@ def failure_of_traceback(report: str, rank: int | None, exercise: Exercise) -> F
 
 
 def _last_error(report: str) -> tuple[str, str]:
-    """Return type and first line of the exception a traceback ends with."""
+    """Return type and first line of the exception a traceback ends with, and what goes on in indented lines."""
     lines = report.rstrip().splitlines()
-    last_frame = max((i for i, line in enumerate(lines) if line.startswith("  ")), default=-1)
-    for line in lines[last_frame + 1 :]:
+    last_frame = max((i for i, line in enumerate(lines) if _FRAME.match(line)), default=-1)
+    for number, line in enumerate(lines[last_frame + 1 :], last_frame + 1):
         match = _ERROR.match(line)
         if match:
-            return match["type"].rpartition(".")[2], (match["text"] or "").strip()
+            more = takewhile(lambda text: text.startswith(" "), lines[number + 1 :])
+            return match["type"].rpartition(".")[2], " ".join([match["text"] or "", *map(str.strip, more)]).strip()
     return "an exception", lines[-1] if lines else ""
 
 

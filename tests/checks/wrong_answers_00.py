@@ -59,6 +59,12 @@ wrong(
     "not every rank takes part",
     "if dist.get_rank() == 0:\n    dist.all_reduce(tensor)\n    tensor /= dist.get_world_size()",
 )
+wrong(
+    "0.1",
+    "divides what all_reduce returns",
+    "what all_reduce returns",
+    "tensor = dist.all_reduce(tensor) / dist.get_world_size()",
+)
 
 # ---- 0.2
 
@@ -94,6 +100,19 @@ wrong(
     'return int(environ.get("RANK")), int(environ.get("WORLD_SIZE"))',
 )
 wrong("0.2", "prints it", "returns nothing", 'print(int(environ["RANK"]), int(environ["WORLD_SIZE"]))')
+wrong(
+    "0.2",
+    "the notebook's own environment",
+    "not from the argument",
+    'return int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))',
+)
+wrong("0.2", "asks the group", "not from the argument", "return dist.get_rank(), dist.get_world_size()")
+wrong(
+    "0.2",
+    "looks for other names",
+    "an error where nothing is missing",
+    'return int(environ["RANK"]), int(environ["NUM_PROCS"])',
+)
 
 # ---- 0.3
 
@@ -150,4 +169,10 @@ wrong(
     "in any order",
     "not in order",
     "return sorted({m.src for m in messages if m.received is None}, reverse=True)",
+)
+wrong(
+    "0.4",
+    "all but those who were heard",
+    "one message that arrived is taken for all",
+    "return sorted({m.src for m in messages} - {m.src for m in messages if m.received is not None})",
 )

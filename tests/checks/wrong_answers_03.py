@@ -166,6 +166,32 @@ def average_gradients(module):
         parameter.grad /= dist.get_world_size()
 """,
 )
+wrong(
+    "3.2",
+    "zeros for frozen parameters too",
+    "frozen parameters get zeros",
+    """
+def average_gradients(module):
+    for parameter in module.parameters():
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= dist.get_world_size()
+""",
+)
+wrong(
+    "3.2",
+    "zeros are sent and forgotten",
+    "the mean was not kept",
+    """
+def average_gradients(module):
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            dist.all_reduce(gradient)
+            gradient /= dist.get_world_size()
+""",
+)
 
 # ---- 3.3: the right answer, with one place changed
 
@@ -458,6 +484,32 @@ bucketed(
     ),
     ("            parameter.grad.copy_", "            if parameter.requires_grad: parameter.grad.copy_"),
 )
+bucketed(
+    "each bucket when it is full",
+    "sent as they fill",
+    (
+        "        while len(self.in_flight) < len(self.buckets) and self.missing[len(self.in_flight)] == 0:\n"
+        "            self.launch(len(self.in_flight))\n",
+        "        if self.missing[self.bucket_of[index]] == 0:\n            self.launch(self.bucket_of[index])\n",
+    ),
+    ("self.in_flight.append((flat,", "self.in_flight.append((number, flat,"),
+    ("for number, (flat, handle) in enumerate(self.in_flight):", "for number, flat, handle in self.in_flight:"),
+)
+bucketed("four bytes a number", "bytes counted otherwise", ("p.numel() * p.element_size()", "p.numel() * 4"))
+bucketed(
+    "one bucket a hook",
+    "a full bucket stays behind",
+    (
+        "while len(self.in_flight) < len(self.buckets) and self.missing[len(self.in_flight)] == 0:",
+        "if len(self.in_flight) < len(self.buckets) and self.missing[len(self.in_flight)] == 0:",
+    ),
+)
+bucketed(
+    "a lambda in a loop",
+    "every hook has the last index",
+    ("partial(self.on_gradient, index)", "lambda p: self.on_gradient(index, p)"),
+)
+bucketed("one too few is missing", "packed too early", ("[len(bucket) for", "[max(len(bucket) - 1, 1) for"))
 
 # ---- 3.6
 
@@ -509,6 +561,7 @@ accumulating(
         "            super().on_gradient(index, parameter)\n        else:\n            parameter.grad = None",
     ),
 )
+accumulating("no decorator", "a generator is no context", ("    @contextmanager\n", ""))
 
 # ---- 3.7
 
@@ -555,6 +608,19 @@ mini(
     "what is left stays",
     "an unused parameter stops everything",
     ("            self.launch(number)\n", "            pass\n"),
+)
+mini(
+    "copies into what is not there",
+    "no gradient to copy into",
+    (
+        "parameter.grad = flat[start : start + parameter.numel()].view_as(parameter).clone()",
+        "parameter.grad.copy_(flat[start : start + parameter.numel()].view_as(parameter))",
+    ),
+)
+mini(
+    "sends only what is not full",
+    "an unused parameter stops everything",
+    ("            self.launch(number)\n", "            if self.missing[number] > 0: self.launch(number)\n"),
 )
 mini(
     "only where I used it",
@@ -604,6 +670,11 @@ def sampler(name: str, mistake: str, *changes: tuple[str, str]) -> None:
     wrong("3.8", name, mistake, changed(SAMPLER, *changes))
 
 
+sampler(
+    "returns the list",
+    "a list is no iterator",
+    ("iter(order[self.rank : total : self.world_size])", "order[self.rank : total : self.world_size]"),
+)
 sampler("set_epoch does nothing", "set_epoch forgotten", ("        self.epoch = epoch", "        pass"))
 sampler(
     "seed with the rank",

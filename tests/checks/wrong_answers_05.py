@@ -38,6 +38,8 @@ STATE = "return (1 + 1 + 2) * num_parameters * bytes_per_number"
 STAGES = "return -(-(state_bytes(num_parameters) + activation_bytes) // device_bytes)"
 changed("5.1", "one average of Adam", "one number for Adam", (STATE, STATE.replace("+ 2", "+ 1")))
 changed("5.1", "parameters and one gradient", "gradients forgotten", (STATE, STATE.replace("1 + 1 + 2", "2")))
+changed("5.1", "parameters alone", "the parameters alone", (STATE, STATE.replace("1 + 1 + 2", "1")))
+changed("5.1", "half a stage", "part of a stage", (STAGES, STAGES.replace("-(-(", "((").replace("//", "/")))
 changed("5.1", "16 bytes whatever the type", "always four bytes", (STATE, "return 16 * num_parameters"))
 changed("5.1", "no activations", "activations forgotten", (STAGES, STAGES.replace(" + activation_bytes", "")))
 changed("5.1", "rounds down", "rounded down", (STAGES, STAGES.replace("-(-(", "((")))
@@ -64,6 +66,7 @@ changed("5.2", "divides by the number of stages", "scaled by the number of stage
         ("loss_fn(left, targets)", "loss_fn(left, targets) / dist.get_world_size()"))  # fmt: skip
 changed("5.2", "does not send the gradient on", "waits for a message that nobody sends",
         ("    if stage > 0:\n        dist.send(entered.grad.contiguous(), dst=stage - 1)\n", ""))  # fmt: skip
+changed("5.2", "the loss as it is", "the loss drags its graph along", ("loss = left.detach()", "loss = left"))
 
 # ---- 5.3
 
@@ -144,6 +147,8 @@ changed(
     "only forward",
     ("        schedule += backward_of(stage, num_stages, microbatch)\n", "        pass\n"),
 )
+changed("5.5", "lists in a list", "lists in the list",
+        ("schedule += forward_of(stage, num_stages, microbatch)", "schedule.append(forward_of(stage, num_stages, microbatch))"))  # fmt: skip  # noqa: E501
 changed("5.5", "returns nothing", "returns nothing", ("    return schedule\n", "    print(schedule)\n"))
 
 # ---- 5.6
@@ -167,6 +172,8 @@ changed(
     "stages that wait for a stuck stage",
     ("for stage in waiting}", "for stage in waiting[:1]}"),
 )
+changed("5.6", "the whole step", "a step instead of a record",
+        ("next(r for r in plans[stage][at[stage]] if not can(stage, r))", "plans[stage][at[stage]]"))  # fmt: skip
 
 # ---- 5.7
 
@@ -267,6 +274,11 @@ changed(
     "calls a collective",
     ("            work.wait()\n", "            work.wait()\n        dist.barrier(group)\n"),
 )
+changed("5.8", "weighs by float32", "counted in float32",
+        (SCALE, " * (torch.tensor(sizes, dtype=torch.float32)[m] / sum(sizes)).double()"))  # fmt: skip
+changed("5.8", "the loss keeps its graph", "the loss drags its graph along",
+        ("total = left[m].detach() if total is None else total + left[m].detach()",
+         "total = left[m] if total is None else total + left[m]"))  # fmt: skip
 changed("5.8", "scaled again at the end", "scaled twice or in another place", (SCALE, SCALE + " / len(sizes)"))
 
 # ---- 5.9
@@ -322,6 +334,9 @@ changed(
     ("        dist.all_reduce(tensor, group=data)\n", ""),
     ("    dist.all_reduce(everybody, group=data)\n", ""),
 )
+changed("5.11", "every parameter", "a parameter without a gradient", (" if p.grad is not None]", "]"))
+changed("5.11", "weighs by float32", "counted in float32",
+        ("dtype=torch.float64", "dtype=torch.float32"), ("share = own / everybody.item()", "share = own / everybody"))  # fmt: skip  # noqa: E501
 changed("5.11", "adds up", "summed, not weighed", ("        tensor *= share\n", ""))
 changed(
     "5.11",

@@ -87,6 +87,10 @@ def _constant(case: Case, got: Got, wire: Wire) -> bool:
     return any(_divided_by(count)(case, got, wire) for count in (2, 3, 4, 8) if count != case.world_size)
 
 
+def _took_what_all_reduce_returns(case: Case, got: Got, wire: Wire) -> bool:
+    return isinstance(got, Failure) and got.error in ("TypeError", "AttributeError") and "NoneType" in got.message
+
+
 def _somebody_did_not_call(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, Failure) and got.kind in ("deadlock", "timeout", "died", "exception")
 
@@ -148,6 +152,12 @@ EXERCISE = Exercise(
             "Every rank took the mean of the elements of its own tensor. Asked for is the mean over ranks, element by "
             "element: the tensor keeps its shape, and ranks must talk to each other.",
             _is(lambda stack, rank: stack[rank].mean().expand_as(stack[rank])),
+        ),
+        Mistake(
+            "what all_reduce returns",
+            "dist.all_reduce returns None: it writes the sum into the tensor that you hand to it. Divide that tensor.",
+            _took_what_all_reduce_returns,
+            certain=True,
         ),
         Mistake(
             "not every rank takes part",

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from labkit.checks.case import Case, Value
+from labkit.checks.case import Case, Got, Value
 from labkit.checks.drivers.lesson_00 import read_environments
 from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_00.answers import NOTHING, answers_of, as_if, in_words, judge_of, listed, oracle_of
 from labkit.checks.verdict import Mistake
+from labkit.checks.wire import Wire
 
 Environment = dict[str, str]
 
@@ -56,6 +57,23 @@ def _call(case: Case, place: int) -> str:
     shown = ", ".join(f"{name}={given[name]}" for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK") if name in given)
     missing = [name for name in ("RANK", "WORLD_SIZE") if name not in given]
     return f"who_am_i with {shown}{''.join(f' and no {name}' for name in missing)}"
+
+
+def _raised_where_all_was_there(case: Case, got: Got, wire: Wire) -> bool:
+    pairs = zip(expected(case), answers_of(got), strict=False)
+    return any(isinstance(right, list) and mine == {"raised": "KeyError"} for right, mine in pairs)
+
+
+def _same_for_all(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the answer does not depend on the environment that was handed in."""
+    came, right = answers_of(got), expected(case)
+    return (
+        bool(came)
+        and all(each == came[0] for each in came)
+        and isinstance(came[0], list | dict)
+        and came[0] not in right
+        and any(isinstance(each, list) for each in right)
+    )
 
 
 def _numbers(case: Case, place: int) -> dict[str, Value]:
@@ -124,6 +142,18 @@ EXERCISE = Exercise(
                 expected,
                 lambda case, place: listed([_numbers(case, place).get(n) for n in ("RANK", "LOCAL_WORLD_SIZE")]),
             ),
+        ),
+        Mistake(
+            "an error where nothing is missing",
+            "An error was raised although RANK and WORLD_SIZE are both there: look both up in environ and make numbers "
+            "of them.",
+            _raised_where_all_was_there,
+        ),
+        Mistake(
+            "not from the argument",
+            "Whatever is handed in, the answer is the same: it comes from elsewhere. Read the dictionary environ that "
+            "the function is given; os.environ is this notebook's own, and no process group has begun here.",
+            _same_for_all,
         ),
         Mistake(
             "another error",

@@ -71,6 +71,12 @@ def _heard(case: Case, place: int) -> Value:
     return cast(Value, sorted({m["src"] for m in _lists(case)[place] if m["received"] is not None}))
 
 
+def _heard_at_least_once_left_out(case: Case, place: int) -> Value:
+    each = _lists(case)[place]
+    heard = {m["src"] for m in each if m["received"] is not None}
+    return cast(Value, sorted({m["src"] for m in each} - heard))
+
+
 def _no_order(case: Case, got: Any, wire: Any) -> bool:
     came = answers_of(got)
     return len(came) == len(expected(case)) and all(
@@ -123,6 +129,12 @@ EXERCISE = Exercise(
             "those who were heard",
             "These are the senders of the messages that arrived; asked for are the others.",
             as_if(expected, _heard),
+        ),
+        Mistake(
+            "one message that arrived is taken for all",
+            "A rank of which one message arrived and another did not is left out: asked for is who sent at least one "
+            "that nobody received.",
+            as_if(expected, _heard_at_least_once_left_out),
         ),
         Mistake("not in order", "These are the right ranks; give them in order, smallest first, as a list.", _no_order),
     ),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from torch import Tensor
+
 from labkit.checks.case import Case, Failure, Got
+from labkit.checks.lesson_03.bucket_rules import broken_rule
 from labkit.checks.lesson_03.replay import models_of
-from labkit.checks.lesson_03.stretches import of_backward, partition, stretches, trained
+from labkit.checks.lesson_03.stretches import in_another_order, of_backward, partition, stretches, trained
 from labkit.checks.lesson_03.training import steps_of, truth, waits_in_backward
-from labkit.checks.lesson_03.values import close, first_wrong, marks_of_gradients
+from labkit.checks.lesson_03.values import at, close, elements_apart, first_wrong, marks_of_gradients
 from labkit.checks.verdict import Mistake
 from labkit.checks.wire import Wire
 
@@ -80,8 +83,10 @@ def biases_left_out(case: Case, got: Got, wire: Wire) -> bool:
 
 
 def tied_wrong(case: Case, got: Got, wire: Wire) -> bool:
-    """Return whether only the shared weight is wrong."""
-    return wrong_names(case, got) == {"mix.weight"}
+    """Return whether only the shared weight is wrong, all of it."""
+    model = models_of(case)[0]
+    shared = model.remix.weight is model.mix.weight
+    return shared and wrong_names(case, got) == {"mix.weight"} and not partly_right(case, got, wire)
 
 
 def begun_wrong(case: Case, got: Got) -> set[str]:
@@ -117,6 +122,19 @@ def in_registration_order(case: Case, got: Got, wire: Wire) -> bool:
     return len(sent) > 1 and partition(sizes, sent) is None and partition(sizes[::-1], sent) is not None
 
 
+def another_order(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the pieces are buckets of the plan, sent in another order than the plan's."""
+    sizes, sent = [size for _, size in trained(models_of(case)[0])], [size for _, size in pieces(case, wire)]
+    return isinstance(got, tuple) and partition(sizes, sent) is None and in_another_order(sizes, sent)
+
+
+def beside_the_cap(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the pieces are buckets from the last parameter on, cut at another cap than the one given."""
+    sizes, sent = [size for _, size in trained(models_of(case)[0])], [size for _, size in pieces(case, wire)]
+    plan, cap = partition(sizes, sent), case.inputs[0].get("cap")
+    return isinstance(cap, float) and plan is not None and "the cap" in broken_rule(plan, sizes, round(cap * 2**20))
+
+
 def one_for_each(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether each parameter was reduced by itself."""
     sizes = [size for _, size in trained(models_of(case)[0])]
@@ -149,6 +167,22 @@ def tied_counted_twice(case: Case, got: Got, wire: Wire) -> bool:
 def unwaited(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether an all_reduce was never waited for."""
     return isinstance(got, tuple) and any(c.waited is None and c.kind == "all_reduce" for c in wire.collectives)
+
+
+def partly_right(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether some elements of one gradient are right and others are not."""
+    if not isinstance(got, tuple):
+        return False
+    for number in range(len(steps_of(case))):
+        for values, wanted in zip(got, truth(case).expected, strict=True):
+            came, right = (at(each, ("steps", number, "gradients")) for each in (values, wanted))
+            for name, gradient in right.items():
+                mine = came.get(name) if isinstance(came, dict) else None
+                if isinstance(mine, Tensor) and isinstance(gradient, Tensor):
+                    apart = int(elements_apart(mine, gradient).sum())
+                    if 0 < apart < gradient.numel():
+                        return True
+    return False
 
 
 def wraps_torch(case: Case, got: Got, wire: Wire) -> bool:
@@ -242,7 +276,7 @@ TIED = Mistake(
 )
 FROZEN_SENT = Mistake(
     "frozen parameters reduced",
-    "Parameters with requires_grad=False travel too. They have no gradient: leave them out.",
+    "Parameters with requires_grad=False have no gradient: hang no hook on them, and send nothing for them.",
     lambda case, got, wire: (
         frozen_too(case, got, wire)
         or says("cannot register a hook on a tensor that doesn't require gradient")(case, got, wire)
@@ -268,9 +302,16 @@ STALE = Mistake(
 BRANCH = Mistake(
     "ranks call different things",
     "Some ranks call a collective that others do not. Every rank must start the same all_reduces in the same order, "
-    "whatever its own data was.",
+    "whatever its own data was. (A barrier is this check's own: a rank that waits there has left your code.)",
     hangs,
     general=True,
+)
+IN_FLIGHT = Mistake(
+    "changed while it was on its way",
+    "Some elements of one gradient are right and others are not: it was changed while its all_reduce was on its way. "
+    "From all_reduce(async_op=True) until wait() has returned the tensor belongs to the network. Divide before the "
+    "call, or after wait().",
+    partly_right,
 )
 BLOCKING = Mistake(
     "waits in the hook",

@@ -12,6 +12,7 @@ from torch.utils.data import DistributedSampler
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.drivers.lesson_03 import draw_samples
 from labkit.checks.exercise import Exercise
+from labkit.checks.lesson_03 import marks
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
 
@@ -62,9 +63,9 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
     for about, wanted, mine in _pairs(case, got):
         for rank, (right, came) in enumerate(zip(wanted, mine, strict=True)):
             for number, (one, other) in enumerate(zip(right, came, strict=True)):
-                where = (
-                    f"{about['size']} samples, rank {rank} of {about['world_size']}, epoch {about['epochs'][number]}"
-                )
+                epoch = about["epochs"][number]
+                when = "set_epoch never called" if epoch is None else f"epoch {epoch}"
+                where = f"{about['size']} samples, rank {rank} of {about['world_size']}, {when}"
                 if one["indices"] != other["indices"]:
                     return Verdict(
                         False,
@@ -147,6 +148,12 @@ EXERCISE = Exercise(
         "self.world_size])",
     ),
     mistakes=(
+        Mistake(
+            "a list is no iterator",
+            "__iter__ must return an iterator: iter(...) of your list, or let it yield one index after another.",
+            marks.says("returned non-iterator"),
+            certain=True,
+        ),
         Mistake(
             "set_epoch forgotten",
             "Every epoch has the same order: set_epoch must change the seed of the shuffle, seed + epoch.",

@@ -158,6 +158,28 @@ def _own(case: Case, got: Got, wire: Wire) -> bool:
     return all(_same(values.get("gradients"), mine) for values, mine in zip(got, own, strict=True))
 
 
+def _gradients_of_ranks(case: Case, got: Got) -> list[dict[str, tuple[Value, Value]]]:
+    """Return for each rank what came and what must come, by the parameter's name."""
+    found = []
+    for values, right in zip(got if isinstance(got, tuple) else (), averaged(case), strict=False):
+        came, wanted = values.get("gradients"), cast(dict[str, Value], right["gradients"])
+        found.append({name: (came.get(name) if isinstance(came, dict) else None, wanted[name]) for name in wanted})
+    return found
+
+
+def _frozen_has_one(case: Case, got: Got, wire: Wire) -> bool:
+    ranks = _gradients_of_ranks(case, got)
+    return any(
+        pair[0] is not None and pair[1] is None for rank in ranks for n, pair in rank.items() if n in marks.FROZEN
+    )
+
+
+def _mean_not_kept(case: Case, got: Got, wire: Wire) -> bool:
+    pairs = [pair for rank in _gradients_of_ranks(case, got) for pair in rank.values()]
+    wrong = [came for came, wanted in pairs if not close(came, wanted)]
+    return bool(wrong) and all(came is None for came in wrong) and len(wrong) < len(pairs)
+
+
 def _biases_left_out(case: Case, got: Got, wire: Wire) -> bool:
     wrong = _names(case, got, "gradients", averaged(case)) - set(marks.SPARE)
     model = models_of(case)[0]
@@ -220,7 +242,8 @@ BROADCAST = Exercise(
         ),
         Mistake(
             "ranks call different things",
-            "Every rank must call broadcast, also the one that sends: src=0 says who gives.",
+            "Every rank must call broadcast, also the one that sends: src=0 says who gives. (The barrier is this "
+            "check's own: a rank that waits there has left your code.)",
             marks.hangs,
         ),
     ),
@@ -257,6 +280,18 @@ AVERAGE = Exercise(
         ),
         Mistake("biases left out", marks.BIASES.hint, _biases_left_out),
         Mistake("the shared weight counted twice", marks.TIED.hint, _shared_twice),
+        Mistake(
+            "frozen parameters get zeros",
+            "A frozen parameter (requires_grad=False) needs no gradient and must keep grad None: leave it out before "
+            "you ask whether there is a gradient.",
+            _frozen_has_one,
+        ),
+        Mistake(
+            "the mean was not kept",
+            "Where a rank had no gradient it still has none: the zeros were sent and the mean came back into a tensor "
+            "of its own. Make them parameter.grad.",
+            _mean_not_kept,
+        ),
         Mistake(
             "a missing gradient is skipped",
             "A rank that did not use a layer has grad None there and skips the call, while another rank makes it: the "

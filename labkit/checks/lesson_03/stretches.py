@@ -95,6 +95,20 @@ def partition(sizes: list[int], pieces: list[int]) -> list[list[int]] | None:
     return found if index < 0 else None
 
 
+def in_another_order(sizes: list[int], pieces: list[int]) -> bool:
+    """Return whether the pieces, in some other order, are buckets of consecutive parameters from the last down."""
+    if not pieces:
+        return not sizes
+    for piece in sorted(set(pieces)):
+        taken = next((n for n in range(1, len(sizes) + 1) if sum(sizes[-n:]) == piece), None)
+        if taken is not None:
+            rest = list(pieces)
+            rest.remove(piece)
+            if in_another_order(sizes[:-taken], rest):
+                return True
+    return False
+
+
 def of_backward(parts: list[Stretch], step: int, run: int) -> Iterator[tuple[str, CollectiveCall]]:
     """Yield part and call of every collective of one backward pass and its finish, in order."""
     for stretch in parts:

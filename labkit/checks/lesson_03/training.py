@@ -9,7 +9,15 @@ from labkit.checks.case import Case, Got, Values
 from labkit.checks.drivers.lesson_03 import LAYERS
 from labkit.checks.lesson_03.bucket_rules import broken_rule
 from labkit.checks.lesson_03.replay import Replay, models_of, replay
-from labkit.checks.lesson_03.stretches import Stretch, of_backward, partition, ready_part, stretches, trained
+from labkit.checks.lesson_03.stretches import (
+    Stretch,
+    in_another_order,
+    of_backward,
+    partition,
+    ready_part,
+    stretches,
+    trained,
+)
 from labkit.checks.lesson_03.values import compare_ranks
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import CollectiveCall, Wire
@@ -201,6 +209,14 @@ def _buckets(case: Case, rank: int, step: int, calls: list[tuple[str, Collective
     pieces = [call.bytes for _, call in calls]
     cap = int(cast(float, case.inputs[0]["cap"]) * 2**20)
     plan = partition(sizes, pieces)
+    if plan is None and in_another_order(sizes, pieces):
+        return Verdict(
+            False,
+            message=f"The gradients are right, but rank {rank} sends its buckets in another order than that of the "
+            "plan, from the last parameter to the first.",
+            expected=f"buckets cut from {list(reversed(sizes))} bytes, in this order, cap {cap}",
+            got=f"bytes {pieces}",
+        )
     if plan is None:
         return Verdict(
             False,

@@ -45,24 +45,25 @@ def compare_ranks(
     """
     wrong: dict[int, str] = {}
     for rank, wanted in enumerate(expected):
-        name = first_wrong(_at(got[rank], path), cast(Mapping[str, Value], _at(wanted, path)))
+        name = first_wrong(at(got[rank], path), cast(Mapping[str, Value], at(wanted, path)))
         if name is not None:
             wrong[rank] = name
     if not wrong:
         return None
     rank, name = next(iter(wrong.items()))
-    came, wanted_dict = _at(got[rank], path), cast(Mapping[str, Value], _at(expected[rank], path))
+    came, wanted_dict = at(got[rank], path), cast(Mapping[str, Value], at(expected[rank], path))
     mine = came.get(name) if isinstance(came, dict) else None
     return Verdict(
         False,
         message=f"{are_wrong(wrong, len(expected))}: {what} of {name} on rank {rank}"
         + _difference(mine, wanted_dict[name]),
-        expected=f"rank {rank}, {name}: {_text(wanted_dict[name])}",
-        got=f"rank {rank}, {name}: {_text(mine)}",
+        expected=f"rank {rank}, {name}: {_text(wanted_dict[name], mine)}",
+        got=f"rank {rank}, {name}: {_text(mine, wanted_dict[name])}",
     )
 
 
-def _at(values: Any, path: tuple[Any, ...]) -> Any:
+def at(values: Any, path: tuple[Any, ...]) -> Any:
+    """Return what lies at the end of a path of keys, None where it breaks off."""
     for key in path:
         try:
             values = values[key]
@@ -73,7 +74,7 @@ def _at(values: Any, path: tuple[Any, ...]) -> Any:
 
 def _difference(got: Value, wanted: Value) -> str:
     if wanted is None:
-        return " should be None: no rank used it."
+        return " should be None: no rank has one."
     if got is None:
         return " is None."
     assert isinstance(wanted, Tensor)
@@ -94,8 +95,19 @@ def ratio_of(got: Tensor, wanted: Tensor) -> float | None:
     return float(factor) if torch.allclose(got, factor * wanted, rtol=1e-7, atol=1e-10) else None
 
 
-def _text(value: Value) -> str:
-    return listing(value) if isinstance(value, Tensor) else str(value)
+def _text(value: Value, other: Value) -> str:
+    """Return a value, of a long tensor the window in which it first differs from the other."""
+    if not isinstance(value, Tensor):
+        return str(value)
+    apart = elements_apart(value, other).flatten().nonzero() if isinstance(other, Tensor) else None
+    return listing(value, int(apart[0]) if apart is not None and len(apart) else 0)
+
+
+def elements_apart(a: Tensor, b: Tensor) -> Tensor:
+    """Return which elements of two tensors differ, up to rounding in float64; none where shapes or dtypes differ."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return torch.zeros(a.shape, dtype=torch.bool)
+    return ~torch.isclose(a, b, rtol=_RTOL, atol=_ATOL) if a.is_floating_point() else a != b
 
 
 def marks_of_gradients(case: Case, got: Got, truth: Replay, step: int = 0) -> list[dict[str, str]]:
@@ -107,8 +119,8 @@ def marks_of_gradients(case: Case, got: Got, truth: Replay, step: int = 0) -> li
         return []
     found = []
     for rank in range(case.world_size):
-        came = _at(got[rank], ("steps", step, "gradients"))
-        wanted = cast(Mapping[str, Value], _at(truth.expected[rank], ("steps", step, "gradients")))
+        came = at(got[rank], ("steps", step, "gradients"))
+        wanted = cast(Mapping[str, Value], at(truth.expected[rank], ("steps", step, "gradients")))
         found.append(
             {n: _mark(_get(came, n), mean, truth.own[step][rank][n], case.world_size) for n, mean in wanted.items()}
         )
@@ -135,4 +147,13 @@ def _mark(got: Value, mean: Value, own: Tensor | None, world_size: int) -> str:
     return "other"
 
 
-__all__ = ["Difference", "close", "compare_ranks", "first_wrong", "marks_of_gradients", "ratio_of"]
+__all__ = [
+    "Difference",
+    "at",
+    "close",
+    "compare_ranks",
+    "elements_apart",
+    "first_wrong",
+    "marks_of_gradients",
+    "ratio_of",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from labkit.checks.case import Case, Got
+from labkit.checks.case import Case, Failure, Got
 from labkit.checks.drivers.lesson_03 import train
 from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_03 import marks
@@ -164,7 +164,7 @@ OVERLAPPED = Exercise(
         "async_op=True; the handle goes to a list. finish_gradient_synchronization waits for the list and empties it.",
         "parameter.grad /= dist.get_world_size(); self.handles.append(dist.all_reduce(parameter.grad, async_op=True))",
     ),
-    mistakes=(*COMMON, marks.AFTER_BACKWARD, marks.STALE, marks.BRANCH, marks.BLOCKING),
+    mistakes=(*COMMON, marks.AFTER_BACKWARD, marks.IN_FLIGHT, marks.STALE, marks.BRANCH, marks.BLOCKING),
 )
 
 BUCKETED = Exercise(
@@ -208,8 +208,44 @@ BUCKETED = Exercise(
             "All gradients travel in one piece although the cap is smaller: bucket_cap_mb is in units of 2**20 bytes.",
             marks.one_for_all,
         ),
+        Mistake(
+            "sent as they fill",
+            "A bucket left before one that comes earlier in the plan. Another rank may fill them in another order, and "
+            "then two different buckets are added: send the next of the plan when it is full, never a later one.",
+            marks.another_order,
+        ),
+        Mistake(
+            "bytes counted otherwise",
+            "The buckets are cut at another cap than the one given. The bytes of a gradient are parameter.numel() * "
+            "parameter.element_size() (this model is float64, 8 bytes a number), and 1 MB is 2**20 bytes.",
+            marks.beside_the_cap,
+        ),
+        Mistake(
+            "a full bucket stays behind",
+            "Some gradients were averaged and others never left this rank: when a bucket has gone, the next one of the "
+            "plan may be full already. Send them while the next is full, not if it is.",
+            _left_behind,
+        ),
+        Mistake(
+            "every hook has the last index",
+            "A bucket was packed before all its gradients were there. Your hooks are lambdas made in a loop: each "
+            "looks up the index when it is called, and then it is the last one. partial(self.on_gradient, index) has "
+            "it already.",
+            lambda case, got, wire: (
+                marks.says("NoneType")(case, got, wire) and isinstance(got, Failure) and "in <lambda>" in got.detail
+            ),
+            certain=True,
+        ),
+        Mistake(
+            "packed too early",
+            "A bucket was packed before all its gradients were there: count down the bucket of the parameter whose "
+            "hook was called, and pack at zero.",
+            marks.says("NoneType", kind="exception"),
+            certain=True,
+        ),
         marks.STALE,
         marks.BRANCH,
+        marks.IN_FLIGHT,
         marks.BLOCKING,
     ),
     par=BUCKETS,
@@ -243,6 +279,13 @@ ACCUMULATING = Exercise(
         "before, self.synchronize = self.synchronize, False; try: yield; finally: self.synchronize = before",
     ),
     mistakes=(
+        Mistake(
+            "a generator is no context",
+            "with ddp.no_sync() wants a context manager: a function that yields becomes one by @contextmanager above "
+            "its def.",
+            marks.says("context manager"),
+            certain=True,
+        ),
         Mistake(
             "sends inside no_sync",
             "Something travels inside no_sync. The hook must return before it counts or sends.",
@@ -301,10 +344,17 @@ MINI = Exercise(
             _unused_got_zeros,
         ),
         Mistake(
+            "no gradient to copy into",
+            "Another rank used the parameter and this one did not, so its grad is None and there is no tensor to copy "
+            "into: make a copy of the average its parameter.grad.",
+            marks.says("NoneType", "copy_"),
+            certain=True,
+        ),
+        Mistake(
             "an unused parameter stops everything",
-            "A bucket with a parameter that this rank did not use never gets full, and others wait for it. Start "
-            "what is "
-            "left in finish_gradient_synchronization, with zeros, on every rank.",
+            "A bucket with a parameter that this rank did not use never gets full, and others wait for it. Start what "
+            "is left in finish_gradient_synchronization, with zeros, on every rank: every bucket from the first that "
+            "has not been sent, also those that are full and were waiting for their turn.",
             lambda case, got, wire: (
                 marks.hangs(case, got, wire) or marks.says("NoneType")(case, got, wire) or _left_behind(case, got, wire)
             ),

@@ -74,8 +74,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "gradients forgotten",
-            "state_bytes counts three numbers for each parameter: parameter, gradient and two for Adam are four.",
+            "state_bytes counts two numbers for each parameter: parameter, gradient and two for Adam are four.",
             as_if(COUNTED, "state_bytes", lambda n, size=4: 2 * n * size),
+        ),
+        Mistake(
+            "the parameters alone",
+            "state_bytes counts one number for each parameter: beside it stand its gradient and Adam's two, four in "
+            "all.",
+            as_if(COUNTED, "state_bytes", lambda n, size=4: n * size),
         ),
         Mistake(
             "always four bytes",
@@ -91,6 +97,11 @@ EXERCISE = Exercise(
             "rounded down",
             "stages_needed rounds down: what is left over needs a stage too.",
             as_if(COUNTED, "stages_needed", lambda n, a, device: (16 * n + a) // device),
+        ),
+        Mistake(
+            "part of a stage",
+            "stages_needed gives part of a stage: there are whole devices only, so round up.",
+            as_if(COUNTED, "stages_needed", lambda n, a, device: (16 * n + a) / device),
         ),
         Mistake(
             "one stage too many",

@@ -128,12 +128,7 @@ EXERCISE = Exercise(
             "much as GPipe.",
             _keeps_everything,
         ),
-        Mistake(
-            "not contiguous",
-            "A tensor that is sent must be contiguous: left.detach().contiguous(). A stage's output may be a view.",
-            lambda case, got, wire: isinstance(got, Failure) and "contiguous" in got.message,
-            certain=True,
-        ),
+        mistakes.NOT_CONTIGUOUS,
         Mistake(
             "empty batch",
             "dist.batch_isend_irecv does not take an empty list: leave the call out where a step has no message.",
@@ -146,6 +141,7 @@ EXERCISE = Exercise(
         mistakes.SENDS_WAIT,
         mistakes.NOBODY_SENDS,
         mistakes.MESSAGES_MISSING,
+        mistakes.FLOAT32,
         Mistake(
             "not waited for",
             "A message was used, or the function ended, before it was there: call wait() on everything that "
@@ -166,5 +162,6 @@ EXERCISE = Exercise(
                 )
             ),
         ),
+        mistakes.STILL_ATTACHED,
     ),
 )

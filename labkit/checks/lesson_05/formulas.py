@@ -13,7 +13,7 @@ from labkit.checks.wire import Wire
 from labkit.checks.words import number
 
 Call = tuple[str, tuple[Any, ...]]
-Counted = Mapping[str, Callable[..., float]]
+Counted = Mapping[str, Callable[..., Any]]
 
 
 def calls_case(name: str, calls: Sequence[Call]) -> Case:
@@ -35,8 +35,10 @@ def counting(counted: Counted) -> Oracle:
     return oracle
 
 
-def right(expected: float, value: object) -> bool:
-    """Return whether a value is the expected number, up to rounding."""
+def right(expected: float | list[float], value: object) -> bool:
+    """Return whether a value is the expected number or list of numbers, up to rounding."""
+    if isinstance(expected, list):
+        return isinstance(value, list) and len(value) == len(expected) and all(map(right, expected, value))
     return (
         isinstance(value, int | float)
         and not isinstance(value, bool)
@@ -72,14 +74,13 @@ def judging(counted: Counted) -> Judge:
     return judge
 
 
-def as_if(counted: Counted, function: str, wrong: Callable[..., float]) -> Callable[[Case, Got, Wire], bool]:
-    """Return whether all values of a function are those of a known wrong formula, and not all of them right."""
+def as_if(counted: Counted, function: str, wrong: Callable[..., Any]) -> Callable[[Case, Got, Wire], bool]:
+    """Return whether the first wrong value is this function's, and all of its values are those of a wrong formula."""
 
     def seen(case: Case, got: Got, wire: Wire) -> bool:
-        mine = [(args, value) for name, args, value in values_of(case, got) if name == function]
-        if not mine or all(right(counted[function](*args), value) for args, value in mine):
-            return False
-        return all(right(wrong(*args), value) for args, value in mine)
+        values = values_of(case, got)
+        first = next((name for name, args, value in values if not right(counted[name](*args), value)), None)
+        return first == function and all(right(wrong(*args), value) for name, args, value in values if name == function)
 
     return seen
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from labkit.checks.case import Case, Got
+from labkit.checks.case import Case, Failure, Got
 from labkit.checks.drivers.lesson_05 import run_hybrid
 from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_02.traffic import lost_messages
@@ -95,6 +95,14 @@ EXERCISE = Exercise(
         "dist.all_reduce(p.grad, group=mesh.get_group('data')).",
     ),
     mistakes=(
+        Mistake(
+            "a parameter without a gradient",
+            "Not every parameter has a gradient: one that is frozen or was not used has None, in every pipeline alike. "
+            "Leave it out.",
+            lambda case, got, wire: isinstance(got, Failure) and "NoneType" in got.message,
+            certain=True,
+        ),
+        mistakes.FLOAT32,
         Mistake(
             "no sum over the column",
             "The pipelines were not brought together: all-reduce every gradient over mesh.get_group('data').",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.checks.case import Case, Failure, Got
+from labkit.checks.case import Case, Got
 from labkit.checks.drivers.lesson_05 import run_one_batch
 from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_02.traffic import library_calls, lost_messages
@@ -61,12 +61,7 @@ EXERCISE = Exercise(
         mistakes.FORGOT_OLD,
         mistakes.PIPELINE_SHARE,
         mistakes.SUM_OF_SAMPLES,
-        Mistake(
-            "not contiguous",
-            "A tensor that is sent must be contiguous: left.detach().contiguous(). A stage's output may be a view.",
-            lambda case, got, wire: isinstance(got, Failure) and "contiguous" in got.message,
-            certain=True,
-        ),
+        mistakes.NOT_CONTIGUOUS,
         Mistake(
             "the first stage receives",
             "A rank waits for rank -1, or sends to a rank behind the last: stage 0 has its inputs, and the last stage "
@@ -76,5 +71,6 @@ EXERCISE = Exercise(
         mistakes.SENDS_WAIT,
         mistakes.NOBODY_SENDS,
         mistakes.MESSAGES_MISSING,
+        mistakes.STILL_ATTACHED,
     ),
 )

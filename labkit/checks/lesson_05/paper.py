@@ -162,6 +162,11 @@ EXERCISE = Exercise(
             _some(lambda right, came: not isinstance(came, dict)),
         ),
         Mistake(
+            "a step instead of a record",
+            "Where a stage stands is one record: the first of its step that cannot be done, not the step's whole list.",
+            _some(lambda right, came: isinstance(came, dict) and any(isinstance(each, str) for each in came.values())),
+        ),
+        Mistake(
             "does not see what work needs",
             "A Forward without its Recv, a Backward without its Forward or its RecvGrad, a Send before its Forward: "
             "those "

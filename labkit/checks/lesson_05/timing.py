@@ -148,7 +148,7 @@ def said(record: Any) -> str:
     """Return a record as the lesson prints it: Send(peer=1, microbatch=0)."""
     if not isinstance(record, dict):
         return str(record)
-    fields = ", ".join(f"{name}={value}" for name, value in record.items() if name != "kind")
+    fields = ", ".join(f"{name}={record[name]}" for name in ("peer", "chunk", "microbatch") if name in record)
     return f"{record.get('kind')}({fields})"
 
 

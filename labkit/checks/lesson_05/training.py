@@ -30,15 +30,15 @@ from labkit.checks.words import plural
 Seen = Callable[[Case, Got, Wire], bool]
 
 
-def wrong_results(case: Case, got: tuple[Values, ...]) -> Verdict | None:
-    """Return a verdict if a gradient or the loss is wrong."""
+def wrong_results(case: Case, got: tuple[Values, ...], slack: float = 1e-9) -> Verdict | None:
+    """Return a verdict if a gradient or the loss is wrong by more than slack, relative to the largest element."""
     for rank, right in enumerate(expected(case)):
         if "grads" not in right:
             continue
         wanted, came = cast(Mapping[str, Any], right["grads"]), got[rank].get("grads")
         for name, gradient in wanted.items():
             found = came.get(name) if isinstance(came, dict) else None
-            text = _difference(found, gradient)
+            text = _difference(found, gradient, slack)
             if text:
                 where = f"stage {stage_of(case, rank)} (rank {rank}), gradient of {name}: {text[0]}"
                 return Verdict(
@@ -47,18 +47,18 @@ def wrong_results(case: Case, got: tuple[Values, ...]) -> Verdict | None:
                     expected=text[1],
                     got=text[2],
                 )
-        verdict = _wrong_loss(rank, got[rank], cast("Tensor | None", right["loss"]))
+        verdict = _wrong_loss(rank, got[rank], cast("Tensor | None", right["loss"]), slack)
         if verdict is not None:
             return verdict
     return None
 
 
-def _difference(found: Any, gradient: Tensor | None) -> tuple[str, str, str] | None:
+def _difference(found: Any, gradient: Tensor | None, slack: float = 1e-9) -> tuple[str, str, str] | None:
     if gradient is None:
         return None if found is None else ("there should be none", "None", "a tensor")
     if found is None:
         return "there is none", "a tensor", "None"
-    allowed = torch.full(gradient.shape, 1e-9 * (1.0 + float(gradient.abs().max())), dtype=torch.float64)
+    allowed = torch.full(gradient.shape, slack * (1.0 + float(gradient.abs().max())), dtype=torch.float64)
     wrong = difference(found, gradient, allowed)
     if wrong is None:
         return None
@@ -66,7 +66,7 @@ def _difference(found: Any, gradient: Tensor | None) -> tuple[str, str, str] | N
     return f"{place} is {wrong.got}, expected {wrong.expected}", wrong.expected, wrong.got
 
 
-def _wrong_loss(rank: int, values: Values, loss: Tensor | None) -> Verdict | None:
+def _wrong_loss(rank: int, values: Values, loss: Tensor | None, slack: float) -> Verdict | None:
     returned = values.get("returned")
     if loss is None:
         if returned == "NoneType":
@@ -79,7 +79,7 @@ def _wrong_loss(rank: int, values: Values, loss: Tensor | None) -> Verdict | Non
             message=f"The last stage (rank {rank}) returned {returned}, not the loss as a tensor.",
             got=str(returned),
         )
-    if came.numel() != 1 or abs(float(came) - float(loss)) > 1e-9 * (1 + abs(float(loss))):
+    if came.numel() != 1 or abs(float(came) - float(loss)) > slack * (1 + abs(float(loss))):
         text = f"{float(came):.7g}" if came.numel() == 1 else f"a tensor of shape {tuple(came.shape)}"
         return Verdict(
             False,

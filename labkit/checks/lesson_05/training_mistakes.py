@@ -24,7 +24,7 @@ def _last_stage_only(case: Case, got: Got, wire: Wire) -> bool:
 
 def _no_leaf(case: Case, got: Got, wire: Wire) -> bool:
     if isinstance(got, Failure):
-        return got.kind == "exception" and "'NoneType' object has no attribute" in got.message and ".grad" in got.detail
+        return got.kind == "exception" and "NoneType" in got.message and ".grad" in got.detail
     return (
         any(
             stage_of(case, rank) > 0 and not any(wanted if isinstance(wanted, list) else [])
@@ -190,6 +190,23 @@ GLOBAL_RANKS = Mistake(
     lambda case, got, wire: (
         members(case) != list(range(len(members(case)))) and _to_a_rank_that_is_not_there(case, got, wire)
     ),
+)
+FLOAT32 = Mistake(
+    "counted in float32",
+    "The gradients are right to six digits: somewhere on the way a number was a float32 tensor. Weigh with Python's "
+    "own numbers (item(), or sizes as they are), or with tensors of the gradients' dtype.",
+    lambda case, got, wire: isinstance(got, tuple) and wrong_results(case, got, slack=1e-6) is None,
+)
+NOT_CONTIGUOUS = Mistake(
+    "not contiguous",
+    "A tensor that is sent must be contiguous: left.detach().contiguous(). A stage's output may be a view.",
+    lambda case, got, wire: isinstance(got, Failure) and "contiguous" in got.message,
+    certain=True,
+)
+STILL_ATTACHED = Mistake(
+    "the loss drags its graph along",
+    "Return loss.detach(): a loss that still knows where it came from keeps every activation alive.",
+    lambda case, got, wire: any(values.get("attached") for values in got) if isinstance(got, tuple) else False,
 )
 LIBRARY = Mistake(
     "calls a collective",

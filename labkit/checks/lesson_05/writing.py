@@ -86,7 +86,11 @@ def judging(held: Callable[[int, int, int], int]) -> Callable[[Case, Got, Wire],
             problem = _problem(schedules, count, held)
             if problem:
                 head = f"{num_stages} stages, {count} microbatches: "
-                return Verdict(False, message=f"{head}{problem}\nYours, in short:\n{_in_short(schedules)}")
+                records = [record for each in schedules if isinstance(each, list) for record in each]
+                shown = (
+                    f"\nYours, in short:\n{_in_short(schedules)}" if all(isinstance(r, dict) for r in records) else ""
+                )
+                return Verdict(False, message=f"{head}{problem}{shown}")
         return Verdict(True)
 
     return judge
@@ -128,6 +132,18 @@ def _no(kind: str, first: bool = False, last: bool = False) -> Callable[[list[li
     return test
 
 
+_NESTED = Mistake(
+    "lists in the list",
+    "A whole list stands where a record belongs: a schedule is one flat list. Join lists with += or extend; append "
+    "puts the list itself inside.",
+    lambda case, got, wire: any(
+        isinstance(record, str) and record.startswith("[")
+        for row in came(case, got)
+        for schedule in row
+        if isinstance(schedule, list)
+        for record in schedule
+    ),
+)
 _SHAPE = (
     Mistake(
         "returns nothing",
@@ -207,6 +223,7 @@ GPIPE = Exercise(
     ),
     mistakes=(
         _SHAPE[0],
+        _NESTED,
         _PEERS,
         *_SHAPE[1:3],
         Mistake(
@@ -273,6 +290,7 @@ ONE_F_ONE_B = Exercise(
     ),
     mistakes=(
         _SHAPE[0],
+        _NESTED,
         _PEERS,
         *_SHAPE[1:3],
         Mistake(

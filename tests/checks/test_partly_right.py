@@ -1,0 +1,40 @@
+"""A gradient of which some elements are right: it was changed while its all_reduce was on its way."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from labkit.checks.case import Case, Values
+from labkit.checks.exercise import judge
+from labkit.checks.lesson_03.training import truth
+from labkit.checks.lesson_03.wrappers import OVERLAPPED
+from labkit.checks.wire import Wire
+
+
+@pytest.fixture
+def case() -> Case:
+    return OVERLAPPED.visible[0]
+
+
+def _came(case: Case, change: Any) -> tuple[Values, ...]:
+    got = copy.deepcopy(truth(case).expected)
+    steps: Any = got[0]["steps"]
+    change(steps[0]["gradients"]["mix.weight"].view(-1))
+    return tuple(got)
+
+
+def test_a_gradient_divided_in_flight_is_named_and_its_wrong_place_shown(case: Case) -> None:
+    got = _came(case, lambda gradient: gradient[40:].div_(3))
+    verdict = judge(OVERLAPPED, case, got, Wire())
+    assert verdict.mistake == "changed while it was on its way"
+    assert "wait()" in verdict.hint
+    assert verdict.expected != verdict.got
+    assert "from element 37" in verdict.got
+
+
+def test_a_gradient_that_is_wrong_throughout_is_no_such_case(case: Case) -> None:
+    got = _came(case, lambda gradient: gradient.add_(1))
+    assert judge(OVERLAPPED, case, got, Wire()).mistake != "changed while it was on its way"
