@@ -70,9 +70,10 @@ def share_matrix(
         window: Begin and end of the picture, ns; begin < end.
         num_columns: Columns of equal width.
     """
-    edges = np.linspace(window[0], window[1], num_columns + 1)
+    # Counted from the window's begin: far from zero a float64 holds no fractions of a nanosecond.
+    edges = np.linspace(0, window[1] - window[0], num_columns + 1)
     width = (window[1] - window[0]) / num_columns
-    begin, finish, owner = owned_segments(start, end, category)
+    begin, finish, owner = owned_segments(start - window[0], end - window[0], category)
     shares = np.zeros((num_categories, num_columns))
     for number in np.unique(owner).tolist():
         mine = owner == number

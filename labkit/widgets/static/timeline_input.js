@@ -1,12 +1,14 @@
 // Pointer, wheel and keys of the timeline, and the module's face towards anywidget.
 
+const isPlain = (event) => !event.ctrlKey && !event.metaKey && !event.altKey && !(event.shiftKey && event.key === "Enter");
+
 Object.assign(TimelineView.prototype, {
   watch() {
     const { canvas, strip, root } = this;
     const on = (target, types, listener) => types.split(" ").forEach((type) => target.addEventListener(type, listener, { passive: false }));
     on(canvas, "keydown", (event) => this.key(event));
-    // What is pressed anywhere in the widget is no shortcut of the notebook around it.
-    on(root, "keydown", (event) => event.stopPropagation());
+    // A plain key pressed in the widget is no shortcut of the notebook around it; Ctrl+S and Shift+Enter still are.
+    on(root, "keydown", (event) => isPlain(event) && event.stopPropagation());
     on(canvas, "wheel", (event) => this.wheel(event));
     on(canvas, "pointermove", (event) => this.move(event));
     on(canvas, "pointerleave", () => this.hover(null));
@@ -28,7 +30,7 @@ Object.assign(TimelineView.prototype, {
   },
 
   key(event) {
-    if (event.key === "Tab" || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Tab" || !isPlain(event)) return;
     event.preventDefault();
     this.press(event.key);
   },

@@ -139,8 +139,7 @@ function paintAxis(context, { view, theme, width, layout }) {
   }
   context.textAlign = "right";
   context.fillText(`time (${unit})`, LEFT - 16, 8);
-  context.textAlign = "left";
-  context.fillText("busy", width - RIGHT + 6, 8);
+  context.fillText("busy", width - 6, 8);
 }
 
 function paintRowNames(context, state) {

@@ -67,7 +67,7 @@ export class TimelineView {
 
   build() {
     const button = (label, key, title, press) => {
-      const made = element("button", { type: "button", title: key ? `${title} (${key})` : title, "data-lm-suppress-shortcuts": "true" }, label);
+      const made = element("button", { type: "button", title: key ? `${title} (${key})` : title }, label);
       made.addEventListener("click", press);
       return made;
     };
@@ -77,7 +77,7 @@ export class TimelineView {
       path: button("Critical path", "c", "the chain of work and messages that decided when the run ended", () => this.press("c")),
       table: button("Table", "t", "numbers and events in view as a table", () => this.press("t")),
     };
-    this.exports = element("select", { "aria-label": "Export", title: "Export what is in view, or the run", "data-lm-suppress-shortcuts": "true" },
+    this.exports = element("select", { "aria-label": "Export", title: "Export what is in view, or the run" },
       element("option", { value: "" }, "Export"), ...["PNG", "SVG", "HTML", "Chrome trace"].map((kind) => element("option", { value: kind }, kind)));
     this.exports.addEventListener("change", () => {
       if (this.exports.value) this.export(this.exports.value);
@@ -87,7 +87,7 @@ export class TimelineView {
     const head = element("div", { class: "labkit-head" }, this.title,
       button("Fit", "Home", "whole run", () => this.press("Home")), button("−", "-", "zoom out", () => this.press("-")), button("+", "+", "zoom in", () => this.press("+")),
       this.buttons.arrows, this.buttons.path, this.comparing, this.buttons.table, this.exports, button("?", "?", "keys", () => this.press("?")));
-    this.canvas = element("canvas", { tabindex: "0", role: "application", "aria-roledescription": "timeline", "data-lm-suppress-shortcuts": "true" });
+    this.canvas = element("canvas", { tabindex: "0", role: "application", "aria-roledescription": "timeline" });
     this.plot = element("div", { class: "labkit-plot" }, this.canvas);
     this.strip = element("canvas", { class: "labkit-strip", "aria-hidden": "true" });
     this.numbers = element("table", { class: "labkit-numbers" });
@@ -96,7 +96,7 @@ export class TimelineView {
     this.legend = element("div", { class: "labkit-legend" });
     this.help = element("div", { class: "labkit-help", hidden: true },
       element("dl", {}, ...KEYS.flatMap(([key, what]) => [element("dt", {}, key), element("dd", {}, what)])), element("p", {}, POINTER));
-    this.table = element("div", { class: "labkit-table", hidden: true, tabindex: "0", "data-lm-suppress-shortcuts": "true" });
+    this.table = element("div", { class: "labkit-table", hidden: true, tabindex: "0" });
     this.root.classList.add("labkit-timeline");
     this.root.append(head, this.legend, this.plot, this.strip, this.detail, this.numbers, this.help, this.table, this.spoken);
     this.root.labkit = this;
@@ -142,7 +142,7 @@ export class TimelineView {
   buildCompare(other) {
     this.comparing.replaceChildren();
     if (!other) return;
-    const mode = element("button", { type: "button", title: "second run below the first, or as an outline over it", "data-lm-suppress-shortcuts": "true" }, this.state.overlay ? "Below" : "Outline");
+    const mode = element("button", { type: "button", title: "second run below the first, or as an outline over it" }, this.state.overlay ? "Below" : "Outline");
     mode.addEventListener("click", () => {
       this.state.overlay = !this.state.overlay;
       mode.textContent = this.state.overlay ? "Below" : "Outline";
@@ -150,9 +150,9 @@ export class TimelineView {
       this.resize();
     });
     const unit = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]].find(([, size]) => this.state.runs[0].span >= size) ?? ["ns", 1];
-    this.offsetBox = element("input", { type: "number", step: "any", value: String(this.state.offset / unit[1]), "aria-label": `offset of ${other.name || "the second run"} in ${unit[0]}`, "data-lm-suppress-shortcuts": "true" });
+    this.offsetBox = element("input", { type: "number", step: "any", value: String(this.state.offset / unit[1]), "aria-label": `offset of ${other.name || "the second run"} in ${unit[0]}` });
     this.offsetBox.addEventListener("change", () => this.setOffset(Number(this.offsetBox.value) * unit[1]));
-    const align = element("select", { "aria-label": "align the runs at", "data-lm-suppress-shortcuts": "true" },
+    const align = element("select", { "aria-label": "align the runs at" },
       ...["begin", "end", "event in focus"].map((at) => element("option", { value: at }, `align: ${at}`)));
     align.addEventListener("change", () => this.align(align.value));
     this.comparing.append(mode, align, " offset ", this.offsetBox, ` ${unit[0]}`);
@@ -267,7 +267,7 @@ export class TimelineView {
 
   showDetail(run, event, aloud) {
     const { text, source, code, unknown } = this.describe(run, event);
-    const link = element("button", { type: "button", class: "labkit-source", title: "go to this line", "data-lm-suppress-shortcuts": "true" }, source);
+    const link = element("button", { type: "button", class: "labkit-source", title: "go to this line" }, source);
     link.addEventListener("click", () => goToLine(source) || this.say(`${source} is not in view in this notebook: scroll to it by hand.`));
     this.detail.replaceChildren(text, unknown ? " · no source line recorded" : " · ", ...(unknown ? [] : [/^Cell/.test(source) ? link : source, element("code", {}, code)]));
     if (aloud) this.spoken.textContent = `${text}${source ? `, ${source}: ${code}` : ""}`;

@@ -1,0 +1,179 @@
+"""The timeline in a live JupyterLab: what is painted, what keys and wheel do, and what is left without a kernel."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import nbformat
+import pytest
+
+from tests.browser.conftest import TOKEN
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import Lab
+
+pytestmark = [pytest.mark.browser]
+
+# Rank 0 computes 60 % and communicates 30 % of the time, of which a third under computation; rank 1 computes 20 %.
+TIMELINE = """
+import labkit
+from labkit.timeline import COMMUNICATION, COMPUTE, Timeline
+
+timeline = Timeline(
+    rank=[0, 0, 1, 1],
+    lane=[COMPUTE, COMMUNICATION, COMPUTE, COMMUNICATION],
+    start_ns=[0, 500_000, 800_000, 100_000],
+    end_ns=[600_000, 800_000, 1_000_000, 800_000],
+    name=["forward", "send", "backward", "recv"],
+    kind=["span", "send", "span", "recv"],
+    bytes=[0, 4_000_000, 0, 4_000_000],
+    peer=[-1, 1, -1, 0],
+    flow=[-1, 0, -1, 0],
+)
+timeline
+"""
+LATER = "labkit.compare(timeline, timeline.spans(rank=0), names=('all', 'one'))"
+WIDGET = ".labkit-timeline"
+
+
+def _view(lab: Lab, expression: str, nth: int = 0) -> Any:
+    """Evaluate something of the nth timeline in the page, `v` for short."""
+    script = (
+        f"() => {{ const v = document.querySelectorAll('{WIDGET}')[{nth}].labkit; return ({expression.strip()}); }}"
+    )
+    return lab.page.evaluate(script)
+
+
+def _painted(lab: Lab, nth: int = 0) -> None:
+    lab.page.wait_for_function(
+        f"() => document.querySelectorAll('{WIDGET}')[{nth}]?.dataset.painted > 0", timeout=60_000
+    )
+
+
+def _cells(*sources: str) -> list[nbformat.NotebookNode]:
+    return [nbformat.v4.new_code_cell(source.strip()) for source in sources]
+
+
+SHARES = """
+v.state.layout.rows.map((place) => {
+  const scale = v.state.ratio, left = Math.round(112 * scale), width = v.canvas.width - left - Math.round(54 * scale);
+  const y = Math.round(place.y * scale) + 1, pixels = v.canvas.getContext("2d").getImageData(left, y, width, 1).data;
+  const ground = [1, 3, 5].map((at) => parseInt(v.state.theme.band.slice(at, at + 2), 16));
+  let filled = 0;
+  for (let x = 0; x < width; x++) filled += [0, 1, 2].some((c) => Math.abs(pixels[4 * x + c] - ground[c]) > 40);
+  return filled / width;
+})
+"""
+
+
+def test_shares_are_painted_numbers_agree_and_keys_stay_in_the_widget(lab: Lab) -> None:
+    lab.open("timeline.ipynb", _cells(TIMELINE, LATER))
+    lab.run_all(timeout_s=60)
+    _painted(lab, 0)
+    _painted(lab, 1)
+    assert not lab.errors()
+    page = lab.page
+
+    # What is painted, without the marks above it: a line of pixels of each row has the share of its spans.
+    _view(lab, "v.press('a')")
+    page.wait_for_timeout(50)
+    assert _view(lab, SHARES) == pytest.approx([0.6, 0.3, 0.2, 0.7], abs=0.03)
+    _view(lab, "v.press('a')")
+    numbers = json.loads(_view(lab, "v.root.dataset.numbers"))
+    assert numbers["busyShare"] == pytest.approx((0.8 + 0.9) / 2)
+    assert numbers["computeShare"] == pytest.approx(0.4)
+    assert (numbers["exposed"], numbers["communication"]) == (900_000, 1_000_000)
+    shown = page.inner_text(f"{WIDGET} tr[data-number='sent'] >> nth=0")
+    assert shown.split("\t") == ["sent", "4 MB in 1 message", "4 MB in 1 message"]
+
+    # The picture for pages without a kernel is there, and hidden.
+    assert page.locator(".jp-RenderedImage img >> nth=0").is_hidden()
+    lab.screenshot("timeline-widget")
+
+    # Keys: none of them reaches the notebook, where a and b insert cells, x cuts one and dd deletes it.
+    before = page.locator(".jp-Notebook .jp-Cell").count()
+    page.focus(f"{WIDGET} canvas")
+    for key in ("b", "a", "a", "x", "d", "d", "y", "m", "z", "Enter", "c", "c", "t", "t", "?", "?", "[", "]", "Escape"):
+        page.keyboard.press(key)
+    page.keyboard.press("Home")
+    page.focus(f"{WIDGET} .labkit-head button >> nth=0")
+    for key in ("b", "a", "x"):
+        page.keyboard.press(key)
+    assert page.locator(".jp-Notebook .jp-Cell").count() == before
+
+    page.focus(f"{WIDGET} canvas")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    said = page.inner_text(f"{WIDGET} [aria-live] >> nth=0")
+    assert "rank 0, send, 300 µs from 500 µs, to rank 1, 4 MB" in said
+    page.keyboard.press("c")
+    assert "Critical path, 1 ms" in page.inner_text(f"{WIDGET} .labkit-detail >> nth=0")
+    page.keyboard.press("+")
+    page.wait_for_timeout(50)
+    assert json.loads(_view(lab, "v.root.dataset.numbers"))["window"] == pytest.approx(1e6 / 1.6)
+    page.keyboard.press("Home")
+
+    # The wheel zooms where the picture has the focus, or with Ctrl; else it scrolls the page.
+    canvas = page.locator(f"{WIDGET} canvas >> nth=0")
+    canvas.hover()
+    page.mouse.wheel(0, -300)
+    page.wait_for_function(f"() => document.querySelector('{WIDGET}').labkit.state.view[1] < 999000")
+    page.focus(f"{WIDGET} .labkit-head button >> nth=0")
+    page.keyboard.press("Enter")
+    page.wait_for_function(f"() => document.querySelector('{WIDGET}').labkit.state.view[1] === 1000000")
+    page.mouse.wheel(0, -120)
+    page.wait_for_timeout(100)
+    assert _view(lab, "v.state.view") == [0, 1_000_000]
+
+    # Dragging measures, ends snapped to the edges of spans.
+    box = canvas.bounding_box()
+    assert box is not None
+    x = [box["x"] + _view(lab, f"112 + {share} * (v.state.width - 166)") for share in (0.5, 0.8)]
+    y = box["y"] + _view(lab, "v.state.layout.rows[1].y + 5")
+    page.mouse.move(x[0] + 3, y)
+    page.mouse.down()
+    page.mouse.move(x[1] - 4, y, steps=3)
+    page.mouse.up()
+    assert _view(lab, "v.state.measured") == [500_000, 800_000]
+    assert "Measured: 300 µs" in page.inner_text(f"{WIDGET} .labkit-detail >> nth=0")
+
+    # Two runs on one axis.
+    page.locator(f"{WIDGET} >> nth=1").scroll_into_view_if_needed()
+    assert _view(lab, "v.state.layout.rows.length", 1) == 8
+    _view(lab, "v.align('end')", 1)
+    assert _view(lab, "v.state.offset", 1) == 200_000
+    difference = page.inner_text(f"{WIDGET} >> nth=1 >> tr[data-number='sent']")
+    assert difference.split("\t")[1:4] == ["4 MB in 1 message", "4 MB in 1 message", "0 B"]
+    lab.screenshot("timeline-compare")
+
+    _without_a_kernel(lab, "timeline.ipynb")
+    left = [url for url in lab.requests if urllib.parse.urlsplit(url).hostname not in ("127.0.0.1", None)]
+    assert not left
+
+
+def _without_a_kernel(lab: Lab, name: str) -> None:
+    """Save, end the kernel, open again: the picture is in the page, in the file, and in what the file is made into."""
+    saved = lab.saved(name)
+    kinds = [sorted(output.data) for output in saved.cells[0].outputs]
+    assert kinds == [["image/png", "text/plain"], ["application/vnd.jupyter.widget-view+json", "text/plain"]]
+    assert saved.cells[0].outputs[1].data["text/plain"] == "Timeline(2 ranks, 1 ms), to play with"
+    assert "widgets" not in saved.metadata
+
+    with urllib.request.urlopen(f"{lab.url}/api/sessions?token={TOKEN}", timeout=10) as answer:
+        (session,) = [each["id"] for each in json.load(answer) if each["path"] == name]
+    urllib.request.urlopen(
+        urllib.request.Request(f"{lab.url}/api/sessions/{session}?token={TOKEN}", method="DELETE"), timeout=20
+    ).close()
+    lab.page.goto(f"{lab.url}/lab/workspaces/again/tree/{name}")
+    picture = lab.page.wait_for_selector(".jp-RenderedImage img", timeout=60_000)
+    assert picture.is_visible()
+    lab.screenshot("timeline-reopened")
+
+    convert = [sys.executable, "-m", "nbconvert", "--to", "html", "--stdout", str(lab.folder / name)]
+    page = subprocess.run(convert, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert 'src="data:image/png;base64,' in page
