@@ -17,7 +17,7 @@ ifneq ($(shell test "$$(cat $(STAMP) 2>/dev/null)" = "$$(pwd -P)" && $(BIN)/pyth
 STALE := stale
 endif
 
-.PHONY: help setup lab lint type check unit notebooks test test-all test-gpu test-browser build slides grade bench lock clean stale
+.PHONY: help setup lab lint type check unit notebooks test test-all test-gpu test-browser build slides docs grade bench lock clean stale
 .DELETE_ON_ERROR:
 
 help:  ## List the targets
@@ -97,6 +97,9 @@ build: setup  ## Write notebooks/, solutions/*.ipynb and slides/ from solutions/
 
 slides: build  ## Write the slides and say where they are
 	@ls slides/*.md
+
+docs: setup  ## Build the documentation site: build/docs/index.html, which needs no network (a warning fails it)
+	@$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs && echo "build/docs/index.html"
 
 grade: setup  ## Grade submissions: make grade ARGS="FOLDER --lesson 02 --out grades"
 	$(BIN)/labkit grade $(ARGS)

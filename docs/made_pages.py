@@ -1,0 +1,140 @@
+"""The pages made from the repository itself: lessons, reference, hardware, errors; conf.py calls write()."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import labkit
+from labkit.hardware import DEVICES, LINKS
+from labkit.lessons.notebook import as_text
+from labkit.lessons.shown import shown_notebook
+from labkit.lessons.source import load
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "labkit"
+
+
+def write(folder: Path) -> None:
+    """Write every made page below the folder; a page whose content is unchanged keeps its file."""
+    pages = {"reference.md": _reference(), "hardware.md": _hardware(), "errors.md": _errors()} | _lessons()
+    for name, text in pages.items():
+        path = folder / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    for path in folder.rglob("*.*"):
+        if str(path.relative_to(folder)) not in pages:
+            path.unlink()
+
+
+def _lessons() -> dict[str, str]:
+    """Return each lesson as a notebook in the learner's version, with the solution's outputs."""
+    pages = {}
+    for source in sorted((ROOT / "solutions").glob("[0-9][0-9]_*.py")):
+        notebook = shown_notebook(load(source), source.with_suffix(".ipynb"))
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                # Lessons name each other's notebooks; here each is a page.
+                cell.source = re.sub(r"\]\((\d\d_\w+)\.ipynb\)", r"](\1)", cell.source)
+        pages[f"lessons/{source.stem}.ipynb"] = as_text(notebook)
+    return pages
+
+
+def _reference() -> str:
+    """Return the reference of the names a notebook needs, in the order of their modules."""
+    lines = ["# Reference", "", "The names a notebook uses. `import labkit` starts nothing and loads no torch.", ""]
+    for name in labkit.__all__:
+        value = getattr(labkit, name)
+        directive = "autoclass" if isinstance(value, type) else "autofunction"
+        lines += ["```{eval-rst}", f".. {directive}:: labkit.{name}"]
+        lines += ["   :members:", "   :member-order: bysource"] if isinstance(value, type) else []
+        lines += ["```", ""]
+    return "\n".join(lines)
+
+
+def _hardware() -> str:
+    """Return the catalogue that the virtual cluster counts with, each figure with its source."""
+    lines = [
+        "# Hardware",
+        "",
+        "What `labkit.virtual(n, gpu=..., link=..., nic=...)` counts with.",
+        "",
+        "## Devices",
+        "",
+    ]
+    lines += ["| name | memory | memory rate | dense peaks (TFLOP/s) | reached | launch | source |", "|---" * 7 + "|"]
+    for device in DEVICES.values():
+        peaks = ", ".join(f"{dtype} {peak / 1e12:.4g}" for dtype, peak in device.peak_flops.items())
+        shares = f"{device.compute_share:.0%} of the peak, {device.memory_share:.0%} of the rate"
+        launch = f"{device.launch_ns / 1e3:g} us: {device.launch_source}"
+        lines.append(
+            f"| `{device.name}` | {device.memory_bytes / 1e9:.4g} GB "
+            f"| {device.memory_bytes_per_second / 1e12:.4g} TB/s "
+            f"| {peaks} | {shares}: {device.share_source} | {launch} | {device.source} |"
+        )
+    lines += ["", "## Links", "", "One direction, one port.", ""]
+    lines += ["| name | rate | payload | latency | source |", "|---" * 5 + "|"]
+    for link in LINKS.values():
+        lines.append(
+            f"| `{link.name}` | {link.bytes_per_second / 1e9:.4g} GB/s | {link.share:.0%}: {link.share_source} "
+            f"| {link.latency_ns / 1e3:g} us: {link.latency_source} | {link.source} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _errors() -> str:
+    """Return every message an error of labkit can carry, read from the raise statements."""
+    lines = [
+        "# Errors",
+        "",
+        "Every message labkit raises, by the part that raises it. A message says what was asked, what is there, and"
+        " what to do; `{…}` stands for what is filled in. The kinds of errors are in `labkit.errors`.",
+        "",
+        "```text",
+        *(ast.get_docstring(ast.parse((PACKAGE / "errors.py").read_text())) or "").partition("::\n\n")[2].splitlines(),
+        "```",
+        "",
+    ]
+    by_part: dict[str, list[tuple[str, str]]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        by_part.setdefault(part, []).extend(_raised(ast.parse(path.read_text(encoding="utf-8"))))
+    for part, found in sorted(by_part.items()):
+        if found:
+            lines += [f"## {part}", "", "| error | message |", "|---|---|"]
+            lines += [f"| {kind} | {_in_table(message)} |" for kind, message in sorted(set(found))] + [""]
+    return "\n".join(lines)
+
+
+_KINDS = ("ConfigError", "LessonError", "EnvironmentProblem", "RankFailed", "RunTimeout", "OutOfVirtualMemory")
+
+
+def _raised(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        called = node.exc if isinstance(node, ast.Raise) else None
+        if isinstance(called, ast.Call) and isinstance(called.func, ast.Name) and called.func.id in _KINDS:
+            text = _text(called.args[0]) if called.args else ""
+            if text.strip("{…} "):
+                yield called.func.id, text
+
+
+def _text(node: ast.expr) -> str:
+    """Return a message as a reader knows it: what is computed stands as {…}."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(value) for value in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _text(node.left) + _text(node.right)
+    if isinstance(node, ast.FormattedValue) and isinstance(node.value, ast.Name | ast.Attribute):
+        return "{" + ast.unparse(node.value).rpartition(".")[2].strip("_") + "}"
+    return "{…}"
+
+
+def _in_table(text: str) -> str:
+    for mark, plain in (("\\", "\\\\"), ("|", "\\|"), ("\n", " "), ("*", "\\*"), ("_", "\\_"), ("<", "&lt;")):
+        text = text.replace(mark, plain)
+    return text.replace("`", "\\`") if text.count("`") % 2 else text

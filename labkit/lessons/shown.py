@@ -1,0 +1,34 @@
+"""A lesson as others may read it: the learner's version, with the outputs of the executed solution."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from labkit.errors import LessonError
+from labkit.lessons.lesson import Lesson
+from labkit.lessons.student import student_notebook
+
+
+def shown_notebook(lesson: Lesson, solution: Path) -> Any:
+    """Return the student notebook as an nbformat node whose cells carry what the solution's cells put out.
+
+    Args:
+        lesson: The lesson, from its source.
+        solution: Its executed notebook.
+
+    Raises:
+        LessonError: If the executed notebook is not there.
+    """
+    if not solution.is_file():
+        raise LessonError(f"There is no executed notebook {solution}; `labkit build {lesson.name[:2]}` writes it.")
+    executed = nbformat.read(solution, as_version=4)  # type: ignore[no-untyped-call]
+    outputs = {cell.id: cell for cell in executed.cells if cell.cell_type == "code"}
+    notebook = student_notebook(lesson)
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and cell.id in outputs:
+            cell.outputs = outputs[cell.id].outputs
+            cell.execution_count = outputs[cell.id].execution_count
+    return notebook

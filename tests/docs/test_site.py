@@ -1,0 +1,112 @@
+"""`make docs` builds a site that needs no network, whose links lead somewhere, and that holds no answer."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import labkit
+from labkit.errors import ConfigError
+from labkit.hardware import DEVICES, LINKS
+
+ROOT = Path(__file__).parents[2]
+LESSONS = sorted(path.stem for path in (ROOT / "solutions").glob("[0-9][0-9]_*.py"))
+
+
+class Page(HTMLParser):
+    """What a page loads when it is opened, where it leads, and what can be led to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        self.anchors |= {found[name] for name in ("id", "name") if name in found}
+        if "src" in found:
+            self.loads.append(found["src"])
+        if "href" in found:
+            rel = found.get("rel", "")
+            (self.links if tag == "a" or rel in ("next", "prev", "index", "search") else self.loads).append(
+                found["href"]
+            )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "--keep-going",
+        "-b",
+        "html",
+        str(ROOT / "docs"),
+        str(folder),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    return {path: Page(path) for path in site.rglob("*.html")}
+
+
+def test_a_page_loads_nothing_from_the_network(pages: dict[Path, Page]) -> None:
+    away = {load for page in pages.values() for load in page.loads if urlsplit(load).netloc}
+    assert not away
+
+
+def test_every_link_within_the_site_leads_somewhere(pages: dict[Path, Page], site: Path) -> None:
+    broken = []
+    for path, page in pages.items():
+        for link in (*page.links, *page.loads):
+            where = urlsplit(link)
+            if where.scheme or where.netloc:
+                continue
+            target = (path.parent / unquote(where.path)).resolve() if where.path else path
+            if not target.exists() or (
+                target in pages and where.fragment and where.fragment not in pages[target].anchors
+            ):
+                broken.append(f"{path.relative_to(site)}: {link}")
+    assert not broken
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_a_lesson_is_there_with_its_pictures_and_without_answers(site: Path, lesson: str) -> None:
+    text = (site / "made" / "lessons" / f"{lesson}.html").read_text(encoding="utf-8")
+    assert "NotImplementedError" in text and "BEGIN SOLUTION" not in text
+    assert re.search(r"<img[^>]+src=\"\.\./\.\./_images/\w+\.png", text)
+    assert "<math" in text or not re.search(r"\$\$", (ROOT / "solutions" / f"{lesson}.py").read_text())
+
+
+def test_the_reference_names_all_that_a_notebook_may_use(pages: dict[Path, Page], site: Path) -> None:
+    anchors = pages[site / "made" / "reference.html"].anchors
+    assert {f"labkit.{name}" for name in labkit.__all__} <= anchors
+
+
+def test_the_catalogue_names_every_device_and_link(site: Path) -> None:
+    text = (site / "made" / "hardware.html").read_text(encoding="utf-8")
+    assert all(f">{name}<" in text for name in (*DEVICES, *LINKS))
+
+
+def test_a_message_that_is_raised_stands_among_the_errors(site: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        labkit.local(0)
+    text = (site / "made" / "errors.html").read_text(encoding="utf-8")
+    longest = max(re.split(r"[\d`'\"]+", str(raised.value)), key=len).strip()
+    assert len(longest) > 20 and longest in text
