@@ -122,7 +122,7 @@ bench: setup .venv-bench/.installed  ## Launch, ring and recording beside their 
 
 lock: setup  ## Resolve the newest versions pyproject.toml allows and write requirements.lock from them
 	rm -rf build/lock && mkdir -p build && $(BIN)/python -m venv build/lock
-	build/lock/bin/python -m pip install --quiet --upgrade setuptools '.[dev]'
+	build/lock/bin/python -m pip install --quiet --upgrade setuptools '.[dev,docs]'
 	{ sed -n '/^#/p' requirements.lock; \
 	  build/lock/bin/python -m pip freeze --all --exclude labkit --exclude pip | sed -e '/^#/d' -e 's/+[a-z0-9.]*$$//'; } \
 	  > build/requirements.lock

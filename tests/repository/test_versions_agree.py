@@ -18,7 +18,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text())
 LOCK_LINES = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if not line.startswith("#")]
 LOCK = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in LOCK_LINES}
-WANTED = [Requirement(line) for line in PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]]
+EXTRAS = PROJECT["optional-dependencies"]
+WANTED = [Requirement(line) for line in PROJECT["dependencies"] + EXTRAS["dev"] + EXTRAS["docs"]]
 
 
 def test_lock_holds_plain_pins_and_nothing_of_one_machine() -> None:
