@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from labkit.grading.course import Course
+from labkit.grading.report import write_whole
 from labkit.grading.results import GradedSubmission
 from labkit.grading.spreadsheet import inert
+from labkit.grading.submission import Submission, read_submission
 from labkit.lessons.manifest import Manifest
+
+if TYPE_CHECKING:
+    from labkit.grading.similarity import Pair
 
 
 @dataclass(frozen=True)
@@ -47,3 +54,27 @@ def class_csv(entries: Iterable[GradedSubmission], manifest: Manifest) -> bytes:
         row = [inert(entry.name), f"{entry.score:g}", f"{entry.max_score:g}", *points, inert(entry.problem)]
         writer.writerow(row)
     return text.getvalue().encode("utf-8")
+
+
+def write_class(
+    out: Path, entries: Sequence[GradedSubmission], submissions: Sequence[Submission], course: Course
+) -> None:
+    """Write ``gradebook.csv`` and, of more than one submission, ``class.html``."""
+    write_whole(out / "gradebook.csv", class_csv(entries, course.manifest))
+    if len(entries) > 1:
+        from labkit.grading.class_page import class_page
+
+        pairs = _similar(submissions, course)
+        write_whole(out / "class.html", class_page(entries, course.manifest.title, pairs))
+
+
+def _similar(submissions: Sequence[Submission], course: Course) -> list[Pair]:
+    from labkit.grading.similarity import answers, similar
+
+    own = {each.name: answers(read_submission(each).cells, course.pristine) for each in submissions}
+    handed_out = {
+        str(cell["metadata"]["labkit"]["exercise"]): str(cell["source"])
+        for cell in course.pristine["cells"]
+        if "exercise" in cell["metadata"].get("tags", [])
+    }
+    return similar(own, handed_out)

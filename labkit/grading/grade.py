@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from labkit.errors import ConfigError, EnvironmentProblem
-from labkit.grading.class_report import ClassReport, class_csv
+from labkit.grading.class_report import ClassReport, class_csv, write_class
 from labkit.grading.course import Course, find_course
 from labkit.grading.environments import trusted_environment
 from labkit.grading.frames import Channel
@@ -106,7 +106,7 @@ def grade(
     if missing:
         raise EnvironmentProblem(f"no result was written for {', '.join(missing)}; run the same command again")
     graded = tuple(entry for entry in entries if entry is not None)
-    write_whole(out / "gradebook.csv", class_csv(graded, found.manifest))
+    write_class(out, graded, submissions, found)
     report = ClassReport(graded, tuple(notes), time.monotonic() - started, out)
     _conclude(console, report)
     return report

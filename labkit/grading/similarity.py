@@ -1,0 +1,143 @@
+"""Which submissions resemble each other more than their task explains: a hint where to look, never a verdict.
+
+Exercise cells are cut into short runs of tokens ("shingles") in which names are all alike, so that renaming hides
+nothing; comments and texts are left out. Runs that stand in the cell as it was handed out, and runs that many students
+wrote, say nothing and do not count. Source: Schleimer, Wilkerson and Aiken 2003, "Winnowing".
+"""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import math
+import re
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labkit.grading.submission import SubmittedCell
+
+_LENGTH = 7
+_MOST_TOKENS = 20_000
+_LEAST_SHARE = 0.6
+_LEAST_RARE = 12
+_MOST_PAIRS = 40
+_BLOCK = 4096
+_TOKEN = re.compile(
+    r'(?P<text>[rbfuRBFU]{0,2}(?:"""(?:[^\\]|\\.)*?"""|\'\'\'(?:[^\\]|\\.)*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'))'
+    r"|(?P<comment>#[^\n]*)|(?P<word>[^\W\d]\w*)|(?P<number>\d[\w.]*)|(?P<sign>[^\s\w])",
+    re.DOTALL,
+)
+_KEPT = frozenset(keyword.kwlist) | frozenset(dir(builtins))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two submissions that resemble each other.
+
+    Attributes:
+        first: Name of one.
+        second: Name of the other.
+        share: How much of the smaller one's own code the other has too, 0 to 1; what many wrote weighs little.
+        exercises: Where, most first.
+    """
+
+    first: str
+    second: str
+    share: float
+    exercises: tuple[str, ...]
+
+
+def answers(cells: Iterable[SubmittedCell], pristine: Mapping[str, Any]) -> dict[str, str]:
+    """Return the source of a submission's exercise cells, by exercise; cells left as handed out are not among them."""
+    handed_out = {
+        str(cell["id"]): (str(cell["metadata"]["labkit"]["exercise"]), str(cell["source"]))
+        for cell in pristine["cells"]
+        if "exercise" in cell["metadata"].get("tags", [])
+    }
+    found: dict[str, str] = {}
+    for cell in cells:
+        number, source = handed_out.get(cell.id, ("", ""))
+        if number and number not in found and cell.source.strip() != source.strip():
+            found[number] = cell.source
+    return found
+
+
+def similar(submissions: Mapping[str, Mapping[str, str]], handed_out: Mapping[str, str]) -> list[Pair]:
+    """Return the pairs that resemble each other most, at most 40.
+
+    Args:
+        submissions: For each student the source of each exercise cell.
+        handed_out: The source of each exercise cell as it was given to all.
+    """
+    skeleton = {number: shingles(source) for number, source in handed_out.items()}
+    own = {
+        name: {
+            (number, each)
+            for number, source in cells.items()
+            for each in shingles(source) - skeleton.get(number, frozenset())
+        }
+        for name, cells in submissions.items()
+    }
+    holders: dict[tuple[str, int], list[int]] = defaultdict(list)
+    names = sorted(own)
+    for row, name in enumerate(names):
+        for each in own[name]:
+            holders[each].append(row)
+    weight = {each: math.log((len(names) + 1) / len(rows)) for each, rows in holders.items()}
+    total = np.array([sum(sorted(weight[each] for each in own[name])) for name in names])
+    most = max(3, len(names) // 10)
+    shared, num_rare = _shared(holders, weight, most, len(names))
+    share = shared / np.maximum(np.minimum(total[:, None], total[None, :]), 1e-9)
+    pairs = []
+    for first, second in zip(*np.nonzero(np.triu((share >= _LEAST_SHARE) & (num_rare >= _LEAST_RARE), 1)), strict=True):
+        both = own[names[first]] & own[names[second]]
+        by_exercise = Counter(sorted(each[0] for each in both if len(holders[each]) <= most))
+        exercises = tuple(number for number, _ in by_exercise.most_common(4))
+        pairs.append(Pair(names[first], names[second], round(min(1.0, float(share[first, second])), 4), exercises))
+    return sorted(pairs, key=lambda pair: (-pair.share, pair.first, pair.second))[:_MOST_PAIRS]
+
+
+def _shared(
+    holders: Mapping[tuple[str, int], Sequence[int]], weight: Mapping[tuple[str, int], float], most: int, count: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return for each two students the weight of the runs they share, and how many of those few others have."""
+    shared, num_rare = np.zeros((count, count)), np.zeros((count, count))
+    several = sorted(each for each, rows in holders.items() if len(rows) > 1)
+    for start in range(0, len(several), _BLOCK):
+        block = several[start : start + _BLOCK]
+        has = np.zeros((count, len(block)))
+        for column, each in enumerate(block):
+            has[holders[each], column] = 1.0
+        shared += (has * [weight[each] for each in block]) @ has.T
+        rare = has[:, [len(holders[each]) <= most for each in block]]
+        num_rare += rare @ rare.T
+    return shared, num_rare
+
+
+def shingles(source: str) -> frozenset[int]:
+    """Return a number for each run of seven tokens."""
+    tokens = _tokens(source)
+    return frozenset(
+        zlib.crc32(" ".join(tokens[at : at + _LENGTH]).encode("utf-8", "replace"))
+        for at in range(len(tokens) - _LENGTH + 1)
+    )
+
+
+def _tokens(source: str) -> Sequence[str]:
+    tokens: list[str] = []
+    for match in _TOKEN.finditer(source):
+        text = match.group()
+        if match.lastgroup in ("comment", "text"):
+            continue
+        if match.lastgroup == "word" and text not in _KEPT and not (tokens and tokens[-1] == "."):
+            text = "name"
+        tokens.append(text)
+        if len(tokens) >= _MOST_TOKENS:
+            break
+    return tokens

@@ -1,0 +1,119 @@
+"""The class page: what it says adds up, it stands alone, and likeness is told where it is and not where it is not."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from grading.made_class import made_answers, made_results, renamed
+from labkit.grading.class_figures import Fault, class_figures
+from labkit.grading.class_page import class_page
+from labkit.grading.results import GradedExercise, GradedSubmission
+from labkit.grading.similarity import Pair, answers, shingles, similar
+from labkit.grading.submission import Submission, read_submission
+
+ROOT = Path(__file__).parents[2]
+
+
+class Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href", "action")]
+
+
+def test_figures_of_a_class_add_up() -> None:
+    results = made_results(300)
+    figures = class_figures(results)
+    assert (figures.num_students, figures.num_unread, figures.max_score) == (301, 1, 60)
+    assert sum(figures.bins) == 301 and all(sum(each.counts.values()) == 301 for each in figures.exercises)
+    for each in figures.exercises:
+        passed = sum(e.state == "passed" for r in results for e in r.exercises if e.id == each.id)
+        assert each.success == passed / 301
+        assert sum(fault.count for fault in each.faults) <= each.counts["failed"]
+    ring = figures.exercises[2]
+    assert ring.faults[0].words == "whole tensor at each step" and ring.faults[0].named
+
+
+def test_what_came_back_counts_as_the_same_whatever_its_numbers() -> None:
+    def failed(name: str, said: str) -> GradedSubmission:
+        exercise = GradedExercise(
+            "1.1", 0, 4, "failed", "T", f"Tried: x\nCame back: {said}\nHint: h", "a plain Python error"
+        )
+        return GradedSubmission(name, "01_x", "s", "c", (exercise,))
+
+    figures = class_figures([failed("a", "Rank 0 has 1.25."), failed("b", "Rank 3 has 7e-3."), failed("c", "No.")])
+    assert figures.exercises[0].faults == (Fault("Rank … has ….", 2, False), Fault("No.", 1, False))
+
+
+def test_the_page_stands_alone_and_escapes_what_students_made() -> None:
+    results = made_results(30)
+    page = class_page(results, "Ring <all> reduce", [Pair("a&b", "<script>", 0.93, ("1.4", "1.2"))]).decode()
+    elements = Elements()
+    elements.feed(page)
+    assert not {"script", "img", "link", "iframe"} & set(elements.tags)
+    assert not [link for link in elements.links if not link.endswith("/feedback.html") or ":" in link]
+    assert "Ring &lt;all&gt; reduce" in page and "&lt;script&gt;" in page and "torn &lt;b&gt;" in page
+    assert "default-src 'none'" in page and "prefers-color-scheme: dark" in page
+    assert "31 submissions, 1 of them could not be graded" in page and "93 %" in page and "never a verdict" in page
+    assert len(re.findall(r'<tr><th scope="row"><a href="student%20\d+/feedback.html">', page)) == 30
+    assert len(page) < 100_000
+
+
+def test_a_class_of_one_that_nobody_could_read_has_a_page() -> None:
+    page = class_page(made_results(0), "Lesson").decode()
+    assert "1 submission, 1 of them could not be graded" in page and "None beyond what the task" in page
+
+
+def test_a_renamed_copy_in_a_class_is_found_and_nobody_else() -> None:
+    made = made_answers([f"student {number}" for number in range(120)])
+    made["copy"] = renamed(made["student 7"])
+    made["half"] = {number: made["student 9"][number] for number in ("1.1", "1.2", "1.3", "1.4")} | {
+        number: made["student 11"][number] for number in ("1.5", "1.6")
+    }
+    handed_out = {number: source[:80] for number, source in made["student 0"].items()}
+    found = similar(made, handed_out)
+    assert {(pair.first, pair.second) for pair in found} == {("copy", "student 7"), ("half", "student 9")}
+    assert found[0].share > 0.95 and set(found[1].exercises) == {"1.1", "1.2", "1.3", "1.4"}
+
+
+def test_what_was_handed_out_and_what_all_wrote_make_nobody_alike() -> None:
+    made = made_answers([f"student {number}" for number in range(40)])
+    all_wrote = next(iter(made_answers(["everybody"], seed=9).values()))
+    same = {name: {"1.1": cells["1.1"] + "\n" + all_wrote["1.2"]} for name, cells in made.items()}
+    assert similar(same, {}) == []
+    untouched = {name: {"1.1": all_wrote["1.1"]} for name in made}
+    assert similar(untouched, {"1.1": all_wrote["1.1"]}) == []
+
+
+@pytest.mark.parametrize(
+    "source", ["", "'" * 5000, '"""' + "\\" * 9999, "(" * 200_000, "\x00\ud800 é ∑", "x=1\n" * 90_000]
+)
+def test_no_source_is_too_odd_or_too_long_to_be_compared(source: str) -> None:
+    assert len(shingles(source)) <= 20_000
+
+
+def test_right_answers_written_apart_are_not_told_as_alike() -> None:
+    content = json.loads((ROOT / "notebooks" / "02_ring_all_reduce.ipynb").read_text())
+    for cell in content["cells"]:
+        cell["source"] = "".join(cell["source"])
+    folder = ROOT / "tests" / "submissions" / "02"
+    apart = ("right_as_taught", "right_in_few_lines", "right_one_loop_per_collective")
+    found = {
+        name: answers(read_submission(Submission(name, folder / f"{name}.ipynb")).cells, content) for name in apart
+    }
+    handed_out = {
+        c["metadata"]["labkit"]["exercise"]: c["source"] for c in content["cells"] if c["id"].startswith("exer")
+    }
+    assert all(len(cells) == 12 for cells in found.values())
+    assert similar(found, handed_out) == []
+    copied = similar({**found, "copy": renamed(found["right_in_few_lines"])}, handed_out)
+    assert [(pair.first, pair.second) for pair in copied] == [("copy", "right_in_few_lines")]
