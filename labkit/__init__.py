@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from labkit.lessons.mine import mine as mine
     from labkit.timeline import Timeline as Timeline
     from labkit.virtual_world import virtual as virtual
+    from labkit.widgets.comparison import compare as compare
     from labkit.widgets.ring_player import ring_player as ring_player
-    from labkit.widgets.timeline_view import compare as compare
+    from labkit.widgets.schedule_explorer import schedule_explorer as schedule_explorer
     from labkit.worlds import Run as Run
     from labkit.worlds import local as local
     from labkit.worlds import run as run
@@ -33,7 +34,7 @@ _HOME = {
     "Run": "labkit.worlds",
     "Timeline": "labkit.timeline",
     "check": "labkit.checks.notebook",
-    "compare": "labkit.widgets.timeline_view",
+    "compare": "labkit.widgets.comparison",
     "device": "labkit.launch.rank",
     "hint": "labkit.checks.notebook",
     "join_class": "labkit.board.membership",
@@ -44,6 +45,7 @@ _HOME = {
     "reveal": "labkit.checks.predictions",
     "ring_player": "labkit.widgets.ring_player",
     "run": "labkit.worlds",
+    "schedule_explorer": "labkit.widgets.schedule_explorer",
     "span": "labkit.launch.rank",
     "virtual": "labkit.virtual_world",
 }
@@ -63,6 +65,7 @@ __all__ = [
     "reveal",
     "ring_player",
     "run",
+    "schedule_explorer",
     "span",
     "virtual",
 ]

@@ -201,8 +201,10 @@ class Timeline:
         if not _live.is_live():
             raise NotImplementedError  # IPython then asks for _repr_mimebundle_
         from labkit.widgets import display as _display
+        from labkit.widgets.static_timeline import to_png
+        from labkit.widgets.timeline_view import view_of
 
-        _display.show(self)
+        _display.show(self.summary(), lambda: view_of(self), lambda: to_png(self), lambda view: view.add_paths([self]))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         """Return the static picture and one sentence, for any notebook.

@@ -42,15 +42,15 @@ _PALETTE_HELPS = 6  # a palette makes a picture this many times smaller at best
 _DPI = 100
 
 
-def to_png(timeline: Timeline) -> bytes:
-    """Return the picture, at most 60 KB whatever the timeline's size.
+def to_png(timeline: Timeline, title: str = "") -> bytes:
+    """Return the picture, at most 60 KB whatever the timeline's size; without a title it is titled with its size.
 
     Where the exact picture is larger, shades are rounded to sixteenths, then columns are widened; the shares of these
     are exact again.
     """
     columns = NUM_COLUMNS
     while True:
-        image = Image.fromarray(_pixels(timeline, columns))
+        image = Image.fromarray(_pixels(timeline, columns, title))
         png = _encoded(image)
         if MAX_BYTES < len(png) < _PALETTE_HELPS * MAX_BYTES:
             png = _encoded(image.quantize(palette=_palette(), dither=Image.Dither.NONE))
@@ -92,7 +92,7 @@ def paint(shares: npt.NDArray[np.float64], layout: RowLayout, width: int) -> npt
     return np.asarray(np.rint(image.clip(0, 1) * 255), dtype=np.uint8)
 
 
-def draw(timeline: Timeline, num_columns: int = NUM_COLUMNS) -> Figure:
+def draw(timeline: Timeline, num_columns: int = NUM_COLUMNS, title: str = "") -> Figure:
     """Return the picture as a matplotlib figure with an Agg canvas."""
     layout = row_layout(timeline)
     shares = picture_shares(timeline, num_columns)
@@ -111,7 +111,8 @@ def draw(timeline: Timeline, num_columns: int = NUM_COLUMNS) -> Figure:
     label_bars(axes, timeline, layout, span)
     draw_memory(axes, timeline, layout, span)
     has_arrows = draw_messages(axes, timeline, layout, span)
-    title = f"{timeline.num_ranks} rank{'s' * (timeline.num_ranks != 1)}, {format_time(timeline.makespan_ns)}"
+    ranks = f"{timeline.num_ranks} rank{'s' * (timeline.num_ranks != 1)}"
+    title = title or f"{ranks}, {format_time(timeline.makespan_ns)}"
     if timeline.num_ranks > MOST_RANKS:
         title += f" ({MOST_RANKS} of the ranks shown)"
     figure.text(12 / width, 1 - 12 / height, title, fontsize=11, weight="bold", va="top")
@@ -143,8 +144,8 @@ def _encoded(image: Image.Image) -> bytes:
     return buffer.getvalue()
 
 
-def _pixels(timeline: Timeline, num_columns: int) -> npt.NDArray[np.uint8]:
-    canvas: Any = draw(timeline, num_columns).canvas
+def _pixels(timeline: Timeline, num_columns: int, title: str) -> npt.NDArray[np.uint8]:
+    canvas: Any = draw(timeline, num_columns, title).canvas
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
 

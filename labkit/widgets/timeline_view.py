@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any
 
 import anywidget
 import traitlets
@@ -70,7 +70,7 @@ def view_of(timeline: Timeline, *, ranks: Sequence[int] | None = None, row: int 
     Raises:
         ConfigError: If a rank or the row is not there.
     """
-    _check_ranks(timeline, ranks)
+    check_ranks(timeline, ranks)
     if not -1 <= row < len(timeline):
         raise ConfigError(f"The timeline has no row {row}; its rows are 0 to {len(timeline) - 1}.")
     packed = pack(timeline, ranks=ranks, focus=row)
@@ -78,48 +78,8 @@ def view_of(timeline: Timeline, *, ranks: Sequence[int] | None = None, row: int 
     return TimelineView([packed], f"{timeline!r}, to play with", focus)
 
 
-def compare(
-    a: Timeline | Any,
-    b: Timeline | Any,
-    *,
-    names: tuple[str, str] = ("A", "B"),
-    how: Literal["below", "outline"] = "below",
-    ranks: Sequence[int] | None = None,
-) -> TimelineView:
-    """Return two timelines on one axis, with their numbers side by side and their difference.
-
-    Args:
-        a: A timeline, or the run that has it.
-        b: Another one. As an outline it is drawn dashed over the first: a prediction over what was measured.
-        names: What to call them.
-        how: "below" puts the second under the first, "outline" over it; the page can change it.
-        ranks: Which ranks to show; None shows all, or 64 evenly spaced ones.
-
-    Raises:
-        ConfigError: If one is no timeline, or how is neither word.
-    """
-    if how not in ("below", "outline"):
-        raise ConfigError(f'how={how!r} is not known; use "below" or "outline".')
-    timelines = [_timeline_of(each) for each in (a, b)]
-    for timeline in timelines:
-        _check_ranks(timeline, ranks)
-    packed = [pack(timeline, name=name, ranks=ranks) for timeline, name in zip(timelines, names, strict=True)]
-    for run in packed:
-        del run["focus"]
-    packed[0]["overlay"] = how == "outline"
-    view = TimelineView(packed, f"{names[0]} {timelines[0]!r} beside {names[1]} {timelines[1]!r}")
-    view.add_paths(timelines, ranks)
-    return view
-
-
-def _timeline_of(given: Any) -> Timeline:
-    timeline = getattr(given, "timeline", given)
-    if not isinstance(timeline, Timeline):
-        raise ConfigError(f"labkit.compare needs two timelines or runs, and got {type(given).__name__}.")
-    return timeline
-
-
-def _check_ranks(timeline: Timeline, ranks: Sequence[int] | None) -> None:
+def check_ranks(timeline: Timeline, ranks: Sequence[int] | None) -> None:
+    """Raise ConfigError if a rank is not in the timeline."""
     wrong = [rank for rank in ranks or () if not 0 <= rank < timeline.num_ranks]
     if wrong:
         raise ConfigError(f"The timeline has no rank {wrong[0]}; its ranks are 0 to {timeline.num_ranks - 1}.")

@@ -37,7 +37,7 @@ timeline = Timeline(
 )
 timeline
 """
-LATER = "labkit.compare(timeline, timeline.spans(rank=0), names=('all', 'one'))"
+LATER = "labkit.compare(timeline, timeline.spans(rank=0), names=('both', 'one'))"
 WIDGET = ".labkit-timeline"
 
 

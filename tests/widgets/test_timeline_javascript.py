@@ -84,10 +84,11 @@ const m = await import(process.env.LABKIT_MODULE);
 const answers = JSON.parse(readFileSync(0)).map(([packed, windows]) => {
   const run = m.decode({ ...packed, columns: Buffer.from(packed.columns, "base64") });
   const categories = packed.categories.length;
-  return windows.map(([t0, t1, columns]) => ({
-    numbers: m.numbers(run, t0, t1),
-    shares: run.rows.map((row) => [...m.shareMatrix(run, row, t0, t1, columns, categories, new Float64Array(columns * categories))]),
-  }));
+  return windows.map(([t0, t1, columns]) => {
+    const empty = () => new Float64Array(columns * categories);
+    const shares = run.rows.map((row) => [...m.shareMatrix(run, row, t0, t1, columns, categories, empty())]);
+    return { numbers: m.numbers(run, t0, t1), shares };
+  });
 });
 process.stdout.write(JSON.stringify(answers));
 """
@@ -109,7 +110,8 @@ def test_its_shares_and_numbers_are_those_of_the_static_picture(module: Path) ->
                 window = (t0 + origin, t1 + origin)
                 spans = timeline.start_ns[mine], timeline.end_ns[mine], category[mine]
                 expected = share_matrix(*spans, len(CATEGORIES), window, columns)
-                assert np.array(shares).reshape(columns, -1).T == pytest.approx(expected, abs=1e-6)
+                painted = np.array(shares).reshape(columns, -1).T
+                assert painted == pytest.approx(expected, abs=1e-6)
                 if lane in covered:
                     covered[lane] += expected.sum() * (t1 - t0) / columns
             assert found["numbers"]["compute"] == pytest.approx(covered[0], abs=1e-3)

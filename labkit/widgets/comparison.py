@@ -1,0 +1,129 @@
+"""Two runs on one axis: a prediction beside a measurement, before beside after."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from PIL import Image
+
+from labkit.errors import ConfigError
+from labkit.timeline.timeline import COLUMNS, Timeline
+from labkit.units import format_time
+from labkit.widgets import display as _display
+from labkit.widgets.live import is_live
+from labkit.widgets.static_timeline import to_png
+from labkit.widgets.timeline_columns import pack
+from labkit.widgets.timeline_view import TimelineView, check_ranks
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Two timelines that a notebook shows on one axis; made by labkit.compare.
+
+    Attributes:
+        timelines: The two.
+        names: What they are called.
+        how: "below" puts the second under the first, "outline" draws it dashed over the first.
+        ranks: Which ranks are shown, None for all or 64 evenly spaced ones.
+    """
+
+    timelines: tuple[Timeline, Timeline]
+    names: tuple[str, str]
+    how: Literal["below", "outline"]
+    ranks: Sequence[int] | None
+
+    def explore(self) -> TimelineView:
+        """Return the comparison as a widget, with offset, outline and the difference of all numbers."""
+        view = self._view()
+        view.add_paths(self.timelines, self.ranks)
+        return view
+
+    def to_png(self) -> bytes:
+        """Return both pictures, the second under the first, with one scale of time."""
+        span = max(timeline.makespan_ns for timeline in self.timelines)
+        parts = [
+            Image.open(io.BytesIO(to_png(_lasting(timeline, span), title=f"{name}: {_what(timeline)}"))).convert("RGB")
+            for timeline, name in zip(self.timelines, self.names, strict=True)
+        ]
+        both = Image.new("RGB", (max(part.width for part in parts), sum(part.height for part in parts)), "white")
+        for number, part in enumerate(parts):
+            both.paste(part, (0, number * parts[0].height))
+        buffer = io.BytesIO()
+        both.quantize(255, dither=Image.Dither.NONE).save(buffer, "PNG")
+        return buffer.getvalue()
+
+    def __repr__(self) -> str:
+        first, second = self.timelines
+        times = second.makespan_ns / first.makespan_ns if first.makespan_ns else float("nan")
+        lines = [f"{name}: {timeline.summary()}" for name, timeline in zip(self.names, self.timelines, strict=True)]
+        return "\n".join([*lines, f"{self.names[1]} takes {times:.3g} times as long as {self.names[0]}."])
+
+    def _view(self) -> TimelineView:
+        pairs = zip(self.timelines, self.names, strict=True)
+        packed = [pack(timeline, name=name, ranks=self.ranks) for timeline, name in pairs]
+        packed[0]["overlay"] = self.how == "outline"
+        return TimelineView(packed, f"{self.names[0]} beside {self.names[1]}, to play with")
+
+    def _ipython_display_(self) -> None:
+        if not is_live():
+            raise NotImplementedError  # IPython then asks for _repr_mimebundle_
+        _display.show(repr(self), self._view, self.to_png, lambda view: view.add_paths(self.timelines, self.ranks))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """Return the static picture and the sentences, for any notebook."""
+        return {"image/png": self.to_png(), "text/plain": repr(self)}
+
+
+def compare(
+    a: Any,
+    b: Any,
+    *,
+    names: tuple[str, str] = ("A", "B"),
+    how: Literal["below", "outline"] = "below",
+    ranks: Sequence[int] | None = None,
+) -> Comparison:
+    """Return two timelines on one axis, with their numbers side by side and their difference.
+
+    Args:
+        a: A timeline, or the run that has it.
+        b: Another one.
+        names: What to call them.
+        how: "below" puts the second under the first; "outline" draws it dashed over the first, as a prediction over
+            what was measured. The page can change it.
+        ranks: Which ranks to show; None shows all, or 64 evenly spaced ones.
+
+    Raises:
+        ConfigError: If one is no timeline, how is neither word, or a rank is not there.
+    """
+    if how not in ("below", "outline"):
+        raise ConfigError(f'how={how!r} is not known; use "below" or "outline".')
+    first, second = _timeline_of(a), _timeline_of(b)
+    for timeline in (first, second):
+        check_ranks(timeline, ranks)
+    return Comparison((first, second), names, how, ranks)
+
+
+def _timeline_of(given: Any) -> Timeline:
+    timeline = getattr(given, "timeline", given)
+    if not isinstance(timeline, Timeline):
+        raise ConfigError(f"labkit.compare needs two timelines or runs, and got a {type(given).__name__}.")
+    return timeline
+
+
+def _what(timeline: Timeline) -> str:
+    return f"{timeline.num_ranks} rank{'s' * (timeline.num_ranks != 1)}, {format_time(timeline.makespan_ns)}"
+
+
+def _lasting(timeline: Timeline, span_ns: int) -> Timeline:
+    """Return the timeline with one more span of no length, which paints nothing, so that it lasts this long."""
+    if not len(timeline):
+        return timeline
+    end = int(timeline.start_ns.min()) + span_ns
+    last: dict[str, Any] = {"rank": timeline.rank[0], "lane": timeline.lane[0], "start_ns": end, "end_ns": end}
+    last |= {"name": "", "kind": "span", "bytes": 0, "peer": -1, "flow": -1}
+    columns = {key: np.append(getattr(timeline, key), last[key]) for key in COLUMNS}
+    return Timeline(**columns, tables=timeline.tables, problems=timeline.problems, num_ranks=timeline.num_ranks)
