@@ -49,12 +49,13 @@ const met = (c, into) => (into >= 0 && into !== c ? `${named(into)}? ${named(c)}
 const fillOf = (mask, n) => between("#dbe9f6", "#08306b", n > 1 ? (count(mask) - 1) / (n - 1) : 1);
 
 function wheel(state, sends, n, side) {
-  const middle = side / 2, outer = middle - 54, pitch = Math.min((outer - 26) / n, 34), cell = Math.min(pitch - 3, (2 * Math.PI * (outer - pitch * (n - 1))) / n - 3);
+  const middle = side / 2, full = side >= 330 && n <= 8, outer = middle - (full ? 66 : 38), pitch = Math.min((outer - 26) / n, 34), cell = Math.min(pitch - 3, (2 * Math.PI * (outer - pitch * (n - 1))) / n - 3);
   const angle = (r) => (2 * Math.PI * r) / n - Math.PI / 2, radius = (c) => outer - c * pitch;
   const at = (r, c) => [middle + radius(c) * Math.cos(angle(r)), middle + radius(c) * Math.sin(angle(r))];
   const parts = state.map((chunks, r) => {
-    const [x, y] = [middle + (outer + 29) * Math.cos(angle(r)), middle + (outer + 24) * Math.sin(angle(r)) + 4];
-    return text(x, y, n > 8 ? r : `rank ${r}`, { class: "middle bold" + (n > 8 ? " small" : "") }) + chunks.map(([mask, wrong], c) => {
+    const far = outer + cell / 2 + 6, [dx, dy] = [Math.cos(angle(r)), Math.sin(angle(r))];
+    const side = dx > 0.3 ? "" : dx < -0.3 ? " end" : " middle";
+    return text(middle + far * dx, middle + far * dy + 4 + 5 * dy, full ? `rank ${r}` : n > 8 ? r : `r${r}`, { class: "bold" + side + (n > 8 ? " small" : "") }) + chunks.map(([mask, wrong], c) => {
       const [cx, cy] = at(r, c), fill = fillOf(mask, n), whole = count(mask) === n && !wrong;
       const square = rect(cx - cell / 2, cy - cell / 2, cell, cell, { fill, class: wrong ? "bad" : "edge", style: wrong && `fill:${fill}`, rx: 2, "data-rank": r, "data-chunk": c, "data-count": count(mask) },
         `rank ${r}, chunk ${c}: contributions of ranks ${ranksOf(mask, n).join(", ")}${wrong ? "; wrong" : whole ? "; complete" : ""}`);

@@ -1,0 +1,183 @@
+"""The schedule explorer: which stage of a pipeline runs what and when, the bubble, and the memory it takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from labkit.errors import ConfigError
+from labkit.timeline.timeline import Timeline
+from labkit.widgets.explorer import Explorer
+from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, ink_on
+from labkit.widgets.schedules import FORMS, Op, Placed, Schedule, num_chunks, ops_of, place
+
+_FILL = {"F": "#0072b2", "B": "#ddaa33", "I": "#ddaa33", "W": "#d55e00"}
+_STAGES, _MICROBATCHES = (2, 3, 4, 6, 8), (1, 2, 4, 6, 8, 12, 16)
+_WIDTH, _LEFT, _RIGHT = 760, 58, 58
+_SPAN = re.compile(r"[FBIW]\d+(\.\d+)?")
+
+
+def schedule_explorer(*schedules: Any, num_stages: int = 4, num_microbatches: int = 8, **named: Any) -> Explorer:
+    """Return a figure that shows pipeline schedules one above the other: bubble, memory, and what cannot be, in red.
+
+    Without an argument it shows GPipe and 1F1B. Functions are tried for other numbers of stages and microbatches too:
+    the sliders work without a kernel.
+
+    Args:
+        *schedules: Each a function make(stage, num_stages, num_microbatches) that returns a stage's records; or a list
+            with the records of every stage; or the timeline of a run with spans F0, B0, ...
+        num_stages: P, to begin with, 1 to 16.
+        num_microbatches: M, to begin with, 1 to 64.
+        **named: The same, with the names they shall have.
+
+    Raises:
+        ConfigError: If one is none of these.
+    """
+    if not (1 <= num_stages <= 16 and 1 <= num_microbatches <= 64):
+        raise ConfigError(
+            f"{num_stages} stages and {num_microbatches} microbatches were asked for; 1 to 16 stages and 1 to 64 "
+            "microbatches are shown."
+        )
+    given = {str(getattr(each, "__name__", f"schedule {at}")): each for at, each in enumerate(schedules)} | named
+    given = given or dict(FORMS)
+    sizes = sorted({*_STAGES, num_stages}), sorted({*_MICROBATCHES, num_microbatches})
+    shown, entries = [], []
+    for name, each in given.items():
+        schedule, entry = _read(name, each, (num_stages, num_microbatches), sizes)
+        shown.append(schedule)
+        entries.append(entry)
+    tried = any(("lists" in entry and len(entry["lists"]) > 1) or "form" in entry for entry in entries)
+    p, m = sizes if tried else ([num_stages], [_num_microbatches(shown)])
+    data = {"source": "", "p": p, "m": m, "at": [num_stages, num_microbatches], "schedules": entries}
+    numbers = {s.name: {"bubble": s.bubble(), "peaks": [s.peak(k) for k in range(len(s.stages))]} for s in shown}
+    sentence = " ".join(map(_sentence, shown))
+    return Explorer(sentence, numbers, "schedule_explorer.js", "scheduleExplorer", data, _still(shown))
+
+
+def _read(
+    name: str, given: Any, at: tuple[int, int], sizes: tuple[list[int], list[int]]
+) -> tuple[Schedule, dict[str, Any]]:
+    """Return a schedule at the numbers asked for, and what the program in the page needs to know of it."""
+    if isinstance(given, Timeline):
+        schedule = measured(name, given)
+        placed = [[[str(p.op), p.start, p.end] for p in row] for row in schedule.stages]
+        return schedule, {"name": name, "placed": placed}
+    if callable(given):
+        schedule = place(name, _lists(given, *at))
+        if form := _form(given, sizes):
+            return schedule, {"name": name, "form": form}
+        lists, faults = {}, {}
+        for stages in sizes[0]:
+            for count in sizes[1]:
+                key = f"{stages},{count}"
+                try:
+                    found = _lists(given, stages, count)
+                except Exception as error:  # the learner's function may raise anything; the figure says for which
+                    if (stages, count) == at:
+                        raise
+                    says = f"{type(error).__name__}: {error}"
+                    faults[key] = [f"{name} fails for {stages} stages and {count} microbatches: {says}"]
+                    continue
+                lists[key] = ["".join(map(str, ops)) for ops in found]
+                if wrong := place(name, found).faults:
+                    faults[key] = list(wrong[:3])
+        return schedule, {"name": name, "lists": lists, "faults": faults}
+    if isinstance(given, Mapping | str) or not isinstance(given, Sequence):
+        raise ConfigError(
+            f"{name} is a {type(given).__name__}; give a function of (stage, num_stages, num_microbatches), a list "
+            "with one list of records for each stage, or the timeline of a run."
+        )
+    found = [ops_of(records, stage) for stage, records in enumerate(given)]
+    schedule, key = place(name, found), f"{at[0]},{at[1]}"
+    lists = {key: ["".join(map(str, ops)) for ops in found]}
+    return schedule, {"name": name, "lists": lists, "faults": {key: list(schedule.faults[:3])}}
+
+
+def measured(name: str, timeline: Timeline) -> Schedule:
+    """Return the schedule that a run carried out: its spans named F0, B0, ..., in seconds since the first began."""
+    spans = [span for span in timeline.rows() if span.kind == "span" and _SPAN.fullmatch(span.name)]
+    if not spans:
+        raise ConfigError(
+            f'{name} has no spans F0, B0, ...: wrap forward in labkit.span("F0"), backward in labkit.span("B0").'
+        )
+    first = min(span.start_ns for span in spans)
+    stages: list[list[Placed]] = [[] for _ in range(timeline.num_ranks)]
+    for span in spans:
+        (op,) = ops_of(span.name, span.rank)
+        stages[span.rank].append(Placed(op, (span.start_ns - first) / 1e9, (span.end_ns - first) / 1e9))
+    return Schedule(name, tuple(tuple(sorted(row, key=lambda placed: placed.start)) for row in stages))
+
+
+def _lists(make: Callable[..., Any], num_stages: int, num_microbatches: int) -> list[tuple[Op, ...]]:
+    return [ops_of(make(stage, num_stages, num_microbatches), stage) for stage in range(num_stages)]
+
+
+def _form(make: Callable[..., Any], sizes: tuple[list[int], list[int]]) -> str:
+    """Return the name of the form that a function makes for all these numbers, or ""."""
+    left = set(FORMS)
+    for stages in sizes[0]:
+        for count in sizes[1]:
+            try:
+                found = _lists(make, stages, count)
+            except Exception:  # then it is no form; what it raised is told where its lists are made
+                return ""
+            left = {form for form in left if found == _lists(FORMS[form], stages, count)}
+            if not left:
+                return ""
+    return min(left)
+
+
+def _num_microbatches(schedules: Sequence[Schedule]) -> int:
+    return max((1 + placed.op.microbatch for each in schedules for row in each.stages for placed in row), default=1)
+
+
+def closed_form(schedule: Schedule) -> float:
+    """Return (P-1)/(VM+P-1): the bubble with equal stages and messages that take no time."""
+    stages = len(schedule.stages)
+    chunks = num_chunks([[placed.op for placed in row] for row in schedule.stages])
+    microbatches = {placed.op.microbatch for row in schedule.stages for placed in row if placed.op.kind == "F"}
+    return (stages - 1) / max(chunks * len(microbatches) + stages - 1, 1)
+
+
+def _sentence(schedule: Schedule) -> str:
+    if schedule.stuck:
+        return f"{schedule.name} cannot be carried out: {schedule.faults[0]}"
+    peaks = ", ".join(f"{schedule.peak(stage):g}" for stage in range(len(schedule.stages)))
+    text = f"{schedule.name}: bubble {schedule.bubble():.1%}, by the formula {closed_form(schedule):.1%}"
+    text += f"; microbatches held at most, stage by stage: {peaks}."
+    return text + (f" {schedule.faults[0]}" if schedule.faults else "")
+
+
+def _still(schedules: Sequence[Schedule]) -> Scene:
+    marks: list[Mark] = []
+    y, wide = 8.0, _WIDTH - _LEFT - _RIGHT
+    for schedule in schedules:
+        end = schedule.makespan * (1.25 if schedule.stuck else 1.0) or 1.0
+        right = "cannot be carried out" if schedule.stuck else f"bubble {schedule.bubble():.1%}"
+        right += "" if schedule.stuck else f", formula: {closed_form(schedule):.1%}"
+        marks.append(Text(10, y + 14, schedule.name, 13, bold=True))
+        marks.append(Text(_WIDTH - 10, y + 14, right, 11.5, "end", RED if schedule.stuck else INK))
+        y += 22
+        for stage, row in enumerate(schedule.stages):
+            marks.append(Text(10, y + 14, f"stage {stage}", 11))
+            marks.append(Text(_WIDTH - 10, y + 14, f"most {schedule.peak(stage):g}", 11, "end", GREY))
+            marks.append(Line(((_LEFT, y + 19.5), (_LEFT + wide * schedule.makespan / end, y + 19.5)), "#cccccc"))
+            for placed in row:
+                x, width = _LEFT + placed.start / end * wide, (placed.end - placed.start) / end * wide
+                fill = _FILL[placed.op.kind]
+                marks.append(Rect(x, y, width, 19, fill, INK, 1.6 if placed.op.chunk % 2 else 0.6))
+                if width > 7 * len(str(placed.op)):
+                    marks.append(Text(x + width / 2, y + 14, str(placed.op), 10.5, "middle", ink_on(fill)))
+            after = _LEFT + max((placed.end for placed in row), default=0.0) / end * wide + 4
+            for place_, (_, op) in enumerate([each for each in schedule.stuck if each[0] == stage][:6]):
+                marks.append(Rect(after + 24 * place_, y, 22, 19, "none", RED, 1.5, dashed=True))
+                marks.append(Text(after + 24 * place_ + 11, y + 14, str(op), 10.5, "middle", RED))
+            y += 24
+        for fault in schedule.faults[:3]:
+            marks.append(Text(10, y + 12, fault, 11, fill=RED))
+            y += 16
+        y += 10
+    legend = "F forward, B backward (I, W: its parts); empty is the bubble; time runs to the right"
+    marks.append(Text(10, y + 4, legend, 10.5, fill=GREY))
+    return Scene(_WIDTH, round(y + 12), tuple(marks))

@@ -1,0 +1,244 @@
+"""When a pipeline's stages run what, given the order of each stage's work, and what in that order cannot be.
+
+An operation is written as in the lessons: F3 and B3 are forward and backward of microbatch 3, I3 and W3 the two parts
+of a backward (input, weights), F3.1 the forward of chunk 1 of an interleaved stage.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from labkit.errors import ConfigError
+
+_LETTERS = {
+    "Forward": "F",
+    "ForwardChunk": "F",
+    "Backward": "B",
+    "BackwardChunk": "B",
+    "BackwardInput": "I",
+    "BackwardWeight": "W",
+}
+_MESSAGES = ("Send", "Recv", "SendGrad", "RecvGrad")
+_SHORT = re.compile(r"([FBIW])(\d+)(?:\.(\d+))?")
+
+
+@dataclass(frozen=True, order=True)
+class Op:
+    """One piece of a stage's work: kind is "F", "B", "I" or "W"."""
+
+    kind: str
+    microbatch: int
+    chunk: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind}{self.microbatch}" + (f".{self.chunk}" if self.chunk else "")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An operation and when it runs."""
+
+    op: Op
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What every stage runs and when.
+
+    Attributes:
+        name: Its name.
+        stages: For each stage its operations in order; those after a place where it is stuck are missing.
+        stuck: For each operation that is never reached: its stage and itself, in order.
+        faults: What is wrong with the order, in sentences.
+    """
+
+    name: str
+    stages: tuple[tuple[Placed, ...], ...]
+    stuck: tuple[tuple[int, Op], ...] = ()
+    faults: tuple[str, ...] = ()
+
+    @property
+    def makespan(self) -> float:
+        """Return the time from the first start to the last end."""
+        every = [placed for stage in self.stages for placed in stage]
+        return max((p.end for p in every), default=0.0) - min((p.start for p in every), default=0.0)
+
+    def bubble(self) -> float:
+        """Return the share of time in which a stage runs nothing, over all stages."""
+        work = sum(placed.end - placed.start for stage in self.stages for placed in stage)
+        whole = len(self.stages) * self.makespan
+        return 1 - work / whole if whole else 0.0
+
+    def held(self, stage: int) -> list[tuple[float, float]]:
+        """Return (time, microbatches whose activations a stage holds from then on); a chunk counts as its share."""
+        share = 1 / num_chunks([[placed.op for placed in row] for row in self.stages])
+        parts = {(p.op.microbatch, p.op.chunk) for p in self.stages[stage] if p.op.kind == "W"}
+        changes: dict[float, float] = {}
+        for placed in self.stages[stage]:
+            if placed.op.kind == "F":
+                changes[placed.start] = changes.get(placed.start, 0.0) + share
+            elif placed.op.kind == "W" or (placed.op.microbatch, placed.op.chunk) not in parts:
+                changes[placed.end] = changes.get(placed.end, 0.0) - share
+        now, line = 0.0, []
+        for time in sorted(changes):
+            now += changes[time]
+            line.append((time, round(now, 6)))
+        return line
+
+    def peak(self, stage: int) -> float:
+        """Return the most microbatches whose activations a stage holds."""
+        return max((value for _, value in self.held(stage)), default=0.0)
+
+
+def num_chunks(stages: Sequence[Sequence[Op]]) -> int:
+    """Return how many chunks each stage has."""
+    return 1 + max((op.chunk for stage in stages for op in stage), default=0)
+
+
+def ops_of(records: Any, stage: int) -> tuple[Op, ...]:
+    """Return the operations of a stage's list of records; messages are left out.
+
+    Args:
+        records: Records of lesson 05, or words such as "F0".
+        stage: Named in the error.
+
+    Raises:
+        ConfigError: If it is no such list.
+    """
+    if isinstance(records, str):
+        return tuple(Op(kind, int(number), int(chunk or 0)) for kind, number, chunk in _SHORT.findall(records))
+    if isinstance(records, Mapping) or not isinstance(records, Sequence):
+        raise ConfigError(
+            f"The schedule of stage {stage} is a {type(records).__name__}; it must be a list of Forward, Backward and "
+            "message records."
+        )
+    ops = []
+    for position, record in enumerate(records):
+        kind = type(record).__name__
+        if kind in _LETTERS:
+            ops.append(Op(_LETTERS[kind], int(record.microbatch), int(getattr(record, "chunk", 0))))
+        elif isinstance(record, str) and (match := _SHORT.fullmatch(record)):
+            ops.append(Op(match[1], int(match[2]), int(match[3] or 0)))
+        elif kind not in _MESSAGES:
+            what = f"Record {position} of stage {stage} is a {kind}"
+            raise ConfigError(f"{what}; a schedule holds Forward, Backward and message records.")
+    return tuple(ops)
+
+
+def place(
+    name: str,
+    stages: Sequence[Sequence[Op]],
+    forward: float = 1.0,
+    backward: float = 2.0,
+    message: float = 0.0,
+) -> Schedule:
+    """Return when each operation runs: as soon as its stage is free and what it needs has arrived.
+
+    Args:
+        name: Of the schedule.
+        stages: The order of each stage's work.
+        forward: Time of a microbatch's forward on one stage, all chunks together.
+        backward: Time of its backward; the parts I and W take half of it each.
+        message: Time from one stage to another.
+    """
+    chunks, size = num_chunks(stages), len(stages)
+    whole = {"F": forward, "B": backward, "I": backward / 2, "W": backward / 2}
+    lasts = {kind: time / chunks for kind, time in whole.items()}
+    ends: dict[tuple[int, Op], float] = {}
+    placed: list[list[Placed]] = [[] for _ in stages]
+    moved = True
+    while moved:
+        moved = False
+        for stage, ops in enumerate(stages):
+            while len(placed[stage]) < len(ops):
+                op = ops[len(placed[stage])]
+                wanted = needs(stage, op, size, chunks, stages)
+                if any(each not in ends for each in wanted):
+                    break
+                free = placed[stage][-1].end if placed[stage] else 0.0
+                start = max([free, *(ends[each] + (message if each[0] != stage else 0.0) for each in wanted)])
+                placed[stage].append(Placed(op, start, start + lasts[op.kind]))
+                ends.setdefault((stage, op), start + lasts[op.kind])
+                moved = True
+    stuck = tuple((stage, op) for stage, ops in enumerate(stages) for op in ops[len(placed[stage]) :])
+    faults = [*_order_faults(stages, placed, ends, chunks), *_count_faults(stages)]
+    return Schedule(name, tuple(map(tuple, placed)), stuck, tuple(faults))
+
+
+def needs(stage: int, op: Op, num_stages: int, chunks: int, stages: Sequence[Sequence[Op]]) -> list[tuple[int, Op]]:
+    """Return what must have ended before an operation, as (stage, operation)."""
+    part, last = op.chunk * num_stages + stage, chunks * num_stages - 1
+
+    def at(part: int, kind: str) -> tuple[int, Op]:
+        where, there = part % num_stages, Op(kind, op.microbatch, part // num_stages)
+        in_parts = Op("I", op.microbatch, there.chunk)
+        return where, in_parts if kind == "B" and in_parts in stages[where] else there
+
+    if op.kind == "F":
+        return [at(part - 1, "F")] if part > 0 else []
+    if op.kind == "W":
+        return [(stage, Op("I", op.microbatch, op.chunk))]
+    return [at(part, "F"), *([at(part + 1, "B")] if part < last else [])]
+
+
+def _order_faults(
+    stages: Sequence[Sequence[Op]],
+    placed: Sequence[Sequence[Placed]],
+    ends: Mapping[tuple[int, Op], float],
+    chunks: int,
+) -> list[str]:
+    faults = []
+    for stage, ops in enumerate(stages):
+        if len(placed[stage]) == len(ops):
+            continue
+        op = ops[len(placed[stage])]
+        missing = [each for each in needs(stage, op, len(stages), chunks, stages) if each not in ends]
+        where, wanted = min(missing, key=lambda each: (each[0] != stage, each[1] in stages[each[0]]))
+        if wanted not in stages[where]:
+            what = "" if where == stage else f", needs {wanted} of stage {where}"
+            faults.append(f"Stage {stage} stands at {op}{what}, but stage {where} has no {wanted}.")
+        elif where == stage:
+            faults.append(f"Stage {stage}: {op} stands before {wanted}.")
+        else:
+            there = stages[where][len(placed[where])]
+            waits = f"waits for {wanted} of stage {where}, which stands at {there}"
+            faults.append(f"Stage {stage} stands at {op} and {waits}.")
+    return sorted(faults, key=lambda text: "waits for" in text)
+
+
+def _count_faults(stages: Sequence[Sequence[Op]]) -> list[str]:
+    faults = []
+    for stage, ops in enumerate(stages):
+        seen: set[Op] = set()
+        for op in ops:
+            faults += [f"Stage {stage}: {op} stands in the list twice."] if op in seen else []
+            seen.add(op)
+        forwards = sorted(op for op in seen if op.kind == "F")
+        without = [op for op in forwards if not {Op(kind, op.microbatch, op.chunk) for kind in "BI"} & seen]
+        if without:
+            faults.append(f"Stage {stage}: {without[0]} has no backward.")
+    return faults
+
+
+def gpipe(stage: int, num_stages: int, num_microbatches: int) -> str:
+    """Return GPipe's order: every forward, then every backward."""
+    return "".join(f"{kind}{number}" for kind in "FB" for number in range(num_microbatches))
+
+
+def one_f_one_b(stage: int, num_stages: int, num_microbatches: int) -> str:
+    """Return 1F1B's order: a warm-up of forwards, then one forward and one backward in turns, then the rest."""
+    warmup = min(num_stages - 1 - stage, num_microbatches)
+    order = [f"F{number}" for number in range(warmup)]
+    for number in range(num_microbatches):
+        order += [f"F{number + warmup}"] if number + warmup < num_microbatches else []
+        order.append(f"B{number}")
+    return "".join(order)
+
+
+FORMS: Mapping[str, Callable[[int, int, int], str]] = {"gpipe": gpipe, "one_f_one_b": one_f_one_b}
+"""Schedules that the program in the page can make itself, for any number of stages and microbatches."""

@@ -1,0 +1,185 @@
+"""Schedules placed in time, held against closed forms, and what is said of those that cannot be carried out."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from labkit.errors import ConfigError
+from labkit.timeline import COMPUTE, Timeline
+from labkit.widgets.schedule_explorer import closed_form, schedule_explorer
+from labkit.widgets.schedules import FORMS, Schedule, gpipe, one_f_one_b, ops_of, place
+from tests.widgets.in_node import evaluate
+
+
+def zero_bubble(stage: int, num_stages: int, num_microbatches: int) -> list[str]:
+    """ZB-H1 (Qi et al., 2023): the weights' part of microbatch j comes after the input's part of j + stage."""
+    order, weights = [], 0
+    for op in ops_of(one_f_one_b(stage, num_stages, num_microbatches), stage):
+        order.append(str(op).replace("B", "I"))
+        if op.kind == "B" and op.microbatch >= stage:
+            order.append(f"W{weights}")
+            weights += 1
+    return order + [f"W{number}" for number in range(weights, num_microbatches)]
+
+
+def _placed(make: Any, stages: int, count: int, **times: float) -> Schedule:
+    return place(make.__name__, [ops_of(make(stage, stages, count), stage) for stage in range(stages)], **times)
+
+
+@pytest.mark.parametrize("make", [gpipe, one_f_one_b])
+@pytest.mark.parametrize(("stages", "count"), [(1, 1), (2, 1), (2, 5), (4, 8), (8, 3), (8, 32)])
+def test_the_bubble_is_the_closed_forms(make: Any, stages: int, count: int) -> None:
+    schedule = _placed(make, stages, count)
+    assert schedule.bubble() == pytest.approx((stages - 1) / (count + stages - 1))
+    assert closed_form(schedule) == pytest.approx(schedule.bubble())
+    assert not schedule.faults
+
+
+def test_stage_s_holds_all_microbatches_in_gpipe_and_p_minus_s_in_1f1b() -> None:
+    assert [_placed(gpipe, 4, 8).peak(stage) for stage in range(4)] == [8, 8, 8, 8]
+    assert [_placed(one_f_one_b, 4, 8).peak(stage) for stage in range(4)] == [4, 3, 2, 1]
+
+
+def test_backward_in_two_parts_leaves_a_third_of_the_bubble() -> None:
+    whole = _placed(one_f_one_b, 4, 8)
+    parts = _placed(zero_bubble, 4, 8)
+    assert parts.makespan - 8 * 3 == pytest.approx((whole.makespan - 8 * 3) / 3)
+    assert parts.peak(0) == 4
+
+
+def test_messages_make_the_bubble_larger() -> None:
+    assert _placed(one_f_one_b, 4, 8, message=0.5).bubble() > _placed(one_f_one_b, 4, 8).bubble()
+
+
+def _drawn(seed: int) -> list[list[str]]:
+    """Return lists of a schedule in which some operations changed places, were lost or stand twice."""
+    draw = random.Random(seed)
+    stages, count = draw.randint(1, 4), draw.randint(1, 5)
+    make = draw.choice([gpipe, one_f_one_b, zero_bubble])
+    lists = [[str(op) for op in ops_of(make(stage, stages, count), stage)] for stage in range(stages)]
+    for _ in range(draw.randint(0, 3)):
+        ops = draw.choice(lists)
+        first, second = draw.randrange(len(ops)), draw.randrange(len(ops))
+        ops[first], ops[second] = ops[second], ops[first]
+        if draw.random() < 0.2:
+            ops.pop(first)
+    return lists
+
+
+def test_javascript_places_what_python_places_also_in_orders_that_cannot_be() -> None:
+    drawn = [_drawn(seed) for seed in range(80)]
+    placed = [place("", [ops_of(ops, stage) for stage, ops in enumerate(lists)], 1, 2, 0.25) for lists in drawn]
+    assert 10 < sum(bool(schedule.stuck) for schedule in placed) < 70
+    words = [["".join(ops) for ops in lists] for lists in drawn]
+    expression = "words.map((lists) => place(lists.map(parse), { tf: 1, tb: 2, tm: 0.25 }))"
+    found = evaluate("schedule_explorer.js", expression, words=words)
+    for schedule, seen in zip(placed, found, strict=True):
+        rows = [[[list(_triple(each.op)), each.start, each.end] for each in row] for row in schedule.stages]
+        assert seen["stages"] == rows
+        assert seen["stuck"] == [[stage, list(_triple(op))] for stage, op in schedule.stuck]
+
+
+def test_javascript_counts_bubble_and_memory_as_python_does() -> None:
+    made = [(make, stages, count) for make in (gpipe, one_f_one_b, zero_bubble) for stages, count in ((2, 3), (4, 8))]
+    placed = [_placed(*each) for each in made]
+    rows = [[[[list(_triple(o.op)), o.start, o.end] for o in row] for row in each.stages] for each in placed]
+    bubbles = evaluate("schedule_explorer.js", "rows.map(bubbleOf)", rows=rows)
+    assert bubbles == pytest.approx([each.bubble() for each in placed])
+    held = evaluate("schedule_explorer.js", "rows.map((stages) => stages.map((ops) => heldBy(ops, 1)))", rows=rows)
+    assert held == [[[list(p) for p in each.held(s)] for s in range(len(each.stages))] for each in placed]
+
+
+def _triple(op: Any) -> tuple[str, int, int]:
+    return op.kind, op.microbatch, op.chunk
+
+
+def test_javascript_makes_the_same_forms() -> None:
+    sizes = [(p, m) for p in (1, 2, 4, 8) for m in (1, 3, 8)]
+    for name, make in FORMS.items():
+        expression = f"sizes.map(([p, m]) => Array.from({{ length: p }}, (_, s) => FORMS.{name}(s, p, m)))"
+        found = evaluate("schedule_explorer.js", expression, sizes=sizes)
+        assert found == [[[list(_triple(op)) for op in ops_of(make(s, p, m), s)] for s in range(p)] for p, m in sizes]
+
+
+@pytest.mark.parametrize(
+    ("lists", "says"),
+    [
+        ([["F0", "B0"], ["B0", "F0"]], "Stage 1: B0 stands before F0."),
+        ([["F0", "B0"], ["F0", "F1", "B0", "B1"]], "Stage 1 stands at F1, needs F1 of stage 0, but stage 0 has no F1."),
+        ([["F0", "W0", "I0"]], "Stage 0: W0 stands before I0."),
+        ([["F0", "B0", "B0"]], "Stage 0: B0 stands in the list twice."),
+        ([["F0"]], "Stage 0: F0 has no backward."),
+        ([["F0", "B0", "F1", "B1"], ["F1", "B1", "F0", "B0"]], None),
+    ],
+)
+def test_an_order_that_cannot_be_names_the_dependency(lists: list[list[str]], says: str | None) -> None:
+    faults = place("mine", [ops_of(ops, stage) for stage, ops in enumerate(lists)]).faults
+    if says:
+        assert faults[0] == says
+    else:
+        assert faults[0] == "Stage 0 stands at B0 and waits for B0 of stage 1, which stands at F1."
+
+
+def test_a_function_that_makes_a_known_form_is_sent_by_name_alone() -> None:
+    def mine(stage: int, num_stages: int, num_microbatches: int) -> list[str]:
+        return [f"F{m}" for m in range(num_microbatches)] + [f"B{m}" for m in range(num_microbatches)]
+
+    assert schedule_explorer(mine).data["schedules"] == [{"name": "mine", "form": "gpipe"}]
+
+
+def test_a_function_wrong_for_some_numbers_is_sent_with_what_is_wrong() -> None:
+    def mine(stage: int, num_stages: int, num_microbatches: int) -> list[str]:
+        if num_microbatches == 1:
+            raise IndexError("list index out of range")
+        if num_stages == 8 and stage == 7:
+            return ["B0", "F0"]
+        return [str(op) for op in ops_of(gpipe(stage, num_stages, num_microbatches), stage)]
+
+    (entry,) = schedule_explorer(mine).data["schedules"]
+    assert entry["faults"]["2,1"] == ["mine fails for 2 stages and 1 microbatches: IndexError: list index out of range"]
+    assert entry["faults"]["8,4"][0] == "Stage 7: B0 stands before F0."
+    assert entry["lists"]["2,2"] == ["F0F1B0B1", "F0F1B0B1"]
+
+
+def test_a_run_shows_its_own_times() -> None:
+    starts = [0, 100, 300, 100, 200]
+    ends = [100, 200, 500, 200, 300]
+    names = ["F0", "F1", "B0", "F0", "B0"]
+    run = Timeline([0, 0, 0, 1, 1], [COMPUTE] * 5, starts, ends, names, ["span"] * 5)
+    figure = schedule_explorer(run, num_stages=2, num_microbatches=2)
+    assert figure.numbers["schedule 0"]["bubble"] == pytest.approx(1 - 600 / 1000)
+    assert figure.data["schedules"][0]["placed"][1] == [["F0", 1e-7, 2e-7], ["B0", 2e-7, 3e-7]]
+
+
+@dataclass(frozen=True)
+class Pause:
+    seconds: float
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (3, "schedule 0 is a int; give a function"),
+        ([[Pause(1.0)]], "Record 0 of stage 0 is a Pause; a schedule holds Forward"),
+        ([None], "The schedule of stage 0 is a NoneType"),
+        (Timeline(), "has no spans F0, B0, ...: wrap forward in labkit.span"),
+    ],
+)
+def test_what_is_no_schedule_is_refused_in_words(given: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        schedule_explorer(given)
+
+
+def test_numbers_out_of_range_are_refused() -> None:
+    with pytest.raises(ConfigError, match="17 stages and 8 microbatches were asked for"):
+        schedule_explorer(num_stages=17)
+
+
+def test_a_figure_is_small_and_the_same_every_time() -> None:
+    bundle = schedule_explorer(gpipe, zero_bubble)._repr_mimebundle_()
+    assert len(bundle["text/html"]) + len(bundle["image/png"]) * 4 / 3 <= 70_000
+    assert bundle == schedule_explorer(gpipe, zero_bubble)._repr_mimebundle_()
