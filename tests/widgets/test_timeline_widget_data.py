@@ -1,0 +1,201 @@
+"""What the page is given: columns, labels, source lines; and when a notebook shows the widget at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+
+import labkit
+from labkit.errors import ConfigError
+from labkit.timeline import COMMUNICATION, COMPUTE, Timeline
+from labkit.timeline.metrics import collective_timings
+from labkit.widgets import live, timeline_page, timeline_view
+from labkit.widgets.palette import CATEGORIES, DARK_COLOURS
+from labkit.widgets.timeline_columns import BYTES_PER_EVENT, pack, pack_path
+from tests.timeline.small_timelines import exchange
+from tests.widgets.colour_vision import contrast, least_distance
+
+ROOT = Path(__file__).parents[2]
+
+
+def _column(packed: dict, name: str) -> np.ndarray:
+    kind, offset, length = packed["layout"][name]
+    return np.frombuffer(packed["columns"], dtype=f"<{kind}", offset=offset, count=length)
+
+
+def test_events_come_by_row_then_begin_with_the_longer_first() -> None:
+    timeline = Timeline([1, 0, 0, 0], [COMPUTE] * 4, [5, 7, 3, 3], [9, 9, 4, 8], list("abcd"), ["span"] * 4)
+    packed = pack(timeline)
+    assert packed["rows"] == [[0, 0, 3], [1, 0, 1]]
+    names = [packed["labels"][code][0] for code in _column(packed, "label")]
+    assert names == ["d", "c", "b", "a"]
+    assert _column(packed, "start").tolist() == [0, 0, 4, 2]
+    assert _column(packed, "duration").tolist() == [5, 1, 2, 4]
+
+
+def test_an_event_takes_28_bytes_and_every_column_is_aligned() -> None:
+    count = 10_000
+    lane, end = np.arange(count) % 2, np.arange(1, count + 1) * 10**9
+    timeline = Timeline(np.zeros(count), lane, end - 5, end, ["x"] * count, ["span"] * count)
+    packed = pack(timeline)
+    assert len(packed["columns"]) <= BYTES_PER_EVENT * count
+    assert all(offset % 8 == 0 for _, offset, _ in packed["layout"].values())
+    assert len(json.dumps({key: value for key, value in packed.items() if key != "columns"})) < 3000
+    assert _column(packed, "start")[-1] == (count - 1) * 10**9
+
+
+def test_a_message_joins_the_places_of_its_two_events() -> None:
+    packed = pack(exchange())
+    names = [packed["labels"][code][0] for code in _column(packed, "label")]
+    ends = _column(packed, "flow_from")[0], _column(packed, "flow_to")[0]
+    assert [names[end] for end in ends] == ["isend", "recv"]
+    assert [label[4] for label in packed["labels"] if label[0] in ("isend", "recv")] == ["a.py:1", "a.py:2"]
+
+
+def test_a_source_line_in_a_file_is_shown_with_what_stands_there(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import os\n    dist.send(chunk, peer)\n")
+    line = f"{tmp_path / 'mine.py'}:2"
+    tables = {"source": {"span": np.array([0]), "line": np.array([line])}}
+    packed = pack(Timeline([0], [COMMUNICATION], [0], [1], ["send"], ["send"], tables=tables))
+    assert packed["labels"] == [["send", "send", 4, -1, "mine.py:2", "dist.send(chunk, peer)"]]
+
+
+def test_collectives_have_the_bus_bandwidth_of_the_metrics() -> None:
+    def _work() -> None:
+        import torch
+        import torch.distributed as dist
+
+        for size in (1000, 50_000):
+            dist.all_reduce(torch.ones(size))
+            dist.all_gather([torch.empty(size) for _ in range(4)], torch.ones(size))
+        dist.barrier()
+
+    timeline = labkit.run(_work, on=labkit.virtual(4), echo=False).timeline
+    assert timeline is not None
+    packed, expected = pack(timeline), [each for each in collective_timings(timeline) if np.isfinite(each.busbw)]
+    took, size = _column(packed, "collective_duration"), _column(packed, "collective_bus_bytes")
+    assert took.tolist() == [each.duration_ns for each in expected]
+    assert size / took * 1e9 == pytest.approx([each.busbw for each in expected])
+
+
+def test_memory_and_clock_errors_are_sent_where_the_record_has_them() -> None:
+    def _work() -> None:
+        import torch
+
+        torch.ones(1000)
+
+    timeline = labkit.run(_work, on=labkit.virtual(2), echo=False).timeline
+    assert timeline is not None
+    packed = pack(timeline)
+    assert packed["memory"] == [0, 1] and packed["source"] == "simulated"
+    assert _column(packed, "memory_held_1").max() == 4000
+    timeline.tables["clock"]["err_ns"] = np.array([0, 38_000])
+    assert pack(timeline)["clock"] == [[1, 38_000]]
+
+
+def test_the_path_is_sent_in_pieces_that_follow_each_other() -> None:
+    path = pack_path(exchange())
+    start, end = _column(path, "path_start"), _column(path, "path_end")
+    assert (start[1:] == end[:-1]).all() and end[-1] == 2_000_000
+    assert path["text"].startswith("Critical path, 2 ms: computing 50 %")
+
+
+def test_of_many_ranks_64_are_sent_or_those_that_were_asked_for() -> None:
+    timeline = Timeline(np.arange(512), [COMPUTE] * 512, [0] * 512, [1] * 512, ["x"] * 512, ["span"] * 512)
+    assert len(pack(timeline)["rows"]) == 64
+    assert "(64 of the ranks shown)" in pack(timeline)["title"]
+    assert [rank for rank, _, _ in pack(timeline, ranks=[400, 3])["rows"]] == [3, 400]
+    with pytest.raises(ConfigError, match="no rank 512; its ranks are 0 to 511"):
+        timeline.explore(ranks=[512])
+
+
+def test_empty_timelines_can_be_explored_and_compared() -> None:
+    for timeline in (Timeline(), Timeline(num_ranks=2)):
+        assert repr(timeline.explore()) == f"{timeline!r}, to play with"
+        assert labkit.compare(timeline, timeline).to_png().startswith(b"\x89PNG")
+
+
+def test_a_view_opens_at_the_row_it_is_asked_for() -> None:
+    view = exchange().explore(row=3)
+    packed = view.runs[0]
+    assert packed["labels"][_column(packed, "label")[view.focus]][0] == "recv"
+    with pytest.raises(ConfigError, match="no row 4; its rows are 0 to 3"):
+        exchange().explore(row=4)
+
+
+def test_two_runs_are_compared_in_words_and_on_one_scale() -> None:
+    timeline = exchange()
+    both = labkit.compare(timeline, timeline.spans(lane=COMPUTE), names=("all", "computing"))
+    assert repr(both).splitlines()[-1] == "computing takes 0.5 times as long as all."
+    assert [run["span"] for run in both.explore().runs] == [2_000_000, 1_000_000]
+    assert labkit.compare(timeline, timeline, how="outline").explore().runs[0]["overlay"] is True
+    with pytest.raises(ConfigError, match='how=\'above\' is not known; use "below" or "outline"'):
+        labkit.compare(timeline, timeline, how="above")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="needs two timelines or runs, and got a int"):
+        labkit.compare(timeline, 3)
+
+
+def test_a_page_of_its_own_asks_for_nothing(tmp_path: Path) -> None:
+    timeline = exchange()
+    timeline.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    outside = page.replace("http://www.w3.org/2000/svg", "")
+    assert "http://" not in outside and "https://" not in outside and "import " not in timeline_view.program()
+    assert page.count("</script>") == 1
+    assert page == timeline_page.page(timeline)
+
+
+def test_categories_are_told_apart_with_any_colour_vision() -> None:
+    light = [category.colour for category in CATEGORIES]
+    assert least_distance(light) == pytest.approx(16.2, abs=0.05)
+    assert least_distance(list(DARK_COLOURS)) == pytest.approx(18.4, abs=0.05)
+    assert min(contrast(colour, "#111111") for colour in DARK_COLOURS) >= 3
+
+
+def test_the_widget_is_shown_where_a_jupyter_server_started_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LABKIT_VIEWS", raising=False)
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    monkeypatch.setenv("JPY_SESSION_NAME", "lesson.ipynb")
+    assert live.is_live()
+    monkeypatch.setenv("LABKIT_VIEWS", "static")
+    assert not live.is_live()
+    monkeypatch.delenv("JPY_SESSION_NAME")
+    monkeypatch.setenv("LABKIT_VIEWS", "live")
+    assert live.is_live()
+    monkeypatch.delenv("LABKIT_VIEWS")
+    assert not live.is_live()
+
+
+SHOWN = """
+from labkit.timeline import COMPUTE, Timeline
+import labkit
+timeline = Timeline([0], [COMPUTE], [0], [5], ["a"], ["span"])
+display(timeline, labkit.compare(timeline, timeline))
+timeline
+"""
+
+
+def test_an_executed_notebook_holds_pictures_and_the_same_bytes_every_time(tmp_path: Path) -> None:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(SHOWN, id="shown")])
+    notebook.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    nbformat.write(notebook, tmp_path / "shown.ipynb")
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar", "shown.ipynb"]
+    environment = {key: value for key, value in os.environ.items() if key not in ("JPY_SESSION_NAME", "LABKIT_VIEWS")}
+    kept = []
+    for number in range(2):
+        ended = subprocess.run(
+            [*command, f"{number}.ipynb"], cwd=tmp_path, capture_output=True, text=True, timeout=120, env=environment
+        )
+        assert ended.returncode == 0, ended.stderr
+        executed = nbformat.read(tmp_path / f"{number}.ipynb", as_version=4)
+        kept.append(json.dumps([output.data for output in executed.cells[-1].outputs]))
+        assert [sorted(output.data) for output in executed.cells[-1].outputs] == [["image/png", "text/plain"]] * 3
+        assert "widgets" not in executed.metadata
+    assert kept[0] == kept[1]
