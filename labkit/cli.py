@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from labkit.errors import EnvironmentProblem, LabkitError
+from labkit.errors import ConfigError, EnvironmentProblem, LabkitError
 
 
 class _Commands(TyperGroup):
@@ -131,6 +131,24 @@ def build(
 
 
 @app.command()
+def slides(
+    lessons: Annotated[list[str] | None, typer.Argument(help="Lessons, such as 02; everything if none.")] = None,
+    workshop: Annotated[list[Path] | None, typer.Option(help="The plan of a workshop, a TOML file.")] = None,
+    out: Annotated[Path, typer.Option(help="The folder for the decks.")] = Path("build/slides"),
+    pdf: Annotated[bool, typer.Option("--pdf", help="Print each deck as PDF too; needs Chromium.")] = False,
+    course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
+) -> None:
+    """Write decks with speaker notes that need no network: a lesson's slides, figures and exercises."""
+    from labkit.doctor import BROWSERS, find_browser
+
+    browser = find_browser() if pdf else None
+    if pdf and browser is None:
+        raise EnvironmentProblem(f"printing slides needs Chromium (none of {', '.join(BROWSERS)} is there)")
+    write = _load("labkit.lessons.decks", "write_decks")
+    write(lessons or [], workshop or [], out, course=course, browser=browser, say=typer.echo)
+
+
+@app.command()
 def export(
     lesson: Annotated[str, typer.Argument(help="A lesson such as 02, or a notebook's path.")],
     function: Annotated[str, typer.Option(help="The function every rank runs.")] = "main",
@@ -173,9 +191,9 @@ def board(
 
 @app.command()
 def grade(
-    paths: Annotated[list[Path], typer.Argument(help="Notebooks, or folders of them.")],
     lesson: Annotated[str, typer.Option(help="The lesson, such as 02.")],
-    out: Annotated[Path, typer.Option(help="Where reports and the gradebook go.")],
+    paths: Annotated[list[Path] | None, typer.Argument(help="Notebooks, or folders of them.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where reports and the gradebook go.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Submissions graded at a time (default: by cores).")] = None,
     seed: Annotated[int, typer.Option(help="The seed hidden inputs are drawn from.")] = 0,
     again: Annotated[bool, typer.Option("--again", help="Grade everybody, also who has a result already.")] = False,
@@ -189,8 +207,16 @@ def grade(
         float | None, typer.Option(help="Exit code 1 if a score is below this many percent (for a student's CI).")
     ] = None,
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/ and notebooks/.")] = None,
+    gradescope: Annotated[
+        Path | None, typer.Option(help="Grade nothing: write the lesson's autograder for Gradescope to this zip.")
+    ] = None,
 ) -> None:
     """Grade submissions: feedback for each student, a gradebook for the class."""
+    if gradescope is not None:
+        typer.echo(_load("labkit.grading.gradescope", "write_autograder")(gradescope, lesson, course))
+        return
+    if not paths or out is None:
+        raise ConfigError("name notebooks or folders of them, and with --out where reports go")
     report = _load("labkit.grading.grade", "grade")(
         paths,
         lesson=lesson,

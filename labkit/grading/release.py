@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +16,10 @@ from pathlib import Path
 
 from labkit.errors import ConfigError, LessonError
 from labkit.grading.release_search import search, secrets_of
+from labkit.grading.repository_files import REPOSITORY, repository_files
 from labkit.lessons import manifest
 from labkit.lessons.course import find_course, select
 
-_REPOSITORY = Path(__file__).resolve().parents[2]
 _FILES = ("LICENSE", "environment.yml", "requirements.lock", ".jupyter")
 _TARGETS = ("help", "setup", "$(STAMP)", "stale", "lab", "clean")
 _LIST = ".labkit-release.json"
@@ -73,7 +72,7 @@ def release(destination: str | Path, lessons: Sequence[str] = (), course: str | 
     earlier = _earlier(target)
     available = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
     notebooks = [select(available, asked) for asked in lessons] or available
-    secrets = secrets_of(root, _REPOSITORY / "labkit")
+    secrets = secrets_of(root, REPOSITORY / "labkit")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".release-", dir=target.parent) as folder:
         bundle = Path(folder) / "bundle"
@@ -115,35 +114,15 @@ def _earlier(target: Path) -> list[str]:
 
 
 def _copy_repository(bundle: Path) -> None:
-    if not (_REPOSITORY / "pyproject.toml").is_file():
-        raise ConfigError(f"{_REPOSITORY} has no pyproject.toml: labkit release runs from labkit's repository, cloned")
-    for name in _tracked():
-        inside = name.startswith("labkit/") and not name.startswith("labkit/grading/")
-        if inside or name.split("/")[0] in _FILES:
-            _copy(_REPOSITORY / name, bundle / name)
-    project = (_REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+    for name in repository_files(("labkit", *_FILES), "labkit release"):
+        if not name.startswith("labkit/grading/"):
+            _copy(REPOSITORY / name, bundle / name)
+    project = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
     (bundle / "pyproject.toml").write_text(_without_provisioner(project), encoding="utf-8")
-    makefile = (_REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
     (bundle / "Makefile").write_text(_students_targets(makefile), encoding="utf-8")
     ignored = "\n".join([".venv/", "__pycache__/", "*.egg-info/", ".ipynb_checkpoints/", "notebooks/*.py", ""])
     (bundle / ".gitignore").write_text(ignored, encoding="utf-8")
-
-
-def _tracked() -> list[str]:
-    """Return the repository's own files: those git knows, or all where it is no git checkout."""
-    command = ["git", "-C", str(_REPOSITORY), "ls-files", "-z"]
-    try:
-        listed = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    except FileNotFoundError:
-        listed = subprocess.CompletedProcess(command, 1, "", "")
-    if listed.returncode == 0 and "labkit/cli.py\0" in listed.stdout:
-        return [name for name in listed.stdout.split("\0") if name and (_REPOSITORY / name).is_file()]
-    paths = [path for name in ("labkit", *_FILES) for path in (_REPOSITORY / name, *(_REPOSITORY / name).rglob("*"))]
-    return [
-        path.relative_to(_REPOSITORY).as_posix()
-        for path in paths
-        if path.is_file() and path.parent.name != "__pycache__"
-    ]
 
 
 def _copy(source: Path, target: Path) -> None:
