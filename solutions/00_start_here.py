@@ -432,7 +432,8 @@ print(posted.results)
 labkit.reveal("0.4", float(posted.results[0].split()[-1]))
 
 # %% [markdown]
-# Everybody is done, the server "served", and the weight has not moved. What happened to twelve gradients? A run keeps a
+# Had they all arrived, it would be -1.2. Everybody is done, the server "served", and the weight has not moved. What
+# happened to twelve gradients? A run keeps a
 # record of its messages. Here is what three of them look like:
 
 # %%

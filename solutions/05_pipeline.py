@@ -30,14 +30,19 @@
 # **Time:** about two and a half hours, and 40 minutes more for the two bonus exercises.
 #
 # **What you must know:** `send`, `recv` and `batch_isend_irecv` of lesson 02, and how autograd goes backward. If you
-# did not finish lesson 02, go on: nothing here calls your code from there.
+# did not finish lesson 02, go on: nothing here calls your code from there. (With `use_mine`, section 12 also runs on your
+# `MiniDDP` of lesson 03.)
 #
 # **Points.** As before, they rest on other cases than those that `labkit.check` shows: other numbers of stages and
 # microbatches, and batches that do not divide.
 
+# %% tags=["parameters"]
+use_mine = False  # True: section 12 also runs on the MiniDDP that you wrote in lesson 03
+
 # %% tags=["given"]
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -167,6 +172,9 @@ for billions in (1, 7, 70, 175):
 # Every rank is the stage of its own number. `sample` says what one sample looks like when it enters this stage, so
 # that you can make room for what arrives: `sample.new_empty((num_samples, *sample.shape))`. What goes back has the
 # shape of what you sent. What is sent must be contiguous and must not drag its graph along: `left.detach()`.
+#
+# Put names on the timeline, for the pictures and the bubble that follow: `with labkit.span("F"):` around forward, and
+# `with labkit.span("B"):` around backward.
 
 
 # %% tags=["exercise"] exercise="5.2" points=10 difficulty=3 importance=5 minutes=10 title="One batch through the stages" provides=["run_stage"]
@@ -225,9 +233,7 @@ labkit.check("5.2", run_stage)
 # %% [markdown]
 # Now a model with something to compute: four stages of twelve linear layers each, on four virtual H100s. The layers are
 # wide and there are 16,384 samples, so that arithmetic is what takes the time. Their numbers live on the device
-# `meta`: PyTorch knows every shape and does no arithmetic, so the laptop is not asked to be four H100s. (`labkit.span`
-# in your function puts a name on the timeline; the next cells need it to find forward and backward. If you left it
-# out, write `with labkit.span("F"):` around the forward, and `"B"` around the backward.)
+# `meta`: PyTorch knows every shape and does no arithmetic, so the laptop is not asked to be four H100s.
 
 
 # %% tags=["given"]
@@ -853,7 +859,8 @@ print("stuck:", find_stuck([one_f_one_b(stage, 8, 32) for stage in range(8)]))
 #
 # *22 points, about 25 minutes*
 #
-# As in the ring: one `dist.batch_isend_irecv` for each step of messages, and wait for all of it. Name the work on the
+# As in the ring: one `dist.batch_isend_irecv` for each step of messages, and wait for all of it. Peers count within
+# `group`, so say it so: `dist.P2POp(dist.isend, tensor, group=group, group_peer=record.peer)`. Name the work on the
 # timeline: `with labkit.span(f"F{microbatch}"):` around each forward, `f"B{microbatch}"` around each backward.
 #
 # With one stage there are no messages, and inputs and targets are on the same rank. The schedule need not be GPipe or
@@ -925,8 +932,8 @@ labkit.check("5.8", run_schedule)
 
 # %% [markdown]
 # If that passes, you have trained across a cut. (The last lines compare what yours needs on a virtual cluster with what
-# ours needs. They give no points; a memory much above par says that something is kept too long.) Now watch it work, on the virtual cluster first: the four stages of
-# section 2, the same 16,384 samples, in 8 microbatches.
+# ours needs. They give no points; a memory much above par says that something is kept too long.) Now watch it work, on
+# the virtual cluster first: the four stages of section 2, the same 16,384 samples, in 8 microbatches.
 
 
 # %%
@@ -1084,13 +1091,13 @@ def best_num_microbatches(num_stages: int, batch_seconds: float, overhead_s: flo
 labkit.check("5.9", best_num_microbatches)
 
 # %% [markdown]
-# Fit the two numbers to your own machine, from M = 1 and the largest M, and let the formula choose:
+# Fit the two numbers to your own machine, to all that was measured, and let the formula choose:
 
 # %% tags=["nbval-ignore-output"]
-few, many = min(measured), max(measured)
-# step_seconds is a straight line in batch_seconds and overhead_s: two measurements, two unknowns
-matrix = torch.tensor([[step_seconds(2, m, 1, 0), step_seconds(2, m, 0, 1)] for m in (few, many)], dtype=torch.float64)
-fitted = torch.linalg.solve(matrix, torch.tensor([measured[few], measured[many]], dtype=torch.float64)).tolist()
+# step_seconds is a straight line in batch_seconds and overhead_s: two unknowns, and the least squares of six measurements
+matrix = torch.tensor([[step_seconds(2, m, 1, 0), step_seconds(2, m, 0, 1)] for m in measured], dtype=torch.float64)
+seconds = torch.tensor(list(measured.values()), dtype=torch.float64).unsqueeze(1)
+fitted = torch.linalg.lstsq(matrix, seconds).solution.flatten().tolist()
 batch_seconds, overhead_s = fitted
 print(f"whole batch on one stage: {1e3 * batch_seconds:.1f} ms; each microbatch costs {1e3 * overhead_s:.2f} ms more")
 print("microbatches " + "".join(f"{count:8}" for count in measured))
@@ -1311,7 +1318,7 @@ for make, name in ((gpipe, "ScheduleGPipe"), (one_f_one_b, "Schedule1F1B")):
 #
 # So: run the schedule within the row, then sum the gradients over the column. And the scale once more: `run_schedule`
 # gave the gradient of the mean over *this pipeline's* samples. If the pipelines have different numbers of samples, the
-# mean over all is a weighted sum. Which weights?
+# mean over all is a weighted sum. Which weights? (A parameter that is frozen has no gradient, on no pipeline.)
 #
 # ### Exercise 5.11 Data x pipeline
 #
@@ -1358,7 +1365,7 @@ labkit.check("5.11", hybrid_step)
 
 
 # %%
-def two_pipelines():
+def two_pipelines(step):
     mesh = dist.init_device_mesh(message_device().type, (2, 2), mesh_dim_names=("data", "pipe"))
     stage, last = mesh.get_local_rank("pipe"), mesh.get_local_rank("pipe") == 1
     row = mesh.get_local_rank("data")
@@ -1367,7 +1374,7 @@ def two_pipelines():
     mine = slice(0, 7) if row == 0 else slice(7, 10)  # seven samples for one pipeline, three for the other
     xs, ys = x[mine].tensor_split(3), y[mine].tensor_split(3)
     part = layers(6, 2, message_device()).double()
-    loss = hybrid_step(
+    loss = step(
         mesh, one_f_one_b(stage, 2, 3), part, [len(each) for each in xs], x[0],
         xs if stage == 0 else None, ys if last else None, nn.functional.mse_loss,
     )  # fmt: skip
@@ -1377,8 +1384,73 @@ def two_pipelines():
     return mesh.get_coordinate(), all(torch.allclose(p.grad, q.grad, rtol=1e-12) for p, q in pairs), loss
 
 
-for rank, (place, equal, loss) in enumerate(labkit.run(two_pipelines, on=labkit.local(4)).results):
+for rank, (place, equal, loss) in enumerate(labkit.run(two_pipelines, hybrid_step, on=labkit.local(4)).results):
     print(f"rank {rank} at {place}: gradients equal to one process with all ten samples: {equal}; loss {loss}")
+
+# %% [markdown]
+# ### On your own wrapper
+#
+# What happens in a column is lesson 03. So your `MiniDDP` can do it: the whole schedule runs inside `no_sync`, and
+# `finish_gradient_synchronization` then sends what has added up. Two things to mind. It takes the *mean* over the ranks, so
+# what is weighed is multiplied by their number first. And it speaks to all ranks, so here "all" must become the column,
+# in this rank's own process. Set `use_mine = True` at the top to run it on yours; else a stand-in averages gradient by
+# gradient.
+
+
+# %% tags=["given"]
+class PlainAverages(nn.Module):
+    """What step_on_wrapper asks of a wrapper, in a few lines: each gradient averaged by itself, at the end."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return what the module returns."""
+        return self.module(x)
+
+    def no_sync(self) -> nullcontext[None]:
+        """Return a context that changes nothing: nothing is sent before the end anyway."""
+        return nullcontext()
+
+    def finish_gradient_synchronization(self) -> None:
+        """Average every gradient that is there."""
+        for parameter in self.parameters():
+            if parameter.grad is not None:
+                dist.all_reduce(parameter.grad)
+                parameter.grad /= dist.get_world_size()
+
+
+def let_all_ranks_mean(column: dist.ProcessGroup) -> None:
+    """Let all_reduce, broadcast and get_world_size, called without a group, mean this one; in this rank's process."""
+    all_reduce, broadcast, get_world_size = dist.all_reduce, dist.broadcast, dist.get_world_size
+    dist.all_reduce = lambda tensor, op=dist.ReduceOp.SUM, group=None, async_op=False: all_reduce(
+        tensor, op, group or column, async_op
+    )
+    dist.broadcast = lambda tensor, src=0: broadcast(tensor, group=column, group_src=src)
+    dist.get_world_size = lambda group=None: get_world_size(group or column)
+
+
+# %%
+Wrapper = labkit.mine("3.7", otherwise=PlainAverages) if use_mine else PlainAverages
+
+
+def step_on_wrapper(mesh, schedule, module, sizes, *others):
+    let_all_ranks_mean(mesh.get_group("data"))
+    ddp = Wrapper(module)
+    with ddp.no_sync():
+        loss = run_schedule(schedule, ddp, sizes, *others, mesh.get_group("pipe"))
+    samples = torch.tensor(float(sum(sizes)), dtype=torch.float64, device=message_device())
+    dist.all_reduce(samples)
+    for parameter in module.parameters():
+        if parameter.grad is not None:
+            parameter.grad *= sum(sizes) * dist.get_world_size() / samples.item()
+    ddp.finish_gradient_synchronization()
+    return loss
+
+
+on_wrapper = labkit.run(two_pipelines, step_on_wrapper, on=labkit.local(4)).results
+print("gradients equal to one process with all ten samples:", all(equal for _, equal, _ in on_wrapper))
 
 # %% [markdown] tags=["slide"]
 # ### Data x pipeline on a mesh
