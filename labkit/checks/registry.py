@@ -10,6 +10,7 @@ from labkit.errors import ConfigError
 
 _LESSONS = {
     "00": "labkit.checks.lesson_00",
+    "01": "labkit.checks.lesson_01",
     "02": "labkit.checks.lesson_02",
     "03": "labkit.checks.lesson_03",
     "05": "labkit.checks.lesson_05",

@@ -14,7 +14,7 @@ import labkit
 from labkit.checks.notebook import CheckResult
 from labkit.checks.par import measure
 from labkit.checks.registry import exercises
-from tests.checks.lesson_cells import namespace
+from tests.checks.lesson_cells import lesson, namespace
 from tests.checks.wrong_answer import WrongAnswer, wrong_answers
 from tests.submissions.making import HERE as SUBMISSIONS
 
@@ -43,6 +43,7 @@ class FourProofs:
         style_sample: Legal variants on processes that run every time: style and exercise.
         stub_sample: Exercises on processes whose stubs run every time; None for all.
         exact_par: Whether a par's time and memory are met to the unit, or to 2 and 10 %.
+        slow: Exercises without ranks that take seconds all the same: threads, training.
     """
 
     number: ClassVar[str]
@@ -51,12 +52,13 @@ class FourProofs:
     style_sample: ClassVar[frozenset[tuple[str, str]]] = frozenset()
     stub_sample: ClassVar[frozenset[str] | None] = None
     exact_par: ClassVar[bool] = True
+    slow: ClassVar[frozenset[str]] = frozenset()
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         known = exercises(self.number)
 
         def case(values: Any, exercise_id: str, name: str, often: bool) -> Any:
-            slow = known[exercise_id].distributed and not often
+            slow = (known[exercise_id].distributed or exercise_id in self.slow) and not often
             return pytest.param(*values, id=name, marks=[pytest.mark.long] if slow else [])
 
         if "answer" in metafunc.fixturenames:
@@ -83,7 +85,8 @@ class FourProofs:
         assert result.passed, result
 
     def test_the_stub_fails_with_its_own_message(self, stub_id: str) -> None:
-        result = check(stub_id, namespace(solved=False, number=self.number))
+        (stub,) = [c for c in lesson(self.number).cells if c.role == "exercise" and c.exercise == stub_id]
+        result = check(stub_id, namespace(extra=stub.student_source, number=self.number))
         assert not result.passed
         assert f"Not done yet. Exercise {stub_id}: " in repr(result), result
 

@@ -1,0 +1,7 @@
+# base: solution
+"""Replicas are bare deep copies: everything runs, nothing is trained."""
+
+
+# %% 1.3
+def replicate(module, devices):
+    return [copy.deepcopy(module).to(device) for device in devices]

@@ -1,0 +1,17 @@
+# base: solution
+"""Threads that are joined as soon as they are started, and errors that only print."""
+
+
+# %% 1.4
+def parallel_apply(replicas, inputs):
+    outputs = []
+
+    def apply(number):
+        arguments, keywords = inputs[number]
+        outputs.append(replicas[number](*arguments, **keywords))
+
+    for number in range(len(replicas)):
+        thread = threading.Thread(target=apply, args=(number,))
+        thread.start()
+        thread.join()
+    return outputs
