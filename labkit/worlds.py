@@ -14,6 +14,7 @@ from labkit.launch.devices import DEVICES, gpus_here, place
 from labkit.launch.local import Order, default_start_method, launch_local
 from labkit.launch.shown_error import show_report_alone
 from labkit.launch.watchdog import STALL_SECONDS
+from labkit.timeline.growing import growing_timeline
 from labkit.units import format_time
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ def run(
     seed: int = 0,
     init: bool = True,
     echo: bool = True,
+    watch: bool = False,
 ) -> Run:
     """Return what ``fn(*args)`` gives on every rank of a world, what they printed, and the timeline of what they did.
 
@@ -150,6 +152,7 @@ def run(
         seed: Rank r seeds torch, numpy and random with seed + r.
         init: Make the default process group before fn and destroy it after; False leaves both to fn.
         echo: Show what ranks print while they run, tagged with the rank.
+        watch: Show the timeline while it grows, in a live JupyterLab; elsewhere and in virtual time it does nothing.
 
     Raises:
         ConfigError: If fn cannot be called, or something cannot travel by value.
@@ -165,11 +168,18 @@ def run(
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise ConfigError(f"{name}={value} is not a time; use seconds above 0, or None for no limit.")
     world = on if on is not None else local(2)
+    shown = growing_timeline() if watch and isinstance(world, LocalWorld) else None
+    order = Order(fn, args, timeout, stall, seed, init, echo, shown.add if shown is not None else None)
     try:
-        return world.launch(Order(fn, args, timeout, stall, seed, init, echo))
+        done = world.launch(order)
     except RunError as error:
+        if shown is not None:
+            shown.finish(error.timeline)
         show_report_alone(error)
         raise error.with_traceback(None) from None
+    if shown is not None:
+        shown.finish(done.timeline)
+    return done
 
 
 def _num_cores() -> int:

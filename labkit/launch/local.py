@@ -36,6 +36,7 @@ class Order:
         seed: Rank r draws from seed + r.
         init: Whether the default process group is made and destroyed around the function.
         echo: Whether output is shown while the ranks run.
+        watch: Given what was recorded since, about ten times a second while the ranks run, or None.
     """
 
     function: Callable[..., object]
@@ -45,6 +46,7 @@ class Order:
     seed: int
     init: bool
     echo: bool
+    watch: Callable[[Timeline], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,9 @@ def launch_local(order: Order, placement: Placement, threads_per_rank: int, star
                 sys_path=tuple(sys.path),
             )
             ranks = processes.start(pack(job), world_size, record=True)
-            supervisor = Supervisor(processes, ranks, timeout=order.timeout, stall=order.stall, show=show)
+            supervisor = Supervisor(
+                processes, ranks, timeout=order.timeout, stall=order.stall, show=show, watch=order.watch
+            )
             results = supervisor.supervise()
         except RunError as error:
             failure = error

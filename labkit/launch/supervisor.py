@@ -20,9 +20,12 @@ from labkit.launch.watchdog import Watchdog, cpu_seconds
 
 if TYPE_CHECKING:
     from labkit.launch.recording import RankLog
+    from labkit.launch.recording.follow import Follower
+    from labkit.timeline import Timeline
 
 _TICK = 0.05
 _LOOK_EVERY = 0.25
+_WATCH_EVERY = 0.05
 _SETTLE = 0.1
 """After the first failure, how long to wait for an earlier one whose message is still on its way."""
 _SETTLE_ECHO = 0.8
@@ -62,6 +65,7 @@ class Supervisor:
         timeout: float | None,
         stall: float | None,
         show: Callable[[str], None] | None,
+        watch: Callable[[Timeline], None] | None = None,
     ) -> None:
         """Watch these ranks.
 
@@ -71,12 +75,16 @@ class Supervisor:
             timeout: Seconds the run may take, or None.
             stall: Seconds without progress that count as a deadlock, or None.
             show: Where tagged output goes, or None.
+            watch: Given what was recorded since, about ten times a second, or None.
         """
         self._processes = processes
         self._states = [_RankState(process, RankOutput(process.rank, show)) for process in ranks]
         self._timeout = timeout
         self._stall = stall
         self._watchdog = Watchdog(stall)
+        self._watch = watch
+        self._follower: Follower | None = None
+        self._watch_at = 0.0
         self._oom_before = oom_kills()
         self._logs: dict[int, RankLog] = {}
         self._finished: frozenset[int] = frozenset()
@@ -100,6 +108,7 @@ class Supervisor:
         look = began + _LOOK_EVERY
         while any(state.result is None for state in self._states):
             self._pump(_TICK)
+            self._follow()
             if any(state.end().failed for state in self._states if state.error or state.process.status is not None):
                 self._fail()
             now = time.monotonic()
@@ -155,6 +164,17 @@ class Supervisor:
                 if not log.missing:
                     logs[process.rank] = log
         return logs
+
+    def _follow(self) -> None:
+        now = time.monotonic()
+        if self._watch is None or now < self._watch_at:
+            return
+        from labkit.launch.recording.follow import Follower
+
+        self._follower = self._follower or Follower(len(self._states))
+        self._watch(self._follower.new(self.read_logs().values()))
+        # A long record takes longer to read: at most a fifth of the time goes into looking.
+        self._watch_at = time.monotonic() + max(_WATCH_EVERY, 4 * (time.monotonic() - now))
 
     def _release(self) -> None:
         for state in self._states:

@@ -6,8 +6,6 @@ overlap lies on top. A row's number is not stored, for the rows follow each othe
 
 from __future__ import annotations
 
-import linecache
-import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
@@ -15,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labkit.cells import cell_name
 from labkit.errors import ConfigError
 from labkit.timeline import critical_path as _critical_path
 from labkit.timeline.memory import has_memory, memory_curve
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS
 from labkit.timeline.metrics import busbw_factor
+from labkit.timeline.source_lines import shown_source
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
 from labkit.units import format_time
@@ -31,7 +29,14 @@ BYTES_PER_EVENT = 28
 """start and duration and bytes as float64 (whole numbers to 2**53), label as uint32."""
 
 
-def pack(timeline: Timeline, *, name: str = "", ranks: Sequence[int] | None = None, focus: int = -1) -> dict[str, Any]:
+def pack(
+    timeline: Timeline,
+    *,
+    name: str = "",
+    ranks: Sequence[int] | None = None,
+    focus: int = -1,
+    origin_ns: int | None = None,
+) -> dict[str, Any]:
     """Return what the page needs to show a timeline, for a trait that carries bytes as they are.
 
     Args:
@@ -39,10 +44,11 @@ def pack(timeline: Timeline, *, name: str = "", ranks: Sequence[int] | None = No
         name: What to call the run beside another one.
         ranks: Which ranks to show; None shows all, or 64 evenly spaced ones.
         focus: A row of the timeline whose place in the page's order is returned as "focus".
+        origin_ns: The time that becomes 0; the first begin if None.
     """
     shown = shown_ranks(timeline) if ranks is None else sorted(set(ranks))
     order, rows = _sorted(timeline, shown)
-    t0 = int(timeline.start_ns.min()) if len(timeline) else 0
+    t0 = origin_ns if origin_ns is not None else int(timeline.start_ns.min()) if len(timeline) else 0
     start = timeline.start_ns[order] - t0
     labels, codes = _labels(timeline, order)
     columns: dict[str, npt.NDArray[Any]] = {
@@ -69,7 +75,7 @@ def pack(timeline: Timeline, *, name: str = "", ranks: Sequence[int] | None = No
         "title": f"{_ranks(timeline.num_ranks)}, {format_time(timeline.makespan_ns)}{choice}",
         "summary": timeline.summary(),
         "source": _world(clock),
-        "span": timeline.makespan_ns,
+        "span": int(timeline.end_ns.max()) - t0 if len(timeline) else 0,
         "rows": rows,
         "labels": labels,
         "memory": memory,
@@ -134,19 +140,8 @@ def _labels(timeline: Timeline, order: npt.NDArray[np.int64]) -> tuple[list[list
         *(column[order].tolist() for column in columns), [source[row] for row in order.tolist()], strict=True
     )
     codes = np.fromiter((known.setdefault(key, len(known)) for key in keys), dtype=np.uint32, count=len(order))
-    shown = {line: _shown_source(line) for line in {key[4] for key in known}}
+    shown = {line: shown_source(line) for line in {key[4] for key in known}}
     return [[*key[:4], *shown[key[4]]] for key in known], codes
-
-
-def _shown_source(source: str) -> tuple[str, str]:
-    """Return where the learner wrote the call, "Cell In[5], line 3" or "file.py:3", and the line itself."""
-    file, _, line = source.rpartition(":")
-    if not file or not line.isdigit():
-        return source, ""
-    cell = cell_name(file)
-    code = linecache.getline(file, int(line)).strip()
-    name = re.split(r"[/\\]", file)[-1]
-    return f"{cell}, line {line}" if cell else f"{name}:{line}", code[:120]
 
 
 def _flows(timeline: Timeline, place: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.uint32]]:

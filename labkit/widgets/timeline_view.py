@@ -5,6 +5,7 @@ Everything a reader does in it is done by the page, so it works while a cell run
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -49,6 +50,17 @@ class TimelineView(anywidget.AnyWidget):
     def __init__(self, runs: Sequence[dict[str, Any]], sentence: str, focus: int = -1) -> None:
         super().__init__(_esm=program(), _css=style(), runs=list(runs), focus=focus)
         self._sentence = sentence
+
+    def add(self, spans: Timeline, sequence: int) -> None:
+        """Send spans that were recorded since, times from the same origin, as message number sequence, from 1.
+
+        Messages that come before the page listens are lost: ``runs`` must hold the whole state now and then, with the
+        number of the last message in it as "sequence".
+        """
+        packed = pack(spans, origin_ns=0)
+        del packed["focus"]
+        columns = packed.pop("columns")
+        self.send({**packed, "sequence": sequence, "sent": time.time()}, [columns])
 
     def add_paths(self, timelines: Sequence[Timeline], ranks: Sequence[int] | None = None) -> None:
         """Send the critical paths after the picture, which need not wait for them."""

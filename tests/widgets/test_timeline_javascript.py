@@ -21,7 +21,7 @@ from labkit.widgets.timeline_view import program
 
 NODE = shutil.which("node")
 NAMES = (
-    "decode shareMatrix numbers hit snap nextEdge memoryColumns tickStep timeText bytesText percentText toChrome toSvg"
+    "decode merge shareMatrix numbers hit snap nextEdge memoryColumns tickStep timeText bytesText percentText toChrome toSvg"
 )
 
 needs_node = pytest.mark.skipif(NODE is None, reason="no node on this machine: apt install nodejs")

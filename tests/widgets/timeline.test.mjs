@@ -150,3 +150,21 @@ test("in a Chrome trace the slices of a thread nest, and a message's arrow joins
   const [from, to] = ["s", "f"].map((phase) => traceEvents.find((e) => e.ph === phase));
   assert.deepEqual([from.id, from.pid, to.pid], [to.id, 1000, 1001]);
 });
+
+test("a run that grew part by part is the run that came at once", () => {
+  for (let round = 0; round < 100; round++) {
+    const rows = [[0, 0, spans(draw(9), 12)], [0, 1, spans(draw(5), 12)], [2, 1, spans(1 + draw(5), 12)]];
+    const byEnd = rows.flatMap(([rank, lane, all]) => all.map((span) => ({ rank, lane, span }))).sort((a, b) => a.span[1] - b.span[1]);
+    let grown = runOf([]);
+    for (let at = 0; at < byEnd.length; at += 3) {
+      const part = new Map();
+      for (const { rank, lane, span } of byEnd.slice(at, at + 3)) part.set(`${rank} ${lane}`, [rank, lane, [...(part.get(`${rank} ${lane}`)?.[2] ?? []), span]]);
+      grown = m.merge(grown, runOf([...part.values()]));
+    }
+    const whole = runOf(rows.filter(([, , all]) => all.length));
+    assert.deepEqual(grown.rows.map(({ rank, lane, first, last }) => [rank, lane, first, last]), whole.rows.map(({ rank, lane, first, last }) => [rank, lane, first, last]));
+    assert.deepEqual([...grown.start], [...whole.start]);
+    assert.deepEqual([...grown.end], [...whole.end]);
+    assert.equal(grown.span, whole.span);
+  }
+});

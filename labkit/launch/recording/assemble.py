@@ -29,7 +29,7 @@ def assemble(logs: list[RankLog], ended_ns: int | None = None) -> Timeline:
         if log.dropped:
             text = f"Rank {log.rank} made {log.dropped} more calls and spans than its record holds; they are not shown."
             problems.append(Problem("dropped", log.rank, text))
-    parts = [_columns(log, ended_ns) for log in logs]
+    parts = [columns_of(log, ended_ns) for log in logs]
     rows: dict[str, Any] = {
         key: np.concatenate([part[key] for part in parts]) if parts else np.empty(0, dtype)
         for key, dtype in _DTYPES.items()
@@ -67,7 +67,8 @@ _DTYPES: dict[str, Any] = {
 }
 
 
-def _columns(log: RankLog, ended_ns: int | None) -> dict[str, Any]:
+def columns_of(log: RankLog, ended_ns: int | None) -> dict[str, Any]:
+    """Return one rank's records as columns, times as the clock gave them; see assemble."""
     index = np.flatnonzero(log.records["state"] != layout.EMPTY)
     records = log.records[index]
     names = np.array(log.names, dtype=np.str_)

@@ -179,7 +179,7 @@ def _name(names: tuple[str, ...], index: int) -> str:
 
 
 def _last_time(records: Any, started_ns: int) -> int:
-    return int(max([started_ns, *records["start"].tolist(), *records["end"].tolist()]))
+    return max(started_ns, int(records["start"].max(initial=0)), int(records["end"].max(initial=0)))
 
 
 def _alive(pid: int) -> bool:

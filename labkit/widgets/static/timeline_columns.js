@@ -28,8 +28,13 @@ export function decode(packed) {
     run.end[i] = run.start[i] + run.duration[i];
     run.category[i] = run.labels[run.label[i]][2];
   }
+  return complete(run, packed.rows);
+}
+
+/** Add to a run's columns what is computed from them; rows are [rank, lane, number of events]. */
+function complete(run, rows) {
   let first = 0;
-  run.rows = packed.rows.map(([rank, lane, count]) => ({ rank, lane, first, last: (first += count) }));
+  run.rows = rows.map(([rank, lane, count]) => ({ rank, lane, first, last: (first += count) }));
   own(run);
   run.owned = new Set(run.owner.map((event) => run.category[event]));
   sum(run);
@@ -42,6 +47,36 @@ export function decode(packed) {
       else run.flowsOf.set(end, [f]);
     }
   return run;
+}
+
+/** Return a run with the events of another added, which were recorded later; messages are matched when it has ended. */
+export function merge(run, more) {
+  const labels = [...run.labels], known = new Map(labels.map((label, i) => [label.join("\n"), i]));
+  const code = more.labels.map((label) => {
+    const key = label.join("\n");
+    if (!known.has(key)) known.set(key, labels.push(label) - 1);
+    return known.get(key);
+  });
+  const key = ({ rank, lane }) => rank * 3 + lane, places = new Map();
+  for (const [of, row] of [...run.rows.map((row) => [0, row]), ...more.rows.map((row) => [1, row])])
+    places.set(key(row), [...(places.get(key(row)) ?? []), [of, row]]);
+  const n = run.start.length + more.start.length, from = [run, more];
+  const merged = { ...run, labels, span: Math.max(run.span, more.span), start: new Float64Array(n), duration: new Float64Array(n), bytes: new Float64Array(n), end: new Float64Array(n), label: new Uint32Array(n), category: new Uint8Array(n), flow_from: new Uint32Array(), flow_to: new Uint32Array() };
+  const rows = [...places].sort(([a], [b]) => a - b), counts = [];
+  let at = 0;
+  for (const [, parts] of rows) {
+    const [a, b] = parts.length > 1 ? parts : [parts[0], [1, { first: 0, last: 0 }]], begin = at;
+    let i = a[1].first, j = b[1].first;
+    while (i < a[1].last || j < b[1].last) {
+      const [x, y] = [from[a[0]], from[b[0]]];
+      const takesA = j >= b[1].last || (i < a[1].last && (x.start[i] < y.start[j] || (x.start[i] === y.start[j] && x.end[i] >= y.end[j])));
+      const [of, e] = takesA ? [a[0], i++] : [b[0], j++];
+      for (const name of ["start", "duration", "bytes", "end", "category"]) merged[name][at] = from[of][name][e];
+      merged.label[at++] = of ? code[more.label[e]] : run.label[e];
+    }
+    counts.push([parts[0][1].rank, parts[0][1].lane, at - begin]);
+  }
+  return complete(merged, counts);
 }
 
 /** Cut each row into disjoint segments, each with the event that owns it: the last begun of those that overlap. */

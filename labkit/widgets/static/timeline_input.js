@@ -228,10 +228,13 @@ function render({ model, el }) {
     const place = model.get("focus");
     if (place >= 0 && place < view.state.runs[0].start.length) view.setFocus(0, place), view.press("Enter");
   };
+  const append = (message, [columns]) => view.append({ ...message, columns });
   model.on("change:runs", update);
   model.on("change:focus", point);
+  model.on("msg:custom", append);
   point();
   return () => {
+    model.off("msg:custom", append);
     model.off("change:runs", update);
     model.off("change:focus", point);
     view.end();

@@ -102,12 +102,12 @@ export class TimelineView {
     this.root.labkit = this;
   }
 
-  /** Show these packed runs: one, or a second beside it. The view stays where it is if only more has come in. */
+  /** Show these packed runs: one, or a second beside it. */
   setRuns(packed) {
-    const { state } = this, followed = state.runs.length && state.view[0] === state.whole[0] && state.view[1] === state.whole[1];
-    const before = state.runs.length;
     this.packed = packed;
-    state.runs = packed.map((each) => {
+    this.sequence = packed[0].sequence ?? 0;
+    if (this.state.runs[0]?.start.length !== packed[0].layout.start[2]) this.state.focus = null;
+    this.take(packed.map((each) => {
       const run = decode(each);
       run.held = new Map(run.memory.map((rank) => {
         const [time, held] = [run[`memory_time_${rank}`], run[`memory_held_${rank}`]];
@@ -116,17 +116,37 @@ export class TimelineView {
       run.clockError = new Map(run.clock);
       if (each.path) run.path = decodePath(each.path);
       return run;
-    });
-    const [run, other] = state.runs;
-    if (before !== packed.length) state.overlay = Boolean(run.overlay);
+    }));
+  }
+
+  /** Add what was recorded since; where a part was lost on its way, wait for the next whole state. */
+  append(more) {
+    if (more.sequence !== this.sequence + 1) return;
+    this.sequence = more.sequence;
+    const { state } = this, [run] = state.runs, at = state.focus?.event;
+    const row = at === undefined ? null : run.rows.find(({ first, last }) => at >= first && at < last), [start, end] = [run.start[at], run.end[at]];
+    this.take([merge(run, decode(more))]);
+    if (!row) return;
+    const [grown] = state.runs, mine = grown.rows.find(({ rank, lane }) => rank === row.rank && lane === row.lane);
+    let event = lowerBound(grown.start, mine.first, mine.last, start);
+    while (grown.end[event] !== end) event++;
+    state.focus = { run: 0, event };
+  }
+
+  /** Show these runs; the view stays where it is, unless it showed the whole. */
+  take(runs) {
+    const { state } = this, before = state.runs.length, followed = state.view[0] === state.whole[0] && state.view[1] === state.whole[1];
+    state.runs = runs;
+    const [run, other] = runs;
+    if (before !== runs.length) state.overlay = Boolean(run.overlay);
     state.hatched = run.categories.map((category) => category[3]);
     this.title.textContent = [run.name, run.title, run.source].filter(Boolean).join(" · ");
     this.canvas.setAttribute("aria-label", `${run.summary} Press ? for keys.`);
     this.buttons.path.hidden = !run.path;
-    this.buildCompare(other);
+    if (!before) this.buildCompare(other);
     this.fit();
     if (!before || followed) state.view = [...state.whole];
-    const present = new Set(state.runs.flatMap((each) => [...each.owned]));
+    const present = new Set(runs.flatMap((each) => [...each.owned]));
     this.legend.replaceChildren(...run.categories.flatMap((category, c) =>
       present.has(c) ? [element("span", {}, element("i", { "data-category": c, class: category[3] ? "labkit-hatched" : "" }), category[0])] : []),
       element("span", {}, element("i", { "data-category": "idle" }), "idle: empty"));

@@ -1,0 +1,88 @@
+"""The timeline of a job that is still running, as a widget that grows.
+
+Every message carries a number and what was recorded since the last; the whole state follows from time to time, for a
+page that began to listen late has missed what came before.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from labkit.timeline.timeline import COLUMNS, Timeline
+from labkit.widgets.static_timeline import to_png
+from labkit.widgets.timeline_columns import pack
+from labkit.widgets.timeline_view import TimelineView
+
+_WHOLE_EVERY_S = 1.0
+_WHOLE_COSTS_AT_MOST = 0.1
+
+
+class GrowingTimeline:
+    """A widget in the running cell, to which spans are added while the job runs.
+
+    Attributes:
+        view: The widget.
+    """
+
+    def __init__(self) -> None:
+        from IPython.display import display
+
+        sentence = "Waiting for the first span."
+        self._place: Any = display({"text/plain": sentence}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        self._parts: list[Timeline] = []
+        self._sequence = 0
+        self._next_whole = time.monotonic() + _WHOLE_EVERY_S
+        self.view = TimelineView([self._whole()], "A timeline as it grew, to play with")
+        display(self.view)  # type: ignore[no-untyped-call]
+
+    def add(self, spans: Timeline) -> None:
+        """Show these spans, too; their times count from the same origin as those before."""
+        if not len(spans):
+            return
+        self._sequence += 1
+        self._parts.append(spans)
+        self.view.add(spans, self._sequence)
+        begin = time.monotonic()
+        if begin > self._next_whole:
+            self.view.runs = [self._whole()]
+            took = time.monotonic() - begin
+            self._next_whole = begin + max(_WHOLE_EVERY_S, took / _WHOLE_COSTS_AT_MOST)
+
+    def finish(self, timeline: Timeline | None) -> None:
+        """Show the whole record with messages and critical path, and leave a picture for pages without a kernel.
+
+        Args:
+            timeline: What came of the run, None where nothing could be recorded.
+        """
+        if timeline is None:
+            return
+        packed = pack(timeline)
+        del packed["focus"]
+        self.view.runs = [packed]
+        self._place.update({"image/png": to_png(timeline), "text/plain": timeline.summary()}, raw=True)
+        self.view.add_paths([timeline])
+
+    def _whole(self) -> dict[str, Any]:
+        packed = pack(_joined(self._parts), origin_ns=0)
+        del packed["focus"]
+        return packed | {"sequence": self._sequence, "title": "running"}
+
+
+def _joined(parts: list[Timeline]) -> Timeline:
+    if not parts:
+        return Timeline()
+    columns: dict[str, Any] = {key: np.concatenate([getattr(part, key) for part in parts]) for key in COLUMNS}
+    span = np.concatenate(
+        [
+            part.tables["source"]["span"] + sum(map(len, parts[:number]))
+            for number, part in enumerate(parts)
+            if "source" in part.tables
+        ]
+        or [np.empty(0, dtype=np.int64)]
+    )
+    line = np.concatenate([p.tables["source"]["line"] for p in parts if "source" in p.tables] or [np.empty(0, np.str_)])
+    tables = {"source": {"span": span, "line": line}}
+    return Timeline(**columns, tables=tables, num_ranks=max(part.num_ranks for part in parts))

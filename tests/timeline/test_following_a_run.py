@@ -1,0 +1,75 @@
+"""Reading the record while ranks write it: every span is told once, when it has ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import labkit
+from labkit import worlds
+from labkit.launch.recording import layout, read_log
+from labkit.launch.recording.event_log import EventLog
+from labkit.launch.recording.follow import Follower
+from labkit.timeline import COMPUTE, Timeline
+
+
+def _begin(log: EventLog, name: str, start_ns: int) -> int:
+    return log.begin(start_ns, COMPUTE, log.intern("span"), log.intern(name))
+
+
+def test_a_span_is_told_when_it_has_ended_and_once(tmp_path: Path) -> None:
+    log = EventLog(tmp_path / "log", rank=1)
+    follower = Follower(num_ranks=2)
+    origin = read_log(tmp_path / "log").started_ns
+
+    def new() -> list[tuple[str, int, int, int]]:
+        found = follower.new([read_log(tmp_path / "log")])
+        assert found.num_ranks == 2
+        return [(span.name, span.rank, span.start_ns, span.end_ns) for span in found.rows()]
+
+    assert new() == []
+    outer = _begin(log, "outer", origin + 10)
+    inner = _begin(log, "inner", origin + 20)
+    assert new() == []
+    log.end(inner, origin + 30, COMPUTE)
+    assert new() == [("inner", 1, 20, 30)]
+    assert new() == []
+    log.end(outer, origin + 40, COMPUTE)
+    assert new() == [("outer", 1, 10, 40)]
+    assert layout.DONE == 2
+    log.close()
+
+
+def test_a_watched_run_shows_its_spans_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Shown:
+        def __init__(self) -> None:
+            self.parts: list[Timeline] = []
+            self.whole: Any = None
+
+        def add(self, spans: Timeline) -> None:
+            self.parts.append(spans)
+
+        def finish(self, timeline: Timeline | None) -> None:
+            self.whole = timeline
+
+    shown = Shown()
+    monkeypatch.setattr(worlds, "growing_timeline", lambda: shown)
+
+    def _steps() -> None:
+        import time
+
+        for number in range(5):
+            with labkit.span(f"step {number}"):
+                time.sleep(0.15)
+
+    run = labkit.run(_steps, on=labkit.local(2, device="cpu"), watch=True, echo=False)
+    assert shown.whole is run.timeline and run.timeline is not None
+    told = [(span.rank, span.name) for part in shown.parts for span in part.rows()]
+    assert len(told) == len(set(told)) and set(told) <= {(span.rank, span.name) for span in run.timeline.rows()}
+    assert (0, "step 0") in told and len([part for part in shown.parts if len(part)]) >= 2
+
+
+def test_without_anybody_looking_a_run_is_not_watched() -> None:
+    assert labkit.run(lambda: 1, on=labkit.local(1, device="cpu"), watch=True, echo=False).results == [1]
