@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,12 +29,14 @@ class ClassReport:
         notes: What was passed over or renamed.
         seconds: How long it took.
         out: Where the reports are.
+        paths: What was handed in, by name.
     """
 
     entries: tuple[GradedSubmission, ...]
     notes: tuple[str, ...]
     seconds: float
     out: Path
+    paths: Mapping[str, Path] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[GradedSubmission]:
         return iter(self.entries)
