@@ -14,6 +14,7 @@ _LESSONS = {
     "02": "labkit.checks.lesson_02",
     "03": "labkit.checks.lesson_03",
     "05": "labkit.checks.lesson_05",
+    "06": "labkit.checks.lesson_06",
 }
 
 

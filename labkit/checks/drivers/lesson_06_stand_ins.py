@@ -1,0 +1,146 @@
+"""What the drivers of lesson 06 hand to the learner's code in place of its own parts: compressors that no exercise asks
+for, a memory that writes down what it is given, a bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labkit.checks.exercise import Functions
+
+
+@dataclass(frozen=True)
+class PacketStandIn:
+    """Stand-in for the lesson's Packet."""
+
+    parts: tuple[Tensor, ...]
+    shape: torch.Size
+    dtype: torch.dtype
+
+
+@dataclass
+class HookStandIn:
+    """Stand-in for the lesson's HookState."""
+
+    feedback: Any
+    group: Any = None
+    sent_bytes: int = 0
+
+
+class Rounding:
+    """Rounds to whole multiples of a step; packets may be added. The second part is the same on all ranks."""
+
+    addable = True
+
+    def __init__(self, step: float, make: Callable[..., Any]) -> None:
+        self.step, self.make = step, make
+
+    def compress(self, gradient: Tensor) -> Any:
+        """Return the rounded gradient, and a mark that all ranks share."""
+        return self.make(
+            ((gradient / self.step).round() * self.step, torch.tensor([7])), gradient.shape, gradient.dtype
+        )
+
+    def decompress(self, packet: Any) -> Tensor:
+        """Return the rounded gradient; a mark that was added up is refused."""
+        if int(packet.parts[1]) != 7:
+            raise RuntimeError("the second part of a packet was changed on its way: only the first part may be added")
+        rounded: Tensor = packet.parts[0].view(packet.shape).clone()
+        return rounded
+
+
+class Window:
+    """Keeps some neighbouring entries of the flat gradient; packets of ranks with other windows cannot be added."""
+
+    addable = False
+
+    def __init__(self, start: int, length: int, make: Callable[..., Any]) -> None:
+        self.start, self.length, self.make = start, length, make
+
+    def compress(self, gradient: Tensor) -> Any:
+        """Return where the window begins, and what is in it."""
+        start = min(self.start, max(0, gradient.numel() - self.length))
+        kept = gradient.flatten()[start : start + self.length].clone()
+        return self.make((torch.tensor([start]), kept), gradient.shape, gradient.dtype)
+
+    def decompress(self, packet: Any) -> Tensor:
+        """Return the window in its place."""
+        start, kept = packet.parts
+        before = packet.shape.numel() - int(start) - kept.numel()
+        if before < 0:
+            raise RuntimeError(f"a window of {kept.numel()} entries cannot begin at {int(start)}: starts were added up")
+        around = [
+            torch.zeros(int(start), dtype=packet.dtype),
+            kept.to(packet.dtype),
+            torch.zeros(before, dtype=packet.dtype),
+        ]
+        return torch.cat(around).view(packet.shape)
+
+
+def stand_in(about: dict[str, Any], functions: Functions) -> Any:
+    """Return the compressor that the data describes: rounding (step) or window (start, length)."""
+    make = functions.get("Packet", PacketStandIn)
+    if about["kind"] == "rounding":
+        return Rounding(float(about["step"]), make)
+    return Window(int(about.get("start", 0)), int(about.get("length", 1)), make)
+
+
+class Recorder:
+    """In place of ErrorFeedback: writes down keys and gradients, remembers nothing, refuses a key of another size."""
+
+    def __init__(self, compressor: Any) -> None:
+        self.compressor = compressor
+        self.keys: list[str] = []
+        self.fed: list[Tensor] = []
+        self._sizes: dict[Any, int] = {}
+
+    def compress(self, gradient: Tensor, key: Any = 0) -> Any:
+        """Return the compressor's packet."""
+        size = self._sizes.setdefault(key, gradient.numel())
+        if size != gradient.numel():
+            raise RuntimeError(
+                f"The size of tensor a ({gradient.numel()}) must match the size of tensor b ({size}): the residual of "
+                f"key {key!r} is that of a bucket of another size"
+            )
+        self.keys.append(f"{key!r:.200}")
+        self.fed.append(gradient.detach().clone())
+        return self.compressor.compress(gradient)
+
+    def decompress(self, packet: Any) -> Tensor:
+        """Return what the compressor makes of it."""
+        gradient: Tensor = self.compressor.decompress(packet)
+        return gradient
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A bucket as torch's DDP hands it to a hook."""
+
+    number: int
+    flat: Tensor
+    last: bool
+
+    def index(self) -> int:
+        """Return its number."""
+        return self.number
+
+    def buffer(self) -> Tensor:
+        """Return its gradients, flat."""
+        return self.flat
+
+    def is_last(self) -> bool:
+        """Return whether it is the last one of the step."""
+        return self.last
+
+    def gradients(self) -> list[Tensor]:
+        """Return its gradients."""
+        return [self.flat]
+
+    def parameters(self) -> list[Tensor]:
+        """Return what stands for its parameters."""
+        return [self.flat]

@@ -1,0 +1,1956 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown] tags=["slide"]
+# # 06 Gradient compression
+#
+# Send fewer bytes in every step, and still train. You will build the compressors, the memory that makes them work, and
+# the hook that puts them into DDP. Then you find out where it pays. Often it does not.
+
+# %% [markdown]
+# **What you will be able to do**
+#
+# * compress a gradient in seven ways, and say for each how many bytes travel;
+# * keep what was not sent, and show what happens to training if you forget it;
+# * add up gradients of which every rank kept other entries;
+# * put it all into `DistributedDataParallel` by `register_comm_hook`, and into your own wrapper;
+# * compute the bandwidth below which a compressor pays, and find it again on the virtual cluster;
+# * build autocast, loss scaling and a prefetching loader;
+# * test four claims of a well-known tuning table, one by one, and write the true table.
+#
+# **Time:** about two hours, and 15 minutes more for the bonus exercise.
+#
+# **What you must know:** what an all-reduce costs (lesson 02), and what DDP does with buckets (lesson 03). If you did not
+# finish them, go on: torch's own stands in.
+#
+# **Points.** As before, they rest on other cases than those that `labkit.check` shows.
+
+# %% tags=["parameters"]
+use_mine = False  # True: section 6 also runs on the BucketedDDP that you wrote in lesson 03
+
+# %% tags=["given"]
+import math
+import queue
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.futures import Future
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+import labkit
+
+# %% [markdown]
+# ## 1 What travels
+#
+# A model of 100 million parameters has 400 MB of gradients in float32. Eight machines average them in a ring over
+# Ethernet of 1 Gbit/s. **How many seconds does one all-reduce take?** (A ring sends $2(N-1)/N$ of the bytes over each
+# link; of 1 Gbit/s about 118 MB/s are left for the payload.)
+
+# %% tags=["predict"]
+labkit.predict("6.8", 1.0, unit="s")
+
+
+# %%
+def average_once(num_bytes):
+    dist.all_reduce(torch.empty(num_bytes // 4, device="meta"))
+
+
+slow = labkit.run(average_once, 400_000_000, on=labkit.virtual(8, gpu="a100", gpus_per_node=1, nic="ethernet_1g"))
+labkit.reveal("6.8", slow.timeline.makespan_ns / 1e9)
+
+# %% [markdown]
+# For a step that an A100 computes in a fraction of a second. So make the bytes fewer. A **compressor** turns a gradient
+# into a packet of smaller tensors, and a packet back into a gradient that is *about* the same:
+#
+# ```python
+# packet = compressor.compress(gradient)
+# about_the_same = compressor.decompress(packet)
+# ```
+#
+# What travels are the packet's `parts`. Shape and dtype need not travel: every rank has the same model.
+
+
+# %% tags=["given"]
+@dataclass(frozen=True)
+class Packet:
+    """A compressed gradient.
+
+    Attributes:
+        parts: The tensors that travel.
+        shape: Of the gradient; all ranks know it.
+        dtype: Of the gradient; all ranks know it.
+    """
+
+    parts: tuple[Tensor, ...]
+    shape: torch.Size
+    dtype: torch.dtype
+
+
+# %% [markdown]
+# ## 2 Fewer bits
+#
+# The nearest idea: a gradient does not need 32 bits an entry.
+#
+# * **16 bits** is a cast. float16 has small steps and ends at 65504: what is larger becomes infinite, and infinity in
+#   one entry is infinity in the model. So hold it at the end of the range. bfloat16 has float32's range and only 8
+#   significant bits.
+# * **8 bits** need a scale. Take the largest magnitude m in the gradient. Then $\text{scale} = m / 127$, and
+#   each entry becomes the nearest whole number of scales, from -127 to 127. The scale travels too, in float32.
+#
+# ### Exercise 6.1 Fewer bits
+#
+# *8 points, about 8 minutes*
+#
+# A gradient may have any shape, and it may be all zero. (What is `0 / 0`?) Compress must not change the gradient. The
+# class attribute `addable` comes later.
+
+
+# %% tags=["exercise"] exercise="6.1" points=8 difficulty=2 importance=4 minutes=8 title="Fewer bits" provides=["wire_bytes", "Cast", "Int8"]
+def wire_bytes(packet: Packet) -> int:
+    """Return how many bytes travel when this packet does."""
+    # BEGIN SOLUTION 6.1: add up entries times bytes an entry, over the parts
+    return sum(part.numel() * part.element_size() for part in packet.parts)
+    # END SOLUTION
+
+
+class Cast:
+    """A compressor to 16 bits: what is beyond the range is held at its end.
+
+    Args:
+        dtype: torch.bfloat16 or torch.float16.
+    """
+
+    addable = True
+
+    def __init__(self, dtype: torch.dtype = torch.bfloat16) -> None:
+        self.dtype = dtype
+
+    def compress(self, gradient: Tensor) -> Packet:
+        """Return one part, the gradient in 16 bits."""
+        # BEGIN SOLUTION 6.1: clamp to torch.finfo(dtype).max, then cast
+        largest = torch.finfo(self.dtype).max
+        return Packet((gradient.clamp(-largest, largest).to(self.dtype),), gradient.shape, gradient.dtype)
+        # END SOLUTION
+
+    def decompress(self, packet: Packet) -> Tensor:
+        """Return the gradient in its own dtype and shape."""
+        # BEGIN SOLUTION 6.1: cast back
+        return packet.parts[0].to(packet.dtype).view(packet.shape)
+        # END SOLUTION
+
+
+class Int8:
+    """A compressor to whole numbers of 8 bits and one float32 scale, the largest magnitude over 127."""
+
+    addable = False
+
+    def compress(self, gradient: Tensor) -> Packet:
+        """Return two parts: int8 entries, and the scale as a float32 tensor of one entry."""
+        # BEGIN SOLUTION 6.1: the scale, never 0; then round, which is not the same as cutting off
+        scale = (gradient.abs().max() / 127).to(torch.float32).clamp(min=1e-30).reshape(1)
+        codes = (gradient / scale).round().clamp(-127, 127).to(torch.int8)
+        return Packet((codes, scale), gradient.shape, gradient.dtype)
+        # END SOLUTION
+
+    def decompress(self, packet: Packet) -> Tensor:
+        """Return the gradient in its own dtype and shape."""
+        # BEGIN SOLUTION 6.1: entries times scale, in the gradient's dtype
+        codes, scale = packet.parts
+        return (codes.to(packet.dtype) * scale.to(packet.dtype)).view(packet.shape)
+        # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("6.1", wire_bytes, Cast, Int8)
+
+# %%
+gradient = torch.tensor([0.011, -0.5, 0.25, -0.003])
+for compressor in (Cast(torch.bfloat16), Cast(torch.float16), Int8()):
+    packet = compressor.compress(gradient)
+    back = [round(value, 5) for value in compressor.decompress(packet).tolist()]
+    print(f"{type(compressor).__name__:4} {wire_bytes(packet):2} of 16 bytes  {back}")
+
+# %% [markdown]
+# Look at the last entry. In 8 bits it is a whole number of scales, 0.5/127 each, so it came back 31 % too large. Large entries are kept
+# well and small ones badly: the scale belongs to the largest.
+
+# %% [markdown]
+# ## 3 One bit
+#
+# Now go to the end of that road: one **sign** for each entry, and one magnitude for all of them, the mean of the
+# magnitudes. (Seide and others, 2014, trained speech models so; Karimireddy and others, 2019, explain why the magnitude
+# and a memory are needed.) 32 times fewer bytes, if you really send bits: a tensor of `bool` has a byte an entry.
+
+
+# %% tags=["given"]
+def pack_bits(mask: Tensor) -> Tensor:
+    """Return a flat bool tensor as bytes, eight entries in each; the last byte is filled up with False."""
+    weights = 2 ** torch.arange(8, dtype=torch.uint8, device=mask.device)
+    return (functional.pad(mask, (0, -mask.numel() % 8)).view(-1, 8) * weights).sum(1, dtype=torch.uint8)
+
+
+def unpack_bits(packed: Tensor, num_entries: int) -> Tensor:
+    """Return the first num_entries of what pack_bits packed."""
+    places = torch.arange(8, dtype=torch.uint8, device=packed.device)
+    return ((packed.unsqueeze(1) >> places) & 1).flatten()[:num_entries].bool()
+
+
+# %% [markdown]
+# ### Exercise 6.2 One bit
+#
+# *6 points, about 5 minutes*
+#
+# Zero counts as positive, so two kinds are left, and one bit tells them apart.
+
+
+# %% tags=["exercise"] exercise="6.2" points=6 difficulty=2 importance=3 minutes=5 title="One bit" provides=["Sign"]
+class Sign:
+    """A compressor to one bit an entry and one float32 magnitude, the mean of all magnitudes."""
+
+    addable = False
+
+    def compress(self, gradient: Tensor) -> Packet:
+        """Return two parts: packed bits, set where an entry is below zero, and the magnitude, one float32."""
+        # BEGIN SOLUTION 6.2: pack_bits of what is negative; the mean of the magnitudes
+        bits = pack_bits(gradient.flatten() < 0)
+        return Packet((bits, gradient.abs().mean().to(torch.float32).reshape(1)), gradient.shape, gradient.dtype)
+        # END SOLUTION
+
+    def decompress(self, packet: Packet) -> Tensor:
+        """Return minus the magnitude where the bit is set, the magnitude elsewhere, in the gradient's shape and dtype."""
+        # BEGIN SOLUTION 6.2: unpack_bits, and 1 - 2 * bit is the sign
+        bits, magnitude = packet.parts
+        negative = unpack_bits(bits, packet.shape.numel()).to(packet.dtype)
+        return ((1 - 2 * negative) * magnitude.to(packet.dtype)).view(packet.shape)
+        # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("6.2", Sign)
+
+# %% [markdown]
+# ## 4 Few entries
+#
+# The other road: send few entries, and those as they are. **Top-k** sends the k largest magnitudes. Here you mend the
+# compressor of lesson 00, which kept magnitudes and lost the signs: find the places by magnitude, and take the values
+# *from the gradient*. The places must travel too, so an entry costs 8 bytes: 4 for the value, 4 for its place as int32.
+#
+# **Random-k** sends k entries drawn by lot. That sounds worse, and it is. But it has a charm: if every rank draws with
+# the *same* seed, all ranks draw the same places, and no place has to travel.
+#
+# ### Exercise 6.3 Few entries
+#
+# *10 points, about 10 minutes*
+#
+# Both keep `num_kept(ratio, entries)` entries, and what was not sent comes back as 0. Random-k must draw other places
+# in every call: seed a `torch.Generator` with `seed` plus the number of calls before. That sum is its second part, one
+# int64. Decompress must work on a rank that has nothing but the packet and the ratio.
+
+
+# %% tags=["given"]
+def num_kept(ratio: float, num_entries: int) -> int:
+    """Return how many of the entries a sparse compressor keeps: their share, rounded down, and at least one."""
+    return max(1, int(ratio * num_entries))
+
+
+# %% tags=["exercise"] exercise="6.3" points=10 difficulty=3 importance=5 minutes=10 title="Few entries" provides=["TopK", "RandomK"]
+class TopK:
+    """A compressor that keeps the entries of largest magnitude.
+
+    Args:
+        ratio: Share of the entries that is kept.
+    """
+
+    addable = False
+
+    def __init__(self, ratio: float = 0.01) -> None:
+        self.ratio = ratio
+
+    def compress(self, gradient: Tensor) -> Packet:
+        """Return two parts: the kept values, and their places in the flat gradient as int32."""
+        # BEGIN SOLUTION 6.3: places by magnitude, values from the gradient
+        flat = gradient.flatten()
+        places = flat.abs().topk(num_kept(self.ratio, flat.numel())).indices
+        return Packet((flat[places], places.to(torch.int32)), gradient.shape, gradient.dtype)
+        # END SOLUTION
+
+    def decompress(self, packet: Packet) -> Tensor:
+        """Return the kept values in their places, 0 elsewhere."""
+        # BEGIN SOLUTION 6.3: zeros, with the values put in
+        values, places = packet.parts
+        flat = torch.zeros(packet.shape.numel(), dtype=packet.dtype, device=values.device)
+        flat[places.long()] = values
+        return flat.view(packet.shape)
+        # END SOLUTION
+
+
+class RandomK:
+    """A compressor that keeps entries drawn by lot, others in each call, and the same ones on ranks with the same seed.
+
+    Args:
+        ratio: Share of the entries that is kept.
+        seed: The same on all ranks.
+    """
+
+    addable = True
+
+    def __init__(self, ratio: float = 0.01, seed: int = 0) -> None:
+        self.ratio, self.seed, self.num_calls = ratio, seed, 0
+
+    def compress(self, gradient: Tensor) -> Packet:
+        """Return two parts: the kept values, and the seed of this call as an int64 tensor of one entry."""
+        # BEGIN SOLUTION 6.3: count the calls; draw places from seed plus that
+        seed = torch.tensor([self.seed + self.num_calls])
+        self.num_calls += 1
+        flat = gradient.flatten()
+        return Packet((flat[self.places(seed, flat.numel())], seed), gradient.shape, gradient.dtype)
+        # END SOLUTION
+
+    def decompress(self, packet: Packet) -> Tensor:
+        """Return the kept values in their places, 0 elsewhere."""
+        # BEGIN SOLUTION 6.3: draw the same places again
+        values, seed = packet.parts
+        flat = torch.zeros(packet.shape.numel(), dtype=packet.dtype, device=values.device)
+        flat[self.places(seed, flat.numel())] = values
+        return flat.view(packet.shape)
+
+    def places(self, seed: Tensor, num_entries: int) -> Tensor:
+        """Return the places that this seed draws."""
+        generator = torch.Generator().manual_seed(int(seed))
+        return torch.randperm(num_entries, generator=generator)[: num_kept(self.ratio, num_entries)]
+        # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("6.3", TopK, RandomK)
+
+# %% [markdown]
+# All of them beside each other, on the gradient of a small model. The last column says how much of the gradient (of
+# its length) is lost in one step:
+
+
+# %% tags=["given"]
+class Classifier:
+    """A classification task that trains in a second: data, labels from a fixed teacher, and a model to begin with."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+
+        def linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
+            layer = nn.Linear(inputs, outputs)
+            with torch.no_grad():
+                layer.weight.copy_(torch.randn(outputs, inputs, generator=generator) * gain / math.sqrt(inputs))
+                layer.bias.zero_()
+            return layer
+
+        self.points = torch.randn(2048, 32, generator=generator)
+        teacher = nn.Sequential(linear(32, 64, 1.2), nn.Tanh(), linear(64, 10, 1.2))
+        with torch.no_grad():
+            self.labels = teacher(self.points).argmax(1)
+        hidden = (linear(32, 256, 0.6), nn.ReLU(), linear(256, 256, 0.6), nn.ReLU())
+        self.model = nn.Sequential(*hidden, linear(256, 10, 0.6))
+
+    def batch(self, step: int, rank: int, size: int = 32) -> tuple[Tensor, Tensor]:
+        """Return the samples and labels of one rank in one step."""
+        chosen = torch.randint(0, 2048, (size,), generator=torch.Generator().manual_seed(1000 * step + rank))
+        return self.points[chosen], self.labels[chosen]
+
+
+COMPRESSORS = {
+    "float32": partial(Cast, torch.float32),
+    "bfloat16": Cast,
+    "int8": Int8,
+    "sign": Sign,
+    "top 1 %": partial(TopK, 0.01),
+    "random 10 %": partial(RandomK, 0.1),
+}
+
+# %%
+task = Classifier()
+points, labels = task.batch(0, 0)
+grads = torch.autograd.grad(functional.cross_entropy(task.model(points), labels), list(task.model.parameters()))
+gradient = torch.cat([grad.flatten() for grad in grads])
+print(f"{'':12}  bytes   of float32   lost")
+for name, make in COMPRESSORS.items():
+    packet = make().compress(gradient)
+    lost = (gradient - make().decompress(packet)).norm() / gradient.norm()
+    print(f"{name:12} {wire_bytes(packet):6} {wire_bytes(packet) / (4 * gradient.numel()):10.1%} {lost:8.1%}")
+
+# %% [markdown] tags=["slide"]
+# ### Six packets
+#
+# | | what travels | bytes an entry | addable |
+# |---|---|---:|---|
+# | bfloat16, float16 | the entries, cast | 2 | yes |
+# | int8 | whole numbers of a scale, and the scale | 1 | no: every rank has another scale |
+# | sign | bits, and one magnitude | 1/8 | no |
+# | top-k, ratio r | values and places | 8 r | no: every rank has other places |
+# | random-k, ratio r | values, and a seed | 4 r | yes: the same places everywhere |
+#
+# Say the bytes *on the wire*: a bool is a byte, a Python list of signs is many.
+
+# %% [markdown]
+# ## 5 What was not sent
+#
+# Top-k throws 99 % of the entries away, in every step. Is that not fatal? See for yourself, in the smallest example
+# there is (Beznosikov and others, 2020). Three ranks, three weights, top-1. Each rank's loss is
+# $(a_i \cdot x)^2 + \|x\|^2/4$ with $a_1 = (-3, 2, 2)$ and its rotations, so the best x is 0. Start at (1, 1, 1), at a
+# distance of 1.7. **How far from 0 is x after 100 steps?**
+
+# %% tags=["predict"]
+labkit.predict("6.4", 0.1)
+
+# %%
+CORNERS = torch.tensor([[-3.0, 2.0, 2.0], [2.0, -3.0, 2.0], [2.0, 2.0, -3.0]])
+
+
+def three_ranks(compressors, steps=100, lr=0.02):
+    """Return how far x is from 0 after each step; one compressor for each of the three ranks."""
+    x, distances = torch.ones(3), []
+    for _ in range(steps):
+        gradients = [2 * (corner @ x) * corner + x / 2 for corner in CORNERS]
+        pairs = list(zip(compressors, gradients, strict=True))
+        x = x - lr * sum(each.decompress(each.compress(gradient)) for each, gradient in pairs) / 3
+        distances.append(x.norm().item())
+    return distances
+
+
+labkit.reveal("6.4", round(three_ranks([TopK(1 / 3) for _ in range(3)])[-1], 1))
+
+# %% [markdown]
+# It **runs away**. Rank 0's gradient there is (-5.5, 4.5, 4.5). Its largest entry has the sign that the other
+# two ranks would outvote, (-5.5 + 4.5 + 4.5), but they send *their* largest entries, not that one. Every rank says its
+# loudest thing, and the sum is wrong in every place. In lesson 00 it was the lost sign. Here all signs are right.
+#
+# The cure is to forget nothing. What was not sent stays in a **residual** on the rank that did not send it, and is
+# added to the next gradient:
+#
+# $$ \text{packet} = C(g + e), \qquad e \leftarrow g + e - C^{-1}(\text{packet}) $$
+#
+# An entry that is too small today grows in the residual until it is the largest. Everything is sent, only later.
+#
+# ### Exercise 6.4 Error feedback
+#
+# *10 points, about 8 minutes*
+#
+# One residual for each `key`, for DDP has several buckets. And do not change the caller's gradient: it may be DDP's own
+# buffer.
+
+
+# %% tags=["exercise"] exercise="6.4" points=10 difficulty=2 importance=5 minutes=8 title="Error feedback" provides=["ErrorFeedback"]
+class ErrorFeedback:
+    """A compressor with a memory: what it did not send is added to the next gradient of the same key.
+
+    Args:
+        compressor: What compresses.
+
+    Attributes:
+        residuals: For each key, what has not been sent yet.
+    """
+
+    def __init__(self, compressor: Any) -> None:
+        self.compressor = compressor
+        self.residuals: dict[Any, Tensor] = {}
+
+    def compress(self, gradient: Tensor, key: Any = 0) -> Packet:
+        """Return the packet of gradient plus residual; what it leaves out becomes the new residual of this key."""
+        # BEGIN SOLUTION 6.4: add the residual, compress, keep the difference
+        corrected = gradient + self.residuals[key] if key in self.residuals else gradient.clone()
+        packet = self.compressor.compress(corrected)
+        self.residuals[key] = corrected - self.compressor.decompress(packet)
+        return packet
+        # END SOLUTION
+
+    def decompress(self, packet: Packet) -> Tensor:
+        """Return what the compressor makes of the packet."""
+        # BEGIN SOLUTION 6.4: nothing else
+        return self.compressor.decompress(packet)
+        # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("6.4", ErrorFeedback)
+
+# %%
+without = three_ranks([TopK(1 / 3) for _ in range(3)])
+remembered = three_ranks([ErrorFeedback(TopK(1 / 3)) for _ in range(3)])
+print("step        20     40     60     80    100")
+print("without " + "".join(f"{without[step - 1]:7.2f}" for step in (20, 40, 60, 80, 100)))
+print("with    " + "".join(f"{remembered[step - 1]:7.2f}" for step in (20, 40, 60, 80, 100)))
+
+# %% [markdown]
+# And on a model: four ranks (here one process plays them in turn), 150 steps of plain SGD, each compressor with and
+# without its memory. **Which compressor will be hurt most by forgetting?** Say it to yourself, then run.
+
+
+# %% tags=["given"]
+def train(make: Any, remember: bool = True, steps: int = 150, ranks: int = 4, lr: float = 0.3) -> list[float]:
+    """Return the mean loss over the ranks in each step, of training with compressed gradients; one process plays all."""
+    task = Classifier()
+    parameters = list(task.model.parameters())
+    compressors = [ErrorFeedback(make()) if remember else make() for _ in range(ranks)]
+    losses = []
+    for step in range(steps):
+        loss_of_ranks, total = 0.0, torch.zeros(sum(each.numel() for each in parameters))
+        for rank, compressor in enumerate(compressors):
+            points, labels = task.batch(step, rank)
+            loss = functional.cross_entropy(task.model(points), labels)
+            gradient = torch.cat([each.flatten() for each in torch.autograd.grad(loss, parameters)])
+            total += compressor.decompress(compressor.compress(gradient)) / ranks
+            loss_of_ranks += loss.item() / ranks
+        with torch.no_grad():
+            for each, part in zip(parameters, total.split([each.numel() for each in parameters]), strict=True):
+                each -= lr * part.view_as(each)
+        losses.append(loss_of_ranks)
+    return losses
+
+
+# %% tags=["nbval-ignore-output"]
+import matplotlib.pyplot as plt
+
+torch.set_num_threads(1)  # so small a model has nothing to share among threads
+curves = {(name, True): train(make) for name, make in COMPRESSORS.items()}
+for name in ("int8", "sign", "top 1 %", "random 10 %"):  # in 16 bits nothing is lost that one could see
+    curves[name, False] = train(COMPRESSORS[name], remember=False)
+print("mean loss of the last 20 steps   with memory   without")
+for name in COMPRESSORS:
+    ends = [f"{sum(curves[each][-20:]) / 20:.2f}" for each in ((name, True), (name, False)) if each in curves]
+    print(f"{name:30} {ends[0]:>13} {ends[-1]:>9}")
+
+COLOURS = dict(zip(COMPRESSORS, ("black", "#0072B2", "#56B4E9", "#D55E00", "#009E73", "#CC79A7"), strict=True))
+figure, panels = plt.subplots(1, 2, figsize=(10, 3.4), sharey=True)
+for panel, remember in zip(panels, (True, False), strict=True):
+    for name in COMPRESSORS:
+        smooth = torch.tensor(curves.get((name, remember), curves[name, True])).unfold(0, 10, 1).mean(1)
+        panel.plot(smooth, label=name, color=COLOURS[name])
+    panel.set(xlabel="step", title="with memory" if remember else "without", ylabel="training loss")
+panels[1].legend(fontsize=8)
+plt.show()
+
+# %% [markdown]
+# What to notice: with its memory, top 1 % ends near float32 with 2 % of the bytes. Without, the same compressor is far
+# behind, and random-k hardly trains: it sends a tenth of the gradient, so it takes a tenth of a step. 16 and 8 bits do
+# not mind: they lose little in each step, and now one way, now the other.
+
+# %% [markdown] tags=["slide"]
+# ### Error feedback
+#
+# $$ \text{packet} = C(g + e), \qquad e \leftarrow (g + e) - C^{-1}(\text{packet}) $$
+#
+# * everything is sent in the end, some of it later
+# * without it, top-1 on three ranks runs *away* from the optimum, though every sign is right
+# * it costs memory: one more gradient on every rank
+# * one residual for each bucket and rank; it belongs in the checkpoint
+
+# %% [markdown]
+# ## 6 The mean of packets
+#
+# Three ranks have a packet each. How do they get the mean? `dist.all_reduce` adds tensors entry by entry. Look what it
+# adds:
+
+
+# %%
+def all_reduce_of_values():
+    rank = dist.get_rank()
+    gradient = torch.zeros(6)
+    gradient[2 * rank] = 3.0  # each rank has one entry, in another place
+    packet = TopK(1 / 6).compress(gradient)
+    dist.all_reduce(packet.parts[0])
+    return TopK(1 / 6).decompress(packet).tolist()
+
+
+for rank, came in enumerate(labkit.run(all_reduce_of_values, on=labkit.virtual(3)).results):
+    print(f"rank {rank}: {came}")
+
+# %% [markdown]
+# The sum should be 3 in places 0, 2 and 4. Instead each rank put the sum of *all values* in *its own* place. No error,
+# and the ranks' models drift apart from here on. The k-th value of one rank and the k-th value of another belong to
+# different entries.
+#
+# For the same reason you cannot add int8 numbers of different scales (they would overflow besides), nor bits. A packet
+# that cannot be added must travel **to everybody**: `dist.all_gather`. Each rank unpacks all packets and adds gradients.
+#
+# ### Exercise 6.5 The mean of packets
+#
+# *10 points, about 8 minutes*
+#
+# Only packets may travel. `dist.all_gather(outputs, tensor)` fills a list of N tensors like `tensor`, in the order of
+# the ranks, one call for each part. `replace(packet, parts=...)` makes a packet with other parts.
+
+
+# %% tags=["exercise"] exercise="6.5" points=10 difficulty=3 importance=5 minutes=8 title="The mean of packets" provides=["mean_of_packets"]
+def mean_of_packets(compressor: Any, packet: Packet, group: dist.ProcessGroup | None = None) -> Tensor:
+    """Return the mean of what all ranks' packets stand for, the same on every rank.
+
+    Args:
+        compressor: Has decompress(packet).
+        packet: This rank's; those of other ranks have parts of the same sizes and dtypes. It is not changed.
+        group: The ranks that take part; None is everybody.
+    """
+    # BEGIN SOLUTION 6.5: gather every part, put the parts of each rank together, unpack, add, divide
+    num_ranks = dist.get_world_size(group)
+    gathered = []
+    for part in packet.parts:
+        of_ranks = [torch.empty_like(part) for _ in range(num_ranks)]
+        dist.all_gather(of_ranks, part, group=group)
+        gathered.append(of_ranks)
+    packets = [replace(packet, parts=parts) for parts in zip(*gathered, strict=True)]
+    return sum(compressor.decompress(each) for each in packets) / num_ranks
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("6.5", mean_of_packets)
+
+
+# %%
+def gathered_values():
+    gradient = torch.zeros(6)
+    gradient[2 * dist.get_rank()] = 3.0
+    return mean_of_packets(TopK(1 / 6), TopK(1 / 6).compress(gradient)).tolist()
+
+
+for rank, came in enumerate(labkit.run(gathered_values, on=labkit.virtual(3)).results):
+    print(f"rank {rank}: {came}")
+
+# %% [markdown]
+# What to notice: three entries out of three packets of one entry. The mean of sparse gradients is less sparse. With
+# many ranks it is hardly sparse at all, so it must not be *sent* again.
+#
+# Some packets **can** be added. Those of `Cast` are gradients. And those of `RandomK` hold the same places on all
+# ranks, so adding value to value is right. That is what the class attribute `addable` says: *the first part may be
+# summed over ranks, and the other parts are the same on all of them*. Then an all-reduce will do, and the next section
+# but one shows why that matters.
+
+# %% [markdown]
+# ## 7 A communication hook
+#
+# DDP does everything else: buckets, overlap, order. It lets you replace one thing, what happens to a bucket when it is
+# full. `ddp.register_comm_hook(state, hook)` takes a function
+#
+# ```python
+# def hook(state, bucket) -> Future[Tensor]: ...
+# ```
+#
+# * `bucket.buffer()` is one flat tensor with the gradients of the bucket, **not** divided by the world size;
+# * `bucket.index()` is its number. But after the first step DDP **builds its buckets anew**, in the order in which gradients
+#   really became ready. A residual of the old bucket 0 need not fit the new one, so the key of a residual is the number
+#   *and* the size: `(bucket.index(), bucket.buffer().numel())`;
+# * the future's value becomes the gradient: the *mean*, of the buffer's shape and dtype.
+#
+# DDP calls the hook in the middle of backward. If it waits there, nothing overlaps. So start the operations with
+# `async_op=True`, and say what is to be done *afterwards*:
+#
+# ```python
+# work = dist.all_reduce(tensor, async_op=True)
+# return work.get_future().then(lambda _: what_comes_of(tensor))
+# torch.futures.collect_all([future, other])      # a future of several
+# ```
+
+
+# %% tags=["given"]
+@dataclass
+class HookState:
+    """What a hook keeps from step to step.
+
+    Attributes:
+        feedback: The compressor with its memory.
+        group: The ranks that take part; None is everybody.
+        sent_bytes: Bytes of all packets of this rank so far; the hook counts them.
+    """
+
+    feedback: ErrorFeedback
+    group: dist.ProcessGroup | None = None
+    sent_bytes: int = 0
+
+
+# %% [markdown]
+# ### Exercise 6.6 A communication hook
+#
+# *20 points, about 20 minutes*
+#
+# This is the heart of the lesson. Divide first: compress `buffer / N`, then *add* what the ranks send. (Why? The sum of
+# eight float16 gradients overflows sooner than the sum of eight eighths.) Then
+#
+# * if `state.feedback.compressor.addable`: all-reduce the first part, and unpack this rank's packet;
+# * else gather every part, as in 6.5, without waiting, and add up what was unpacked.
+#
+# Compress through `state.feedback`, with that key, and add the packet's bytes to `state.sent_bytes`.
+
+
+# %% tags=["exercise"] exercise="6.6" points=20 difficulty=4 importance=5 minutes=20 title="A communication hook" provides=["compression_hook"]
+def compression_hook(state: HookState, bucket: dist.GradBucket) -> Future[Tensor]:
+    """Start averaging one bucket over the ranks with compressed gradients; does not wait.
+
+    Args:
+        state: The compressor with its memory, and the group.
+        bucket: Of DDP: index() and buffer(), which is not changed.
+
+    Returns:
+        A future of the mean gradient, with the buffer's shape and dtype.
+    """
+    # BEGIN SOLUTION 6.6: divide, compress with feedback, start all_reduce or all_gathers, unpack when they are done
+    feedback, num_ranks = state.feedback, dist.get_world_size(state.group)
+    key = (bucket.index(), bucket.buffer().numel())
+    packet = feedback.compress(bucket.buffer() / num_ranks, key)
+    state.sent_bytes += wire_bytes(packet)
+    if feedback.compressor.addable:
+        work = dist.all_reduce(packet.parts[0], group=state.group, async_op=True)
+        return work.get_future().then(lambda _: feedback.decompress(packet))
+
+    works, gathered = [], []
+    for part in packet.parts:
+        of_ranks = [torch.empty_like(part) for _ in range(num_ranks)]
+        works.append(dist.all_gather(of_ranks, part, group=state.group, async_op=True))
+        gathered.append(of_ranks)
+
+    def add_up(_: Future[list[Future[list[Tensor]]]]) -> Tensor:
+        return sum(feedback.decompress(replace(packet, parts=parts)) for parts in zip(*gathered, strict=True))
+
+    return torch.futures.collect_all([work.get_future() for work in works]).then(add_up)
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("6.6", compression_hook)
+
+# %% [markdown]
+# Now in the real thing: two processes, torch's DDP, your hook. Beside it torch's own hook for float16, which does what
+# yours does with `Cast` (it has no memory, so the two agree to the precision of 16 bits, not to the last digit).
+
+# %%
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+
+def train_with_hook(make, steps=20, lr=0.3):
+    """Return the mean loss of the last five steps, and the bytes that this rank's packets had in a step."""
+    rank, task = dist.get_rank(), Classifier()
+    ddp = nn.parallel.DistributedDataParallel(task.model)
+    state = None
+    if make == "torch's fp16 hook":
+        ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    elif make is not None:
+        state = HookState(ErrorFeedback(make()))
+        ddp.register_comm_hook(state, compression_hook)
+    losses = []
+    for step in range(steps):
+        points, labels = task.batch(step, rank)
+        ddp.zero_grad()
+        loss = functional.cross_entropy(ddp(points), labels)
+        loss.backward()
+        with torch.no_grad():
+            for parameter in ddp.parameters():
+                parameter -= lr * parameter.grad
+        losses.append(loss.item())
+    return sum(losses[-5:]) / 5, state.sent_bytes // steps if state else None, task.model[0].weight.sum().item()
+
+
+for name, make in [("no hook", None), ("torch's fp16 hook", "torch's fp16 hook"), *COMPRESSORS.items()]:
+    run = labkit.run(train_with_hook, make, on=labkit.local(2))
+    loss, sent, weight = run.results[0]
+    same = len({result[2] for result in run.results}) == 1
+    print(
+        f"{name:18} loss {loss:.2f}   bytes a step {sent if sent else '':>7}   both ranks have the same model: {same}"
+    )
+
+# %% [markdown]
+# Every line says that the ranks agree. They must: a hook that gives two ranks different gradients is no data
+# parallelism. (That is why the value of the future comes from what *everybody* has, never from this rank's own
+# gradient.)
+#
+# ### On your own wrapper
+#
+# `BucketedDDP` of lesson 03 calls `dist.all_reduce` once for each bucket. The next cell slips the hook into that place,
+# in this rank's own process. (Why not `MiniDDP`? Its buckets end in flags, "this rank used that parameter". Top-k would drop
+# them. What is no gradient must not be compressed.) Set `use_mine = True` at the top to see it.
+
+
+# %% tags=["given"]
+@dataclass(frozen=True)
+class OwnBucket:
+    """What a hook needs to know of a bucket of your own wrapper."""
+
+    number: int
+    flat: Tensor
+
+    def index(self) -> int:
+        """Return its number."""
+        return self.number
+
+    def buffer(self) -> Tensor:
+        """Return its gradients, flat."""
+        return self.flat
+
+
+def register_hook(ddp: nn.Module, state: Any, hook: Any) -> None:
+    """Register a hook with torch's DDP, or with a wrapper that calls dist.all_reduce once for each bucket."""
+    if hasattr(ddp, "register_comm_hook"):
+        ddp.register_comm_hook(state, hook)
+        return
+    plain, numbers, finish = dist.all_reduce, count(), ddp.finish_gradient_synchronization
+
+    class Sum:
+        def __init__(self, flat: Tensor) -> None:
+            self.flat = flat
+            dist.all_reduce = plain  # for the hook's own calls
+            self.future = hook(state, OwnBucket(next(numbers), flat))
+            dist.all_reduce = Sum.begin
+
+        def wait(self) -> None:
+            self.flat.copy_(self.future.wait() * dist.get_world_size())  # a hook gives the mean, all_reduce the sum
+
+        @staticmethod
+        def begin(flat: Tensor, async_op: bool = False) -> Any:
+            begun = Sum(flat)
+            return begun if async_op else begun.wait()
+
+    def finish_and_count_anew() -> None:
+        nonlocal numbers
+        finish()
+        numbers = count()
+
+    dist.all_reduce, ddp.finish_gradient_synchronization = Sum.begin, finish_and_count_anew
+
+
+# %%
+TorchDDP = nn.parallel.DistributedDataParallel
+Wrapper = labkit.mine("3.5", otherwise=TorchDDP) if use_mine else TorchDDP
+
+
+def gradients_with_hook(wrapper):
+    task = Classifier()
+    ddp = wrapper(task.model)
+    register_hook(ddp, HookState(ErrorFeedback(TopK(0.25))), compression_hook)
+    points, labels = task.batch(0, dist.get_rank())
+    functional.cross_entropy(ddp(points), labels).backward()
+    if hasattr(ddp, "finish_gradient_synchronization"):
+        ddp.finish_gradient_synchronization()
+    return torch.cat([parameter.grad.flatten() for parameter in task.model.parameters()])
+
+
+ours = labkit.run(gradients_with_hook, Wrapper, on=labkit.local(2)).results
+print("both ranks have the same gradients:", torch.equal(*ours), "and some are exactly 0:", bool((ours[0] == 0).any()))
+
+# %% [markdown] tags=["slide"]
+# ### A communication hook
+#
+# ```python
+# ddp.register_comm_hook(state, hook)          # hook(state, bucket) -> Future[Tensor]
+# ```
+#
+# * divide, compress with memory, start, and *then* unpack; never wait inside the hook
+# * addable packets: all-reduce. The others: all-gather, and add what was unpacked
+# * keys that survive DDP's building its buckets anew
+# * the future's value is the same on all ranks
+
+# %% [markdown]
+# ## 8 PowerSGD (bonus)
+#
+# A gradient of a linear layer is a matrix M of n x m numbers, and mostly it is nearly of low rank. **PowerSGD**
+# (Vogels, Karimireddy and Jaggi, 2019) sends two thin matrices, P of n x r and Q of m x r, with $M \approx P Q^T$. The
+# trick is how it finds them: one step of the power method, begun where the last one ended.
+#
+# 1. $P = M Q$ with the Q of the last call (at first drawn at random, with one seed for all ranks);
+# 2. average P over the ranks, and make its columns orthonormal;
+# 3. $Q = M^T P$, averaged over the ranks.
+#
+# Both are *linear* in M. So they can be averaged by all-reduce, and the result approximates the mean of all
+# M: no all-gather, nothing grows with N.
+#
+# ### Exercise 6.7 PowerSGD (bonus)
+#
+# *10 points, about 15 minutes*
+#
+# `average(tensor)` returns the mean over the ranks. `torch.linalg.qr(p)[0]` has orthonormal columns that span what p's
+# span. A gradient with more than two dimensions counts as a matrix of its first dimension by all others.
+
+
+# %% tags=["exercise"] exercise="6.7" points=10 difficulty=4 importance=3 minutes=15 title="PowerSGD" provides=["PowerSGD"] bonus=true
+class PowerSGD:
+    """A compressor of matrices to two thin ones, whose packet is the same on all ranks and stands for their mean.
+
+    Args:
+        rank: Columns of the thin matrices.
+        average: Returns the mean of a tensor over the ranks; the default is for one rank alone.
+        seed: Of the first Q, the same on all ranks.
+    """
+
+    addable = False
+
+    def __init__(self, rank: int = 2, average: Any = lambda tensor: tensor, seed: int = 0) -> None:
+        self.rank, self.average, self.seed = rank, average, seed
+        self.q: Tensor | None = None
+
+    def compress(self, gradient: Tensor) -> Packet:
+        """Return two parts: P, orthonormal, shape (n, r), and Q, shape (m, r), in the gradient's dtype."""
+        # BEGIN SOLUTION 6.7: P = M Q, averaged, orthonormal; Q = M^T P, averaged, and kept for the next call
+        matrix = gradient.reshape(len(gradient), -1)
+        if self.q is None:
+            generator = torch.Generator().manual_seed(self.seed)
+            self.q = torch.randn(matrix.shape[1], self.rank, generator=generator).to(matrix)
+        p = torch.linalg.qr(self.average(matrix @ self.q))[0]
+        self.q = self.average(matrix.T @ p)
+        return Packet((p, self.q), gradient.shape, gradient.dtype)
+        # END SOLUTION
+
+    def decompress(self, packet: Packet) -> Tensor:
+        """Return P Q^T in the gradient's shape."""
+        # BEGIN SOLUTION 6.7: the product
+        p, q = packet.parts
+        return (p @ q.T).view(packet.shape)
+        # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("6.7", PowerSGD)
+
+
+# %% tags=["given"]
+class PowerState:
+    """What power_hook keeps: for each matrix a PowerSGD with its memory.
+
+    Args:
+        rank: Columns of the thin matrices.
+        power: The class, PowerSGD.
+        memory: The class, ErrorFeedback.
+    """
+
+    def __init__(self, rank: int, power: Any, memory: Any) -> None:
+        self.rank, self.power, self.memory = rank, power, memory
+        self.of_matrix: dict[int, Any] = {}
+        self.sent_bytes = 0
+
+
+def power_hook(state: PowerState, bucket: dist.GradBucket) -> Future[Tensor]:
+    """Average a bucket's matrices by PowerSGD and its vectors as they are; waits inside, so nothing overlaps."""
+
+    def average(tensor: Tensor) -> Tensor:
+        state.sent_bytes += tensor.numel() * tensor.element_size()
+        total = tensor.clone()
+        dist.all_reduce(total)
+        return total / dist.get_world_size()
+
+    for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
+        if gradient.dim() < 2:
+            gradient.copy_(average(gradient))
+            continue
+        name = id(parameter)  # survives new buckets
+        if name not in state.of_matrix:
+            state.of_matrix[name] = state.memory(state.power(state.rank, average))
+        memory = state.of_matrix[name]
+        gradient.copy_(memory.decompress(memory.compress(gradient)))
+    future: Future[Tensor] = Future()
+    future.set_result(bucket.buffer())
+    return future
+
+
+# %%
+torch.manual_seed(0)
+matrix = torch.randn(256, 3) @ torch.randn(3, 256) + 0.1 * torch.randn(256, 256)
+once = PowerSGD(rank=4)
+for call in range(3):
+    packet = once.compress(matrix)
+    lost = (matrix - once.decompress(packet)).norm() / matrix.norm()
+    print(f"call {call}: {wire_bytes(packet) / (4 * matrix.numel()):.1%} of the bytes, {lost:.1%} lost")
+
+# %% [markdown]
+# Three columns are what this matrix is made of, and the rest is noise. The first call, from a random Q, is a guess; the
+# second begins where the first one ended and is nearly there. In training, the gradient changes slowly, so one
+# step of the power method each time is enough.
+
+# %% [markdown]
+# ## 9 Where it pays
+#
+# Compression has three prices: its own work, the noise, and, for packets that cannot be added, the all-gather. Put
+# them into numbers. In a ring of N ranks, with a latency a for each of its steps and a bandwidth w:
+#
+# * the all-reduce of B bytes takes 2(N-1) steps, each with B/N bytes;
+# * the all-gather of packets of b bytes takes N-1 steps, each with one packet.
+#
+# The first hardly grows with N, the second grows with every rank. **From how many ranks on does the all-gather of top
+# 1 % (2 % of the bytes: values and places) send more than the plain all-reduce?**
+
+# %% tags=["predict"]
+labkit.predict("6.8b", 1000)
+
+# %% [markdown]
+# ### Exercise 6.8 Where it pays
+#
+# *8 points, about 8 minutes*
+#
+# In the third function leave latency out. A step with the packet costs `compress_s` more (compressing and unpacking), and
+# saves the difference in bytes.
+
+
+# %% tags=["exercise"] exercise="6.8" points=8 difficulty=3 importance=5 minutes=8 title="Where it pays" provides=["all_reduce_seconds", "all_gather_seconds", "pays_below"]
+def all_reduce_seconds(num_bytes: float, world_size: int, latency_s: float, bandwidth_Bps: float) -> float:
+    """Return the time of a ring all_reduce of num_bytes."""
+    # BEGIN SOLUTION 6.8: steps, times what a step takes
+    return 2 * (world_size - 1) * (latency_s + num_bytes / world_size / bandwidth_Bps)
+    # END SOLUTION
+
+
+def all_gather_seconds(packet_bytes: float, world_size: int, latency_s: float, bandwidth_Bps: float) -> float:
+    """Return the time of a ring all_gather in which every rank gives packet_bytes."""
+    # BEGIN SOLUTION 6.8: every packet passes every link but one
+    return (world_size - 1) * (latency_s + packet_bytes / bandwidth_Bps)
+    # END SOLUTION
+
+
+def pays_below(num_bytes: float, packet_bytes: float, world_size: int, compress_s: float) -> float:
+    """Return the bandwidth, bytes per second, below which gathering packets is faster than the plain all_reduce.
+
+    Latency is left out.
+
+    Args:
+        num_bytes: Of the gradients.
+        packet_bytes: Of one rank's packet.
+        world_size: N.
+        compress_s: Compressing and unpacking, together.
+
+    Returns:
+        0.0 if it never pays, math.inf if it always does.
+    """
+    # BEGIN SOLUTION 6.8: bytes saved on a link, over the seconds they cost
+    saved = 2 * (world_size - 1) / world_size * num_bytes - (world_size - 1) * packet_bytes
+    if saved <= 0:
+        return 0.0
+    return saved / compress_s if compress_s else math.inf
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("6.8", all_reduce_seconds, all_gather_seconds, pays_below)
+
+# %%
+first = next(n for n in range(2, 10_000) if all_gather_seconds(2.0, n, 0, 1) >= all_reduce_seconds(100.0, n, 0, 1))
+labkit.reveal("6.8b", first)
+
+# %%
+print("bytes over each link, 400 MB of gradients  " + "".join(f"{n:>5} ranks" for n in (2, 8, 32, 128)))
+plain = [all_reduce_seconds(400, n, 0, 1) for n in (2, 8, 32, 128)]
+for name, packet_mb in (("int8", 100), ("sign", 12.5), ("top 1 %", 8)):
+    gathered = [all_gather_seconds(packet_mb, n, 0, 1) for n in (2, 8, 32, 128)]
+    print(f"{name:8} all_gather, MB {'':24}" + "".join(f"{each:11.0f}" for each in gathered))
+for name, factor in (("float32", 1), ("bfloat16", 0.5), ("random 10 %", 0.1)):
+    print(f"{name:11} all_reduce, MB {'':21}" + "".join(f"{factor * each:11.0f}" for each in plain))
+
+# %% [markdown]
+# Int8 has a quarter of the bytes, and it *loses* from 8 ranks on. `addable` is worth more than a high ratio. (So real
+# systems with many ranks add first inside a node, quantise for one exchange in which every rank adds up one part, or
+# use PowerSGD, whose packets can be averaged.)
+#
+# Now the virtual cluster: four machines with one A100 each, the classifier of section 4, torch's DDP with your hook, at
+# four speeds of the network. **At 400 Gbit/s, how many times as fast is a step with top 1 % as one without a hook?**
+
+# %% tags=["predict"]
+labkit.predict("6.6", 2.0)
+
+# %%
+GIGABITS = (1, 10, 100, 400)
+
+
+def seconds_of_a_step(make, steps=3):
+    """Return the shortest step of this rank but the first, and the bytes of its packets in a step."""
+    rank, task = dist.get_rank(), Classifier()
+    ddp = nn.parallel.DistributedDataParallel(task.model)
+    state = HookState(ErrorFeedback(make())) if make else None
+    if state:
+        ddp.register_comm_hook(state, compression_hook)
+    seconds = []
+    for step in range(steps):
+        points, labels = task.batch(step, rank)
+        begin = time.perf_counter()
+        functional.cross_entropy(ddp(points), labels).backward()
+        with torch.no_grad():
+            for parameter in ddp.parameters():
+                parameter -= 0.3 * parameter.grad
+                parameter.grad.zero_()
+        seconds.append(time.perf_counter() - begin)
+    return min(seconds[1:]), state.sent_bytes / steps if state else 4 * sum(each.numel() for each in ddp.parameters())
+
+
+def cluster(gigabits, machines=4):
+    return labkit.virtual(machines, gpu="a100", gpus_per_node=1, nic=f"ethernet_{gigabits}g")
+
+
+ROWS = {"no hook": None} | {name: make for name, make in COMPRESSORS.items() if name != "float32"}
+step_s, packet_bytes = {}, {}
+for name, make in ROWS.items():
+    for gigabits in GIGABITS:
+        run = labkit.run(seconds_of_a_step, make, on=cluster(gigabits))
+        step_s[name, gigabits] = max(seconds for seconds, _ in run.results)
+        packet_bytes[name] = run.results[0][1]
+print("ms a step      " + "".join(f"{gigabits:5} Gbit/s" for gigabits in GIGABITS))
+for name in ROWS:
+    print(f"{name:14} " + "".join(f"{1e3 * step_s[name, gigabits]:12.2f}" for gigabits in GIGABITS))
+
+# %%
+labkit.reveal("6.6", round(step_s["no hook", 400] / step_s["top 1 %", 400], 2))
+
+# %% [markdown]
+# Compressing costs operators, and operators cost time whatever the network. At 1 Gbit/s that is nothing beside what
+# is saved. At 400 Gbit/s every compressor makes this step *slower*.
+#
+# But a step is not a step: with compression it moves less far. What counts is the time until the loss is down. Take
+# the losses of section 5 (the same task, four ranks) and the times from here:
+
+
+# %% tags=["nbval-ignore-output"]
+def steps_until(losses, target=0.6):
+    """Return after how many steps the mean loss of ten steps is below the target, or None."""
+    smooth = torch.tensor(losses).unfold(0, 10, 1).mean(1)
+    below = (smooth < target).nonzero().flatten()
+    return int(below[0]) + 10 if len(below) else None
+
+
+needed = {name: steps_until(curves["float32" if name == "no hook" else name, True]) for name in ROWS}
+print("until the loss is below 0.6   steps     MB sent " + "".join(f"{gigabits:5} Gbit/s" for gigabits in GIGABITS))
+for name, steps in needed.items():
+    times = "".join(f"{1e3 * steps * step_s[name, gigabits]:9.0f} ms" for gigabits in GIGABITS)
+    print(f"{name:29} {steps:5} {steps * packet_bytes[name] / 1e6:11.2f} {times}")
+
+figure, panels = plt.subplots(1, 5, figsize=(15, 3.2), sharey=True)
+for name in ROWS:
+    curve = "float32" if name == "no hook" else name
+    smooth = torch.tensor(curves[curve, True]).unfold(0, 10, 1).mean(1)
+    steps = torch.arange(10, 10 + len(smooth))
+    panels[0].plot(steps * packet_bytes[name] / 1e6, smooth, label=name, color=COLOURS[curve])
+    for panel, gigabits in zip(panels[1:], GIGABITS, strict=True):
+        panel.plot(steps * step_s[name, gigabits], smooth, color=COLOURS[curve])
+panels[0].set(xlabel="MB sent by a rank", ylabel="training loss", xscale="log")
+panels[0].legend(fontsize=7)
+for panel, gigabits in zip(panels[1:], GIGABITS, strict=True):
+    fastest = min(step_s[name, gigabits] for name in ROWS)
+    panel.set(xlabel="seconds", title=f"{gigabits} Gbit/s", xlim=(0, 300 * fastest))
+plt.show()
+
+# %% [markdown]
+# Read it twice. Against **bytes**, compression always looks splendid: sign and top 1 % need about a fortieth of them.
+# Most papers' first figure is that one. Against **seconds**, it depends on the network. At 1 Gbit/s the sparsest
+# win by far. At 10 it is still worth it. At 100 and 400 there is nothing left to win, and most compressors cost. A
+# larger model moves these borders, for it has more bytes for each operator.
+#
+# How far? `pays_below` says it. The cost of compressing a large gradient is memory traffic. Say 10 passes over it at an
+# A100's 1.6 TB/s, if every kernel is good. But selecting the largest is no plain pass. Put in 500 passes, and see how
+# much hangs on that one number: **measure your compressor before you believe a table**, this one too.
+
+# %%
+print("top 1 % by all_gather is faster than a plain all_reduce below, Gbit/s")
+print("ranks   passes     0.3 MB      40 MB    4000 MB")
+for ranks in (4, 64, 128):
+    for passes in (10, 500):
+        borders = []
+        for num_bytes in (0.3e6, 40e6, 4e9):
+            compress_s = 150e-6 + passes * num_bytes / 1.6e12  # starting kernels, and memory traffic
+            borders.append(pays_below(num_bytes, 0.02 * num_bytes, ranks, compress_s) * 8 / 1e9)
+        print(f"{ranks:5} {passes:8} " + "".join(f"{each:11.1f}" for each in borders))
+
+# %% [markdown]
+# (Agarwal and others, 2022, measured real compressors on real networks. Their finding: what compressing costs makes the
+# net gain marginal, if it does not turn it into a loss. And what DDP hides behind backward is free already. A
+# compressor that works in the same place, on the same GPU, hides nothing.)
+
+# %% [markdown] tags=["slide"]
+# ### Where it pays
+#
+# $$ \text{saved} = \frac{2(N-1)}{N}B - (N-1)\,b, \qquad \text{pays below } \frac{\text{saved}}{t_\text{compress}} $$
+#
+# * all-gather of packets grows with N: top 1 % sends *more* than a plain all-reduce from 100 ranks on
+# * what can be added (16 bits, random-k, PowerSGD) goes by all-reduce and does not grow
+# * communication that DDP hides behind backward is free already; compressing it saves nothing
+# * loss against bytes always looks good. Ask for loss against seconds, on your link
+
+# %% [markdown]
+# ## 10 Mixed precision, built
+#
+# The tuning table says: "mixed precision is 2 to 3 times faster". Before you test it, build it. It has two halves.
+#
+# **Autocast.** Matrix products go in 16 bits, for that is where tensor cores are fast. What adds up many numbers or
+# takes exponentials stays in float32. The parameters stay in float32 too: a step of 0.0001 added to a weight of 1 would
+# vanish in bfloat16. So somebody must cast at every call. A `TorchFunctionMode` sees every call of a torch function
+# while it is on:
+#
+# ```python
+# class Loud(TorchFunctionMode):
+#     def __torch_function__(self, function, types, args=(), kwargs=None):
+#         print(function)
+#         return function(*args, **(kwargs or {}))
+# ```
+
+
+# %% tags=["given"]
+IN_16_BITS = (functional.linear, functional.conv2d, torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm)
+IN_32_BITS = (
+    functional.cross_entropy,
+    functional.mse_loss,
+    functional.softmax,
+    functional.log_softmax,
+    functional.layer_norm,
+    torch.exp,
+    torch.log,
+)
+
+# %% [markdown]
+# ### Exercise 6.9 Autocast
+#
+# *6 points, about 8 minutes*
+#
+# For a function of the first list, every floating-point tensor among its arguments becomes `dtype`; for one of the second list,
+# float32. Labels are whole numbers: leave them. All other functions take what comes. Arguments may have names.
+
+
+# %% tags=["exercise"] exercise="6.9" points=6 difficulty=3 importance=3 minutes=8 title="Autocast" provides=["Autocast"]
+class Autocast(TorchFunctionMode):
+    """While it is on, functions of IN_16_BITS compute in dtype and those of IN_32_BITS in float32.
+
+    Args:
+        dtype: torch.bfloat16 or torch.float16.
+    """
+
+    def __init__(self, dtype: torch.dtype = torch.bfloat16) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Return what the function makes of its arguments, cast where it must be."""
+        # BEGIN SOLUTION 6.9: which dtype does this function want? cast the floating-point tensors, call it
+        kwargs = kwargs or {}
+        wanted = self.dtype if function in IN_16_BITS else torch.float32 if function in IN_32_BITS else None
+        if wanted is None:
+            return function(*args, **kwargs)
+
+        def cast(value: Any) -> Any:
+            return value.to(wanted) if isinstance(value, Tensor) and value.is_floating_point() else value
+
+        return function(*map(cast, args), **{name: cast(value) for name, value in kwargs.items()})
+        # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("6.9", Autocast)
+
+
+# %%
+def gradients_under(context):
+    task = Classifier()
+    points, labels = task.batch(0, 0)
+    with context:
+        out = task.model(points)
+        loss = functional.cross_entropy(out, labels)
+    loss.backward()
+    return out.dtype, loss.dtype, torch.cat([each.grad.flatten() for each in task.model.parameters()])
+
+
+ours, torchs = gradients_under(Autocast()), gradients_under(torch.autocast("cpu", torch.bfloat16))
+print("the model's output, the loss, a gradient:", ours[0], ours[1], ours[2].dtype)
+print("the same gradients as with torch.autocast:", torch.allclose(ours[2], torchs[2], rtol=0.01, atol=1e-4))
+
+# %% [markdown]
+# **Loss scaling.** bfloat16 has float32's range. float16 does not: what is below 0.00000006 is zero in it. Gradients are small.
+# Look how many of them vanish, when the loss is a mean over many things and so is small itself:
+
+
+# %%
+def share_of_zeros(scale):
+    task = Classifier()
+    points, labels = task.batch(0, 0)
+    with Autocast(torch.float16):
+        loss = functional.cross_entropy(task.model(points), labels) * 1e-4
+    (loss * scale).backward()
+    gradients = torch.cat([each.grad.flatten() for each in task.model.parameters()])
+    return (gradients == 0).float().mean().item(), bool(gradients.isfinite().all())
+
+
+for scale in (1.0, 2.0**8, 2.0**16, 2.0**40):
+    zeros, finite = share_of_zeros(scale)
+    print(f"scale {scale:16,.0f}: {zeros:6.1%} of the gradient is zero, all finite: {finite}")
+
+# %% [markdown]
+# (Some entries are zero by right: a ReLU that is off has no gradient.) So multiply the loss, and divide the gradients
+# before the optimizer uses them. By how much? As much as does not overflow. Nobody knows that beforehand, so try: begin
+# high. If a gradient is not finite, halve the scale and **skip this step**. After many good steps, double it.
+#
+# ### Exercise 6.10 Loss scaling
+#
+# *8 points, about 8 minutes*
+
+
+# %% tags=["exercise"] exercise="6.10" points=8 difficulty=2 importance=3 minutes=8 title="Loss scaling" provides=["LossScaler"]
+class LossScaler:
+    """Keeps float16 gradients in range: scales the loss, unscales the gradients, skips steps that overflowed.
+
+    Args:
+        scale: To begin with.
+        growth_interval: After so many good steps in a row the scale doubles.
+    """
+
+    def __init__(self, scale: float = 2.0**16, growth_interval: int = 2000) -> None:
+        self.scale = scale
+        self.growth_interval = growth_interval
+        self.good_steps = 0
+
+    def scaled(self, loss: Tensor) -> Tensor:
+        """Return the loss times the scale."""
+        # BEGIN SOLUTION 6.10: one product
+        return loss * self.scale
+        # END SOLUTION
+
+    def step(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Divide the gradients by the scale and let the optimizer step, or skip it; adapt the scale.
+
+        Returns:
+            Whether the optimizer took its step: not if any gradient has an entry that is infinite or not a number.
+        """
+        # BEGIN SOLUTION 6.10: look, then unscale with the scale of this loss, step, and count; else halve
+        gradients = [each.grad for group in optimizer.param_groups for each in group["params"] if each.grad is not None]
+        finite = all(bool(gradient.isfinite().all()) for gradient in gradients)
+        if not finite:
+            self.scale /= 2
+            self.good_steps = 0
+            return False
+        for scaled in gradients:
+            scaled /= self.scale
+        optimizer.step()
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.scale *= 2
+            self.good_steps = 0
+        return True
+        # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("6.10", LossScaler)
+
+# %% [markdown]
+# On several ranks, **all must skip together**, or one rank's model stays behind. After DDP's averaging they do: an
+# infinity on one rank is an infinity in the mean, and everybody sees it. (With top-k it is the first thing that is sent. With
+# the sign it is *lost*: look for infinities before you compress.)
+#
+# Now the claim. **How many times as fast is a training step of four linear layers of 8192 with a batch of 8192 on a
+# virtual A100, if the products go in bfloat16?** (Compared with float32 as PyTorch computes it if you ask for nothing.)
+
+# %% tags=["predict"]
+labkit.predict("6.9", 2.5)
+
+
+# %%
+def seconds_with(precision, width, batch, depth=4):
+    """Return the time of forward and backward; precision is "float32", "tf32" or "bfloat16"."""
+    with torch.device("meta"):
+        model = nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(depth)))
+        x = torch.empty(batch, width)
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")  # "high" allows TF32
+    begin = time.perf_counter()
+    with Autocast() if precision == "bfloat16" else nullcontext():
+        loss = functional.mse_loss(model(x), x)
+    loss.backward()
+    torch.set_float32_matmul_precision("highest")
+    return time.perf_counter() - begin
+
+
+speedups = {}
+print("bfloat16 against        float32   tf32")
+for gpu in ("v100", "a100", "h100"):
+    for width, batch, what in ((8192, 8192, "wide layers"), (1024, 1024, "middling layers"), (256, 64, "small layers")):
+        took = {
+            precision: labkit.run(seconds_with, precision, width, batch, on=labkit.virtual(1, gpu=gpu)).results[0]
+            for precision in ("float32", "tf32", "bfloat16")
+        }
+        for other in ("float32", "tf32"):
+            speedups[f"{gpu}, {what}, against {other}"] = took[other] / took["bfloat16"]
+        print(f"{gpu}, {what:15} {took['float32'] / took['bfloat16']:8.1f} {took['tf32'] / took['bfloat16']:8.1f}")
+
+# %%
+labkit.reveal("6.9", round(speedups["a100, wide layers, against float32"], 1))
+
+# %% [markdown]
+# Fourteen times, or twice if the float32 products went in TF32, or nothing on a V100 (its tensor cores know float16,
+# not bfloat16), or *slower*: small layers are bound by starting kernels, and autocast starts more of them. And here is
+# your own machine:
+
+
+# %% tags=["nbval-ignore-output"]
+def seconds_here(context, width=512, batch=256, depth=4):
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(depth)))
+    x, seconds = torch.randn(batch, width), []
+    for _ in range(4):
+        begin = time.perf_counter()
+        with context():
+            loss = functional.mse_loss(model(x), x)
+        loss.backward()
+        seconds.append(time.perf_counter() - begin)
+    return min(seconds[1:])
+
+
+speedups["this host, layers of 512"] = seconds_here(nullcontext) / seconds_here(Autocast)
+print(f"this host: with bfloat16 {speedups['this host, layers of 512']:.2f} times as fast")
+
+# %% [markdown] tags=["slide"]
+# ### Mixed precision
+#
+# * **autocast**: products in 16 bits, sums and exponentials in 32, parameters in 32
+# * **loss scaling** (float16 only): multiply the loss, divide the gradients, skip what overflowed, on all ranks
+# * the gain is that of the products, times their share of the step (Micikevicius and others, 2018; Amdahl)
+#
+# | bfloat16 on a virtual | wide layers | small layers |
+# |---|---|---|
+# | V100 | none: no tensor cores for it | slower |
+# | A100, H100, against float32 | more than ten times | slower |
+# | A100, H100, against TF32 | about twice | slower |
+
+# %% [markdown]
+# ## 11 Checkpointing and prefetching
+#
+# "Activation checkpointing saves 40 % of memory." You built it in lesson 05: keep what enters a segment of layers, and
+# compute the rest again when backward comes. Here torch's own (`torch.utils.checkpoint`) stands in. How much does it
+# save? It can only save *activations*. What it cannot touch is the state: parameters, gradients, and in a real job the
+# optimizer. Two models of equal blocks on a virtual H100, cut in four segments: **which share of the peak does the
+# first one save, with much data and few parameters?**
+
+# %% tags=["predict"]
+labkit.predict("6.12", 0.4)
+
+# %%
+from torch.utils.checkpoint import checkpoint
+
+from labkit.timeline.memory import peak_memory_bytes
+
+
+class Block(nn.Module):
+    """A transformer's MLP with its norm and its shortcut."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return x + self.down(functional.gelu(self.up(self.norm(x))))
+
+
+def blocks_step(width, tokens, num_segments, depth=16):
+    """One step of Adam on 16 blocks; with segments, only what enters each of them is kept."""
+    with torch.device("meta"):
+        blocks = nn.Sequential(*(Block(width) for _ in range(depth)))
+        x = torch.empty(tokens, width)
+    optimizer = torch.optim.Adam(blocks.parameters(), foreach=False)
+    for _ in range(2):  # the second step has the optimizer's state
+        if num_segments:
+            length = depth // num_segments
+            out = x.requires_grad_()
+            for start in range(0, depth, length):
+                out = checkpoint(blocks[start : start + length], out, use_reentrant=False)
+        else:
+            out = blocks(x)
+        out.square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+MODELS = {"much data, narrow": (512, 65536), "in between": (2048, 8192), "little data, wide": (4096, 256)}
+saved, slower = {}, {}
+for name, (width, tokens) in MODELS.items():
+    runs = [labkit.run(blocks_step, width, tokens, segments, on=labkit.virtual(1)).timeline for segments in (0, 4)]
+    peaks = [peak_memory_bytes(timeline) for timeline in runs]
+    saved[name] = round(1 - peaks[1] / peaks[0], 3) + 0.0
+    slower[name] = runs[1].makespan_ns / runs[0].makespan_ns
+    print(
+        f"{name:18} {peaks[0] / 1e9:6.1f} GB, with checkpoints {peaks[1] / 1e9:6.1f} GB: "
+        f"{saved[name]:.0%} saved, {slower[name]:.2f} times the time"
+    )
+
+# %%
+labkit.reveal("6.12", round(saved["much data, narrow"], 2))
+
+# %% [markdown]
+# It saves nearly all where activations are nearly all, and nothing where the state is. And it costs a forward.
+#
+# ### A loader that works ahead
+#
+# "Prefetching gains 25 %." A loop that loads a batch, trains on it, loads the next, has two parts that take turns. They
+# could work at the same time: a thread loads batch 1 while you train on batch 0. Between the two is a queue of a few
+# batches.
+#
+# ### Exercise 6.11 A prefetching loader
+#
+# *8 points, about 12 minutes*
+#
+# Write a generator. `queue.Queue(maxsize=depth)` makes whoever puts into a full queue wait. Three things that loaders
+# get wrong:
+#
+# * the **end**: the loop must end when the batches do, also when there are none;
+# * an **error** in the thread belongs in the loop, or the loop waits for ever;
+# * a loop that is **left early** (`break`) closes the generator: `finally` runs. A thread that still waits to put must
+#   be let go, and be gone when the generator is. Say stop, empty the queue, join.
+
+
+# %% tags=["exercise"] exercise="6.11" points=8 difficulty=4 importance=3 minutes=12 title="A prefetching loader" provides=["prefetched"]
+def prefetched(batches: Iterable[Any], depth: int = 2) -> Iterator[Any]:
+    """Yield the batches in order, while a thread fetches the next ones.
+
+    At most depth batches wait in the queue (the thread may hold one more in its hand). An error of the iterable is
+    raised here, after the batches before it. When the generator is closed, the thread has ended.
+
+    Args:
+        batches: What is loaded; only the thread iterates over it.
+        depth: Batches that may wait, 1 or more.
+    """
+    # BEGIN SOLUTION 6.11: a thread that puts batches, an error or the end; a loop that gets them; a finally
+    ready: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=depth)
+    stop = threading.Event()
+
+    def fetch() -> None:
+        last: tuple[str, Any] = ("end", None)
+        try:
+            for batch in batches:
+                if stop.is_set():
+                    return
+                ready.put(("batch", batch))
+        except Exception as trouble:
+            last = ("error", trouble)
+        if not stop.is_set():
+            ready.put(last)
+
+    thread = threading.Thread(target=fetch, daemon=True)
+    thread.start()
+    try:
+        while True:
+            kind, value = ready.get()
+            if kind == "error":
+                raise value
+            if kind == "end":
+                return
+            yield value
+    finally:
+        stop.set()
+        while not ready.empty():
+            ready.get()
+        thread.join()
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("6.11", prefetched)
+
+# %% [markdown]
+# On the virtual cluster time is virtual, and a thread there has a clock of its own, so the gain can be computed to the
+# last digit. Loading takes 1 ms for each of 50 batches and training 3. **Which share of the time does prefetching
+# save?**
+
+# %% tags=["predict"]
+labkit.predict("6.11", 0.5)
+
+
+# %%
+def epoch_seconds(load_s, compute_s, ahead, batches=50):
+    def loaded():
+        for number in range(batches):
+            time.sleep(load_s)
+            yield number
+
+    begin = time.perf_counter()
+    for _ in prefetched(loaded()) if ahead else loaded():
+        time.sleep(compute_s)
+    return time.perf_counter() - begin
+
+
+gains = {}
+for load_ms, compute_ms in ((1, 3), (1, 30), (1, 1), (5, 1)):
+    seconds = [
+        labkit.run(epoch_seconds, load_ms / 1e3, compute_ms / 1e3, ahead, on=labkit.virtual(1)).results[0]
+        for ahead in (False, True)
+    ]
+    gains[load_ms, compute_ms] = 1 - seconds[1] / seconds[0]
+    print(f"load {load_ms} ms, compute {compute_ms:2} ms: {gains[load_ms, compute_ms]:.1%} saved")
+
+# %%
+labkit.reveal("6.11", round(gains[1, 3], 3))
+
+# %% [markdown]
+# There are the promised 25 %, and you see where they come from: somebody's loader took a quarter of somebody's step.
+# Nobody can save more than the shorter of the two. On your host there is one thing more. A thread that *waits*, for a disk or
+# a network, costs nothing. A thread that *computes* in Python takes turns with your training, for the interpreter runs one
+# thread at a time:
+
+
+# %% tags=["nbval-ignore-output"]
+def waiting_loader(seconds, batches=20):
+    for number in range(batches):
+        time.sleep(seconds)
+        yield number
+
+
+def computing_loader(seconds, batches=20):
+    for number in range(batches):
+        begin = time.thread_time()
+        while time.thread_time() - begin < seconds:
+            math.sqrt(2.0)  # "decoding"
+        yield number
+
+
+def epoch_here(loader, ahead, load_s=0.004, compute_s=0.008):
+    begin = time.perf_counter()
+    for _ in prefetched(loader(load_s)) if ahead else loader(load_s):
+        end = time.thread_time() + compute_s
+        while time.thread_time() < end:
+            math.sqrt(2.0)  # "training", in Python
+    return time.perf_counter() - begin
+
+
+for name, loader in (("a loader that waits", waiting_loader), ("a loader that computes", computing_loader)):
+    gains[name] = 1 - min(epoch_here(loader, True) for _ in range(2)) / min(epoch_here(loader, False) for _ in range(2))
+    print(f"{name:23} {gains[name]:6.1%} saved, a third is what there is")
+
+# %% [markdown]
+# (That is why `torch.utils.data.DataLoader` has worker *processes*.)
+
+# %% [markdown] tags=["slide"]
+# ### Prefetching
+#
+# ```
+# in turns   [load][  compute  ][load][  compute  ][load][  compute  ]
+#
+# ahead      [load][load]  [load]
+#                  [  compute  ][  compute  ][  compute  ]
+# ```
+#
+# * saved: the shorter of the two, no more
+# * the end, the error, the loop left early: three ways to hang
+# * a thread helps if loading waits; if loading computes in Python, take processes
+
+# %% [markdown]
+# ## 12 The true table
+#
+# Now put the four claims to the test. For each you have measured in several places. A claim is a range, and a place is
+# a model, a link and a device. What holds where?
+#
+# And two formulas to say *why*. A step that loads for l and computes for c seconds, one after another, saves the
+# shorter of the two. And if the products are a share p of the step and become f times as fast, the rest stays as it is
+# (Amdahl).
+
+
+# %% tags=["given"]
+@dataclass(frozen=True)
+class Row:
+    """One measurement.
+
+    Attributes:
+        claim: Which claim it is about.
+        where: Model, link and device, in words.
+        value: What was measured.
+    """
+
+    claim: str
+    where: str
+    value: float
+
+
+# %% [markdown]
+# ### Exercise 6.12 The true table
+#
+# *6 points, about 8 minutes*
+#
+# The table has a line for every promised claim, also where nothing was measured. Both ends of a range belong to it.
+
+
+# %% tags=["exercise"] exercise="6.12" points=6 difficulty=2 importance=4 minutes=8 title="The true table" provides=["prefetch_gain", "mixed_speedup", "true_table"]
+def prefetch_gain(load_s: float, compute_s: float) -> float:
+    """Return the share of a step's time that prefetching saves at best."""
+    # BEGIN SOLUTION 6.12: the shorter of the two, over both
+    return min(load_s, compute_s) / (load_s + compute_s)
+    # END SOLUTION
+
+
+def mixed_speedup(product_share: float, factor: float) -> float:
+    """Return how many times as fast a step becomes if its matrix products, product_share of its time, become factor
+    times as fast."""
+    # BEGIN SOLUTION 6.12: one over what is left of the time
+    return 1 / (1 - product_share + product_share / factor)
+    # END SOLUTION
+
+
+def true_table(rows: list[Row], promised: dict[str, tuple[float, float]]) -> dict[str, dict[str, list[str]]]:
+    """Return for each promised claim where it holds, where it is less and where it is more.
+
+    Args:
+        rows: What was measured.
+        promised: For each claim the range it promises, from and to.
+
+    Returns:
+        Claim -> {"holds": places, "less": places, "more": places}, places in the order of the rows.
+    """
+    # BEGIN SOLUTION 6.12: three empty lists for each claim, then sort the rows into them
+    table = {claim: {"holds": [], "less": [], "more": []} for claim in promised}
+    for row in rows:
+        low, high = promised[row.claim]
+        verdict = "less" if row.value < low else "more" if row.value > high else "holds"
+        table[row.claim][verdict].append(row.where)
+    return table
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("6.12", prefetch_gain, mixed_speedup, true_table)
+
+# %% tags=["nbval-ignore-output"]
+PROMISED = {
+    "compression saves 30-50 % of the bytes": (0.30, 0.50),
+    "compression saves 30-50 % of the time": (0.30, 0.50),
+    "mixed precision is 2-3 x as fast": (2.0, 3.0),
+    "checkpointing saves 40 % of memory": (0.35, 0.45),
+    "prefetching gains 25 %": (0.20, 0.30),
+}
+names = list(PROMISED)
+rows = []
+for name in ROWS:
+    if name != "no hook":
+        for ranks in (4, 64):
+            make = ROWS[name]
+            whole = all_reduce_seconds(4.0, ranks, 0, 1)
+            share = packet_bytes[name] / packet_bytes["no hook"]
+            sent = (all_reduce_seconds if make().addable else all_gather_seconds)(4.0 * share, ranks, 0, 1)
+            rows.append(Row(names[0], f"{name}, {ranks} ranks", 1 - sent / whole))
+        for gigabits in GIGABITS:
+            gain = 1 - step_s[name, gigabits] / step_s["no hook", gigabits]
+            rows.append(Row(names[1], f"{name}, 4 x A100, {gigabits} Gbit/s", gain))
+rows += [Row(names[2], where, value) for where, value in speedups.items()]
+rows += [Row(names[3], f"{where}, H100", value) for where, value in saved.items()]
+rows += [Row(names[4], where if isinstance(where, str) else "load {} ms, compute {} ms".format(*where), value)
+         for where, value in gains.items()]  # fmt: skip
+
+for claim, places in true_table(rows, PROMISED).items():
+    print(claim)
+    for verdict, found in places.items():
+        print(f"   {verdict:5} {'; '.join(found) or 'nowhere here'}")
+
+# %% [markdown]
+# That is the true table, and you made it. None of the claims is false, and none is true: **each is somebody's
+# measurement, with the model, the link and the device left out**. Ask for those three.
+
+# %% [markdown] tags=["slide"]
+# ### The true table
+#
+# | the claim | holds | does not |
+# |---|---|---|
+# | compression saves 30-50 % of the bytes | 16 bits: exactly 50 % | int8 by all-gather on 64 ranks: it *sends more* |
+# | ... of the time | around 10 Gbit/s, for a small model | 100 Gbit/s: it costs time; 1 Gbit/s: it saves most of it |
+# | mixed precision is 2-3 x as fast | wide products, against TF32 | against float32: 12 to 14 x; small layers: slower |
+# | checkpointing saves 40 % of memory | where activations are about half | where the state is all: nothing |
+# | prefetching gains 25 % | where loading takes a quarter | never more than the shorter of the two |
+
+# %% [markdown]
+# ## 13 Break it on purpose
+#
+# Five ways. For each: what will happen? Say it before you run the cell.
+#
+# **Lose the signs.** The compressor of the post in lesson 00, in today's training: the magnitudes and places are right.
+
+
+# %% tags=["nbval-ignore-output"]
+class PostTopK(TopK):
+    def compress(self, gradient):
+        flat = gradient.flatten().abs()
+        values, places = flat.topk(num_kept(self.ratio, flat.numel()))
+        return Packet((values, places.to(torch.int32)), gradient.shape, gradient.dtype)
+
+
+lost_signs = train(partial(PostTopK, 0.01), remember=False, steps=60)
+print("loss after 1, 20, 40 and 60 steps:", *(f"{lost_signs[step]:.2f}" for step in (0, 19, 39, 59)))
+
+# %% [markdown]
+# It goes up. With a memory it goes up faster: what was sent with the wrong sign stays in the residual *twice*. No error,
+# no warning.
+#
+# **Forget the residual.** You saw three ranks run away in section 5. Here is the quiet form: random-k without memory.
+# Random 10 % of the gradient in each step. **How many times as many steps until the loss is below 1.8?**
+
+# %% tags=["predict"]
+labkit.predict("6.4b", 2.0)
+
+# %% tags=["nbval-ignore-output"]
+whole = steps_until(curves["float32", True], 1.8)
+tenth = steps_until(train(partial(RandomK, 0.1), remember=False, steps=240), 1.8)
+labkit.reveal("6.4b", tenth / whole)
+
+# %% [markdown]
+# Towards ten times: it is a step of a tenth. The loss goes down, so nobody looks.
+#
+# **All-reduce sparse values.** Section 6: every rank has the sum of all values, each in its own places. Are the ranks
+# still equal afterwards?
+
+
+# %%
+def sparse_all_reduce(state, bucket):
+    packet = TopK(0.01).compress(bucket.buffer() / dist.get_world_size())
+    work = dist.all_reduce(packet.parts[0], async_op=True)
+    return work.get_future().then(lambda _: TopK(0.01).decompress(packet))
+
+
+def unseeded_random_k(state, bucket):
+    torch.manual_seed(dist.get_rank())  # as if every rank had drawn for itself
+    own = RandomK(0.1, seed=int(torch.randint(0, 10**6, ())))
+    packet = own.compress(bucket.buffer() / dist.get_world_size())
+    work = dist.all_reduce(packet.parts[0], async_op=True)
+    return work.get_future().then(lambda _: own.decompress(packet))
+
+
+def weights_after(hook, steps=3):
+    task = Classifier()
+    ddp = nn.parallel.DistributedDataParallel(task.model)
+    ddp.register_comm_hook(HookState(ErrorFeedback(TopK(0.01))), hook)
+    for step in range(steps):
+        points, labels = task.batch(step, dist.get_rank())
+        ddp.zero_grad()
+        functional.cross_entropy(ddp(points), labels).backward()
+        with torch.no_grad():
+            for parameter in ddp.parameters():
+                parameter -= 0.3 * parameter.grad
+    return torch.cat([parameter.detach().flatten() for parameter in ddp.parameters()])
+
+
+for hook in (compression_hook, sparse_all_reduce, unseeded_random_k):
+    ranks = labkit.run(weights_after, hook, on=labkit.virtual(3)).results
+    differ = (ranks[0] != ranks[1]).float().mean().item()
+    print(f"{hook.__name__:18} {differ:6.1%} of the weights differ between rank 0 and rank 1 after 3 steps")
+
+# %% [markdown]
+# The second and third line: **all-reduce of sparse values**, and **random-k with a seed of each rank's own**. The
+# models are different models from the first step on. DDP never compares them. You should, now and then: an all-reduce of
+# a checksum costs nothing.
+#
+# **Quantise without the scale.** "int8 is int8, so add the numbers." Three ranks, one entry each of 3.0, 0.3 and 0.03;
+# the mean is 1.11. What comes, if the codes are all-reduced and rank 0's scale is used?
+
+# %% tags=["predict"]
+labkit.predict("6.1", 1.11)
+
+
+# %%
+def without_the_scales():
+    gradient = torch.tensor([[3.0], [0.3], [0.03]][dist.get_rank()])
+    packet = Int8().compress(gradient)
+    codes = packet.parts[0].to(torch.int32)
+    dist.all_reduce(codes)
+    return (codes * packet.parts[1] / dist.get_world_size()).item()
+
+
+labkit.reveal("6.1", round(labkit.run(without_the_scales, on=labkit.virtual(3)).results[0], 6))
+
+# %% [markdown]
+# Each rank's largest entry is 127, whatever it is worth. So every rank counts as much as the loudest. (In int8 itself
+# 3 x 127 would not even fit: it becomes 125.)
+
+# %% [markdown] tags=["slide"]
+# ### Five ways to break it
+#
+# | mistake | what you see |
+# |---|---|
+# | lose the signs | the loss goes up |
+# | forget the residual | slow training; on some problems it runs away |
+# | all-reduce sparse values | nothing; every rank trains another model |
+# | random-k with a seed for each rank | nothing; every rank trains another model |
+# | add codes without their scales | gradients of the wrong size |
+#
+# Compare the ranks' weights with each other, and the first gradients with the uncompressed mean.
+
+# %% [markdown]
+# ## 14 The finished thing
+#
+# Your hook in a script for plain `torchrun`: top 1 % with memory, on torch's DDP.
+
+
+# %% tags=["export"]
+def main() -> dict[str, float]:
+    """Train the classifier with compressed gradients for 60 steps; return first and last loss, and bytes a step."""
+    rank, device, task = dist.get_rank(), labkit.device(), Classifier()
+    ddp = nn.parallel.DistributedDataParallel(task.model.to(device))
+    state = HookState(ErrorFeedback(TopK(0.01)))
+    ddp.register_comm_hook(state, compression_hook)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.3)
+    losses = []
+    for step in range(60):
+        points, labels = (tensor.to(device) for tensor in task.batch(step, rank))
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(ddp(points), labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    ends = torch.stack([sum(losses[:5]), sum(losses[-5:])]) / 5
+    dist.all_reduce(ends)
+    first, last = (ends / dist.get_world_size()).tolist()
+    return {"first_loss": round(first, 2), "last_loss": round(last, 2), "bytes_a_step": state.sent_bytes // 60}
+
+
+# %% tags=["nbval-ignore-output"]
+labkit.run(main, on=labkit.local(2)).results[0]
+
+# %% [markdown]
+# From a shell, next to this notebook:
+#
+# ```
+# labkit export 06_gradient_compression.ipynb --out compressed.py
+# torchrun --nproc-per-node 4 compressed.py
+# ```
+
+# %% [markdown] tags=["slide"]
+# ### What breaks at scale
+#
+# * **All-gather grows with N.** What cannot be added must be added somewhere: inside the node first, or by PowerSGD.
+# * **The residual** is a gradient's worth of memory on every rank, and belongs in the checkpoint. After a change in the number of
+#   ranks it belongs to nobody.
+# * **Hyperparameters** were tuned without compression. Momentum and clipping meet gradients that come late.
+# * **Fast links.** Inside a node, and on 400 Gbit/s between nodes, the plain all-reduce mostly wins.
+
+# %% [markdown]
+# ## What to remember
+#
+# * A packet's bytes are what **travels**: values, places, scales, seeds.
+# * **Forget nothing**: what is not sent stays in the residual.
+# * Packets that can be added go by **all-reduce**; the others by all-gather, and that grows with N.
+# * A hook starts, and does not wait. All ranks must get the same gradient.
+# * Loss against **seconds, on your link**. Never against bytes alone.
+# * A claim without model, link and device is no claim.
+#
+# **The question for the next lesson.** Every rank still holds all parameters, all gradients, the optimizer's state,
+# and now a residual too. All ranks hold the *same* parameters. Why should they? If each kept only its share, and asked
+# the others when it needs theirs, what would travel, and when? That is sharding, and it begins with the two halves of the ring
+# that you built in lesson 02.
+
+# %% [markdown]
+# ### Sources
+#
+# * F. Seide and others, "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed Training of
+#   Speech DNNs", Interspeech 2014: one bit, and error feedback.
+# * D. Alistarh and others, "QSGD", NeurIPS 2017, and A. Aji and K. Heafield, "Sparse Communication for Distributed Gradient
+#   Descent", EMNLP 2017: quantisation and top-k.
+# * S. Stich, J.-B. Cordonnier and M. Jaggi, "Sparsified SGD with Memory", NeurIPS 2018; S. P. Karimireddy and others,
+#   "Error Feedback Fixes SignSGD and other Gradient Compression Schemes", ICML 2019: why memory works.
+# * A. Beznosikov and others, "On Biased Compression for Distributed Learning", arXiv:2002.12410 (2020): three ranks on
+#   which top-1 runs away.
+# * T. Vogels, S. P. Karimireddy and M. Jaggi, "PowerSGD", NeurIPS 2019.
+# * S. Agarwal and others, "On the Utility of Gradient Compression in Distributed Training Systems", MLSys 2022: where
+#   it does not pay.
+# * P. Micikevicius and others, "Mixed Precision Training", ICLR 2018: autocast's rules and loss scaling.
+# * T. Chen and others, "Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174 (2016): checkpointing.
+# * PyTorch documentation: DDP communication hooks, `torch.autocast`, `torch.overrides`, `torch.utils.checkpoint`.
