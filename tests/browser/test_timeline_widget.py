@@ -156,6 +156,41 @@ def test_shares_are_painted_numbers_agree_and_keys_stay_in_the_widget(lab: Lab) 
     assert not left
 
 
+GROWING = """
+import time
+import labkit
+
+def steps():
+    for number in range(8):
+        with labkit.span(f"step {number}"):
+            time.sleep(0.25)
+
+run = labkit.run(steps, on=labkit.local(2, device="cpu"), watch=True, echo=False)
+"""
+
+
+def test_a_watched_run_grows_in_the_page_and_ends_as_a_picture_too(lab: Lab) -> None:
+    lab.open("growing.ipynb", _cells(GROWING))
+    lab.page.evaluate(
+        """() => {
+      window.seen = new Set();
+      new MutationObserver(() => {
+        const view = document.querySelector(".labkit-timeline")?.labkit;
+        if (view) window.seen.add(view.state.runs[0].start.length);
+      }).observe(document.body, { subtree: true, childList: true, attributes: true });
+    }"""
+    )
+    lab.run_all(timeout_s=60)
+    lab.page.wait_for_function(f"() => document.querySelector('{WIDGET}')?.labkit.state.runs[0].path", timeout=60_000)
+    assert not lab.errors()
+    grew = sorted(lab.page.evaluate("() => [...window.seen]"))
+    assert grew[-1] == 16 and len([count for count in grew if 0 < count < 16]) >= 3
+    assert _view(lab, "v.title.textContent").startswith("2 ranks, 2")
+    lab.screenshot("growing")
+    kinds = [sorted(output.data) for output in lab.saved("growing.ipynb").cells[0].outputs]
+    assert kinds == [["image/png", "text/plain"], ["application/vnd.jupyter.widget-view+json", "text/plain"]]
+
+
 def _without_a_kernel(lab: Lab, name: str) -> None:
     """Save, end the kernel, open again: the picture is in the page, in the file, and in what the file is made into."""
     saved = lab.saved(name)
