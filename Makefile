@@ -95,8 +95,8 @@ test-browser: setup  ## Only the tests that drive a real Chromium
 build: setup  ## Write notebooks/, solutions/*.ipynb and slides/ from solutions/*.py
 	$(BIN)/labkit build $(ARGS)
 
-slides: build  ## Write the slides and say where they are
-	@ls slides/*.md
+slides: setup  ## Build the decks of all lessons and of the workshop: build/slides/*.html and *.pdf (ARGS="02 --pdf")
+	@$(BIN)/labkit slides $(or $(ARGS),--pdf)
 
 docs: setup  ## Build the documentation site: build/docs/index.html, which needs no network (a warning fails it)
 	@$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs && echo "build/docs/index.html"

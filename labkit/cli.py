@@ -161,6 +161,16 @@ def export(
 
 
 @app.command()
+def export_nbgrader(
+    lesson: Annotated[str, typer.Argument(help="A lesson such as 02.")],
+    out: Annotated[Path, typer.Option(help="The folder of the nbgrader course; the notebook goes to its source/.")],
+    course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
+) -> None:
+    """Write a lesson as an assignment of nbgrader, with its cell metadata and solution regions."""
+    typer.echo(_load("labkit.grading.nbgrader_export", "export_nbgrader")(lesson, out, course))
+
+
+@app.command()
 def release(
     destination: Annotated[Path, typer.Argument(help="The folder to write: new, empty, or of an earlier release.")],
     lesson: Annotated[list[str] | None, typer.Option(help="Only this lesson, such as 02; may be repeated.")] = None,

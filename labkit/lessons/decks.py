@@ -1,0 +1,58 @@
+"""``labkit slides``: a deck for each lesson, and one for a workshop that goes through several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from labkit.lessons.course import find_course, select, source_files
+from labkit.lessons.lesson import Lesson
+from labkit.lessons.presentation import Slide, lesson_slides, read_workshop, workshop_slides
+from labkit.lessons.reveal import write_deck, write_pdf
+from labkit.lessons.shown import shown_notebook
+from labkit.lessons.source import load
+
+
+def write_decks(
+    lessons: Sequence[str], workshops: Sequence[Path], folder: Path, *, course: Path | None, browser: str | None,
+    say: Callable[[str], None],
+) -> list[Path]:  # fmt: skip
+    """Return the files written.
+
+    Args:
+        lessons: Numbers or names.
+        workshops: Plans of workshops (labkit.lessons.presentation.read_workshop). With neither lessons nor workshops,
+            everything: all lessons, and the plans in docs/workshops/.
+        folder: Where decks go.
+        course: Somewhere in the course; None is the working directory.
+        browser: A Chromium that prints each deck as PDF too; None for no PDF.
+        say: Told each file.
+
+    Raises:
+        LessonError: If a lesson is not there or not executed, or a plan is wrong.
+        EnvironmentProblem: If what slides need is not installed.
+    """
+    root = find_course(course, sources=True)
+    sources = source_files(root)
+    chosen = [select(sources, each) for each in lessons]
+    if not lessons and not workshops:
+        chosen, workshops = sources, sorted((root / "docs" / "workshops").glob("*.toml"))
+    decks = []
+    for source in chosen:
+        lesson, slides = _read(source)
+        decks.append(write_deck(slides, lesson.title, lesson.name, folder))
+    for path in workshops:
+        plan = read_workshop(path)
+        parts = [_read(select(sources, part.lesson)) for part in plan.parts]
+        decks.append(write_deck(workshop_slides(plan, parts), plan.title, plan.name, folder))
+    written = []
+    for deck in decks:
+        for made in (deck, *([write_pdf(deck, browser)] if browser else [])):
+            say(str(made))
+            written.append(made)
+    return written
+
+
+def _read(source: Path) -> tuple[Lesson, list[Slide]]:
+    lesson = load(source)
+    return lesson, lesson_slides(lesson, shown_notebook(lesson, source.with_suffix(".ipynb")))

@@ -1,0 +1,141 @@
+"""Slides as one folder of HTML that reveal.js shows, offline, with notes; and as PDF, printed by Chromium.
+
+reveal.js is the engine because it is kept up, speaks HTML (so labkit's explorers are live in it), and has notes and
+printing of its own. Its files come with sphinx-revealjs, which is on PyPI with them and needs no node.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable
+from html import escape
+from importlib import resources
+from pathlib import Path
+
+from labkit.errors import EnvironmentProblem
+from labkit.lessons.presentation import Slide
+
+WIDTH, HEIGHT = 1280, 720
+_PARTS = ("dist/reveal.js", "dist/reveal.css", "dist/reset.css", "plugin/notes", "LICENSE")
+
+
+def write_deck(slides: Iterable[Slide], title: str, name: str, folder: Path) -> Path:
+    """Return the deck's HTML file, written beside the engine's files; it opens without a server or a network.
+
+    Args:
+        slides: In order.
+        title: Title of the window.
+        name: The file's stem.
+        folder: Where decks go.
+
+    Raises:
+        EnvironmentProblem: If the packages of the extra ``docs`` are missing.
+    """
+    engine = _engine()
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in _PARTS:
+        source, target = engine / part, folder / "reveal.js" / part
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        elif source.exists():
+            shutil.copyfile(source, target)
+    shutil.copyfile(Path(__file__).with_name("slides.css"), folder / "slides.css")
+    sections = "\n".join(_section(slide) for slide in slides)
+    page = _PAGE.format(title=escape(title), sections=sections, width=WIDTH, height=HEIGHT)
+    path = folder / f"{name}.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def write_pdf(deck: Path, browser: str) -> Path:
+    """Return the PDF printed from a deck, beside it.
+
+    Args:
+        deck: The HTML file.
+        browser: Path of a Chromium or Chrome.
+
+    Raises:
+        EnvironmentProblem: If Playwright is missing, or the browser does not print.
+    """
+    try:
+        from playwright.sync_api import Error, sync_playwright
+    except ModuleNotFoundError as error:
+        raise EnvironmentProblem(
+            "printing slides needs Playwright: pip install playwright (make setup has it)"
+        ) from error
+    target = deck.with_suffix(".pdf")
+    try:
+        with sync_playwright() as playwright:
+            chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
+            page = chromium.new_page()
+            page.goto(f"{deck.resolve().as_uri()}?print-pdf")
+            page.wait_for_function("document.querySelectorAll('.pdf-page').length >= Reveal.getTotalSlides()")
+            page.pdf(path=target, prefer_css_page_size=True, print_background=True)
+            chromium.close()
+    except Error as error:
+        raise EnvironmentProblem(f"{browser} did not print {deck.name}: {error.message.splitlines()[0]}") from error
+    return target
+
+
+def _engine() -> Path:
+    try:
+        with resources.as_file(resources.files("sphinx_revealjs")) as package:
+            return package / "_static" / "revealjs"
+    except ModuleNotFoundError as error:
+        raise EnvironmentProblem("slides need what `pip install 'labkit[docs]'` brings (make setup has it)") from error
+
+
+def _section(slide: Slide) -> str:
+    body = as_html(slide.body) if slide.kind != "figure" else _figure(slide)
+    notes = as_html("\n\n".join(slide.notes))
+    aside = f'<aside class="notes">{notes}</aside>' if notes else ""
+    return f'<section class="{slide.kind}">\n{body}\n{aside}</section>'
+
+
+def _figure(slide: Slide) -> str:
+    return f'{as_html(f"### {slide.title}")}<div class="picture">{slide.body}</div>'
+
+
+def as_html(markdown: str) -> str:
+    """Return Markdown as HTML, code coloured, formulas as MathML."""
+    from latex2mathml.converter import convert
+    from markdown_it import MarkdownIt
+    from mdit_py_plugins.dollarmath import dollarmath_plugin
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import get_lexer_by_name
+
+    def coloured(code: str, language: str, _: str) -> str:
+        lexer = get_lexer_by_name(language or "text")
+        return str(highlight(code, lexer, HtmlFormatter(nowrap=True, noclasses=True, style="friendly")))
+
+    def formula(text: str, options: dict[str, bool]) -> str:
+        return str(convert(text, display="block" if options["display_mode"] else "inline"))
+
+    reader = MarkdownIt("commonmark", {"highlight": coloured}).enable("table")
+    reader.use(dollarmath_plugin, renderer=formula, double_inline=True)
+    html = str(reader.render(markdown))
+    # A link to another notebook leads nowhere in a deck.
+    return re.sub(r'<a href="(?!https?:)[^"]*">(.*?)</a>', r"\1", html)
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>{title}</title>
+<link rel="stylesheet" href="reveal.js/dist/reset.css">
+<link rel="stylesheet" href="reveal.js/dist/reveal.css">
+<link rel="stylesheet" href="slides.css">
+<div class="reveal"><div class="slides">
+{sections}
+</div></div>
+<script src="reveal.js/dist/reveal.js"></script>
+<script src="reveal.js/plugin/notes/notes.js"></script>
+<script>
+Reveal.initialize({{width: {width}, height: {height}, margin: 0.03, hash: true, slideNumber: "c/t", transition: "none",
+  center: false, controls: false, plugins: [RevealNotes]}});
+</script>
+</html>
+"""

@@ -1,0 +1,88 @@
+"""Decks as a speaker meets them: every slide fits, nothing is fetched, explorers move, and the PDF has every page."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labkit.lessons.decks import write_decks
+from labkit.lessons.reveal import HEIGHT, WIDTH
+
+ROOT = Path(__file__).parents[2]
+LESSONS = sorted(path.stem for path in (ROOT / "solutions").glob("[0-9][0-9]_*.py"))
+WORKSHOPS = sorted(path.stem for path in (ROOT / "docs" / "workshops").glob("*.toml"))
+
+pytestmark = [pytest.mark.browser]
+
+# How far down and to the right a slide's content reaches, in the slide's own pixels, and code cut off at its right.
+REACH = """() => {
+  const slide = document.querySelector("section.present"), frame = slide.getBoundingClientRect();
+  const parts = [...slide.querySelectorAll(":scope > :not(aside)")].map((part) => part.getBoundingClientRect());
+  const cut = [...slide.querySelectorAll("pre")].some((code) => code.scrollWidth > code.clientWidth + 1);
+  const scale = Reveal.getScale();
+  return {down: Math.max(0, ...parts.map((part) => part.bottom - frame.top)) / scale,
+    right: Math.max(0, ...parts.map((part) => part.right - frame.left)) / scale,
+    cut, text: slide.innerText.slice(0, 60)};
+}"""
+
+
+def deck(name: str, folder: Path) -> str:
+    """Return the address of a lesson's or workshop's deck, written into the folder."""
+    plans = [ROOT / "docs" / "workshops" / f"{name}.toml"] if name in WORKSHOPS else []
+    lessons = [] if plans else [name]
+    (written,) = write_decks(lessons, plans, folder, course=ROOT, browser=None, say=lambda _: None)
+    return written.as_uri()
+
+
+@pytest.fixture
+def opened(browser: Any) -> Any:
+    page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+    page.asked = []
+    page.on("request", lambda request: page.asked.append(request.url))
+    yield page
+    page.close()
+
+
+@pytest.mark.parametrize("name", [*LESSONS, *WORKSHOPS])
+def test_every_slide_fits_and_nothing_is_fetched(opened: Any, tmp_path: Path, name: str) -> None:
+    opened.goto(deck(name, tmp_path))
+    opened.wait_for_function("window.Reveal && Reveal.isReady()")
+    too_large = []
+    for number in range(opened.evaluate("Reveal.getTotalSlides()")):
+        opened.evaluate(f"Reveal.slide({number})")
+        reach = opened.evaluate(REACH)
+        if reach["down"] > HEIGHT or reach["right"] > WIDTH or reach["cut"]:
+            too_large.append((number + 1, reach))
+    assert not too_large
+    assert all(url.startswith(("file:", "data:")) for url in opened.asked)
+    assert opened.evaluate("document.querySelectorAll('aside.notes').length") >= 3
+
+
+def test_an_explorer_moves_in_a_slide(opened: Any, tmp_path: Path) -> None:
+    opened.goto(deck("02_ring_all_reduce", tmp_path))
+    opened.wait_for_function("window.Reveal && Reveal.isReady()")
+    holders = "[...document.querySelectorAll('.slides > section')]"
+    number = opened.evaluate(f"{holders}.findIndex((slide) => slide.querySelector('svg'))")
+    assert number > 0
+    opened.evaluate(f"Reveal.slide({number})")
+    figure = opened.locator("section.present .labkit-figure")
+    before = figure.inner_html()
+    figure.locator("button").nth(2).click()
+    shown = "document.querySelector('section.present .labkit-figure').innerHTML"
+    opened.wait_for_function(f"(before) => {shown} !== before", arg=before)
+
+
+@pytest.mark.usefixtures("browser")
+def test_the_pdf_has_a_page_for_every_slide(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from labkit.cli import main; main()", "slides", "00", "--pdf", "--out", tmp_path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    html, pdf = (tmp_path / f"00_start_here.{kind}" for kind in ("html", "pdf"))
+    assert done.stdout.splitlines() == [str(html), str(pdf)]
+    pages = len(re.findall(rb"/Type\s*/Page\b", pdf.read_bytes()))
+    assert pages == html.read_text().count("<section ")

@@ -1,0 +1,74 @@
+"""A talk is made of what a lesson holds already: slides, pictures, exercises, and its prose as notes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from labkit.errors import LessonError
+from labkit.lessons.lesson import Lesson
+from labkit.lessons.presentation import Part, Slide, Workshop, lesson_slides, read_workshop, workshop_slides
+from labkit.lessons.reveal import as_html
+from labkit.lessons.shown import shown_notebook
+from labkit.lessons.source import load
+
+SOLUTIONS = Path(__file__).parents[2] / "solutions"
+
+
+@pytest.fixture(scope="module")
+def ring() -> tuple[Lesson, list[Slide]]:
+    lesson = load(SOLUTIONS / "02_ring_all_reduce.py")
+    return lesson, lesson_slides(lesson, shown_notebook(lesson, SOLUTIONS / "02_ring_all_reduce.ipynb"))
+
+
+def test_every_exercise_and_every_tagged_cell_is_a_slide(ring: tuple[Lesson, list[Slide]]) -> None:
+    lesson, slides = ring
+    assert [slide.exercise for slide in slides if slide.exercise] == [each.id for each in lesson.exercises]
+    tagged = [cell for cell in lesson.cells if {"slide", "slide-only"} & set(cell.tags)]
+    assert [slide.body for slide in slides if slide.kind == "prose"] == [cell.student_source for cell in tagged]
+    assert slides[0].body.startswith("# 02 Ring all-reduce")
+
+
+def test_pictures_are_slides_and_checks_and_answers_are_not(ring: tuple[Lesson, list[Slide]]) -> None:
+    figures = [slide.body for slide in ring[1] if slide.kind == "figure"]
+    assert len(figures) >= 6
+    assert all(body.startswith(("<img", "<div")) for body in figures)
+    assert all(slide.title for slide in ring[1] if slide.kind == "figure")
+    text = "\n".join(slide.body for slide in ring[1] if slide.kind != "figure")
+    assert "passed, all" not in text and "BEGIN SOLUTION" not in text
+
+
+def test_the_prose_between_slides_is_what_the_speaker_says(ring: tuple[Lesson, list[Slide]]) -> None:
+    lesson, slides = ring
+    told = {note for slide in slides for note in slide.notes}
+    prose = [cell for cell in lesson.cells if cell.kind == "markdown" and not {"slide", "slide-only"} & set(cell.tags)]
+    assert len(told) > 20 and told == {cell.student_source for cell in prose}
+
+
+def test_a_workshop_stops_a_lesson_at_its_last_exercise(ring: tuple[Lesson, list[Slide]]) -> None:
+    plan = Workshop("x", "A title", (Part("02", 75, ("2.1", "2.3")), Part("02", 30, ("2.4",))))
+    slides = workshop_slides(plan, [ring, ring])
+    assert [slide.exercise for slide in slides if slide.exercise] == ["2.1", "2.3", "2.4"]
+    assert slides[0].body == "# A title"
+    assert "| 1:15 | 02 Ring all-reduce | 30 min | 2.4 |" in slides[1].body
+
+
+def test_an_exercise_that_is_not_there_is_named(ring: tuple[Lesson, list[Slide]]) -> None:
+    with pytest.raises(LessonError, match=r"has no exercise 2\.99; it has 2\.1, "):
+        workshop_slides(Workshop("x", "A title", (Part("02", 5, ("2.99",)),)), [ring])
+
+
+def test_a_broken_plan_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text('title = "no parts"\n')
+    with pytest.raises(LessonError, match=r"plan\.toml is no plan of a workshop"):
+        read_workshop(path)
+
+
+def test_formulas_tables_and_code_are_drawn_without_a_script() -> None:
+    html = as_html(
+        "$$ t = \\alpha + \\frac{m}{\\beta} $$\n\n| a |\n|---|\n| b |\n\n```python\nx = 1\n```\n\n[03](03_ddp.ipynb)"
+    )
+    assert "<mfrac>" in html and "<table>" in html and "<span style=" in html
+    assert "href" not in html and "03" in html
