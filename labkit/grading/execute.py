@@ -26,6 +26,7 @@ from papermill.execute import execute_notebook
 
 from labkit.errors import EnvironmentProblem
 from labkit.grading.environments import submission_environment
+from labkit.grading.kernel_client import PromptClient
 from labkit.grading.limits import Limits
 from labkit.grading.memory_watch import MemoryWatch
 from labkit.grading.preloaded import Preloaded
@@ -195,6 +196,7 @@ class LabkitEngine(NBClientEngine):  # type: ignore[misc]
         client.km = client.create_kernel_manager()
         client.km.context.setsockopt(zmq.MAXMSGSIZE, record.limits.kernel_message_bytes)
         client.km.context.setsockopt(zmq.RCVHWM, _MESSAGES_HELD)
+        client.km.client_factory = PromptClient
         client.km.connection_file = str(work / "connection.json")
         if sandbox is None:
             client.km.transport = "ipc"

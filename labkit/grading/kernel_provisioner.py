@@ -7,6 +7,7 @@ shared with it. A kernel spec names it in its metadata:
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -156,6 +157,15 @@ class SandboxProvisioner(LocalProvisioner):
         else:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
+
+    async def wait(self) -> int | None:
+        """Wait until it has ended; what was killed has ended sooner than jupyter_client would look again."""
+        for _ in range(20):
+            if await self.poll() is not None:
+                break
+            await asyncio.sleep(0.005)
+        ended: int | None = await super().wait()
+        return ended
 
     async def cleanup(self, restart: bool = False) -> None:
         """Remove what was written for the start."""

@@ -157,7 +157,6 @@ class Oracle:
         if self._process is not None:
             with suppress(psutil.NoSuchProcess):
                 self._process.kill()
-                self._process.wait()
 
     def _ask(self, request: Mapping[str, Any], payload: bytes = b"") -> tuple[dict[str, Any], bytes]:
         _ = self.exercises  # the opening's answer comes first

@@ -27,6 +27,7 @@ class Preloaded:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._is_over = False
         self._start()
 
     def _start(self) -> None:
@@ -51,22 +52,32 @@ class Preloaded:
         """Return our end of a socket to a new fork: ``ORACLE``, ``TEMPLATE`` or ``KERNEL``.
 
         The fork's first frame says its process id; it comes when torch is loaded. A process that was ended is started
-        again.
+        again, unless all is over.
+
+        Raises:
+            EnvironmentProblem: If it has ended.
         """
         ours, theirs = socket.socketpair()
         with theirs, self._lock:
-            if self._process.poll() is not None:
+            if self._process.poll() is not None and not self._is_over:
                 self._control.close()
                 self._start()
             try:
+                if self._is_over:
+                    raise BrokenPipeError
                 socket.send_fds(self._control, [role], [theirs.fileno()])
             except OSError:
                 ours.close()
                 raise EnvironmentProblem("the process that others are forked from has ended") from None
         return ours
 
+    def stop(self) -> None:
+        """Fork nothing any more, and start nothing again."""
+        self._is_over = True
+
     def close(self) -> None:
         """End it; forks that were not ended go on."""
+        self.stop()
         self._process.kill()
         self._process.wait()
         self._control.close()

@@ -49,9 +49,9 @@ def end_descendants(of: int | None = None, keep: Collection[int] = (), seconds: 
         if of is not None and not keep and _has_no_children(of):
             return sorted(names)
         found = descendants(of, keep)
+        if of is None:
+            _reap_orphans(keep)  # a sandbox cannot end before all that entered it from outside was collected
         if not found:
-            if of is None:
-                _reap_orphans(keep)
             return sorted(names)
         for process in found:
             with suppress(psutil.Error):

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +57,7 @@ class Grader:
         alone: A file whose lock is held by whoever must not be disturbed.
         points_only: Leave the notebook unexecuted: points never rest on it.
         sandbox: "bubblewrap", or "none" for submissions that are trusted.
+        preloaded: What everything that needs torch is forked from; else one of its own.
     """
 
     course: Course
@@ -66,12 +67,12 @@ class Grader:
     alone: Path
     points_only: bool = False
     sandbox: str = "bubblewrap"
+    preloaded: Preloaded = field(default_factory=Preloaded)
 
     def __post_init__(self) -> None:
         self._hidden = None if self.sandbox == "none" else (*self.course.secrets, self.out, self.alone.parent)
-        self._preloaded = Preloaded()
-        self.oracle = Oracle(self.course, self.limits, self._preloaded)
-        self._template = Template(self._hidden, self.limits, self._preloaded)
+        self.oracle = Oracle(self.course, self.limits, self.preloaded)
+        self._template = Template(self._hidden, self.limits, self.preloaded)
 
     def grade(self, submission: Submission, progress: Progress) -> StudentResult:
         """Grade a submission and write its reports; everything it started has ended by then."""
@@ -90,13 +91,13 @@ class Grader:
         """End the processes kept between submissions."""
         self._template.close()
         self.oracle.close()
-        self._preloaded.close()
+        self.preloaded.close()
 
     def _end_the_rest(self) -> None:
         """End every process but those that are kept between submissions."""
         kept = [self.oracle.pid, *self._template.pids]
-        end_descendants(self._preloaded.pid, keep=kept)
-        end_descendants(keep=[self._preloaded.pid, *kept])
+        end_descendants(self.preloaded.pid, keep=kept)
+        end_descendants(keep=[self.preloaded.pid, *kept])
 
     def _grade(self, submission: Submission, folder: Path, progress: Progress) -> StudentResult:
         progress("reading")
@@ -130,7 +131,7 @@ class Grader:
 
         work = folder / "nb"
         work.mkdir()
-        return execute(rebuilt.notebook, work, self.limits, self._hidden, self._preloaded)
+        return execute(rebuilt.notebook, work, self.limits, self._hidden, self.preloaded)
 
     # ---- hidden cases
 
@@ -181,7 +182,7 @@ class Grader:
     ) -> Outcome:
         if not self._template.alive:
             self._template.close()
-            self._template = Template(self._hidden, self.limits, self._preloaded)
+            self._template = Template(self._hidden, self.limits, self.preloaded)
         self._template.ready(self.oracle.rank_side)
         work = folder / "case"
         shutil.rmtree(work, ignore_errors=True)

@@ -151,7 +151,6 @@ class Template:
             end_descendants(self._process.pid)
             with suppress(psutil.NoSuchProcess):
                 self._process.kill()
-                self._process.wait()
         if self._sandbox is not None:
             self._sandbox.end()
         if self._cgroup is not None:

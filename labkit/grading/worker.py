@@ -14,14 +14,15 @@ import sys
 import traceback
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from labkit.errors import LabkitError
-from labkit.grading.course import Course
 from labkit.grading.frames import read_frame, write_frame
-from labkit.grading.limits import Limits
+from labkit.grading.preloaded import Preloaded
 from labkit.grading.process_tree import become_subreaper, end_descendants
-from labkit.grading.student import Grader
-from labkit.grading.submission import Submission
+
+if TYPE_CHECKING:
+    from labkit.grading.student import Grader
 
 _PR_SET_PDEATHSIG = 1
 
@@ -30,29 +31,44 @@ def main() -> None:
     """Grade until the socket is closed."""
     sock = socket.socket(fileno=int(sys.argv[1]))
     become_subreaper()
-    signal.signal(signal.SIGTERM, _stop)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     logging.getLogger("papermill").setLevel(logging.ERROR)
     logging.getLogger("traitlets").setLevel(logging.CRITICAL)
+    preloaded = Preloaded()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        preloaded.stop()  # the notebook's thread must not start again what is ended here
+        end_descendants()
+        raise SystemExit(143)
+
+    signal.signal(signal.SIGTERM, stop)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    try:
+        _work(sock, preloaded)
+    finally:
+        preloaded.close()
+        end_descendants()
+
+
+def _work(sock: socket.socket, preloaded: Preloaded) -> None:
+    from labkit.grading.setting import setting_of  # these take their time, in which torch loads elsewhere
+    from labkit.grading.student import Grader
+
     opening = read_frame(sock)
     if opening is None:
         return
-    told = opening.header
-    checks = told["course"].pop("checks")
-    paths = {name: Path(value) for name, value in told["course"].items() if name != "lesson"}
-    course = Course(lesson=told["course"]["lesson"], checks=Path(checks) if checks else None, **paths)
-    limits = Limits(**told["limits"])
-    places = (course, Path(told["out"]), told["seed"], limits, Path(told["alone"]))
-    grader = Grader(*places, told["points_only"], told["sandbox"])
+    told = setting_of(opening.header)
+    places = (told.course, told.out, told.seed, told.limits, told.alone)
+    grader = Grader(*places, told.points_only, told.sandbox, preloaded)
     try:
         _serve(sock, grader)
     finally:
         grader.close()
-        end_descendants()
 
 
 def _serve(sock: socket.socket, grader: Grader) -> None:
+    from labkit.grading.submission import Submission
+
     while (frame := read_frame(sock)) is not None:
         submission = Submission(frame.header["name"], Path(frame.header["path"]), frame.header["problem"])
 
@@ -68,11 +84,6 @@ def _serve(sock: socket.socket, grader: Grader) -> None:
             write_frame(sock, {"op": "crashed", "name": submission.name, **about})
         else:
             write_frame(sock, {"op": "graded", "name": submission.name})
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    end_descendants()
-    raise SystemExit(143)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,88 @@
+"""What is the same for all submissions of a run, told to every worker; and what is said where a worker is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from labkit.grading.course import Course
+from labkit.grading.limits import Limits
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all workers are told.
+
+    Attributes:
+        course: The lesson.
+        out: Where reports go.
+        seed: The class's seed.
+        limits: What a submission may use.
+        alone: A file whose lock is held by whoever must not be disturbed.
+        points_only: Leave the notebooks unexecuted.
+        sandbox: "bubblewrap", or "none".
+    """
+
+    course: Course
+    out: Path
+    seed: int
+    limits: Limits
+    alone: Path
+    points_only: bool
+    sandbox: str
+
+    def opening(self) -> dict[str, Any]:
+        """Return it as plain data for a worker's first frame; `setting_of` is the way back."""
+        course = self.course
+        return {
+            "course": {
+                "root": str(course.root),
+                "lesson": course.lesson,
+                "notebook": str(course.notebook.resolve()),
+                "hidden": str(course.hidden.resolve()),
+                "checks": str(course.checks.resolve()) if course.checks else None,
+            },
+            "out": str(self.out),
+            "seed": self.seed,
+            "limits": asdict(self.limits),
+            "alone": str(self.alone),
+            "points_only": self.points_only,
+            "sandbox": self.sandbox,
+        }
+
+    @property
+    def most_seconds(self) -> float:
+        """The longest one submission can take where nothing is broken."""
+        limits = self.limits
+        return limits.notebook_seconds + limits.probe_seconds + 4 * limits.retry_seconds + 120
+
+
+def setting_of(opening: Mapping[str, Any]) -> Setting:
+    """Return what `Setting.opening` has told."""
+    course = dict(opening["course"])
+    paths = {name: Path(course[name]) for name in ("root", "notebook", "hidden")}
+    checks = Path(course["checks"]) if course["checks"] else None
+    return Setting(
+        course=Course(lesson=course["lesson"], checks=checks, **paths),
+        out=Path(opening["out"]),
+        seed=opening["seed"],
+        limits=Limits(**opening["limits"]),
+        alone=Path(opening["alone"]),
+        points_only=opening["points_only"],
+        sandbox=opening["sandbox"],
+    )
+
+
+def lost_words(why: str, count: int) -> str:
+    """Return what a student is told whose grader was ended `count` times."""
+    return (
+        f"The process that graded this {why} {count} times while your code ran, so nothing could be scored. "
+        "Does a cell end or kill processes, or use up the memory?"
+    )
+
+
+def fault_words(error: str) -> str:
+    """Return what a student is told where the grader itself failed."""
+    return f"The grader itself failed on this submission ({error}). This is not your fault; it must be graded again."
