@@ -1,0 +1,103 @@
+"""A lesson as an assignment of nbgrader: its source version, with nbgrader's metadata and solution regions.
+
+nbgrader makes the students' version from it. What labkit's own grader holds does not come along: nbgrader runs checks
+in the student's own process and has no hidden cases of ours, so points there rest on the visible cases, and a bonus
+counts towards full marks.
+
+Source: nbgrader, "Creating and grading assignments" and its cell metadata, schema version 3.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from labkit.errors import LessonError
+from labkit.lessons.course import find_course, select, source_files
+from labkit.lessons.cuts import gap
+from labkit.lessons.lesson import Cell, Lesson
+from labkit.lessons.notebook import as_notebook, as_text
+from labkit.lessons.source import load
+from labkit.lessons.student import student_cells
+
+_BEGIN, _END = "### BEGIN SOLUTION", "### END SOLUTION"
+
+
+def export_nbgrader(lesson: str, out: str | Path, course: str | Path | None = None) -> Path:
+    """Write ``out/source/NN_slug/NN_slug.ipynb`` and return its path.
+
+    Args:
+        lesson: Its number or name.
+        out: The folder of the nbgrader course.
+        course: A folder in labkit's course, with ``solutions/``.
+
+    Raises:
+        LessonError: If there is no such lesson, or a check cell has no call of labkit.check.
+    """
+    root = find_course(Path(course) if course else None, sources=True)
+    found = load(select(source_files(root), lesson))
+    path = Path(out) / "source" / found.name / f"{found.name}.ipynb"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(as_text(nbgrader_notebook(found)), encoding="utf-8")
+    return path
+
+
+def nbgrader_notebook(lesson: Lesson) -> Any:
+    """Return nbgrader's source version of a lesson, as an nbformat node."""
+    cells = student_cells(lesson)
+    notebook = as_notebook(lesson.manifest, cells, answers=False)
+    points = {exercise.id: exercise.points for exercise in lesson.exercises}
+    for cell, node in zip(cells, notebook["cells"], strict=True):
+        if cell.role == "exercise":
+            node["source"] = _with_regions(cell)
+            node["metadata"]["nbgrader"] = _metadata(cell.id, solution=True)
+        elif cell.role == "check" and cell.exercise is not None:
+            node["source"] = _asserting(cell, lesson)
+            node["metadata"]["nbgrader"] = _metadata(cell.id, grade=True, locked=True, points=points[cell.exercise])
+        elif cell.role == "given":
+            node["metadata"]["nbgrader"] = _metadata(cell.id, locked=True)
+    return notebook
+
+
+def _metadata(grade_id: str, **settings: Any) -> dict[str, Any]:
+    plain = {"schema_version": 3, "grade_id": grade_id, "grade": False, "solution": False, "locked": False}
+    return {**plain, "task": False, "cell_type": "code", **settings}
+
+
+def _with_regions(cell: Cell) -> str:
+    """Return a cell with its answers in nbgrader's regions, each below a comment that says what is asked.
+
+    nbgrader puts a line that raises in place of a region, which must stand inside a function. A private piece of an
+    answer at the left margin moves into the functions below it, unless there is none.
+    """
+    lines, start = cell.source.split("\n"), 0
+    private: list[str] = []
+    pieces: list[str] = []
+    indented = any(lines[cut.offset].startswith(" ") for cut in cell.cuts)
+    for cut in cell.cuts:
+        pieces += lines[start : cut.offset]
+        start = cut.offset + len(cut.lines) + 2
+        indent = lines[cut.offset][: len(lines[cut.offset]) - len(lines[cut.offset].lstrip())]
+        pieces.append(indent + gap(cut.exercise, cut.text, inside=False))
+        if not indent and indented:
+            private += cut.lines
+            continue
+        inside = textwrap.indent("\n".join(private), indent).split("\n") if private else []
+        pieces += [indent + _BEGIN, *inside, *cut.lines, indent + _END]
+    return "\n".join([*pieces, *lines[start:]])
+
+
+def _asserting(cell: Cell, lesson: Lesson) -> str:
+    """Return a check cell that fails where the check does, so that nbgrader sees it."""
+    lines: list[str] = []
+    for statement in ast.parse(cell.source).body:
+        text = ast.get_source_segment(cell.source, statement) or ""
+        if text.startswith("labkit.check("):
+            lines += [f"checked = {text}", "print(checked)", "assert checked.passed"]
+        else:
+            lines.append(text)
+    if "print(checked)" not in lines:
+        raise LessonError(f"{lesson.file}, cell {cell.id}: the check cell does not call labkit.check(...).")
+    return "\n".join(lines)
