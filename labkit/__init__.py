@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from labkit.lessons.mine import mine as mine
     from labkit.timeline import Timeline as Timeline
     from labkit.virtual_world import virtual as virtual
+    from labkit.widgets.bucket_explorer import bucket_explorer as bucket_explorer
     from labkit.widgets.comparison import compare as compare
+    from labkit.widgets.compression_explorer import compression_explorer as compression_explorer
     from labkit.widgets.ring_player import ring_player as ring_player
     from labkit.widgets.schedule_explorer import schedule_explorer as schedule_explorer
+    from labkit.widgets.staleness_view import staleness_view as staleness_view
     from labkit.worlds import Run as Run
     from labkit.worlds import local as local
     from labkit.worlds import run as run
@@ -33,8 +36,10 @@ __version__ = "0.1.0"
 _HOME = {
     "Run": "labkit.worlds",
     "Timeline": "labkit.timeline",
+    "bucket_explorer": "labkit.widgets.bucket_explorer",
     "check": "labkit.checks.notebook",
     "compare": "labkit.widgets.comparison",
+    "compression_explorer": "labkit.widgets.compression_explorer",
     "device": "labkit.launch.rank",
     "hint": "labkit.checks.notebook",
     "join_class": "labkit.board.membership",
@@ -47,14 +52,17 @@ _HOME = {
     "run": "labkit.worlds",
     "schedule_explorer": "labkit.widgets.schedule_explorer",
     "span": "labkit.launch.rank",
+    "staleness_view": "labkit.widgets.staleness_view",
     "virtual": "labkit.virtual_world",
 }
 
 __all__ = [
     "Run",
     "Timeline",
+    "bucket_explorer",
     "check",
     "compare",
+    "compression_explorer",
     "device",
     "hint",
     "join_class",
@@ -67,6 +75,7 @@ __all__ = [
     "run",
     "schedule_explorer",
     "span",
+    "staleness_view",
     "virtual",
 ]
 

@@ -11,9 +11,13 @@ from typing import Any
 import nbformat
 import pytest
 
+from labkit.widgets.bucket_explorer import bucket_explorer
+from labkit.widgets.compression_explorer import DEFAULT, compression_explorer
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.ring_plans import ring_plan
 from labkit.widgets.ring_player import ring_player
+from labkit.widgets.schedule_explorer import schedule_explorer
+from labkit.widgets.staleness_view import staleness_view
 
 pytestmark = [pytest.mark.browser]
 
@@ -147,18 +151,101 @@ def test_two_equal_figures_live_side_by_side_and_ask_no_address(show: Open) -> N
     assert not page.failed
 
 
-@pytest.mark.parametrize("width", [640, 1400])
-def test_nothing_is_cut_off_at_either_width(show: Open, width: int) -> None:
-    page = show(ring_player(ring_plan), ring_player(num_ranks=8), ring_player(num_ranks=16), width=width)
+ILLEGAL = [["F0", "F1", "B0", "B1"], ["F0", "B1", "F1", "B0"]]
+LOSSES = {each.name: {"num_bytes": each.num_bytes, "losses": [2.3, 1.4, 0.9, 0.7]} for each in DEFAULT}
+
+
+@pytest.mark.parametrize(("width", "theme"), [(640, "dark"), (1400, "light")])
+def test_nothing_is_cut_off_in_any_view(show: Open, width: int, theme: str) -> None:
+    figures = [ring_player(ring_plan), ring_player(num_ranks=8), ring_player(num_ranks=16), ring_player(wrong_plan)]
+    figures += [schedule_explorer(), schedule_explorer(ILLEGAL, num_stages=2, num_microbatches=2), bucket_explorer()]
+    figures += [staleness_view(), staleness_view(bound=2), compression_explorer(), compression_explorer(LOSSES)]
+    page = show(*figures, width=width, theme=theme)
+    page.wait_for_function(f"document.querySelectorAll('.labkit-figure[data-live] svg').length === {len(figures)}")
     outside = """figures => figures.flatMap(figure => {
-        const box = figure.querySelector('svg[role=img]').getBoundingClientRect();
-        return [...figure.querySelectorAll('svg[role=img] text, svg[role=img] rect')].filter(each => {
+        const svg = figure.querySelector('svg[role=img]'), box = svg.getBoundingClientRect();
+        return [...svg.querySelectorAll('text, rect')].filter(each => {
             const at = each.getBoundingClientRect();
             const beside = at.left < box.left - 2 || at.right > innerWidth;
             return beside || at.bottom > box.bottom + 2 || at.top < box.top - 2;
-        }).map(each => each.outerHTML);
+        }).map(each => figure.dataset.figure + each.outerHTML);
     })"""
     assert page.eval_on_selector_all(".labkit-figure", outside) == []
+    assert not page.failed
+
+
+def test_the_schedule_explorer_counts_the_bubble_for_other_numbers_at_once(show: Open) -> None:
+    page = show(schedule_explorer())
+    shares = "each => each.map(words => +words.dataset.bubble)"
+    assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([3 / 11, 3 / 11], abs=1e-6)
+    _set(page, "p", 4)  # the list of numbers of stages is 2, 3, 4, 6, 8
+    assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([7 / 15, 7 / 15], abs=1e-6)
+    _set(page, "m", 6)
+    assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([7 / 23, 7 / 23], abs=1e-6)
+    peaks = page.eval_on_selector_all("[data-peak]", "each => each.map(words => words.dataset.peak)")
+    assert peaks == [f"{stage}:16" for stage in range(8)] + [f"{stage}:{8 - stage}" for stage in range(8)]
+    _set(page, "tm", 0.5)
+    assert _number(page, "difference from the formula") != "0.0 %"
+
+
+def test_scrubbing_a_schedule_and_following_a_microbatch_fade_the_rest(show: Open) -> None:
+    page = show(schedule_explorer(num_stages=2, num_microbatches=2))
+    clear = "each => each.filter(op => !op.closest('g[opacity]')).map(op => op.dataset.op)"
+    assert len(page.eval_on_selector_all("[data-op]", clear)) == 16
+    _set(page, "step", 1)
+    assert page.eval_on_selector_all("[data-op]", clear) == ["0:F0", "0:F1", "1:F0"] * 2
+    page.focus("[data-part=stage]")
+    page.keyboard.press("End")
+    _set(page, "follow", 1)
+    assert page.eval_on_selector_all("[data-op]", clear) == ["0:F1", "0:B1", "1:F1", "1:B1"] * 2
+
+
+def test_an_illegal_order_is_red_with_the_dependency_it_breaks(show: Open) -> None:
+    page = show(schedule_explorer(ILLEGAL, num_stages=2, num_microbatches=2))
+    stuck = page.eval_on_selector_all("[data-stuck].bad", "each => each.map(cell => cell.dataset.stuck)")
+    assert stuck == ["0:B0", "0:B1", "1:B1", "1:F1", "1:B0"]
+    assert page.inner_text("[data-part=say]") == "Stage 1: B1 stands before F1."
+
+
+def test_the_bucket_explorer_cuts_and_sends_anew_at_once(show: Open) -> None:
+    page = show(bucket_explorer([2**20] * 8, cap_mb=2, backward_s=8e-3, latency_s=1e-6, bandwidth_Bps=1e9))
+    assert _number(page, "buckets") == "4"
+    of = "each => Object.fromEntries(each.map(cell => [cell.dataset.parameter, +cell.dataset.bucket]))"
+    assert page.eval_on_selector_all("[data-parameter]", of) == {str(k): (7 - k) // 2 for k in range(8)}
+    _set(page, "cap", 11)
+    assert _number(page, "buckets") == "1"
+    assert _number(page, "overlapped") == "0.0 %"
+    assert _number(page, "step") == _number(page, "no overlap")
+
+
+def test_the_staleness_view_lists_what_an_update_missed(show: Open) -> None:
+    page = show(staleness_view([(0, 0, 0, 0), (1, 1, 0, 1), (2, 2, 0, 2), (3, 0, 1, 3)]))
+    assert _number(page, "most") == "2"
+    assert page.inner_text("[data-part=say]").endswith("staleness 2; it missed update 1, update 2.")
+    lit = page.eval_on_selector_all("[data-missed='1']", "each => each.map(mark => mark.dataset.version)")
+    assert lit == ["1", "2"]
+    page.click("[data-act=back]")
+    assert page.inner_text("[data-part=say]").endswith("staleness 2; it missed update 0, update 1.")
+
+
+def test_under_a_bound_nobody_is_further_ahead(show: Open) -> None:
+    page = show(staleness_view(straggler=6))
+    assert int(_number(page, "furthest ahead of the slowest")) > 8
+    _set(page, "bound", 3)
+    assert _number(page, "furthest ahead of the slowest") == "2 ≤ 2 ✓"
+    _set(page, "bound", 0)
+    assert _number(page, "most") == "0"
+
+
+def test_the_compression_explorer_names_the_fastest_at_each_speed(show: Open) -> None:
+    page = show(compression_explorer())
+    best = lambda: page.get_attribute(".labkit-figure", "data-best")  # noqa: E731
+    assert best() == "top 1 %"
+    _set(page, "step", 32)
+    assert best() == "bfloat16"
+    _set(page, "step", 50)
+    assert best() == "float32"
+    assert "faster below 20.3 GB/s" in _number(page, "top 1 %")
 
 
 def test_a_converted_notebook_plays_offline(browser: Any, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ function sendGrid(steps, n, now, width, split) {
   });
   const frame = now < steps.length ? rect(x(now), 4, wide, 24 + n * tall, { class: "now", rx: 3 }) : "";
   const halves = split > 0 && split < steps.length ? [0, 3].map((d) => line(x(split) - 6 + d, 22, x(split) - 6 + d, 26 + n * tall, { class: "rule" })).join("") : "";
-  return { svg: text(0, 19, "sends, step", { class: "small grey" }) + rows + cells.join("") + frame + halves, height: 34 + n * tall };
+  return { svg: text(0, 19, "step", { class: "small grey" }) + rows + cells.join("") + frame + halves, height: 34 + n * tall };
 }
 
 function lanes(times, model, n, now, width, latency) {

@@ -1,0 +1,151 @@
+"""The compression explorer: at which speed of the link a step with compressed gradients is faster."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from labkit.errors import ConfigError
+from labkit.widgets.explorer import Explorer
+from labkit.widgets.scene import GREY, INK, Line, Mark, Scene, Text
+
+_MOST_METHODS, _MOST_LOSSES = 8, 200
+_COLOURS = ("#1a1a1a", "#0072b2", "#d55e00", "#56b4e9", "#cc79a7", "#ddaa33", "#117733", "#999999")
+_LOW, _HIGH = 1e7, 1e12
+_WIDTH, _LEFT, _TOP, _TALL = 760, 66, 44, 210
+
+
+@dataclass(frozen=True)
+class Method:
+    """How gradients travel.
+
+    Attributes:
+        name: Its name.
+        num_bytes: Of one rank's packet in a step.
+        compress_s: Compressing and unpacking, together.
+        addable: Whether packets are summed by an all_reduce; else every rank gathers all of them.
+        losses: Loss after each step, or empty.
+    """
+
+    name: str
+    num_bytes: float
+    compress_s: float = 0.0
+    addable: bool = False
+    losses: tuple[float, ...] = ()
+
+    def step_s(self, compute_s: float, num_ranks: int, latency_s: float, bandwidth: float) -> float:
+        """Return the time of a step on links of that bandwidth, bytes per second."""
+        steps, share = (2 * (num_ranks - 1), num_ranks) if self.addable else (num_ranks - 1, 1)
+        return compute_s + self.compress_s + steps * (latency_s + self.num_bytes / share / bandwidth)
+
+
+DEFAULT = (
+    Method("float32", 100e6, addable=True),
+    Method("bfloat16", 50e6, 0.3e-3, addable=True),
+    Method("int8", 25e6, 0.6e-3),
+    Method("top 1 %", 2e6, 8e-3),
+)
+"""25 million parameters; compress_s as lesson 06 estimates it from memory traffic, for an example."""
+
+
+def compression_explorer(
+    methods: Mapping[str, Mapping[str, Any]] | Sequence[Method] = DEFAULT,
+    *,
+    num_ranks: int = 8,
+    compute_s: float = 20e-3,
+    latency_s: float = 10e-6,
+) -> Explorer:
+    """Return a figure of a step's time against the link's speed, one line for each way to send gradients.
+
+    The first method is the one that the others are held against. Losses, where given, are drawn against seconds.
+
+    Args:
+        methods: For each name num_bytes, and if need be compress_s, addable and losses; at most 8.
+        num_ranks: 2 to 128.
+        compute_s: Forward and backward of a step.
+        latency_s: Of a message.
+
+    Raises:
+        ConfigError: If there is no method, or a word is not one of these.
+    """
+    every = tuple(_method(name, words) for name, words in methods.items()) if isinstance(methods, Mapping) else methods
+    if not 1 <= len(every) <= _MOST_METHODS:
+        raise ConfigError(f"{len(every)} methods were given; 1 to {_MOST_METHODS} are shown, the plain one first.")
+    entries = []
+    for each in every:
+        entry: dict[str, Any] = {"name": each.name, "bytes": each.num_bytes, "compress": each.compress_s}
+        entry["addable"] = each.addable
+        if each.losses:
+            entry["losses"] = [float(f"{loss:.4g}") for loss in each.losses[:_MOST_LOSSES] if math.isfinite(loss)]
+        entries.append(entry)
+    data = {"source": "", "methods": entries, "ranks": num_ranks, "compute": compute_s, "latency": latency_s}
+    borders = {each.name: pays(each, every[0], num_ranks, latency_s) for each in every[1:]}
+    told = "; ".join(f"{name} {_in_words(border)}" for name, border in borders.items())
+    sentence = f"Faster than {every[0].name} with {num_ranks} ranks: {told or 'nothing is compared'}."
+    scene = _still(every, num_ranks, compute_s, latency_s, sentence)
+    return Explorer(
+        sentence, {"faster_between": borders}, "compression_explorer.js", "compressionExplorer", data, scene
+    )
+
+
+def pays(method: Method, plain: Method, num_ranks: int, latency_s: float) -> tuple[float, float] | None:
+    """Return the bandwidths (bytes per second) between which a method's step is faster; None where it never is."""
+
+    def bytes_on_a_link(each: Method) -> float:
+        return each.step_s(0.0, num_ranks, 0.0, 1.0) - each.compress_s
+
+    def rest(each: Method) -> float:
+        return each.step_s(0.0, num_ranks, latency_s, math.inf)
+
+    saved, costs = bytes_on_a_link(plain) - bytes_on_a_link(method), rest(method) - rest(plain)
+    if costs <= 0 <= saved:
+        return 0.0, math.inf
+    if costs * saved <= 0:
+        return None
+    return (0.0, saved / costs) if costs > 0 else (saved / costs, math.inf)
+
+
+def _method(name: str, words: Mapping[str, Any]) -> Method:
+    known = {"num_bytes", "compress_s", "addable", "losses"}
+    if unknown := set(words) - known or {"num_bytes"} - set(words):
+        about = ", ".join(sorted(unknown))
+        raise ConfigError(f"{name}: {about}? It must have num_bytes and may have compress_s, addable and losses.")
+    num_bytes, compress_s = float(words["num_bytes"]), float(words.get("compress_s", 0))
+    return Method(name, num_bytes, compress_s, bool(words.get("addable")), tuple(map(float, words.get("losses", ()))))
+
+
+def _in_words(speeds: tuple[float, float] | None) -> str:
+    if speeds is None:
+        return "nowhere"
+    low, high = (f"{each / 1e9:.3g} GB/s" for each in speeds)
+    return f"above {low}" if speeds[0] else "at any speed" if speeds[1] == math.inf else f"below {high}"
+
+
+def _still(methods: Sequence[Method], num_ranks: int, compute_s: float, latency_s: float, sentence: str) -> Scene:
+    speeds = [_LOW * (_HIGH / _LOW) ** (k / 50) for k in range(51)]
+    curves = [[each.step_s(compute_s, num_ranks, latency_s, speed) for speed in speeds] for each in methods]
+    low, high = (math.log10(pick(min(c) if pick is min else max(c) for c in curves)) for pick in (min, max))
+    wide = _WIDTH - _LEFT - 150
+
+    def y(seconds: float) -> float:
+        return _TOP + _TALL * (1 - (math.log10(seconds) - low) / ((high - low) or 1))
+
+    marks: list[Mark] = [Text(10, 20, "A step against the link's speed", 14, bold=True)]
+    for power in range(math.ceil(low), math.floor(high) + 1):
+        marks.append(Line(((_LEFT, y(10.0**power)), (_LEFT + wide, y(10.0**power))), "#dddddd"))
+        marks.append(Text(_LEFT - 6, y(10.0**power) + 4, f"{10.0 ** (power + 3):g} ms", 10.5, "end"))
+    for power in range(7, 13):
+        x = _LEFT + (power - 7) / 5 * wide
+        marks.append(Text(x, _TOP + _TALL + 18, f"{10.0 ** (power - 9):g}", 10.5, "middle"))
+    marks.append(Text(_LEFT + wide / 2, _TOP + _TALL + 34, "link, GB/s", 11, "middle"))
+    marks.append(Line(((_LEFT, _TOP + _TALL), (_LEFT + wide, _TOP + _TALL)), INK))
+    for place, (each, curve) in enumerate(zip(methods, curves, strict=True)):
+        points = tuple((_LEFT + k / 50 * wide, y(seconds)) for k, seconds in enumerate(curve))
+        marks.append(Line(points, _COLOURS[place], 2.5, dashed=bool(place % 2)))
+        right, top = _LEFT + wide + 16, 60 + 18 * place
+        marks.append(Line(((right, top), (right + 28, top)), _COLOURS[place], 3))
+        marks.append(Text(right + 34, top + 4, each.name, 11))
+    marks.append(Text(10, _TOP + _TALL + 54, sentence, 11, fill=GREY))
+    return Scene(_WIDTH, _TOP + _TALL + 64, tuple(marks))

@@ -1,0 +1,126 @@
+"""Updates of an asynchronous parameter server: which version each gradient was made with, and applied to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from labkit.errors import ConfigError
+
+_NAMES = ("worker", "version_read", "version_applied", "start", "end")
+
+
+@dataclass(frozen=True)
+class Update:
+    """One gradient that was applied.
+
+    Attributes:
+        worker: Who made it.
+        version_read: Version of the weights it was made with.
+        version_applied: Version it was applied to; one more came of it.
+        start: When the worker had the weights.
+        end: When the gradient was applied.
+    """
+
+    worker: int
+    version_read: int
+    version_applied: int
+    start: float
+    end: float
+
+    @property
+    def staleness(self) -> int:
+        """Return how many versions the weights had gone on meanwhile."""
+        return self.version_applied - self.version_read
+
+
+def updates_of(records: Sequence[Any]) -> list[Update]:
+    """Return records as updates, in the order they were applied.
+
+    Args:
+        records: Objects, mappings or tuples with worker, version_read, version_applied and if known start and end; or
+            tuples of lesson 04, (sequence, worker, version_read, version_applied). Without times a unit is one update.
+
+    Raises:
+        ConfigError: If a record is none of these.
+    """
+    found: list[Update] = []
+    last: dict[int, float] = {}
+    for position, record in enumerate(records):
+        words = _words(record, position)
+        worker, end = int(words["worker"]), float(words.get("end", position + 1))
+        start = float(words.get("start", last.get(worker, 0.0)))
+        if worker < 0 or end < start:
+            raise ConfigError(
+                f"Record {position} has worker {worker}, start {start:g} and end {end:g}; that cannot be."
+            )
+        last[worker] = end
+        found.append(Update(worker, int(words["version_read"]), int(words["version_applied"]), start, end))
+    first = min((each.start for each in found), default=0.0)
+    shifted = [Update(u.worker, u.version_read, u.version_applied, u.start - first, u.end - first) for u in found]
+    return sorted(shifted, key=lambda update: update.end)
+
+
+def _words(record: Any, position: int) -> Mapping[str, Any]:
+    if isinstance(record, Mapping):
+        words = dict(record)
+    elif isinstance(record, tuple | list) and len(record) in (4, 5) and not hasattr(record, "_fields"):
+        words = dict(zip(_NAMES if len(record) == 5 else ("sequence", *_NAMES), record, strict=False))
+    else:
+        words = {name: getattr(record, name) for name in _NAMES if hasattr(record, name)}
+    missing = [name for name in _NAMES[:3] if name not in words]
+    if missing:
+        raise ConfigError(
+            f"Record {position} is {record!r:.60}, without {', '.join(missing)}; an update has worker, version_read, "
+            "version_applied and, if known, start and end."
+        )
+    return words
+
+
+def draws(seed: int) -> Iterator[float]:
+    """Yield numbers of 0 to 1 that are the same everywhere (mulberry32, as the page's program has it)."""
+    mask, state = 0xFFFFFFFF, seed & 0xFFFFFFFF
+    while True:
+        state = (state + 0x6D2B79F5) & mask
+        mixed = (state ^ (state >> 15)) * (state | 1) & mask
+        mixed ^= (mixed + ((mixed ^ (mixed >> 7)) * (mixed | 61) & mask)) & mask
+        yield ((mixed ^ (mixed >> 14)) & mask) / 4294967296
+
+
+def simulate(
+    num_workers: int, bound: int | str, straggler: float, delay: float, seed: int, count: int = 60
+) -> list[Update]:
+    """Return the first updates of a server and its workers; computing a gradient takes about 1.
+
+    Args:
+        num_workers: Workers.
+        bound: How many pushes a worker may be ahead of the slowest; "async": any number; "sync": all wait for all, and
+            their gradients make one version.
+        straggler: How many times slower worker 0 is.
+        delay: Of the network, each way.
+        seed: For the computing times.
+        count: Updates.
+    """
+    numbers = draws(seed)
+    clock, version, sync = [0] * num_workers, 0, bound == "sync"
+    most = float("inf") if isinstance(bound, str) else bound
+
+    def begin(worker: int, start: float, read: int) -> tuple[float, int, float, int]:
+        lasts = (straggler if worker == 0 else 1) * (0.75 + 0.5 * next(numbers)) + delay
+        return start + lasts, worker, start, read
+
+    busy = [begin(worker, 0.0, 0) for worker in range(num_workers)]
+    waiting: list[int] = []
+    updates: list[Update] = []
+    while len(updates) < count and busy:
+        end, worker, start, read = now = min(busy)
+        busy.remove(now)
+        updates.append(Update(worker, read, version, start, end))
+        clock[worker] += 1
+        waiting.append(worker)
+        version += 0 if sync and busy else 1
+        free = sorted(w for w in waiting if (not busy if sync else clock[w] - min(clock) <= most))
+        waiting = [w for w in waiting if w not in free]
+        busy += [begin(w, end + delay, version) for w in free]
+    return updates
