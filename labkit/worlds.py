@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from labkit.errors import ConfigError, RunError
 from labkit.launch.devices import DEVICES, gpus_here, place
+from labkit.launch.gpu_turns import gpu_turn, visible_gpus
 from labkit.launch.local import Order, default_start_method, launch_local
 from labkit.launch.shown_error import show_report_alone
 from labkit.launch.watchdog import STALL_SECONDS
@@ -56,7 +57,13 @@ class LocalWorld:
         num_gpus, has_nccl = (0, False) if self.device == "cpu" else gpus_here()
         placement = place(self.world_size, self.device, num_gpus, has_nccl)
         threads = self.threads_per_rank or max(1, _num_cores() // self.world_size)
-        outcome = launch_local(order, placement, threads, _start_method(self.start_method))
+        start_method = _start_method(self.start_method)
+        if num_gpus == 0:
+            outcome = launch_local(order, placement, threads, start_method)
+        else:
+            wanted = min(self.world_size, num_gpus)
+            with gpu_turn(visible_gpus(num_gpus), wanted, print if order.echo else None) as gpus:
+                outcome = launch_local(order, placement, threads, start_method, gpus)
         return Run(
             outcome.results, outcome.timeline, list(outcome.output), self, placement.label, round(outcome.seconds * 1e9)
         )
@@ -98,7 +105,8 @@ def local(
     """Return a world of real processes on this host.
 
     Backend and devices follow from the host: NCCL where every rank has a GPU of its own; gloo with CUDA tensors where
-    ranks must share GPUs (collectives only, send and recv then need CPU tensors); gloo on the CPU otherwise.
+    ranks must share GPUs (collectives only, send and recv then need CPU tensors); gloo on the CPU otherwise. Runs of
+    several people or notebooks on one Linux host take turns for its GPUs, and say so while they wait.
 
     Args:
         world_size: Number of ranks, 1 to 512.

@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -64,7 +64,9 @@ def default_start_method() -> str:
     return "zygote" if sys.platform == "linux" and hasattr(os, "memfd_create") else "spawn"
 
 
-def launch_local(order: Order, placement: Placement, threads_per_rank: int, start_method: str) -> Outcome:
+def launch_local(
+    order: Order, placement: Placement, threads_per_rank: int, start_method: str, gpus: Sequence[str] = ()
+) -> Outcome:
     """Return what came of the order on real processes of this host.
 
     Args:
@@ -72,6 +74,7 @@ def launch_local(order: Order, placement: Placement, threads_per_rank: int, star
         placement: Backend and devices.
         threads_per_rank: CPU threads of each rank.
         start_method: "zygote" or "spawn".
+        gpus: The GPUs the ranks may see, as CUDA_VISIBLE_DEVICES names them; empty for all there are.
 
     Raises:
         ConfigError: If the function, an argument or a result cannot travel.
@@ -100,7 +103,7 @@ def launch_local(order: Order, placement: Placement, threads_per_rank: int, star
                 threads_per_rank=threads_per_rank,
                 seed=order.seed,
                 init=order.init,
-                environ=base_environ(port),
+                environ=base_environ(port) | ({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}),
                 cwd=os.getcwd(),  # noqa: PTH109  # the rank gets text
                 sys_path=tuple(sys.path),
             )

@@ -1,0 +1,144 @@
+"""Runs take turns for GPUs: real processes contend for names that stand for GPUs, in a line that each can see."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import labkit
+from labkit import worlds
+from labkit.launch.gpu_turns import gpu_turn, visible_gpus
+from labkit.launch.local import Outcome
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="turns are taken on Linux")
+
+# Takes GPUs, says which, and holds them until a line comes in.
+HOLDER = """
+import sys
+from labkit.launch.gpu_turns import gpu_turn
+with gpu_turn(sys.argv[2].split(","), int(sys.argv[1]), lambda words: print("says:", words, flush=True)) as held:
+    print("holds:", *held, flush=True)
+    sys.stdin.readline()
+"""
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def names() -> str:
+    """Names of two GPUs that no other test of this machine uses."""
+    return f"test-{os.getpid()}-a,test-{os.getpid()}-b"
+
+
+@pytest.fixture
+def start(names: str) -> Iterator[Start]:
+    started = []
+
+    def run(wanted: int) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", HOLDER, str(wanted), names]
+        started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield run
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=60)
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().rstrip("\n")
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.communicate("\n", timeout=60)
+
+
+def test_two_runs_of_one_gpu_each_run_side_by_side(start: Start, names: str) -> None:
+    first, second = names.split(",")
+    one, two = start(1), start(1)
+    assert {line(one), line(two)} == {f"holds: {first}", f"holds: {second}"}
+
+
+def test_who_waits_sees_who_runs_and_gets_the_next_turn(start: Start, names: str) -> None:
+    one = start(2)
+    assert line(one) == f"holds: {names.replace(',', ' ')}"
+    two = start(1)
+    assert "Waiting for 1 GPU of 2: you are next" in (words := line(two))
+    assert "(2 GPUs) running" in words
+    end(one)
+    said = [line(two), line(two)]
+    while not said[-1].startswith("holds:"):
+        said.append(line(two))
+    assert said[-2].startswith("says: [labkit] Your turn: GPU ")
+
+
+def test_a_large_run_is_not_overtaken_by_small_ones(start: Start) -> None:
+    small = start(1)
+    line(small)
+    large = start(2)
+    assert "you are next" in line(large)
+    later = start(1)
+    assert "1 run is before you in line" in line(later)
+    end(small)
+    while not (words := line(large)).startswith("holds:"):
+        assert "turn" in words or "Waiting" in words
+    assert later.poll() is None
+    end(large)
+    while not line(later).startswith("holds:"):
+        pass
+
+
+def test_a_killed_run_lets_go(start: Start) -> None:
+    one = start(2)
+    line(one)
+    one.send_signal(signal.SIGKILL)
+    one.wait(60)
+    two = start(2)
+    while not line(two).startswith("holds:"):
+        pass
+
+
+def test_somebody_who_leaves_the_line_does_not_hold_it_up(start: Start) -> None:
+    one = start(2)
+    line(one)
+    two, three = start(2), None
+    line(two)
+    three = start(1)
+    assert "1 run is before you" in line(three)
+    two.kill()
+    two.wait(60)
+    assert "you are next" in line(three)
+
+
+def test_names_follow_cuda_visible_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert visible_gpus(2) == ("0", "1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-5c7e")
+    assert visible_gpus(2) == ("3", "GPU-5c7e")
+    assert visible_gpus(1) == ("3",)
+
+
+def test_a_local_world_with_gpus_launches_in_its_turn_on_those_it_got(
+    monkeypatch: pytest.MonkeyPatch, names: str, tmp_path: Path
+) -> None:
+    seen: list[tuple[str, ...]] = []
+
+    def launch(order: object, placement: object, threads: int, method: str, gpus: tuple[str, ...] = ()) -> Outcome:
+        seen.append(tuple(gpus))
+        return Outcome([None], ("",), None, 0.0)
+
+    monkeypatch.setattr(worlds, "launch_local", launch)
+    monkeypatch.setattr(worlds, "gpus_here", lambda: (2, True))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", names)
+    with gpu_turn(names.split(","), 1, None) as (other,):
+        labkit.run(print, on=labkit.local(1))
+    labkit.run(print, on=labkit.local(2))
+    labkit.run(print, on=labkit.local(1, device="cpu"))
+    assert seen == [tuple(set(names.split(",")) - {other}), tuple(names.split(",")), ()]
