@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from html import escape
 from typing import Any, TypeAlias
 
 Plain: TypeAlias = int | float | str | bool | None
@@ -49,6 +50,7 @@ class Revealed:
         result: What came out.
         unit: Of both.
         problem: Why nothing is revealed, or "".
+        figure: An explorer that is shown with them and not before, or None.
     """
 
     id: str
@@ -56,6 +58,7 @@ class Revealed:
     result: Plain
     unit: str = ""
     problem: str = ""
+    figure: Any = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         if self.problem:
@@ -68,7 +71,12 @@ class Revealed:
         data: dict[str, Any] = {"text/plain": repr(self)}
         if self.problem:
             return data, {}
-        if _can_be_drawn(self.guess) and _can_be_drawn(self.result):
+        if self.figure is not None:
+            shown = self.figure._repr_mimebundle_()
+            data["text/plain"] += f"\n{shown['text/plain']}"
+            data["text/html"] = f"<p>{escape(repr(self))}</p>\n{shown['text/html']}"
+            data["image/png"] = shown["image/png"]
+        elif _can_be_drawn(self.guess) and _can_be_drawn(self.result):
             from labkit.widgets.guess_picture import to_png
 
             data["image/png"] = to_png(float(self.guess), float(self.result), self.unit)  # type: ignore[arg-type]
@@ -101,12 +109,13 @@ def predict(exercise_id: str, guess: Plain, *, unit: str = "") -> Prediction:
     return prediction
 
 
-def reveal(exercise_id: str, result: Any) -> Revealed:
+def reveal(exercise_id: str, result: Any, figure: Any = None) -> Revealed:
     """Return your guess beside what came out, as a line and a small picture; in words if there is no guess yet.
 
     Args:
         exercise_id: As in :func:`predict`.
         result: The number (a tensor of one element counts as one), word or flag that came out, in the guess's unit.
+        figure: An explorer to show with them, such as labkit.ring_player(): it stays hidden until there is a guess.
     """
     if problem := _not_an_id(exercise_id, "reveal"):
         return Revealed("", None, None, problem=problem)
@@ -121,7 +130,7 @@ def reveal(exercise_id: str, result: Any) -> Revealed:
             f"{' with your guess in place of None' if written else ''}, then this one."
         )
         return Revealed(exercise_id, None, None, problem=problem)
-    return Revealed(exercise_id, written.guess, value, written.unit)  # type: ignore[arg-type]
+    return Revealed(exercise_id, written.guess, value, written.unit, figure=figure)  # type: ignore[arg-type]
 
 
 def with_unit(value: Plain, unit: str) -> str:

@@ -11,7 +11,7 @@ from labkit.widgets.explorer import Explorer
 from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, ink_on
 
 _CAPS_MB = (0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 12, 25, 50, 100)
-_COLOURS = ("#0072b2", "#ddaa33", "#56b4e9", "#d55e00", "#332288", "#bbbbbb")
+COLOURS = ("#0072b2", "#ddaa33", "#56b4e9", "#d55e00", "#332288", "#bbbbbb")
 _MOST_PARAMETERS = 400
 _WIDTH, _LEFT, _RIGHT = 760, 82, 14
 
@@ -91,10 +91,10 @@ def _still(sizes: Sequence[int], plan: Sequence[Sequence[int]], link: Link, sent
         summed += sizes[index]
         width = x(summed / total * link.backward_s) - left
         number = of.get(index)
-        fill = "none" if number is None else _COLOURS[number % len(_COLOURS)]
+        fill = "none" if number is None else COLOURS[number % len(COLOURS)]
         marks.append(Rect(left, 32, width, 22, fill, RED if number is None else INK, 2 if number is None else 0.4))
     for number, each in enumerate(times):
-        fill, left, width = _COLOURS[number % len(_COLOURS)], x(each.start), x(each.end) - x(each.start)
+        fill, left, width = COLOURS[number % len(COLOURS)], x(each.start), x(each.end) - x(each.start)
         marks += [Rect(left, 100, width, 22, fill, INK), Line(((x(each.ready), 92), (x(each.ready), 100)))]
         if width > 16:
             marks.append(Text(left + width / 2, 115, str(number), 10.5, "middle", ink_on(fill)))

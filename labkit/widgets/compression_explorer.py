@@ -12,7 +12,7 @@ from labkit.widgets.explorer import Explorer
 from labkit.widgets.scene import GREY, INK, Line, Mark, Scene, Text
 
 _MOST_METHODS, _MOST_LOSSES = 8, 200
-_COLOURS = ("#1a1a1a", "#0072b2", "#d55e00", "#56b4e9", "#cc79a7", "#ddaa33", "#117733", "#999999")
+COLOURS = ("#1a1a1a", "#0072b2", "#d55e00", "#56b4e9", "#999999", "#332288", "#ddcc77", "#661100")
 _LOW, _HIGH = 1e7, 1e12
 _WIDTH, _LEFT, _TOP, _TALL = 760, 66, 44, 210
 
@@ -143,9 +143,9 @@ def _still(methods: Sequence[Method], num_ranks: int, compute_s: float, latency_
     marks.append(Line(((_LEFT, _TOP + _TALL), (_LEFT + wide, _TOP + _TALL)), INK))
     for place, (each, curve) in enumerate(zip(methods, curves, strict=True)):
         points = tuple((_LEFT + k / 50 * wide, y(seconds)) for k, seconds in enumerate(curve))
-        marks.append(Line(points, _COLOURS[place], 2.5, dashed=bool(place % 2)))
+        marks.append(Line(points, COLOURS[place], 2.5, dashed=bool(place % 2)))
         right, top = _LEFT + wide + 16, 60 + 18 * place
-        marks.append(Line(((right, top), (right + 28, top)), _COLOURS[place], 3))
+        marks.append(Line(((right, top), (right + 28, top)), COLOURS[place], 3))
         marks.append(Text(right + 34, top + 4, each.name, 11))
     marks.append(Text(10, _TOP + _TALL + 54, sentence, 11, fill=GREY))
     return Scene(_WIDTH, _TOP + _TALL + 64, tuple(marks))

@@ -11,14 +11,14 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from importlib.resources import files
 from typing import Any
 
 from labkit.widgets import scene as scenes
-from labkit.widgets.scene import Scene
+from labkit.widgets.scene import Scene, Text
 
 _CORE = "figure.js"
 
@@ -42,6 +42,21 @@ class Explorer:
     view: str
     data: Mapping[str, Any]
     scene: Scene = field(compare=False)
+
+    def ask(self, question: str, unit: str = "") -> Explorer:
+        """Return the same figure, hidden until its reader has written down a guess, which then stands by the numbers.
+
+        The guess is asked for in the figure itself and needs no kernel. To show a figure after ``labkit.predict``, give
+        it to ``labkit.reveal``.
+
+        Args:
+            question: What is asked, "bubble with 16 microbatches?".
+            unit: Of the guess, "%".
+        """
+        words = f"{question} Guess first: the picture is shown after that, where figures can be played with."
+        hidden = Scene(760, 40, (Text(10, 24, words, 12),))
+        data = {**self.data, "ask": {"question": question, "unit": unit}}
+        return replace(self, sentence=words, data=data, scene=hidden)
 
     def to_html(self) -> str:
         """Return the figure as a part of a page, complete in itself."""

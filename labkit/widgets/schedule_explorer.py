@@ -12,7 +12,7 @@ from labkit.widgets.explorer import Explorer
 from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, ink_on
 from labkit.widgets.schedules import FORMS, Op, Placed, Schedule, num_chunks, ops_of, place
 
-_FILL = {"F": "#0072b2", "B": "#ddaa33", "I": "#ddaa33", "W": "#d55e00"}
+FILL = {"F": "#0072b2", "B": "#ddaa33", "I": "#ddaa33", "W": "#d55e00"}
 _STAGES, _MICROBATCHES = (2, 3, 4, 6, 8), (1, 2, 4, 6, 8, 12, 16)
 _WIDTH, _LEFT, _RIGHT = 760, 58, 58
 _SPAN = re.compile(r"[FBIW]\d+(\.\d+)?")
@@ -165,7 +165,7 @@ def _still(schedules: Sequence[Schedule]) -> Scene:
             marks.append(Line(((_LEFT, y + 19.5), (_LEFT + wide * schedule.makespan / end, y + 19.5)), "#cccccc"))
             for placed in row:
                 x, width = _LEFT + placed.start / end * wide, (placed.end - placed.start) / end * wide
-                fill = _FILL[placed.op.kind]
+                fill = FILL[placed.op.kind]
                 marks.append(Rect(x, y, width, 19, fill, INK, 1.6 if placed.op.chunk % 2 else 0.6))
                 if width > 7 * len(str(placed.op)):
                     marks.append(Text(x + width / 2, y + 14, str(placed.op), 10.5, "middle", ink_on(fill)))

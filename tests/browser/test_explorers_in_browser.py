@@ -49,7 +49,7 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Open]:
         page.on("pageerror", lambda error: page.failed.append(str(error)))
         page.goto(path.as_uri())
         if options.get("java_script_enabled", True):
-            page.wait_for_selector(".labkit-figure[data-live] svg[role=img]")
+            page.wait_for_selector(".labkit-figure[data-live] svg[role=img]", state="attached")
         return page
 
     yield show
@@ -149,6 +149,19 @@ def test_two_equal_figures_live_side_by_side_and_ask_no_address(show: Open) -> N
     assert steps == ["0", "1", "0"]
     assert [url for url in page.asked if not url.startswith(("file:", "data:"))] == []
     assert not page.failed
+
+
+def test_a_figure_that_asks_shows_nothing_before_the_guess_and_both_after_it(show: Open) -> None:
+    page = show(schedule_explorer().ask("Which bubble?", "%"))
+    assert not page.is_visible("svg[role=img]")
+    page.keyboard.press("End")
+    page.click("text=This is my guess")  # nothing is written: nothing happens
+    assert not page.is_visible("svg[role=img]")
+    page.fill("input[type=number]", "40")
+    page.click("text=This is my guess")
+    assert page.is_visible("svg[role=img]")
+    assert _number(page, "your guess, Which bubble?") == "40 %"
+    assert _number(page, "gpipe: bubble") == "27.3 %"
 
 
 ILLEGAL = [["F0", "F1", "B0", "B1"], ["F0", "B1", "F1", "B0"]]

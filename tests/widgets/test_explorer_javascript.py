@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from labkit.widgets import bucket_explorer, compression_explorer, schedule_explorer
 from labkit.widgets.explorer import javascript
+from tests.widgets.colour_vision import contrast, least_distance
 from tests.widgets.in_node import STATIC
 
 VIEWS = sorted(path.name for path in STATIC.glob("*.js") if 'from "./figure.js"' in path.read_text())
@@ -44,3 +46,26 @@ def test_the_pieces_of_a_figure_do_not_share_a_name() -> None:
         command = [node, "--input-type=module", "--check"]
         done = subprocess.run(command, input=program, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
+
+
+PALETTES = {
+    "bucket_explorer.js": list(bucket_explorer.COLOURS),
+    "compression_explorer.js": list(compression_explorer.COLOURS)[1:],
+    "schedule_explorer.js": list(dict.fromkeys(schedule_explorer.FILL.values())),
+}
+
+
+@pytest.mark.parametrize("name", PALETTES)
+def test_colours_are_apart_for_every_colour_vision_and_the_same_in_picture_and_program(name: str) -> None:
+    assert least_distance(PALETTES[name]) >= 16
+    assert [colour for colour in PALETTES[name] if colour not in javascript(name)] == []
+
+
+@pytest.mark.parametrize(("ground", "ink"), [("#ffffff", "#1a1a1a"), ("#111111", "#e8e8e8")])
+def test_lines_stand_out_on_light_and_dark_ground(ground: str, ink: str) -> None:
+    def mixed(colour: str) -> str:
+        """Return color-mix(in srgb, colour 72%, currentColor)."""
+        parts = ([int(each[at : at + 2], 16) for at in (1, 3, 5)] for each in (colour, ink))
+        return "#" + "".join(f"{round(0.72 * one + 0.28 * other):02x}" for one, other in zip(*parts, strict=True))
+
+    assert min(contrast(mixed(colour), ground) for colour in PALETTES["compression_explorer.js"]) >= 2

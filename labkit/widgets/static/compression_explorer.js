@@ -1,6 +1,6 @@
 import { axis, bytes, line, seconds, tag, text } from "./figure.js";
 
-const COLOURS = ["currentColor", "#0072b2", "#d55e00", "#56b4e9", "#cc79a7", "#ddaa33", "#117733", "#999999"];
+const COLOURS = ["currentColor", ...["#0072b2", "#d55e00", "#56b4e9", "#999999", "#332288", "#ddcc77", "#661100"].map((c) => `color-mix(in srgb,${c} 72%,currentColor)`)];
 const DASHES = ["", "7 3", "2 3", "7 3 2 3", "12 3", "4 2", "1 2", "9 2 1 2"];
 
 /** Time of one step: compute, compress, and an all_reduce of what can be added or an all_gather of packets. */

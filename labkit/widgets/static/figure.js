@@ -233,6 +233,6 @@ export function mount(root, view, motion = globalThis.matchMedia?.("(prefers-red
 export function start(mark, view, data) {
   for (const root of document.querySelectorAll(`.labkit-figure[data-figure="${mark}"]:not([data-live])`)) {
     root.dataset.live = "";
-    mount(root, view(data));
+    mount(root, { ...view(data), ask: data.ask });
   }
 }
