@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from labkit.lessons.lesson import Lesson
 from labkit.lessons.student import student_cells
 
 _LEAST_LETTERS = 16
+_LEAST_LETTERS_ELSEWHERE = 32
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,10 @@ def find_leaks(lesson: Lesson, passages: Sequence[Passage]) -> list[Leak]:
     """Return where passages hold text of a lesson's answers: its cuts and its ``solution`` cells.
 
     A line counts once it has 16 letters or digits. What the learner's notebook shows above the exercise is taught
-    there, and alone gives nothing away; more than half of an answer's lines in one passage always do. (That answers are
-    gone from the notebook holds by construction; this finds what an author left in prose, demonstrations or slides.)
+    there, and alone gives nothing away; more than half of an answer's lines in one passage always do. Other lessons
+    give an answer away with a line of 32 letters, or with two lines that are more than half of it: shorter ones
+    (``optimizer.zero_grad()``) stand in every program. (That answers are gone from the notebook holds by construction;
+    this finds what an author left in prose, demonstrations or slides.)
 
     Args:
         lesson: Whose answers must not be seen.
@@ -64,9 +68,13 @@ def _leaks_of(answer: _Answer, lesson: Lesson, passages: Sequence[Passage]) -> I
         found = answer.lines & shown
         if not found:
             continue
-        untaught = found - above
-        if untaught or len(found) * 2 > len(answer.lines):
-            yield Leak(passage, answer.owner, min(untaught or found))
+        most = len(found) * 2 > len(answer.lines)
+        telling = found - above
+        if Path(passage.file).stem != lesson.name:
+            telling = frozenset(line for line in telling if _num_letters(line) >= _LEAST_LETTERS_ELSEWHERE)
+            most = most and len(found) > 1
+        if telling or most:
+            yield Leak(passage, answer.owner, min(telling or found))
 
 
 def _answers(lesson: Lesson) -> Iterator[_Answer]:
@@ -91,4 +99,8 @@ def _lines_above(lesson: Lesson, place: str) -> frozenset[str]:
 def _lines(text: str) -> frozenset[str]:
     """Return the lines that say something, without indentation and with single spaces."""
     squeezed = (re.sub(r"\s+", " ", line).strip() for line in text.split("\n"))
-    return frozenset(line for line in squeezed if len(re.findall(r"\w", line)) >= _LEAST_LETTERS)
+    return frozenset(line for line in squeezed if _num_letters(line) >= _LEAST_LETTERS)
+
+
+def _num_letters(line: str) -> int:
+    return len(re.findall(r"\w", line))

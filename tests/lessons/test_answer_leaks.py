@@ -83,3 +83,16 @@ def test_an_answer_in_another_lessons_notebook_is_found(course: Path) -> None:
     )
     build(course, execute=False)
     assert [each.partition(":")[0] for each in leaks(course)] == ["notebooks/04_next.ipynb"]
+
+
+def test_what_every_program_says_gives_nothing_away_in_another_lesson(course: Path) -> None:
+    path = course / "solutions" / f"{NAME}.py"
+    cut = "    everything_added_up = "
+    text = path.read_text(encoding="utf-8")
+    assert cut in text
+    path.write_text(text.replace(cut, f"    optimizer.zero_grad()\n{cut}", 1), encoding="utf-8")
+    (course / "solutions" / "04_next.py").write_text(
+        "# %% [markdown]\n# # Next\n\n# %%\noptimizer.zero_grad()\n", encoding="utf-8"
+    )
+    build(course, execute=False)
+    assert leaks(course) == []
