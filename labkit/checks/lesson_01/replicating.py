@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import cast
 
 import torch
@@ -39,6 +40,7 @@ def _devices(case: Case) -> list[str]:
     return cast(list[str], case.inputs[0]["devices"])
 
 
+@lru_cache(maxsize=64)
 def _alone(case: Case) -> tuple[list[Value], list[Gradients], dict[str, Value]]:
     """Return every replica's output and gradients, as a model of its own has them, and the state after replica 0."""
     inputs = case.inputs[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 import torch
@@ -53,6 +54,7 @@ def _is_nested(case: Case) -> bool:
     return "steps" not in case.inputs[0]
 
 
+@lru_cache(maxsize=64)
 def nested(case: Case) -> dict[str, Value]:
     """Return what a nested call must bring, computed by plain loops."""
     inputs = case.inputs[0]
