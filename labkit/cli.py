@@ -131,6 +131,39 @@ def build(
         raise typer.Exit(1)
 
 
+_NOTEBOOKS = Annotated[Path, typer.Option(help="The folder with your notebooks.")]
+
+
+@app.command()
+def catch_up(
+    lesson: Annotated[str, typer.Argument(help="The lesson you want to begin, such as 03.")],
+    pack: Annotated[Path | None, typer.Option(help="A pack of answers that your instructor gave you.")] = None,
+    notebooks: _NOTEBOOKS = Path("notebooks"),
+) -> None:
+    """Make you ready for a lesson though you have not finished the one before; what you wrote stays yours."""
+    _load("labkit.lessons.catching_up", "catch_up")(lesson, notebooks, pack, typer.echo)
+
+
+@app.command()
+def reset(
+    exercise: Annotated[str, typer.Argument(help="The exercise, such as 2.6.")],
+    notebooks: _NOTEBOOKS = Path("notebooks"),
+) -> None:
+    """Put one exercise back as it was handed out; your notebook as it was goes into kept/."""
+    _load("labkit.lessons.catching_up", "reset")(exercise, notebooks, typer.echo)
+
+
+@app.command()
+def pack(
+    lesson: Annotated[str, typer.Argument(help="The lesson whose answers the room gets, such as 02.")],
+    out: Annotated[Path, typer.Option(help="The file to write.")],
+    course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
+) -> None:
+    """Write a lesson's answers as a file for `labkit catch-up --pack`; hand it out when the room goes on."""
+    packed = _load("labkit.lessons.catching_up", "write_pack")(lesson, out, course)
+    typer.echo(f"{out}: {len(packed.answers)} answers of {packed.lesson}")
+
+
 @app.command()
 def slides(
     lessons: Annotated[list[str] | None, typer.Argument(help="Lessons, such as 02; everything if none.")] = None,
@@ -228,6 +261,7 @@ def grade(
         return
     if not paths or out is None:
         raise ConfigError("name notebooks or folders of them, and with --out where reports go")
+    spare = _load("labkit.grading.worker_process", "WorkerProcess")()  # it loads torch while we load the rest
     in_actions = os.environ.get("GITHUB_ACTIONS") == "true"
     run = _load("labkit.grading.github", "grade_in_actions") if in_actions else _load("labkit.grading.grade", "grade")
     report = run(
@@ -240,6 +274,7 @@ def grade(
         again=again,
         sandbox=sandbox,
         points_only=points_only,
+        spare=spare,
     )
     below = [each.name for each in report if fail_under is not None and 100 * each.score < fail_under * each.max_score]
     if below:

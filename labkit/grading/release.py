@@ -19,6 +19,7 @@ from labkit.grading.release_search import search, secrets_of
 from labkit.grading.repository_files import REPOSITORY, repository_files
 from labkit.lessons import manifest
 from labkit.lessons.course import find_course, select
+from labkit.lessons.pristine import ORIGINALS
 
 _FILES = ("LICENSE", "environment.yml", "requirements.lock", ".jupyter")
 _TARGETS = ("help", "setup", "$(STAMP)", "stale", "lab", "clean")
@@ -81,6 +82,7 @@ def release(destination: str | Path, lessons: Sequence[str] = (), course: str | 
             slides = root / "slides" / f"{notebook.stem}.md"
             for path in (notebook, *([slides] if slides.is_file() else [])):
                 _copy(path, bundle / path.parent.name / path.name)
+            _copy(notebook, bundle / "notebooks" / ORIGINALS / notebook.name)  # for `labkit reset`
         (bundle / "README.md").write_text(_readme(notebooks), encoding="utf-8")
         found = search(bundle, secrets)
         if found:

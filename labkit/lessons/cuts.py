@@ -45,6 +45,11 @@ class MarkerError(ValueError):
         self.offset = offset
 
 
+def without_markers(source: str) -> str:
+    """Return a cell's source with its answers, and without the markers around them."""
+    return "\n".join(line for line in source.split("\n") if not _BEGIN.match(line) and not _END.match(line))
+
+
 def cut(source: str) -> tuple[str, tuple[Cut, ...]]:
     """Return a cell's source with its answers replaced by gaps, and what was cut.
 

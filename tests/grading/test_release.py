@@ -75,10 +75,9 @@ def test_the_bundle_holds_notebooks_slides_and_labkit_and_nothing_else(bundle: P
         ".gitignore", ".jupyter", "LICENSE", "Makefile", "README.md", "environment.yml", "labkit", "notebooks",
         "pyproject.toml", "requirements.lock", "slides",
     }  # fmt: skip
-    assert {path.name for path in (bundle / "notebooks").iterdir()} == {
-        "00_start_here.ipynb",
-        "02_ring_all_reduce.ipynb",
-    }
+    handed_out = {"00_start_here.ipynb", "02_ring_all_reduce.ipynb"}
+    assert {path.name for path in (bundle / "notebooks").iterdir()} == {*handed_out, ".originals"}
+    assert {path.name for path in (bundle / "notebooks" / ".originals").iterdir()} == handed_out
     assert not (bundle / "labkit" / "grading").exists()
     targets = subprocess.run(
         ["make", "help"], cwd=bundle, capture_output=True, text=True, timeout=60, check=True
@@ -134,7 +133,8 @@ def test_a_release_is_made_anew_over_an_earlier_one_and_never_over_other_files(c
     release(tmp_path / "out", ["00", "02"], course)
     (tmp_path / "out" / "notes.txt").write_text("a student's own")
     assert release(tmp_path / "out", ["02"], course).lessons == ("02_ring_all_reduce",)
-    assert [path.name for path in (tmp_path / "out" / "notebooks").iterdir()] == ["02_ring_all_reduce.ipynb"]
+    notebooks = {path.relative_to(tmp_path / "out" / "notebooks") for path in (tmp_path / "out").rglob("*.ipynb")}
+    assert notebooks == {Path("02_ring_all_reduce.ipynb"), Path(".originals/02_ring_all_reduce.ipynb")}
     assert (tmp_path / "out" / "notes.txt").exists()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("mine")

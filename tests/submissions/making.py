@@ -16,6 +16,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from labkit.lessons.cuts import without_markers
 from labkit.lessons.source import Lesson, load
 
 HERE = Path(__file__).parent
@@ -72,15 +73,10 @@ def answers(text: str, lesson: Lesson) -> dict[str, str]:
     assert base and base[1] in ("solution", "student"), "the first line says '# base: solution' or '# base: student'"
     found = {}
     if base[1] == "solution":
-        found = {cell.exercise: _without_markers(cell.source) for cell in lesson.cells if cell.role == "exercise"}
+        found = {cell.exercise: without_markers(cell.source) for cell in lesson.cells if cell.role == "exercise"}
     for head, body in re.findall(r"^# %% (\d+\.\d+)\n(.*?)(?=^# %% |\Z)", text, re.M | re.S):
         found[head] = body.strip("\n")
     return {number: source for number, source in found.items() if number is not None}
-
-
-def _without_markers(source: str) -> str:
-    lines = [line for line in source.splitlines() if not re.match(r"\s*# (BEGIN|END) SOLUTION", line)]
-    return "\n".join(lines)
 
 
 def _notebook(student: dict[str, Any], given: dict[str, str]) -> bytes:

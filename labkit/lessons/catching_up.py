@@ -1,0 +1,196 @@
+"""``labkit catch-up``, ``labkit reset``, ``labkit pack``: a working start for whoever is behind, own work kept.
+
+Nothing of a learner's is overwritten: before a notebook changes, a copy of it goes into ``kept/``.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from labkit.errors import LessonError
+from labkit.lessons.code import gap_message
+from labkit.lessons.course import find_course, select, source_files
+from labkit.lessons.cuts import without_markers
+from labkit.lessons.manifest import from_metadata
+from labkit.lessons.pristine import pristine
+from labkit.lessons.source import load
+
+Say = Callable[[str], None]
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Pack:
+    """The answers of one lesson, as an instructor issues them to a room that goes on.
+
+    Attributes:
+        lesson: The lesson's name.
+        answers: Exercise -> source of its cell.
+    """
+
+    lesson: str
+    answers: dict[str, str]
+
+
+def write_pack(lesson: str, path: Path, course: Path | None = None) -> Pack:
+    """Return the pack of a lesson's answers, written as a JSON file.
+
+    Raises:
+        LessonError: If there is no such lesson here (a student release has no answers to pack).
+    """
+    source = select(source_files(find_course(course, sources=True)), lesson)
+    cells = [cell for cell in load(source).cells if cell.role == "exercise" and cell.exercise]
+    pack = Pack(source.stem, {str(cell.exercise): without_markers(cell.source) for cell in cells})
+    content = {"labkit_pack": _FORMAT, "lesson": pack.lesson, "answers": pack.answers}
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return pack
+
+
+def read_pack(path: Path) -> Pack:
+    """Return a pack.
+
+    Raises:
+        LessonError: If the file is no pack, or one of a later format.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        answers = {str(number): str(source) for number, source in content["answers"].items()}
+        if content["labkit_pack"] != _FORMAT:
+            raise LessonError(f"{path} was written by another version of labkit; ask for a new pack.")
+        return Pack(str(content["lesson"]), answers)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, LessonError):
+            raise
+        raise LessonError(f"{path} is no pack of answers ({error!r}); `labkit pack` writes one.") from error
+
+
+def catch_up(lesson: str, notebooks: Path, pack: Path | None, say: Say) -> None:
+    """Make a learner ready for a lesson.
+
+    The lesson's notebook is put there if it is missing. Exercises of the pack's lesson that the learner has not begun
+    get the pack's answers; those they wrote stay theirs. Without a pack torch's own implementations stand in for what
+    is missing: the lesson's ``use_mine`` says so.
+
+    Args:
+        lesson: The lesson to begin, "03".
+        notebooks: The learner's folder.
+        pack: A pack of answers that the instructor issued, or None.
+        say: Told what was done, line by line.
+
+    Raises:
+        LessonError: If the lesson or the pack is not there or cannot be read.
+    """
+    name, handed_out = pristine(lesson, notebooks)
+    path = notebooks / f"{name}.ipynb"
+    if pack is not None:
+        _fill(read_pack(pack), notebooks, say)
+    if path.is_file():
+        say(f"{path.name}: yours, unchanged.")
+    else:
+        _write(path, handed_out)
+        say(f"{path.name}: a fresh copy.")
+    if pack is None and any("use_mine" in _source(cell) for cell in handed_out.cells):
+        say("What you have not built yet: torch's own stands in. In the notebook, use_mine = True takes yours instead.")
+
+
+def _fill(pack: Pack, notebooks: Path, say: Say) -> None:
+    """Put a pack's answers where the learner's notebook still has the stubs."""
+    path = notebooks / f"{pack.lesson}.ipynb"
+    if not path.is_file():
+        _write(path, pristine(pack.lesson[:2], notebooks)[1])
+        say(f"{path.name}: a fresh copy.")
+    notebook = _read(path)
+    filled, own = [], []
+    for exercise, cell in _exercise_cells(notebook):
+        if not _is_stub(_source(cell)):
+            own.append(exercise)
+        elif exercise in pack.answers:
+            cell.source = pack.answers[exercise]
+            filled.append(exercise)
+    if filled:
+        say(f"{_kept(path, 'before-catch-up').name} in kept/: your notebook as it was.")
+        _write(path, notebook)
+    say(f"{path.name}: {', '.join(filled) or 'nothing'} from the pack; {', '.join(own) or 'none'} stay yours.")
+
+
+def reset(exercise: str, notebooks: Path, say: Say) -> None:
+    """Put one exercise's cell back as it was handed out.
+
+    Args:
+        exercise: "2.6".
+        notebooks: The learner's folder.
+        say: Told what was done, line by line.
+
+    Raises:
+        LessonError: If there is no such exercise or notebook; nothing has changed then.
+    """
+    name, handed_out = pristine(exercise.partition(".")[0].zfill(2), notebooks)
+    from_metadata(handed_out.metadata, name).exercise(exercise)
+    stub = next(_source(cell) for number, cell in _exercise_cells(handed_out) if number == exercise)
+    path = notebooks / f"{name}.ipynb"
+    notebook = _read(path)
+    cell = next((cell for number, cell in _exercise_cells(notebook) if number == exercise), None)
+    if cell is None:
+        raise LessonError(
+            f"{path.name} has lost its cell of exercise {exercise}; rename it, then `labkit catch-up {name[:2]}`."
+        )
+    if _source(cell) == stub:
+        say(f"{exercise} is as it was handed out.")
+        return
+    say(f"{_kept(path, f'before-reset-{exercise}').name} in kept/: your notebook as it was.")
+    cell.source, cell.outputs, cell.execution_count = stub, [], None
+    _write(path, notebook)
+    say(f"{path.name}: {exercise} begins again. In JupyterLab: File, Reload Notebook from Disk.")
+
+
+def _exercise_cells(notebook: Any) -> Iterator[tuple[str, Any]]:
+    for cell in notebook.cells:
+        exercise = cell.metadata.get("labkit", {}).get("exercise")
+        if cell.cell_type == "code" and exercise and "exercise" in cell.metadata.get("tags", []):
+            yield str(exercise), cell
+
+
+def _source(cell: Any) -> str:
+    return str(cell.source)
+
+
+def _is_stub(source: str) -> bool:
+    """Return whether a cell still raises what the student notebook raises in the answer's place."""
+    try:
+        return any(gap_message(node) is not None for node in ast.walk(ast.parse(source)))
+    except SyntaxError:
+        return False  # somebody has begun
+
+
+def _read(path: Path) -> Any:
+    if not path.is_file():
+        raise LessonError(f"There is no {path.name} in {path.parent}; `labkit catch-up {path.name[:2]}` puts it there.")
+    try:
+        return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise LessonError(f"{path.name} cannot be read as a notebook ({error}); it was left as it is.") from error
+
+
+def _kept(path: Path, why: str) -> Path:
+    """Return a copy of the notebook in ``kept/``, under a name that is free."""
+    number = 1
+    while (copy := path.parent / "kept" / f"{path.stem}.{why}{'' if number == 1 else f'-{number}'}.ipynb").exists():
+        number += 1
+    copy.parent.mkdir(exist_ok=True)
+    shutil.copyfile(path, copy)
+    return copy
+
+
+def _write(path: Path, notebook: Any) -> None:
+    text: str = nbformat.writes(notebook, version=4)  # type: ignore[no-untyped-call]
+    half = path.with_suffix(".half")
+    half.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+    half.replace(path)

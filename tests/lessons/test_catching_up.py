@@ -1,0 +1,125 @@
+"""Whoever is behind gets a working start, and loses nothing they wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from labkit.errors import LessonError
+from labkit.lessons.catching_up import catch_up, read_pack, reset, write_pack
+from labkit.lessons.mine import mine
+from labkit.lessons.pristine import ORIGINALS
+
+ROOT = Path(__file__).parents[2]
+RING = "02_ring_all_reduce.ipynb"
+OWN = "def chunk_bounds(numel, num_chunks):\n    return 'mine'\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A learner's notebooks as a release has them; exercise 2.3 is done."""
+    notebooks = tmp_path / "notebooks"
+    (notebooks / ORIGINALS).mkdir(parents=True)
+    for path in (ROOT / "notebooks").glob("0[23]_*.ipynb"):
+        (notebooks / ORIGINALS / path.name).write_bytes(path.read_bytes())
+    notebook = nbformat.read(ROOT / "notebooks" / RING, as_version=4)
+    cell_of(notebook, "2.3").source = OWN
+    nbformat.write(notebook, notebooks / RING)
+    return notebooks
+
+
+def cell_of(notebook: Any, exercise: str) -> Any:
+    return next(cell for cell in notebook.cells if cell.id == f"exercise-{exercise.replace('.', '-')}")
+
+
+def test_without_a_pack_the_next_notebook_is_put_there_and_nothing_else_changes(folder: Path) -> None:
+    before = (folder / RING).read_bytes()
+    said: list[str] = []
+    catch_up("03", folder, None, said.append)
+    assert (folder / "03_ddp.ipynb").read_bytes() == (ROOT / "notebooks" / "03_ddp.ipynb").read_bytes()
+    assert (folder / RING).read_bytes() == before
+    assert said[0] == "03_ddp.ipynb: a fresh copy."
+    assert "torch's own stands in" in said[1]
+
+
+def test_a_notebook_that_was_begun_stays(folder: Path) -> None:
+    said: list[str] = []
+    catch_up("02", folder, None, said.append)
+    assert said[0] == f"{RING}: yours, unchanged."
+    assert cell_of(nbformat.read(folder / RING, as_version=4), "2.3").source == OWN
+
+
+def test_a_pack_fills_what_was_not_begun_and_keeps_what_was(folder: Path, tmp_path: Path) -> None:
+    packed = write_pack("02", tmp_path / "02.pack", ROOT)
+    assert read_pack(tmp_path / "02.pack") == packed
+    said: list[str] = []
+    catch_up("03", folder, tmp_path / "02.pack", said.append)
+    notebook = nbformat.read(folder / RING, as_version=4)
+    assert cell_of(notebook, "2.3").source == OWN
+    assert "NotImplementedError" not in cell_of(notebook, "2.6").source
+    assert "SOLUTION" not in cell_of(notebook, "2.6").source
+    assert callable(mine("2.7", otherwise=print, folder=folder))
+    assert any("2.3 stay yours" in line for line in said)
+    kept = nbformat.read(folder / "kept" / "02_ring_all_reduce.before-catch-up.ipynb", as_version=4)
+    assert "NotImplementedError" in cell_of(kept, "2.6").source
+
+
+def test_caught_up_functions_of_the_learner_are_their_own_again(folder: Path, tmp_path: Path) -> None:
+    write_pack("02", tmp_path / "02.pack", ROOT)
+    catch_up("03", folder, tmp_path / "02.pack", lambda _: None)
+    assert mine("2.3", otherwise=len, folder=folder)(7, 3) == "mine"
+    assert mine("2.2", otherwise=len, name="ring_bytes", folder=folder)(100.0, 2) == 100.0
+
+
+def test_a_reset_puts_the_stub_back_and_keeps_what_was_there(folder: Path) -> None:
+    said: list[str] = []
+    reset("2.3", folder, said.append)
+    stub = cell_of(nbformat.read(ROOT / "notebooks" / RING, as_version=4), "2.3").source
+    assert cell_of(nbformat.read(folder / RING, as_version=4), "2.3").source == stub
+    kept = folder / "kept" / "02_ring_all_reduce.before-reset-2.3.ipynb"
+    assert cell_of(nbformat.read(kept, as_version=4), "2.3").source == OWN
+    reset("2.3", folder, said.append)
+    assert said[-1] == "2.3 is as it was handed out."
+
+
+def test_two_resets_keep_two_copies(folder: Path) -> None:
+    for text in ("one = 1", "two = 2"):
+        notebook = nbformat.read(folder / RING, as_version=4)
+        cell_of(notebook, "2.3").source = text
+        nbformat.write(notebook, folder / RING)
+        reset("2.3", folder, lambda _: None)
+    assert sorted(path.name for path in (folder / "kept").iterdir()) == [
+        "02_ring_all_reduce.before-reset-2.3-2.ipynb",
+        "02_ring_all_reduce.before-reset-2.3.ipynb",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("exercise", "why"),
+    [("2.99", "has no exercise '2.99'"), ("9.1", "No lesson is called"), ("3.1", "There is no 03_ddp.ipynb")],
+)
+def test_what_cannot_be_reset_is_named(folder: Path, exercise: str, why: str) -> None:
+    with pytest.raises(LessonError, match=why):
+        reset(exercise, folder, lambda _: None)
+
+
+def test_a_broken_notebook_is_left_as_it_is(folder: Path) -> None:
+    (folder / RING).write_text("{half a notebook")
+    with pytest.raises(LessonError, match=r"cannot be read as a notebook.*left as it is"):
+        reset("2.3", folder, lambda _: None)
+    assert (folder / RING).read_text() == "{half a notebook"
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"labkit_pack": 1}', '{"labkit_pack": 9, "lesson": "02", "answers": {}}'])
+def test_what_is_no_pack_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.pack").write_text(text)
+    with pytest.raises(LessonError, match=r"no pack of answers|another version"):
+        read_pack(tmp_path / "x.pack")
+
+
+def test_without_originals_or_sources_it_says_where_they_would_be(tmp_path: Path) -> None:
+    with pytest.raises(LessonError, match="as they were handed out are not to be found"):
+        catch_up("03", tmp_path, None, lambda _: None)
