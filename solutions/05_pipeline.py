@@ -27,7 +27,7 @@
 # * predict the bubble, find it on the virtual cluster, measure it, and choose the number of microbatches;
 # * trade memory for time by recomputing, and put pipelines and data parallelism on one mesh.
 #
-# **Time:** about two and a half hours, and 40 minutes more for the two bonus exercises.
+# **Time:** about two and a half hours, and 65 minutes more for the three bonus exercises.
 #
 # **What you must know:** `send`, `recv` and `batch_isend_irecv` of lesson 02, and how autograd goes backward. If you
 # did not finish lesson 02, go on: nothing here calls your code from there. (With `use_mine`, section 12 also runs on your
@@ -1473,7 +1473,8 @@ print("gradients equal to one process with all ten samples:", all(equal for _, e
 # and V = 2, rank 0 holds parts 0 and 2, rank 1 parts 1 and 3. A microbatch goes round twice. The staircase has steps
 # of 1/V the height, so the bubble is (P-1)/(VM+P-1), for V times as many messages.
 #
-# Part c of rank s is called **chunk** c. Only the order of the work is asked here; messages follow from it.
+# Part c of rank s is called **chunk** c. Only the order of the work is asked here. The messages follow from it, and in 5.14
+# you run it.
 
 
 # %% tags=["given"]
@@ -1599,6 +1600,286 @@ labkit.check("5.13", zero_bubble)
 for stage in range(3):
     names = {Forward: "F", BackwardInput: "B", BackwardWeight: "W"}
     print(f"stage {stage}:", " ".join(f"{names[type(r)]}{r.microbatch}" for r in zero_bubble(stage, 3, 5)))
+
+# %% [markdown]
+# ### Run them for real
+#
+# Two orders on paper. Do they keep what they promise? An order of work says nothing of messages, and for the first time a
+# rank has several parts: a message must say which. The given function below puts the messages in. It plays all ranks at
+# once, one piece of work each and round again, and writes every message down on **both** sides at that moment. So all
+# ranks agree on one order of all messages, and none can wait in a circle: in that order each message's two sides are
+# free. (`torch.distributed.pipelining` does it in the same way.) A message between two chunks of one rank needs no network,
+# so here are two ranks or more.
+
+
+# %% tags=["given"]
+@dataclass(frozen=True)
+class Give:
+    """Send what left this rank's chunk (or, with gradient, the gradient of what entered it) to this rank."""
+
+    peer: int
+    chunk: int
+    microbatch: int
+    gradient: bool
+
+
+@dataclass(frozen=True)
+class Take:
+    """Receive what enters this rank's chunk (or, with gradient, the gradient of what left it) from this rank."""
+
+    peer: int
+    chunk: int
+    microbatch: int
+    gradient: bool
+
+
+Work = Forward | ForwardChunk | BackwardChunk | BackwardInput | BackwardWeight
+
+
+def with_messages(orders: list[list[Work]]) -> list[list[Work | Give | Take]]:
+    """Return every rank's order of work with the messages in it; two ranks or more, or one with one chunk.
+
+    Raises:
+        ValueError: If the work comes to no end.
+    """
+    num_ranks, programs = len(orders), [[] for _ in orders]
+    last_part = num_ranks * (1 + max(getattr(work, "chunk", 0) for order in orders for work in order)) - 1
+    ready, waiting = set(), [list(order) for order in orders]
+    while any(waiting):
+        moved = False
+        for rank, order in enumerate(waiting):
+            work = order[0] if order else None
+            chunk, backward = getattr(work, "chunk", 0), isinstance(work, BackwardChunk | BackwardInput)
+            part, step = chunk * num_ranks + rank, -1 if backward else 1
+            at_the_end = part == (last_part if backward else 0)
+            weights = isinstance(work, BackwardWeight)
+            if work is None or not (weights or at_the_end or (part, backward, work.microbatch) in ready):
+                continue
+            moved = True
+            programs[rank].append(order.pop(0))
+            if not weights and 0 <= part + step <= last_part:
+                ready.add((part + step, backward, work.microbatch))
+                to_chunk, to = divmod(part + step, num_ranks)
+                programs[rank].append(Give(to, chunk, work.microbatch, backward))
+                programs[to].append(Take(rank, to_chunk, work.microbatch, backward))
+        if not moved:
+            raise ValueError(
+                f"Nobody can go on: {[order[0] for order in waiting if order]} stand before what they need."
+            )
+    return programs
+
+
+# %%
+def in_letters(program):
+    """Return a program in short: F0.1 is chunk 0 and microbatch 1, > gives and < takes, d stands for a gradient."""
+    letters = {
+        Forward: "F",
+        ForwardChunk: "F",
+        BackwardChunk: "B",
+        BackwardInput: "B",
+        BackwardWeight: "W",
+        Give: ">",
+        Take: "<",
+    }
+    names = []
+    for record in program:
+        place = f"{getattr(record, 'chunk', 0)}.{record.microbatch}"
+        names.append(letters[type(record)] + ("d" if getattr(record, "gradient", False) else "") + place)
+    return " ".join(names)
+
+
+for rank, program in enumerate(with_messages([interleaved(rank, 2, 2, 2) for rank in range(2)])):
+    print(f"rank {rank}: {in_letters(program)}")
+
+# %% [markdown]
+# Backward in two halves needs help from the layers. Autograd computes both gradients of a linear layer in one go. But what
+# belongs to the weights can be put off: a layer's backward returns the gradient of its input, and leaves a function behind
+# that does the rest when somebody calls it. (That is how the authors of zero bubble do it in Megatron.)
+#
+# ### Exercise 5.14 Run them for real (bonus)
+#
+# *10 points, about 25 minutes*
+#
+# `run_orders` is the executor of 5.8 once more, with these differences. Keep what enters and leaves by chunk *and*
+# microbatch. Post a `Take` with `dist.irecv` where it stands, and wait for it only when a forward or backward needs it;
+# post a `Give` with `dist.isend`, and wait for all of them at the end. `BackwardChunk` does both halves: what the layers
+# put off is in `later` when backward returns. `BackwardInput` takes it out of there and keeps it, `BackwardWeight` calls
+# it. `Forward`, `BackwardInput` and `BackwardWeight` are about chunk 0. Spans as before, and `f"BW{microbatch}"` around
+# the weights' half.
+
+
+# %% tags=["exercise"] exercise="5.14" points=10 difficulty=5 importance=2 minutes=25 title="Run them for real" provides=["linear_later", "run_orders"] bonus=true
+def linear_later(x: Tensor, weight: Tensor, bias: Tensor | None, later: list[Callable[[], None]]) -> Tensor:
+    """Return nn.functional.linear(x, weight, bias); backward gives x its gradient and puts the others off.
+
+    Args:
+        x: Shape (..., in).
+        weight: Shape (out, in), a leaf. It may be frozen.
+        bias: Shape (out,), a leaf, or None.
+        later: Each backward appends one function to it, which adds the gradients of weight and bias to their .grad.
+    """
+
+    # BEGIN SOLUTION 5.14: an autograd.Function whose backward returns x's gradient and appends a function for the rest
+    class Later(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, weight, bias):
+            ctx.save_for_backward(x)
+            return nn.functional.linear(x, weight, bias)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            (entered,) = ctx.saved_tensors
+
+            def rest() -> None:
+                rows = gradient.reshape(-1, gradient.shape[-1])
+                if weight.requires_grad:
+                    found = rows.T @ entered.reshape(-1, entered.shape[-1])
+                    weight.grad = found if weight.grad is None else weight.grad + found
+                if bias is not None and bias.requires_grad:
+                    found = rows.sum(0)
+                    bias.grad = found if bias.grad is None else bias.grad + found
+
+            later.append(rest)
+            return gradient @ weight if ctx.needs_input_grad[0] else None, None, None
+
+    return Later.apply(x, weight, bias)
+    # END SOLUTION
+
+
+def run_orders(
+    program: list[Work | Give | Take],
+    chunks: list[nn.Module],
+    sizes: list[int],
+    samples: list[Tensor],
+    later: list[Callable[[], None]],
+    inputs: list[Tensor] | None = None,
+    targets: list[Tensor] | None = None,
+    loss_fn: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> Tensor | None:
+    """Carry out this rank's program; gradients of the mean loss over the whole batch are added to .grad.
+
+    Args:
+        program: What with_messages gave for this rank.
+        chunks: This rank's parts of the model, in order; their linear layers put their weights' gradients off.
+        sizes: Samples in each microbatch, the same list on every rank; they may differ.
+        samples: For each chunk one sample as it enters, without the batch dimension: shape, dtype and device count.
+        later: Where the layers put what they put off.
+        inputs: The microbatches, on rank 0, whose chunk 0 is the first part of the model; else None.
+        targets: What should come out for each microbatch, on the last rank, whose last chunk is the last part; else None.
+        loss_fn: loss_fn(outputs, targets) is the mean over a microbatch's samples; on the last rank.
+
+    Returns:
+        The mean loss over the whole batch on the last rank, a detached tensor; None on the others.
+    """
+    # BEGIN SOLUTION 5.14: as in 5.8, by chunk and microbatch; a Take is waited for when it is needed
+    entered, left, gradients, coming, sent, put_off = {}, {}, {}, {}, [], {}
+    total = None
+    for record in program:
+        chunk, m = key = getattr(record, "chunk", 0), record.microbatch
+        if isinstance(record, Take):
+            like = left[key] if record.gradient else samples[chunk].new_empty((sizes[m], *samples[chunk].shape))
+            buffer = torch.empty_like(like, memory_format=torch.contiguous_format, requires_grad=False)
+            (gradients if record.gradient else entered)[key] = buffer
+            coming[key, record.gradient] = dist.irecv(buffer, record.peer)
+        elif isinstance(record, Give):
+            tensor = entered.pop(key).grad if record.gradient else left[key].detach()
+            sent.append(dist.isend(tensor.contiguous(), record.peer))
+        elif isinstance(record, Forward | ForwardChunk):
+            if (key, False) in coming:
+                coming.pop((key, False)).wait()
+            with labkit.span(f"F{m}"):
+                first = inputs is not None and chunk == 0
+                left[key] = chunks[chunk](inputs[m] if first else entered[key].requires_grad_())
+                if targets is not None and chunk == len(chunks) - 1:
+                    left[key] = loss_fn(left[key], targets[m]) * (sizes[m] / sum(sizes))
+                    total = left[key].detach() if total is None else total + left[key].detach()
+        elif isinstance(record, BackwardWeight):
+            with labkit.span(f"BW{m}"):
+                for rest in put_off.pop(m):
+                    rest()
+        else:
+            if (key, True) in coming:
+                coming.pop((key, True)).wait()
+            with labkit.span(f"B{m}"):
+                torch.autograd.backward(left.pop(key), gradients.pop(key, None))
+                put_off[m] = later[:]
+                later.clear()
+                if isinstance(record, BackwardChunk):
+                    for rest in put_off.pop(m):
+                        rest()
+    for work in sent:
+        work.wait()
+    return total
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("5.14", linear_later, run_orders)
+
+# %% [markdown]
+# Now the four virtual H100s again, the same layers and samples in 8 microbatches, and 1F1B's bubble of 3/11 to compare. In
+# units of a third of a microbatch's work (forward, gradient of the input, gradients of the weights) 1F1B waits 9 of 33.
+# **Zero bubble: which share will it wait?**
+
+# %% tags=["predict"]
+labkit.predict("5.14", 0.2)
+
+
+# %% tags=["given"]
+class LaterLinear(nn.Linear):
+    """A linear layer that puts the gradients of its weights off."""
+
+    def __init__(
+        self,
+        width: int,
+        later: list[Callable[[], None]],
+        linear: Callable[[Tensor, Tensor, Tensor | None, list[Callable[[], None]]], Tensor],
+    ) -> None:
+        super().__init__(width, width, device="meta")
+        self.later, self.linear = later, linear
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the layer's output."""
+        return self.linear(x, self.weight, self.bias, self.later)
+
+
+# %%
+def smaller_bubble(orders, num_chunks):
+    rank, last, count, later = dist.get_rank(), dist.get_rank() == dist.get_world_size() - 1, 8, []
+    size = SAMPLES // count
+    x = [torch.empty(size, WIDTH, device="meta", requires_grad=True) for _ in range(count)]
+    chunks = [
+        nn.Sequential(
+            *(nn.Sequential(LaterLinear(WIDTH, later, linear_later), nn.ReLU()) for _ in range(LAYERS // num_chunks))
+        )
+        for _ in range(num_chunks)
+    ]
+    run_orders(
+        with_messages(orders)[rank], chunks, [size] * count, [torch.empty(WIDTH, device="meta")] * num_chunks, later,
+        x if rank == 0 else None, x if last else None, nn.functional.mse_loss,
+    )  # fmt: skip
+
+
+smaller = {
+    "interleaved, 2 chunks": labkit.run(
+        smaller_bubble, [interleaved(s, 4, 8, 2) for s in range(4)], 2, on=labkit.virtual(4)
+    ),
+    "zero bubble": labkit.run(smaller_bubble, [zero_bubble(s, 4, 8) for s in range(4)], 1, on=labkit.virtual(4)),
+}
+formulas = {"interleaved, 2 chunks": 3 / (2 * 8 + 3), "zero bubble": 3 / (3 * 8 + 3)}
+for name, run in {"1F1B": runs["one_f_one_b"], **smaller}.items():
+    formula = formulas.get(name, bubble_share(4, 8))
+    print(
+        f"{name:22} {run.timeline.makespan_ns / 1e9:5.2f} s, bubble {bubble_of(run.timeline):.3f}, on paper {formula:.3f}"
+    )
+labkit.reveal("5.14", round(bubble_of(smaller["zero bubble"].timeline), 3))
+
+# %% tags=["nbval-ignore-output"]
+draw({name: run.timeline for name, run in smaller.items()})
+
+# %% [markdown]
+# The paper is right. In the lower picture the last stage has no white until the end, because weights wait there until
+# nothing else is to do. And in the upper one each rank's work comes in smaller pieces, with twice as many messages.
 
 # %% [markdown] tags=["slide"]
 # ### Smaller bubbles

@@ -18,6 +18,7 @@ from labkit.checks.lesson_05.hybrid import mesh_case
 from labkit.checks.lesson_05.one_batch import batch_case
 from labkit.checks.lesson_05.paper import Paper, paper_case
 from labkit.checks.lesson_05.pipeline_cases import Write, pipeline_case
+from labkit.checks.lesson_05.programs import layer_case, one_after_another, program_case
 from labkit.checks.lesson_05.recompute import recompute_case
 from labkit.checks.lesson_05.split_layer import layer_case
 from labkit.checks.lesson_05.writing import schedule_case
@@ -285,6 +286,54 @@ def _fills(draw: random.Random) -> list[Case]:
     return [order_case("up to 8 stages", "zero_bubble", asked)]
 
 
+def _chunks_in_turns(stages: int, count: int, chunks: int) -> list[str]:
+    """Return 1F1B's order over groups of as many microbatches as stages, for each stage."""
+    groups = [range(start, start + stages) for start in range(0, count, stages)]
+    there = [f"F{chunk}.{m}" for group in groups for chunk in range(chunks) for m in group]
+    back = [f"B{chunk}.{m}" for group in groups for chunk in reversed(range(chunks)) for m in group]
+    found = []
+    for stage in range(stages):
+        ahead = min(2 * (stages - 1 - stage) + (chunks - 1) * stages, len(there))
+        pairs = [each for pair in zip(there[ahead:], back, strict=False) for each in pair]
+        found.append(" ".join([*there[:ahead], *pairs, *back[len(there) - ahead :]]))
+    return found
+
+
+def _halves(draw: random.Random, stages: int, count: int) -> list[str]:
+    """Return 1F1B with backward in two halves, the second put off by a number drawn for each stage."""
+    found = []
+    for stage in range(stages):
+        late, work, done = draw.randint(0, 3), [], 0
+        ahead = min(stages - 1 - stage, count)
+        order = [f"F{m}" for m in range(ahead)]
+        for m in range(count):
+            order += ([f"F{m + ahead}"] if m + ahead < count else []) + [f"I{m}"]
+        for each in order:
+            work.append(each)
+            if each[0] == "I" and int(each[1:]) >= late:
+                work.append(f"W{done}")
+                done += 1
+        rest = [f"W{m}" for m in range(done, count)]
+        draw.shuffle(rest)
+        found.append(" ".join(work + rest))
+    return found
+
+
+def _runs(draw: random.Random) -> list[Case]:
+    sizes = [_uneven(draw, count) for count in (6, 4, 5, 3, 4)]
+    return [
+        layer_case("a layer", _seed(draw), (draw.randint(2, 7), draw.randint(2, 7))),
+        layer_case("a layer, three dimensions more", _seed(draw), (2, 3, 2, 4), frozen=["bias"]),
+        layer_case("a layer without bias", _seed(draw), (4, 3), bias=False),
+        layer_case("a frozen weight", _seed(draw), (3, 2, 5), frozen=["weight"]),
+        program_case("3 ranks, 2 chunks", _seed(draw), sizes[0], _chunks_in_turns(3, 6, 2), before=True),
+        program_case("2 ranks, 3 chunks", _seed(draw), sizes[1], _chunks_in_turns(2, 4, 3), rows=2),
+        program_case("4 ranks, two halves", _seed(draw), sizes[2], _halves(draw, 4, 5), rows=draw.choice([0, 3])),
+        program_case("one rank, two halves", _seed(draw), sizes[3], _halves(draw, 1, 3), before=True),
+        program_case("2 ranks, 2 chunks, one after another", _seed(draw), sizes[4], [one_after_another(2, 4)] * 2),
+    ]
+
+
 _CASES: dict[str, Callable[[random.Random], list[Case]]] = {
     "5.1": _budget,
     "5.2": _one_batch,
@@ -299,4 +348,5 @@ _CASES: dict[str, Callable[[random.Random], list[Case]]] = {
     "5.11": _hybrid,
     "5.12": _interleaves,
     "5.13": _fills,
+    "5.14": _runs,
 }

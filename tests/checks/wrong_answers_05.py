@@ -389,3 +389,22 @@ changed(
     "work left out",
     ("return order + [BackwardWeight(microbatch) for microbatch in range(weights, num_microbatches)]", "return order"),
 )
+
+# ---- 5.14
+
+FOUND = "weight.grad = found if weight.grad is None else weight.grad + found"
+HALVES = "if isinstance(record, BackwardChunk):"
+changed("5.14", "the layer does all at once", "weights' gradients at once", ("later.append(rest)", "rest()"))
+changed("5.14", "the last gradient wins", "overwritten, not added", (FOUND, "weight.grad = found"))
+changed("5.14", "no weights for chunks", "the weights' half is never done", (HALVES, "if False:"))
+changed("5.14", "no leaf", "no gradient for what entered", (".requires_grad_()", ""))
+changed("5.14", "the loss as it is", "loss not scaled", (SCALE, ""))
+changed("5.14", "divided by M", "mean of means", (SCALE, " / len(sizes)"))
+changed("5.14", "both halves together", "weights when they were put off",
+        (HALVES, "if True:"), ("for rest in put_off.pop(m):", "for rest in put_off.pop(m, []):"))  # fmt: skip
+changed("5.14", "kept by microbatch", "chunks share a place",
+        ('chunk, m = key = getattr(record, "chunk", 0), record.microbatch',
+         'chunk, m = getattr(record, "chunk", 0), record.microbatch\n        key = m'))  # fmt: skip
+changed(
+    "5.14", "nobody waits for sends", "read before it was there", ("    for work in sent:\n        work.wait()\n", "")
+)

@@ -20,8 +20,8 @@ from labkit.timeline.memory import peak_memory_bytes
 from tests.checks.lesson_cells import namespace
 
 SOURCE = Path(__file__).parents[2] / "solutions" / "05_pipeline.py"
-IDS = [f"5.{number}" for number in range(1, 14)]
-BONUS = ["5.12", "5.13"]
+IDS = [f"5.{number}" for number in range(1, 15)]
+BONUS = ["5.12", "5.13", "5.14"]
 
 TOPICS = {
     "what fills the memory": r"16 gb",
@@ -46,6 +46,8 @@ TOPICS = {
     "mesh": r"devicemesh",
     "interleaved": r"interleaved stages",
     "zero bubble": r"qi et al\., 2023",
+    "smaller bubbles run for real": r"run them for real",
+    "a hybrid on your own wrapper": r"use_mine",
     "failures on purpose": r"break it on purpose",
     "mismatch the schedule": r"mismatch the schedule",
     "drop a wait": r"drop a wait",
@@ -65,11 +67,11 @@ def answers() -> dict[str, Any]:
     return namespace(number="05")
 
 
-def test_thirteen_exercises_give_100_points_and_16_for_the_bonus(lesson: Lesson) -> None:
+def test_fourteen_exercises_give_100_points_and_26_for_the_bonus(lesson: Lesson) -> None:
     assert [exercise.id for exercise in lesson.exercises] == IDS
     assert [exercise.id for exercise in lesson.exercises if exercise.bonus] == BONUS
     assert sum(exercise.points for exercise in lesson.exercises if not exercise.bonus) == 100
-    assert sum(exercise.points for exercise in lesson.exercises if exercise.bonus) == 16
+    assert sum(exercise.points for exercise in lesson.exercises if exercise.bonus) == 26
 
 
 def test_every_exercise_is_followed_by_its_check_before_the_next(lesson: Lesson) -> None:

@@ -1,4 +1,4 @@
-"""Checks of lesson 05, pipelines: what the thirteen exercises must do, and how learners get them wrong."""
+"""Checks of lesson 05, pipelines: what the fourteen exercises must do, and how learners get them wrong."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from labkit.checks.lesson_05.hybrid import EXERCISE as HYBRID
 from labkit.checks.lesson_05.one_batch import EXERCISE as ONE_BATCH
 from labkit.checks.lesson_05.paper import EXERCISE as PAPER
 from labkit.checks.lesson_05.recompute import EXERCISE as RECOMPUTE
+from labkit.checks.lesson_05.running import EXERCISE as RUNNING
 from labkit.checks.lesson_05.split_layer import EXERCISE as SPLIT_LAYER
 from labkit.checks.lesson_05.writing import GPIPE, ONE_F_ONE_B
 
@@ -28,4 +29,5 @@ EXERCISES: tuple[Exercise, ...] = (
     HYBRID,
     INTERLEAVED,
     ZERO_BUBBLE,
+    RUNNING,
 )

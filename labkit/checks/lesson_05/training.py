@@ -38,7 +38,7 @@ def wrong_results(case: Case, got: tuple[Values, ...], slack: float = 1e-9) -> V
         wanted, came = cast(Mapping[str, Any], right["grads"]), got[rank].get("grads")
         for name, gradient in wanted.items():
             found = came.get(name) if isinstance(came, dict) else None
-            text = _difference(found, gradient, slack)
+            text = apart(found, gradient, slack)
             if text:
                 where = f"stage {stage_of(case, rank)} (rank {rank}), gradient of {name}: {text[0]}"
                 return Verdict(
@@ -47,13 +47,14 @@ def wrong_results(case: Case, got: tuple[Values, ...], slack: float = 1e-9) -> V
                     expected=text[1],
                     got=text[2],
                 )
-        verdict = _wrong_loss(rank, got[rank], cast("Tensor | None", right["loss"]), slack)
+        verdict = wrong_loss(rank, got[rank], cast("Tensor | None", right["loss"]), slack)
         if verdict is not None:
             return verdict
     return None
 
 
-def _difference(found: Any, gradient: Tensor | None, slack: float = 1e-9) -> tuple[str, str, str] | None:
+def apart(found: Any, gradient: Tensor | None, slack: float = 1e-9) -> tuple[str, str, str] | None:
+    """Return where a gradient is wrong, what it should be there and what it is; None where it is right."""
     if gradient is None:
         return None if found is None else ("there should be none", "None", "a tensor")
     if found is None:
@@ -66,7 +67,8 @@ def _difference(found: Any, gradient: Tensor | None, slack: float = 1e-9) -> tup
     return f"{place} is {wrong.got}, expected {wrong.expected}", wrong.expected, wrong.got
 
 
-def _wrong_loss(rank: int, values: Values, loss: Tensor | None, slack: float) -> Verdict | None:
+def wrong_loss(rank: int, values: Values, loss: Tensor | None, slack: float) -> Verdict | None:
+    """Return a verdict if a rank returned something else than the loss, or than None where none is asked for."""
     returned = values.get("returned")
     if loss is None:
         if returned == "NoneType":
@@ -207,9 +209,9 @@ def results_as_if(weigh: Weigh = right_weight, pair: Pair = lambda number, count
             if not isinstance(came, dict):
                 return False
             for name, gradient in grads.items():
-                if _difference(came.get(name), gradient) is not None:
+                if apart(came.get(name), gradient) is not None:
                     return False
-                differs = differs or _difference(good[name], gradient) is not None
+                differs = differs or apart(good[name], gradient) is not None
         return differs
 
     return seen

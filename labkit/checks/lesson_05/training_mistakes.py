@@ -200,7 +200,7 @@ FLOAT32 = Mistake(
 NOT_CONTIGUOUS = Mistake(
     "not contiguous",
     "A tensor that is sent must be contiguous: left.detach().contiguous(). A stage's output may be a view.",
-    lambda case, got, wire: isinstance(got, Failure) and "contiguous" in got.message,
+    lambda case, got, wire: isinstance(got, Failure) and "contiguous" in got.message and "NoneType" not in got.message,
     certain=True,
 )
 STILL_ATTACHED = Mistake(

@@ -293,3 +293,63 @@ def zero_bubble(stage, num_stages, num_microbatches):
         if m + ahead < num_microbatches:
             order.append(Forward(m + ahead))
     return order + [BackwardWeight(m) for m in range(max(num_microbatches - stage, 0), num_microbatches)]
+
+
+# %% 5.14
+def linear_later(x, weight, bias, later):
+    class PutOff(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, *parameters):
+            ctx.save_for_backward(x)
+            return x @ weight.T if bias is None else x @ weight.T + bias
+
+        @staticmethod
+        def backward(ctx, gradient):
+            def parameters_too(x=ctx.saved_tensors[0]):
+                with torch.enable_grad():
+                    copies = [t.detach().requires_grad_() for t in (weight, bias) if t is not None]
+                    found = torch.autograd.grad(nn.functional.linear(x, *copies), copies, gradient)
+                for parameter, part in zip((weight, bias), found, strict=False):
+                    if parameter.requires_grad:
+                        parameter.grad = part + (0 if parameter.grad is None else parameter.grad)
+
+            later += [parameters_too]
+            return (gradient @ weight, *[None] * (1 if bias is None else 2))
+
+    return PutOff.apply(x, *([weight] if bias is None else [weight, bias]))
+
+
+def run_orders(program, chunks, sizes, samples, later, inputs=None, targets=None, loss_fn=None):
+    inside, outside, back, kept, losses = {}, {}, {}, {}, []
+
+    def weights(key):
+        for function in kept.pop(key):
+            function()
+
+    for record in program:
+        chunk, m = getattr(record, "chunk", 0), record.microbatch
+        key = (chunk, m)
+        if isinstance(record, Take):  # one after the other, blocking: the order is the same on both sides
+            shape = outside[key].shape if record.gradient else (sizes[m], *samples[chunk].shape)
+            buffer = samples[chunk].new_empty(shape)
+            dist.recv(buffer, record.peer)
+            (back if record.gradient else inside)[key] = buffer
+        elif isinstance(record, Give):
+            dist.send((inside.pop(key).grad if record.gradient else outside[key].detach()).contiguous(), record.peer)
+        elif isinstance(record, (Forward, ForwardChunk)):
+            x = inputs[m] if chunk == 0 and inputs is not None else inside[key]
+            if key in inside:
+                x.requires_grad_()
+            outside[key] = chunks[chunk](x)
+            if chunk + 1 == len(chunks) and targets is not None:
+                outside[key] = loss_fn(outside[key], targets[m]) * sizes[m] / sum(sizes)
+                losses.append(outside[key].detach())
+        elif isinstance(record, BackwardWeight):
+            weights(key)
+        else:
+            outside.pop(key).backward(back.pop(key, None))
+            kept[key] = list(later)
+            del later[:]
+            if isinstance(record, BackwardChunk):
+                weights(key)
+    return sum(losses) if losses else None
