@@ -125,8 +125,18 @@ EXERCISE = Exercise(
         raising(
             "kwargs may be None",
             "Without named arguments kwargs is None: kwargs = kwargs or {}.",
-            "NoneType",
             "must be a mapping",
+            "'NoneType' object has no attribute 'items'",
+        ),
+        raising(
+            "nothing comes back",
+            "__torch_function__ must return what the function returns.",
+            "must be Tensor, not NoneType",
+        ),
+        raising(
+            "no gradient",
+            "The weights get no gradient: value.to(dtype) keeps the graph, value.data or detach() cuts it.",
+            "does not require grad",
         ),
         raising(
             "labels are cast",
@@ -153,8 +163,6 @@ EXERCISE = Exercise(
             named_arguments_are_left_out="Arguments with names come in kwargs: cast those too.",
             everything_is_cast="A function of neither list takes its arguments as they come.",
             labels_are_cast="Labels are whole numbers and must stay so: cast floating-point tensors only.",
-            nothing_comes_back="__torch_function__ must return what the function returns.",
-            no_gradient="The weights got no gradient: value.to(dtype) keeps the graph, value.data or detach() cuts it.",
         ),
     ),
 )

@@ -76,11 +76,15 @@ def raising(name: str, hint: str, *words: str, certain: bool = True) -> Mistake:
     return Mistake(name, hint, seen, certain=certain)
 
 
-def hanging(name: str, hint: str) -> Mistake:
-    """Return the mistake of a run that did not end."""
-    return Mistake(
-        name, hint, lambda case, got, wire: not isinstance(got, tuple) and got.kind in ("deadlock", "timeout")
-    )
+def hanging(name: str, hint: str, *words: str) -> Mistake:
+    """Return the mistake of a run that did not end, or failed with one of these words."""
+
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        if isinstance(got, tuple):
+            return False
+        return got.kind in ("deadlock", "timeout") or any(word in got.message for word in words)
+
+    return Mistake(name, hint, seen)
 
 
 def near(came: Value, wanted: Tensor, relative: float = 1e-6) -> bool:

@@ -126,8 +126,8 @@ EXERCISE = Exercise(
     oracle=expected,
     judge=judging(find),
     visible=(
-        mean_case("3 ranks, entries in different places", 651, (40,), (0, 13, 29), 4),
         mean_case("3 ranks, a matrix, places that overlap", 652, (6, 9), (10, 12, 14), 5),
+        mean_case("3 ranks, entries in different places", 651, (40,), (0, 13, 29), 4),
         mean_case("4 ranks, of which 1, 2 and 3 take part", 653, (30,), (2, 20, 9), 3, group=(1, 2, 3), world_size=4),
     ),
     hints=(
@@ -147,16 +147,12 @@ EXERCISE = Exercise(
         ),
         hanging(
             "all ranks of the world",
-            "Somebody waits for ranks that do not take part: hand group=group to dist.all_gather.",
-        ),
-        raising(
-            "the size of the world",
-            "The number of ranks is that of the group: dist.get_world_size(group).",
-            "doesn't match",
-            "world size",
+            "Only the ranks of the group take part: hand group=group to dist.all_gather, and group to "
+            "dist.get_world_size.",
+            "invalid output tensor list",
             "Tensor list",
-            "must be equal",
-            "world_size",
+            "not part of group",
+            "take part",
         ),
         *mistakes(
             find,

@@ -262,7 +262,7 @@ EXERCISE = Exercise(
         hook_case("3 ranks, packets that must be gathered", 661, 3, WINDOW, [(40,), (40,)]),
         hook_case("3 ranks, packets that may be added", 662, 3, ROUNDING, [(11,), (11,)]),
         hook_case(
-            "2 ranks, three buckets, and the hook must not wait", 663, 2, WINDOW, [(40, 44, 30)] * 2, overlap=True
+            "2 ranks, three buckets, and the hook must not wait", 663, 2, WINDOW, [(40, 40, 40)] * 2, overlap=True
         ),
         hook_case(
             "3 ranks, three buckets that may be added, and no waiting", 664, 3, ROUNDING, [(5, 9, 4)] * 2, overlap=True

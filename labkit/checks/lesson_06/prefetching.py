@@ -43,7 +43,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
         "left": "a loop that is left",
     }
     for name, where in words.items():
-        value = came[name]
+        value = came.get(name)
         if value == "hangs":
             mistake = {"whole": "the end", "none": "the end", "failing": "the error", "left": "the thread stays"}[name]
             return Finding(
@@ -56,9 +56,11 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
             return Finding("hangs at the error" if odd == "the error" else "raises", f"{where}: {value}.")
     whole, wanted = cast(dict[str, Any], came["whole"]), cast(dict[str, Any], right["whole"])
     if whole["came"] != wanted["came"]:
-        name = "batches in another order" if sorted(whole["came"]) == wanted["came"] else "not all batches"
-        if None in whole["came"]:
+        name = "not all batches"
+        if any(isinstance(each, str) for each in whole["came"]):
             name = "the end is a batch"
+        elif sorted(whole["came"]) == wanted["came"]:
+            name = "batches in another order"
         return Finding(name, "The loop saw other batches.", f"{wanted['came']}", f"{whole['came']}")
     if came["none"] != []:
         return Finding("not all batches", f"A loop over no batches saw {came['none']}.")

@@ -1,0 +1,200 @@
+"""Hidden cases of lesson 06: the drivers, oracles and judges of labkit.checks, on gradients drawn from a seed.
+
+Points are all or nothing for an exercise over all of its cases here: other shapes, ratios and numbers of ranks, keys in
+other orders, buckets that are built anew. That a hook does not wait is looked at in the notebook only: here the grader's
+relay completes every future at once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from labkit.checks.case import Case
+from labkit.checks.lesson_06.autocast import autocast_case
+from labkit.checks.lesson_06.bits import bits_case
+from labkit.checks.lesson_06.claims import Measured, Promise, claims_case
+from labkit.checks.lesson_06.costs import cost_case
+from labkit.checks.lesson_06.feedback import feedback_case
+from labkit.checks.lesson_06.gathering import mean_case
+from labkit.checks.lesson_06.hook import ROUNDING, WINDOW, hook_case
+from labkit.checks.lesson_06.one_bit import signs_case
+from labkit.checks.lesson_06.power import power_case
+from labkit.checks.lesson_06.prefetching import loader_case
+from labkit.checks.lesson_06.scaling import scaling_case
+from labkit.checks.lesson_06.sparse import sparse_case
+
+
+def cases(exercise_id: str, seed: int) -> list[Case]:
+    """Return the hidden cases of an exercise, the same ones for the same seed.
+
+    Raises:
+        KeyError: If the lesson has no such exercise.
+    """
+    return _CASES[exercise_id](random.Random(f"{exercise_id} {seed}"))
+
+
+def _seed(draw: random.Random) -> int:
+    return draw.randrange(1 << 20)
+
+
+def _bits(draw: random.Random) -> list[Case]:
+    return [
+        bits_case(
+            "drawn shapes", _seed(draw), [(draw.randint(5, 60),), (3, draw.randint(2, 9), 4)], draw.uniform(0.5, 9)
+        ),
+        bits_case("small gradients", _seed(draw), [(draw.randint(5, 60),)], 1e-4),
+        bits_case("beyond float16's range", _seed(draw), [(draw.randint(5, 20),)], 2.0, largest=draw.uniform(7e4, 1e7)),
+        bits_case("zeros", _seed(draw), [(4, 3)], 0.0),
+    ]
+
+
+def _signs(draw: random.Random) -> list[Case]:
+    return [
+        signs_case(
+            "sizes that do not divide by eight", _seed(draw), [(8 * k + draw.randint(1, 7),) for k in (0, 1, 9)]
+        ),
+        signs_case("three dimensions", _seed(draw), [(2, 3, draw.randint(3, 9))], shift=-0.3),
+        signs_case("with zeros", _seed(draw), [(draw.randint(20, 40),)], zeros=draw.randint(2, 9)),
+    ]
+
+
+def _sparse(draw: random.Random) -> list[Case]:
+    return [
+        sparse_case("drawn sizes", _seed(draw), [((draw.randint(100, 300),), 0.07)]),
+        sparse_case("three dimensions", _seed(draw), [((5, 6, draw.randint(4, 9)), 0.2)]),
+        sparse_case("half of few", _seed(draw), [((draw.randint(5, 9),), 0.5)]),
+        sparse_case("one of sixty", _seed(draw), [((60,), 0.001)]),
+    ]
+
+
+def _feedback(draw: random.Random) -> list[Case]:
+    keys: list[str | None] = ["a", "b", "c"]
+    sizes: dict[str | None, int] = {key: draw.randint(3, 9) for key in keys}
+    order = [draw.choice(keys) for _ in range(12)]
+    return [
+        feedback_case("one key, ten steps", _seed(draw), [(None, 7)] * 10, step=draw.uniform(0.5, 2)),
+        feedback_case("three keys in a drawn order", _seed(draw), [(key, sizes[key]) for key in order]),
+        feedback_case("three keys of one size", _seed(draw), [(key, 6) for key in order], step=0.7),
+    ]
+
+
+def _means(draw: random.Random) -> list[Case]:
+    def starts(count: int, most: int) -> list[int]:
+        return [draw.randint(0, most) for _ in range(count)]
+
+    return [
+        mean_case("5 ranks, places that overlap", _seed(draw), (20,), starts(5, 13), 7),
+        mean_case("3 ranks, a tensor of three dimensions", _seed(draw), (4, 5, 6), starts(3, 100), draw.randint(3, 9)),
+        mean_case("2 ranks", _seed(draw), (31,), starts(2, 20), 5),
+        mean_case(
+            "5 ranks, of which 0, 2 and 4 take part",
+            _seed(draw),
+            (50,),
+            starts(3, 40),
+            4,
+            group=(0, 2, 4),
+            world_size=5,
+        ),
+    ]
+
+
+def _hooks(draw: random.Random) -> list[Case]:
+    def sizes(count: int) -> list[int]:
+        return [draw.randint(30, 60) for _ in range(count)]
+
+    two = sizes(2)
+    return [
+        hook_case("5 ranks, packets that must be gathered", _seed(draw), 5, WINDOW, [sizes(1)], length=4),
+        hook_case("4 ranks, packets that may be added", _seed(draw), 4, ROUNDING, [two, two, two]),
+        hook_case("3 ranks, three steps", _seed(draw), 3, WINDOW, [two, two, two], length=5),
+        hook_case(
+            "2 ranks, buckets built anew", _seed(draw), 2, WINDOW, [[64, 40], [50, 30, 40], [50, 30, 40]], length=6
+        ),
+        hook_case(
+            "2 ranks, buckets built anew, packets that may be added", _seed(draw), 2, ROUNDING, [[20, 9], [15, 14]]
+        ),
+        hook_case("4 ranks, of which 1 and 3 take part", _seed(draw), 4, ROUNDING, [two, two], group=(1, 3)),
+        hook_case("5 ranks, of which 0, 1 and 4 take part", _seed(draw), 5, WINDOW, [two], group=(0, 1, 4)),
+    ]
+
+
+def _powers(draw: random.Random) -> list[Case]:
+    return [
+        power_case(
+            "4 ranks, a mean of rank 2", _seed(draw), 4, (draw.randint(7, 12), draw.randint(7, 12)), 2, true_rank=2
+        ),
+        power_case("2 ranks, a wide matrix", _seed(draw), 2, (5, draw.randint(20, 40)), 3, true_rank=2),
+        power_case("3 ranks, a convolution's gradient", _seed(draw), 3, (8, 3, 3, 3), 2, true_rank=1),
+        power_case("3 ranks, noise, ten calls", _seed(draw), 3, (16, 24), 3, true_rank=3, noise=0.3, calls=10),
+    ]
+
+
+def _costs(draw: random.Random) -> list[Case]:
+    worlds = [
+        (
+            10 ** draw.uniform(3, 9), 10 ** draw.uniform(2, 8), draw.choice([2, 3, 8, 64, 200]),
+            draw.uniform(0, 1e-4), 10 ** draw.uniform(8, 11), draw.uniform(1e-5, 1e-2),
+        )
+        for _ in range(12)
+    ]  # fmt: skip
+    return [
+        cost_case("drawn worlds", worlds),
+        cost_case("no cost", [(1e6, 1e3, draw.randint(2, 9), 0.0, 1e9, 0.0), (1e6, 1e6, 64, 1e-5, 1e9, 0.0)]),
+    ]
+
+
+def _autocasts(draw: random.Random) -> list[Case]:
+    return [
+        autocast_case(f"{dtype}, drawn sizes", _seed(draw), dtype, *(draw.randint(3, 12) for _ in range(4)))
+        for dtype in ("bfloat16", "float16", "bfloat16")
+    ]
+
+
+def _scales(draw: random.Random) -> list[Case]:
+    def events(count: int) -> str:
+        return "".join(draw.choice("....i-nIN") for _ in range(count))
+
+    return [
+        scaling_case("drawn events", _seed(draw), "." + events(24), growth_interval=2),
+        scaling_case(
+            "good steps", _seed(draw), "." * 13, scale=2.0 ** draw.randint(4, 20), growth_interval=draw.randint(2, 5)
+        ),
+        scaling_case("a bad one in between", _seed(draw), "...n...i..N....-....", growth_interval=4),
+    ]
+
+
+def _loaders(draw: random.Random) -> list[Case]:
+    return [
+        loader_case("drawn numbers", draw.randint(20, 60), draw.randint(2, 5), draw.randint(5, 12)),
+        loader_case("one may wait", draw.randint(8, 20), 1, draw.randint(1, 5)),
+        loader_case("many may wait", 40, 12, 30),
+    ]
+
+
+def _claims(draw: random.Random) -> list[Case]:
+    claims = ["faster", "smaller", "cheaper", "never tried"]
+    promised: list[Promise] = [(claim, 0.25 * draw.randint(0, 3), 0.25 * draw.randint(4, 8)) for claim in claims]
+    rows: list[Measured] = [
+        (draw.choice(claims[:3]), f"place {number}", 0.25 * draw.randint(-2, 10)) for number in range(30)
+    ]
+    rows += [(claim, f"end {end}", value) for claim, *ends in promised[:3] for end, value in enumerate(ends)]
+    steps = [(draw.uniform(0.1, 5), draw.uniform(0.1, 5)) for _ in range(6)]
+    products = [(draw.uniform(0, 1), draw.uniform(0.5, 16)) for _ in range(6)]
+    return [claims_case("drawn rows", steps, products, rows, promised)]
+
+
+_CASES: dict[str, Callable[[random.Random], list[Case]]] = {
+    "6.1": _bits,
+    "6.2": _signs,
+    "6.3": _sparse,
+    "6.4": _feedback,
+    "6.5": _means,
+    "6.6": _hooks,
+    "6.7": _powers,
+    "6.8": _costs,
+    "6.9": _autocasts,
+    "6.10": _scales,
+    "6.11": _loaders,
+    "6.12": _claims,
+}

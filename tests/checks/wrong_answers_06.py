@@ -1,0 +1,554 @@
+"""Wrong answers to lesson 06, each a mistake that learners really make, and the mistake a check must name.
+
+Most of them are the lesson's own answer with one thing changed, so that nothing else is wrong.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tests.checks.lesson_cells import lesson
+from tests.checks.wrong_answer import WrongAnswer
+
+WRONG: list[WrongAnswer] = []
+
+
+@cache
+def _answer(exercise: str) -> str:
+    (cell,) = [cell for cell in lesson("06").cells if cell.role == "exercise" and cell.exercise == exercise]
+    return cell.source
+
+
+def changed(exercise: str, name: str, mistake: str, *changes: tuple[str, str]) -> None:
+    """Add the lesson's answer with each of the texts replaced."""
+    source = _answer(exercise)
+    for old, new in changes:
+        assert old in source, f"{exercise}, {name}: the answer has no {old!r}"
+        source = source.replace(old, new)
+    WRONG.append(WrongAnswer(exercise, name, mistake, source))
+
+
+# ---- 6.1
+
+BYTES = "return sum(part.numel() * part.element_size() for part in packet.parts)"
+CODES = "codes = (gradient / scale).round().clamp(-127, 127).to(torch.int8)"
+changed("6.1", "counts entries", "entries instead of bytes", (BYTES, "return sum(p.numel() for p in packet.parts)"))
+changed(
+    "6.1",
+    "the first part",
+    "the first part only",
+    (BYTES, "return packet.parts[0].numel() * packet.parts[0].element_size()"),
+)
+changed("6.1", "the gradient's own bytes", "bytes of the gradient", (BYTES, "return packet.shape.numel() * 4"))
+changed("6.1", "a plain cast", "infinite", ("gradient.clamp(-largest, largest).to", "gradient.to"))
+changed("6.1", "no cast", "nothing is cast", ("gradient.clamp(-largest, largest).to(self.dtype)", "gradient.clone()"))
+changed("6.1", "stays in 16 bits", "dtype lost", ("packet.parts[0].to(packet.dtype).view", "packet.parts[0].view"))
+changed(
+    "6.1",
+    "stays flat",
+    "shape lost",
+    ("scale.to(packet.dtype)).view(packet.shape)", "scale.to(packet.dtype)).flatten()"),
+)
+changed("6.1", "cuts off", "cut off instead of rounded", (CODES, CODES.replace(".round()", "")))
+changed(
+    "6.1",
+    "a scale of largest over 128",
+    "one step too far",
+    ("/ 127)", "/ 128)"),
+    (".clamp(-127, 127)", ""),
+    ("(gradient / scale).round().to(torch.int8)", "(gradient / scale).round().to(torch.int64).to(torch.int8)"),
+)
+changed("6.1", "no scale on the way back", "scale forgotten", (" * scale.to(packet.dtype)", ""))
+changed(
+    "6.1",
+    "scale zero",
+    "zero over zero",
+    (".clamp(min=1e-30)", ""),
+    ("codes.to(packet.dtype) * scale", "(codes.to(packet.dtype) / scale * scale) * scale"),
+)
+changed("6.1", "codes in 16 bits", "too many bytes", ("to(torch.int8)", "to(torch.int16)"))
+changed("6.1", "clamps in place", "gradient changed", ("gradient.clamp(", "gradient.clamp_("))
+changed(
+    "6.1",
+    "a tuple for a packet",
+    "no packet",
+    ("return Packet((codes, scale), gradient.shape, gradient.dtype)", "return codes, scale"),
+)
+
+# ---- 6.2
+
+BITS = "bits = pack_bits(gradient.flatten() < 0)"
+MEAN = "gradient.abs().mean().to(torch.float32)"
+changed(
+    "6.2",
+    "a byte each",
+    "a byte for each sign",
+    (BITS, "bits = (gradient.flatten() < 0).to(torch.uint8)"),
+    ("unpack_bits(bits, packet.shape.numel())", "bits"),
+)
+changed("6.2", "bits of what is positive", "the signs the wrong way round", ("< 0", "> 0"))
+changed("6.2", "at most zero", "zeros count as negative", ("< 0", "<= 0"))
+changed("6.2", "no magnitude", "magnitude forgotten", (" * magnitude.to(packet.dtype)", ""))
+changed("6.2", "mean of the entries", "mean of the entries", (MEAN, "gradient.mean().to(torch.float32)"))
+changed("6.2", "the largest", "the largest magnitude", (MEAN, MEAN.replace("mean", "max")))
+changed("6.2", "bits not used", "signs lost", ("(1 - 2 * negative)", "(1 - 0 * negative)"))
+changed("6.2", "flat", "shape lost", (".view(packet.shape)", ""))
+
+# ---- 6.3
+
+PLACES = "places = flat.abs().topk(num_kept(self.ratio, flat.numel())).indices"
+TOPK = "return Packet((flat[places], places.to(torch.int32)), gradient.shape, gradient.dtype)"
+changed("6.3", "the post", "signs lost", ("Packet((flat[places],", "Packet((flat.abs()[places],"))
+changed("6.3", "largest entries", "largest instead of largest magnitude", ("flat.abs().topk", "flat.topk"))
+changed("6.3", "int64 places", "places of eight bytes", ("places.to(torch.int32)", "places"))
+changed(
+    "6.3",
+    "one too many",
+    "another number of entries",
+    ("topk(num_kept(self.ratio, flat.numel()))", "topk(num_kept(self.ratio, flat.numel()) + 1)"),
+)
+changed("6.3", "draws the same again", "the same places in every call", ("        self.num_calls += 1\n", ""))
+changed(
+    "6.3",
+    "seeds of its own",
+    "the seed is not used",
+    ("torch.tensor([self.seed + self.num_calls])", "torch.randint(0, 10**6, (1,))"),
+)
+changed("6.3", "a count for a seed", "every seed draws the same", ("[self.seed + self.num_calls]", "[self.num_calls]"))
+changed(
+    "6.3",
+    "unbiased",
+    "scaled up",
+    (
+        "Packet((flat[self.places(seed, flat.numel())], seed)",
+        "Packet((flat[self.places(seed, flat.numel())] / self.ratio, seed)",
+    ),
+)
+changed(
+    "6.3",
+    "places travel too",
+    "places travel",
+    (
+        "Packet((flat[self.places(seed, flat.numel())], seed)",
+        "Packet((flat[self.places(seed, flat.numel())], seed, self.places(seed, flat.numel()))",
+    ),
+    ("        values, seed = packet.parts\n", "        values, seed, _ = packet.parts\n"),
+)
+changed(
+    "6.3",
+    "the generator is kept",
+    "decompress uses what compress left behind",
+    ("        self.num_calls += 1\n", "        self.num_calls += 1\n        self.last = seed\n"),
+    ("flat[self.places(seed, flat.numel())] = values", "flat[self.places(self.last, flat.numel())] = values"),
+)
+
+# ---- 6.4
+
+CORRECTED = "corrected = gradient + self.residuals[key] if key in self.residuals else gradient.clone()"
+KEPT = "self.residuals[key] = corrected - self.compressor.decompress(packet)"
+changed("6.4", "compresses the gradient alone", "no memory", (CORRECTED, "corrected = gradient.clone()"))
+changed(
+    "6.4", "gradient minus sent", "the old residual is forgotten", (KEPT, KEPT.replace("= corrected", "= gradient"))
+)
+changed(
+    "6.4",
+    "the other way round",
+    "the residual has the wrong sign",
+    (KEPT, "self.residuals[key] = self.compressor.decompress(packet) - corrected"),
+)
+changed(
+    "6.4",
+    "one residual",
+    "one residual for all keys",
+    ("self.residuals[key]", "self.residuals[0]"),
+    ("if key in", "if 0 in"),
+    (
+        "        return packet\n        # END",
+        "        self.residuals[key] = self.residuals[0]\n        return packet\n        # END",
+    ),
+)
+changed("6.4", "in place", "gradient changed", (CORRECTED, "corrected = gradient.add_(self.residuals.get(key, 0))"))
+changed(
+    "6.4",
+    "keeps what was sent",
+    "the residual is what was sent",
+    (KEPT, "self.residuals[key] = self.compressor.decompress(packet)"),
+)
+changed("6.4", "keeps everything", "the residual is all there was", (KEPT, "self.residuals[key] = corrected"))
+changed(
+    "6.4",
+    "adds to the old one",
+    "residuals pile up",
+    (KEPT, "self.residuals[key] = self.residuals.get(key, 0) + corrected - self.compressor.decompress(packet)"),
+)
+changed(
+    "6.4",
+    "keeps it elsewhere",
+    "no residual under the key",
+    ("self.residuals[key]", "self.residuals[(key, 1)]"),
+    ("if key in", "if (key, 1) in"),
+)
+
+# ---- 6.5
+
+RETURN = "return sum(compressor.decompress(each) for each in packets) / num_ranks"
+GATHER = "dist.all_gather(of_ranks, part, group=group)"
+changed(
+    "6.5",
+    "all_reduce of the parts",
+    "added entry by entry",
+    (
+        RETURN,
+        """reduced = []
+    for part in packet.parts[1:]:
+        reduced.append(part.clone())
+        dist.all_reduce(reduced[-1], group=group)
+    return compressor.decompress(replace(packet, parts=(packet.parts[0], *reduced))) / num_ranks""",
+    ),
+)
+changed("6.5", "a sum", "sum instead of mean", (RETURN, RETURN.replace(" / num_ranks", "")))
+changed("6.5", "own packet", "only my packet", (RETURN, "return compressor.decompress(packet)"))
+changed(
+    "6.5",
+    "unpacks first",
+    "more than packets travels",
+    (
+        "    num_ranks = dist.get_world_size(group)\n",
+        """    num_ranks = dist.get_world_size(group)
+    whole = compressor.decompress(packet)
+    of_ranks = [torch.empty_like(whole) for _ in range(num_ranks)]
+    dist.all_gather(of_ranks, whole, group=group)
+    return sum(of_ranks) / num_ranks
+""",
+    ),
+)
+changed("6.5", "the whole world", "all ranks of the world", (GATHER, "dist.all_gather(of_ranks, part)"))
+changed(
+    "6.5",
+    "divides by the senders",
+    "divided by those that sent the entry",
+    (
+        RETURN,
+        "back = [compressor.decompress(each) for each in packets]\n    return sum(back) / sum((b != 0) * 1 for b "
+        "in back).clamp(min=1)",
+    ),
+)
+changed("6.5", "twice", "divided twice", (RETURN, RETURN + " / num_ranks"))
+
+# ---- 6.6
+
+PACKET = "packet = feedback.compress(bucket.buffer() / num_ranks, key)"
+KEY = "key = (bucket.index(), bucket.buffer().numel())"
+THEN = "return work.get_future().then(lambda _: feedback.decompress(packet))"
+ADD = "return sum(feedback.decompress(replace(packet, parts=parts)) for parts in zip(*gathered, strict=True))"
+changed("6.6", "does not divide", "sum instead of mean", (" / num_ranks, key)", ", key)"))
+changed(
+    "6.6",
+    "divides afterwards",
+    "divided after compressing",
+    (" / num_ranks, key)", ", key)"),
+    ("feedback.decompress(packet))", "feedback.decompress(packet) / num_ranks)"),
+    (ADD, ADD + " / num_ranks"),
+)
+changed(
+    "6.6",
+    "divides before and after",
+    "divided twice",
+    ("feedback.decompress(packet))", "feedback.decompress(packet) / num_ranks)"),
+    (ADD, ADD + " / num_ranks"),
+)
+changed("6.6", "the bucket's number alone", "a residual of a bucket that is no more", (KEY, "key = bucket.index()"))
+changed("6.6", "one key", "one key for several buckets", (KEY, "key = bucket.buffer().numel() // 1000"))
+changed(
+    "6.6", "the address of the buffer", "another key in every step", (KEY, "key = state.sent_bytes + bucket.index()")
+)
+changed(
+    "6.6",
+    "no memory",
+    "the memory is not used",
+    (PACKET, "packet = feedback.compressor.compress(bucket.buffer() / num_ranks)"),
+)
+changed(
+    "6.6",
+    "returns the tensor",
+    "no future",
+    (THEN, "work.wait()\n        return feedback.decompress(packet)"),
+    (
+        "return torch.futures.collect_all([work.get_future() for work in works]).then(add_up)",
+        "[work.wait() for work in works]\n    return add_up(None)",
+    ),
+)
+changed(
+    "6.6",
+    "waits for all works",
+    "waits inside the hook",
+    (
+        "    return torch.futures.collect_all(",
+        "    [work.wait() for work in works]\n    return torch.futures.collect_all(",
+    ),
+)
+changed(
+    "6.6",
+    "blocking calls",
+    "waits inside the hook",
+    (
+        THEN,
+        "work.wait()\n        done = Future()\n        done.set_result(feedback.decompress(packet))\n        "
+        "return done",
+    ),
+)
+changed(
+    "6.6",
+    "always gathers",
+    "gathers what can be added",
+    ("if feedback.compressor.addable:", "if False:"),
+    (ADD, "if feedback.compressor.addable:\n            return sum(g for g in gathered[0])\n        " + ADD),
+)
+changed("6.6", "always adds", "added what cannot be added", ("if feedback.compressor.addable:", "if True:"))
+changed(
+    "6.6",
+    "adds every part",
+    "the other parts are added too",
+    (
+        "        work = dist.all_reduce(packet",
+        "        for part in packet.parts[1:]:\n            dist.all_reduce(part, group=state.group)\n        "
+        "work = dist.all_reduce(packet",
+    ),
+)
+changed("6.6", "its own packet", "only my own packet", (ADD, "return feedback.decompress(packet)"))
+changed(
+    "6.6",
+    "divides the buffer in place",
+    "the buffer was changed",
+    ("bucket.buffer() / num_ranks, key", "bucket.buffer().div_(num_ranks), key"),
+)
+changed("6.6", "does not count", "bytes not counted", ("    state.sent_bytes += wire_bytes(packet)\n", ""))
+changed(
+    "6.6",
+    "all-reduces what was unpacked",
+    "added what cannot be added",
+    (
+        "    if feedback.compressor.addable:\n",
+        """    if not feedback.compressor.addable:
+        whole = feedback.decompress(packet)
+        return dist.all_reduce(whole, async_op=True).get_future().then(lambda _: whole)
+    if feedback.compressor.addable:
+""",
+    ),
+)
+
+# ---- 6.7
+
+P = "p = torch.linalg.qr(self.average(matrix @ self.q))[0]"
+Q = "self.q = self.average(matrix.T @ p)"
+changed("6.7", "P of this rank", "P is not averaged", (P, "p = torch.linalg.qr(matrix @ self.q)[0]"))
+changed("6.7", "Q of this rank", "Q is not averaged", (Q, "self.q = matrix.T @ p"))
+changed("6.7", "not made orthonormal", "P is not orthonormal", (P, "p = self.average(matrix @ self.q)"))
+changed(
+    "6.7",
+    "orthonormal before the mean",
+    "P is not orthonormal",
+    (P, "p = self.average(torch.linalg.qr(matrix @ self.q)[0])"),
+)
+changed(
+    "6.7",
+    "a new Q each time",
+    "begins anew in every call",
+    ("        if self.q is None:\n", "        if True:\n            self.seed += 1\n"),
+)
+changed(
+    "6.7",
+    "sends the product",
+    "not two thin matrices",
+    ("Packet((p, self.q)", "Packet((p @ self.q.T,)"),
+    ("        p, q = packet.parts\n        return (p @ q.T)", "        return packet.parts[0]"),
+)
+changed(
+    "6.7", "a matrix as it comes", "a convolution is no matrix", ("gradient.reshape(len(gradient), -1)", "gradient")
+)
+
+# ---- 6.8
+
+REDUCE = "return 2 * (world_size - 1) * (latency_s + num_bytes / world_size / bandwidth_Bps)"
+GATHERED = "return (world_size - 1) * (latency_s + packet_bytes / bandwidth_Bps)"
+SAVED = "saved = 2 * (world_size - 1) / world_size * num_bytes - (world_size - 1) * packet_bytes"
+changed("6.8", "once round", "one half of the ring", (REDUCE, REDUCE.replace("2 * ", "")))
+changed("6.8", "whole tensors", "the whole tensor in each step", (REDUCE, REDUCE.replace(" / world_size /", " /")))
+changed(
+    "6.8",
+    "one latency",
+    "latency paid once",
+    (GATHERED, "return latency_s + (world_size - 1) * packet_bytes / bandwidth_Bps"),
+)
+changed(
+    "6.8",
+    "a packet in pieces",
+    "a packet cut in N",
+    (GATHERED, GATHERED.replace("packet_bytes /", "packet_bytes / world_size /")),
+)
+changed("6.8", "one packet", "the gather does not grow", (GATHERED, GATHERED.replace("(world_size - 1) * ", "")))
+changed("6.8", "sizes of packets", "bytes saved on paper", (SAVED, "saved = num_bytes - packet_bytes"))
+changed("6.8", "below zero", "a negative bandwidth", ("if saved <= 0:", "if False:"))
+changed("6.8", "divides by zero", "divided by nothing", (" if compress_s else math.inf", ""))
+changed("6.8", "prints", "returns nothing", (GATHERED, GATHERED.replace("return ", "print(") + ")"))
+
+# ---- 6.9
+
+KWARGS = "**{name: cast(value) for name, value in kwargs.items()}"
+FLOAT = "isinstance(value, Tensor) and value.is_floating_point()"
+changed("6.9", "casts nothing", "products in float32", ("self.dtype if function in IN_16_BITS else", ""))
+changed(
+    "6.9",
+    "all in 16 bits",
+    "sums in 16 bits",
+    ("torch.float32 if function in IN_32_BITS else None", "self.dtype if function in IN_32_BITS else None"),
+)
+changed("6.9", "named ones stay", "named arguments are left out", (KWARGS, "**kwargs"))
+changed("6.9", "every function", "everything is cast", ("else None\n", "else self.dtype\n"))
+changed("6.9", "labels too", "labels are cast", (FLOAT, "isinstance(value, Tensor)"))
+changed(
+    "6.9", "the first argument only", "not every argument is cast", ("*map(cast, args)", "cast(args[0]), *args[1:]")
+)
+changed("6.9", "no return", "nothing comes back", ("return function(*map", "function(*map"))
+changed("6.9", "detached", "no gradient", ("value.to(wanted)", "value.detach().to(wanted)"))
+changed("6.9", "kwargs as they are", "kwargs may be None", ("        kwargs = kwargs or {}\n", ""))
+
+# ---- 6.10
+
+FINITE = "all(bool(gradient.isfinite().all()) for gradient in gradients)"
+changed("6.10", "the loss as it is", "the loss is not scaled", ("return loss * self.scale", "return loss * 1.0"))
+changed("6.10", "isinf", "not a number goes unnoticed", (FINITE, "not any(bool(g.isinf().any()) for g in gradients)"))
+changed("6.10", "isnan", "infinity goes unnoticed", (FINITE, "not any(bool(g.isnan().any()) for g in gradients)"))
+changed(
+    "6.10",
+    "the first group",
+    "only the first parameter is looked at",
+    (FINITE, FINITE.replace("in gradients", "in gradients[:1]")),
+)
+changed("6.10", "does not divide", "gradients are not unscaled", ("scaled /= self.scale", "pass"))
+changed("6.10", "divides twice", "unscaled twice", ("scaled /= self.scale", "scaled /= self.scale**2"))
+changed("6.10", "never down", "the scale is not halved", ("            self.scale /= 2\n", ""))
+changed("6.10", "never up", "the scale never grows", ("            self.scale *= 2\n", ""))
+changed("6.10", "up each time", "the scale grows too early", ("self.good_steps == self.growth_interval", "True"))
+changed(
+    "6.10",
+    "does not begin anew",
+    "good steps are counted across a bad one",
+    ("            self.scale /= 2\n            self.good_steps = 0\n", "            self.scale /= 2\n"),
+)
+changed(
+    "6.10",
+    "says nothing",
+    "does not say it",
+    ("            self.good_steps = 0\n        return True\n", "            self.good_steps = 0\n"),
+    ("            return False\n", "            return None\n"),
+)
+
+# ---- 6.11
+
+PUT = 'ready.put(("batch", batch))'
+LAST = "        if not stop.is_set():\n            ready.put(last)\n"
+GET = "            kind, value = ready.get()\n"
+changed("6.11", "no end", "hangs at the end", (LAST, '        if last[0] == "error":\n            ready.put(last)\n'))
+changed("6.11", "the error stays in the thread", "the error is swallowed", ('last = ("error", trouble)', "pass"))
+changed(
+    "6.11",
+    "the thread dies",
+    "hangs at the error",
+    (
+        '        except Exception as trouble:\n            last = ("error", trouble)\n',
+        "        except ZeroDivisionError:\n            pass\n",
+    ),
+)
+changed(
+    "6.11",
+    "yields the end",
+    "the end is a batch",
+    (
+        '            if kind == "end":\n                return\n            yield value\n',
+        '            yield value\n            if kind == "end":\n                return\n',
+    ),
+)
+changed("6.11", "no thread", "nothing is fetched ahead", ("    thread.start()\n", "    return (yield from batches)\n"))
+changed("6.11", "an endless queue", "too far ahead", ("queue.Queue(maxsize=depth)", "queue.Queue()"))
+changed(
+    "6.11",
+    "nothing in finally",
+    "the thread stays",
+    (
+        "        stop.set()\n        while not ready.empty():\n            ready.get()\n        thread.join()\n",
+        "        pass\n",
+    ),
+)
+changed(
+    "6.11",
+    "joins a thread that waits",
+    "the thread stays",
+    ("        while not ready.empty():\n            ready.get()\n", ""),
+)
+changed(
+    "6.11",
+    "the last one is lost",
+    "not all batches",
+    (
+        PUT,
+        "pending.append(batch)\n                if len(pending) > 1:\n"
+        '                    ready.put(("batch", pending.pop(0)))',
+    ),
+    ("        try:\n            for batch", "        pending = []\n        try:\n            for batch"),
+)
+
+# ---- 6.12
+
+GAIN = "return min(load_s, compute_s) / (load_s + compute_s)"
+SPEEDUP = "return 1 / (1 - product_share + product_share / factor)"
+VERDICT = 'verdict = "less" if row.value < low else "more" if row.value > high else "holds"'
+changed("6.12", "load over all", "the share of loading", (GAIN, "return load_s / (load_s + compute_s)"))
+changed("6.12", "over compute", "gain over compute", (GAIN, "return min(load_s, compute_s) / compute_s"))
+changed(
+    "6.12",
+    "how many times",
+    "times as fast, not the share",
+    (GAIN, "return (load_s + compute_s) / max(load_s, compute_s)"),
+)
+changed(
+    "6.12",
+    "products alone",
+    "what is not a product is forgotten",
+    (SPEEDUP, "return factor / product_share if product_share else 1.0"),
+)
+changed(
+    "6.12", "a mean of speeds", "speed-ups are averaged", (SPEEDUP, "return 1 - product_share + product_share * factor")
+)
+changed(
+    "6.12", "the time left", "the time, not the speed", (SPEEDUP, "return 1 - product_share + product_share / factor")
+)
+changed(
+    "6.12",
+    "open ends",
+    "the ends do not belong",
+    (VERDICT, VERDICT.replace("< low", "<= low").replace("> high", ">= high")),
+)
+changed(
+    "6.12",
+    "swapped",
+    "less and more the wrong way round",
+    (VERDICT, VERDICT.replace("< low", "> high", 1).replace('> high else "holds"', '< low else "holds"')),
+)
+changed(
+    "6.12",
+    "claims as they come",
+    "claims without rows are left out",
+    ('    table = {claim: {"holds": [], "less": [], "more": []} for claim in promised}\n', "    table = {}\n"),
+    (
+        "        table[row.claim][verdict]",
+        '        table.setdefault(row.claim, {"holds": [], "less": [], "more": []})[verdict]',
+    ),
+)
+changed(
+    "6.12",
+    "lists as they come",
+    "empty lists are left out",
+    ('{"holds": [], "less": [], "more": []} for claim', "{} for claim"),
+    ("[verdict].append", ".setdefault(verdict, []).append"),
+)

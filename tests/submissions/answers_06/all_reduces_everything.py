@@ -1,0 +1,19 @@
+# base: solution
+"""An all_reduce of whatever is in the packet."""
+
+
+# %% 6.5
+def mean_of_packets(compressor, packet, group=None):
+    values = packet.parts[-1].clone()
+    dist.all_reduce(values, group=group)
+    return compressor.decompress(replace(packet, parts=(*packet.parts[:-1], values))) / dist.get_world_size(group)
+
+
+# %% 6.6
+def compression_hook(state, bucket):
+    n = dist.get_world_size(state.group)
+    packet = state.feedback.compress(bucket.buffer() / n, (bucket.index(), len(bucket.buffer())))
+    state.sent_bytes += wire_bytes(packet)
+    values = packet.parts[0] if state.feedback.compressor.addable else packet.parts[-1]
+    work = dist.all_reduce(values, group=state.group, async_op=True)
+    return work.get_future().then(lambda _: state.feedback.decompress(packet))
