@@ -15,7 +15,7 @@ from labkit.lessons.source import load
 from labkit.lessons.student import student_cells
 
 _WINDOW = 3
-_LEAST_LETTERS = 24
+_LEAST_LETTERS = 36
 _MARKER = re.compile(r"^\s*#+\s*(BEGIN|END) SOLUTION\b", re.MULTILINE)
 _READS_MARKERS = ("labkit/lessons/",)  # the code that cuts answers names its markers
 _PICTURES = (".png",)

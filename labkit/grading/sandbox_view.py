@@ -31,9 +31,13 @@ def is_below(path: Path, folder: Path) -> bool:
 
 
 def answers_of_checks() -> list[Path]:
-    """Return the modules of labkit that hold oracles and judges: ranks of hidden cases do without them."""
+    """Return what of labkit tells answers: oracles and judges, and the widgets, which draw right plans and schedules.
+
+    Ranks of hidden cases do without them.
+    """
     checks = PACKAGE / "checks"
-    return sorted([*checks.glob("lesson_*"), *(checks / "__pycache__").glob("lesson_*")])
+    judges = [*checks.glob("lesson_*"), *(checks / "__pycache__").glob("lesson_*")]
+    return sorted([*judges, PACKAGE / "widgets"])
 
 
 def view(control: Path, uid: int, hidden: Iterable[Path] = ()) -> list[str]:

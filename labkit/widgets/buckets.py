@@ -41,15 +41,14 @@ class Sent:
 
 def bucket_plan(sizes: Sequence[int], cap_bytes: float) -> list[list[int]]:
     """Return the buckets in the order they are sent: from the last parameter to the first, each filled to the cap."""
-    buckets: list[list[int]] = []
-    filled = 0
-    for index in reversed(range(len(sizes))):
-        if not buckets or filled + sizes[index] > cap_bytes:
-            buckets.append([])
-            filled = 0
-        filled += sizes[index]
-        buckets[-1].append(index)
-    return buckets
+    plan: list[list[int]] = []
+    room = 0.0
+    for index, size in sorted(enumerate(sizes), reverse=True):
+        if size > room or not plan:
+            plan, room = [*plan, []], cap_bytes
+        plan[-1] += [index]
+        room -= size
+    return plan
 
 
 def sent(sizes: Sequence[int], plan: Sequence[Sequence[int]], link: Link) -> list[Sent]:

@@ -1,0 +1,25 @@
+"""What labkit itself knows of right answers is not there where points are earned."""
+
+from __future__ import annotations
+
+import pytest
+
+from grading.conftest import SANDBOX, Probe
+
+PROGRAM = "def double(x):\n    from {module} import {name}\n    return 2 * x\n"
+
+
+@pytest.mark.skipif(SANDBOX == "none", reason="needs a sandbox: bubblewrap (labkit doctor says why not)")
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("labkit.widgets.ring_plans", "ring_plan"),
+        ("labkit.widgets.schedules", "one_f_one_b"),
+        ("labkit.widgets.buckets", "bucket_plan"),
+        ("labkit.checks.lesson_02.ring", "sum_case"),
+    ],
+)
+def test_a_rank_of_a_hidden_case_cannot_import_what_knows_the_answer(probe: Probe, module: str, name: str) -> None:
+    outcome = probe("90.1", {"90.1": PROGRAM.format(module=module, name=name)})
+    assert outcome.failure is not None and "No module named" in str(outcome.failure["message"])
+    assert not outcome.results
