@@ -1,0 +1,68 @@
+"""The two commands of docs/elsewhere.md, on two hosts: network namespaces joined by a cable."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "elsewhere.md"
+HOSTS = (f"labkit-{os.getpid()}-a", f"labkit-{os.getpid()}-b")
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, timeout=60, capture_output=True)
+
+
+@pytest.fixture
+def hosts() -> Iterator[tuple[str, str]]:
+    if shutil.which("ip") is None or os.geteuid() != 0:
+        pytest.skip("making hosts of network namespaces takes root and the program ip")
+    try:
+        ip("netns", "add", HOSTS[0])
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no network namespaces here: {error.stderr.decode().strip()}")
+    try:
+        ip("netns", "add", HOSTS[1])
+        ip("link", "add", "eth0", "netns", HOSTS[0], "type", "veth", "peer", "name", "eth0", "netns", HOSTS[1])
+        for number, host in enumerate(HOSTS, 1):
+            ip("-n", host, "addr", "add", f"10.77.0.{number}/24", "dev", "eth0")
+            ip("-n", host, "link", "set", "eth0", "up")
+            ip("-n", host, "link", "set", "lo", "up")
+        yield HOSTS
+    finally:
+        for host in HOSTS:
+            subprocess.run(["ip", "netns", "del", host], capture_output=True, timeout=60, check=False)
+
+
+def test_the_exported_ring_runs_across_two_hosts(hosts: tuple[str, str], tmp_path: Path) -> None:
+    export = [sys.executable, "-c", "from labkit.cli import main; main()", "export"]
+    notebook = ROOT / "solutions" / "02_ring_all_reduce.ipynb"
+    subprocess.run([*export, notebook, "--out", tmp_path / "ring.py"], check=True, timeout=120, capture_output=True)
+    commands = re.findall(r"^torchrun --nnodes=2 .*$", PAGE.read_text(encoding="utf-8"), re.M)
+    assert len(commands) == 2
+    environ = os.environ | {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+    started = [
+        subprocess.Popen(
+            ["ip", "netns", "exec", host, sys.executable, "-m", "torch.distributed.run", *shlex.split(command)[1:]],
+            cwd=tmp_path, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for host, command in zip(hosts, commands, strict=True)
+    ]  # fmt: skip
+    try:
+        output = "".join(process.communicate(timeout=240)[0] for process in started)
+    finally:
+        for process in started:
+            process.kill()
+    found = re.findall(r"\[rank (\d) of 4\] (\{.*\})", output)
+    assert sorted(rank for rank, _ in found) == ["0", "1", "2", "3"], output
+    assert all(json.loads(result.replace("'", '"'))["max_difference"] == 0.0 for _, result in found)
