@@ -515,8 +515,8 @@ print("mean of 0..8: ", torch.arange(9.0).mean().item())
 # time. PyTorch lets go of it while an operator computes. So threads help as far as the time goes into *long operators*,
 # and not at all as far as it goes into Python.
 #
-# Take the worst case, a forward pass that is a plain Python loop. Eight samples on one device, then on two. **How many
-# times faster are two devices?**
+# Take the worst case, a forward pass that is a plain Python loop. Thirty-two samples on one device, then on two. **How
+# many times faster are two devices?**
 
 # %% tags=["predict"]
 labkit.predict("1.4", 2.0)
@@ -559,7 +559,7 @@ class Lanes:
 
 # %% tags=["nbval-ignore-output"]
 class PythonLoop(nn.Module):
-    """A forward pass that keeps the interpreter busy, some ten milliseconds for each sample."""
+    """A forward pass that keeps the interpreter busy, a millisecond or two for each sample."""
 
     def forward(self, x):
         with lanes.span("forward"):
@@ -847,7 +847,8 @@ for n, (ours, theirs) in table.items():
     print(f"{n:7} {ours:10.1f} ms {theirs:9.1f} ms")
 
 # %% [markdown]
-# Read the first column downwards. Two devices help a little. Eight are no faster than one! In the second column they are.
+# Read the first column downwards. Two devices help, four are no better than two, and eight are as slow as one! In the
+# second column they are not.
 # The all-reduce moves as many bytes for the same purpose; but it uses *every* port, all the time, and none carries more
 # than the others. How that is done is lesson 02.
 #

@@ -233,7 +233,7 @@ EXERCISE = Exercise(
             ),
         ),
         Mistake(
-            "a thread per device is missing",
+            "waits for ever",
             "It did not end in time: somebody waits for a thread that was never started.",
             lambda case, got, wire: isinstance(got, Failure) and got.kind in ("timeout", "deadlock"),
             general=True,

@@ -55,7 +55,7 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
     assert isinstance(got, tuple)
     wanted = len(_batch_sizes(case))
     if got[0].get("length") != wanted:
-        return Verdict(False, f"len(loader) is {got[0].get('length')}, expected {wanted}.", str(wanted))
+        return Verdict(False, f"len(loader) is {got[0].get('length')}, expected {wanted}.")
     for number, epoch in enumerate(_loaders(got)[0]):
         when = f"In pass {number}"
         found = _judge_epoch(case, epoch, when)

@@ -99,7 +99,7 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
     if not came["same_tensors"]:
         return Verdict(False, "The module holds other tensors than before; the optimizer knows the old ones.")
     wrong = wrong_tensor(came["gradients"], right["gradients"], "After backward the gradient")
-    wrong = wrong or wrong_tensor(came["state"], right["state"], "After the replicas have run, the module's")
+    wrong = wrong or wrong_tensor(came["state"], right["state"], "After the replicas have run, the module's value")
     if wrong is not None:
         return wrong
     if came["shared"]:

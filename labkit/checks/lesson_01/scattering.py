@@ -92,9 +92,7 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
     if not isinstance(came, list):
         return Verdict(False, f"scatter returned {came!r:.60}, expected a list of pieces.")
     if len(came) != len(wanted):
-        return Verdict(
-            False, f"There are {plural(len(came), 'piece')}, expected {len(wanted)}.", str(len(wanted)), str(len(came))
-        )
+        return Verdict(False, f"There are {plural(len(came), 'piece')}, expected {len(wanted)}.")
     for number, (mine, piece) in enumerate(zip(came, wanted, strict=True)):
         wrong = first_difference(mine, piece, f"piece {number}")
         if wrong:

@@ -68,7 +68,10 @@ def first_difference(got: Value, wanted: Value, where: str) -> str | None:
             return f"{where} is {in_words(got)}, expected a tensor on the CPU of shape {tuple(wanted.shape)}"
         if got.shape != wanted.shape:
             return f"{where} has shape {tuple(got.shape)}, expected {tuple(wanted.shape)}"
-        return None if close(got, wanted) else f"{where} holds {listing(got)}, expected {listing(wanted)}"
+        if close(got, wanted):
+            return None
+        first = int((~torch.isclose(got.double(), wanted.double())).flatten().nonzero().flatten()[:1].sum())
+        return f"{where} holds {listing(got, first)}, expected {listing(wanted, first)}"
     return (
         None
         if type(got) is type(wanted) and got == wanted
