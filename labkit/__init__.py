@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from labkit.checks.notebook import hint as hint
     from labkit.checks.predictions import predict as predict
     from labkit.checks.predictions import reveal as reveal
+    from labkit.checks.ring_player import ring_player as ring_player
     from labkit.launch.rank import device as device
     from labkit.launch.rank import span as span
     from labkit.lessons.mine import mine as mine
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from labkit.widgets.bucket_explorer import bucket_explorer as bucket_explorer
     from labkit.widgets.comparison import compare as compare
     from labkit.widgets.compression_explorer import compression_explorer as compression_explorer
-    from labkit.widgets.ring_player import ring_player as ring_player
     from labkit.widgets.schedule_explorer import schedule_explorer as schedule_explorer
     from labkit.widgets.staleness_view import staleness_view as staleness_view
     from labkit.worlds import Run as Run
@@ -48,7 +48,7 @@ _HOME = {
     "mine": "labkit.lessons.mine",
     "predict": "labkit.checks.predictions",
     "reveal": "labkit.checks.predictions",
-    "ring_player": "labkit.widgets.ring_player",
+    "ring_player": "labkit.checks.ring_player",
     "run": "labkit.worlds",
     "schedule_explorer": "labkit.widgets.schedule_explorer",
     "span": "labkit.launch.rank",

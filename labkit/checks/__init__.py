@@ -11,6 +11,7 @@
     drive.py        run_case, run_visible       cases on real ranks through labkit.run
     sweep.py        run_sweep                   many world sizes on virtual ranks, steps counted
     notebook.py     check, hint, CheckResult    what ``labkit.check`` shows
+    ring_player.py  ring_player                 an all-reduce watched while it runs
 
 Points rest on other cases than the ones here; those are not part of what learners are given.
 """

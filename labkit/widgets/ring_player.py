@@ -3,59 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labkit.errors import ConfigError
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.ring_plans import Fault, Played, play, ring_plan
 from labkit.widgets.scene import GREY, INK, RED, Mark, Rect, Scene, Text, between, ink_on
 
-if TYPE_CHECKING:
-    from labkit.worlds import World
-
 _MOST_RANKS, _MOST_OF_A_PLAN = 16, 8
 _WIDTH, _MOST_FAULTS = 760, 12
 
 
-def ring_player(
-    plan: Callable[..., Any] | Sequence[Any] | None = None,
-    *,
-    num_ranks: int = 4,
-    on: World | None = None,
-    num_bytes: float = 16e6,
-    latency_s: float = 5e-6,
-    bandwidth_Bps: float = 450e9,  # noqa: N803  B/s, the unit as the lessons write it
+def player_of_plans(
+    plan: Callable[..., Any] | Sequence[Any] | None,
+    num_ranks: int,
+    num_bytes: float,
+    latency_s: float,
+    bandwidth: float,
 ) -> Explorer:
-    """Return a figure that plays an all-reduce step by step; what is wrong in it is red.
-
-    Without an argument it plays the ring itself. Given a function that makes plans, it plays those of 2 to 8 ranks, all
-    of them without a kernel. With `on` it runs an all-reduce once in that world, on numbers that say which chunk and
-    whose they are, and shows what was really sent.
+    """Return the player of the ring (None), of a function's plans for 2 to 8 ranks, or of the plans of all ranks.
 
     Args:
-        plan: plan(rank, world_size) returns a rank's Send, Recv and Reduce records; or the plans of all ranks; or, with
-            `on`, all_reduce(tensor), which sums in place.
-        num_ranks: How many ranks to begin with, 2 to 16; with a plan 2 to 8.
-        on: Where to run an all-reduce, such as labkit.virtual(4).
+        plan: plan(rank, world_size), or one plan for each rank, or None.
+        num_ranks: How many to begin with.
         num_bytes: Size of the tensor for the times.
         latency_s: Of a message.
-        bandwidth_Bps: Of a link, bytes per second.
+        bandwidth: Of a link, bytes per second.
 
     Raises:
         ConfigError: If the plans are no lists of records, or the ranks are too many.
     """
-    times: list[list[float]] = []
-    if on is not None:
-        if not callable(plan):
-            raise ConfigError(
-                "on= runs an all-reduce: give the function that sums a tensor, ring_player(ring_sum, on=...)."
-            )
-        from labkit.widgets.ring_trace import traced
-
-        played, times, run = traced(plan, on)
-        worlds = {played.num_ranks: played}
-        source, num_bytes = f"sent by {_name(plan)}, {run!r}", 8.0 * played.num_ranks
-    elif callable(plan):
+    if callable(plan):
         source, worlds = f"plan: {_name(plan)}", _plans_of(plan, num_ranks)
     elif plan is not None:
         source, worlds = "plan given as lists", {len(plan): play(plan)}
@@ -65,21 +43,40 @@ def ring_player(
         source = "plan: ring all-reduce"
         worlds = {num_ranks: play([ring_plan(rank, num_ranks) for rank in range(num_ranks)])}
     shown = worlds.get(num_ranks) or next(iter(worlds.values()))
-    data: dict[str, Any] = {"title": "Ring all-reduce", "source": source, "n": shown.num_ranks}
-    data |= {"size": num_bytes, "latency": latency_s, "bandwidth": bandwidth_Bps}
-    if plan is not None:
-        data["played"] = {size: as_data(world) for size, world in worlds.items()}
-    if times:
-        data["times"] = [
-            [src, dst, step, float(f"{start:.4g}"), float(f"{end:.4g}")] for src, dst, step, start, end in times
-        ]
+    data = {"n": shown.num_ranks, "size": num_bytes, "latency": latency_s, "bandwidth": bandwidth}
+    return _player(shown, source, data if plan is None else data | {"played": _all_as_data(worlds)})
+
+
+def player_of_run(
+    played: Played, times: Sequence[Sequence[float]], source: str, latency_s: float, bandwidth: float
+) -> Explorer:
+    """Return the player of what was really sent, with the times of the messages beside a model's.
+
+    Args:
+        played: What was sent and held.
+        times: [src, dst, step, start, end] of each message, seconds.
+        source: What was run, and where.
+        latency_s: Of the model.
+        bandwidth: Of the model, bytes per second.
+    """
+    shown = [[*whom, float(f"{start:.4g}"), float(f"{end:.4g}")] for *whom, start, end in times]
+    data = {"n": played.num_ranks, "size": 8 * played.num_ranks, "latency": latency_s, "bandwidth": bandwidth}
+    return _player(played, source, data | {"played": _all_as_data({played.num_ranks: played}), "times": shown})
+
+
+def _player(shown: Played, source: str, data: Mapping[str, Any]) -> Explorer:
     numbers = {
         "steps": len(shown.steps),
         "complete": shown.num_complete(),
         "faults": len(shown.faults),
         "complete_chunks": [shown.complete_chunks(step) for step in range(len(shown.steps))],
     }
+    data = {"title": "Ring all-reduce", "source": source, **data}
     return Explorer(_sentence(shown, source), numbers, "ring_player.js", "ringPlayer", data, _still(shown, source))
+
+
+def _all_as_data(worlds: Mapping[int, Played]) -> Mapping[int, Any]:
+    return {size: as_data(world) for size, world in worlds.items()}
 
 
 def _plans_of(make_plan: Callable[..., Any], num_ranks: int) -> dict[int, Played]:

@@ -1,21 +1,19 @@
-"""What an all-reduce really sends: it is run once on numbers that say whose they are and which chunk they belong to."""
+"""What an all-reduce really sent, read from a run on numbers that say whose they are and to which chunk they belong."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
-from labkit.errors import ConfigError
+from labkit.timeline.timeline import Timeline
 from labkit.widgets.ring_plans import Fault, Played, Step, Transfer, Write, missing, ring_plan
 
-if TYPE_CHECKING:
-    from labkit.worlds import Run, World
-
-_MOST_RANKS = 8
 _BASE = 16  # a number counts up to 15 times each rank's contribution
-Content = tuple[int, tuple[int, ...]] | None
+Content: TypeAlias = tuple[int, tuple[int, ...]] | None
 """A chunk's number and how often each rank's contribution is in it; None: neither can be told."""
+Watched: TypeAlias = tuple[list[tuple[list[float], int, list[float]]], list[float]]
+"""Of one rank: for each message its tensor then, the peer and what was sent; and its tensor at the end."""
 
 
 def tagged(rank: int, world_size: int) -> list[float]:
@@ -33,56 +31,8 @@ def read_tag(value: float, world_size: int) -> Content:
     return (chunks // total, counts) if total and chunks % total == 0 and chunks // total < world_size else None
 
 
-def traced(all_reduce: Callable[..., Any], world: World) -> tuple[Played, list[list[float]], Run]:
-    """Return what a ring all-reduce sent and held after every step, held against the ring; its sends' times; its run.
-
-    Step k of a rank is its k-th message. Times are [src, dst, step, start, end] in seconds since the first began.
-
-    Args:
-        all_reduce: Sums a tensor over all ranks in place; it gets one with an entry for each rank.
-        world: Where to run it, 2 to 8 ranks.
-
-    Raises:
-        ConfigError: If the world has other numbers of ranks, or messages are not one chunk each.
-        RunError: If the run fails.
-    """
-    from labkit.worlds import run
-
-    size = world.world_size
-    if not 2 <= size <= _MOST_RANKS:
-        raise ConfigError(f"{size} ranks were asked for; an all-reduce is watched on 2 to {_MOST_RANKS}.")
-    done = run(_watched, all_reduce, on=world, echo=False)
-    for rank, (sent, _) in enumerate(done.results):
-        lengths = {len(values) for _, _, values in sent}
-        if lengths != {1}:
-            what = f"messages of {' and '.join(map(str, sorted(lengths)))} chunks" if lengths else "no message"
-            raise ConfigError(f"Rank {rank} sent {what}; what is watched here is a ring, one chunk in every message.")
-    return _played(done.results, size), _times(done), done
-
-
-def _watched(all_reduce: Callable[..., Any]) -> tuple[list[tuple[list[float], int, list[float]]], list[float]]:
-    """Run in a rank; return of each message (the tensor then, the peer, what was sent), and the tensor at the end."""
-    import torch
-    import torch.distributed as dist
-    from torch.distributed import distributed_c10d
-
-    tensor = torch.tensor(tagged(dist.get_rank(), dist.get_world_size()), dtype=torch.float64)
-    group: Any = distributed_c10d._get_default_group()
-    plain, sent = group.send, []
-
-    def send(tensors: list[torch.Tensor], peer: int, *rest: Any) -> Any:
-        sent.append((tensor.tolist(), peer, tensors[0].reshape(-1).tolist()))
-        return plain(tensors, peer, *rest)
-
-    group.send = send  # of this group alone, for the time of this call
-    try:
-        all_reduce(tensor)
-    finally:
-        del group.send
-    return sent, tensor.tolist()
-
-
-def _played(results: Sequence[tuple[Sequence[tuple[list[float], int, list[float]]], list[float]]], size: int) -> Played:
+def watched_ring(results: Sequence[Watched], size: int) -> Played:
+    """Return what was sent and held after every step, held against the ring; step k of a rank is its k-th message."""
     expected = [[r for r in ring_plan(rank, size) if r["kind"] == "Send"] for rank in range(size)]
     num_steps = max(len(sent) for sent, _ in results)
     steps: list[Step] = []
@@ -137,9 +87,8 @@ def _transfer(
     return Transfer(rank, chunk, peer, into, bool(text)), f"Step {step}: {text}." if text else ""
 
 
-def _times(done: Run) -> list[list[float]]:
+def message_times(timeline: Timeline | None) -> list[list[float]]:
     """Return [src, dst, step, start, end] of each message, from its send's begin to its receive's end, in seconds."""
-    timeline = done.timeline
     if timeline is None:
         return []
     rows = list(timeline.rows())

@@ -11,11 +11,11 @@ from typing import Any
 import nbformat
 import pytest
 
+from labkit.checks.ring_player import ring_player
 from labkit.widgets.bucket_explorer import bucket_explorer
 from labkit.widgets.compression_explorer import DEFAULT, compression_explorer
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.ring_plans import ring_plan
-from labkit.widgets.ring_player import ring_player
 from labkit.widgets.schedule_explorer import schedule_explorer
 from labkit.widgets.staleness_view import staleness_view
 
