@@ -43,6 +43,7 @@ def grade(
     sandbox: str = "bubblewrap",
     points_only: bool = False,
     limits: Limits | None = None,
+    spare: WorkerProcess | None = None,
 ) -> ClassReport:
     """Return what a class earned, with each student's reports and ``gradebook.csv`` written to `out`.
 
@@ -60,6 +61,7 @@ def grade(
         sandbox: "bubblewrap" confines what submissions run; "none" does not, for input you trust.
         points_only: Do not execute the notebooks, which is most of the time; points do not rest on that.
         limits: What a submission may use.
+        spare: A worker that was started before; it is ended.
 
     Raises:
         ConfigError: If something named is not there or not possible.
@@ -70,7 +72,7 @@ def grade(
         raise ConfigError(f"sandbox {sandbox!r} is not there; use {' or '.join(KINDS)}")
     if jobs is not None and jobs < 1:
         raise ConfigError(f"{jobs} jobs cannot grade anything; use 1 or more")
-    with _spare_worker() as spare:
+    with _ended_at_last(spare or WorkerProcess()) as spare:
         found = find_course(lesson, course)
         if sandbox != "none":
             require()
@@ -105,9 +107,8 @@ def grade(
 
 
 @contextmanager
-def _spare_worker() -> Iterator[WorkerProcess]:
-    """A worker that loads torch while we look at what there is to do; ended where there was nothing."""
-    spare = WorkerProcess()
+def _ended_at_last(spare: WorkerProcess) -> Iterator[WorkerProcess]:
+    """A worker that loads torch while we look at what there is to do; ended also where there was nothing."""
     try:
         yield spare
     finally:

@@ -136,7 +136,8 @@ class SandboxProvisioner(LocalProvisioner):
         assert self._cgroup is not None
         self._entered = EmptySandbox(sandbox, self._cgroup, self._before_it_starts, stderr)
         self.process = self._entered.process
-        told = {"environment": submission_environment(Path(SCRATCH)), "work": SCRATCH, "argv": command[2:]}
+        environment = submission_environment(Path(SCRATCH)) | {"PWD": SCRATCH}
+        told = {"environment": environment, "work": SCRATCH, "argv": command[2:]}
         with self.preloaded.fork(KERNEL) as sock:
             self._entered.let_in(sock, process_id(sock), told)
         self._first_pid = self._entered.first_pid
@@ -160,7 +161,7 @@ class SandboxProvisioner(LocalProvisioner):
 
     async def wait(self) -> int | None:
         """Wait until it has ended; what was killed has ended sooner than jupyter_client would look again."""
-        for _ in range(20):
+        for _ in range(200):
             if await self.poll() is not None:
                 break
             await asyncio.sleep(0.005)

@@ -23,7 +23,10 @@ _ROLES = {
     TEMPLATE: "labkit.grading.probe_rank",
     KERNEL: "labkit.grading.preloaded_kernel",
 }
-_LOADED = ("ipykernel.ipkernel", "ipykernel.kernelapp", "ipykernel.zmqshell", "torch", *_ROLES.values())
+_KERNEL = (
+    "ipykernel.ipkernel", "ipykernel.kernelapp", "ipykernel.zmqshell", "tornado.platform.asyncio",
+    "IPython.core.debugger", "IPython.core.completerlib", "IPython.extensions.storemagic", "sqlite3",
+)  # fmt: skip
 
 
 def main() -> None:
@@ -32,8 +35,10 @@ def main() -> None:
     if sys.path and Path(sys.path[0]) == Path.cwd():
         del sys.path[0]  # as ipykernel_launcher does: a file lying here must not stand in for a module
     gc.disable()  # nothing that is loaded is given up again, and looking for it takes a tenth of the time
-    loaded = {name: import_module(name) for name in _LOADED}
-    loaded["torch"].set_num_threads(1)
+    _load_kernel_without_debugger()
+    for name in (*_KERNEL, *_ROLES.values()):
+        import_module(name)
+    import_module("torch").set_num_threads(1)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks that have ended need not be collected
     gc.freeze()  # nor will the forks look: its memory is shared until they write to it
     gc.enable()
@@ -47,6 +52,15 @@ def main() -> None:
         if os.fork() == 0:
             _be(letter, control, fds[0])
         os.close(fds[0])
+
+
+def _load_kernel_without_debugger() -> None:
+    """Have ipykernel do without debugpy, which nobody needs who is graded and which each kernel would load anew."""
+    sys.modules["debugpy"] = None  # type: ignore[assignment]  # what Python has for "not there"
+    try:
+        import_module("ipykernel.debugger")
+    finally:
+        del sys.modules["debugpy"]
 
 
 def _be(letter: bytes, control: socket.socket, fd: int) -> None:

@@ -22,6 +22,7 @@ from labkit.grading.execute import NotebookRun, execute
 from labkit.grading.kernel_provisioner import NAME, SandboxProvisioner
 from labkit.grading.limits import Limits
 from labkit.grading.oracle import Oracle
+from labkit.grading.preloaded import Preloaded
 from labkit.grading.probe import Outcome
 from labkit.grading.sandbox_view import python_folders, shown_in_scratch
 
@@ -177,3 +178,71 @@ def test_a_full_disk_is_told_and_the_next_run_goes_on(course: Course, tmp_path: 
     assert "no space is left for" in told and "run the same command again: finished reports are kept" in told
     assert result.endswith("[('a', 10.0, True), ('b', 10.0, False), ('c', 10.0, False)]"), result
     assert parts == "[]"
+
+
+HELD_BY = """
+import json, os, pathlib, re, resource, sys
+own = pathlib.Path("/proc/self")
+status = dict(line.split(":\\t", 1) for line in (own / "status").read_text().splitlines())
+kept = "Umask Uid Gid Groups NoNewPrivs Seccomp CapInh CapPrm CapEff CapBnd CapAmb SigIgn".split()
+held = {name: status[name] for name in kept}
+held["limits"] = (own / "limits").read_text()
+held["groups"] = [line.split(":", 2)[1] for line in (own / "cgroup").read_text().splitlines() if "labkit-" in line]
+held["mounts"] = [line.split()[3:] for line in (own / "mountinfo").read_text().splitlines()]
+held["same as process 1"] = [os.readlink(own / "ns" / name) == os.readlink(f"/proc/1/ns/{name}")
+                             for name in sorted(os.listdir(own / "ns"))]
+held["environment"] = sorted(os.environ.items())
+held["places"] = [os.getcwd(), os.getsid(0) == os.getpid(), os.path.exists("/proc/self/mem"), os.listdir("/run") != []]
+held["open"] = sorted(os.readlink(f"/proc/self/fd/{fd}") for fd in range(3))
+held["keys"] = pathlib.Path("/proc/keys").read_text().count("\\n") if os.path.exists("/proc/keys") else 0
+text = re.sub(r"lk-[a-z]+-\\w+", "lk", json.dumps(held))
+print(text)
+"""
+LEAKS = """
+import gc, os, sys
+inherited = open("/proc/self/environ").read() + open("/proc/self/cmdline").read()
+print([name for name in sys.modules if ".lesson_" in name or "course_checks" in name or "hidden" in name])
+print("hunter2" in inherited, {course!r} in inherited, "TMPDIR=/tmp" in inherited)
+there = [f"/proc/self/fd/{{fd}}" for fd in os.listdir("/proc/self/fd")]
+kinds = [os.readlink(path) for path in there if os.path.lexists(path)]
+ours = ("/dev/null", "socket:", "anon_inode:", "pipe:", "/proc", "/tmp")
+print([kind for kind in kinds if not kind.startswith(ours)])
+"""
+
+
+def test_a_forked_kernel_is_held_exactly_as_one_that_was_started_anew(
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+    preloaded = Preloaded()
+    told = {}
+    try:
+        for way, source in (("new", None), ("forked", preloaded), ("forked again", preloaded)):
+            content = notebook()
+            cells = (HELD_BY, LEAKS.format(course=str(course.root)), "SECOND = 'left for the next'")
+            content["cells"] = [code_cell(f"cell-{index}", cell, []) for index, cell in enumerate(cells)]
+            work = tmp_path / way.replace(" ", "-")
+            work.mkdir()
+            found = execute(nbformat.from_dict(content), work, None, course.secrets, source)
+            assert found.summary == "Every cell ran.", found.cells
+            told[way] = json.loads(found.cells[0].text)
+            assert found.cells[1].text == "[]\nFalse False True\n[]\n", (way, found.cells[1].text)
+    finally:
+        preloaded.close()
+    for name in told["new"]:
+        assert told["forked"][name] == told["new"][name] == told["forked again"][name], name
+
+
+def test_the_process_that_forks_kernels_reads_nothing_of_them(course: Course, tmp_path: Path) -> None:
+    left = "import builtins, torch, sys\nbuiltins.left = torch.left = sys.left = 'for the next'"
+    look = "import builtins, torch, sys\nprint([hasattr(each, 'left') for each in (builtins, torch, sys)])"
+    preloaded = Preloaded()
+    try:
+        for name, source in (("first", left), ("second", look)):
+            content = notebook()
+            content["cells"] = [code_cell("cell", source, [])]
+            (tmp_path / name).mkdir()
+            found = execute(nbformat.from_dict(content), tmp_path / name, None, course.secrets, preloaded)
+    finally:
+        preloaded.close()
+    assert found.cells[0].text == "[False, False, False]\n"
