@@ -7,6 +7,7 @@ first.
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -67,7 +68,12 @@ def lesson_slides(lesson: Lesson, shown: Any) -> list[Slide]:
 def _task(lesson: Lesson, cell: Cell) -> str:
     exercise = next(each for each in lesson.exercises if each.id == cell.exercise)
     bonus = ", a bonus" if exercise.bonus else ""
-    functions = ", ".join(f"`{name}`" for name in exercise.provides)
+    said = {
+        node.name: (ast.get_docstring(node) or "").split("\n")[0]
+        for node in ast.walk(ast.parse(cell.student_source))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
+    functions = "\n".join(f"* `{name}`: {said.get(name, '')}".rstrip(": ") for name in exercise.provides)
     return (
         f"### Your turn: {exercise.id} {exercise.title}\n\n{functions}\n\n"
         f"**{exercise.minutes} minutes** · {exercise.points} points{bonus} · difficulty {exercise.difficulty} of 5"
