@@ -18,7 +18,7 @@ from labkit.checks.lesson_05.hybrid import mesh_case
 from labkit.checks.lesson_05.one_batch import batch_case
 from labkit.checks.lesson_05.paper import Paper, paper_case
 from labkit.checks.lesson_05.pipeline_cases import Write, pipeline_case
-from labkit.checks.lesson_05.programs import layer_case, one_after_another, program_case
+from labkit.checks.lesson_05.programs import linear_case, one_after_another, program_case
 from labkit.checks.lesson_05.recompute import recompute_case
 from labkit.checks.lesson_05.split_layer import layer_case
 from labkit.checks.lesson_05.writing import schedule_case
@@ -322,10 +322,10 @@ def _halves(draw: random.Random, stages: int, count: int) -> list[str]:
 def _runs(draw: random.Random) -> list[Case]:
     sizes = [_uneven(draw, count) for count in (6, 4, 5, 3, 4)]
     return [
-        layer_case("a layer", _seed(draw), (draw.randint(2, 7), draw.randint(2, 7))),
-        layer_case("a layer, three dimensions more", _seed(draw), (2, 3, 2, 4), frozen=["bias"]),
-        layer_case("a layer without bias", _seed(draw), (4, 3), bias=False),
-        layer_case("a frozen weight", _seed(draw), (3, 2, 5), frozen=["weight"]),
+        linear_case("a layer", _seed(draw), (draw.randint(2, 7), draw.randint(2, 7))),
+        linear_case("a layer, three dimensions more", _seed(draw), (2, 3, 2, 4), frozen=["bias"]),
+        linear_case("a layer without bias", _seed(draw), (4, 3), bias=False),
+        linear_case("a frozen weight", _seed(draw), (3, 2, 5), frozen=["weight"]),
         program_case("3 ranks, 2 chunks", _seed(draw), sizes[0], _chunks_in_turns(3, 6, 2), before=True),
         program_case("2 ranks, 3 chunks", _seed(draw), sizes[1], _chunks_in_turns(2, 4, 3), rows=2),
         program_case("4 ranks, two halves", _seed(draw), sizes[2], _halves(draw, 4, 5), rows=draw.choice([0, 3])),

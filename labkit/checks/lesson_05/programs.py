@@ -40,7 +40,7 @@ def one_after_another(num_chunks: int, num_microbatches: int) -> str:
     return " ".join(there + back)
 
 
-def layer_case(name: str, seed: int, shape: Sequence[int], bias: bool = True, frozen: Sequence[str] = ()) -> Case:
+def linear_case(name: str, seed: int, shape: Sequence[int], bias: bool = True, frozen: Sequence[str] = ()) -> Case:
     """Return a case of one layer: x has this shape, with its last dimension what enters."""
     draw = torch.Generator().manual_seed(seed)
     out = shape[-1] + 2

@@ -15,7 +15,7 @@ from labkit.checks.lesson_05.programs import (
     Order,
     expected,
     judge,
-    layer_case,
+    linear_case,
     one_after_another,
     program_case,
     ran,
@@ -89,8 +89,8 @@ EXERCISE = Exercise(
     oracle=expected,
     judge=judge,
     visible=(
-        layer_case("a layer by itself", 141, (5, 4)),
-        layer_case("a layer, samples of 2 rows, frozen weight; no bias", 142, (3, 2, 6), bias=False, frozen=["weight"]),
+        linear_case("a layer by itself", 141, (5, 4)),
+        linear_case("a layer, samples of 2 rows, frozen weight; no bias", 142, (3, 2, 6), bias=False, frozen=["weight"]),
         program_case(
             "2 ranks, zero bubble, 2 + 2 + 1 samples",
             143,

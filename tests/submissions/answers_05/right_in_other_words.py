@@ -313,7 +313,7 @@ def linear_later(x, weight, bias, later):
                     if parameter.requires_grad:
                         parameter.grad = part + (0 if parameter.grad is None else parameter.grad)
 
-            later += [parameters_too]
+            later.extend([parameters_too])
             return (gradient @ weight, *[None] * (1 if bias is None else 2))
 
     return PutOff.apply(x, *([weight] if bias is None else [weight, bias]))
