@@ -16,8 +16,8 @@ from labkit.widgets.static_timeline import to_png
 from labkit.widgets.timeline_columns import pack
 from labkit.widgets.timeline_view import TimelineView
 
-_WHOLE_EVERY_S = 1.0
-_WHOLE_COSTS_AT_MOST = 0.1
+_FIRST_WHOLE_S = 1.0
+"""After this the whole state is sent, then each time after twice as long: what is lost is lost at the beginning."""
 
 
 class GrowingTimeline:
@@ -34,7 +34,8 @@ class GrowingTimeline:
         self._place: Any = display({"text/plain": sentence}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         self._parts: list[Timeline] = []
         self._sequence = 0
-        self._next_whole = time.monotonic() + _WHOLE_EVERY_S
+        self._whole_after = _FIRST_WHOLE_S
+        self._next_whole = time.monotonic() + self._whole_after
         self.view = TimelineView([self._whole()], "A timeline as it grew, to play with")
         display(self.view)  # type: ignore[no-untyped-call]
 
@@ -45,11 +46,10 @@ class GrowingTimeline:
         self._sequence += 1
         self._parts.append(spans)
         self.view.add(spans, self._sequence)
-        begin = time.monotonic()
-        if begin > self._next_whole:
+        if time.monotonic() > self._next_whole:
             self.view.runs = [self._whole()]
-            took = time.monotonic() - begin
-            self._next_whole = begin + max(_WHOLE_EVERY_S, took / _WHOLE_COSTS_AT_MOST)
+            self._whole_after *= 2
+            self._next_whole = time.monotonic() + self._whole_after
 
     def finish(self, timeline: Timeline | None) -> None:
         """Show the whole record with messages and critical path, and leave a picture for pages without a kernel.

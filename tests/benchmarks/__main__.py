@@ -17,7 +17,19 @@ from pathlib import Path
 
 import torch
 
-TOPICS = ("launch", "ring", "ddp", "recording", "virtual", "pipeline", "truth", "literature", "grading")
+TOPICS = (
+    "launch",
+    "ring",
+    "ddp",
+    "recording",
+    "virtual",
+    "pipeline",
+    "compression",
+    "truth",
+    "literature",
+    "grading",
+    "views",
+)
 
 
 def main() -> None:

@@ -104,14 +104,19 @@ class Lab:
             self.page.screenshot(path=str(Path(folder) / f"{name}.png"))
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """A JupyterLab started as `make lab` starts it; ended, with its kernels, after the tests."""
-    folder, state = tmp_path_factory.mktemp("notebooks"), tmp_path_factory.mktemp("jupyter")
+@contextlib.contextmanager
+def running_lab(folder: Path, state: Path, python: str = sys.executable) -> Iterator[str]:
+    """Start a JupyterLab as `make lab` starts it and give its address; end it, with its kernels, afterwards.
+
+    Args:
+        folder: What it shows.
+        state: Where it keeps what is its own.
+        python: The Python whose environment it is installed in.
+    """
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", f"--port={port}", f"--ServerApp.root_dir={folder}"]
+    command = [python, "-m", "jupyterlab", "--no-browser", f"--port={port}", f"--ServerApp.root_dir={folder}"]
     command += [f"--IdentityProvider.token={TOKEN}", "--ServerApp.port_retries=0", "--ip=127.0.0.1"]
     if os.name == "posix" and os.getuid() == 0:
         command.append("--allow-root")
@@ -124,7 +129,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
     url = f"http://127.0.0.1:{port}"
     try:
         _wait_until_it_answers(f"{url}/api?token={TOKEN}", process, log)
-        yield url, folder
+        yield url
     finally:
         process.terminate()
         try:
@@ -132,6 +137,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A JupyterLab of these tests."""
+    folder = tmp_path_factory.mktemp("notebooks")
+    with running_lab(folder, tmp_path_factory.mktemp("jupyter")) as url:
+        yield url, folder
 
 
 def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path) -> None:

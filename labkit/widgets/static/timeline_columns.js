@@ -24,9 +24,10 @@ export function decode(packed) {
   const n = run.start.length;
   run.end = new Float64Array(n);
   run.category = new Uint8Array(n);
+  const { start, duration, end, label, category } = run, categoryOf = Uint8Array.from(run.labels, (each) => each[2]);
   for (let i = 0; i < n; i++) {
-    run.end[i] = run.start[i] + run.duration[i];
-    run.category[i] = run.labels[run.label[i]][2];
+    end[i] = start[i] + duration[i];
+    category[i] = categoryOf[label[i]];
   }
   return complete(run, packed.rows);
 }
@@ -36,7 +37,8 @@ function complete(run, rows) {
   let first = 0;
   run.rows = rows.map(([rank, lane, count]) => ({ rank, lane, first, last: (first += count) }));
   own(run);
-  run.owned = new Set(run.owner.map((event) => run.category[event]));
+  run.owned = new Set();
+  for (const event of run.owner) run.owned.add(run.category[event]);
   sum(run);
   join(run);
   run.flowsOf = new Map();
@@ -79,6 +81,12 @@ export function merge(run, more) {
   return complete(merged, counts);
 }
 
+function countTo(n) {
+  const numbers = new Uint32Array(n);
+  for (let i = 0; i < n; i++) numbers[i] = i;
+  return numbers;
+}
+
 /** Cut each row into disjoint segments, each with the event that owns it: the last begun of those that overlap. */
 function own(run) {
   const { start, end } = run;
@@ -87,7 +95,7 @@ function own(run) {
   for (const row of run.rows)
     for (let i = row.first + 1; i < row.last; i++) if (end[i - 1] > start[i]) apart = false;
   if (apart) {
-    Object.assign(run, { segmentStart: start, segmentEnd: end, owner: Uint32Array.from(start.keys()) });
+    Object.assign(run, { segmentStart: start, segmentEnd: end, owner: countTo(start.length) });
     for (const row of run.rows) Object.assign(row, { from: row.first, to: row.last });
     return;
   }
@@ -130,14 +138,16 @@ function sum(run) {
       total += run.segmentEnd[s] - run.segmentStart[s];
     }
   }
-  const sort = run.labels.map(([, kind, category]) => (/^i?send$/.test(kind) ? 0 : category === 3 ? 1 : 2));
-  run.sums = [0, 1].map(() => ({ bytes: new Float64Array(run.start.length + 1), calls: new Uint32Array(run.start.length + 1) }));
-  run.sums.forEach(({ bytes, calls }, which) => {
-    for (let i = 0; i < run.start.length; i++) {
-      const counts = sort[run.label[i]] === which;
-      bytes[i + 1] = bytes[i] + (counts ? run.bytes[i] : 0);
-      calls[i + 1] = calls[i] + counts;
+  const sort = Uint8Array.from(run.labels, ([, kind, category]) => (/^i?send$/.test(kind) ? 0 : category === 3 ? 1 : 2));
+  const { label, bytes: size } = run, n = label.length;
+  run.sums = [0, 1].map((which) => {
+    const bytes = new Float64Array(n + 1), calls = new Uint32Array(n + 1);
+    for (let i = 0; i < n; i++) {
+      const counts = sort[label[i]] === which;
+      bytes[i + 1] = counts ? bytes[i] + size[i] : bytes[i];
+      calls[i + 1] = counts ? calls[i] + 1 : calls[i];
     }
+    return { bytes, calls };
   });
 }
 
@@ -150,17 +160,20 @@ function join(run) {
   }
   for (const rank of run.ranks.values()) {
     const [a, b] = rank.lanes;
-    const begins = [], ends = [];
-    let i = a ? a.from : 0, j = b ? b.from : 0;
-    while ((a && i < a.to) || (b && j < b.to)) {
-      const fromA = !(b && j < b.to) || (a && i < a.to && run.segmentStart[i] <= run.segmentStart[j]);
-      const s = fromA ? i++ : j++, last = ends.length - 1;
-      if (last >= 0 && run.segmentStart[s] <= ends[last]) ends[last] = Math.max(ends[last], run.segmentEnd[s]);
-      else begins.push(run.segmentStart[s]), ends.push(run.segmentEnd[s]);
+    const most = (a ? a.to - a.from : 0) + (b ? b.to - b.from : 0), stopA = a ? a.to : 0, stopB = b ? b.to : 0;
+    const begins = new Float64Array(most), ends = new Float64Array(most), sums = new Float64Array(most + 1);
+    const { segmentStart, segmentEnd } = run;
+    let i = a ? a.from : 0, j = b ? b.from : 0, n = 0;
+    while (i < stopA || j < stopB) {
+      const s = j >= stopB || (i < stopA && segmentStart[i] <= segmentStart[j]) ? i++ : j++;
+      if (n && segmentStart[s] <= ends[n - 1]) ends[n - 1] = Math.max(ends[n - 1], segmentEnd[s]);
+      else {
+        begins[n] = segmentStart[s];
+        ends[n++] = segmentEnd[s];
+      }
     }
-    let total = 0;
-    const sums = begins.map((begin, k) => [total, (total += ends[k] - begin)][0]);
-    rank.busy = { begins: Float64Array.from(begins), ends: Float64Array.from(ends), sums: Float64Array.from(sums) };
+    for (let k = 0; k < n; k++) sums[k + 1] = sums[k] + ends[k] - begins[k];
+    rank.busy = { begins: begins.subarray(0, n), ends: ends.subarray(0, n), sums };
   }
 }
 

@@ -59,10 +59,9 @@ export function paintShares(context, state) {
   const ground = rgb(theme.band), plain = theme.colours.map(rgb);
   const pale = plain.map((colour) => colour.map((value, i) => Math.round(0.3 * value + 0.7 * ground[i])));
   const solid = plain.map(pack), light = pale.map(pack), empty = pack(ground);
-  const blend = (under, colour, part) => {
-    const mixed = colour.map((value, i) => ((under >>> (8 * i)) & 255) + part * (value - ground[i]));
-    return pack(mixed.map((value) => Math.max(0, Math.min(255, Math.round(value)))));
-  };
+  const [g0, g1, g2] = ground;
+  const blend = (under, [r, g, b], part) =>
+    ((255 << 24) | (((under >> 16) & 255) + part * (b - g2)) << 16 | (((under >> 8) & 255) + part * (g - g1)) << 8 | ((under & 255) + part * (r - g0) + 0.5)) >>> 0;
   const { pixels, shares } = state;
   for (const place of layout.rows) {
     const [t0, t1] = windowOf(state, place.run);

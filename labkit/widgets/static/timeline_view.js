@@ -105,6 +105,7 @@ export class TimelineView {
   /** Show these packed runs: one, or a second beside it. */
   setRuns(packed) {
     this.packed = packed;
+    this.shape = this.incoming = null;
     this.sequence = packed[0].sequence ?? 0;
     if (this.state.runs[0]?.start.length !== packed[0].layout.start[2]) this.state.focus = null;
     this.take(packed.map((each) => {
@@ -119,13 +120,21 @@ export class TimelineView {
     }));
   }
 
-  /** Add what was recorded since; where a part was lost on its way, wait for the next whole state. */
+  /** Take what was recorded since, for the next frame; where a part was lost on its way, wait for the next whole state. */
   append(more) {
     if (more.sequence !== this.sequence + 1) return;
     this.sequence = more.sequence;
-    const { state } = this, [run] = state.runs, at = state.focus?.event;
+    const part = decode(more);
+    this.incoming = this.incoming ? merge(this.incoming, part) : part;
+    this.invalidate();
+  }
+
+  /** Add what came in since the last frame; the event in focus is found again. */
+  grow() {
+    const { state, incoming } = this, [run] = state.runs, at = state.focus?.event;
     const row = at === undefined ? null : run.rows.find(({ first, last }) => at >= first && at < last), [start, end] = [run.start[at], run.end[at]];
-    this.take([merge(run, decode(more))]);
+    this.incoming = null;
+    this.take([merge(run, incoming)]);
     if (!row) return;
     const [grown] = state.runs, mine = grown.rows.find(({ rank, lane }) => rank === row.rank && lane === row.lane);
     let event = lowerBound(grown.start, mine.first, mine.last, start);
@@ -146,12 +155,14 @@ export class TimelineView {
     if (!before) this.buildCompare(other);
     this.fit();
     if (!before || followed) state.view = [...state.whole];
-    const present = new Set(runs.flatMap((each) => [...each.owned]));
+    const present = new Set(runs.flatMap((each) => [...each.owned])), shape = `${[...present]} ${runs.map((each) => each.rows.length)}`;
+    if (this.shape === shape) return this.invalidate();
+    this.shape = shape;
     this.legend.replaceChildren(...run.categories.flatMap((category, c) =>
       present.has(c) ? [element("span", {}, element("i", { "data-category": c, class: category[3] ? "labkit-hatched" : "" }), category[0])] : []),
       element("span", {}, element("i", { "data-category": "idle" }), "idle: empty"));
     this.retheme();
-    this.resize();
+    return this.resize();
   }
 
   fit() {
@@ -231,6 +242,7 @@ export class TimelineView {
   draw() {
     this.pending = null;
     if (!this.state.layout) return;
+    if (this.incoming) this.grow();
     const begin = performance.now();
     paint(this.canvas.getContext("2d"), this.state);
     paintOverview(this.strip.getContext("2d"), this.state);
