@@ -90,7 +90,9 @@ EXERCISE = Exercise(
     judge=judge,
     visible=(
         linear_case("a layer by itself", 141, (5, 4)),
-        linear_case("a layer, samples of 2 rows, frozen weight; no bias", 142, (3, 2, 6), bias=False, frozen=["weight"]),
+        linear_case(
+            "a layer, samples of 2 rows, frozen weight; no bias", 142, (3, 2, 6), bias=False, frozen=["weight"]
+        ),
         program_case(
             "2 ranks, zero bubble, 2 + 2 + 1 samples",
             143,
