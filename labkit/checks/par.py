@@ -21,7 +21,7 @@ class Score:
 
     Attributes:
         time_ns: Virtual time from the first to the last thing any rank did.
-        bytes_sent: Payload of the messages and collectives of the rank that had most.
+        bytes_sent: Payload of the messages, collectives and remote calls of the rank that had most.
         peak_bytes: Memory of the rank that held most, at its peak.
     """
 
@@ -64,12 +64,12 @@ def measure(par: Par, functions: Functions) -> Score:
         RunError: If they fail there.
     """
     from labkit.timeline.memory import peak_memory_bytes
-    from labkit.timeline.metrics import bytes_sent, collective_payload_bytes
+    from labkit.timeline.metrics import bytes_sent, collective_payload_bytes, remote_call_bytes
     from labkit.worlds import run
 
     timeline = run(par.program, functions, on=par.world(), echo=False).timeline
     assert timeline is not None
-    sent = bytes_sent(timeline) + collective_payload_bytes(timeline)
+    sent = bytes_sent(timeline) + collective_payload_bytes(timeline) + remote_call_bytes(timeline)
     return Score(timeline.makespan_ns, int(sent.max(initial=0)), peak_memory_bytes(timeline))
 
 

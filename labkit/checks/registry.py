@@ -13,6 +13,7 @@ _LESSONS = {
     "01": "labkit.checks.lesson_01",
     "02": "labkit.checks.lesson_02",
     "03": "labkit.checks.lesson_03",
+    "04": "labkit.checks.lesson_04",
     "05": "labkit.checks.lesson_05",
     "06": "labkit.checks.lesson_06",
 }

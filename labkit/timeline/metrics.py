@@ -61,6 +61,11 @@ def collective_payload_bytes(timeline: Timeline) -> npt.NDArray[np.int64]:
     return _sum_by_rank(timeline, is_call & ~np.isin(timeline.kind, (*SENDS, *RECEIVES, *REMOTE_CALLS)))
 
 
+def remote_call_bytes(timeline: Timeline) -> npt.NDArray[np.int64]:
+    """Return the bytes of the arguments of the remote calls each rank made, shape (num_ranks,); replies are not in it."""
+    return _sum_by_rank(timeline, np.isin(timeline.kind, REMOTE_CALLS))
+
+
 def wait_ns(timeline: Timeline) -> npt.NDArray[np.int64]:
     """Return for each rank the time its program stood in ``wait()`` or in a call that blocks, shape (num_ranks,)."""
     waiting = timeline.kind == "wait"

@@ -1,0 +1,221 @@
+"""Drivers of lesson 04: call the learner's functions on this rank's inputs, return what came of it as data."""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed import rpc
+
+from labkit.checks.case import Value, Values
+from labkit.checks.drivers.called_servers import join_rpc, on_virtual_ranks
+from labkit.checks.exercise import Functions
+
+
+def train_by_post(functions: Functions, inputs: Values) -> Values:
+    """Call posted_training on every rank (4.1)."""
+    weight, gradients = cast(Tensor, inputs["weight"]), cast(list[Tensor], inputs["gradients"])
+    before = weight.clone()
+    sent = [gradient.clone() for gradient in gradients]
+    found = functions["posted_training"](weight, sent, inputs["num_gradients"], inputs["lr"])
+    kept = torch.equal(weight, before)
+    return {"weight": found if isinstance(found, Tensor) else f"{type(found).__name__}", "kept": kept}
+
+
+def call_with_tensors(functions: Functions, inputs: Values) -> Values:
+    """Call named functions, each with its arguments; return what they gave (4.7, 4.9)."""
+    found: list[Value] = []
+    for each in cast(list[dict[str, Any]], inputs["calls"]):
+        args = [value.clone() if isinstance(value, Tensor) else value for value in each["args"]]
+        value = functions[each["function"]](*args)
+        found.append(value if isinstance(value, Tensor) else f"a {type(value).__name__}")
+    return {"values": found}
+
+
+# ---- 4.8
+
+
+class NotingServer:
+    """Rows by their keys, and a note of every call: when it came, and what it said."""
+
+    def __init__(self, keys: Tensor, rows: Tensor) -> None:
+        """Hold these rows."""
+        self.keys, self.rows = keys, rows
+        self.calls: list[dict[str, Any]] = []
+
+    def pull(self, keys: Tensor) -> Tensor:
+        """Return the rows of these keys."""
+        self.calls.append({"op": "pull", "keys": keys, "seconds": time.perf_counter()})
+        return self.rows[torch.searchsorted(self.keys, keys)]
+
+    def push(self, keys: Tensor, gradients: Tensor) -> int:
+        """Note gradients."""
+        self.calls.append({"op": "push", "keys": keys, "gradients": gradients, "seconds": time.perf_counter()})
+        return len(keys)
+
+    def noted(self) -> list[dict[str, Any]]:
+        """Return the calls so far."""
+        return self.calls
+
+
+def use_rows(functions: Functions, inputs: Values) -> Values:
+    """Call pull_rows and push_rows against servers on virtual ranks (4.8)."""
+    num_servers = len(cast(list[Tensor], inputs["held"]))
+    found: Values = on_virtual_ranks(
+        _pull_and_push, functions, inputs, num_ranks=num_servers + 1, operator_ns=0, message_ns=20_000_000
+    )[0]
+    return found
+
+
+def _pull_and_push(functions: Functions, inputs: Values) -> Values | None:
+    rank, _world_size = join_rpc()
+    found: dict[str, Value] | None = None
+    if rank == 0:
+        home, table = cast(Tensor, inputs["home"]), cast(Tensor, inputs["table"])
+        held = cast(list[Tensor], inputs["held"])
+        servers = [
+            rpc.remote(f"rank{number + 1}", NotingServer, args=(keys, table[keys])) for number, keys in enumerate(held)
+        ]
+        for server in servers:
+            server.rpc_sync().noted()
+        keys, gradients = cast(Tensor, inputs["keys"]), cast(Tensor, inputs["gradients"])
+        place: Callable[[Tensor], Tensor] = lambda asked: home[asked]  # noqa: E731
+        rows = functions["pull_rows"](servers, place, keys.clone())
+        functions["push_rows"](servers, place, keys.clone(), gradients.clone())
+        found = {"rows": rows if isinstance(rows, Tensor) else f"a {type(rows).__name__}"}
+        found["calls"] = [cast(Value, server.rpc_sync().noted()) for server in servers]
+    rpc.shutdown()
+    return found
+
+
+# ---- 4.10
+
+
+class Dense(nn.Module):
+    """Two layers, a bias and a frozen scale over the mean of a sample's rows, float64."""
+
+    first: Tensor
+    bias: Tensor
+    frozen: Tensor
+    second: Tensor
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        """Take these parameters."""
+        super().__init__()
+        for name, tensor in tensors.items():
+            self.register_parameter(name, nn.Parameter(tensor.clone(), requires_grad=name != "frozen"))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return one number for each sample."""
+        hidden = torch.tanh(rows.mean(1) @ self.first + self.bias) * self.frozen
+        return hidden @ self.second
+
+
+def step_hybrid(functions: Functions, inputs: Values) -> Values:
+    """Call hybrid_step for some steps with a table that notes what is pulled and pushed (4.10)."""
+    ranks = inputs.get("group")
+    group = None if ranks is None else dist.new_group(cast(list[int], ranks))
+    if ranks is not None and dist.get_rank() not in cast(list[int], ranks):
+        return {"member": False}
+    model, table = Dense(cast(dict[str, Tensor], inputs["dense"])), cast(Tensor, inputs["table"])
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=cast(float, inputs["lr"]))
+    pulled: list[Value] = []
+    losses: list[Value] = []
+    pushes: list[Value] = []
+
+    def pull(keys: Tensor) -> Tensor:
+        pulled.append(keys.clone())
+        return table[keys]
+
+    def push(keys: Tensor, gradients: Tensor) -> None:
+        pushes.append(torch.zeros_like(table).index_add_(0, keys.flatten(), gradients.detach()))
+
+    for keys, targets in zip(cast(list[Tensor], inputs["keys"]), cast(list[Tensor], inputs["targets"]), strict=True):
+        loss = functions["hybrid_step"](model, optimizer, pull, push, keys.clone(), targets.clone(), group)
+        attached = isinstance(loss, Tensor) and loss.requires_grad
+        losses.append(loss.detach().clone() if isinstance(loss, Tensor) else f"a {type(loss).__name__}")
+        if attached:
+            return {"problem": "attached"}
+    after = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    return {"dense": cast(Value, after), "losses": losses, "pushes": pushes, "num_pulls": len(pulled)}
+
+
+# ---- 4.12
+
+
+@contextmanager
+def _breaking_off(where: str) -> Iterator[None]:
+    """Let writing break off halfway ("write"), or every renaming fail ("rename")."""
+    save = torch.save
+    kept: dict[tuple[Any, str], Any] = {(os, "replace"): os.replace, (os, "rename"): os.rename}
+    kept |= {(Path, "replace"): Path.replace, (Path, "rename"): Path.rename}
+
+    def half(value: object, target: Any, *args: Any, **kwargs: Any) -> None:
+        buffer = io.BytesIO()
+        save(value, buffer)
+        data = buffer.getvalue()[: len(buffer.getvalue()) // 2]
+        if hasattr(target, "write"):
+            target.write(data)
+            target.flush()
+        else:
+            Path(target).write_bytes(data)
+        raise OSError("no space left on device")
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise OSError("the power failed")
+
+    try:
+        if where == "write":
+            torch.save = half  # type: ignore[assignment]
+        else:
+            for owner, name in kept:
+                setattr(owner, name, fail)
+        yield
+    finally:
+        torch.save = save
+        for (owner, name), value in kept.items():
+            setattr(owner, name, value)
+
+
+def keep_checkpoints(functions: Functions, inputs: Values) -> Values:
+    """Save, break off and damage checkpoints as told, and load after each (4.12).
+
+    Inputs: script, a list of {"op": "save" | "write" | "rename", "version", "weight"}, {"op": "damage", "bytes"} (what
+    the newest file of the folder keeps).
+    """
+    found: list[Value] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        newest: set[Path] = set()
+        for step in cast(list[dict[str, Any]], inputs["script"]):
+            broke_off = False
+            before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+            if step["op"] == "save":
+                functions["save_checkpoint"](folder, step["version"], step["weight"].clone())
+                newest = {
+                    path for path in folder.rglob("*") if path.is_file() and before.get(path) != path.stat().st_mtime_ns
+                }
+            elif step["op"] == "damage":
+                for path in newest:
+                    path.write_bytes(path.read_bytes()[: step["bytes"]])
+            else:
+                try:
+                    with _breaking_off(step["op"]):
+                        functions["save_checkpoint"](folder, step["version"], step["weight"].clone())
+                except OSError:
+                    broke_off = True
+            loaded = functions["load_checkpoint"](folder)
+            if loaded is not None and not (isinstance(loaded, tuple | list) and len(loaded) == 2):
+                loaded = (f"a {type(loaded).__name__}", None)
+            version, weight = (None, None) if loaded is None else loaded
+            found.append({"version": version, "weight": weight, "broke_off": broke_off})
+    return {"loads": found}

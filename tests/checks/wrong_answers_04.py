@@ -1,0 +1,299 @@
+"""Wrong answers to lesson 04, each a mistake that learners really make, and the mistake a check must name.
+
+Most of them are the lesson's own answer with one thing changed, so that nothing else is wrong.
+"""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+from functools import cache
+
+from tests.checks.lesson_cells import lesson
+from tests.checks.wrong_answer import WrongAnswer
+
+WRONG: list[WrongAnswer] = []
+
+
+@cache
+def _answer(exercise: str) -> str:
+    (cell,) = [cell for cell in lesson("04").cells if cell.role == "exercise" and cell.exercise == exercise]
+    return cell.source
+
+
+def changed(exercise: str, name: str, mistake: str, *changes: tuple[str, str]) -> None:
+    """Add the lesson's answer with each of the texts replaced."""
+    source = _answer(exercise)
+    for old, new in changes:
+        assert old in source, f"{exercise}, {name}: the answer has no {old!r}"
+        source = source.replace(old, new)
+    WRONG.append(WrongAnswer(exercise, name, mistake, source))
+
+
+LOCK = ("with self.lock:", "if True:")
+NOTE = ("self.updates.append(Update(len(self.updates), worker, version, self.version))", "pass")
+
+# ---- 4.1
+
+changed("4.1", "receives and does not apply", "nothing was served", ("weight -= lr * gradient", "pass"))
+changed("4.1", "tells nobody", "the others were not told", ("    dist.broadcast(weight, src=0)\n", ""))
+changed("4.1", "one message of each worker", "messages that nobody takes",
+        ("        for _ in range(num_gradients):\n", "        for _ in range(1):\n"))  # fmt: skip
+changed("4.1", "adds", "uphill", ("weight -= lr", "weight += lr"))
+changed("4.1", "in place", "works on the weight that was handed in", ("    weight = weight.clone()\n", ""))
+changed("4.1", "applies once, after the loop", "only the last message counts",
+        ("                weight -= lr * gradient\n", "        weight -= lr * gradient\n"))  # fmt: skip
+changed("4.1", "all_reduces the sum", "gradients not sent one by one",
+        ("    if dist.get_rank() > 0:\n        for gradient in gradients:\n            dist.send(gradient.contiguous(), dst=0)\n",
+         "    total = sum(gradients, torch.zeros_like(weight))\n    dist.all_reduce(total)\n    weight -= lr * total\n    if True:\n        pass\n"))  # fmt: skip
+
+# ---- 4.2
+
+STEP = "self.weight -= self.lr * torch.stack(list(self.gradients.values())).mean(0)"
+changed("4.2", "sums", "sum called mean", (STEP, STEP.replace("mean(0)", "sum(0)")))
+changed("4.2", "keeps the old future", "one future for all steps",
+        ("self.gradients, self.future = {}, Future()", "self.gradients = {}"))  # fmt: skip
+changed("4.2", "a future for each push", "only the last one is answered",
+        ("            future = self.future\n", "            future = Future()\n"))  # fmt: skip
+changed("4.2", "completes at once", "answers everybody at once",
+        ("            future = self.future\n", "            future = Future()\n            future.set_result((self.version, self.weight.clone()))\n"),
+        ("                future.set_result((self.version, self.weight.clone()))\n        return", "        return"))  # fmt: skip
+changed("4.2", "keeps the gradients", "gradients of earlier steps are still in it",
+        ("self.gradients: dict[int, Tensor] = {}", "self.total, self.count = torch.zeros_like(weight), 0"),
+        ("self.gradients[worker] = gradient", "self.total += gradient\n            self.count += 1"),
+        ("if len(self.gradients) == self.num_workers", "if self.count == self.num_workers"),
+        (STEP, "self.weight -= self.lr * self.total / self.num_workers"),
+        ("self.gradients, self.future = {}, Future()", "self.count, self.future = 0, Future()"))  # fmt: skip
+changed("4.2", "the last gradient", "only the last gradient", (STEP, "self.weight -= self.lr * gradient"))
+changed("4.2", "answers first", "the weights from before the step",
+        (f"                {STEP}\n", "                before = self.weight.clone()\n" + f"                {STEP}\n"),
+        ("future.set_result((self.version, self.weight.clone()))", "future.set_result((self.version, before))"))  # fmt: skip
+changed("4.2", "no copy", "hands out the server's own tensor",
+        ("future.set_result((self.version, self.weight.clone()))", "future.set_result((self.version, self.weight))"))  # fmt: skip
+changed(
+    "4.2",
+    "waits in push",
+    "waits inside push",
+    ("        return future\n", "        future.wait()\n        return future\n"),
+)
+changed("4.2", "no decorator", "not marked as answered later", ("    @rpc.functions.async_execution\n", ""))
+changed(
+    "4.2",
+    "returns the answer",
+    "returns no Future",
+    ("        return future\n", "        return self.version, self.weight\n"),
+)
+changed("4.2", "weights alone", "the answer is no pair",
+        ("future.set_result((self.version, self.weight.clone()))", "future.set_result(self.weight.clone())"))  # fmt: skip
+changed(
+    "4.2", "adds up without a lock", "without a lock", LOCK,
+    ("self.gradients: dict[int, Tensor] = {}", "self.total, self.count = torch.zeros_like(weight), 0"),
+    ("self.gradients[worker] = gradient", "total = self.total + gradient\n            self.total = total\n            self.count += 1"),
+    ("if len(self.gradients) == self.num_workers", "if self.count == self.num_workers"),
+    (STEP, "self.weight -= self.lr * self.total / self.num_workers"),
+    ("self.gradients, self.future = {}, Future()", "self.total, self.count, self.future = torch.zeros_like(self.weight), 0, Future()"),
+)  # fmt: skip
+changed("4.2", "no record", "updates not noted", NOTE)
+
+# ---- 4.3
+
+STEP = "self.weight -= self.lr * gradient"
+changed("4.3", "no lock", "without a lock", LOCK)
+changed("4.3", "reads, computes and writes without a lock", "without a lock",
+        LOCK, (STEP, "weight = self.weight - self.lr * gradient\n            self.weight = weight"))  # fmt: skip
+changed("4.3", "divides", "divided by the number of workers", (STEP, STEP + " / self.num_workers"))
+changed("4.3", "adds", "uphill", (STEP, STEP.replace("-=", "+=")))
+changed("4.3", "no version", "version not counted", ("            self.version += 1\n", ""))
+changed("4.3", "no copy", "hands out the server's own tensor", ("self.weight.clone()", "self.weight"))
+changed("4.3", "drops old ones", "stale gradients are dropped",
+        (STEP, "if version == self.version:\n                " + STEP))  # fmt: skip
+changed("4.3", "scales old ones", "stale gradients are scaled down",
+        (STEP, STEP + " / (1 + self.version - version)"))  # fmt: skip
+changed("4.3", "copies first", "the weights from before",
+        (STEP, "before = self.weight.clone()\n            " + STEP), ("return self.version, self.weight.clone()", "return self.version, before"))  # fmt: skip
+changed("4.3", "notes afterwards", "updates not noted",
+        ("            self.version += 1\n", "            self.version += 1\n            " + NOTE[0] + "\n"),
+        ("        with self.lock:\n            " + NOTE[0] + "\n", "        with self.lock:\n"))  # fmt: skip
+
+# ---- 4.4
+
+FIND = "server.clocks[each] - slowest <= server.bound"
+LEAVE = "            del self.clocks[worker]\n            answer_who_may_go(self)\n"
+changed("4.4", "asynchronous", "answers too early", (FIND, "True"))
+changed("4.4", "strictly less", "one step too late", (FIND, FIND.replace("<=", "<")))
+changed("4.4", "one more", "answers too early", (FIND, FIND.replace("server.bound", "server.bound + 1")))
+changed("4.4", "looks at the pusher only", "only the one who pushes is let go",
+        ("            answer_who_may_go(self)\n        return future",
+         "            if self.clocks[worker] - min(self.clocks.values()) <= self.bound:\n                self.waiting.pop(worker).set_result((self.version, self.weight.clone()))\n        return future"))  # fmt: skip
+changed("4.4", "leave does nothing", "who has left is waited for", (LEAVE, "            pass\n"))
+changed("4.4", "leave lets nobody go", "leaving lets nobody go", (LEAVE, "            del self.clocks[worker]\n"))
+changed("4.4", "mean clock", "compared with the mean",
+        ("min(server.clocks.values(), default=0)", "sum(server.clocks.values()) / max(1, len(server.clocks))"))  # fmt: skip
+changed("4.4", "the answer of the push", "the weights of the push",
+        ("self.waiting[worker] = future", "self.waiting[worker] = (future, (self.version, self.weight.clone()))"),
+        ("server.waiting.pop(worker).set_result((server.version, server.weight.clone()))",
+         "future, answer = server.waiting.pop(worker)\n        future.set_result(answer)"))  # fmt: skip
+changed("4.4", "no copy", "hands out the server's own tensor", ("server.weight.clone()", "server.weight"))
+changed("4.4", "no lock", "without a lock", LOCK)
+changed(
+    "4.4",
+    "waits in push",
+    "waits inside push",
+    ("        return future\n", "        future.wait()\n        return future\n"),
+)
+changed("4.4", "no decorator", "not marked as answered later", ("    @rpc.functions.async_execution\n", ""))
+changed("4.4", "no record", "updates not noted", NOTE)
+changed("4.4", "applies when it answers", "gradients wait as well",
+        ("            self.weight -= self.lr * gradient\n", ""),
+        ("self.waiting[worker] = future", "self.waiting[worker] = (future, gradient)"),
+        ("        server.waiting.pop(worker).set_result((server.version, server.weight.clone()))\n",
+         "        future, gradient = server.waiting.pop(worker)\n        server.weight -= server.lr * gradient\n        future.set_result((server.version, server.weight.clone()))\n"))  # fmt: skip
+
+# ---- 4.5
+
+STEP = "torch.stack(self.gradients).mean(0)"
+changed("4.5", "takes late ones", "late gradients are used", ("if version < self.version:", "if False:"))
+changed("4.5", "late ones wait", "late workers wait",
+        ("                late: Future = Future()\n                late.set_result((self.version, self.weight.clone()))\n                return late\n",
+         "                return self.future\n"))  # fmt: skip
+changed("4.5", "waits for all", "waits for all workers", ("== self.needed", "== self.num_workers"))
+changed("4.5", "mean over all", "divided by the number of workers",
+        (STEP, "torch.stack(self.gradients).sum(0) / self.num_workers"))  # fmt: skip
+changed("4.5", "sums", "sum called mean", (STEP, "torch.stack(self.gradients).sum(0)"))
+changed("4.5", "no lock", "without a lock", LOCK)
+changed("4.5", "no copy", "hands out the server's own tensor", ("self.weight.clone()", "self.weight"))
+
+# ---- 4.6
+
+SECONDS = "return 2 * (latency_s + max(1, num_workers / num_servers) * num_bytes / bandwidth_Bps)"
+changed("4.6", "half a step", "one way only", (SECONDS, SECONDS.replace("2 * ", "")))
+changed(
+    "4.6",
+    "N over S",
+    "the workers' links forgotten",
+    ("max(1, num_workers / num_servers) * num_bytes", "num_workers / num_servers * num_bytes"),
+)
+changed(
+    "4.6",
+    "every server has all",
+    "servers do not share",
+    ("max(1, num_workers / num_servers) * num_bytes", "num_workers * num_bytes"),
+)
+changed(
+    "4.6",
+    "latency for each worker",
+    "workers one after the other in latency too",
+    ("(latency_s", "(num_workers * latency_s"),
+)
+changed("4.6", "whole ring", "a ring that sends everything once", ("(num_workers - 1) / num_workers", "1.0"))
+changed("4.6", "prints", "returns nothing", ("return min(1.0", "print(1.0"))
+changed("4.6", "always a server", "the busiest link is always a server's",
+        ("min(1.0, ring / max(1, num_workers / num_servers))", "min(1.0, ring * num_servers / num_workers)"))  # fmt: skip
+
+# ---- 4.7
+
+RANGE = "return torch.bucketize(keys, firsts, right=True)"
+HASH = "return (keys * 2654435761 % 2**32) * num_servers // 2**32"
+changed("4.7", "ceiling", "equal stretches, the last one short", (RANGE, "return keys // -(-num_keys // num_servers)"))
+changed("4.7", "scales", "proportional", (RANGE, "return keys * num_servers // num_keys"))
+changed("4.7", "round robin", "dealt round robin", (RANGE, "return keys % num_servers"))
+changed("4.7", "longer ones last", "longer stretches last",
+        (RANGE, "return num_servers - 1 - torch.bucketize(num_keys - 1 - keys, firsts, right=True)"))  # fmt: skip
+changed("4.7", "modulo", "no scramble", (HASH, "return keys % num_servers"))
+changed(
+    "4.7", "modulo at the end", "modulo after the scramble", (HASH, "return (keys * 2654435761 % 2**32) % num_servers")
+)
+changed("4.7", "forgets the cut", "not cut to 32 bits", (HASH, "return keys * 2654435761 * num_servers // 2**32"))
+changed(
+    "4.7",
+    "a list",
+    "another type or shape",
+    (HASH, HASH + ".tolist()".replace(".", ".", 1) if False else HASH.replace("return ", "return list(") + ")"),
+)
+
+# ---- 4.8
+
+changed("4.8", "in the order of the answers", "rows in the order of the servers",
+        ("        rows[home == number] = answer\n", "        pass\n"), ("return rows[where]", "return torch.cat(list(answers.values()))[where]"))  # fmt: skip
+changed("4.8", "different keys only", "rows of the different keys only", ("return rows[where]", "return rows"))
+changed("4.8", "assigns", "one gradient in place of the sum",
+        ("sums = gradients.new_zeros(len(different), gradients.shape[1]).index_add_(0, where, gradients)",
+         "sums = gradients.new_zeros(len(different), gradients.shape[1])\n    sums[where] = gradients"))  # fmt: skip
+changed("4.8", "sends all keys", "keys sent more than once",
+        ("wanted, where = torch.unique(keys, return_inverse=True)", "wanted, where = keys, torch.arange(len(keys))"))  # fmt: skip
+changed("4.8", "calls everybody", "servers called for nothing",
+        ("        for number, server in enumerate(servers)\n        if (home == number).any()\n    ]", "        for number, server in enumerate(servers)\n    ]"))  # fmt: skip
+changed("4.8", "waits each time", "one server after the other",
+        ("server.rpc_async().pull(wanted[home == number])", "server.rpc_sync().pull(wanted[home == number])"),
+        ("call.wait() for number, call", "call for number, call"))  # fmt: skip
+changed("4.8", "pushes one after the other", "one server after the other",
+        ("server.rpc_async().push(different", "server.rpc_sync().push(different"),
+        ("    for call in calls:\n        call.wait()\n", ""))  # fmt: skip
+changed("4.8", "a call for each key", "a call for every key",
+        ("server.rpc_async().push(different[home == number], sums[home == number])\n", "server.rpc_async().push(key, total)\n"),
+        ("        for number, server in enumerate(servers)\n        if (home == number).any()\n    ]",
+         "        for number, server in enumerate(servers)\n        for key, total in zip(different[home == number].split(1), sums[home == number].split(1))\n    ]"))  # fmt: skip
+
+# ---- 4.9
+
+changed(
+    "4.9", "shares writes", "writes shared like reads", ("+ writes[hot].sum()", "+ writes[hot].sum() / num_servers")
+)
+changed("4.9", "writes at home", "writes at home only",
+        ("torch.where(hot, 0.0, reads + writes)", "torch.where(hot, writes, reads + writes)"), (" + writes[hot].sum()", ""))  # fmt: skip
+changed(
+    "4.9", "reads everywhere", "every copy serves every read", ("reads[hot].sum() / num_servers", "reads[hot].sum()")
+)
+changed("4.9", "the first", "the first keys taken for hot", ("reads.topk(num_hot).indices", "torch.arange(num_hot)"))
+changed("4.9", "by writes", "hot by writes", ("reads.topk(num_hot)", "writes.topk(num_hot)"))
+changed(
+    "4.9", "also at home", "hot keys loaded at home too", ("torch.where(hot, 0.0, reads + writes)", "reads + writes")
+)
+
+# ---- 4.10
+
+REDUCE = "            dist.all_reduce(parameter.grad, group=group)\n"
+changed("4.10", "no all_reduce", "layers not averaged",
+        (REDUCE, ""), ("            parameter.grad /= num_workers\n", "            pass\n"))  # fmt: skip
+changed("4.10", "sums", "sum instead of mean for the layers", ("            parameter.grad /= num_workers\n", ""))
+changed("4.10", "pushes the whole", "rows not divided", ("rows.grad / num_workers", "rows.grad"))
+changed("4.10", "divides twice", "rows divided twice", ("rows.grad / num_workers", "rows.grad / num_workers**2"))
+changed("4.10", "no zero_grad", "gradients of the step before are still there", ("    optimizer.zero_grad()\n", ""))
+changed("4.10", "pushes nothing", "nothing was pushed", ("    push(keys.flatten(), rows.grad / num_workers)\n", ""))
+changed("4.10", "attached", "the loss hangs on its graph", ("return loss.detach()", "return loss"))
+changed("4.10", "the world", "all ranks in place of the group", ("group=group", "group=None"))
+
+# ---- 4.11
+
+DONE = "return self.backup.push(worker, number, gradient).then(lambda answer: answer.value() and version)"
+changed("4.11", "acknowledges at once", "acknowledged before the backup has it",
+        (DONE, "self.backup.push(worker, number, gradient)"))  # fmt: skip
+changed("4.11", "waits", "waits inside push", (DONE, "self.backup.push(worker, number, gradient).wait()"))
+changed("4.11", "returns the version", "returns no Future", ("        return done\n", "        return version\n"))
+changed(
+    "4.11", "no memory", "a repeated gradient counts twice", ("if (worker, number) not in self.applied:", "if True:")
+)
+changed("4.11", "passes on new ones only", "a repeated gradient is not passed on",
+        ("            version = self.version\n", "            else:\n                known: Future = Future()\n                known.set_result(self.version)\n                return known\n            version = self.version\n"))  # fmt: skip
+changed("4.11", "tells nobody", "the backup is told nothing", ("if self.backup is not None:", "if False:"))
+changed("4.11", "hides the failure", "the backup's failure is hidden",
+        ("lambda answer: answer.value() and version", "lambda answer: version"))  # fmt: skip
+changed("4.11", "the first only", "stops at the first replica", ("            continue\n", "            raise\n"))
+changed("4.11", "pushes to all", "asks everybody",
+        ("    for place, replica in enumerate(replicas):\n        try:\n            replica.push(worker, number, gradient).wait()\n        except RuntimeError:\n            continue\n        return place\n",
+         "    answered = []\n    for place, replica in enumerate(replicas):\n        try:\n            replica.push(worker, number, gradient).wait()\n        except RuntimeError:\n            continue\n        answered.append(place)\n    if answered:\n        return answered[0]\n"))  # fmt: skip
+changed("4.11", "says nothing", "nobody answers, and nobody says so",
+        ("    raise RuntimeError(f\"gradient {number} of worker {worker}: none of {len(replicas)} replicas answers\")\n", "    return -1\n"))  # fmt: skip
+changed("4.11", "numbers the retry anew", "another number for the retry",
+        ("replica.push(worker, number, gradient).wait()", "replica.push(worker, number + place, gradient).wait()"))  # fmt: skip
+
+# ---- 4.12
+
+changed("4.12", "one name", "one file for all", ('f"{version:012}.checkpoint"', '"last.checkpoint"'))
+changed("4.12", "unpadded", "names that sort like words", ("{version:012}", "{version}"))
+changed("4.12", "oldest first", "the oldest", (", reverse=True", ""))
+changed("4.12", "no try", "a damaged file ends it",
+        ("        try:\n            found = torch.load(path, weights_only=True)\n        except Exception:  # damaged in any way: an older one will do\n            continue\n",
+         "        found = torch.load(path, weights_only=True)\n"))  # fmt: skip
+changed("4.12", "takes what it finds", "what broke off is taken for whole",
+        ("            continue\n", "            return int(path.stem), torch.zeros(0)\n"))  # fmt: skip
