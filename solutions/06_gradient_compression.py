@@ -35,7 +35,7 @@
 # **Points.** As before, they rest on other cases than those that `labkit.check` shows.
 
 # %% tags=["parameters"]
-use_mine = False  # True: section 6 also runs on the BucketedDDP that you wrote in lesson 03
+use_mine = False  # True: section 7 also runs on the BucketedDDP that you wrote in lesson 03
 
 # %% tags=["given"]
 import math
@@ -47,6 +47,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
+from textwrap import fill
 from typing import Any
 
 import torch
@@ -350,9 +351,13 @@ labkit.check("6.3", TopK, RandomK)
 
 # %% tags=["given"]
 class Classifier:
-    """A classification task that trains in a second: data, labels from a fixed teacher, and a model to begin with."""
+    """A classification task that trains in a second: data, labels from a fixed teacher, and a model to begin with.
 
-    def __init__(self) -> None:
+    Args:
+        device: Where data and model are.
+    """
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
         generator = torch.Generator().manual_seed(0)
 
         def linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
@@ -365,9 +370,10 @@ class Classifier:
         self.points = torch.randn(2048, 32, generator=generator)
         teacher = nn.Sequential(linear(32, 64, 1.2), nn.Tanh(), linear(64, 10, 1.2))
         with torch.no_grad():
-            self.labels = teacher(self.points).argmax(1)
+            self.labels = teacher(self.points).argmax(1).to(device)
+        self.points = self.points.to(device)
         hidden = (linear(32, 256, 0.6), nn.ReLU(), linear(256, 256, 0.6), nn.ReLU())
-        self.model = nn.Sequential(*hidden, linear(256, 10, 0.6))
+        self.model = nn.Sequential(*hidden, linear(256, 10, 0.6)).to(device)
 
     def batch(self, step: int, rank: int, size: int = 32) -> tuple[Tensor, Tensor]:
         """Return the samples and labels of one rank in one step."""
@@ -665,6 +671,9 @@ for rank, came in enumerate(labkit.run(gathered_values, on=labkit.virtual(3)).re
 # return work.get_future().then(lambda _: what_comes_of(tensor))
 # torch.futures.collect_all([future, other])      # a future of several
 # ```
+#
+# Compute in `.then`, and communicate outside of it: on gloo it runs in a thread of its own, and a collective that is started
+# there may come earlier on one rank and later on another.
 
 
 # %% tags=["given"]
@@ -743,7 +752,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 def train_with_hook(make, steps=20, lr=0.3):
     """Return the mean loss of the last five steps, and the bytes that this rank's packets had in a step."""
-    rank, task = dist.get_rank(), Classifier()
+    rank, task = dist.get_rank(), Classifier(labkit.device())
     ddp = nn.parallel.DistributedDataParallel(task.model)
     state = None
     if make == "torch's fp16 hook":
@@ -837,14 +846,14 @@ Wrapper = labkit.mine("3.5", otherwise=TorchDDP) if use_mine else TorchDDP
 
 
 def gradients_with_hook(wrapper):
-    task = Classifier()
+    task = Classifier(labkit.device())
     ddp = wrapper(task.model)
     register_hook(ddp, HookState(ErrorFeedback(TopK(0.25))), compression_hook)
     points, labels = task.batch(0, dist.get_rank())
     functional.cross_entropy(ddp(points), labels).backward()
     if hasattr(ddp, "finish_gradient_synchronization"):
         ddp.finish_gradient_synchronization()
-    return torch.cat([parameter.grad.flatten() for parameter in task.model.parameters()])
+    return torch.cat([parameter.grad.flatten().cpu() for parameter in task.model.parameters()])
 
 
 ours = labkit.run(gradients_with_hook, Wrapper, on=labkit.local(2)).results
@@ -949,9 +958,13 @@ def power_hook(state: PowerState, bucket: dist.GradBucket) -> Future[Tensor]:
         dist.all_reduce(total)
         return total / dist.get_world_size()
 
+    vectors = [gradient for gradient in bucket.gradients() if gradient.dim() < 2]
+    if vectors:
+        joined = average(torch.cat([vector.flatten() for vector in vectors]))
+        for vector, mean in zip(vectors, joined.split([vector.numel() for vector in vectors]), strict=True):
+            vector.copy_(mean.view_as(vector))
     for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
         if gradient.dim() < 2:
-            gradient.copy_(average(gradient))
             continue
         name = id(parameter)  # survives new buckets
         if name not in state.of_matrix:
@@ -1055,7 +1068,8 @@ for name, factor in (("float32", 1), ("bfloat16", 0.5), ("random 10 %", 0.1)):
     print(f"{name:11} all_reduce, MB {'':21}" + "".join(f"{factor * each:11.0f}" for each in plain))
 
 # %% [markdown]
-# Int8 has a quarter of the bytes, and it *loses* from 8 ranks on. `addable` is worth more than a high ratio. (So real
+# Int8 has a quarter of the bytes. On 8 ranks it sends as much as float32, on 32 four times as much. `addable` is worth
+# more than a high ratio. (So real
 # systems with many ranks add first inside a node, quantise for one exchange in which every rank adds up one part, or
 # use PowerSGD, whose packets can be averaged.)
 #
@@ -1071,7 +1085,7 @@ GIGABITS = (1, 10, 100, 400)
 
 def seconds_of_a_step(make, steps=3):
     """Return the shortest step of this rank but the first, and the bytes of its packets in a step."""
-    rank, task = dist.get_rank(), Classifier()
+    rank, task = dist.get_rank(), Classifier(labkit.device())
     ddp = nn.parallel.DistributedDataParallel(task.model)
     state = HookState(ErrorFeedback(make())) if make else None
     if state:
@@ -1385,9 +1399,9 @@ for gpu in ("v100", "a100", "h100"):
 labkit.reveal("6.9", round(speedups["a100, wide layers, against float32"], 1))
 
 # %% [markdown]
-# Fourteen times, or twice if the float32 products went in TF32, or nothing on a V100 (its tensor cores know float16,
-# not bfloat16), or *slower*: small layers are bound by starting kernels, and autocast starts more of them. And here is
-# your own machine:
+# Fourteen times, or nearly twice if the float32 products went in TF32, or nothing on a V100 (its tensor cores know
+# float16, not bfloat16), or *slower*: small layers are bound by starting kernels, and autocast starts more of them. And
+# here is your own machine. (A processor that has no instructions for bfloat16 has to do without, and that takes time.)
 
 
 # %% tags=["nbval-ignore-output"]
@@ -1418,7 +1432,7 @@ print(f"this host: with bfloat16 {speedups['this host, layers of 512']:.2f} time
 # |---|---|---|
 # | V100 | none: no tensor cores for it | slower |
 # | A100, H100, against float32 | more than ten times | slower |
-# | A100, H100, against TF32 | about twice | slower |
+# | A100, H100, against TF32 | nearly twice | slower |
 
 # %% [markdown]
 # ## 11 Checkpointing and prefetching
@@ -1623,7 +1637,7 @@ for name, loader in (("a loader that waits", waiting_loader), ("a loader that co
     print(f"{name:23} {gains[name]:6.1%} saved, a third is what there is")
 
 # %% [markdown]
-# (That is why `torch.utils.data.DataLoader` has worker *processes*.)
+# On a busy machine both save less. (That is why `torch.utils.data.DataLoader` has worker *processes*.)
 
 # %% [markdown] tags=["slide"]
 # ### Prefetching
@@ -1742,7 +1756,7 @@ rows += [Row(names[4], where if isinstance(where, str) else "load {} ms, compute
 for claim, places in true_table(rows, PROMISED).items():
     print(claim)
     for verdict, found in places.items():
-        print(f"   {verdict:5} {'; '.join(found) or 'nowhere here'}")
+        print(fill(f"   {verdict:5}  {'; '.join(found) or 'nowhere here'}", 110, subsequent_indent=" " * 10))
 
 # %% [markdown]
 # That is the true table, and you made it. None of the claims is false, and none is true: **each is somebody's
@@ -1755,7 +1769,7 @@ for claim, places in true_table(rows, PROMISED).items():
 # |---|---|---|
 # | compression saves 30-50 % of the bytes | 16 bits: exactly 50 % | int8 by all-gather on 64 ranks: it *sends more* |
 # | ... of the time | around 10 Gbit/s, for a small model | 100 Gbit/s: it costs time; 1 Gbit/s: it saves most of it |
-# | mixed precision is 2-3 x as fast | wide products, against TF32 | against float32: 12 to 14 x; small layers: slower |
+# | mixed precision is 2-3 x as fast | middling products on an H100 | wide ones: 12 to 14 x; against TF32 at most 1.9 x; small ones: slower |
 # | checkpointing saves 40 % of memory | where activations are about half | where the state is all: nothing |
 # | prefetching gains 25 % | where loading takes a quarter | never more than the shorter of the two |
 
@@ -1816,7 +1830,7 @@ def unseeded_random_k(state, bucket):
 
 
 def weights_after(hook, steps=3):
-    task = Classifier()
+    task = Classifier(labkit.device())
     ddp = nn.parallel.DistributedDataParallel(task.model)
     ddp.register_comm_hook(HookState(ErrorFeedback(TopK(0.01))), hook)
     for step in range(steps):
@@ -1883,14 +1897,14 @@ labkit.reveal("6.1", round(labkit.run(without_the_scales, on=labkit.virtual(3)).
 # %% tags=["export"]
 def main() -> dict[str, float]:
     """Train the classifier with compressed gradients for 60 steps; return first and last loss, and bytes a step."""
-    rank, device, task = dist.get_rank(), labkit.device(), Classifier()
-    ddp = nn.parallel.DistributedDataParallel(task.model.to(device))
+    rank, task = dist.get_rank(), Classifier(labkit.device())
+    ddp = nn.parallel.DistributedDataParallel(task.model)
     state = HookState(ErrorFeedback(TopK(0.01)))
     ddp.register_comm_hook(state, compression_hook)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.3)
     losses = []
     for step in range(60):
-        points, labels = (tensor.to(device) for tensor in task.batch(step, rank))
+        points, labels = task.batch(step, rank)
         optimizer.zero_grad()
         loss = functional.cross_entropy(ddp(points), labels)
         loss.backward()

@@ -24,6 +24,7 @@ from labkit.checks.lesson_06.findings import (
     wrong_value,
 )
 from labkit.checks.lesson_06.hook_wire import wrong_on_the_wire
+from labkit.checks.lesson_06.par import HOOK
 from labkit.checks.torture import TortureModel, torture_batch
 from labkit.checks.wire import Wire
 
@@ -334,4 +335,5 @@ EXERCISE = Exercise(
             bytes_not_counted="Add wire_bytes(packet) to state.sent_bytes for each bucket.",
         ),
     ),
+    par=HOOK,
 )
