@@ -821,6 +821,14 @@ for name, make in (("GPipe", gpipe), ("1F1B", one_f_one_b)):
     print(f"{name:6}", [held(make(stage, 8, 32)) for stage in range(8)])
 print("stuck:", find_stuck([one_f_one_b(stage, 8, 32) for stage in range(8)]))
 
+# %% [markdown]
+# Both as they would run if backward took twice as long as forward and messages took no time. The next figure tries
+# *your* functions for other numbers of stages and microbatches too: move the sliders. The grey line under a stage is
+# what it holds. Where does the second schedule gain, and where does it not?
+
+# %% tags=["nbval-ignore-output"]
+labkit.schedule_explorer(gpipe, one_f_one_b)
+
 # %% [markdown] tags=["slide"]
 # ### GPipe and 1F1B
 #
@@ -966,6 +974,7 @@ def draw(timelines):
     figure, panels = plt.subplots(len(timelines), 1, figsize=(10, 1.9 * len(timelines)), sharex=True, squeeze=False)
     whole = max(timeline.makespan_ns for timeline in timelines.values()) / 1e6
     for panel, (title, timeline) in zip(panels[:, 0], timelines.items(), strict=True):
+        bubble = bubble_of(timeline)
         work = [span for span in timeline.rows() if span.kind == "span" and span.name[:1] in ("F", "B")]
         begin = min(span.start_ns for span in work)
         for span in work:
@@ -975,7 +984,7 @@ def draw(timelines):
             if width > 0.02 * whole:
                 ink = "white" if span.name[0] == "F" else "black"
                 panel.text(left + width / 2, span.rank, span.name, ha="center", va="center", fontsize=7, color=ink)
-        panel.set(yticks=range(timeline.num_ranks), ylabel="stage", title=f"{title}: bubble {bubble_of(timeline):.1%}")
+        panel.set(yticks=range(timeline.num_ranks), ylabel="stage", title=f"{title}: bubble {bubble:.1%}")
         panel.invert_yaxis()
     panels[-1, 0].set_xlabel("time (ms)")
     figure.tight_layout()
@@ -1600,6 +1609,13 @@ labkit.check("5.13", zero_bubble)
 for stage in range(3):
     names = {Forward: "F", BackwardInput: "B", BackwardWeight: "W"}
     print(f"stage {stage}:", " ".join(f"{names[type(r)]}{r.microbatch}" for r in zero_bubble(stage, 3, 5)))
+
+# %% [markdown]
+# All three on one axis, with equal work: 4 stages and 8 microbatches to begin with. (The formula beside the second one
+# is that of 1F1B. In the third a microbatch's number is followed by its chunk.)
+
+# %% tags=["nbval-ignore-output"]
+labkit.schedule_explorer(one_f_one_b, zero_bubble, interleaved=lambda stage, p, m: interleaved(stage, p, m, 2))
 
 # %% [markdown]
 # ### Run them for real

@@ -80,8 +80,8 @@ def _read(
                     faults[key] = [f"{name} fails for {stages} stages and {count} microbatches: {says}"]
                     continue
                 lists[key] = ["".join(map(str, ops)) for ops in found]
-                if wrong := place(name, found).faults:
-                    faults[key] = list(wrong[:3])
+                if wrong := [*_other_numbers(name, found, count), *place(name, found).faults]:
+                    faults[key] = wrong[:3]
         return schedule, {"name": name, "lists": lists, "faults": faults}
     if isinstance(given, Mapping | str) or not isinstance(given, Sequence):
         raise ConfigError(
@@ -126,6 +126,12 @@ def _form(make: Callable[..., Any], sizes: tuple[list[int], list[int]]) -> str:
             if not left:
                 return ""
     return min(left)
+
+
+def _other_numbers(name: str, stages: Sequence[Sequence[Op]], count: int) -> list[str]:
+    """Return a sentence where a schedule is not one of that many microbatches."""
+    found = len({op.microbatch for ops in stages for op in ops})
+    return [f"{name} has {found} microbatches; {count} were asked for."] if found != count else []
 
 
 def _num_microbatches(schedules: Sequence[Schedule]) -> int:

@@ -145,6 +145,14 @@ def test_a_function_wrong_for_some_numbers_is_sent_with_what_is_wrong() -> None:
     assert entry["lists"]["2,2"] == ["F0F1B0B1", "F0F1B0B1"]
 
 
+def test_a_function_that_leaves_a_microbatch_out_is_told_so() -> None:
+    def mine(stage: int, num_stages: int, num_microbatches: int) -> list[str]:
+        return [f"{kind}{m}" for kind in "FB" for m in range(num_microbatches // 2 * 2)]
+
+    (entry,) = schedule_explorer(mine).data["schedules"]
+    assert entry["faults"] == {f"{p},1": ["mine has 0 microbatches; 1 were asked for."] for p in (2, 3, 4, 6, 8)}
+
+
 def test_a_run_shows_its_own_times() -> None:
     starts = [0, 100, 300, 100, 200]
     ends = [100, 200, 500, 200, 300]
