@@ -239,6 +239,9 @@ def grade(
     paths: Annotated[list[Path] | None, typer.Argument(help="Notebooks, or folders of them.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where reports and the gradebook go.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Submissions graded at a time (default: by cores).")] = None,
+    dask: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Grade on a Dask cluster instead, such as tcp://HOST:8786.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="The seed hidden inputs are drawn from.")] = 0,
     again: Annotated[bool, typer.Option("--again", help="Grade everybody, also who has a result already.")] = False,
     points_only: Annotated[
@@ -261,7 +264,8 @@ def grade(
         return
     if not paths or out is None:
         raise ConfigError("name notebooks or folders of them, and with --out where reports go")
-    spare = _load("labkit.grading.worker_process", "WorkerProcess")()  # it loads torch while we load the rest
+    # A worker loads torch while we load the rest.
+    spare = None if dask else _load("labkit.grading.worker_process", "WorkerProcess")()
     in_actions = os.environ.get("GITHUB_ACTIONS") == "true"
     run = _load("labkit.grading.github", "grade_in_actions") if in_actions else _load("labkit.grading.grade", "grade")
     report = run(
@@ -275,6 +279,7 @@ def grade(
         sandbox=sandbox,
         points_only=points_only,
         spare=spare,
+        dask=dask,
     )
     below = [each.name for each in report if fail_under is not None and 100 * each.score < fail_under * each.max_score]
     if below:

@@ -44,6 +44,7 @@ def grade(
     points_only: bool = False,
     limits: Limits | None = None,
     spare: WorkerProcess | None = None,
+    dask: str | None = None,
 ) -> ClassReport:
     """Return what a class earned, with each student's reports and ``gradebook.csv`` written to `out`.
 
@@ -62,6 +63,7 @@ def grade(
         points_only: Do not execute the notebooks, which is most of the time; points do not rest on that.
         limits: What a submission may use.
         spare: A worker that was started before; it is ended.
+        dask: The address of a Dask cluster's scheduler that grades in place of this machine.
 
     Raises:
         ConfigError: If something named is not there or not possible.
@@ -72,9 +74,13 @@ def grade(
         raise ConfigError(f"sandbox {sandbox!r} is not there; use {' or '.join(KINDS)}")
     if jobs is not None and jobs < 1:
         raise ConfigError(f"{jobs} jobs cannot grade anything; use 1 or more")
-    with _ended_at_last(spare or WorkerProcess()) as spare:
+    if jobs is not None and dask is not None:
+        raise ConfigError(
+            f"{jobs} jobs are for this machine; how many a Dask cluster grades at a time, its threads say"
+        )
+    with _ended_at_last(spare or (WorkerProcess() if dask is None else None)) as spare:
         found = find_course(lesson, course)
-        if sandbox != "none":
+        if sandbox != "none" and dask is None:
             require()
         submissions, notes = find_submissions([Path(path) for path in paths], found.manifest.lesson)
         out = Path(out).resolve()
@@ -93,7 +99,10 @@ def grade(
             alone = Path(shared) / "alone"
             alone.touch()
             setting = Setting(found, out, seed, limits or Limits(), alone, points_only, sandbox)
-            LocalClass(setting, todo, num_workers, len(kept), bar, spare).run()
+            if dask is None:
+                LocalClass(setting, todo, num_workers, len(kept), bar, spare).run()
+            elif todo:
+                _dask_class(setting, todo, len(kept), bar, dask)
     entries = [kept.get(each.name) or find_result(out / each.name / "result.json") for each in submissions]
     missing = [each.name for each, entry in zip(submissions, entries, strict=True) if entry is None]
     if missing:
@@ -107,12 +116,19 @@ def grade(
 
 
 @contextmanager
-def _ended_at_last(spare: WorkerProcess) -> Iterator[WorkerProcess]:
+def _ended_at_last(spare: WorkerProcess | None) -> Iterator[WorkerProcess | None]:
     """A worker that loads torch while we look at what there is to do; ended also where there was nothing."""
     try:
         yield spare
     finally:
-        spare.end(at_once=True)
+        if spare is not None:
+            spare.end(at_once=True)
+
+
+def _dask_class(setting: Setting, todo: list[Submission], num_kept: int, bar: Progress | None, address: str) -> None:
+    from labkit.grading.dask_class import DaskClass  # Dask takes a second to load, and need not be installed
+
+    DaskClass(setting, todo, num_kept, bar, address).run()
 
 
 def _kept(submissions: Sequence[Submission], out: Path, fingerprint: str) -> dict[str, GradedSubmission]:

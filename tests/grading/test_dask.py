@@ -1,0 +1,133 @@
+"""Grading over a real Dask cluster: a scheduler and two workers, one of which is killed while it grades."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from grading.conftest import SANDBOX
+from grading.small_lesson import RIGHT, write_submission
+from labkit.errors import ConfigError, EnvironmentProblem
+from labkit.grading.course import Course
+from labkit.grading.grade import grade
+
+pytest.importorskip("distributed", reason="--dask needs the package distributed")
+
+SHIFTED = {**RIGHT, "90.1": "def double(x):\n    return x + 1\n"}
+
+
+class Cluster:
+    """A scheduler and its workers, each a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.file = folder, folder / "scheduler.json"
+        self.scheduler = self._start("dask_scheduler", "--port", "0", "--host", "127.0.0.1", "--no-dashboard")
+        self.workers: list[subprocess.Popen[bytes]] = []
+
+    def _start(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", f"distributed.cli.{program}", "--scheduler-file", str(self.file), *arguments]
+        with open(self.folder / "words", "ab") as words:
+            return subprocess.Popen(command, cwd=self.folder, stdout=words, stderr=words, start_new_session=True)
+
+    def add_worker(self) -> None:
+        words = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
+        self.workers.append(self._start("dask_worker", *words, "--local-directory", str(self.folder)))
+
+    @property
+    def address(self) -> str:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                return str(json.loads(self.file.read_text())["address"])
+            except (OSError, ValueError):
+                time.sleep(0.05)
+        raise AssertionError((self.folder / "words").read_text())
+
+    def end(self) -> None:
+        for process in (*self.workers, self.scheduler):
+            process.terminate()
+        for process in (*self.workers, self.scheduler):
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    (tmp_path / "cluster").mkdir()
+    cluster = Cluster(tmp_path / "cluster")
+    cluster.add_worker()
+    yield cluster
+    cluster.end()
+
+
+def results(out: Path) -> dict[str, str]:
+    found = {}
+    for path in sorted(out.glob("*/*.*")):
+        text = re.sub(r'"execution_time": [\d.]+', "", path.read_text())
+        found[f"{path.parent.name}/{path.name}"] = text
+    return found
+
+
+def test_a_worker_killed_in_mid_grade_loses_nothing_and_every_report_is_written_once(
+    course: Course, tmp_path: Path, cluster: Cluster
+) -> None:
+    for index in range(5):
+        write_submission(tmp_path / "in" / f"s{index}.ipynb", SHIFTED if index % 2 else RIGHT)
+    (tmp_path / "in" / "torn.ipynb").write_text('{"cells": [')
+    cluster.add_worker()
+    out, killed = tmp_path / "out", threading.Event()
+
+    def kill_one() -> None:
+        while not list(out.glob("s*/result.json")):
+            time.sleep(0.02)
+        victim = cluster.workers[0]
+        while not psutil.Process(victim.pid).children(recursive=True):
+            time.sleep(0.02)
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.wait()
+        killed.set()
+
+    killer = threading.Thread(target=kill_one, daemon=True)
+    killer.start()
+    report = grade([tmp_path / "in"], "90", out, course=course.root, sandbox=SANDBOX, dask=cluster.address)
+    killer.join(60)
+    assert killed.is_set()
+    assert {each.name: each.score for each in report} == {"s0": 10, "s1": 8, "s2": 10, "s3": 8, "s4": 10, "torn": 0}
+    written = {path: path.stat().st_mtime_ns for path in out.glob("*/result.json")}
+    again = grade([tmp_path / "in"], "90", out, course=course.root, sandbox=SANDBOX, dask=cluster.address)
+    assert not any(each.graded_now for each in again)
+    assert {path: path.stat().st_mtime_ns for path in out.glob("*/result.json")} == written
+
+    here = tmp_path / "here"
+    grade([tmp_path / "in"], "90", here, course=course.root, sandbox=SANDBOX, jobs=2)
+    assert results(here) == results(out)
+
+
+def test_what_is_wrong_with_a_cluster_is_told_in_words(
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submission = write_submission(tmp_path / "a.ipynb", RIGHT)
+    with pytest.raises(ConfigError, match="2 jobs are for this machine"):
+        grade([submission], "90", tmp_path / "out", course=course.root, jobs=2, dask="tcp://127.0.0.1:1")
+    from labkit.grading import dask_class
+
+    monkeypatch.setattr(dask_class, "_ANSWER_SECONDS", 1)
+    with pytest.raises(EnvironmentProblem, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1 .*dask scheduler"):
+        grade([submission], "90", tmp_path / "out", course=course.root, dask="tcp://127.0.0.1:1")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(EnvironmentProblem, match="--dask needs the package distributed, which is not installed"):
+        grade([submission], "90", tmp_path / "out", course=course.root, dask="tcp://127.0.0.1:1")
