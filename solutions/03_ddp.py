@@ -982,6 +982,16 @@ plt.show()
 # packing and unpacking take time too. And with 40 buckets it is too high: buckets so small go a faster way than the
 # straight line through 1 MB says.
 #
+# Where does the time go? The same step bucket by bucket, with your `bucket_plan` and the three numbers you have just
+# measured. Move the cap: to the left the latencies add up, to the right the last bucket sticks out. Then make the link
+# ten times slower. Now the network sets the pace, and what counts is that the first bucket leaves early.
+
+# %% tags=["nbval-ignore-output"]
+layer_bytes = [parameter.numel() * 4 for parameter in tower(384, 40).parameters()]
+link = {"latency_s": latency, "bandwidth_Bps": bandwidth}
+labkit.bucket_explorer(layer_bytes, bucket_plan, cap_mb=round(predicted_mb, 2), backward_s=backward_s, **link)
+
+# %% [markdown]
 # And on this machine, with real processes? On the GPUs of section 3 a hook for each parameter brought the step from 23.6
 # to 16.1 ms, to less than 70 %. **Will it help as much here?**
 
