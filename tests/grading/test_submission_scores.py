@@ -62,6 +62,11 @@ def test_ddp_without_overlap_is_told_so(tmp_path: Path) -> None:
     assert "All communication begins after backward has ended" in pages["all_after_backward"]
 
 
+def test_servers_without_a_lock_lose_their_points_over_rpc_in_the_probe(tmp_path: Path) -> None:
+    page = feedback("04", ("no_lock_anywhere",), tmp_path)["no_lock_anywhere"]
+    assert "take self.lock" in page
+
+
 def test_one_blocking_message_at_a_time_loses_the_executor_and_the_mesh(tmp_path: Path) -> None:
     page = feedback("05", ("one_blocking_message_at_a_time",), tmp_path)["one_blocking_message_at_a_time"]
     assert "Deadlock" in page
