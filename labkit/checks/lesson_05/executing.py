@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.drivers.lesson_05 import run_a_schedule
 from labkit.checks.exercise import Exercise
-from labkit.checks.lesson_02.traffic import library_calls, lost_messages
 from labkit.checks.lesson_05 import training_mistakes as mistakes
 from labkit.checks.lesson_05 import written
 from labkit.checks.lesson_05.par import PAR
 from labkit.checks.lesson_05.pipeline_cases import expected, pipeline_case
-from labkit.checks.lesson_05.training import results_as_if, wrong_messages, wrong_order, wrong_results
+from labkit.checks.lesson_05.training import judge_step, results_as_if, wrong_order, wrong_results
 from labkit.checks.lesson_05.written import written as schedules
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
 
 RECORDS = ("Recv", "Forward", "Send", "RecvGrad", "Backward", "SendGrad")
-
-
-def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether gradients and loss are those of the whole batch, and the schedule was followed."""
-    assert isinstance(got, tuple)
-    return (
-        library_calls(wire)
-        or wrong_results(case, got)
-        or wrong_order(case, got)
-        or wrong_messages(case, wire)
-        or lost_messages(wire)
-        or Verdict(True)
-    )
 
 
 def _ignores_the_order(case: Case, got: Got, wire: Wire) -> bool:
@@ -46,7 +34,7 @@ EXERCISE = Exercise(
     given=RECORDS,
     driver=run_a_schedule,
     oracle=expected,
-    judge=judge,
+    judge=partial(judge_step, follows=True),
     par=PAR,
     visible=(
         pipeline_case("3 stages, GPipe, 4 x 2 samples", 41, [2, 2, 2, 2], schedules(written.GPIPE_3_4), num_stages=3),

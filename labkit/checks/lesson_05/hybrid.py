@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import cast
 
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.drivers.lesson_05 import run_hybrid
 from labkit.checks.exercise import Exercise
-from labkit.checks.lesson_02.traffic import lost_messages
 from labkit.checks.lesson_05 import training_mistakes as mistakes
 from labkit.checks.lesson_05 import written
 from labkit.checks.lesson_05.executing import RECORDS
 from labkit.checks.lesson_05.pipeline_cases import Write, expected, members, pipeline_case, pipelines_of, sizes_of
-from labkit.checks.lesson_05.training import results_as_if, wrong_messages, wrong_results
+from labkit.checks.lesson_05.training import judge_step, results_as_if, wrong_results
 from labkit.checks.lesson_05.written import written as schedules
-from labkit.checks.verdict import Mistake, Verdict
+from labkit.checks.verdict import Mistake
 from labkit.checks.wire import Wire
 
 
 def mesh_case(name: str, seed: int, num_stages: int, pipelines: Sequence[Sequence[int]], write: Write) -> Case:
     """Return a case of 5.11: the sizes of the microbatches of each pipeline."""
     return pipeline_case(name, seed, (), write, num_stages=num_stages, pipelines=pipelines)
-
-
-def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether gradients and loss are those of all samples, and messages stayed within their pipeline."""
-    assert isinstance(got, tuple)
-    return wrong_results(case, got) or wrong_messages(case, wire) or lost_messages(wire) or Verdict(True)
 
 
 def _own(case: Case, everybody: int) -> dict[int, int]:
@@ -74,7 +68,7 @@ EXERCISE = Exercise(
     given=RECORDS,
     driver=run_hybrid,
     oracle=expected,
-    judge=judge,
+    judge=partial(judge_step, collectives=True),
     visible=(
         mesh_case(
             "2 pipelines of 3 stages, 7 and 5 samples", 71, 3, [[3, 2, 2], [2, 2, 1]], schedules(written.GPIPE_3_3)

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from labkit.checks.case import Case, Got
+from labkit.checks.case import Case
 from labkit.checks.drivers.lesson_05 import run_one_batch
 from labkit.checks.exercise import Exercise
-from labkit.checks.lesson_02.traffic import library_calls, lost_messages
 from labkit.checks.lesson_05 import training_mistakes as mistakes
 from labkit.checks.lesson_05.pipeline_cases import expected, pipeline_case
-from labkit.checks.lesson_05.training import wrong_messages, wrong_results
-from labkit.checks.verdict import Mistake, Verdict
-from labkit.checks.wire import Wire
+from labkit.checks.lesson_05.training import judge_step
+from labkit.checks.verdict import Mistake
 
 
 def batch_case(name: str, seed: int, num_stages: int, num_samples: int, rows: int = 0, before: bool = False) -> Case:
     """Return a case of 5.2."""
     return pipeline_case(name, seed, [num_samples], None, num_stages=num_stages, rows=rows, before=before)
-
-
-def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether gradients and loss are those of one process, with two messages across each cut."""
-    assert isinstance(got, tuple)
-    return (
-        library_calls(wire)
-        or wrong_results(case, got)
-        or wrong_messages(case, wire)
-        or lost_messages(wire)
-        or Verdict(True)
-    )
 
 
 EXERCISE = Exercise(
@@ -36,7 +22,7 @@ EXERCISE = Exercise(
     functions=("run_stage",),
     driver=run_one_batch,
     oracle=expected,
-    judge=judge,
+    judge=judge_step,
     visible=(
         batch_case("3 stages, 5 samples", 31, 3, 5),
         batch_case("4 stages, samples of 3 rows, gradients that were there before", 32, 4, 3, rows=3, before=True),

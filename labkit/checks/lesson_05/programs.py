@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.lesson_02.traffic import library_calls, lost_messages
 from labkit.checks.lesson_05.pipeline_cases import Weigh, right_weight
-from labkit.checks.lesson_05.training import apart, wrong_loss
+from labkit.checks.lesson_05.training import apart, wrong_gradient, wrong_loss
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 
@@ -194,18 +194,9 @@ def wrong_layer(case: Case, came: Values) -> Verdict | None:
 def wrong_gradients(case: Case, got: tuple[Values, ...]) -> Verdict | None:
     """Return a verdict if a gradient or the loss is wrong."""
     for rank, right in enumerate(whole(case)):
-        came = cast(Mapping[str, Any], got[rank].get("grads") or {})
-        for name, gradient in cast(Mapping[str, Any], right["grads"]).items():
-            text = apart(came.get(name), gradient)
-            if text:
-                return Verdict(
-                    False,
-                    message=f"The gradients are not those of the whole batch. First on rank {rank}, gradient of "
-                    f"{name}: "
-                    f"{text[0]}.",
-                    expected=text[1],
-                    got=text[2],
-                )
+        wrong = wrong_gradient(f"rank {rank}", got[rank].get("grads"), cast(Mapping[str, Any], right["grads"]))
+        if wrong is not None:
+            return wrong
         verdict = wrong_loss(rank, got[rank], cast("Tensor | None", right["loss"]), 1e-9)
         if verdict is not None:
             return verdict

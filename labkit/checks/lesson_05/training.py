@@ -10,6 +10,7 @@ from torch import Tensor
 
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.compare import difference
+from labkit.checks.lesson_02.traffic import library_calls, lost_messages
 from labkit.checks.lesson_05.pipeline_cases import (
     Pair,
     Weigh,
@@ -35,21 +36,28 @@ def wrong_results(case: Case, got: tuple[Values, ...], slack: float = 1e-9) -> V
     for rank, right in enumerate(expected(case)):
         if "grads" not in right:
             continue
-        wanted, came = cast(Mapping[str, Any], right["grads"]), got[rank].get("grads")
-        for name, gradient in wanted.items():
-            found = came.get(name) if isinstance(came, dict) else None
-            text = apart(found, gradient, slack)
-            if text:
-                where = f"stage {stage_of(case, rank)} (rank {rank}), gradient of {name}: {text[0]}"
-                return Verdict(
-                    False,
-                    message=f"The gradients are not those of the whole batch. First on {where}.",
-                    expected=text[1],
-                    got=text[2],
-                )
+        where = f"stage {stage_of(case, rank)} (rank {rank})"
+        wrong = wrong_gradient(where, got[rank].get("grads"), cast(Mapping[str, Any], right["grads"]), slack)
+        if wrong is not None:
+            return wrong
         verdict = wrong_loss(rank, got[rank], cast("Tensor | None", right["loss"]), slack)
         if verdict is not None:
             return verdict
+    return None
+
+
+def wrong_gradient(where: str, came: Any, wanted: Mapping[str, Any], slack: float = 1e-9) -> Verdict | None:
+    """Return a verdict on the first gradient that is wrong, by name; `where` says on which rank."""
+    for name, gradient in wanted.items():
+        text = apart(came.get(name) if isinstance(came, dict) else None, gradient, slack)
+        if text:
+            return Verdict(
+                False,
+                message=f"The gradients are not those of the whole batch. First on {where}, gradient of {name}: "
+                f"{text[0]}.",
+                expected=text[1],
+                got=text[2],
+            )
     return None
 
 
@@ -151,6 +159,27 @@ def wrong_messages(case: Case, wire: Wire) -> Verdict | None:
                     got=str(theirs),
                 )
     return None
+
+
+def judge_step(case: Case, got: Got, wire: Wire, *, follows: bool = False, collectives: bool = False) -> Verdict:
+    """Return whether gradients and loss are those of the whole batch, and every message of the schedule arrived.
+
+    Args:
+        case: The step.
+        got: What came.
+        wire: What passed.
+        follows: Whether forwards and backwards must run in the schedule's order too.
+        collectives: Whether collectives of the library may be called.
+    """
+    assert isinstance(got, tuple)
+    return (
+        (None if collectives else library_calls(wire))
+        or wrong_results(case, got)
+        or (wrong_order(case, got) if follows else None)
+        or wrong_messages(case, wire)
+        or lost_messages(wire)
+        or Verdict(True)
+    )
 
 
 def wrong_order(case: Case, got: tuple[Values, ...]) -> Verdict | None:
