@@ -13,7 +13,7 @@ from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, 
 from labkit.widgets.schedules import FORMS, Op, Placed, Schedule, num_chunks, ops_of, place
 
 FILL = {"F": "#0072b2", "B": "#ddaa33", "I": "#ddaa33", "W": "#d55e00"}
-_STAGES, _MICROBATCHES = (2, 3, 4, 6, 8), (1, 2, 4, 6, 8, 12, 16)
+_STAGES, _MICROBATCHES = (2, 3, 4, 8), (1, 2, 4, 8, 16)
 _WIDTH, _LEFT, _RIGHT = 760, 58, 58
 _SPAN = re.compile(r"[FBIW]\d+(\.\d+)?")
 
