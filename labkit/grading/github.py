@@ -34,7 +34,7 @@ def grade_in_actions(paths: list[Path], **options: Any) -> ClassReport:
     """
     with _without_commands():
         report = grade(paths, **options)
-    for line in annotations(report, Path(os.environ.get("GITHUB_WORKSPACE", "."))):
+    for line in failure_commands(report, Path(os.environ.get("GITHUB_WORKSPACE", "."))):
         print(line, flush=True)
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary:
@@ -54,7 +54,7 @@ def _without_commands() -> Iterator[None]:
         print(f"::{token}::", flush=True)
 
 
-def annotations(report: ClassReport, workspace: Path) -> list[str]:
+def failure_commands(report: ClassReport, workspace: Path) -> list[str]:
     """Return a workflow command for each exercise that fails, at its cell in the notebook's file.
 
     Args:

@@ -109,8 +109,8 @@ def grade(
         raise EnvironmentProblem(f"no result was written for {', '.join(missing)}; run the same command again")
     graded = tuple(entry for entry in entries if entry is not None)
     write_class(out, graded, submissions, found)
-    paths = {each.name: each.path for each in submissions}
-    report = ClassReport(graded, tuple(notes), time.monotonic() - started, out, paths)
+    handed_in = {each.name: each.path for each in submissions}
+    report = ClassReport(graded, tuple(notes), time.monotonic() - started, out, handed_in)
     _conclude(console, report)
     return report
 

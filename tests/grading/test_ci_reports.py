@@ -16,7 +16,7 @@ from grading.small_lesson import RIGHT, write_submission
 from labkit.grading import sandbox
 from labkit.grading.class_report import ClassReport
 from labkit.grading.course import Course
-from labkit.grading.github import annotations, job_summary
+from labkit.grading.github import failure_commands, job_summary
 from labkit.grading.results import GradedExercise, GradedSubmission
 
 ROOT = Path(__file__).parents[2]
@@ -39,15 +39,15 @@ def test_an_annotation_stands_at_the_cell_and_cannot_become_another_command(tmp_
     path = write_submission(tmp_path / "work" / "a,b:c.ipynb", {})
     path.write_text('{\n "cells": [\n  {\n   "id": "exercise-1-2",\n   "source": []\n  }\n ]\n}\n')
     hostile = "Came back: 50%\n::set-env name=X::y\r\n::error::z"
-    [line] = annotations(report(result("a", "passed", "failed", said=hostile), a=path), tmp_path / "work")
+    [line] = failure_commands(report(result("a", "passed", "failed", said=hostile), a=path), tmp_path / "work")
     assert line.startswith("::error file=a%2Cb%3Ac.ipynb,line=4,title=1.2 Task 2::Came back: 50%25%0A::set-env")
     assert "\n" not in line and "\r" not in line
 
 
 def test_github_shows_ten_annotations_so_the_tenth_says_how_many_more_there_are(tmp_path: Path) -> None:
-    many = annotations(report(result("a", *["failed"] * 14)), tmp_path)
+    many = failure_commands(report(result("a", *["failed"] * 14)), tmp_path)
     assert len(many) == 10 and "5 more exercises fail" in many[-1]
-    assert len(annotations(report(result("a", *["failed"] * 10)), tmp_path)) == 10
+    assert len(failure_commands(report(result("a", *["failed"] * 10)), tmp_path)) == 10
 
 
 def test_the_summary_holds_every_exercise_and_no_markup_of_a_students(tmp_path: Path) -> None:
