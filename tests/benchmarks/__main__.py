@@ -24,6 +24,7 @@ TOPICS = (
     "recording",
     "virtual",
     "pipeline",
+    "ps",
     "compression",
     "truth",
     "literature",

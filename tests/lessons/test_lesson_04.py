@@ -1,0 +1,167 @@
+"""Lesson 04 keeps its contract: topics, exercises, points, stubs; and its answers do what they promise."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import labkit
+from labkit.checks.registry import exercises as checked_exercises
+from labkit.lessons.source import Lesson, load
+from tests.checks.lesson_cells import namespace
+
+SOURCE = Path(__file__).parents[2] / "solutions" / "04_parameter_server.py"
+IDS = [f"4.{number}" for number in range(1, 13)]
+BONUS = ["4.12"]
+
+TOPICS = {
+    "the post of lesson 00": r"the post, mended",
+    "calls": r"torch\.distributed\.rpc",
+    "a future": r"async_execution",
+    "synchronous": r"the synchronous server",
+    "straggler": r"enter the straggler",
+    "asynchronous": r"asynchronous sgd",
+    "staleness": r"staleness",
+    "stable up to": r"2 sin\(π / \(4τ \+ 2\)\)",
+    "stale-synchronous": r"ho et al\., 2013",
+    "backup workers": r"chen et al\., 2016",
+    "one axis": r"all of them on one axis",
+    "loss against time and against gradients": r"over gradients.*over time",
+    "server or ring": r"when all-reduce wins",
+    "range and hash": r"by range.*by hash",
+    "Python's hash": r"why not python's `hash`",
+    "power law": r"power law",
+    "hot keys": r"the hot key",
+    "replication": r"replicate",
+    "hybrid": r"rows from servers, layers by all-reduce",
+    "primary and backup": r"primary and backup",
+    "killed": r"the signal that nothing survives",
+    "checkpoints": r"rename when all is written",
+    "without a lock": r"push without a lock",
+    "a worker goes": r"a worker that just goes",
+    "too early": r"acknowledge too early",
+    "at scale": r"what breaks at scale",
+    "the next lesson": r"05_pipeline",
+}
+
+
+@pytest.fixture(scope="module")
+def lesson() -> Lesson:
+    return load(SOURCE)
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, Any]:
+    return namespace(number="04")
+
+
+def test_twelve_exercises_give_100_points_and_8_for_the_bonus(lesson: Lesson) -> None:
+    assert [exercise.id for exercise in lesson.exercises] == IDS
+    assert [exercise.id for exercise in lesson.exercises if exercise.bonus] == BONUS
+    assert sum(exercise.points for exercise in lesson.exercises if not exercise.bonus) == 100
+    assert sum(exercise.points for exercise in lesson.exercises if exercise.bonus) == 8
+
+
+def test_every_exercise_is_followed_by_its_check_before_the_next(lesson: Lesson) -> None:
+    order = [(cell.role, cell.exercise) for cell in lesson.cells if cell.role in ("exercise", "check")]
+    assert order == [(role, each) for each in IDS for role in ("exercise", "check")]
+
+
+def test_lesson_and_checks_name_the_same_functions_and_titles(lesson: Lesson) -> None:
+    checked = checked_exercises("04")
+    assert list(checked) == IDS
+    for exercise in lesson.exercises:
+        assert (checked[exercise.id].functions, checked[exercise.id].title) == (exercise.provides, exercise.title)
+
+
+def test_headings_say_the_title_the_points_and_the_minutes(lesson: Lesson) -> None:
+    prose = "\n\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
+    for each in lesson.exercises:
+        bonus = " (bonus)" if each.bonus else ""
+        heading = rf"### Exercise {re.escape(each.id)} {re.escape(each.title)}{re.escape(bonus)}\n\n"
+        assert re.search(heading + rf"\*{each.points} points, about {each.minutes} minutes\*", prose), each.id
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_topic_is_there(lesson: Lesson, topic: str) -> None:
+    text = "\n\n".join(cell.source for cell in lesson.cells)
+    assert re.search(TOPICS[topic], re.sub(r"\s+", " ", text).lower()), f"lesson 04 says nothing of: {topic}"
+
+
+def test_every_stub_fails_with_the_words_of_its_own_exercise(lesson: Lesson) -> None:
+    stubs = namespace(solved=False, number="04")
+    for exercise in lesson.exercises:
+        for name in exercise.provides:
+            stub = stubs[name]
+            if inspect.isclass(stub) and "__init__" not in vars(stub):  # the gap is in push
+                stub = stub.push
+            required = [p for p in inspect.signature(stub).parameters.values() if p.default is p.empty]
+            wanted = [None] * len(required)
+            if inspect.isclass(stub):
+                wanted[0] = __import__("torch").zeros(2)
+            with pytest.raises(NotImplementedError, match=rf"^Exercise {re.escape(exercise.id)}: \w"):
+                stub(*wanted)
+
+
+def test_every_guess_is_revealed_later(lesson: Lesson) -> None:
+    text = "\n".join(cell.source for cell in lesson.cells if cell.kind == "code")
+    calls = re.findall(r'^labkit\.(predict|reveal)\("([^"]+)"', text, re.MULTILINE)
+    guessed = [number for what, number in calls if what == "predict"]
+    assert len(guessed) == len(set(guessed)) >= 7
+    for number in guessed:
+        assert ("reveal", number) in calls[calls.index(("predict", number)) :]
+
+
+def test_the_deck_has_12_to_25_slides(lesson: Lesson) -> None:
+    slides = [cell for cell in lesson.cells if cell.kind == "markdown" and {"slide", "slide-only"} & set(cell.tags)]
+    assert 12 <= len(slides) <= 25
+
+
+def test_the_slide_of_server_or_ring_says_what_the_function_returns(lesson: Lesson, answers: dict[str, Any]) -> None:
+    from labkit.hardware import find_link
+
+    (table,) = [cell.source for cell in lesson.cells if cell.source.startswith("### Server or ring")]
+    link = find_link("ethernet_100g")
+    numbers = (link.latency_ns / 1e9, link.share * link.bytes_per_second)
+    rows = {row: int(ms) for row, ms in re.findall(r"^\| (ring|\d servers?) \| (\d+) \|$", table, re.MULTILINE)}
+    assert rows.pop("ring") == round(1e3 * answers["ring_seconds"](1e8, 8, *numbers))
+    for row, milliseconds in rows.items():
+        assert milliseconds == round(1e3 * answers["server_seconds"](1e8, 8, int(row.split()[0]), *numbers))
+
+
+@pytest.mark.parametrize("bound", [0, 1, 3])
+def test_under_a_bound_no_worker_runs_further_ahead(answers: dict[str, Any], bound: int) -> None:
+    pace = answers["Pace"](slow=((2, 4.0),), moods=0.2)
+    make = partial(answers["BoundedServer"], lr=0.1, bound=bound)
+    run = labkit.run(answers["train"], make, 60, pace, on=labkit.virtual(5), init=False, echo=False)
+    clocks = dict.fromkeys(range(4), 0)
+    for update in run.results[0].updates:
+        clocks[update.worker] += 1
+        if update.version_applied < 50:  # then workers begin to leave
+            assert max(clocks.values()) - min(clocks.values()) <= bound + 1
+    assert sum(clocks.values()) >= 60
+
+
+def test_the_synchronous_server_trains_as_one_process_does(answers: dict[str, Any]) -> None:
+    make = partial(answers["SyncServer"], lr=0.7)
+    run = labkit.run(
+        answers["train"], make, 5, answers["Pace"](moods=0.3), on=labkit.virtual(6), init=False, echo=False
+    )
+    import torch
+
+    weight = torch.zeros(20)
+    for step in range(5):
+        weight -= 0.7 * torch.stack([answers["gradient_of"](weight, worker, step) for worker in range(5)]).mean(0)
+    assert run.results[0].seen[-1].loss == pytest.approx(answers["loss_of"](weight), rel=1e-5)
+
+
+def test_a_killed_process_loses_nothing_that_was_acknowledged(answers: dict[str, Any]) -> None:
+    world = labkit.local(4, device="cpu")
+    run = labkit.run(answers["survive"], answers["Replica"], 30, 0.1, True, on=world, init=False, echo=False)
+    assert run.results[1] == [30, 30]
+    assert [sum(found) for found in run.results[2:]] == [30, 30]
