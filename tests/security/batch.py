@@ -57,14 +57,17 @@ class Batch:
     seconds: float
 
 
-def run_batch(root: Path, names: Collection[str] | None = None, jobs: int = 2, sandbox: str = "bubblewrap") -> Batch:
-    """Grade the attacks `names` (all, and the broken files, if None) among honest submissions.
+def run_batch(
+    root: Path, names: Collection[str], jobs: int = 2, sandbox: str = "bubblewrap", broken: bool = False
+) -> Batch:
+    """Grade the attacks `names` among honest submissions.
 
     Args:
         root: An empty folder.
         names: Which attacks.
         jobs: Submissions at a time.
         sandbox: "none" for attacks that do no harm to this machine.
+        broken: Grade the broken files, too.
     """
     course = write_course(root / "course")
     temporary, outside = root / "tmp", root / "outside"
@@ -77,10 +80,11 @@ def run_batch(root: Path, names: Collection[str] | None = None, jobs: int = 2, s
         service.setblocking(False)
         places = Places(course, root / "in", root / "out", outside, service.getsockname()[1], os.getpid())
         every = attacks(places)
-        chosen = {name: every[name] for name in (names if names is not None else every)}
+        chosen = {name: every[name] for name in names}
         for name, answers in chosen.items():
             write_submission(root / "in" / f"{name}.ipynb", answers)
-        broken = write_broken(root / "in", course / "solutions" / "hidden" / "lesson_90.py") if names is None else []
+        hidden = course / "solutions" / "hidden" / "lesson_90.py"
+        files = write_broken(root / "in", hidden) if broken else []
         for name, answers in (("honest-1", RIGHT), ("honest-2", {"90.1": RIGHT["90.1"]}), ("zz-honest-3", RIGHT)):
             write_submission(root / "in" / f"{name}.ipynb", answers)
         patch.setenv("TMPDIR", str(temporary))  # every process of this batch has it in its environment
@@ -101,7 +105,7 @@ def run_batch(root: Path, names: Collection[str] | None = None, jobs: int = 2, s
     files = [str(path) for folder in (temporary, outside) for path in folder.rglob("*")]
     processes = [f"{each.pid} {each.name()}" for each in psutil.process_iter() if _is_of(each, str(root))]
     scores = {entry.name: entry.score for entry in report}
-    hostile = (*chosen, *broken)
+    hostile = (*chosen, *files)
     return Batch(root / "out", scores, hostile, processes, _mounts() - mounts, files, calls, seconds)
 
 
@@ -116,6 +120,8 @@ def _is_of(process: psutil.Process, mark: str) -> bool:
             return False
         if any(uid >= 1_900_000_000 for uid in process.uids()):
             return any(mark in text for text in process.environ().values()) or process.ppid() == 1
+        if process.ppid() == 1 and any(word.startswith("labkit.grading.") for word in process.cmdline()):
+            return True  # what it was started with says nothing of a batch, so that no submission can read it
         seen = [process.cwd(), *process.cmdline(), *process.environ().values()]
     except psutil.Error:
         return False

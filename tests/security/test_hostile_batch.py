@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from labkit.grading import sandbox
+from security.attacks import Places, attacks
 from security.batch import HONEST, LIMITS, Batch, run_batch
 
 pytestmark = pytest.mark.skipif(bool(sandbox.problem()), reason=f"no sandbox here: {sandbox.problem()}")
 
+PARTS = 8
+"""All attacks, in parts of a few minutes: ``-m long -k part3of8``; ``-k broken`` for the broken files."""
+BROKEN = -1
+NOWHERE = Places(*[Path("/nowhere")] * 4, port=0, pid=0)
 SAMPLE = (
     "finds-the-oracle-in-memory",
     "kills-everybody",
@@ -28,10 +33,18 @@ SAMPLE = (
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(SAMPLE, id="sample"), pytest.param(None, id="all", marks=pytest.mark.long)],
+    params=[
+        pytest.param(None, id="sample"),
+        *(pytest.param(part, id=f"part{part + 1}of{PARTS}", marks=pytest.mark.long) for part in range(PARTS)),
+        pytest.param(BROKEN, id="broken", marks=pytest.mark.long),
+    ],
 )
 def batch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
-    yield run_batch(tmp_path_factory.mktemp("hostile"), request.param)
+    names: Sequence[str] = SAMPLE
+    if request.param is not None:
+        every = sorted(attacks(NOWHERE))
+        names = every[request.param :: PARTS] if request.param != BROKEN else ()
+    yield run_batch(tmp_path_factory.mktemp("hostile"), names, broken=request.param == BROKEN)
 
 
 def test_no_attack_earns_a_point(batch: Batch) -> None:
