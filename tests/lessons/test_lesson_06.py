@@ -1,0 +1,214 @@
+"""Lesson 06 keeps its contract: topics, exercises, points, stubs; and its answers do what they promise."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+import labkit
+from labkit.checks.registry import exercises as checked_exercises
+from labkit.lessons.source import Lesson, load
+from tests.checks.lesson_cells import namespace
+
+SOURCE = Path(__file__).parents[2] / "solutions" / "06_gradient_compression.py"
+IDS = [f"6.{number}" for number in range(1, 13)]
+
+TOPICS = {
+    "bytes on the wire": r"say the bytes \*on the wire\*",
+    "16 bits": r"ends at 65504",
+    "8 bits": r"m / 127",
+    "sign": r"seide and others, 2014",
+    "top-k, and the post of lesson 00": r"mend the compressor of lesson 00",
+    "random-k": r"drawn by lot",
+    "error feedback": r"forget nothing",
+    "divergence without it": r"it \*\*runs away\*\*",
+    "why all_reduce is wrong": r"belong to different entries",
+    "all_gather": r"dist\.all_gather",
+    "communication hook": r"register_comm_hook",
+    "buckets built anew": r"builds its buckets anew",
+    "the learner's own wrapper": r'labkit\.mine\("3\.5", otherwise=torchddp\)',
+    "torch's own hook": r"fp16_compress_hook",
+    "PowerSGD": r"vogels, karimireddy and jaggi, 2019",
+    "where it pays": r"pays below",
+    "grows with N": r"grows with every rank",
+    "four links": r"gigabits = \(1, 10, 100, 400\)",
+    "loss against bytes and seconds": r"against \*\*seconds\*\*, it depends on the network",
+    "autocast built": r"torchfunctionmode",
+    "loss scaling": r"\*\*loss scaling",
+    "checkpointing claim": r"activation checkpointing saves 40 %",
+    "prefetching claim": r"prefetching gains 25 %",
+    "mixed precision claim": r"mixed precision is 2 to 3 times faster",
+    "the true table": r"that is the true table",
+    "lose the signs": r"lose the signs",
+    "forget the residual": r"forget the residual",
+    "all-reduce sparse values": r"all-reduce sparse values",
+    "a seed for each rank": r"seed of each rank's own",
+    "without the scale": r"quantise without the scale",
+    "at scale": r"what breaks at scale",
+    "the next lesson": r"the question for the next lesson",
+}
+
+
+@pytest.fixture(scope="module")
+def lesson() -> Lesson:
+    return load(SOURCE)
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, Any]:
+    return namespace(number="06")
+
+
+def test_twelve_exercises_give_100_points_and_10_for_the_bonus(lesson: Lesson) -> None:
+    assert [exercise.id for exercise in lesson.exercises] == IDS
+    assert [exercise.id for exercise in lesson.exercises if exercise.bonus] == ["6.7"]
+    assert sum(exercise.points for exercise in lesson.exercises if not exercise.bonus) == 100
+    assert sum(exercise.points for exercise in lesson.exercises if exercise.bonus) == 10
+
+
+def test_every_exercise_is_followed_by_its_check_before_the_next(lesson: Lesson) -> None:
+    order = [(cell.role, cell.exercise) for cell in lesson.cells if cell.role in ("exercise", "check")]
+    assert order == [(role, each) for each in IDS for role in ("exercise", "check")]
+
+
+def test_lesson_and_checks_name_the_same_functions_and_titles(lesson: Lesson) -> None:
+    checked = checked_exercises("06")
+    assert list(checked) == IDS
+    for exercise in lesson.exercises:
+        assert (checked[exercise.id].functions, checked[exercise.id].title) == (exercise.provides, exercise.title)
+
+
+def test_headings_say_the_title_the_points_and_the_minutes(lesson: Lesson) -> None:
+    prose = "\n\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
+    for each in lesson.exercises:
+        bonus = " (bonus)" if each.bonus else ""
+        heading = rf"### Exercise {re.escape(each.id)} {re.escape(each.title)}{re.escape(bonus)}\n\n"
+        assert re.search(heading + rf"\*{each.points} points, about {each.minutes} minutes\*", prose), each.id
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_topic_is_there(lesson: Lesson, topic: str) -> None:
+    text = "\n\n".join(cell.source for cell in lesson.cells)
+    assert re.search(TOPICS[topic], re.sub(r"\s+", " ", text).lower()), f"lesson 06 says nothing of: {topic}"
+
+
+def test_every_stub_fails_with_the_words_of_its_own_exercise(lesson: Lesson) -> None:
+    stubs = namespace(solved=False, number="06")
+    for exercise in lesson.exercises:
+        for name in exercise.provides:
+            thing, said = stubs[name], rf"^Exercise {re.escape(exercise.id)}: \w"
+            if inspect.isclass(thing):
+                methods = [m for n, m in vars(thing).items() if inspect.isfunction(m) and n != "__init__"]
+                for method in methods:
+                    required = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty]
+                    with pytest.raises(NotImplementedError, match=said):
+                        method(*[None] * len(required))
+                assert methods
+                continue
+            required = [p for p in inspect.signature(thing).parameters.values() if p.default is p.empty]
+            with pytest.raises(NotImplementedError, match=said):
+                called = thing(*[None] * len(required))
+                next(called)  # a generator begins when it is asked
+
+
+def test_every_guess_is_revealed_later(lesson: Lesson) -> None:
+    text = "\n".join(cell.source for cell in lesson.cells if cell.kind == "code")
+    calls = re.findall(r'^labkit\.(predict|reveal)\("([^"]+)"', text, re.MULTILINE)
+    guessed = [number for what, number in calls if what == "predict"]
+    assert len(guessed) == len(set(guessed)) >= 7
+    for number in guessed:
+        assert ("reveal", number) in calls[calls.index(("predict", number)) :]
+
+
+def test_the_deck_has_10_to_25_slides(lesson: Lesson) -> None:
+    slides = [cell for cell in lesson.cells if cell.kind == "markdown" and {"slide", "slide-only"} & set(cell.tags)]
+    assert 10 <= len(slides) <= 25
+
+
+def test_the_borders_of_gathering_are_where_the_text_says(answers: dict[str, Any]) -> None:
+    gather, reduce = answers["all_gather_seconds"], answers["all_reduce_seconds"]
+    assert gather(100.0, 8, 0, 1) == pytest.approx(reduce(400.0, 8, 0, 1))  # int8 on 8 ranks sends as much as float32
+    assert gather(2.0, 100, 0, 1) == pytest.approx(reduce(100.0, 100, 0, 1))
+    assert answers["pays_below"](100.0, 2.0, 99, 1.0) > 0 == answers["pays_below"](100.0, 2.0, 101, 1.0)
+
+
+def test_top_1_runs_away_on_three_ranks_and_with_memory_it_does_not(answers: dict[str, Any]) -> None:
+    corners = torch.tensor([[-3.0, 2.0, 2.0], [2.0, -3.0, 2.0], [2.0, 2.0, -3.0]])
+    ends = {}
+    for remember in (False, True):
+        compressors = [answers["TopK"](1 / 3) for _ in range(3)]
+        if remember:
+            compressors = [answers["ErrorFeedback"](each) for each in compressors]
+        x = torch.ones(3)
+        for _ in range(100):
+            slopes = [2 * (corner @ x) * corner + x / 2 for corner in corners]
+            x = x - 0.02 * sum(c.decompress(c.compress(g)) for c, g in zip(compressors, slopes, strict=True)) / 3
+        ends[remember] = float(x.norm())
+    assert ends[False] > 50
+    assert ends[True] < 0.5
+
+
+def _gradients(names: dict[str, Any], kind: str) -> list[Tensor]:
+    """Return the gradients after one backward under a hook, on torch's DDP or a wrapper of lesson 03."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 3)).double()
+    if kind.startswith("own"):
+        ddp = names[kind](model, 0.0002)
+    else:
+        ddp = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.0002)
+    state = names["HookState"](names["ErrorFeedback"](names["Cast"](torch.float16)))
+    if kind == "torch's":
+        ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    elif kind != "plain":
+        names["register_hook"](ddp, state, names["compression_hook"])
+    torch.manual_seed(dist.get_rank())
+    ddp(torch.randn(5, 6, dtype=torch.float64)).square().mean().backward()
+    if hasattr(ddp, "finish_gradient_synchronization"):
+        ddp.finish_gradient_synchronization()
+    return [parameter.grad for parameter in model.parameters()]  # type: ignore[misc]
+
+
+def test_the_hook_agrees_with_torchs_own_on_its_ddp_and_on_the_wrapper_of_lesson_03(answers: dict[str, Any]) -> None:
+    names = {
+        name: answers[name] for name in ("HookState", "ErrorFeedback", "Cast", "register_hook", "compression_hook")
+    }
+    names["own"] = namespace(number="03")["BucketedDDP"]
+
+    def all_kinds() -> dict[str, list[Tensor]]:
+        found = {kind: _gradients(names, kind) for kind in ("plain", "torch's", "hook")}
+        return found | {"own": _gradients(names, "own")}  # last: it replaces dist.all_reduce in this rank
+
+    for came in labkit.run(all_kinds, on=labkit.local(2, device="cpu"), echo=False).results:
+        for kind in ("torch's", "hook", "own"):
+            for gradient, right in zip(came[kind], came["plain"], strict=True):
+                assert torch.allclose(gradient, right, rtol=2e-3, atol=1e-4), kind
+        assert all(torch.equal(a, b) for a, b in zip(came["hook"], came["own"], strict=True))
+
+
+def test_the_given_power_hook_gives_all_ranks_one_gradient_with_few_bytes(answers: dict[str, Any]) -> None:
+    names = {name: answers[name] for name in ("PowerState", "PowerSGD", "ErrorFeedback", "power_hook")}
+
+    def three_steps() -> tuple[int, list[Tensor]]:
+        torch.manual_seed(0)
+        model = nn.Linear(40, 30)
+        ddp = nn.parallel.DistributedDataParallel(model)
+        state = names["PowerState"](2, names["PowerSGD"], names["ErrorFeedback"])
+        ddp.register_comm_hook(state, names["power_hook"])
+        for _ in range(3):
+            ddp.zero_grad()
+            ddp(torch.randn(8, 40)).square().mean().backward()
+        return state.sent_bytes, [
+            parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None
+        ]
+
+    (sent, first), (_, second) = labkit.run(three_steps, on=labkit.local(2, device="cpu"), echo=False).results
+    assert sent == 3 * 4 * (2 * (40 + 30) + 30)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
