@@ -123,6 +123,18 @@ print([round(weight, 6) for weight in labkit.run(the_post, on=labkit.virtual(4))
 # server stands in `recv` from worker 1, while worker 2 has something for it. A server should not ask who is next. It
 # should be **called**.
 
+# %% [markdown] tags=["slide-only"]
+# ### A server is called
+#
+# ```
+# worker 1 --push--> |        |
+# worker 2 --push--> | server |  a thread for each call, one lock for the weights
+# worker 3 --push--> |        |
+# ```
+#
+# * messages: the server asks one worker after the other
+# * remote calls: whoever is ready comes in
+
 # %% [markdown]
 # ## 2 A call instead of a message
 #
@@ -298,6 +310,23 @@ class SyncServer(Server):
 # %% tags=["check"]
 labkit.check("4.2", SyncServer)
 
+# %% [markdown] tags=["slide-only"]
+# ### A call that is answered later
+#
+# ```python
+# @rpc.functions.async_execution
+# def push(self, worker, version, gradient):
+#     with self.lock:
+#         ...                       # keep the gradient
+#         future = self.future      # the promise of this step
+#         if everybody_is_here:
+#             ...                   # take the step, make a new promise
+#             future.set_result((self.version, self.weight.clone()))
+#     return future
+# ```
+#
+# No thread waits. The last one in answers for all.
+
 # %% [markdown]
 # Something to train: find 20 numbers from noisy samples. The directions are unequally steep, as in real losses. Every
 # worker draws its own samples, and a sample depends on worker and step alone, so every run of this notebook draws the
@@ -417,6 +446,16 @@ def one_process(num_steps, num_workers, lr):
 
 print(f"server {run.results[0].seen[-1].loss:.6f}, one process {one_process(4, 4, 1.0):.6f}")
 
+# %% [markdown] tags=["slide-only"]
+# ### One worker in four is three times as slow
+#
+# | server | ms a step of four gradients | who waits |
+# |---|---:|---|
+# | synchronous | 30 | three workers, two thirds of the time |
+# | asynchronous | 12 | nobody |
+#
+# What is the price of not waiting?
+
 # %% [markdown]
 # ## 3 Enter the straggler
 #
@@ -526,6 +565,16 @@ for rate in (0.1, 0.4):
 # | asynchronous | with each gradient | at once |
 # | bounded (stale-synchronous) | with each gradient | when the slowest worker is at most s steps behind |
 # | backup workers | with the mean of the first K gradients | when K have come; late ones are dropped |
+
+# %% [markdown] tags=["slide-only"]
+# ### Staleness
+#
+# $$ \tau = \text{version applied} - \text{version read} $$
+#
+# * N equal asynchronous workers: about N - 1
+# * a worker that is k times as slow as the N - 1 others: about k(N - 1)
+# * SGD with delay τ is stable below $2\sin(\pi/(4\tau+2))$ over the steepness
+# * so: more workers, smaller steps
 
 # %% [markdown]
 # ## 4 A bound on staleness
@@ -930,7 +979,8 @@ labkit.predict("4.6", 4.0)
 # %% tags=["given"]
 def ring_seconds(num_bytes: float, world_size: int, latency_s: float, bandwidth_Bps: float) -> float:
     """Return the time of a ring all_reduce, as in lesson 02."""
-    return 2 * (world_size - 1) * (latency_s + num_bytes / (world_size * bandwidth_Bps))
+    steps, chunk_bytes = 2 * world_size - 2, num_bytes / world_size
+    return steps * (latency_s + chunk_bytes / bandwidth_Bps)
 
 
 def push_pieces(servers: list[rpc.RRef], worker: int, num_elements: int, device: str) -> None:
@@ -1354,6 +1404,19 @@ for num_hot in (0, 1, 10, 100, 1000):
 # * one call for each server, each key once, all calls under way at the same time
 # * `hash("word")` differs from process to process: never place keys with it
 
+# %% [markdown] tags=["slide-only"]
+# ### Pull and push of rows
+#
+# ```
+# keys of the batch   7 3 7 5 3 3
+# different keys      3 5 7           each travels once
+# by server           [3, 5]  [7]     one call each, all at once
+# rows                back to 7 3 7 5 3 3
+# gradients           summed for each key, the same way
+# ```
+#
+# 4,096 keys of a power law: half of them are different ones.
+
 # %% [markdown]
 # ## 9 Hybrid: rows from servers, layers by all-reduce
 #
@@ -1504,6 +1567,16 @@ here = labkit.run(train_recommender, 2, 40, on=labkit.local(4, device="cpu"))
 print(
     f"two servers and two trainers on this machine: loss {sum(here.results[2][:10]) / 10:.3f} -> {sum(here.results[2][-10:]) / 10:.3f}"
 )
+
+# %% [markdown] tags=["slide-only"]
+# ### The hybrid step
+#
+# | | what changes in a step | how |
+# |---|---|---|
+# | layers | all of it | all-reduce, mean over workers |
+# | rows | those of the batch | pull and push; each worker pushes 1/N of its gradient |
+#
+# Both are the gradient of one mean, over the samples of all workers.
 
 # %% [markdown]
 # ## 10 A server dies
