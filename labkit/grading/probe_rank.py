@@ -171,8 +171,8 @@ def _run_job(
     rank, world_size = int(header["rank"]), int(header["world_size"])
     random.seed(header["seed"])
     torch.manual_seed(header["seed"])
-    # After a fork the first call that asks for torch's thread pool replaces it, unguarded (caffe2, pthreadpool-cpp.cc): it
-    # must not be one of two threads that a submission has just started ("Invalid thread pool!").
+    # After a fork the first call that asks for torch's thread pool replaces it, unguarded (caffe2, pthreadpool-cpp.cc):
+    # it must not be one of two threads that a submission has just started ("Invalid thread pool!").
     torch.set_num_threads(1)
     client = RelayClient(relay)
     register(client)

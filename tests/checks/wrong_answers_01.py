@@ -459,7 +459,8 @@ wrong_loss(
 wrong_loss(
     "nansum",
     "nan from an empty piece",
-    "weights = torch.tensor(counts) / sum(counts); return torch.nansum(losses * torch.where(weights > 0, weights, losses))",
+    "weights = torch.tensor(counts) / sum(counts)\n    "
+    "return torch.nansum(losses * torch.where(weights > 0, weights, losses))",
 )
 wrong_loss("not divided", "sum of sums", "return sum(loss * count for loss, count in zip(losses, counts) if count)")
 wrong_loss("sum", "sum of means", "return sum(loss for loss, count in zip(losses, counts) if count)")
@@ -671,7 +672,8 @@ wrong_loader(
     ("if share:", "if True:"),
     (
         "tuple(torch.stack(column) for column in zip(*samples))",
-        "tuple(torch.stack(column) for column in zip(*samples)) if samples else (torch.empty(0, 2), torch.empty(0).long())",
+        "tuple(torch.stack(column) for column in zip(*samples)) if samples "
+        "else (torch.empty(0, 2), torch.empty(0).long())",
     ),
 )
 wrong_loader(
