@@ -24,12 +24,16 @@ from labkit.grading.submission import SubmittedCell
 
 _LENGTH = 7
 _MOST_TOKENS = 20_000
+_MOST_LETTERS = 400_000
 _LEAST_SHARE = 0.6
 _LEAST_RARE = 12
 _MOST_PAIRS = 40
 _BLOCK = 4096
+# A text that does not end takes all that is left: nothing is looked at twice, however odd a cell is.
 _TOKEN = re.compile(
-    r'(?P<text>[rbfuRBFU]{0,2}(?:"""(?:[^\\]|\\.)*?"""|\'\'\'(?:[^\\]|\\.)*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'))'
+    r"(?P<text>[rbfuRBFU]{0,2}(?:"
+    r'"""(?:[^\\]|\\.)*?(?:"""|\\?\Z)|\'\'\'(?:[^\\]|\\.)*?(?:\'\'\'|\\?\Z)'
+    r'|"(?:[^"\\\n]|\\.)*(?:"|(?=\n)|\\?\Z)|\'(?:[^\'\\\n]|\\.)*(?:\'|(?=\n)|\\?\Z)))'
     r"|(?P<comment>#[^\n]*)|(?P<word>[^\W\d]\w*)|(?P<number>\d[\w.]*)|(?P<sign>[^\s\w])",
     re.DOTALL,
 )
@@ -131,7 +135,7 @@ def shingles(source: str) -> frozenset[int]:
 
 def _tokens(source: str) -> Sequence[str]:
     tokens: list[str] = []
-    for match in _TOKEN.finditer(source):
+    for match in _TOKEN.finditer(source[:_MOST_LETTERS]):
         text = match.group()
         if match.lastgroup in ("comment", "text"):
             continue

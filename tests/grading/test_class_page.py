@@ -94,9 +94,13 @@ def test_what_was_handed_out_and_what_all_wrote_make_nobody_alike() -> None:
     assert similar(untouched, {"1.1": all_wrote["1.1"]}) == []
 
 
-@pytest.mark.parametrize(
-    "source", ["", "'" * 5000, '"""' + "\\" * 9999, "(" * 200_000, "\x00\ud800 é ∑", "x=1\n" * 90_000]
-)
+ODD = [
+    "", "'" * 5000, '"' * 200_001, "(" * 200_000, "\x00\ud800 é ∑", "x=1\n" * 90_000, '"""' + "\\" * 99_999,
+    '\\"""z' * 60_000, "'\\'" * 100_000, '"' + '\\"' * 150_000, "f'" * 100_000 + "\\",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("source", ODD, ids=range(len(ODD)))
 def test_no_source_is_too_odd_or_too_long_to_be_compared(source: str) -> None:
     assert len(shingles(source)) <= 20_000
 
@@ -117,3 +121,9 @@ def test_right_answers_written_apart_are_not_told_as_alike() -> None:
     assert similar(found, handed_out) == []
     copied = similar({**found, "copy": renamed(found["right_in_few_lines"])}, handed_out)
     assert [(pair.first, pair.second) for pair in copied] == [("copy", "right_in_few_lines")]
+
+
+def test_texts_and_comments_do_not_count_and_what_follows_them_does() -> None:
+    plain = "def f(x):\n    y = x[1] + 2\n    return y.sum(3)\n"
+    commented = 'def g(z):\n    "Say \\" it."\n    w = z[1] + 2  # isn\'t it\n    return w.sum(3)\n'
+    assert shingles(plain) == shingles(commented) != shingles(plain.replace("sum", "mean"))
