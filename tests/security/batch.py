@@ -84,7 +84,8 @@ def run_batch(
         for name, answers in chosen.items():
             write_submission(root / "in" / f"{name}.ipynb", answers)
         hidden = course / "solutions" / "hidden" / "lesson_90.py"
-        files = write_broken(root / "in", hidden) if broken else []
+        (root / "in").mkdir(exist_ok=True)
+        handed_in = write_broken(root / "in", hidden) if broken else []
         for name, answers in (("honest-1", RIGHT), ("honest-2", {"90.1": RIGHT["90.1"]}), ("zz-honest-3", RIGHT)):
             write_submission(root / "in" / f"{name}.ipynb", answers)
         patch.setenv("TMPDIR", str(temporary))  # every process of this batch has it in its environment
@@ -105,7 +106,7 @@ def run_batch(
     files = [str(path) for folder in (temporary, outside) for path in folder.rglob("*")]
     processes = [f"{each.pid} {each.name()}" for each in psutil.process_iter() if _is_of(each, str(root))]
     scores = {entry.name: entry.score for entry in report}
-    hostile = (*chosen, *files)
+    hostile = (*chosen, *handed_in)
     return Batch(root / "out", scores, hostile, processes, _mounts() - mounts, files, calls, seconds)
 
 
