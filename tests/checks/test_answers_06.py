@@ -17,7 +17,6 @@ class TestLesson06(FourProofs):
             ("6.6", "always adds"),
             ("6.7", "orthonormal before the mean"),
             ("6.11", "an endless queue"),
-            ("6.11", "joins a thread that waits"),
         }
     )
     slow = frozenset({"6.11"})
