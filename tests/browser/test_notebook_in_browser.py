@@ -55,7 +55,8 @@ def test_ranks_print_results_come_back_and_the_timeline_is_a_picture(lab: Lab) -
     outputs = lab.page.inner_text(".jp-Notebook")
     assert "[3.0, 3.0]" in outputs
     assert "the sum is 3.0" in outputs
-    picture = lab.page.wait_for_selector(".jp-OutputArea img", timeout=10_000)
+    lab.page.wait_for_selector(".labkit-timeline[data-painted]", timeout=30_000)
+    picture = lab.page.wait_for_selector(".jp-OutputArea img", timeout=10_000, state="attached")  # behind the widget
     assert picture.evaluate("image => image.naturalWidth") > 300
     assert not _left_the_machine(lab)
 
@@ -98,6 +99,8 @@ def test_lesson_02_runs_to_its_end_with_the_solution_pasted_in(lab: Lab) -> None
         if "image/png" in output.get("data", {}) and "ranks" in output["data"].get("text/plain", "")
     ]
     assert pictures
+    widget = "application/vnd.jupyter.widget-view+json"
+    assert [cell.id for cell in cells for output in cell.get("outputs", ()) if widget in output.get("data", {})]
     assert all(cell.execution_count for cell in cells if cell.cell_type == "code" and cell.source.strip())
     assert not _left_the_machine(lab)
 
