@@ -321,7 +321,7 @@ labkit.check("4.2", SyncServer)
 #         future = self.future      # the promise of this step
 #         if everybody_is_here:
 #             ...                   # take the step, make a new promise
-#             future.set_result((self.version, self.weight.clone()))
+#             future.set_result(...)
 #     return future
 # ```
 #
@@ -538,6 +538,13 @@ labkit.reveal("4.3", max(staleness(asynchronous.results[0].updates, 3)))
 
 # %%
 asynchronous.timeline
+
+# %% [markdown]
+# The same run, update by update, in the order in which the server applied them. Step through: each gradient with the
+# version it was made from, and the updates it missed meanwhile, lit on the server's row.
+
+# %% tags=["nbval-ignore-output"]
+labkit.staleness_view(asynchronous.results[0].updates)
 
 # %% [markdown]
 # No white gaps. Three fast workers, three pushes each, nine versions while the slow one computes. The fast ones are two

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from labkit.lessons.executed import _UNSTEADY
 from labkit.widgets import bucket_explorer, compression_explorer, schedule_explorer
 from labkit.widgets.explorer import javascript
 from tests.widgets.colour_vision import contrast, least_distance
@@ -35,6 +36,7 @@ def test_the_explorers_programs_are_small() -> None:
 def test_a_program_asks_no_address_and_needs_no_other_file(name: str) -> None:
     program = javascript(name)
     assert not re.search(r"https?:|\bfetch\(|XMLHttpRequest|WebSocket|^\s*(import|export)\b", program, re.MULTILINE)
+    assert not [what for what, pattern in _UNSTEADY.items() if pattern.search(program)]  # as a lesson's output
 
 
 def test_the_pieces_of_a_figure_do_not_share_a_name() -> None:

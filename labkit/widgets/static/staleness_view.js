@@ -6,7 +6,7 @@ const low = "#fff0d9", high = "#8c2d04";
 export function draws(seed) {
   let a = seed >>> 0;
   return () => {
-    a = (a + 0x6d2b79f5) >>> 0;
+    a = (a + 1831565813) >>> 0;
     let t = Math.imul(a ^ (a >>> 15), a | 1);
     t = (t + Math.imul(t ^ (t >>> 7), t | 61)) ^ t;
     return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
