@@ -1162,6 +1162,26 @@ for panel, gigabits in zip(panels[1:], GIGABITS, strict=True):
 plt.show()
 
 # %% [markdown]
+# Between the four speeds there are others. The next figure draws all of them, from three numbers of each compressor: the
+# bytes of its packet, whether packets can be added, and what a step costs more with it on the fastest network. Move the
+# link, then the size of the gradients and the number of ranks.
+
+# %% tags=["nbval-ignore-output"]
+labkit.compression_explorer(
+    {
+        name: {
+            "num_bytes": packet_bytes[name],
+            "compress_s": max(step_s[name, 400] - step_s["no hook", 400], 0.0),
+            "addable": make is None or make().addable,
+            "losses": curves["float32" if name == "no hook" else name, True],
+        }
+        for name, make in ROWS.items()
+    },
+    num_ranks=4,
+    compute_s=step_s["no hook", 400],
+)
+
+# %% [markdown]
 # Read it twice. Against **bytes**, compression always looks splendid: sign and top 1 % need about a fortieth of them.
 # Most papers' first figure is that one. Against **seconds**, it depends on the network. At 1 Gbit/s the sparsest
 # win by far. At 10 it is still worth it. At 100 and 400 there is nothing left to win, and most compressors cost. A
