@@ -192,8 +192,8 @@ held["mounts"] = [line.split()[3:] for line in (own / "mountinfo").read_text().s
 held["same as process 1"] = [os.readlink(own / "ns" / name) == os.readlink(f"/proc/1/ns/{name}")
                              for name in sorted(os.listdir(own / "ns"))]
 held["environment"] = sorted(item for item in os.environ.items() if not item[0].startswith("PYDEVD_"))
-held["places"] = [os.getcwd(), os.getsid(0) == os.getpid(), os.path.exists("/proc/self/mem"), os.listdir("/run") != []]
-held["open"] = sorted(os.readlink(f"/proc/self/fd/{fd}") for fd in range(3))
+held["places"] = [os.getcwd(), os.getsid(0) != 0, os.path.exists("/proc/self/mem"), os.listdir("/run") != []]
+held["open"] = [os.readlink(f"/proc/self/fd/{fd}").split("[")[0] for fd in range(3)]
 held["keys"] = pathlib.Path("/proc/keys").read_text().count("\\n") if os.path.exists("/proc/keys") else 0
 text = re.sub(r"lk-[a-z]+-\\w+", "lk", json.dumps(held))
 print(text)
