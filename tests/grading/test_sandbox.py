@@ -194,7 +194,8 @@ held["same as process 1"] = [os.readlink(own / "ns" / name) == os.readlink(f"/pr
 held["environment"] = sorted(item for item in os.environ.items() if not item[0].startswith("PYDEVD_"))
 held["places"] = [os.getcwd(), os.getsid(0) != 0, os.path.exists("/proc/self/mem"), os.listdir("/run") != []]
 held["open"] = [os.readlink(f"/proc/self/fd/{fd}").split("[")[0] for fd in range(3)]
-held["keys"] = pathlib.Path("/proc/keys").read_text().count("\\n") if os.path.exists("/proc/keys") else 0
+keys = pathlib.Path("/proc/keys").read_text() if os.path.exists("/proc/keys") else ""
+held["keys"] = [line for line in keys.splitlines() if not line.endswith("_ses: empty")]  # a keyring of its own
 text = re.sub(r"lk-[a-z]+-\\w+", "lk", json.dumps(held))
 print(text)
 """
