@@ -62,6 +62,11 @@ def updates_of(records: Sequence[Any]) -> list[Update]:
     return sorted(shifted, key=lambda update: update.end)
 
 
+def are_timed(records: Sequence[Any]) -> bool:
+    """Return whether the records say when each gradient was begun and applied."""
+    return all({"start", "end"} <= set(_words(record, position)) for position, record in enumerate(records))
+
+
 def _words(record: Any, position: int) -> Mapping[str, Any]:
     if isinstance(record, Mapping):
         words = dict(record)

@@ -9,7 +9,7 @@ from typing import Any
 from labkit.errors import ConfigError
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, between, ink_on
-from labkit.widgets.staleness import Update, simulate, updates_of
+from labkit.widgets.staleness import Update, are_timed, simulate, updates_of
 
 _MOST_UPDATES = 400
 _BOUNDS = ("sync", 0, 1, 2, 4, 8, "async")
@@ -56,13 +56,18 @@ def staleness_view(
         rows = [[u.worker, u.version_read, u.version_applied, _short(u.start), _short(u.end)] for u in found]
         data = {"source": f"{len(found)} updates of a run", "updates": rows}
         data |= {"bound": bound} if isinstance(bound, int) else {}
+        data["timed"] = are_timed(updates)
     if not 0 < len(found) <= _MOST_UPDATES:
         raise ConfigError(f"{len(found)} updates were given; 1 to {_MOST_UPDATES} are shown.")
     stale = [update.staleness for update in found]
-    numbers = {"mean": sum(stale) / len(stale), "most": max(stale), "waiting": waiting_share(found)}
+    numbers = {"mean": sum(stale) / len(stale), "most": max(stale)}
+    told = ""
+    if data.get("timed", True):
+        numbers["waiting"] = waiting_share(found)
+        told = f"; workers wait {numbers['waiting']:.0%} of the time"
     sentence = (
         f"{len(found)} updates of {1 + max(u.worker for u in found)} workers: staleness {numbers['mean']:.2f} in the "
-        f"mean, {numbers['most']} at most; workers wait {numbers['waiting']:.0%} of the time."
+        f"mean, {numbers['most']} at most{told}."
     )
     if wrong := [(k, update) for k, update in enumerate(found) if update.staleness < 0]:
         number, update = wrong[0]

@@ -97,6 +97,11 @@ def test_a_version_from_the_future_is_told() -> None:
     assert figure.sentence.endswith("Update 1 of worker 0 read version 3 but was applied to version 1.")
 
 
+def test_without_times_nothing_is_said_of_waiting() -> None:
+    assert "wait" not in staleness_view([(0, 0, 0, 0), (1, 1, 0, 1)]).sentence
+    assert "workers wait 0% of the time" in staleness_view([(0, 0, 0, 0.0, 1.0), (1, 0, 1, 0.0, 2.0)]).sentence
+
+
 def test_bounds_of_the_simulation_are_checked() -> None:
     with pytest.raises(ConfigError, match="bound=3 with 4 workers"):
         staleness_view(bound=3)
