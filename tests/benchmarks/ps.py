@@ -130,6 +130,6 @@ def run(quick: bool = False) -> tuple[str, list[Bar], dict[str, Any]]:
     head = ["pushes per second, 2 workers", *makers, f"{SYNC} / tutorial's"]
     lines = ["Servers of lesson 04's solution beside PyTorch's own way, median over repeats of the slowest worker"]
     lines.append(
-        "  (The solution copies the weights before it answers; the tutorial's server sends the tensor that it will change.)"
+        "  (The solution copies the weights before it answers; the tutorial sends the tensor that it will change.)"
     )
     return "\n".join([*lines, table(head, rows)]), bars, {"pushes_per_second": rates}
