@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import types
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -14,41 +13,46 @@ import torch.distributed as dist
 from torch import nn
 
 import labkit
-from labkit.checks.registry import exercises as checked_exercises
 from labkit.checks.torture import TortureModel, torture_batch
 from labkit.lessons.source import Lesson, load
+from tests.lessons.contract import LessonContract
 
 SOURCE = Path(__file__).parents[2] / "solutions" / "03_ddp.py"
-IDS = [f"3.{number}" for number in range(1, 11)]
 
-TOPICS = {
-    "broadcast at the start": r"dist\.broadcast\(tensor, src=0\)",
-    "buffers": r"batchnorm's running mean",
-    "naive averaging": r"average after backward",
-    "compare in float64 under SGD": r"in float64[\s\S]*plain sgd",
-    "a hook for each parameter": r"register_post_accumulate_grad_hook",
-    "buckets in reverse": r"walk \*backwards\*",
-    "asynchronous all_reduce": r"async_op=true",
-    "overlap as a number": r"hidden_communication_share",
-    "accumulation": r"no_sync",
-    "unused parameters": r"\*\*unused parameters\.\*\*",
-    "tied weights": r"two layers share",
-    "frozen parameters": r"\*\*frozen\*\*",
-    "torch's DDP": r"torch's own ddp",
-    "the switch": r"use_mine",
-    "set_epoch": r"set_epoch",
-    "the best bucket by a formula": r"best size of a bucket",
-    "weak and strong scaling": r"weak and strong scaling, to 64 gpus",
-    "linear scaling": r"linear\s+scaling rule",
-    "warm-up": r"\*\*warm-up\*\*",
-    "uneven inputs": r"ddp\.join\(\)",
-    "a wait dropped": r"drop a wait",
-    "buckets swapped": r"swap the order of buckets",
-    "a branch on the rank": r"branch on the rank",
-    "set_epoch forgotten": r"forget set_epoch",
-    "at scale": r"what breaks at scale",
-    "the next lesson": r"04_parameter_server",
-}
+
+class TestContract(LessonContract):
+    number = "03"
+    num_exercises = 10
+    bonus = ("3.10",)
+    bonus_points = 8
+    topics: ClassVar = {
+        "broadcast at the start": r"dist\.broadcast\(tensor, src=0\)",
+        "buffers": r"batchnorm's running mean",
+        "naive averaging": r"average after backward",
+        "compare in float64 under SGD": r"in float64[\s\S]*plain sgd",
+        "a hook for each parameter": r"register_post_accumulate_grad_hook",
+        "buckets in reverse": r"walk \*backwards\*",
+        "asynchronous all_reduce": r"async_op=true",
+        "overlap as a number": r"hidden_communication_share",
+        "accumulation": r"no_sync",
+        "unused parameters": r"\*\*unused parameters\.\*\*",
+        "tied weights": r"two layers share",
+        "frozen parameters": r"\*\*frozen\*\*",
+        "torch's DDP": r"torch's own ddp",
+        "the switch": r"use_mine",
+        "set_epoch": r"set_epoch",
+        "the best bucket by a formula": r"best size of a bucket",
+        "weak and strong scaling": r"weak and strong scaling, to 64 gpus",
+        "linear scaling": r"linear\s+scaling rule",
+        "warm-up": r"\*\*warm-up\*\*",
+        "uneven inputs": r"ddp\.join\(\)",
+        "a wait dropped": r"drop a wait",
+        "buckets swapped": r"swap the order of buckets",
+        "a branch on the rank": r"branch on the rank",
+        "set_epoch forgotten": r"forget set_epoch",
+        "at scale": r"what breaks at scale",
+        "the next lesson": r"04_parameter_server",
+    }
 
 
 @pytest.fixture(scope="module")
@@ -65,41 +69,8 @@ def answers(lesson: Lesson) -> types.ModuleType:
     return module
 
 
-def test_ten_exercises_give_100_points_and_8_for_the_bonus(lesson: Lesson) -> None:
-    assert [exercise.id for exercise in lesson.exercises] == IDS
-    assert [exercise.id for exercise in lesson.exercises if exercise.bonus] == ["3.10"]
-    assert sum(exercise.points for exercise in lesson.exercises if not exercise.bonus) == 100
-
-
 def test_exercises_fit_into_100_minutes_and_leave_time_to_read(lesson: Lesson) -> None:
     assert 50 <= sum(exercise.minutes for exercise in lesson.exercises if not exercise.bonus) <= 85
-
-
-def test_every_exercise_is_followed_by_its_check_before_the_next(lesson: Lesson) -> None:
-    order = [(cell.role, cell.exercise) for cell in lesson.cells if cell.role in ("exercise", "check")]
-    assert order == [(role, each) for each in IDS for role in ("exercise", "check")]
-
-
-def test_lesson_and_checks_name_the_same_functions(lesson: Lesson) -> None:
-    checked = checked_exercises("03")
-    assert list(checked) == IDS
-    for exercise in lesson.exercises:
-        assert checked[exercise.id].functions == exercise.provides
-        assert checked[exercise.id].title == exercise.title
-
-
-def test_headings_say_the_title_the_points_and_the_minutes(lesson: Lesson) -> None:
-    prose = "\n\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
-    for each in lesson.exercises:
-        bonus = r" \(bonus\)" if each.bonus else ""
-        heading = rf"### Exercise {re.escape(each.id)} {re.escape(each.title)}{bonus}\n\n"
-        assert re.search(heading + rf"\*{each.points} points, about {each.minutes} minutes\*", prose), each.id
-
-
-@pytest.mark.parametrize("topic", TOPICS)
-def test_topic_is_there(lesson: Lesson, topic: str) -> None:
-    text = re.sub(r"(?<=\S)\n *(?=\S)", " ", "\n\n".join(cell.source for cell in lesson.cells)).lower()
-    assert re.search(TOPICS[topic], text), f"lesson 03 says nothing of: {topic}"
 
 
 def test_no_cell_is_over_long(lesson: Lesson) -> None:

@@ -6,48 +6,54 @@ import inspect
 import re
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 import labkit
-from labkit.checks.registry import exercises as checked_exercises
 from labkit.lessons.source import Lesson, load
 from tests.checks.lesson_cells import namespace
+from tests.lessons.contract import LessonContract
 
 SOURCE = Path(__file__).parents[2] / "solutions" / "04_parameter_server.py"
-IDS = [f"4.{number}" for number in range(1, 13)]
-BONUS = ["4.12"]
 
-TOPICS = {
-    "the post of lesson 00": r"the post, mended",
-    "calls": r"torch\.distributed\.rpc",
-    "a future": r"async_execution",
-    "synchronous": r"the synchronous server",
-    "straggler": r"enter the straggler",
-    "asynchronous": r"asynchronous sgd",
-    "staleness": r"staleness",
-    "stable up to": r"2 sin\(π / \(4τ \+ 2\)\)",
-    "stale-synchronous": r"ho et al\., 2013",
-    "backup workers": r"chen et al\., 2016",
-    "one axis": r"all of them on one axis",
-    "loss against time and against gradients": r"over gradients.*over time",
-    "server or ring": r"when all-reduce wins",
-    "range and hash": r"by range.*by hash",
-    "Python's hash": r"why not python's `hash`",
-    "power law": r"power law",
-    "hot keys": r"the hot key",
-    "replication": r"replicate",
-    "hybrid": r"rows from servers, layers by all-reduce",
-    "primary and backup": r"primary and backup",
-    "killed": r"the signal that nothing survives",
-    "checkpoints": r"rename when all is written",
-    "without a lock": r"push without a lock",
-    "a worker goes": r"a worker that just goes",
-    "too early": r"acknowledge too early",
-    "at scale": r"what breaks at scale",
-    "the next lesson": r"05_pipeline",
-}
+
+class TestContract(LessonContract):
+    number = "04"
+    num_exercises = 12
+    bonus = ("4.12",)
+    bonus_points = 8
+    topics: ClassVar = {
+        "the post of lesson 00": r"the post, mended",
+        "calls": r"torch\.distributed\.rpc",
+        "a future": r"async_execution",
+        "synchronous": r"the synchronous server",
+        "straggler": r"enter the straggler",
+        "asynchronous": r"asynchronous sgd",
+        "staleness": r"staleness",
+        "stable up to": r"2 sin\(π / \(4τ \+ 2\)\)",
+        "stale-synchronous": r"ho et al\., 2013",
+        "backup workers": r"chen et al\., 2016",
+        "one axis": r"all of them on one axis",
+        "loss against time and against gradients": r"over gradients.*over time",
+        "server or ring": r"when all-reduce wins",
+        "range and hash": r"by range.*by hash",
+        "Python's hash": r"why not python's `hash`",
+        "power law": r"power law",
+        "hot keys": r"the hot key",
+        "replication": r"replicate",
+        "hybrid": r"rows from servers, layers by all-reduce",
+        "primary and backup": r"primary and backup",
+        "killed": r"the signal that nothing survives",
+        "checkpoints": r"rename when all is written",
+        "without a lock": r"push without a lock",
+        "a worker goes": r"a worker that just goes",
+        "too early": r"acknowledge too early",
+        "at scale": r"what breaks at scale",
+        "the next lesson": r"05_pipeline",
+    }
+    slides = (12, 25)
+    least_guesses = 7
 
 
 @pytest.fixture(scope="module")
@@ -58,39 +64,6 @@ def lesson() -> Lesson:
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Any]:
     return namespace(number="04")
-
-
-def test_twelve_exercises_give_100_points_and_8_for_the_bonus(lesson: Lesson) -> None:
-    assert [exercise.id for exercise in lesson.exercises] == IDS
-    assert [exercise.id for exercise in lesson.exercises if exercise.bonus] == BONUS
-    assert sum(exercise.points for exercise in lesson.exercises if not exercise.bonus) == 100
-    assert sum(exercise.points for exercise in lesson.exercises if exercise.bonus) == 8
-
-
-def test_every_exercise_is_followed_by_its_check_before_the_next(lesson: Lesson) -> None:
-    order = [(cell.role, cell.exercise) for cell in lesson.cells if cell.role in ("exercise", "check")]
-    assert order == [(role, each) for each in IDS for role in ("exercise", "check")]
-
-
-def test_lesson_and_checks_name_the_same_functions_and_titles(lesson: Lesson) -> None:
-    checked = checked_exercises("04")
-    assert list(checked) == IDS
-    for exercise in lesson.exercises:
-        assert (checked[exercise.id].functions, checked[exercise.id].title) == (exercise.provides, exercise.title)
-
-
-def test_headings_say_the_title_the_points_and_the_minutes(lesson: Lesson) -> None:
-    prose = "\n\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
-    for each in lesson.exercises:
-        bonus = " (bonus)" if each.bonus else ""
-        heading = rf"### Exercise {re.escape(each.id)} {re.escape(each.title)}{re.escape(bonus)}\n\n"
-        assert re.search(heading + rf"\*{each.points} points, about {each.minutes} minutes\*", prose), each.id
-
-
-@pytest.mark.parametrize("topic", TOPICS)
-def test_topic_is_there(lesson: Lesson, topic: str) -> None:
-    text = "\n\n".join(cell.source for cell in lesson.cells)
-    assert re.search(TOPICS[topic], re.sub(r"\s+", " ", text).lower()), f"lesson 04 says nothing of: {topic}"
 
 
 def test_every_stub_fails_with_the_words_of_its_own_exercise(lesson: Lesson) -> None:
@@ -106,20 +79,6 @@ def test_every_stub_fails_with_the_words_of_its_own_exercise(lesson: Lesson) -> 
                 wanted[0] = __import__("torch").zeros(2)
             with pytest.raises(NotImplementedError, match=rf"^Exercise {re.escape(exercise.id)}: \w"):
                 stub(*wanted)
-
-
-def test_every_guess_is_revealed_later(lesson: Lesson) -> None:
-    text = "\n".join(cell.source for cell in lesson.cells if cell.kind == "code")
-    calls = re.findall(r'^labkit\.(predict|reveal)\("([^"]+)"', text, re.MULTILINE)
-    guessed = [number for what, number in calls if what == "predict"]
-    assert len(guessed) == len(set(guessed)) >= 7
-    for number in guessed:
-        assert ("reveal", number) in calls[calls.index(("predict", number)) :]
-
-
-def test_the_deck_has_12_to_25_slides(lesson: Lesson) -> None:
-    slides = [cell for cell in lesson.cells if cell.kind == "markdown" and {"slide", "slide-only"} & set(cell.tags)]
-    assert 12 <= len(slides) <= 25
 
 
 def test_the_slide_of_server_or_ring_says_what_the_function_returns(lesson: Lesson, answers: dict[str, Any]) -> None:

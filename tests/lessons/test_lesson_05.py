@@ -6,7 +6,7 @@ import inspect
 import re
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -14,47 +14,53 @@ import torch.distributed as dist
 from torch import nn
 
 import labkit
-from labkit.checks.registry import exercises as checked_exercises
 from labkit.lessons.source import Lesson, load
 from labkit.timeline.memory import peak_memory_bytes
 from tests.checks.lesson_cells import namespace
+from tests.lessons.contract import LessonContract
 
 SOURCE = Path(__file__).parents[2] / "solutions" / "05_pipeline.py"
-IDS = [f"5.{number}" for number in range(1, 15)]
-BONUS = ["5.12", "5.13", "5.14"]
 
-TOPICS = {
-    "what fills the memory": r"16 gb",
-    "24 GB, and which share is a guess": r"arrive at 24 gb for a billion parameters\. the first 16 are arithmetic",
-    "700 GB of gradients": r"700 gb a step",
-    "inter-operator": r"inter-operator",
-    "intra-operator": r"intra-operator",
-    "Megatron's f and g": r"shoeybi et al\., 2019",
-    "the bubble": r"\(p-1\)/\(m\+p-1\)",
-    "schedules as data": r"a schedule is data",
-    "one batch of messages": r"one batch",
-    "find the deadlock": r"will it come to an end",
-    "1F1B": r"1f1b",
-    "scale of the loss": r"the scale of the loss",
-    "uneven microbatches": r"4, 3 and 3",
-    "held activations": r"held at most|activations at most",
-    "predicted and found": r"predicted and found",
-    "best number of microbatches": r"how many microbatches",
-    "checkpointing": r"chen et al\., 2016",
-    "the library": r"torch\.distributed\.pipelining",
-    "mean of means in the library": r"the library divides every gradient by m",
-    "mesh": r"devicemesh",
-    "interleaved": r"interleaved stages",
-    "zero bubble": r"qi et al\., 2023",
-    "smaller bubbles run for real": r"run them for real",
-    "a hybrid on your own wrapper": r"use_mine",
-    "failures on purpose": r"break it on purpose",
-    "mismatch the schedule": r"mismatch the schedule",
-    "drop a wait": r"drop a wait",
-    "forget the scale": r"forget the scale",
-    "at scale": r"what breaks at scale",
-    "the next lesson": r"06_gradient_compression",
-}
+
+class TestContract(LessonContract):
+    number = "05"
+    num_exercises = 14
+    bonus = ("5.12", "5.13", "5.14")
+    bonus_points = 26
+    topics: ClassVar = {
+        "what fills the memory": r"16 gb",
+        "24 GB, and which share is a guess": r"arrive at 24 gb for a billion parameters\. the first 16 are arithmetic",
+        "700 GB of gradients": r"700 gb a step",
+        "inter-operator": r"inter-operator",
+        "intra-operator": r"intra-operator",
+        "Megatron's f and g": r"shoeybi et al\., 2019",
+        "the bubble": r"\(p-1\)/\(m\+p-1\)",
+        "schedules as data": r"a schedule is data",
+        "one batch of messages": r"one batch",
+        "find the deadlock": r"will it come to an end",
+        "1F1B": r"1f1b",
+        "scale of the loss": r"the scale of the loss",
+        "uneven microbatches": r"4, 3 and 3",
+        "held activations": r"held at most|activations at most",
+        "predicted and found": r"predicted and found",
+        "best number of microbatches": r"how many microbatches",
+        "checkpointing": r"chen et al\., 2016",
+        "the library": r"torch\.distributed\.pipelining",
+        "mean of means in the library": r"the library divides every gradient by m",
+        "mesh": r"devicemesh",
+        "interleaved": r"interleaved stages",
+        "zero bubble": r"qi et al\., 2023",
+        "smaller bubbles run for real": r"run them for real",
+        "a hybrid on your own wrapper": r"use_mine",
+        "failures on purpose": r"break it on purpose",
+        "mismatch the schedule": r"mismatch the schedule",
+        "drop a wait": r"drop a wait",
+        "forget the scale": r"forget the scale",
+        "at scale": r"what breaks at scale",
+        "the next lesson": r"06_gradient_compression",
+    }
+    slides = (12, 25)
+    least_guesses = 7
 
 
 @pytest.fixture(scope="module")
@@ -67,39 +73,6 @@ def answers() -> dict[str, Any]:
     return namespace(number="05")
 
 
-def test_fourteen_exercises_give_100_points_and_26_for_the_bonus(lesson: Lesson) -> None:
-    assert [exercise.id for exercise in lesson.exercises] == IDS
-    assert [exercise.id for exercise in lesson.exercises if exercise.bonus] == BONUS
-    assert sum(exercise.points for exercise in lesson.exercises if not exercise.bonus) == 100
-    assert sum(exercise.points for exercise in lesson.exercises if exercise.bonus) == 26
-
-
-def test_every_exercise_is_followed_by_its_check_before_the_next(lesson: Lesson) -> None:
-    order = [(cell.role, cell.exercise) for cell in lesson.cells if cell.role in ("exercise", "check")]
-    assert order == [(role, each) for each in IDS for role in ("exercise", "check")]
-
-
-def test_lesson_and_checks_name_the_same_functions_and_titles(lesson: Lesson) -> None:
-    checked = checked_exercises("05")
-    assert list(checked) == IDS
-    for exercise in lesson.exercises:
-        assert (checked[exercise.id].functions, checked[exercise.id].title) == (exercise.provides, exercise.title)
-
-
-def test_headings_say_the_title_the_points_and_the_minutes(lesson: Lesson) -> None:
-    prose = "\n\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
-    for each in lesson.exercises:
-        bonus = " (bonus)" if each.bonus else ""
-        heading = rf"### Exercise {re.escape(each.id)} {re.escape(each.title)}{re.escape(bonus)}\n\n"
-        assert re.search(heading + rf"\*{each.points} points, about {each.minutes} minutes\*", prose), each.id
-
-
-@pytest.mark.parametrize("topic", TOPICS)
-def test_topic_is_there(lesson: Lesson, topic: str) -> None:
-    text = "\n\n".join(cell.source for cell in lesson.cells)
-    assert re.search(TOPICS[topic], re.sub(r"\s+", " ", text).lower()), f"lesson 05 says nothing of: {topic}"
-
-
 def test_every_stub_fails_with_the_words_of_its_own_exercise(lesson: Lesson) -> None:
     stubs = namespace(solved=False, number="05")
     for exercise in lesson.exercises:
@@ -107,20 +80,6 @@ def test_every_stub_fails_with_the_words_of_its_own_exercise(lesson: Lesson) -> 
             required = [p for p in inspect.signature(stubs[name]).parameters.values() if p.default is p.empty]
             with pytest.raises(NotImplementedError, match=rf"^Exercise {re.escape(exercise.id)}: \w"):
                 stubs[name](*[None] * len(required))
-
-
-def test_every_guess_is_revealed_later(lesson: Lesson) -> None:
-    text = "\n".join(cell.source for cell in lesson.cells if cell.kind == "code")
-    calls = re.findall(r'^labkit\.(predict|reveal)\("([^"]+)"', text, re.MULTILINE)
-    guessed = [number for what, number in calls if what == "predict"]
-    assert len(guessed) == len(set(guessed)) >= 7
-    for number in guessed:
-        assert ("reveal", number) in calls[calls.index(("predict", number)) :]
-
-
-def test_the_deck_has_15_to_25_slides(lesson: Lesson) -> None:
-    slides = [cell for cell in lesson.cells if cell.kind == "markdown" and {"slide", "slide-only"} & set(cell.tags)]
-    assert 12 <= len(slides) <= 25
 
 
 def test_the_slide_of_the_bubble_says_what_the_function_returns(lesson: Lesson, answers: dict[str, Any]) -> None:

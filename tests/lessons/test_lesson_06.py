@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -14,47 +14,54 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 import labkit
-from labkit.checks.registry import exercises as checked_exercises
 from labkit.lessons.source import Lesson, load
 from tests.checks.lesson_cells import namespace
+from tests.lessons.contract import LessonContract
 
 SOURCE = Path(__file__).parents[2] / "solutions" / "06_gradient_compression.py"
-IDS = [f"6.{number}" for number in range(1, 13)]
 
-TOPICS = {
-    "bytes on the wire": r"say the bytes \*on the wire\*",
-    "16 bits": r"ends at 65504",
-    "8 bits": r"m / 127",
-    "sign": r"seide and others, 2014",
-    "top-k, and the post of lesson 00": r"mend the compressor of lesson 00",
-    "random-k": r"drawn by lot",
-    "error feedback": r"forget nothing",
-    "divergence without it": r"it \*\*runs away\*\*",
-    "why all_reduce is wrong": r"belong to different entries",
-    "all_gather": r"dist\.all_gather",
-    "communication hook": r"register_comm_hook",
-    "buckets built anew": r"builds its buckets anew",
-    "the learner's own wrapper": r'labkit\.mine\("3\.5", otherwise=torchddp\)',
-    "torch's own hook": r"fp16_compress_hook",
-    "PowerSGD": r"vogels, karimireddy and jaggi, 2019",
-    "where it pays": r"pays below",
-    "grows with N": r"grows with every rank",
-    "four links": r"gigabits = \(1, 10, 100, 400\)",
-    "loss against bytes and seconds": r"against \*\*seconds\*\*, it depends on the network",
-    "autocast built": r"torchfunctionmode",
-    "loss scaling": r"\*\*loss scaling",
-    "checkpointing claim": r"activation checkpointing saves 40 %",
-    "prefetching claim": r"prefetching gains 25 %",
-    "mixed precision claim": r"mixed precision is 2 to 3 times faster",
-    "the true table": r"that is the true table",
-    "lose the signs": r"lose the signs",
-    "forget the residual": r"forget the residual",
-    "all-reduce sparse values": r"all-reduce sparse values",
-    "a seed for each rank": r"seed of each rank's own",
-    "without the scale": r"quantise without the scale",
-    "at scale": r"what breaks at scale",
-    "the next lesson": r"the question for the next lesson",
-}
+
+class TestContract(LessonContract):
+    number = "06"
+    num_exercises = 12
+    bonus = ("6.7",)
+    bonus_points = 10
+    topics: ClassVar = {
+        "bytes on the wire": r"say the bytes \*on the wire\*",
+        "16 bits": r"ends at 65504",
+        "8 bits": r"m / 127",
+        "sign": r"seide and others, 2014",
+        "top-k, and the post of lesson 00": r"mend the compressor of lesson 00",
+        "random-k": r"drawn by lot",
+        "error feedback": r"forget nothing",
+        "divergence without it": r"it \*\*runs away\*\*",
+        "why all_reduce is wrong": r"belong to different entries",
+        "all_gather": r"dist\.all_gather",
+        "communication hook": r"register_comm_hook",
+        "buckets built anew": r"builds its buckets anew",
+        "the learner's own wrapper": r'labkit\.mine\("3\.5", otherwise=torchddp\)',
+        "torch's own hook": r"fp16_compress_hook",
+        "PowerSGD": r"vogels, karimireddy and jaggi, 2019",
+        "where it pays": r"pays below",
+        "grows with N": r"grows with every rank",
+        "four links": r"gigabits = \(1, 10, 100, 400\)",
+        "loss against bytes and seconds": r"against \*\*seconds\*\*, it depends on the network",
+        "autocast built": r"torchfunctionmode",
+        "loss scaling": r"\*\*loss scaling",
+        "checkpointing claim": r"activation checkpointing saves 40 %",
+        "prefetching claim": r"prefetching gains 25 %",
+        "mixed precision claim": r"mixed precision is 2 to 3 times faster",
+        "the true table": r"that is the true table",
+        "lose the signs": r"lose the signs",
+        "forget the residual": r"forget the residual",
+        "all-reduce sparse values": r"all-reduce sparse values",
+        "a seed for each rank": r"seed of each rank's own",
+        "without the scale": r"quantise without the scale",
+        "at scale": r"what breaks at scale",
+        "the next lesson": r"the question for the next lesson",
+    }
+    slides = (10, 25)
+    least_guesses = 7
 
 
 @pytest.fixture(scope="module")
@@ -65,39 +72,6 @@ def lesson() -> Lesson:
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Any]:
     return namespace(number="06")
-
-
-def test_twelve_exercises_give_100_points_and_10_for_the_bonus(lesson: Lesson) -> None:
-    assert [exercise.id for exercise in lesson.exercises] == IDS
-    assert [exercise.id for exercise in lesson.exercises if exercise.bonus] == ["6.7"]
-    assert sum(exercise.points for exercise in lesson.exercises if not exercise.bonus) == 100
-    assert sum(exercise.points for exercise in lesson.exercises if exercise.bonus) == 10
-
-
-def test_every_exercise_is_followed_by_its_check_before_the_next(lesson: Lesson) -> None:
-    order = [(cell.role, cell.exercise) for cell in lesson.cells if cell.role in ("exercise", "check")]
-    assert order == [(role, each) for each in IDS for role in ("exercise", "check")]
-
-
-def test_lesson_and_checks_name_the_same_functions_and_titles(lesson: Lesson) -> None:
-    checked = checked_exercises("06")
-    assert list(checked) == IDS
-    for exercise in lesson.exercises:
-        assert (checked[exercise.id].functions, checked[exercise.id].title) == (exercise.provides, exercise.title)
-
-
-def test_headings_say_the_title_the_points_and_the_minutes(lesson: Lesson) -> None:
-    prose = "\n\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
-    for each in lesson.exercises:
-        bonus = " (bonus)" if each.bonus else ""
-        heading = rf"### Exercise {re.escape(each.id)} {re.escape(each.title)}{re.escape(bonus)}\n\n"
-        assert re.search(heading + rf"\*{each.points} points, about {each.minutes} minutes\*", prose), each.id
-
-
-@pytest.mark.parametrize("topic", TOPICS)
-def test_topic_is_there(lesson: Lesson, topic: str) -> None:
-    text = "\n\n".join(cell.source for cell in lesson.cells)
-    assert re.search(TOPICS[topic], re.sub(r"\s+", " ", text).lower()), f"lesson 06 says nothing of: {topic}"
 
 
 def test_every_stub_fails_with_the_words_of_its_own_exercise(lesson: Lesson) -> None:
@@ -117,20 +91,6 @@ def test_every_stub_fails_with_the_words_of_its_own_exercise(lesson: Lesson) -> 
             with pytest.raises(NotImplementedError, match=said):
                 called = thing(*[None] * len(required))
                 next(called)  # a generator begins when it is asked
-
-
-def test_every_guess_is_revealed_later(lesson: Lesson) -> None:
-    text = "\n".join(cell.source for cell in lesson.cells if cell.kind == "code")
-    calls = re.findall(r'^labkit\.(predict|reveal)\("([^"]+)"', text, re.MULTILINE)
-    guessed = [number for what, number in calls if what == "predict"]
-    assert len(guessed) == len(set(guessed)) >= 7
-    for number in guessed:
-        assert ("reveal", number) in calls[calls.index(("predict", number)) :]
-
-
-def test_the_deck_has_10_to_25_slides(lesson: Lesson) -> None:
-    slides = [cell for cell in lesson.cells if cell.kind == "markdown" and {"slide", "slide-only"} & set(cell.tags)]
-    assert 10 <= len(slides) <= 25
 
 
 def test_the_borders_of_gathering_are_where_the_text_says(answers: dict[str, Any]) -> None:

@@ -1,0 +1,87 @@
+"""What every lesson's source keeps: exercises, points, checks, headings, topics, guesses, slides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar
+
+import pytest
+
+from labkit.checks.registry import exercises as checked_exercises
+from labkit.lessons.source import Lesson
+from tests.checks.lesson_cells import lesson as source_of
+
+
+class LessonContract:
+    """The contract of one lesson; test_lesson_NN.py makes a class of it and adds what only its lesson promises.
+
+    Attributes:
+        number: The lesson's.
+        num_exercises: How many it has, numbered from 1.
+        bonus: Those whose points come on top.
+        bonus_points: What these give together; the others give 100.
+        topics: What the lesson must speak of: a name, and a pattern its text in lower case matches somewhere.
+        slides: The least and the most slides of the deck.
+        least_guesses: How many predictions there are at least.
+    """
+
+    number: ClassVar[str]
+    num_exercises: ClassVar[int]
+    bonus: ClassVar[tuple[str, ...]]
+    bonus_points: ClassVar[int]
+    topics: ClassVar[Mapping[str, str]]
+    slides: ClassVar[tuple[int, int]] = (8, 25)
+    least_guesses: ClassVar[int] = 1
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if "topic" in metafunc.fixturenames:
+            metafunc.parametrize("topic", self.topics)
+
+    @pytest.fixture
+    def lesson(self) -> Lesson:
+        return source_of(self.number)
+
+    @property
+    def ids(self) -> list[str]:
+        return [f"{int(self.number)}.{each}" for each in range(1, self.num_exercises + 1)]
+
+    def test_exercises_give_100_points_and_the_bonus_comes_on_top(self, lesson: Lesson) -> None:
+        assert [exercise.id for exercise in lesson.exercises] == self.ids
+        assert tuple(exercise.id for exercise in lesson.exercises if exercise.bonus) == self.bonus
+        assert sum(exercise.points for exercise in lesson.exercises if not exercise.bonus) == 100
+        assert sum(exercise.points for exercise in lesson.exercises if exercise.bonus) == self.bonus_points
+
+    def test_every_exercise_is_followed_by_its_check_before_the_next(self, lesson: Lesson) -> None:
+        order = [(cell.role, cell.exercise) for cell in lesson.cells if cell.role in ("exercise", "check")]
+        assert order == [(role, each) for each in self.ids for role in ("exercise", "check")]
+
+    def test_lesson_and_checks_name_the_same_functions_and_titles(self, lesson: Lesson) -> None:
+        checked = checked_exercises(self.number)
+        assert list(checked) == self.ids
+        for exercise in lesson.exercises:
+            assert (checked[exercise.id].functions, checked[exercise.id].title) == (exercise.provides, exercise.title)
+
+    def test_headings_say_the_title_the_points_and_the_minutes(self, lesson: Lesson) -> None:
+        prose = "\n\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
+        for each in lesson.exercises:
+            bonus = " (bonus)" if each.bonus else ""
+            heading = rf"### Exercise {re.escape(each.id)} {re.escape(each.title)}{re.escape(bonus)}\n\n"
+            assert re.search(heading + rf"\*{each.points} points, about {each.minutes} minutes\*", prose), each.id
+
+    def test_topic_is_there(self, lesson: Lesson, topic: str) -> None:
+        text = re.sub(r"\s+", " ", "\n\n".join(cell.source for cell in lesson.cells)).lower()
+        assert re.search(self.topics[topic], text), f"lesson {self.number} says nothing of: {topic}"
+
+    def test_every_guess_is_revealed_later(self, lesson: Lesson) -> None:
+        text = "\n".join(cell.source for cell in lesson.cells if cell.kind == "code")
+        calls = re.findall(r'^ *labkit\.(predict|reveal)\("([^"]+)"', text, re.MULTILINE)
+        guessed = [number for what, number in calls if what == "predict"]
+        assert len(guessed) == len(set(guessed)) >= self.least_guesses
+        for number in guessed:
+            assert ("reveal", number) in calls[calls.index(("predict", number)) :]
+
+    def test_the_deck_is_neither_thin_nor_endless(self, lesson: Lesson) -> None:
+        slides = [cell for cell in lesson.cells if cell.kind == "markdown" and {"slide", "slide-only"} & set(cell.tags)]
+        least, most = self.slides
+        assert least <= len(slides) <= most
