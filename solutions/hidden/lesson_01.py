@@ -110,6 +110,8 @@ def _wrappers(draw: random.Random) -> list[Case]:
         ),
         nested_case("a dict, no offset", _seed(draw), 4, draw.randint(5, 9), offset=False, scale=2.0),
         nested_case("fewer samples than devices", _seed(draw), 5, 3, offset=True, scale=0.75),
+        training_case("3 devices at the same time", _seed(draw), 3, sizes(1, 5), norm=False, meet=True),
+        training_case("one sample, two kinds of device", _seed(draw), ["cpu", "meta"], [{"size": 1}], norm=False),
     ]  # fmt: skip
 
 
@@ -150,7 +152,13 @@ def _speeds(draw: random.Random) -> list[Case]:
         remainders = {(num_samples * speed % sum(speeds), speed) for speed in speeds}
         if len({remainder for remainder, _ in remainders}) == len(remainders):  # ties of equal speeds only
             found.append((num_samples, speeds))
-    return [speeds_case("drawn speeds", found), speeds_case("equal speeds", [(draw.randint(5, 30), [3] * 7)])]
+    equal: list[tuple[int, list[int]]] = [(8, [4, 1, 1]), (4, [2, 5, 5]), (15, [2, 2, 5]), (10, [1, 1, 4])]
+    equal = [(num_samples + draw.randrange(3) * sum(speeds), speeds) for num_samples, speeds in equal]
+    return [
+        speeds_case("drawn speeds", found),
+        speeds_case("equal speeds", [(draw.randint(5, 30), [3] * 7)]),
+        speeds_case("other speeds, equal remainders", equal),
+    ]
 
 
 def _loaders(draw: random.Random) -> list[Case]:

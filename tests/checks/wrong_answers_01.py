@@ -73,6 +73,16 @@ def scatter(value, devices):
 """,
 )
 
+for uncut, kinds in (("list", "tuple"), ("dict", "(tuple, list)")):
+    wrong(
+        "1.1",
+        f"no {uncut}s",
+        f"{uncut}s not cut",
+        SCATTER.format(cut=RIGHT_CUT, and_full=" and value", kind="type(value)")
+        .replace("(tuple, list)", kinds)
+        .replace("isinstance(value, dict)", "isinstance(value, dict)" if uncut == "list" else "False"),
+    )
+
 # ---- 1.2
 
 GATHER = """
@@ -117,6 +127,12 @@ wrong_gather(
     "new tensors",
     "gradients cut off",
     "there = [o.detach().to(device) for o in outputs]; return torch.cat(there) if first.dim() else torch.stack(there)",
+)
+
+wrong_gather(
+    "losses as plain numbers",
+    "gradients cut off",
+    "return torch.cat([o.to(device) for o in outputs]) if first.dim() else torch.tensor([o.item() for o in outputs])",
 )
 
 # ---- 1.3
@@ -288,6 +304,8 @@ wrong_apply(
         thread.start()
         thread.join()""",
 )
+wrong_apply("no join", "not joined", run="for thread in threads:\n        thread.start()")
+wrong_apply("returned by the thread", "results lost", BODY.replace("outputs[number] =", "return"))
 wrong_apply(
     "append",
     "in the order of their end",
@@ -365,6 +383,14 @@ wrong_wrapper(
     FORWARD.replace(
         "replicate(self.module, self.devices[: len(pieces)])", "[copy.deepcopy(self.module) for _ in pieces]"
     ),
+)
+wrong_wrapper(
+    "a plain loop",
+    "one after another",
+    FORWARD.replace("parallel_apply(replicas, pieces)", "[r(*a, **k) for r, (a, k) in zip(replicas, pieces)]"),
+)
+wrong_wrapper(
+    "gathered on the last device", "gathered elsewhere", FORWARD.replace("self.devices[0])", "self.devices[-1])")
 )
 wrong_wrapper(
     "detached outputs",
@@ -604,6 +630,19 @@ wrong_shares(
     RIGHT_REST,
     "\n\ndef slowest_seconds(shares, speeds):\n    return sum(shares) / sum(speeds)\n",
 )
+wrong_shares(
+    "the largest share by the least speed",
+    "the largest share by the least speed",
+    RIGHT_REST,
+    "\n\ndef slowest_seconds(shares, speeds):\n    return max(shares) / min(speeds)\n",
+)
+for exact in ("num_samples * speed / sum(speeds)", "speed / sum(speeds) * num_samples"):
+    wrong_shares(
+        f"by the fractions of {exact}",
+        "remainders as fractions",
+        f"""exact = [{exact} for speed in speeds]
+    for d in sorted(range(len(speeds)), key=lambda d: exact[d] - int(exact[d]), reverse=True)[:rest]: shares[d] += 1""",
+    )
 
 # ---- 1.10
 
@@ -681,4 +720,20 @@ wrong_loader(
     "speeds ignored",
     ("shares_by_speed(len(batch), self.speeds)", "shares_by_speed(len(batch), [1] * len(self.speeds))"),
 )
+wrong_loader(
+    "shares of a whole batch",
+    "shares of a whole batch",
+    ("shares_by_speed(len(batch), self.speeds)", "shares_by_speed(self.batch_size, self.speeds)"),
+    ("samples = [self", "if not batch[first : first + share]: continue\n                    samples = [self"),
+)
+wrong_loader(
+    "stack of nothing",
+    "empty pieces",
+    ("if share:", "if True:"),
+    (
+        "tuple(torch.stack(column) for column in zip(*samples))",
+        "torch.stack([x for x, _ in samples]), torch.stack([y for _, y in samples])",
+    ),
+)
+wrong_loader("a pair of nothing", "empty pieces", ("if share:", "if True:"))
 wrong_loader("every device from the start", "samples lost or doubled", ("first += share", "pass"))

@@ -5,6 +5,7 @@ A logical device is the CPU; a case may name "meta" for a second one, so that wh
 
 from __future__ import annotations
 
+import threading
 from itertools import islice
 from typing import Any, cast
 
@@ -15,6 +16,8 @@ from labkit.checks.case import Value, Values
 from labkit.checks.drivers.lesson_03 import PlainSGD, gradients_of, loss_of, model_of, state_of
 from labkit.checks.drivers.nested_values import build, describe, tensors_in
 from labkit.checks.exercise import Functions
+
+_MEET_SECONDS = 5.0
 
 
 def _devices(inputs: Values) -> list[torch.device]:
@@ -141,27 +144,56 @@ class NestedModel(nn.Module):
         return {"out": out, "more": (out.square().mean(), batch["parts"][1])}
 
 
+class _Meeting:
+    """Where replicas wait for one another, so that only threads can run them."""
+
+    def __init__(self) -> None:
+        self.met = True
+        self.barrier: threading.Barrier | None = None
+
+    def expect(self, count: int) -> None:
+        """Let that many replicas meet in the next step."""
+        self.barrier = threading.Barrier(count)
+
+    def meet(self) -> None:
+        """Wait for the others, unless some have been waited for in vain."""
+        if self.barrier is not None and self.met:
+            try:
+                self.barrier.wait(_MEET_SECONDS)
+            except threading.BrokenBarrierError:
+                self.met = False
+
+
 def train_data_parallel(functions: Functions, inputs: Values) -> Values:
     """Wrap a torture model in MiniDataParallel and take some steps with it (1.5).
 
     Inputs: seed, model (options), devices, lr, steps: a list of dicts with x, y, spare (a keyword), eval (an evaluation
-    without gradients). What the first layer is given is written down by a hook.
+    without gradients). What the first layer is given is written down by a hook; with `meet` the replicas wait there for
+    one another.
     """
     model = model_of(inputs)
     sizes: list[int] = []
-    model.stem.register_forward_hook(lambda layer, given, output: sizes.append(len(given[0])))
+    meeting = _Meeting()
+
+    def on_output(layer: nn.Module, given: tuple[Tensor], output: Tensor) -> None:
+        sizes.append(len(given[0]))
+        meeting.meet()
+
+    model.stem.register_forward_hook(on_output)
     wrapped = functions["MiniDataParallel"](model, _devices(inputs))
     optimizer = PlainSGD(model, cast(float, inputs["lr"]))
     steps: list[Value] = []
     for step in cast(list[dict[str, Any]], inputs["steps"]):
         optimizer.zero_grad()
         sizes.clear()
+        if inputs.get("meet"):
+            meeting.expect(min(len(step["x"]), len(_devices(inputs))))
         keywords = {"spare": True} if step.get("spare") else {}
         wrapped.train(not step.get("eval"))
         with torch.set_grad_enabled(not step.get("eval")):
             output = wrapped(step["x"], **keywords)
         tracked = isinstance(output, Tensor) and output.requires_grad
-        if tracked and not step.get("eval"):
+        if tracked and output.device.type == "cpu" and not step.get("eval"):
             if output.shape == step["y"].shape:
                 torch.autograd.backward(loss_of(output, step["y"]))
             else:
@@ -177,7 +209,7 @@ def train_data_parallel(functions: Functions, inputs: Values) -> Values:
         )
         optimizer.step()
     mine = {id(p) for p in model.parameters()}
-    return {"steps": steps, "same_parameters": {id(p) for p in wrapped.parameters()} == mine}
+    return {"steps": steps, "same_parameters": {id(p) for p in wrapped.parameters()} == mine, "met": meeting.met}
 
 
 def call_nested(functions: Functions, inputs: Values) -> Values:

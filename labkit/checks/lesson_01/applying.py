@@ -14,7 +14,7 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_03.values import close
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import are_wrong
+from labkit.checks.words import are_wrong, ranks_in_words
 
 
 def threads_case(
@@ -73,6 +73,12 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
     if not isinstance(outputs, list) or len(outputs) != len(cast(list[Value], right["outputs"])):
         what = f"{len(outputs)} outputs" if isinstance(outputs, list) else str(outputs)
         return Verdict(False, f"There are {len(cast(list[Value], right['outputs']))} replicas, and {what} came.")
+    nothing = [number for number, mine in enumerate(outputs) if mine is None]
+    if nothing:
+        words = ranks_in_words(nothing).replace("rank", "output")
+        unfinished = "" if came["finished"] == right["finished"] else ", and not all of the replicas had ended"
+        is_none = "is None" if len(nothing) == 1 else "are None"
+        return Verdict(False, f"{words[0].upper()}{words[1:]} {is_none}{unfinished}.")
     pairs = zip(outputs, cast(list[Value], right["outputs"]), strict=True)
     wrong = [number for number, (mine, output) in enumerate(pairs) if not close(mine, output)]
     if wrong:
@@ -135,6 +141,18 @@ def _without_keywords(case: Case, got: Got, wire: Wire) -> bool:
     return case.inputs[0]["scale"] is not None and bool(outputs) and all(map(close, outputs, plain))
 
 
+def _not_joined(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether parallel_apply returned a list while replicas were still at work."""
+    if not isinstance(got, tuple) or not got[0].get("met") or not isinstance(got[0].get("outputs"), list):
+        return False
+    return got[0].get("finished") != expected(case)[0]["finished"]
+
+
+def _results_lost(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether replicas came to their end, and None stands in the place of what they returned."""
+    return not _failing(case) and not _not_joined(case, got, wire) and any(each is None for each in _outputs(got))
+
+
 def _no_error(case: Case, got: Got, wire: Wire) -> bool:
     return bool(_failing(case)) and isinstance(got, tuple) and "raised" not in got[0]
 
@@ -173,6 +191,18 @@ EXERCISE = Exercise(
             "Each replica began when the one before had ended. Start all threads first; a join (or result()) in the "
             "same loop waits at once.",
             lambda case, got, wire: isinstance(got, tuple) and got[0].get("met") is False,
+        ),
+        Mistake(
+            "not joined",
+            "You returned before the threads were done: start() does not wait. Join all of them, once all have "
+            "started.",
+            _not_joined,
+        ),
+        Mistake(
+            "results lost",
+            "The replicas ran to their end, and None stands where their outputs should be: what a thread's function "
+            "returns is lost. Store each result by number: outputs[number] = replicas[number](...).",
+            _results_lost,
         ),
         Mistake(
             "in the order of their end",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, cast
 
-from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.drivers.lesson_01 import load_batches
 from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_01.speeds import COUNTED
@@ -130,14 +131,41 @@ def _equal_cut(case: Case, got: Got, wire: Wire) -> bool:
     return False
 
 
+def _shares_of_a_full_batch(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the last, smaller batch is dealt out by the shares of a whole one, until it is used up."""
+    size, left = cast(int, case.inputs[0]["batch_size"]), _batch_sizes(case)[-1]
+    dealt = {}
+    for device, share in _shares(case, size).items():
+        dealt[device] = min(share, left)
+        left -= dealt[device]
+    last = [epoch[-1] for epoch in (_loaders(got) or [[]])[0] if epoch and isinstance(epoch[-1], dict)]
+    cut = [{device: len(piece) for device, piece in batch.items() if piece} for batch in last]
+    wrong = {device: share for device, share in dealt.items() if share}
+    return wrong != _shares(case, _batch_sizes(case)[-1]) and any(each == wrong for each in cut)
+
+
 def _only_once(case: Case, got: Got, wire: Wire) -> bool:
     epochs = (_loaders(got) or [[]])[0]
     return len(epochs) > 1 and bool(epochs[0]) and not epochs[1]
 
 
+_OF_NOTHING = ("non-empty TensorList", "not enough values to unpack")
+
+
 def _empty_pieces(case: Case, got: Got, wire: Wire) -> bool:
-    batches = [batch for epoch in (_loaders(got) or [[]])[0] for batch in epoch]
-    return any(isinstance(batch, dict) and any(not piece for piece in batch.values()) for batch in batches)
+    if isinstance(got, Failure):  # stack([]) and x, y = zip(*[]) find nothing to work on
+        some_have_none = any(
+            len(_shares(case, size)) < len(cast(list[int], case.inputs[0]["speeds"])) for size in _batch_sizes(case)
+        )
+        return some_have_none and any(words in got.message for words in _OF_NOTHING)
+    for epoch in (_loaders(got) or [[]])[0]:
+        for batch, size in zip(epoch, _batch_sizes(case), strict=False):
+            if isinstance(batch, dict) and any(not piece for piece in batch.values()):
+                return True
+            strange = re.match(r"for device (\d+) ", batch) if isinstance(batch, str) else None
+            if strange and strange[1] not in _shares(case, size):
+                return True
+    return False
 
 
 EXERCISE = Exercise(
@@ -187,8 +215,14 @@ EXERCISE = Exercise(
         Mistake("always shuffled", "shuffle=False is ignored.", _says("Without shuffle the samples come as they are")),
         Mistake(
             "empty pieces",
-            "A device whose share is 0 is left out: an empty piece makes a mean over nothing.",
+            "Leave out a device whose share is 0: an empty piece makes a mean over nothing.",
             _empty_pieces,
+            certain=True,
+        ),
+        Mistake(
+            "shares of a whole batch",
+            "The last batch is smaller: its shares must come from len(batch), not from batch_size.",
+            _shares_of_a_full_batch,
         ),
         Mistake(
             "speeds ignored",

@@ -153,6 +153,32 @@ def _kind_changed(case: Case, got: Got, wire: Wire) -> bool:
     return any(kinds(a) != kinds(b) for a, b in zip(_came(got), wanted, strict=False))
 
 
+def _uncut(tree: Value, piece: Value) -> str:
+    """Return the kind of the first container whose tensors are all in a piece as they were, "" if there is none."""
+    (kind, items), (_, came) = parts(tree), parts(piece)
+    if not kind:
+        return ""
+    before, after = ([t.shape for t in leaves(each) if t.dim()] for each in (tree, piece))
+    if before and before == after:
+        return kind
+    return next((found for (_, a), (_, b) in zip(items, came, strict=False) if (found := _uncut(a, b))), "")
+
+
+def _goes_whole(kind: str) -> Callable[[Case, Got, Wire], bool]:
+    """Return a test of whether what is cut elsewhere comes whole in every container of this kind."""
+
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        count = batch_of(case)
+        return (
+            count is not None
+            and min(count, len(_devices(case))) > 1
+            and bool(_came(got))
+            and all(_uncut(case.inputs[0]["value"], piece) == kind for piece in _came(got))
+        )
+
+    return seen
+
+
 def _stayed(case: Case, got: Got, wire: Wire) -> bool:
     pairs = zip(_came(got), _devices(case), strict=False)
     return any(device != "cpu" and any(t.dim() for t in leaves(piece)) for piece, device in pairs)
@@ -231,6 +257,16 @@ EXERCISE = Exercise(
             "of anything. Give every device the empty container itself.",
             _swallowed,
             certain=True,
+        ),
+        Mistake(
+            "lists not cut",
+            "What is in a list went whole to every device: a list is cut through, too.",
+            _goes_whole("list"),
+        ),
+        Mistake(
+            "dicts not cut",
+            "What is in a dict went whole to every device: a dict is cut through, too.",
+            _goes_whole("dict"),
         ),
         Mistake(
             "every device gets all",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from labkit.checks.case import Case
 from labkit.checks.drivers.lesson_01 import call_plainly
@@ -73,6 +73,31 @@ def _equal(num_samples: int, speeds: Sequence[int]) -> list[int]:
     return [num_samples // len(speeds) + (n < num_samples % len(speeds)) for n in range(len(speeds))]
 
 
+def _as_fractions(exact: Callable[[int, int, int], float]) -> Callable[[int, Sequence[int]], list[int]]:
+    """Return the rule with remainders that are fractions, each rounded as floats are."""
+
+    def wrong(num_samples: int, speeds: Sequence[int]) -> list[int]:
+        wanted = [exact(num_samples, speed, sum(speeds)) for speed in speeds]
+        shares = [int(each) for each in wanted]
+        order = sorted(range(len(speeds)), key=lambda device: shares[device] - wanted[device])
+        for device in order[: num_samples - sum(shares)]:
+            shares[device] += 1
+        return shares
+
+    return wrong
+
+
+_FRACTIONS = (
+    _as_fractions(lambda num_samples, speed, total: num_samples * speed / total),
+    _as_fractions(lambda num_samples, speed, total: num_samples * (speed / total)),
+    _as_fractions(lambda num_samples, speed, total: num_samples / total * speed),
+)
+
+
+def _largest_by_slowest(shares: Sequence[int], speeds: Sequence[int]) -> float:
+    return max(shares) / min(speeds)
+
+
 def _last_of_equals(num_samples: int, speeds: Sequence[int]) -> list[int]:
     return _shares(num_samples, speeds[::-1])[::-1]
 
@@ -88,6 +113,7 @@ EXERCISE = Exercise(
         speeds_case("11 samples, speeds 3, 1 and 1; 50 that divide", [(11, [3, 1, 1]), (50, [100, 200, 200])]),
         speeds_case("the rest goes to the largest remainders", [(10, [1, 4, 2]), (23, [5, 2, 8, 4]), (7, [10, 3, 9])]),
         speeds_case("equal speeds; fewer samples than devices", [(8, [2, 2, 2]), (2, [1, 1, 1, 1]), (0, [3, 1])]),
+        speeds_case("other speeds, equal remainders", [(10, [1, 1, 4]), (6, [2, 2, 5]), (4, [1, 4, 1])]),
     ),
     distributed=False,
     hints=(
@@ -134,9 +160,23 @@ EXERCISE = Exercise(
             as_if(COUNTED, "shares_by_speed", _rest_to_fastest),
         ),
         Mistake(
+            "remainders as fractions",
+            "Remainders that are equal differ in their last digit when they are computed with /. Compare them as whole "
+            "numbers: num_samples * speed % sum(speeds).",
+            lambda case, got, wire: any(
+                as_if(COUNTED, "shares_by_speed", wrong)(case, got, wire) for wrong in _FRACTIONS
+            ),
+        ),
+        Mistake(
             "the last of equals first",
             "Of equal remainders the first device's comes first. Sort by the negative remainder instead of reversing.",
             as_if(COUNTED, "shares_by_speed", _last_of_equals),
+        ),
+        Mistake(
+            "the largest share by the least speed",
+            "The largest share need not be the slowest device's: divide each share by its own speed, then take the "
+            "largest.",
+            as_if(COUNTED, "slowest_seconds", _largest_by_slowest),
         ),
         Mistake(
             "the mean time",

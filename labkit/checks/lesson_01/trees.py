@@ -70,6 +70,8 @@ def first_difference(got: Value, wanted: Value, where: str) -> str | None:
             return f"{where} has shape {tuple(got.shape)}, expected {tuple(wanted.shape)}"
         if close(got, wanted):
             return None
+        if got.dtype != wanted.dtype and torch.equal(got.double(), wanted.double()):
+            return f"{where} holds the right numbers as {got.dtype}, expected {wanted.dtype}"
         first = int((~torch.isclose(got.double(), wanted.double())).flatten().nonzero().flatten()[:1].sum())
         return f"{where} holds {listing(got, first)}, expected {listing(wanted, first)}"
     return (

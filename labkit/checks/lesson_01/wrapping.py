@@ -26,15 +26,34 @@ Seen = Callable[[Case, Got, Wire], bool]
 
 
 def training_case(
-    name: str, seed: int, num_devices: int, steps: Sequence[Mapping[str, Any]], *, lr: float = 0.1, **model: bool
+    name: str,
+    seed: int,
+    devices: int | Sequence[str],
+    steps: Sequence[Mapping[str, Any]],
+    *,
+    lr: float = 0.1,
+    meet: bool = False,
+    **model: bool,
 ) -> Case:
-    """Return a case of 1.5: training steps, each with its batch's size, and spare or eval."""
+    """Return a case of 1.5: training steps, each with its batch's size, and spare or eval.
+
+    Args:
+        name: Of the case.
+        seed: Draws model and batches.
+        devices: By name, or how many CPUs.
+        steps: What each is like.
+        lr: Learning rate.
+        meet: Whether replicas wait for one another, so that they must run at the same time.
+        model: Options of the torture model.
+    """
+    names = ["cpu"] * devices if isinstance(devices, int) else list(devices)
     made: list[Value] = []
     for number, about in enumerate(steps):
         x, y = torture_batch(1000 * seed + number, about["size"])
         made.append({"x": x, "y": y, **{key: about[key] for key in ("spare", "eval") if key in about}})
     given: dict[str, Value] = {
-        "seed": seed, "model": {"unused": False, **model}, "devices": ["cpu"] * num_devices, "lr": lr, "steps": made,
+        "seed": seed, "model": {"unused": False, **model}, "devices": cast(Value, names), "lr": lr, "steps": made,
+        "meet": meet,
     }  # fmt: skip
     return Case(name, 1, (given,))
 
@@ -77,7 +96,7 @@ def expected(case: Case) -> list[Values]:
     """Return what the driver must return (the oracle)."""
     if _is_nested(case):
         return [nested(case)]
-    return [{"steps": cast(Value, replay(case)), "same_parameters": True}]
+    return [{"steps": cast(Value, replay(case)), "same_parameters": True, "met": True}]
 
 
 def judge(case: Case, got: Got, wire: Wire) -> Verdict:
@@ -95,11 +114,19 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
             return found
     if not got[0].get("same_parameters"):
         return Verdict(False, "parameters() of MiniDataParallel does not give the module's own parameters.")
+    if not got[0].get("met"):
+        return Verdict(
+            False, "All values are right, but the replicas did not run at the same time: one waited for the others."
+        )
     return Verdict(True)
 
 
+_ORDINALS = ("first ", "second ", "third ", "fourth ")
+
+
 def _judge_step(case: Case, number: int, came: Mapping[str, Any], right: Mapping[str, Any]) -> Verdict | None:
-    when = f"in step {number}" if len(steps_of(case)) > 1 else "in the step"
+    which = _ORDINALS[number] if len(steps_of(case)) > 1 else ""
+    when = f"in the {which}step"
     wrong = first_difference(came["output"], right["output"], f"{when} the output")
     if wrong:
         return Verdict(False, f"{wrong[0].upper()}{wrong[1:]}.")
@@ -117,7 +144,7 @@ def _judge_step(case: Case, number: int, came: Mapping[str, Any], right: Mapping
             expected=str(right["sizes"]),
             got=str(came["sizes"]),
         )
-    after = f"After step {number}" if len(steps_of(case)) > 1 else "After the step"
+    after = f"After the {which}step"
     return wrong_tensor(came["gradients"], right["gradients"], f"{after} the gradient") or wrong_tensor(
         came["state"], right["state"], f"{after} the value"
     )
@@ -155,6 +182,18 @@ def _ratio(factor: Callable[[int], float]) -> Seen:
 def _first_sizes(case: Case) -> list[int]:
     x = cast(Tensor, case.inputs[0]["x"]) if _is_nested(case) else steps_of(case)[0]["x"]
     return balanced(len(x), len(cast(list[str], case.inputs[0]["devices"])))
+
+
+def _elsewhere(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether some output does not lie on the CPU, which is the first device of all cases."""
+    return any(isinstance(came["output"], dict) and "meta" in came["output"] for came in _steps(got))
+
+
+def _one_after_another(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether each piece had its replica, and the replicas did not meet."""
+    if not isinstance(got, tuple) or got[0].get("met") is not False:
+        return False
+    return all(a["sizes"] == b["sizes"] for a, b in zip(_steps(got), replay(case), strict=False))
 
 
 def _no_gradients(case: Case, got: Got, wire: Wire) -> bool:
@@ -252,6 +291,8 @@ EXERCISE = Exercise(
             unused=True,
         ),
         nested_case("nested arguments, nested output", 156, 3, 7, offset=True, scale=0.5),
+        training_case("4 devices at the same time", 158, 4, [{"size": 9}], norm=False, meet=True),
+        training_case("one sample, two kinds of device", 159, ["cpu", "meta"], [{"size": 1}], norm=False),
         training_case("one device", 157, 1, [{"size": 4}]),
     ),
     distributed=False,
@@ -264,6 +305,17 @@ EXERCISE = Exercise(
         "self.devices[:len(pieces)]); return gather(parallel_apply(replicas, pieces), self.devices[0]).",
     ),
     mistakes=(
+        Mistake(
+            "gathered elsewhere",
+            "The output is not on the first device, where the loss is computed: gather(..., self.devices[0]).",
+            _elsewhere,
+        ),
+        Mistake(
+            "one after another",
+            "The replicas ran one after another: hand them to parallel_apply, which runs them in threads (and if you "
+            "do, check 1.4 again).",
+            _one_after_another,
+        ),
         Mistake(
             "no gradients",
             "No gradient arrives in the module: the replicas, or what is gathered, are cut off from it (a bare "

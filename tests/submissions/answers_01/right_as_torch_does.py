@@ -187,10 +187,10 @@ def plan_seconds(plan, latency_s, bandwidth_Bps):
 
 # %% 1.9
 def shares_by_speed(num_samples, speeds):
-    exact = [num_samples * speed / sum(speeds) for speed in speeds]
-    shares = [int(each) for each in exact]
+    total = sum(speeds)
+    shares = [num_samples * speed // total for speed in speeds]
     while sum(shares) < num_samples:
-        lacks = [whole - share for whole, share in zip(exact, shares)]
+        lacks = [num_samples * speed - share * total for speed, share in zip(speeds, shares)]
         shares[lacks.index(max(lacks))] += 1
     return shares
 
