@@ -62,7 +62,7 @@ def collective_payload_bytes(timeline: Timeline) -> npt.NDArray[np.int64]:
 
 
 def remote_call_bytes(timeline: Timeline) -> npt.NDArray[np.int64]:
-    """Return the bytes of the arguments of the remote calls each rank made, shape (num_ranks,); replies are not in it."""
+    """Return the bytes of the arguments of the remote calls each rank made, without replies; shape (num_ranks,)."""
     return _sum_by_rank(timeline, np.isin(timeline.kind, REMOTE_CALLS))
 
 

@@ -20,7 +20,10 @@ from labkit.widgets.timeline_columns import pack
 from labkit.widgets.timeline_view import program
 
 NODE = shutil.which("node")
-NAMES = "decode merge shareMatrix numbers hit snap nextEdge memoryColumns tickStep timeText bytesText percentText toChrome toSvg"
+NAMES = (
+    "decode merge shareMatrix numbers hit snap nextEdge memoryColumns tickStep timeText bytesText percentText toChrome"
+    " toSvg"
+)
 
 needs_node = pytest.mark.skipif(NODE is None, reason="no node on this machine: apt install nodejs")
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.drivers.replica_threads import run_replicas
 from labkit.checks.exercise import Exercise
-from labkit.checks.lesson_03.values import close
+from labkit.checks.tensor_values import close
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
 from labkit.checks.words import are_wrong, ranks_in_words

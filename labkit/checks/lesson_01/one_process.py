@@ -13,7 +13,7 @@ from labkit.checks.case import Case, Value
 from labkit.checks.compare import listing
 from labkit.checks.drivers.lesson_03 import gradients_of, loss_of, model_of, state_of
 from labkit.checks.lesson_01.scattering import balanced
-from labkit.checks.lesson_03.values import first_wrong, ratio_of
+from labkit.checks.tensor_values import first_wrong, ratio_of
 from labkit.checks.torture import TortureModel
 from labkit.checks.verdict import Verdict
 from labkit.checks.words import number

@@ -8,8 +8,8 @@ from typing import Any
 from labkit.checks.case import Case
 from labkit.checks.drivers.lesson_01 import call_with_plan
 from labkit.checks.exercise import Exercise
+from labkit.checks.formulas import NOTHING, Call, Counted, as_if, calls_case, counting, judging
 from labkit.checks.lesson_01.moving import Move, right_plan
-from labkit.checks.lesson_05.formulas import NOTHING, Call, Counted, as_if, calls_case, counting, judging
 from labkit.checks.verdict import Mistake
 
 Link = tuple[float, float]

@@ -14,7 +14,7 @@ from labkit.checks.drivers.lesson_01 import use_replicas
 from labkit.checks.drivers.lesson_03 import gradients_of, loss_of, model_of, state_of
 from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_01.one_process import Gradients, add_up, wrong_tensor
-from labkit.checks.lesson_03.values import close, first_wrong, ratio_of
+from labkit.checks.tensor_values import close, first_wrong, ratio_of
 from labkit.checks.torture import torture_batch
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from labkit.checks.case import Case
 from labkit.checks.drivers.lesson_01 import call_plainly
 from labkit.checks.exercise import Exercise
-from labkit.checks.lesson_05.formulas import NOTHING, Call, Counted, as_if, calls_case, counting, judging, values_of
+from labkit.checks.formulas import NOTHING, Call, Counted, as_if, calls_case, counting, judging, values_of
 from labkit.checks.verdict import Mistake
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from labkit.checks.case import Value
 from labkit.checks.compare import listing
-from labkit.checks.lesson_03.values import close
+from labkit.checks.tensor_values import close
 
 KINDS = ("tuple", "list", "dict")
 

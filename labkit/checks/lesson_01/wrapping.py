@@ -17,7 +17,7 @@ from labkit.checks.lesson_01.one_process import Gradients, add_up, replay, steps
 from labkit.checks.lesson_01.replicating import BUFFERS
 from labkit.checks.lesson_01.scattering import balanced
 from labkit.checks.lesson_01.trees import first_difference
-from labkit.checks.lesson_03.values import close, ratio_of
+from labkit.checks.tensor_values import close, ratio_of
 from labkit.checks.torture import torture_batch
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire

@@ -8,10 +8,11 @@ from torch import Tensor
 
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.lesson_03.bucket_rules import broken_rule
+from labkit.checks.lesson_03.gradient_marks import marks_of_gradients
 from labkit.checks.lesson_03.replay import models_of
 from labkit.checks.lesson_03.stretches import in_another_order, of_backward, partition, stretches, trained
 from labkit.checks.lesson_03.training import steps_of, truth, waits_in_backward
-from labkit.checks.lesson_03.values import at, close, elements_apart, first_wrong, marks_of_gradients
+from labkit.checks.tensor_values import at, close, elements_apart, first_wrong
 from labkit.checks.verdict import Mistake
 from labkit.checks.wire import Wire
 

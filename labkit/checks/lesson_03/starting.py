@@ -13,7 +13,7 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_03 import marks
 from labkit.checks.lesson_03.cases import PLAIN
 from labkit.checks.lesson_03.replay import average, models_of
-from labkit.checks.lesson_03.values import close, compare_ranks, ratio_of
+from labkit.checks.tensor_values import close, compare_ranks, ratio_of
 from labkit.checks.torture import TortureModel, torture_batch
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire

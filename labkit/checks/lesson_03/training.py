@@ -18,7 +18,7 @@ from labkit.checks.lesson_03.stretches import (
     stretches,
     trained,
 )
-from labkit.checks.lesson_03.values import compare_ranks
+from labkit.checks.tensor_values import compare_ranks
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import CollectiveCall, Wire
 from labkit.checks.words import join, plural

@@ -13,7 +13,7 @@ from labkit.checks.lesson_03.par_programs import BUCKETS
 from labkit.checks.lesson_03.replay import expected, models_of
 from labkit.checks.lesson_03.stretches import stretches
 from labkit.checks.lesson_03.training import judge, steps_of, truth
-from labkit.checks.lesson_03.values import close
+from labkit.checks.tensor_values import close
 from labkit.checks.verdict import Mistake
 from labkit.checks.wire import Wire
 

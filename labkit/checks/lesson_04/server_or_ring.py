@@ -8,7 +8,7 @@ from fractions import Fraction
 from labkit.checks.case import Case
 from labkit.checks.drivers.lesson_05 import call_functions
 from labkit.checks.exercise import Exercise
-from labkit.checks.lesson_05.formulas import NOTHING, Call, Counted, as_if, calls_case, counting, judging
+from labkit.checks.formulas import NOTHING, Call, Counted, as_if, calls_case, counting, judging
 from labkit.checks.verdict import Mistake
 
 

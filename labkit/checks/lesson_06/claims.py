@@ -8,7 +8,7 @@ from typing import Any, cast
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.drivers.lesson_06 import make_tables
 from labkit.checks.exercise import Exercise
-from labkit.checks.lesson_05.formulas import NOTHING, Counted, as_if, right, values_of
+from labkit.checks.formulas import NOTHING, Counted, as_if, right, values_of
 from labkit.checks.lesson_06.findings import Finding, judging, mistakes, raising
 from labkit.checks.verdict import Mistake
 from labkit.checks.wire import Wire

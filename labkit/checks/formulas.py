@@ -1,4 +1,4 @@
-"""Cases that call plain functions, and how a wrong number is said (5.1, 5.4 and 5.9)."""
+"""Cases that call plain functions with numbers, and how a wrong number is said."""
 
 from __future__ import annotations
 
