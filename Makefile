@@ -76,8 +76,7 @@ unit: setup  ## pytest: everything that is neither long nor in need of a GPU
 	@$(BIN)/python -m tests.checks.mistake_table
 
 notebooks: setup  ## Execute solutions/*.ipynb and compare each output with the stored one
-	$(BIN)/python -m pytest --nbval --nbval-cell-timeout=180 \
-	    $(if $(wildcard tests/nbval_sanitize.cfg),--nbval-sanitize-with tests/nbval_sanitize.cfg) solutions
+	$(BIN)/python -m pytest $(WORKERS) --nbval --nbval-cell-timeout=180 solutions
 
 test: setup  ## All that needs no GPU: lint, type, check, unit, notebooks (goes on after a failure, then fails)
 	@$(MAKE) --no-print-directory --keep-going lint type check unit notebooks
