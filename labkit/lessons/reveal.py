@@ -17,6 +17,11 @@ from labkit.errors import EnvironmentProblem
 from labkit.lessons.presentation import Slide
 
 WIDTH, HEIGHT = 1280, 720
+# True once every slide has a page below the one before it; until then the browser would print a single page.
+_LAID_OUT = """(height) => {
+  const pages = document.querySelectorAll(".pdf-page").length, slides = Reveal.isReady() ? Reveal.getTotalSlides() : 0;
+  return slides > 0 && pages >= slides && document.documentElement.scrollHeight >= height * pages;
+}"""
 _PARTS = ("dist/reveal.js", "dist/reveal.css", "dist/reset.css", "plugin/notes", "LICENSE")
 
 
@@ -71,7 +76,7 @@ def write_pdf(deck: Path, browser: str) -> Path:
             chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
             page = chromium.new_page()
             page.goto(f"{deck.resolve().as_uri()}?print-pdf")
-            page.wait_for_function("document.querySelectorAll('.pdf-page').length >= Reveal.getTotalSlides()")
+            page.wait_for_function(_LAID_OUT, arg=HEIGHT)
             page.pdf(path=target, prefer_css_page_size=True, print_background=True)
             chromium.close()
     except Error as error:
