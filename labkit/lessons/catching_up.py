@@ -5,7 +5,6 @@ Nothing of a learner's is overwritten: before a notebook changes, a copy of it g
 
 from __future__ import annotations
 
-import ast
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from typing import Any
 import nbformat
 
 from labkit.errors import LessonError
-from labkit.lessons.code import gap_message
+from labkit.lessons.code import is_stub
 from labkit.lessons.course import find_course, select, source_files
 from labkit.lessons.cuts import without_markers
 from labkit.lessons.manifest import from_metadata
@@ -110,7 +109,7 @@ def _fill(pack: Pack, notebooks: Path, say: Say) -> None:
     notebook = _read(path)
     filled, own = [], []
     for exercise, cell in _exercise_cells(notebook):
-        if not _is_stub(_source(cell)):
+        if not is_stub(_source(cell), exercise):
             own.append(exercise)
         elif exercise in pack.answers:
             cell.source = pack.answers[exercise]
@@ -160,14 +159,6 @@ def _exercise_cells(notebook: Any) -> Iterator[tuple[str, Any]]:
 
 def _source(cell: Any) -> str:
     return str(cell.source)
-
-
-def _is_stub(source: str) -> bool:
-    """Return whether a cell still raises what the student notebook raises in the answer's place."""
-    try:
-        return any(gap_message(node) is not None for node in ast.walk(ast.parse(source)))
-    except SyntaxError:
-        return False  # somebody has begun
 
 
 def _read(path: Path) -> Any:

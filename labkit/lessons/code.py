@@ -109,6 +109,18 @@ def gap_message(node: ast.AST) -> str | None:
     return None
 
 
+def is_stub(source: str, exercise_id: str) -> bool:
+    """Return whether a cell still raises what the student notebook raises in the answer's place.
+
+    A cell that does not parse is one that somebody has begun.
+    """
+    try:
+        messages = [gap_message(node) for node in ast.walk(ast.parse(source))]
+    except SyntaxError:
+        return False
+    return any(message is not None and message.startswith(f"Exercise {exercise_id}:") for message in messages)
+
+
 def predicted_name(source: str) -> str:
     """Return the name a predict cell assigns, or the id it hands to ``labkit.predict``.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import linecache
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from labkit.errors import LessonError
-from labkit.lessons.code import gap_message
+from labkit.lessons.code import is_stub
 from labkit.lessons.manifest import Manifest, from_metadata
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -91,12 +90,6 @@ def _run(path: Path, cells: list[Any], exercise_id: str) -> tuple[dict[str, Any]
                 problem = f"stops in the cell of exercise {exercise_id} with {type(error).__name__}: {error}"
             continue  # a later lesson goes on without it
         if is_wanted:
-            undone = _is_stub(source, exercise_id)
+            undone = is_stub(source, exercise_id)
             problem = f"leaves exercise {exercise_id} as it was handed out" if undone else ""
     return module.__dict__, problem
-
-
-def _is_stub(source: str, exercise_id: str) -> bool:
-    """Return whether a cell still raises what the student notebook raises in the answer's place."""
-    messages = [gap_message(node) for node in ast.walk(ast.parse(source))]
-    return any(message is not None and message.startswith(f"Exercise {exercise_id}:") for message in messages)
