@@ -2,54 +2,59 @@
 
 from __future__ import annotations
 
-import re
 import types
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
 from torch import nn
 
-from labkit.checks.registry import exercises as checked_exercises
 from labkit.checks.torture import TortureModel, torture_batch
 from labkit.lessons.source import Lesson, load
+from tests.lessons.contract import LessonContract
 
 SOURCE = Path(__file__).parents[2] / "solutions" / "01_data_parallel.py"
-IDS = [f"1.{number}" for number in range(1, 11)]
 
-TOPICS = {
-    "threads": r"each replica gets a thread",
-    "gradients reach the original": r"in the original's\*\* `\.grad`",
-    "uneven batches": r"eleven samples on four devices",
-    "fewer samples than devices": r"\*\*fewer samples than devices\*\*",
-    "nested inputs": r"tuples, lists and dicts",
-    "keywords": r"arguments and keywords",
-    "buffers": r"\*\*buffers\*\* need a decision",
-    "an exception in one replica": r"the nastiest",
-    "which replica": r"in replica 2",
-    "BatchNorm of a piece": r"\*\*its own piece\*\*",
-    "nn.DataParallel on GPUs": r"nn\.dataparallel\(model, device_ids",
-    "the one changed argument": r"one changed argument is the list of devices",
-    "never ran on a GPU": r"never run on one",
-    "float64 under SGD": r"in float64 and with plain sgd",
-    "mean of means": r"when the mean of means is wrong",
-    "the GIL": r"global interpreter lock",
-    "one row per thread": r"lanes\.timeline\(\)",
-    "two processes": r"in \*\*two processes\*\*",
-    "the plan as data": r"class move",
-    "the hot spot": r"\*\*hot spot\*\*",
-    "predict, then run": r'labkit\.predict\("1\.8"[\s\S]*labkit\.reveal\("1\.8"',
-    "against all_reduce": r"all_reduce\(gradients\)",
-    "unequal devices": r"largest remainder",
-    "a loader split by hand": r"class splitloader",
-    "replicas detached": r"\*\*replicas that are detached",
-    "buffers not copied": r"forget to copy the buffers",
-    "a write in forward": r"a write in forward",
-    "an exception that nobody hears": r"an exception that nobody hears",
-    "replicas made once": r"replicas made once",
-    "at scale": r"what breaks at scale",
-    "the next lesson": r"02_ring_all_reduce",
-}
+
+class TestContract(LessonContract):
+    number = "01"
+    num_exercises = 10
+    bonus = ("1.10",)
+    bonus_points = 8
+    topics: ClassVar = {
+        "threads": r"each replica gets a thread",
+        "gradients reach the original": r"in the original's\*\* `\.grad`",
+        "uneven batches": r"eleven samples on four devices",
+        "fewer samples than devices": r"\*\*fewer samples than devices\*\*",
+        "nested inputs": r"tuples, lists and dicts",
+        "keywords": r"arguments and keywords",
+        "buffers": r"\*\*buffers\*\* need a decision",
+        "an exception in one replica": r"the nastiest",
+        "which replica": r"in replica 2",
+        "BatchNorm of a piece": r"\*\*its own piece\*\*",
+        "nn.DataParallel on GPUs": r"nn\.dataparallel\(model, device_ids",
+        "the one changed argument": r"one changed argument is the list of devices",
+        "never ran on a GPU": r"never run on one",
+        "float64 under SGD": r"in float64 and with plain sgd",
+        "mean of means": r"when the mean of means is wrong",
+        "the GIL": r"global interpreter lock",
+        "one row per thread": r"lanes\.timeline\(\)",
+        "two processes": r"in \*\*two processes\*\*",
+        "the plan as data": r"class move",
+        "the hot spot": r"\*\*hot spot\*\*",
+        "predict, then run": r'labkit\.predict\("1\.8"[\s\S]*labkit\.reveal\("1\.8"',
+        "against all_reduce": r"all_reduce\(gradients\)",
+        "unequal devices": r"largest remainder",
+        "a loader split by hand": r"class splitloader",
+        "replicas detached": r"\*\*replicas that are detached",
+        "buffers not copied": r"forget to copy the buffers",
+        "a write in forward": r"a write in forward",
+        "an exception that nobody hears": r"an exception that nobody hears",
+        "replicas made once": r"replicas made once",
+        "at scale": r"what breaks at scale",
+        "the next lesson": r"02_ring_all_reduce",
+    }
 
 
 @pytest.fixture(scope="module")
@@ -66,47 +71,8 @@ def answers(lesson: Lesson) -> types.ModuleType:
     return module
 
 
-def test_ten_exercises_give_100_points_and_8_for_the_bonus(lesson: Lesson) -> None:
-    assert [exercise.id for exercise in lesson.exercises] == IDS
-    assert [exercise.id for exercise in lesson.exercises if exercise.bonus] == ["1.10"]
-    assert sum(exercise.points for exercise in lesson.exercises if not exercise.bonus) == 100
-
-
 def test_exercises_fit_into_110_minutes_and_leave_time_to_read(lesson: Lesson) -> None:
     assert 50 <= sum(exercise.minutes for exercise in lesson.exercises if not exercise.bonus) <= 85
-
-
-def test_every_exercise_is_followed_by_its_check_before_the_next(lesson: Lesson) -> None:
-    order = [(cell.role, cell.exercise) for cell in lesson.cells if cell.role in ("exercise", "check")]
-    assert order == [(role, each) for each in IDS for role in ("exercise", "check")]
-
-
-def test_lesson_and_checks_name_the_same_functions(lesson: Lesson) -> None:
-    checked = checked_exercises("01")
-    assert list(checked) == IDS
-    for exercise in lesson.exercises:
-        assert checked[exercise.id].functions == exercise.provides
-        assert checked[exercise.id].title == exercise.title
-
-
-def test_headings_say_the_title_the_points_and_the_minutes(lesson: Lesson) -> None:
-    prose = "\n\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
-    for each in lesson.exercises:
-        bonus = r" \(bonus\)" if each.bonus else ""
-        heading = rf"### Exercise {re.escape(each.id)} {re.escape(each.title)}{bonus}\n\n"
-        assert re.search(heading + rf"\*{each.points} points, about {each.minutes} minutes\*", prose), each.id
-
-
-@pytest.mark.parametrize("topic", TOPICS)
-def test_topic_is_there(lesson: Lesson, topic: str) -> None:
-    text = re.sub(r"(?<=\S)\n *(?=\S)", " ", "\n\n".join(cell.source for cell in lesson.cells)).lower()
-    assert re.search(TOPICS[topic], text), f"lesson 01 says nothing of: {topic}"
-
-
-def test_every_guess_is_revealed(lesson: Lesson) -> None:
-    code = "\n".join(cell.source for cell in lesson.cells if cell.kind == "code")
-    guessed = re.findall(r'labkit\.predict\("([\d.]+[a-z]?)"', code)
-    assert guessed and sorted(guessed) == sorted(re.findall(r'labkit\.reveal\("([\d.]+[a-z]?)"', code))
 
 
 def test_no_cell_is_over_long(lesson: Lesson) -> None:
