@@ -75,11 +75,11 @@ def wrong_scores(out: Path, expected: dict[str, dict[str, Any]]) -> list[str]:
     return wrong
 
 
-def command(folder: Path, jobs: int) -> list[str]:
+def command(folder: Path, jobs: int, points_only: bool = False) -> list[str]:
     """Return the command that grades the class in `folder`."""
     program = "import sys; from labkit.cli import main; sys.argv[1:1] = ['grade']; main()"
     words = [str(folder / "in"), "--lesson", "02", "--course", str(ROOT), "--out", str(folder / "out")]
-    return [sys.executable, "-c", program, *words, "--jobs", str(jobs)]
+    return [sys.executable, "-c", program, *words, "--jobs", str(jobs), *["--points-only"] * points_only]
 
 
 def main() -> int:
@@ -88,12 +88,13 @@ def main() -> int:
     parser.add_argument("--students", type=int, default=300)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--points-only", action="store_true", help="do not run the notebooks")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and the command with it
     expected = write_class(asked.folder / "in", asked.students)
     before = len(list((asked.folder / "out").glob("*/result.json")))
     begin = time.monotonic()
-    ended = subprocess.run(command(asked.folder, asked.jobs))
+    ended = subprocess.run(command(asked.folder, asked.jobs, asked.points_only))
     seconds = time.monotonic() - begin
     graded = len(list((asked.folder / "out").glob("*/result.json"))) - before
     print(f"{graded} submissions in {seconds:.0f} s with {asked.jobs} jobs: {seconds / max(graded, 1):.1f} s each")
