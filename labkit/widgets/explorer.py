@@ -9,16 +9,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 from labkit.widgets import scene as scenes
 from labkit.widgets.scene import Scene, Text
+from labkit.widgets.scripts import javascript, program
 
 _CORE = "figure.js"
 
@@ -61,13 +60,13 @@ class Explorer:
     def to_html(self) -> str:
         """Return the figure as a part of a page, complete in itself."""
         data = json.dumps(self.data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
-        program = f"{javascript(_CORE)}\n{javascript(self.script)}\n"
-        mark = hashlib.sha256((program + data).encode()).hexdigest()[:12]
+        mark = hashlib.sha256("\n".join((javascript(_CORE), javascript(self.script), data)).encode()).hexdigest()[:12]
+        script = program([(_CORE,), (self.script,)], ["start", self.view], self.script)
         image = base64.b64encode(self._png).decode()
         return (
             f'<div class="labkit-figure" data-figure="f{mark}"><img alt="{escape(self.sentence)}" '
             f'src="data:image/png;base64,{image}"></div>\n'
-            f'<script type="module">\n{program}start("f{mark}",{self.view},{data});\n</script>'
+            f'<script type="module">\n{script}\nstart("f{mark}",{self.view},{data});\n</script>'
         )
 
     def to_png(self) -> bytes:
@@ -88,12 +87,3 @@ class Explorer:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         """Return all forms of the figure; a notebook takes the first that it can show."""
         return {"text/html": self.to_html(), "image/png": self._png, "text/plain": self.sentence}
-
-
-def javascript(name: str) -> str:
-    """Return a module of ``labkit/widgets/static`` to be put after others in one script: no imports, no indentation."""
-    text = files("labkit.widgets").joinpath("static", name).read_text(encoding="utf-8")
-    text = re.sub(r"^import .*\n", "", text, flags=re.MULTILINE)
-    text = re.sub(r"^export (?=const|function)", "", text, flags=re.MULTILINE)
-    text = re.sub(r"^ *(//|/\*\*).*\n", "", text, flags=re.MULTILINE)
-    return re.sub(r"^[ \n]+", "", text, flags=re.MULTILINE).strip()

@@ -16,16 +16,17 @@ import traitlets
 
 from labkit.errors import ConfigError
 from labkit.timeline.timeline import Timeline
-from labkit.widgets.explorer import javascript
+from labkit.widgets import scripts
 from labkit.widgets.timeline_columns import pack, pack_path
 
-_SCRIPTS = ("timeline_columns.js", "timeline_paint.js", "timeline_view.js", "timeline_export.js", "timeline_input.js")
+SCRIPTS = ("timeline_columns.js", "timeline_paint.js", "timeline_view.js", "timeline_export.js", "timeline_input.js")
 
 
 @cache
 def program() -> str:
     """Return the widget's program: one ES module that asks for nothing else."""
-    return "\n".join(javascript(name) for name in _SCRIPTS)
+    wanted = ["render", "TimelineView", "showPage"]
+    return scripts.program([SCRIPTS], wanted, "timeline.js") + "\nexport default { render };"
 
 
 @cache

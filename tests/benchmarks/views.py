@@ -18,9 +18,10 @@ import numpy as np
 
 from labkit.doctor import find_browser
 from labkit.timeline import Timeline
-from labkit.widgets.explorer import javascript
+from labkit.widgets.scripts import javascript, packed
 from labkit.widgets.static_timeline import to_png
 from labkit.widgets.timeline_columns import pack
+from labkit.widgets.timeline_view import SCRIPTS, program
 from tests.benchmarks.recording import synthetic
 from tests.benchmarks.table import Bar, table
 from tests.benchmarks.views_pages import PAGES
@@ -207,7 +208,11 @@ def run(quick: bool = False) -> tuple[str, list[Bar], dict[str, Any]]:
         f"latency median {median(feed):.0f} ms, p95 {_p95(feed):.0f} ms, {lab['fed']:,} spans in view at the end."
     )
     ours = pages["labkit"][SIZES[-1]]
-    scripts = sum(len(javascript(path.name).encode()) for path in (ROOT / "labkit/widgets/static").glob("*.js"))
+    files = [path.name for path in (ROOT / "labkit/widgets/static").glob("*.js")]
+    # Every file once: the timeline's program whole, and the parts that explorers are put together from.
+    scripts = len(program()) + sum(len(packed((name,))) for name in files if name not in SCRIPTS)
+    plain = sum(len(javascript(name).encode()) for name in files)
+    lines.append(f"JavaScript of all views: {scripts / 1e3:.1f} KB as sent, deflated; {plain / 1e3:.1f} KB unpacked.")
     packed = pack(large)
     outside = [*lab["hosts"], *(scheme for scheme in ours["schemes"] if scheme not in ("file", "data", "blob"))]
     bars = [
@@ -224,7 +229,7 @@ def run(quick: bool = False) -> tuple[str, list[Bar], dict[str, Any]]:
         Bar("live feed at 10,000 spans/s, p95, ms, at most 100", _p95(feed), 100),
         Bar("static picture of 100,000 spans, ms, at most 100", median(static), 100),
         Bar("its size, KB, at most 60", len(picture) / 1e3, 60),
-        Bar("JavaScript of all views as a page gets it, KB, at most 60", scripts / 1e3, 60),
+        Bar("JavaScript of all views as sent (deflated), KB, at most 60", scripts / 1e3, 60),
         Bar("hosts asked other than this one, at most 0", len(outside), 0),
     ]
     peer = pages["bokeh"][SIZES[-1]]["first_ms"]

@@ -147,7 +147,7 @@ def test_two_equal_figures_live_side_by_side_and_ask_no_address(show: Open) -> N
     page.click("[data-act=next] >> nth=1")
     steps = page.eval_on_selector_all(".labkit-figure", "each => each.map(figure => figure.dataset.step)")
     assert steps == ["0", "1", "0"]
-    assert [url for url in page.asked if not url.startswith(("file:", "data:"))] == []
+    assert [url for url in page.asked if not url.startswith(("file:", "data:", "blob:"))] == []
     assert not page.failed
 
 

@@ -15,9 +15,10 @@ import pytest
 
 from labkit.timeline import Timeline
 from labkit.widgets.palette import CATEGORIES, categories_of
+from labkit.widgets.scripts import joined
 from labkit.widgets.shares import share_matrix
 from labkit.widgets.timeline_columns import pack
-from labkit.widgets.timeline_view import program
+from labkit.widgets.timeline_view import SCRIPTS
 
 NODE = shutil.which("node")
 NAMES = (
@@ -30,9 +31,9 @@ needs_node = pytest.mark.skipif(NODE is None, reason="no node on this machine: a
 
 @pytest.fixture
 def module(tmp_path: Path) -> Path:
-    """The widget's program as the page gets it, with its inner functions to be called."""
+    """The widget's program as the page unpacks it, with its inner functions to be called."""
     path = tmp_path / "timeline.mjs"
-    path.write_text(f"{program()}\nexport {{ {NAMES.replace(' ', ', ')} }};\n", encoding="utf-8")
+    path.write_text(f"{joined(SCRIPTS)}\nexport {{ {NAMES.replace(' ', ', ')} }};\n", encoding="utf-8")
     return path
 
 
