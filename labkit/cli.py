@@ -200,7 +200,7 @@ def export_nbgrader(
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
 ) -> None:
     """Write a lesson as an assignment of nbgrader, with its cell metadata and solution regions."""
-    typer.echo(_load("labkit.grading.nbgrader_export", "export_nbgrader")(lesson, out, course))
+    typer.echo(_load("labkit.grading.handout.nbgrader_export", "export_nbgrader")(lesson, out, course))
 
 
 @app.command()
@@ -210,7 +210,7 @@ def release(
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/ and notebooks/.")] = None,
 ) -> None:
     """Write what students get: no answers, no hidden cases, no grading; searched before it is written."""
-    typer.echo(_load("labkit.grading.release", "release")(destination, lesson or (), course))
+    typer.echo(_load("labkit.grading.handout.release", "release")(destination, lesson or (), course))
 
 
 @app.command()
@@ -260,14 +260,15 @@ def grade(
 ) -> None:
     """Grade submissions: feedback for each student, a gradebook for the class."""
     if gradescope is not None:
-        typer.echo(_load("labkit.grading.gradescope", "write_autograder")(gradescope, lesson, course))
+        typer.echo(_load("labkit.grading.handout.gradescope", "write_autograder")(gradescope, lesson, course))
         return
     if not paths or out is None:
         raise ConfigError("name notebooks or folders of them, and with --out where reports go")
     # A worker loads torch while we load the rest.
-    spare = None if dask else _load("labkit.grading.worker_process", "WorkerProcess")()
+    spare = None if dask else _load("labkit.grading.workers.worker_process", "WorkerProcess")()
     in_actions = os.environ.get("GITHUB_ACTIONS") == "true"
-    run = _load("labkit.grading.github", "grade_in_actions") if in_actions else _load("labkit.grading.grade", "grade")
+    place = ("labkit.grading.reports.github", "grade_in_actions") if in_actions else ("labkit.grading.grade", "grade")
+    run = _load(*place)
     report = run(
         paths,
         lesson=lesson,

@@ -13,17 +13,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from labkit.errors import ConfigError, EnvironmentProblem
-from labkit.grading.class_report import ClassReport, class_csv, write_class
 from labkit.grading.course import find_course
 from labkit.grading.limits import Limits
-from labkit.grading.local_class import LocalClass
-from labkit.grading.report import write_whole
-from labkit.grading.results import GradedSubmission, find_result
-from labkit.grading.sandbox import KINDS, require
+from labkit.grading.reports.class_report import ClassReport, class_csv, write_class
+from labkit.grading.reports.results import GradedSubmission, find_result
+from labkit.grading.reports.student_report import write_whole
+from labkit.grading.sandbox.bubblewrap import KINDS, require
 from labkit.grading.setting import Setting
 from labkit.grading.student import submission_hash
 from labkit.grading.submission import Submission, find_submissions
-from labkit.grading.worker_process import WorkerProcess
+from labkit.grading.workers.local_class import LocalClass
+from labkit.grading.workers.worker_process import WorkerProcess
 
 NO_SANDBOX = (
     "There is no sandbox: a submission's code runs with your rights. Grade only what you trust, "
@@ -126,7 +126,7 @@ def _ended_at_last(spare: WorkerProcess | None) -> Iterator[WorkerProcess | None
 
 
 def _dask_class(setting: Setting, todo: list[Submission], num_kept: int, bar: Progress | None, address: str) -> None:
-    from labkit.grading.dask_class import DaskClass  # Dask takes a second to load, and need not be installed
+    from labkit.grading.workers.dask_class import DaskClass  # Dask takes a second to load, and need not be installed
 
     DaskClass(setting, todo, num_kept, bar, address).run()
 

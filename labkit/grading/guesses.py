@@ -8,8 +8,8 @@ from html import escape
 from typing import Any
 
 from labkit.checks.predictions import Plain, how_far, with_unit
-from labkit.grading.rebuild import Rebuilt
-from labkit.grading.report import plain_text
+from labkit.grading.notebook.rebuild import Rebuilt
+from labkit.grading.reports.student_report import plain_text
 
 _BAR_PIXELS = 260
 _LARGEST = 1e300

@@ -16,25 +16,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labkit.grading.call_picture import call_picture
 from labkit.grading.course import Course
-from labkit.grading.feedback import feedback_html
 from labkit.grading.guesses import guesses, revealed
+from labkit.grading.hidden_cases.oracle import HiddenCase, Oracle
+from labkit.grading.hidden_cases.probe import CaseRun, Outcome
 from labkit.grading.limits import Limits
-from labkit.grading.notebook_format import load_nbformat
-from labkit.grading.oracle import HiddenCase, Oracle
-from labkit.grading.preloaded import Preloaded
-from labkit.grading.probe import CaseRun, Outcome
-from labkit.grading.process_tree import end_descendants
-from labkit.grading.rebuild import Rebuilt, rebuild
-from labkit.grading.report import as_json, junit_xml, plain_text, result_json, write_whole
+from labkit.grading.notebook.notebook_format import load_nbformat
+from labkit.grading.notebook.rebuild import Rebuilt, rebuild
+from labkit.grading.preloaded.client import Preloaded
+from labkit.grading.preloaded.template import Template
+from labkit.grading.reports.call_picture import call_picture
+from labkit.grading.reports.feedback import feedback_html
+from labkit.grading.reports.student_report import as_json, junit_xml, plain_text, result_json, write_whole
+from labkit.grading.sandbox.process_tree import end_descendants
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_seed
 from labkit.grading.submission import Submission, read_submission
-from labkit.grading.template import Template
 from labkit.lessons.manifest import Exercise
 
 if TYPE_CHECKING:
-    from labkit.grading.execute import NotebookRun
+    from labkit.grading.notebook.execute import NotebookRun
 
 Progress = Callable[[str], None]
 _STATE_WORDS = {
@@ -127,7 +127,9 @@ class Grader:
 
     def _execute(self, rebuilt: Rebuilt, folder: Path) -> NotebookRun:
         load_nbformat()
-        from labkit.grading.execute import execute  # papermill takes a second to load, in which torch loads elsewhere
+        from labkit.grading.notebook.execute import (
+            execute,  # papermill takes a second to load, in which torch loads elsewhere
+        )
 
         work = folder / "nb"
         work.mkdir()

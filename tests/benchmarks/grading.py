@@ -178,9 +178,9 @@ def _require(grader: Any, names: list[str]) -> None:
 def _lesson_02(folder: Path) -> dict[str, float]:
     """Return what of grading an answer to lesson 02 is the student's own code: the second one of a worker's."""
     from labkit.grading.course import find_course
-    from labkit.grading.execute import LabkitClient
+    from labkit.grading.hidden_cases.probe import CaseRun
     from labkit.grading.limits import Limits
-    from labkit.grading.probe import CaseRun
+    from labkit.grading.notebook.execute import LabkitClient
     from labkit.grading.student import Grader
     from labkit.grading.submission import Submission
 

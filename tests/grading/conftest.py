@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from grading.small_lesson import RIGHT, write_course
-from labkit.grading import sandbox
 from labkit.grading.course import Course, find_course
+from labkit.grading.hidden_cases.oracle import Oracle
+from labkit.grading.hidden_cases.probe import CaseRun, Outcome
 from labkit.grading.limits import Limits
-from labkit.grading.oracle import Oracle
-from labkit.grading.probe import CaseRun, Outcome
-from labkit.grading.template import Template
+from labkit.grading.preloaded.template import Template
+from labkit.grading.sandbox import bubblewrap
 
-SANDBOX = "none" if sandbox.problem() else "bubblewrap"
+SANDBOX = "none" if bubblewrap.problem() else "bubblewrap"
 
 GIVEN = {
     "id": "given-1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from labkit.grading.results import GradedExercise, GradedSubmission
+from labkit.grading.reports.results import GradedExercise, GradedSubmission
 
 MISTAKES = {"1.1": "divides by two", "1.3": "whole tensor at each step", "1.4": ""}
 TITLES = ("Byte counts", "Chunk bounds", "A plan for the ring", "The ring adds up", "Drop-in", "A tree")

@@ -6,8 +6,8 @@ import re
 from xml.etree import ElementTree
 
 from grading.conftest import Probe
-from labkit.grading.call_picture import MAX_COLUMNS, MAX_RANKS, call_picture
-from labkit.grading.relay_calls import Call
+from labkit.grading.relay.calls import Call
+from labkit.grading.reports.call_picture import MAX_COLUMNS, MAX_RANKS, call_picture
 
 ALL_SEND = (
     "def shift(x):\n"

@@ -13,14 +13,14 @@ import pytest
 import yaml
 
 from grading.small_lesson import RIGHT, write_submission
-from labkit.grading import sandbox
-from labkit.grading.class_report import ClassReport
 from labkit.grading.course import Course
-from labkit.grading.github import failure_commands, job_summary
-from labkit.grading.results import GradedExercise, GradedSubmission
+from labkit.grading.reports.class_report import ClassReport
+from labkit.grading.reports.github import failure_commands, job_summary
+from labkit.grading.reports.results import GradedExercise, GradedSubmission
+from labkit.grading.sandbox import bubblewrap
 
 ROOT = Path(__file__).parents[2]
-SANDBOX = "none" if sandbox.problem() else "bubblewrap"
+SANDBOX = "none" if bubblewrap.problem() else "bubblewrap"
 
 
 def result(name: str, *states: str, said: str = "Tried: 2 ranks\nCame back: no", problem: str = "") -> GradedSubmission:

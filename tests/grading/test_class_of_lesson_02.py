@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from grading.class_of_lesson_02 import command, write_class, wrong_scores
-from labkit.grading import sandbox
+from labkit.grading.sandbox import bubblewrap
 
 STUDENTS = 16
 
 
-@pytest.mark.skipif(bool(sandbox.problem()), reason=f"no sandbox here: {sandbox.problem()}")
+@pytest.mark.skipif(bool(bubblewrap.problem()), reason=f"no sandbox here: {bubblewrap.problem()}")
 @pytest.mark.long
 def test_a_class_that_was_cut_goes_on_and_everybody_has_their_score(tmp_path: Path) -> None:
     expected = write_class(tmp_path / "in", STUDENTS)

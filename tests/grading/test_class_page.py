@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from grading.made_class import made_answers, made_results, renamed
-from labkit.grading.class_figures import Fault, class_figures
-from labkit.grading.class_page import class_page
-from labkit.grading.results import GradedExercise, GradedSubmission
-from labkit.grading.similarity import Pair, answers, shingles, similar
+from labkit.grading.reports.class_figures import Fault, class_figures
+from labkit.grading.reports.class_page import class_page
+from labkit.grading.reports.results import GradedExercise, GradedSubmission
+from labkit.grading.reports.similarity import Pair, answers, shingles, similar
 from labkit.grading.submission import Submission, read_submission
 
 ROOT = Path(__file__).parents[2]

@@ -123,7 +123,7 @@ def test_what_is_wrong_with_a_cluster_is_told_in_words(
     submission = write_submission(tmp_path / "a.ipynb", RIGHT)
     with pytest.raises(ConfigError, match="2 jobs are for this machine"):
         grade([submission], "90", tmp_path / "out", course=course.root, jobs=2, dask="tcp://127.0.0.1:1")
-    from labkit.grading import dask_class
+    from labkit.grading.workers import dask_class
 
     monkeypatch.setattr(dask_class, "_ANSWER_SECONDS", 1)
     with pytest.raises(EnvironmentProblem, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1 .*dask scheduler"):

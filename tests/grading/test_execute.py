@@ -12,10 +12,10 @@ import pytest
 
 from grading.small_lesson import RIGHT, code_cell, notebook, write_submission
 from labkit.grading.course import Course
-from labkit.grading.execute import NotebookRun, execute
 from labkit.grading.grade import grade
 from labkit.grading.limits import Limits
-from labkit.grading.process_tree import become_subreaper, descendants, end_descendants
+from labkit.grading.notebook.execute import NotebookRun, execute
+from labkit.grading.sandbox.process_tree import become_subreaper, descendants, end_descendants
 
 SHORT = Limits(cell_seconds=2.0, notebook_seconds=60.0, cell_output_bytes=2000, flood_bytes=200_000)
 SHORT_CLASS = Limits(cell_seconds=30.0, notebook_seconds=60.0)

@@ -21,12 +21,12 @@ import torch
 from grading.conftest import SANDBOX
 from grading.small_lesson import POINTS, RIGHT, write_submission
 from labkit.errors import ConfigError, EnvironmentProblem
-from labkit.grading import sandbox
-from labkit.grading.class_report import ClassReport
 from labkit.grading.course import Course, load_exercises, load_module
 from labkit.grading.grade import grade
 from labkit.grading.limits import Limits
-from labkit.grading.rebuild import rebuild
+from labkit.grading.notebook.rebuild import rebuild
+from labkit.grading.reports.class_report import ClassReport
+from labkit.grading.sandbox import bubblewrap
 from labkit.grading.score import submission_seed
 from labkit.grading.submission import Submission, read_submission
 
@@ -241,7 +241,7 @@ def test_where_no_sandbox_can_be_had_grading_refuses_and_says_what_to_do(
     course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submission = write_submission(tmp_path / "a.ipynb", RIGHT)
-    monkeypatch.setattr(sandbox, "problem", lambda: "there is no bwrap; Debian, Ubuntu: apt install bubblewrap")
+    monkeypatch.setattr(bubblewrap, "problem", lambda: "there is no bwrap; Debian, Ubuntu: apt install bubblewrap")
     with pytest.raises(EnvironmentProblem, match="apt install bubblewrap\n--sandbox none grades without one"):
         grade([submission], "90", tmp_path / "out", course=course.root)
     assert not (tmp_path / "out").exists()

@@ -19,9 +19,9 @@ from labkit.grading.book.handed_in import read_times
 from labkit.grading.book.lateness import Lateness
 from labkit.grading.book.sheets import canvas_csv, grades_csv, moodle_csv
 from labkit.grading.book.standing import Grade
-from labkit.grading.class_report import class_csv
-from labkit.grading.report import result_json
-from labkit.grading.results import GradedExercise, GradedSubmission, find_result, read_results
+from labkit.grading.reports.class_report import class_csv
+from labkit.grading.reports.results import GradedExercise, GradedSubmission, find_result, read_results
+from labkit.grading.reports.student_report import result_json
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult
 from labkit.lessons.manifest import Exercise, Manifest
 from tests.grading.postgresql_server import find_programs, server

@@ -18,7 +18,7 @@ from grading.small_lesson import RIGHT, write_submission
 from labkit.cli import app
 from labkit.errors import ConfigError
 from labkit.grading.course import Course
-from labkit.grading.gradescope import write_autograder
+from labkit.grading.handout.gradescope import write_autograder
 
 VISIBILITY = {"enum": ["hidden", "after_due_date", "after_published", "visible"]}
 FORMAT = {"enum": ["text", "html", "simple_format", "md", "ansi"]}
@@ -92,7 +92,7 @@ def test_the_zip_holds_labkit_and_hidden_cases_and_no_solution(unpacked: Path) -
         "run_autograder",
         "pyproject.toml",
         "requirements.lock",
-        "labkit/grading/gradescope.py",
+        "labkit/grading/handout/gradescope.py",
     } <= names
     assert {name for name in names if name.startswith(("solutions/", "notebooks/", "checks/", "tests/"))} == {
         "solutions/hidden/lesson_90.py", "notebooks/90_small.ipynb", "checks/lesson_90.py",

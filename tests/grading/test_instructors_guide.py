@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from grading.small_lesson import RIGHT, write_submission
-from labkit.grading import sandbox
 from labkit.grading.course import Course
+from labkit.grading.sandbox import bubblewrap
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "instructors.md"
@@ -73,7 +73,7 @@ def test_the_guide_has_every_command_of_grading() -> None:
         assert (ROOT / path).is_file(), path
 
 
-@pytest.mark.skipif(bool(sandbox.problem()), reason="the guide grades in a sandbox: see labkit doctor")
+@pytest.mark.skipif(bool(bubblewrap.problem()), reason="the guide grades in a sandbox: see labkit doctor")
 def test_the_guides_main_commands_work_on_a_small_lesson(course: Course, tmp_path: Path) -> None:
     """From release to marks; the long test below runs every command, on the real lesson."""
     folder = tmp_path / "course"
@@ -95,7 +95,7 @@ def test_the_guides_main_commands_work_on_a_small_lesson(course: Course, tmp_pat
 
 
 @pytest.mark.long
-@pytest.mark.skipif(bool(sandbox.problem()), reason="the guide grades in a sandbox: see labkit doctor")
+@pytest.mark.skipif(bool(bubblewrap.problem()), reason="the guide grades in a sandbox: see labkit doctor")
 def test_the_guides_commands_run_as_they_stand_in_a_fresh_clone(tmp_path: Path) -> None:
     subprocess.run(["git", "clone", "-q", str(ROOT), str(tmp_path / "labkit")], check=True, timeout=120)
     run_all(steps(), tmp_path / "labkit")

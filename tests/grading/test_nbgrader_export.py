@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from labkit.cli import app
 from labkit.errors import LessonError
-from labkit.grading.nbgrader_export import export_nbgrader, nbgrader_notebook
+from labkit.grading.handout.nbgrader_export import export_nbgrader, nbgrader_notebook
 from labkit.lessons.course import source_files
 from labkit.lessons.source import load, parse
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from labkit.checks.wire import Wire
-from labkit.grading.oracle import Oracle
-from labkit.grading.oracle_process import without_expected
+from labkit.grading.hidden_cases.oracle import Oracle
+from labkit.grading.hidden_cases.oracle_process import without_expected
 
 
 @pytest.mark.parametrize(

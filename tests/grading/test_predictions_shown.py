@@ -10,7 +10,7 @@ from grading.small_lesson import code_cell, notebook
 from labkit.checks.predictions import predict, reveal
 from labkit.grading.course import Course
 from labkit.grading.guesses import Guess, guess_picture, guesses, revealed
-from labkit.grading.rebuild import rebuild
+from labkit.grading.notebook.rebuild import rebuild
 from labkit.grading.submission import Submission, read_submission
 
 

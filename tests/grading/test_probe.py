@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from labkit.grading.hidden_cases.oracle import Oracle
+from labkit.grading.hidden_cases.probe import Outcome
 from labkit.grading.limits import Limits
-from labkit.grading.oracle import Oracle
-from labkit.grading.probe import Outcome
-from labkit.grading.process_tree import descendants
-from labkit.grading.sandbox_view import shown_in_scratch
-from labkit.grading.template import Template
+from labkit.grading.preloaded.template import Template
+from labkit.grading.sandbox.process_tree import descendants
+from labkit.grading.sandbox.view import shown_in_scratch
 
 Probe = Callable[..., Outcome]
 
 
 def test_the_grading_process_loads_no_torch() -> None:
-    code = "import labkit.grading.grade, labkit.grading.worker, sys; sys.exit('torch' in sys.modules)"
+    code = "import labkit.grading.grade, labkit.grading.workers.worker, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
@@ -156,7 +156,7 @@ def test_a_rank_sees_neither_our_environment_nor_our_files(probe: Probe, monkeyp
 
 
 def test_a_template_that_is_killed_is_noticed_where_there_is_no_sandbox(oracle: Oracle, tmp_path: Path) -> None:
-    from labkit.grading.probe import CaseRun
+    from labkit.grading.hidden_cases.probe import CaseRun
 
     template = Template(None)
     template.ready(oracle.rank_side)

@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 from grading.small_lesson import RIGHT, STUBS, code_cell, notebook
-from labkit.grading.rebuild import Rebuilt, rebuild
+from labkit.grading.notebook.rebuild import Rebuilt, rebuild
 from labkit.grading.submission import Submission, read_submission
 
 

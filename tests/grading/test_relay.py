@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from labkit.grading.limits import Limits
-from labkit.grading.relay import Relay
-from labkit.grading.relay_records import Deadlock, RelayError
+from labkit.grading.relay.records import Deadlock, RelayError
+from labkit.grading.relay.server import Relay
 
 WORLD = "0:0,1,2"
 

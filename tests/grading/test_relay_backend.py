@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from labkit.checks import wire_format
-from labkit.grading.oracle import Oracle
-from labkit.grading.probe import Outcome
+from labkit.grading.hidden_cases.oracle import Oracle
+from labkit.grading.hidden_cases.probe import Outcome
 
 Probe = Callable[..., Outcome]
 

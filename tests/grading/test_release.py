@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from labkit.cli import app
 from labkit.errors import ConfigError, LessonError
-from labkit.grading.release import release
-from labkit.grading.release_search import search, secrets_of
+from labkit.grading.handout.release import release
+from labkit.grading.handout.release_search import search, secrets_of
 
 ROOT = Path(__file__).parents[2]
 ANSWER = "    # BEGIN SOLUTION 2.2: count both directions at the root\n"

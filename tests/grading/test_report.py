@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 import pytest
 
 from labkit.errors import EnvironmentProblem
-from labkit.grading.feedback import feedback_html
 from labkit.grading.guesses import Guess
-from labkit.grading.report import as_json, junit_xml, plain_text, result_json, write_whole
+from labkit.grading.reports.feedback import feedback_html
+from labkit.grading.reports.student_report import as_json, junit_xml, plain_text, result_json, write_whole
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_seed
 from labkit.lessons.manifest import Exercise
 

@@ -66,7 +66,7 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_student_release_says_that_it_cannot_grade(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for module in ("grade", "worker_process"):
+    for module in ("grade", "workers.worker_process"):
         monkeypatch.setitem(sys.modules, f"labkit.grading.{module}", None)
     ended = CliRunner().invoke(cli.app, ["grade", str(tmp_path), "--lesson", "02", "--out", str(tmp_path / "out")])
     assert ended.exit_code == 2

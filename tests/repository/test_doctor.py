@@ -12,13 +12,13 @@ import pytest
 from labkit import doctor
 from labkit.doctor import Finding
 from labkit.errors import RunTimeout
-from labkit.grading import sandbox
+from labkit.grading.sandbox import bubblewrap
 
 
 @pytest.fixture(autouse=True)
 def _sandbox_is_tried_anew() -> Iterator[None]:
     yield
-    sandbox.problem.cache_clear()
+    bubblewrap.problem.cache_clear()
 
 
 def _program(folder: Path, name: str, text: str) -> None:
@@ -48,7 +48,7 @@ def test_the_port_is_the_one_jupyterlab_will_use(arguments: str, port: int) -> N
 
 def test_a_machine_without_bubblewrap_is_told_what_that_costs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    sandbox.problem.cache_clear()
+    bubblewrap.problem.cache_clear()
     finding = doctor._sandbox()
     assert finding.state == "missing"
     assert "apt install bubblewrap" in finding.text
@@ -60,7 +60,7 @@ def test_bubblewrap_that_may_not_make_namespaces_is_found_by_trying(
 ) -> None:
     _program(tmp_path, "bwrap", "echo 'bwrap: No permissions to create a new namespace' >&2; exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    sandbox.problem.cache_clear()
+    bubblewrap.problem.cache_clear()
     finding = doctor._sandbox()
     assert finding.state == "missing"
     assert "No permissions to create a new namespace" in finding.text

@@ -225,7 +225,7 @@ PAST_THE_RELAY = {
     # What 90.3 must build of send and recv, over a collective of the library that hides its name.
     "calls-the-library": "def total(x):\n    dist.all_reduce(x)\n",
     "library-past-the-record": (
-        "import gc\nfrom labkit.grading.relay_client import RelayClient\n"
+        "import gc\nfrom labkit.grading.relay.client import RelayClient\n"
         "def total(x):\n"
         "    client = next(each for each in gc.get_objects() if isinstance(each, RelayClient))\n"
         "    post = client.post_collective\n"

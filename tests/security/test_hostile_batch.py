@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from labkit.grading import sandbox
+from labkit.grading.sandbox import bubblewrap
 from security.attacks import Places, attacks
 from security.batch import HONEST, LIMITS, Batch, run_batch
 
-pytestmark = pytest.mark.skipif(bool(sandbox.problem()), reason=f"no sandbox here: {sandbox.problem()}")
+pytestmark = pytest.mark.skipif(bool(bubblewrap.problem()), reason=f"no sandbox here: {bubblewrap.problem()}")
 
 PARTS = 8
 """All attacks, in parts of a few minutes: ``-m long -k part3of8``; ``-k broken`` for the broken files."""

@@ -39,7 +39,7 @@ def record(
 ) -> None:
     """Add the results of a grading run; nothing recorded before is changed or lost."""
     from labkit.grading.book.handed_in import read_times
-    from labkit.grading.results import read_results
+    from labkit.grading.reports.results import read_results
 
     results = read_results(folder)
     times = read_times(handed_in) if handed_in else {}
@@ -123,7 +123,7 @@ def export(
 ) -> None:
     """Write the class's grades: a plain table, or the sheet that Canvas or Moodle takes back."""
     from labkit.grading.book.sheets import canvas_csv, grades_csv, moodle_csv
-    from labkit.grading.report import write_whole
+    from labkit.grading.reports.student_report import write_whole
 
     if canvas and moodle:
         raise ConfigError("--canvas and --moodle together would write two sheets to one file; use one of them")

@@ -18,7 +18,7 @@ from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.grading.book.lateness import Lateness
 from labkit.grading.book.standing import Grade, deadlines, standing
 from labkit.grading.book.tables import VERSION, About, Adjustment, Attempt, Deadline, Mark, Table
-from labkit.grading.results import GradedSubmission
+from labkit.grading.reports.results import GradedSubmission
 
 KEEP = ("best", "latest")
 _Value = TypeVar("_Value")

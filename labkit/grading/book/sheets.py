@@ -16,7 +16,7 @@ from pathlib import Path
 
 from labkit.errors import ConfigError
 from labkit.grading.book.standing import Grade
-from labkit.grading.spreadsheet import inert
+from labkit.grading.reports.spreadsheet import inert
 
 _CANVAS_NAMES = ("Student", "ID", "SIS User ID", "SIS Login ID")
 _MOODLE_NAMES = ("Identifier", "Full name", "Email address", "ID number", "Username")

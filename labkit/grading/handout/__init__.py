@@ -1,0 +1,1 @@
+"""What an instructor hands out: the student release, Gradescope autograder, nbgrader assignment."""

@@ -1,0 +1,132 @@
+"""Gradescope's autograder for a lesson: the zip to upload, and what runs there.
+
+Source: Gradescope, "Autograder Specifications": setup.sh and run_autograder at the zip's root, which is unpacked to
+/autograder/source; a submission lies in /autograder/submission; results.json is wanted in /autograder/results.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from labkit.errors import ConfigError
+from labkit.grading.course import find_course
+from labkit.grading.handout.repository_files import REPOSITORY, repository_files
+from labkit.grading.reports.student_report import write_whole
+
+_FILES = ("labkit", "pyproject.toml", "requirements.lock", "README.md", "LICENSE")
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_NAME = "submission"
+
+_SETUP = """#!/usr/bin/env bash
+# Gradescope runs this once, when the autograder's image is built: Python, bubblewrap, and what requirements.lock names.
+# pip fetches PyTorch's CUDA build by default, several GB more than is needed here: set PIP_INDEX_URL to PyTorch's CPU
+# builds above the pip line, as PyTorch's install page shows, if the image becomes too large.
+set -euo pipefail
+root=${AUTOGRADER_ROOT:-/autograder}
+apt-get update
+DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends bubblewrap
+for version in 3.12 3.13 3.11 3.14; do
+    if DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "python$version-venv"; then
+        "python$version" -m venv "$root/venv"
+        "$root/venv/bin/python" -m pip install -r "$root/source/requirements.lock"
+        "$root/venv/bin/python" -m pip install --no-deps --no-build-isolation --editable "$root/source"
+        exit 0
+    fi
+done
+echo "This image has no Python 3.11 or newer; choose an Ubuntu 24.04 base image in the autograder's settings." >&2
+exit 1
+"""
+
+_RUN = """#!/usr/bin/env bash
+# Gradescope runs this for each submission; what it prints is for instructors alone.
+set -euo pipefail
+root=${{AUTOGRADER_ROOT:-/autograder}}
+cd "$root/source"
+exec "$root/venv/bin/python" -m labkit.grading.handout.gradescope "$root" {lesson}
+"""
+
+
+@dataclass(frozen=True)
+class Autograder:
+    """The zip that was written."""
+
+    path: Path
+    lesson: str
+    num_files: int
+    num_bytes: int
+
+    def __str__(self) -> str:
+        """Return what the terminal shows."""
+        return (
+            f"{self.path}: the autograder of {self.lesson}, {self.num_files} files, {self.num_bytes / 1e6:.1f} MB. "
+            "It holds the hidden cases: give it to Gradescope and to nobody else."
+        )
+
+
+def write_autograder(out: str | Path, lesson: str, course: str | Path | None = None) -> Autograder:
+    """Write the zip that Gradescope takes as a programming assignment's autograder.
+
+    It holds labkit, the lesson's notebook and hidden cases, and no solution.
+
+    Args:
+        out: The zip.
+        lesson: Its number or name.
+        course: The course's folder.
+
+    Raises:
+        ConfigError: If there is no such lesson, or `out` is no zip.
+    """
+    path = Path(out)
+    if path.suffix != ".zip":
+        raise ConfigError(f"--gradescope writes a zip; {path.name} does not end in .zip")
+    found = find_course(lesson, course)
+    contents = {
+        name: (REPOSITORY / name).read_bytes() for name in repository_files(_FILES, "labkit grade --gradescope")
+    }
+    contents[f"notebooks/{found.notebook.name}"] = found.notebook.read_bytes()
+    contents[f"solutions/hidden/{found.hidden.name}"] = found.hidden.read_bytes()
+    if found.checks is not None:
+        contents[f"checks/{found.checks.name}"] = found.checks.read_bytes()
+    contents["setup.sh"] = _SETUP.encode()
+    contents["run_autograder"] = _RUN.format(lesson=found.lesson).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(contents):
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = (0o100755 if name in ("setup.sh", "run_autograder") else 0o100644) << 16
+            archive.writestr(entry, contents[name])
+    return Autograder(path, found.name, len(contents), path.stat().st_size)
+
+
+def run(root: Path, lesson: str) -> None:
+    """Grade the submission in ``root/submission`` and write ``root/results/results.json``.
+
+    Where the container allows no sandbox, the submission runs without: it is alone in the container, but it could read
+    the hidden cases and write a result of its own. What is printed says so to the instructor.
+    """
+    from labkit.grading.grade import grade
+    from labkit.grading.sandbox import bubblewrap
+
+    problem = bubblewrap.problem()
+    if problem:
+        print(
+            f"This container allows no sandbox ({problem}), so the submission ran with the grader's rights and could "
+            "have read hidden cases or written its own result. Grade what counts with labkit grade on a machine of "
+            "your own: Gradescope exports all submissions."
+        )
+    with tempfile.TemporaryDirectory(prefix="lk-gs-") as folder:
+        handed_in, out = Path(folder) / "in", Path(folder) / "out"
+        shutil.copytree(root / "submission", handed_in / _NAME, symlinks=True)
+        grade([handed_in], lesson, out, jobs=1, course=root / "source", sandbox="none" if problem else "bubblewrap")
+        result = (out / _NAME / "result.json").read_bytes()
+    write_whole(root / "results" / "results.json", result)
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]), sys.argv[2])

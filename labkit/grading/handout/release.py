@@ -1,0 +1,165 @@
+"""`labkit release`: what students get: notebooks, slides and labkit without answers, hidden cases or grading.
+
+The files are named by what is taken, not by what is left out, and then searched all the same: a bundle in which the
+search finds anything is not written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from labkit.errors import ConfigError, LessonError
+from labkit.grading.handout.release_search import search, secrets_of
+from labkit.grading.handout.repository_files import REPOSITORY, repository_files
+from labkit.lessons import manifest
+from labkit.lessons.course import find_course, select
+from labkit.lessons.pristine import ORIGINALS
+
+_FILES = ("LICENSE", "environment.yml", "requirements.lock", ".jupyter")
+_TARGETS = ("help", "setup", "$(STAMP)", "stale", "lab", "clean")
+_LIST = ".labkit-release.json"
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Release:
+    """What was written.
+
+    Attributes:
+        folder: The bundle.
+        lessons: Names of the lessons in it.
+        num_files: How many files it has.
+        num_bytes: Their size.
+        num_fragments: For how many pieces of answers and hidden cases it was searched, in vain.
+        num_secret_files: For how many whole files.
+    """
+
+    folder: Path
+    lessons: tuple[str, ...]
+    num_files: int
+    num_bytes: int
+    num_fragments: int
+    num_secret_files: int
+
+    def __str__(self) -> str:
+        """Return what the terminal shows."""
+        return (
+            f"{self.folder}: {', '.join(self.lessons)}; {self.num_files} files, {self.num_bytes / 1e6:.1f} MB\n"
+            f"searched for {self.num_fragments} fragments of answers and hidden cases, {self.num_secret_files} whole "
+            "files, markers and outputs: none is in it"
+        )
+
+
+def release(destination: str | Path, lessons: Sequence[str] = (), course: str | Path | None = None) -> Release:
+    """Write the student bundle, once the search has found nothing in it that students must not have.
+
+    Args:
+        destination: A folder that does not exist, is empty, holds an earlier release or only ``.git``.
+        lessons: Numbers or names; all if none is named.
+        course: The folder that holds ``notebooks/`` and ``solutions/``; None looks upwards from the working directory.
+
+    Raises:
+        ConfigError: If the folder holds anything else, or labkit is not installed from its repository.
+        LessonError: If a lesson is not there, or the search found something.
+    """
+    root = find_course(Path(course) if course else None, sources=True)
+    target = Path(destination)
+    earlier = _earlier(target)
+    available = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+    notebooks = [select(available, asked) for asked in lessons] or available
+    secrets = secrets_of(root, REPOSITORY / "labkit")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".release-", dir=target.parent) as folder:
+        bundle = Path(folder) / "bundle"
+        _copy_repository(bundle)
+        for notebook in notebooks:
+            slides = root / "slides" / f"{notebook.stem}.md"
+            for path in (notebook, *([slides] if slides.is_file() else [])):
+                _copy(path, bundle / path.parent.name / path.name)
+            _copy(notebook, bundle / "notebooks" / ORIGINALS / notebook.name)  # for `labkit reset`
+        (bundle / "README.md").write_text(_readme(notebooks), encoding="utf-8")
+        found = search(bundle, secrets)
+        if found:
+            more = f"\n  and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+            listed = "\n  ".join(map(str, found[:_SHOWN]))
+            raise LessonError(f"nothing was released; students would have got:\n  {listed}{more}")
+        files = sorted(path.relative_to(bundle).as_posix() for path in bundle.rglob("*") if path.is_file())
+        (bundle / _LIST).write_text(json.dumps(files, indent=1) + "\n", encoding="utf-8")
+        size = sum((bundle / name).stat().st_size for name in files)
+        for name in earlier:
+            (target / name).unlink(missing_ok=True)
+        for name in [*files, _LIST]:
+            _copy(bundle / name, target / name)
+    names = tuple(path.stem for path in notebooks)
+    return Release(target, names, len(files) + 1, size, len(secrets.fragments), len(secrets.files))
+
+
+def _earlier(target: Path) -> list[str]:
+    """Return the files that an earlier release wrote to `target`; refuse a folder of something else."""
+    if not target.exists():
+        return []
+    if not target.is_dir():
+        raise ConfigError(f"{target} is a file; name a folder")
+    if (target / _LIST).is_file():
+        listed: list[str] = json.loads((target / _LIST).read_text(encoding="utf-8"))
+        return [name for name in listed if not Path(name).is_absolute() and ".." not in Path(name).parts]
+    other = sorted(path.name for path in target.iterdir() if path.name != ".git")
+    if other:
+        raise ConfigError(f"{target} holds {other[0]!r} and no earlier release; name a new or an empty folder")
+    return []
+
+
+def _copy_repository(bundle: Path) -> None:
+    for name in repository_files(("labkit", *_FILES), "labkit release"):
+        if not name.startswith("labkit/grading/"):
+            _copy(REPOSITORY / name, bundle / name)
+    project = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+    (bundle / "pyproject.toml").write_text(_without_provisioner(project), encoding="utf-8")
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    (bundle / "Makefile").write_text(_students_targets(makefile), encoding="utf-8")
+    ignored = "\n".join([".venv/", "__pycache__/", "*.egg-info/", ".ipynb_checkpoints/", "notebooks/*.py", ""])
+    (bundle / ".gitignore").write_text(ignored, encoding="utf-8")
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+
+
+def _without_provisioner(project: str) -> str:
+    """Return pyproject.toml without the entry point of the grader's kernels."""
+    return re.sub(r'\[project\.entry-points\."jupyter_client[^\[]*', "", project)
+
+
+def _students_targets(makefile: str) -> str:
+    """Return the Makefile with its settings and the targets that students need."""
+    head, *blocks = re.split(r"\n(?=[\w$().-][^\n=]*:(?!=))", makefile)
+    kept = [block for block in blocks if block.split(":")[0].strip() in _TARGETS]
+    return re.sub(r"(?m)^\.PHONY:.*$", ".PHONY: help setup lab clean stale", "\n".join([head, *kept])).rstrip() + "\n"
+
+
+def _readme(notebooks: Sequence[Path]) -> str:
+    lines = ["# Distributed training, built by hand", ""]
+    lines += [f"* [{manifest.read(path).title}](notebooks/{path.name})" for path in notebooks]
+    lines += [
+        "",
+        "With Python 3.11 to 3.14 and make:",
+        "",
+        "```",
+        "make lab     # an environment in .venv, a self-check in words, JupyterLab on the first notebook",
+        "```",
+        "",
+        "The first time it fetches some 2 GB and takes minutes. With conda: `conda env create -f environment.yml`.",
+        "",
+        'In a notebook, `labkit.check("2.3", chunk_bounds)` tries your function and says what is wrong;',
+        '`labkit.hint("2.3")` gives a nudge, then the idea, then almost the line. Write in the exercise cells: only',
+        "they are graded, with other inputs and other numbers of ranks than you see. Hand in the `.ipynb` file.",
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,110 @@
+"""The trusted process that knows what is right: makes hidden cases and judges what came back as data.
+
+It has torch loaded, loads the hidden cases, and never a line of a submission. It is forked from
+`labkit.grading.preloaded.process`.
+"""
+
+from __future__ import annotations
+
+import re
+import resource
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from labkit.checks import wire_format
+from labkit.checks.case import Case, Failure, Got
+from labkit.checks.exercise import Exercise, judge
+from labkit.checks.wire import CollectiveCall, Message, Wire, WireProblem
+from labkit.grading.course import load_exercises, load_module
+from labkit.grading.frames import read_frame, write_frame
+from labkit.grading.hidden_cases import rank_exercise
+
+_EXPECTED = re.compile(
+    r",\s+expected\s+(?:\[.*?\](?=[.,:; ]|$)|\([^()]*\)|torch\.Size\(.*?\)|[-+]?\w[\w.+-]*\w|\w)", re.DOTALL
+)
+_MEMORY_BYTES = 8 << 30
+
+
+class Oracle:
+    """Hidden cases of one lesson, made for one seed at a time."""
+
+    def __init__(self, lesson: str, hidden: str, checks: str | None, result_bytes: int) -> None:
+        self.exercises: Mapping[str, Exercise] = load_exercises(lesson, checks)
+        self._limits = wire_format.Limits(max_bytes=result_bytes)
+        self._make: Callable[[str, int], list[Case]] = load_module(Path(hidden), f"hidden_{lesson}").cases
+        self._cases: dict[str, list[Case]] = {}
+
+    def cases(self, exercise_id: str, seed: int) -> tuple[list[dict[str, Any]], bytes]:
+        """Return what may be told of an exercise's cases, and the inputs of all their ranks."""
+        self._cases[exercise_id] = self._make(exercise_id, seed)
+        about, blobs = [], []
+        for case in self._cases[exercise_id]:
+            inputs = [wire_format.encode(values) for values in case.inputs]
+            about.append({"name": case.name, "world_size": case.world_size, "sizes": [len(blob) for blob in inputs]})
+            blobs += inputs
+        return about, b"".join(blobs)
+
+    def judge(self, header: Mapping[str, Any], payload: memoryview) -> dict[str, Any]:
+        """Return the verdict on what one case brought."""
+        exercise = self.exercises[header["exercise"]]
+        case = self._cases[exercise.id][header["case"]]
+        wire = Wire(
+            tuple(Message(*entry) for entry in header["messages"]),
+            tuple(CollectiveCall(*entry) for entry in header["collectives"]),
+            tuple(WireProblem(*entry) for entry in header["problems"]),
+        )
+        verdict = judge(exercise, case, self._got(header, payload), wire)
+        message = without_expected(verdict.message)
+        return {"passed": verdict.passed, "message": message, "hint": verdict.hint, "mistake": verdict.mistake}
+
+    def _got(self, header: Mapping[str, Any], payload: memoryview) -> Got:
+        if header["failure"] is not None:
+            return Failure(**header["failure"])
+        results, start = [], 0
+        for rank, size in enumerate(header["sizes"]):
+            try:
+                results.append(wire_format.decode(bytes(payload[start : start + size]), self._limits))
+            except wire_format.WireFormatError as error:
+                return Failure("bad_result", rank, f"Rank {rank} returned something that cannot be read: {error}")
+            start += size
+        return tuple(results)
+
+
+def without_expected(message: str) -> str:
+    """Return a judge's message without the values it names as ", expected ...": hidden cases keep theirs."""
+    return _EXPECTED.sub("", message)
+
+
+def serve(sock: socket.socket) -> None:
+    """Answer requests until the grading process closes its socket."""
+    torch.set_num_threads(1)
+    if sys.platform == "linux":  # a result that swells when it is compared costs itself, not the machine
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY_BYTES, used + _MEMORY_BYTES))
+    oracle: Oracle | None = None
+    while (frame := read_frame(sock)) is not None:
+        request, payload = frame.header, b""
+        answer: dict[str, Any]
+        try:
+            if request["op"] == "open":
+                sys.path[:] = request["path"]
+                oracle = Oracle(request["lesson"], request["hidden"], request["checks"], request["result_bytes"])
+                answer, payload = {"exercises": list(oracle.exercises)}, rank_exercise.pack(oracle.exercises)
+            elif request["op"] == "cases":
+                assert oracle is not None
+                about, payload = oracle.cases(request["exercise"], request["seed"])
+                answer = {"cases": about}
+            else:
+                assert oracle is not None
+                answer = oracle.judge(request, memoryview(frame.payload))
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+        with suppress(BrokenPipeError):  # the next read finds the socket closed
+            write_frame(sock, answer, payload)

@@ -1,0 +1,293 @@
+"""The untrusted side of the probe: a template process that has loaded torch, and the ranks it forks.
+
+The template runs no line of a submission; it forks a rank for each case, which gets the cells as text and its inputs
+as data, runs the exercise's driver, and sends back data. It knows no expected value, and has loaded neither an oracle
+nor a judge. In a sandbox of its own, it makes one for each rank.
+
+It is itself forked from `labkit.grading.preloaded.process`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import linecache
+import os
+import random
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+import types
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
+
+import labkit
+from labkit.checks import wire_format
+from labkit.checks.exercise import Exercise, functions_for
+from labkit.grading.frames import read_frame, write_frame
+from labkit.grading.hidden_cases import rank_exercise
+from labkit.grading.hidden_cases.rank_exercise import RankExercise
+from labkit.grading.relay.client import CELL_MARK, RelayClient
+from labkit.grading.relay.group import register
+from labkit.grading.sandbox.entry import enter
+from labkit.grading.sandbox.process_tree import become_subreaper
+from labkit.grading.sandbox.rank_namespaces import RankNamespaces
+
+_MAX_TEXT = 4000
+_PR_SET_PDEATHSIG = 1
+_RANK_FDS = (3, 4)
+
+
+def serve(control: socket.socket) -> None:
+    """Enter the sandbox, then serve fork requests until the trusted side closes the socket."""
+    if enter(control) is None:
+        return
+    opening = read_frame(control)
+    if opening is None:
+        return
+    become_subreaper()
+    torch.set_num_threads(1)
+    exercises = rank_exercise.unpack(bytes(opening.payload))
+    namespaces = RankNamespaces(opening.header["scratch_bytes"]) if opening.header["divide"] else None
+    num_threads = len(list(Path("/proc/self/task").iterdir())) if sys.platform == "linux" else 1
+    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    write_frame(control, {"op": "ready", "pid": os.getpid(), "threads": num_threads})
+    poller = select.poll()
+    poller.register(control, select.POLLIN)
+    poller.register(wake_read, select.POLLIN)
+    while True:
+        for fd, _ in poller.poll():
+            if fd == wake_read:
+                os.read(wake_read, 4096)
+                _report_exits(control, namespaces)
+            elif not _fork_one(control, exercises, namespaces):
+                return
+
+
+def _fork_one(control: socket.socket, exercises: Mapping[str, RankExercise], namespaces: RankNamespaces | None) -> bool:
+    """Fork one rank; return False where the trusted side is gone."""
+    try:
+        data, fds, _, _ = socket.recv_fds(control, 1, 3)
+    except ConnectionResetError:
+        return False
+    if not data or len(fds) != 3:
+        return False
+    request = read_frame(control)
+    if request is None:
+        return False
+    pid = namespaces.fork() if namespaces else os.fork()
+    if pid == 0:
+        _rank_process(control, fds, request.header, exercises)
+    for fd in fds:
+        os.close(fd)
+    write_frame(control, {"op": "started", "rank": request.header["rank"], "case": request.header["case"], "pid": pid})
+    return True
+
+
+def _report_exits(control: socket.socket, namespaces: RankNamespaces | None) -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not pid:
+            return
+        code = namespaces.status(pid) if namespaces else os.waitstatus_to_exitcode(status)
+        write_frame(control, {"op": "exit", "pid": pid, "code": code})
+
+
+# ---- in the rank
+
+
+def _rank_process(
+    control: socket.socket, fds: list[int], options: Mapping[str, Any], exercises: Mapping[str, RankExercise]
+) -> NoReturn:
+    try:
+        _confine(control, fds, options)
+        jobs = socket.socket(fileno=_RANK_FDS[1])
+        job = read_frame(jobs)
+        if job is not None:
+            _run_job(jobs, socket.socket(fileno=_RANK_FDS[0]), job.header, bytes(job.payload), exercises)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(70)
+    os._exit(0)
+
+
+def _confine(control: socket.socket, fds: list[int], options: Mapping[str, Any]) -> None:
+    """Leave the template behind: own session, limits, descriptors, environment and folder."""
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    relay, jobs, output = (os.dup2(fd, 1000 + index) for index, fd in enumerate(fds))
+    null = os.open(os.devnull, os.O_RDWR)
+    for source, target in ((null, 0), (output, 1), (output, 2), (relay, 3), (jobs, 4)):
+        os.dup2(source, target, inheritable=target < 3)
+    control.detach()
+    os.closerange(5, 4096)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = {
+        resource.RLIMIT_CPU: options["cpu_seconds"],
+        resource.RLIMIT_FSIZE: options["file_bytes"],
+        resource.RLIMIT_AS: used + options["memory_bytes"],
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NOFILE: 256,
+        resource.RLIMIT_NPROC: options["processes"],
+    }
+    for what, value in limits.items():
+        hard = resource.getrlimit(what)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(what, (value, value))
+    os.environ.clear()
+    os.environ.update(options["environment"])
+    os.chdir(options["work"])
+    sys.argv = [""]
+    sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), "utf-8", "replace", write_through=True)
+    sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), "utf-8", "replace", write_through=True)
+
+
+def _run_job(
+    jobs: socket.socket,
+    relay: socket.socket,
+    header: Mapping[str, Any],
+    inputs: bytes,
+    exercises: Mapping[str, RankExercise],
+) -> None:
+    exercise = exercises[header["exercise"]]
+    rank, world_size = int(header["rank"]), int(header["world_size"])
+    random.seed(header["seed"])
+    torch.manual_seed(header["seed"])
+    # After a fork the first call that asks for torch's thread pool replaces it, unguarded (caffe2, pthreadpool-cpp.cc):
+    # it must not be one of two threads that a submission has just started ("Invalid thread pool!").
+    torch.set_num_threads(1)
+    client = RelayClient(relay)
+    register(client)
+    if exercise.distributed:
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world_size))
+        dist.init_process_group("relay", store=HashStore(), rank=rank, world_size=world_size)
+    values = wire_format.decode(inputs)
+    begin = time.perf_counter()
+    namespace, errors = run_cells(header["cells"])
+    result: bytes = b""
+    functions = functions_for(cast(Exercise, exercise), namespace)  # it reads names only
+    missing = [name for name in exercise.functions if not callable(functions.get(name))]
+    failure: dict[str, Any] | None = None
+    if missing:
+        failure = _missing(missing, exercise.id, errors)
+    else:
+        try:
+            result = wire_format.encode(exercise.driver(functions, values))
+            client.end()
+        except BaseException as error:
+            failure = describe(error)
+            if failure["kind"] == "exception":
+                who = f"Rank {rank} raised" if world_size > 1 else "It raised"
+                failure["message"] = f"{who} {failure['message']}"
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass
+    about = {"failure": failure, "cell_errors": errors, "seconds": time.perf_counter() - begin}
+    write_frame(jobs, about, b"" if failure else result)
+
+
+def run_cells(cells: list[dict[str, str]]) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    """Return the namespace after running each cell on its own, and what went wrong in which.
+
+    Args:
+        cells: id, name (as the learner knows it), source.
+    """
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    _still(labkit)
+    errors: list[dict[str, str]] = []
+    for cell in cells:
+        filename = f"{CELL_MARK}{cell['name']}>" if cell["kind"] == "exercise" else f"<{cell['name']}>"
+        source = plain_python(cell["source"])
+        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SyntaxWarning)
+                code = compile(source, filename, "exec", dont_inherit=True)
+            exec(code, module.__dict__)
+        except BaseException as error:
+            errors.append({"cell": cell["id"], "name": cell["name"], **describe(error)})
+    return module.__dict__, errors
+
+
+def plain_python(source: str) -> str:
+    """Return the source with lines only IPython understands (``%time``, ``!ls``) made comments."""
+    try:
+        compile(source, "<cell>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        lines = source.splitlines(keepends=True)
+        return "".join("# " + line if line.lstrip().startswith(("%", "!", "?")) else line for line in lines)
+    return source
+
+
+def describe(error: BaseException) -> dict[str, str]:
+    """Return an exception as data: kind, message, and the learner's own lines."""
+    name = type(error).__name__
+    try:
+        text = str(error)[:_MAX_TEXT]
+    except BaseException:
+        text = "(its text cannot be made)"
+    kind, message = "exception", f"{name}: {text}" if text else name
+    if isinstance(error, NotImplementedError):
+        kind, message = "not_implemented", text or "NotImplementedError"
+    elif isinstance(error, wire_format.WireFormatError):
+        kind, message = "bad_result", text
+    elif isinstance(error, SystemExit):
+        message = f"the code called sys.exit({text})"
+    lines: list[str] = []
+    if isinstance(error, SyntaxError):
+        shown = (error.text or "").rstrip("\n")
+        lines.append(f"{str(error.filename).strip('<>')}, line {error.lineno}: {shown.strip()}")
+        message = f"{name}: {error.msg}"
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename.startswith("<"):
+            lines.append(f"{frame.filename.strip('<>')}, line {frame.lineno}: {frame.line or ''}")
+    return {"kind": kind, "message": message, "detail": "\n".join(lines[-12:])[:_MAX_TEXT], "error": name[:100]}
+
+
+def _missing(names: list[str], exercise_id: str, errors: list[dict[str, str]]) -> dict[str, str]:
+    own = [error for error in errors if error["name"] == exercise_id]
+    wanted = " and ".join(names)
+    verb = "is" if len(names) == 1 else "are"
+    if own:
+        message = f"{wanted} {verb} not defined, because its cell stopped: {own[0]['message']}"
+        return {"kind": "exception", "message": message, "detail": own[0]["detail"], "error": own[0]["error"]}
+    return {
+        "kind": "exception",
+        "message": f"{wanted} {verb} not defined: the cell of exercise {exercise_id} must define it by this name.",
+        "detail": "",
+        "error": "NameError",
+    }
+
+
+def _still(package: Any) -> None:
+    """Make labkit's notebook functions harmless in cells that call them: checks are the notebook's, runs too."""
+
+    def nothing(*args: object, **kwargs: object) -> None:
+        return None
+
+    def no_run(*args: object, **kwargs: object) -> NoReturn:
+        raise RuntimeError("labkit.run cannot be called here: these cases already run on several ranks")
+
+    package.check = package.hint = nothing
+    package.run = no_run

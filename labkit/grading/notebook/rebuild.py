@@ -1,0 +1,174 @@
+"""Put a submission's answers into the pristine notebook; nothing else of it counts.
+
+Taken are the source of `exercise` cells, found by cell id and else by metadata, and the literal in each `predict` cell,
+by reading its syntax tree. Edited checks, metadata, outputs and extra cells do not matter; they are named.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from labkit.grading.limits import Limits
+from labkit.grading.notebook.notebook_format import load_nbformat
+from labkit.grading.submission import SubmittedCell
+from labkit.lessons.prediction_cell import PredictionCell, read_prediction
+
+_MAX_PREDICTION = 2000
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """A pristine notebook with a student's answers.
+
+    Attributes:
+        notebook: nbformat node, without outputs.
+        cells: The cells hidden cases are run with: id, name, kind ("given" or "exercise") and source.
+        predictions: Each prediction that was taken, by its name or number.
+        unchanged: Exercises whose cell is as it was handed out.
+        notes: What was left out, was missing or came twice, in sentences for the student.
+    """
+
+    notebook: Any
+    cells: tuple[Mapping[str, str], ...]
+    predictions: Mapping[str, PredictionCell]
+    unchanged: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def answers(self) -> list[tuple[str, str]]:
+        """Return id and source of each exercise cell: what the score rests on."""
+        return [(cell["id"], cell["source"]) for cell in self.cells if cell["kind"] == "exercise"]
+
+
+def rebuild(submitted: Sequence[SubmittedCell], pristine: Mapping[str, Any], limits: Limits | None = None) -> Rebuilt:
+    """Return the pristine notebook with the answers of `submitted`.
+
+    Args:
+        submitted: The cells of the submission.
+        pristine: The notebook learners get, as JSON.
+        limits: The longest cell that is taken.
+    """
+    limits = limits or Limits()
+    notebook = load_nbformat().from_dict(copy.deepcopy(dict(pristine)))
+    code = [cell for cell in submitted if cell.kind == "code"]
+    used: set[int] = set()
+    notes: list[str] = []
+    cells: list[Mapping[str, str]] = []
+    predictions: dict[str, PredictionCell] = {}
+    unchanged: list[str] = []
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags", [])
+        if cell.cell_type != "code":
+            continue
+        cell.outputs, cell.execution_count = [], None
+        if "exercise" in tags:
+            number = str(cell.metadata.labkit.exercise)
+            source = _exercise_source(cell, number, code, used, notes, limits)
+            if source is None or source.strip() == cell.source.strip():
+                unchanged.append(number)
+            else:
+                cell.source = source
+            cells.append({"id": cell.id, "name": number, "kind": "exercise", "source": cell.source})
+        elif "predict" in tags:
+            _predict(cell, code, used, notes, predictions)
+        else:
+            _note_edit(cell, code, used, notes, tags)
+            if "given" in tags:
+                cells.append({"id": cell.id, "name": f"cell {cell.id}", "kind": "given", "source": cell.source})
+    originals = {cell.source.strip() for cell in notebook.cells}
+    for each in code:
+        if each.position not in used and each.source.strip() and each.source.strip() not in originals:
+            notes.append(_left_out(each))
+    return Rebuilt(notebook, tuple(cells), predictions, tuple(unchanged), tuple(notes))
+
+
+def _exercise_source(
+    cell: Any, number: str, code: Sequence[SubmittedCell], used: set[int], notes: list[str], limits: Limits
+) -> str | None:
+    found = [each for each in code if each.id == cell.id]
+    by_metadata = [each for each in code if each.exercise == number and "exercise" in each.tags and each.id != cell.id]
+    if not found and by_metadata:
+        found, by_metadata = by_metadata[:1], by_metadata[1:]
+    if not found:
+        notes.append(f"Exercise {number}: its cell was not found, so it counts as not done.")
+        return None
+    taken = found[0]
+    used.update(each.position for each in found + by_metadata)
+    if len(found) + len(by_metadata) > 1:
+        others = ", ".join(str(each.position) for each in found[1:] + by_metadata)
+        notes.append(
+            f"Exercise {number} has more than one cell; cell {taken.position} was taken, not cell {others} of the file."
+        )
+    if len(taken.source.encode()) > limits.cell_source_bytes:
+        notes.append(
+            f"Exercise {number}: its cell has {len(taken.source) >> 10} KB; "
+            f"at most {limits.cell_source_bytes >> 10} KB are taken, so it counts as not done."
+        )
+        return None
+    return taken.source
+
+
+def _predict(
+    cell: Any, code: Sequence[SubmittedCell], used: set[int], notes: list[str], predictions: dict[str, PredictionCell]
+) -> None:
+    ours = next(filter(None, map(read_prediction, ast.parse(cell.source).body)), None)
+    found = [each for each in code if each.id == cell.id]
+    used.update(each.position for each in found)
+    if ours is None or not found:
+        return
+    value = _literal(found[0].source, ours)
+    if value is _NO_LITERAL:
+        notes.append(f"The prediction {ours.name} is not a plain value such as 0.5, so it was not taken.")
+        return
+    predictions[ours.name] = replace(ours, value=value)
+    cell.source = ours.source(value)
+
+
+_NO_LITERAL = object()
+
+
+def _literal(source: str, ours: PredictionCell) -> object:
+    """Return the number, string, flag or None that `source` guesses in place of `ours`, else `_NO_LITERAL`."""
+    if len(source) > _MAX_PREDICTION:
+        return _NO_LITERAL
+    try:
+        statements = ast.parse(source).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return _NO_LITERAL
+    for found in filter(None, map(read_prediction, statements)):
+        if (found.name, found.is_call) == (ours.name, ours.is_call):
+            value = found.value
+            if value is Ellipsis or not isinstance(value, int | float | str | bool | None):
+                return _NO_LITERAL
+            return _NO_LITERAL if isinstance(value, float) and not math.isfinite(value) else value
+    return _NO_LITERAL
+
+
+def _note_edit(cell: Any, code: Sequence[SubmittedCell], used: set[int], notes: list[str], tags: Sequence[str]) -> None:
+    found = [each for each in code if each.id == cell.id]
+    used.update(each.position for each in found)
+    if found and found[0].source.strip() != cell.source.strip():
+        kind = "check" if "check" in tags else "given" if "given" in tags else ""
+        notes.append(
+            f"The {kind + ' ' if kind else ''}cell {cell.id} was changed (it begins {_first_line(found[0].source)!r}); "
+            "grading uses the original. Only exercise cells are taken."
+        )
+
+
+def _left_out(cell: SubmittedCell) -> str:
+    begins = f"Cell {cell.position} of your file (it begins {_first_line(cell.source)!r})"
+    if set(cell.tags) & {"given", "check", "predict", "parameters"}:
+        return f"{begins} differs from the notebook that is graded; grading uses the original."
+    return (
+        f"{begins} is not one of the notebook's exercise cells and was left out. "
+        "What an answer needs must stand in its own cell or in an earlier exercise cell."
+    )
+
+
+def _first_line(source: str) -> str:
+    lines = [line.strip() for line in source.splitlines() if line.strip()]
+    return lines[0][:60] if lines else ""

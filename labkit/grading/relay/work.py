@@ -1,0 +1,87 @@
+# mypy: disable-error-code="override,assignment,no-untyped-call"
+"""The handle of an operation on the relay, and when its buffers are read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+from torch.futures import Future
+
+from labkit.grading.frames import Frame
+from labkit.grading.relay.client import RelayClient
+from labkit.grading.relay.tensors import Tensors
+
+
+class RelayWork(dist.Work):
+    """What `isend`, `irecv` and asynchronous collectives return."""
+
+    def __init__(
+        self,
+        client: RelayClient,
+        number: int,
+        finish: Callable[[Frame], None],
+        result: Tensors,
+        to_group: Callable[[int], int] | None = None,
+        changed: Callable[[], bool] = lambda: False,
+    ) -> None:
+        super().__init__()
+        self._client = client
+        self._number = number
+        self._finish = finish
+        self._tensors = list(result)
+        self._to_group = to_group
+        self._changed = changed
+        self._source = -1
+        self._done = False
+
+    def wait(self, timeout: object = None) -> bool:
+        """Return True once the operation is complete; what was received is written now."""
+        if not self._done:
+            self._complete(self._client.wait(self._number, self._changed()))
+        return True
+
+    def is_completed(self) -> bool:
+        """Return whether the operation is complete, without waiting for a rank that waits for us."""
+        if not self._done:
+            answer = self._client.test(self._number)
+            if answer is not None:
+                self._complete(answer)
+        return self._done
+
+    def is_success(self) -> bool:
+        """Return whether the operation is complete."""
+        return self._done
+
+    def exception(self) -> None:
+        """Return None: what goes wrong ends the rank."""
+
+    def synchronize(self) -> None:
+        """Wait for the operation."""
+        self.wait()
+
+    def source_rank(self) -> int:
+        """Return the group rank a message came from."""
+        return self._source
+
+    def _source_rank(self) -> int:
+        return self._source
+
+    def result(self) -> list[torch.Tensor]:
+        """Return the tensors that were written."""
+        return self._tensors
+
+    def get_future(self) -> Future[list[torch.Tensor]]:
+        """Return a future that is complete: the operation is waited for here."""
+        self.wait()
+        future: Future[list[torch.Tensor]] = Future()
+        future.set_result(self._tensors)
+        return future
+
+    def _complete(self, answer: Frame) -> None:
+        self._done = True
+        source = answer.header.get("source")
+        if source is not None and self._to_group is not None:
+            self._source = self._to_group(source)
+        self._finish(answer)

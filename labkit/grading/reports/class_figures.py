@@ -1,0 +1,114 @@
+"""What a class's results add up to: how points are spread, how each exercise went, what went wrong most often."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from labkit.checks.verdict import PLAIN_ERROR
+from labkit.grading.reports.results import GradedExercise, GradedSubmission
+
+_CAME_BACK = re.compile(r"^Came back: (.*)$", re.MULTILINE)
+_NUMBER = re.compile(r"-?\b\d[\d.,]*(?:e[+-]?\d+)?\b")
+NUM_BINS = 10
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What went wrong in an exercise for several students.
+
+    Attributes:
+        words: The mistake's name, or what came back with its numbers left out.
+        count: How many students.
+        named: Whether the check recognised it.
+    """
+
+    words: str
+    count: int
+    named: bool
+
+
+@dataclass(frozen=True)
+class ExerciseFigures:
+    """How one exercise went.
+
+    Attributes:
+        id: "2.7".
+        title: A few words.
+        max_points: What it earns, 0 for a bonus.
+        counts: Students by state: passed, failed, not_done, not_graded.
+        faults: The commonest first, at most three.
+    """
+
+    id: str
+    title: str
+    max_points: float
+    counts: dict[str, int]
+    faults: tuple[Fault, ...]
+
+    @property
+    def success(self) -> float:
+        """The share of all students who pass, 0 to 1."""
+        return self.counts["passed"] / max(1, sum(self.counts.values()))
+
+
+@dataclass(frozen=True)
+class ClassFigures:
+    """What the class page says.
+
+    Attributes:
+        num_students: Submissions.
+        num_unread: Those of which nothing could be graded.
+        mean: Of points.
+        median: Of points.
+        max_score: Full marks.
+        bins: Submissions by tenths of full marks; the last one holds full marks and more.
+        exercises: In the lesson's order.
+    """
+
+    num_students: int
+    num_unread: int
+    mean: float
+    median: float
+    max_score: float
+    bins: tuple[int, ...]
+    exercises: tuple[ExerciseFigures, ...]
+
+
+def class_figures(results: Sequence[GradedSubmission]) -> ClassFigures:
+    """Return the figures of a class of at least one."""
+    scores = [result.score for result in results]
+    most = max(result.max_score for result in results)
+    bins = [0] * NUM_BINS
+    for score in scores:
+        bins[min(NUM_BINS - 1, int(NUM_BINS * score / most + 1e-9) if most else 0)] += 1
+    by_id: dict[str, list[GradedExercise]] = {}
+    for each in (each for result in results for each in result.exercises):
+        by_id.setdefault(each.id, []).append(each)
+    return ClassFigures(
+        len(results),
+        sum(bool(result.problem) for result in results),
+        statistics.fmean(scores),
+        statistics.median(scores),
+        most,
+        tuple(bins),
+        tuple(_exercise(listed) for listed in by_id.values()),
+    )
+
+
+def _exercise(listed: Sequence[GradedExercise]) -> ExerciseFigures:
+    counts = Counter(each.state for each in listed)
+    faults = Counter(fault for each in listed if each.state == "failed" for fault in [_fault(each)])
+    common = tuple(Fault(words, count, named) for (words, named), count in faults.most_common(3))
+    states = {state: counts[state] for state in ("passed", "failed", "not_done", "not_graded")}
+    return ExerciseFigures(listed[0].id, listed[0].title, listed[0].max_points, states, common)
+
+
+def _fault(each: GradedExercise) -> tuple[str, bool]:
+    if each.mistake and each.mistake != PLAIN_ERROR:
+        return each.mistake, True
+    found = _CAME_BACK.search(each.said)
+    return (_NUMBER.sub("…", found.group(1))[:160] if found else "not told"), False

@@ -1,0 +1,82 @@
+"""What a grading run brought for the class, and its table: a line for each student, a column for each exercise."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labkit.grading.course import Course
+from labkit.grading.reports.results import GradedSubmission
+from labkit.grading.reports.spreadsheet import inert
+from labkit.grading.reports.student_report import write_whole
+from labkit.grading.submission import Submission, read_submission
+from labkit.lessons.manifest import Manifest
+
+if TYPE_CHECKING:
+    from labkit.grading.reports.similarity import Pair
+
+
+@dataclass(frozen=True)
+class ClassReport:
+    """What grading brought; iterates over its entries.
+
+    Attributes:
+        entries: One for each submission, by name.
+        notes: What was passed over or renamed.
+        seconds: How long it took.
+        out: Where the reports are.
+        paths: What was handed in, by name.
+    """
+
+    entries: tuple[GradedSubmission, ...]
+    notes: tuple[str, ...]
+    seconds: float
+    out: Path
+    paths: Mapping[str, Path] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[GradedSubmission]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+def class_csv(entries: Iterable[GradedSubmission], manifest: Manifest) -> bytes:
+    """Return the class's table: a line for each student by name, a column for each exercise."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    ids = [exercise.id for exercise in manifest.exercises]
+    writer.writerow(["Student", "Score", "Max Score", *ids, "Problem"])
+    for entry in sorted(entries, key=lambda each: each.name):
+        points = [f"{entry.points.get(number, 0.0):g}" for number in ids]
+        row = [inert(entry.name), f"{entry.score:g}", f"{entry.max_score:g}", *points, inert(entry.problem)]
+        writer.writerow(row)
+    return text.getvalue().encode("utf-8")
+
+
+def write_class(
+    out: Path, entries: Sequence[GradedSubmission], submissions: Sequence[Submission], course: Course
+) -> None:
+    """Write ``gradebook.csv`` and, of more than one submission, ``class.html``."""
+    write_whole(out / "gradebook.csv", class_csv(entries, course.manifest))
+    if len(entries) > 1:
+        from labkit.grading.reports.class_page import class_page
+
+        pairs = _similar(submissions, course)
+        write_whole(out / "class.html", class_page(entries, course.manifest.title, pairs))
+
+
+def _similar(submissions: Sequence[Submission], course: Course) -> list[Pair]:
+    from labkit.grading.reports.similarity import answers, similar
+
+    own = {each.name: answers(read_submission(each).cells, course.pristine) for each in submissions}
+    handed_out = {
+        str(cell["metadata"]["labkit"]["exercise"]): str(cell["source"])
+        for cell in course.pristine["cells"]
+        if "exercise" in cell["metadata"].get("tags", [])
+    }
+    return similar(own, handed_out)

@@ -1,0 +1,105 @@
+"""What a submission's processes can see of this machine: the system's programs, Python, labkit, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[2]
+SCRATCH = "/tmp"
+HOSTNAME = "sandbox"
+_SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_ETC = ("ld.so.cache", "ld.so.conf", "alternatives", "localtime", "ssl/certs", "ssl/openssl.cnf", "mime.types")
+_HOSTS = f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost ip6-localhost\n"
+_PASSWD = "root:x:0:0:root:/tmp:/bin/sh\nstudent:x:{uid}:{uid}:student:/tmp:/bin/sh\n"
+
+
+def python_folders() -> list[Path]:
+    """Return the folders Python and its packages live in, none inside another, /usr left out."""
+    found = {Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).resolve().parents[1]}
+    found |= {Path(entry) for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))}
+    found |= {Path(entry) for entry in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if entry}
+    there = sorted(path for path in found if path.is_dir() and path != Path("/"))
+    return [path for path in there if not any(is_below(path, other) for other in [*there, Path("/usr")])]
+
+
+def is_below(path: Path, folder: Path) -> bool:
+    """Return whether `path` lies in `folder` and is not `folder` itself."""
+    return folder in path.parents
+
+
+def answers_of_checks() -> list[Path]:
+    """Return what of labkit tells answers: oracles and judges, and the widgets, which draw right plans and schedules.
+
+    Ranks of hidden cases do without them.
+    """
+    checks = PACKAGE / "checks"
+    judges = [*checks.glob("lesson_*"), *(checks / "__pycache__").glob("lesson_*")]
+    return sorted([*judges, PACKAGE / "widgets"])
+
+
+def view(control: Path, uid: int, hidden: Iterable[Path] = ()) -> list[str]:
+    """Return bubblewrap's arguments for the file system, all of it read-only.
+
+    Args:
+        control: A folder of ours for small files; /etc/hosts and /etc/passwd are written there.
+        uid: Who the sandbox's processes are.
+        hidden: Files and folders that must not be seen even where a folder above them is.
+    """
+    (control / "hosts").write_text(_HOSTS)
+    (control / "passwd").write_text(_PASSWD.format(uid=uid))
+    (control / "group").write_text(f"root:x:0:\nstudent:x:{uid}:\n")
+    (control / "nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files\n")
+    (control / "nothing").touch()
+    arguments = ["--ro-bind", "/usr", "/usr"]
+    for name in _SYSTEM:
+        arguments += ["--symlink", str(Path(name).readlink()), name] if Path(name).is_symlink() else _bound(Path(name))
+    for folder in ("/etc", "/run", "/var", "/opt", "/dev", "/proc"):
+        arguments += ["--perms", "0755", "--dir", folder]
+    arguments += ["--perms", "1777", "--dir", SCRATCH]
+    for name in _ETC:
+        arguments += _bound(Path("/etc") / name)
+    for name in ("hosts", "passwd", "group", "nsswitch.conf"):
+        arguments += ["--ro-bind", str(control / name), f"/etc/{name}"]
+    return [*arguments, *_packages(_shown(), control, hidden)]
+
+
+def view_in_scratch(control: Path, hidden: Iterable[Path] = ()) -> list[str]:
+    """Return bubblewrap's arguments that bring back what an empty /tmp covers; arguments are those of :func:`view`."""
+    return _packages(shown_in_scratch(), control, hidden)
+
+
+def shown_in_scratch() -> list[Path]:
+    """Return folders of Python and labkit below /tmp, where somebody installed them there."""
+    return [path for path in _shown() if is_below(path, Path(SCRATCH))]
+
+
+def _shown() -> list[Path]:
+    shown = [*python_folders(), PACKAGE]
+    return [path for path in shown if not any(is_below(path, other) for other in [*shown, Path("/usr")])]
+
+
+def _packages(shown: Sequence[Path], control: Path, hidden: Iterable[Path]) -> list[str]:
+    arguments = _parents(shown)
+    for path in shown:
+        arguments += ["--ro-bind", str(path), str(path)]
+    for path in sorted({path.resolve() for path in hidden}):
+        if any(is_below(path, other) or path == other for other in [*shown, Path("/usr")]):
+            if path.is_dir():
+                arguments += ["--perms", "0755", "--tmpfs", str(path), "--remount-ro", str(path)]
+            elif path.exists():
+                arguments += ["--ro-bind", str(control / "nothing"), str(path)]
+    return arguments
+
+
+def _bound(path: Path) -> list[str]:
+    return ["--ro-bind", str(path), str(path)] if path.exists() else []
+
+
+def _parents(paths: Sequence[Path]) -> list[str]:
+    """Return arguments that make the folders above `paths`, open to everybody whatever they are outside."""
+    kept = {Path("/"), Path(SCRATCH)}  # they have permissions of their own
+    above = sorted({parent for path in paths for parent in path.parents} - kept)
+    return [word for parent in above for word in ("--perms", "0755", "--dir", str(parent))]

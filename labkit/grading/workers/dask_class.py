@@ -1,0 +1,165 @@
+"""A class over an existing Dask cluster: submissions go out as bytes, reports come back and are written here."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labkit.errors import EnvironmentProblem
+from labkit.grading.course import Course
+from labkit.grading.reports.student_report import write_whole
+from labkit.grading.setting import Setting, fault_words, lost_words
+from labkit.grading.student import submission_hash, unreadable, write_reports
+from labkit.grading.submission import Submission, read_submission
+from labkit.grading.workers import dask_worker
+from labkit.grading.workers.local_class import TRIES
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+_ANSWER_SECONDS = 15
+_LAST = "result.json"
+
+
+@dataclass(eq=False)
+class DaskClass:
+    """Hands out submissions to a Dask cluster. A Dask worker that dies costs its submissions a second try elsewhere.
+
+    Attributes:
+        setting: What workers are told.
+        todo: What is to be graded.
+        num_kept: Graded before, for the bar.
+        bar: Where progress is shown.
+        address: The scheduler's, such as ``tcp://10.0.0.5:8786``.
+    """
+
+    setting: Setting
+    todo: list[Submission]
+    num_kept: int
+    bar: Progress | None
+    address: str
+    tries: dict[str, int] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Return when every submission has its reports.
+
+        Raises:
+            EnvironmentProblem: If there is no such cluster, or grading itself failed.
+        """
+        distributed = _distributed()
+        try:
+            client = distributed.Client(self.address, timeout=_ANSWER_SECONDS, name="labkit grade")
+        except (OSError, ValueError, TimeoutError) as error:
+            raise EnvironmentProblem(
+                f"no Dask scheduler answers at {self.address} ({type(error).__name__}: {error}). Start one with "
+                "`dask scheduler`, and `dask worker ADDRESS` where grading shall happen; name it as tcp://HOST:8786."
+            ) from None
+        with client:
+            try:
+                client.wait_for_workers(1, timeout=_ANSWER_SECONDS)
+            except TimeoutError:
+                raise EnvironmentProblem(
+                    f"the Dask scheduler at {self.address} has no worker; start some with `dask worker {self.address}`"
+                ) from None
+            self._grade(distributed, client)
+
+    def _grade(self, distributed: Any, client: Any) -> None:
+        run_id, fingerprint = uuid.uuid4().hex, self.setting.course.fingerprint(self.setting.seed)
+        about = (run_id, _opening(self.setting), _course_files(self.setting.course), fingerprint)
+        waiting = list(reversed([each for each in self.todo if not self._is_told_here(each, fingerprint)]))
+        total, left = len(self.todo) + self.num_kept, len(waiting)
+        task = self.bar.add_task("", total=total, completed=total - left, now="") if self.bar else None
+        of: dict[Any, Submission] = {}
+        pending = distributed.as_completed([])
+        try:
+            while waiting or of:
+                workers = client.scheduler_info(n_workers=-1)["workers"].values()
+                while waiting and len(of) < 2 * max(1, sum(each["nthreads"] for each in workers)):
+                    submission = waiting.pop()
+                    data = submission.path.read_bytes()
+                    future = client.submit(dask_worker.grade_one, *about, submission.name, data, pure=False)
+                    of[future] = submission
+                    pending.add(future)
+                future = next(pending)
+                again = self._take(of.pop(future), future, distributed)
+                future.release()
+                waiting += [again] if again else []
+                if self.bar is not None and task is not None:
+                    where = f"on {len(workers)} Dask workers"
+                    self.bar.update(task, completed=total - len(waiting) - len(of), now=where)
+        finally:
+            client.cancel(list(of))
+            client.run(dask_worker.forget, run_id, on_error="ignore")
+
+    def _take(self, submission: Submission, future: Any, distributed: Any) -> Submission | None:
+        """Write what came back; return the submission where it must be tried again."""
+        try:
+            answer: Mapping[str, Any] = future.result()
+        except distributed.KilledWorker:
+            answer = {"lost": "was ended with its Dask worker"}
+            self.tries[submission.name] = TRIES
+        if "reports" in answer:
+            reports = dict(answer["reports"])
+            folder, last = self.setting.out / submission.name, reports.pop(_LAST)
+            for name, content in reports.items():
+                write_whole(folder / Path(name).name, content)
+            write_whole(folder / _LAST, last)  # where it is, the others are
+            return None
+        if "crashed" in answer:
+            print(
+                f"grading {submission.name} failed, by a fault of the grader:\n{answer['traceback']}", file=sys.stderr
+            )
+            self._report_problem(submission, fault_words(answer["crashed"]))
+            return None
+        count = self.tries[submission.name] = self.tries.get(submission.name, 0) + 1
+        if count < TRIES:
+            return submission
+        self._report_problem(submission, lost_words(answer["lost"], count))
+        return None
+
+    def _is_told_here(self, submission: Submission, fingerprint: str) -> bool:
+        """Report on a submission of which nothing can be graded; return whether it is one."""
+        problem = read_submission(submission, self.setting.limits).problem
+        if problem:
+            self._report_problem(submission, problem, fingerprint)
+        return bool(problem)
+
+    def _report_problem(self, submission: Submission, problem: str, fingerprint: str = "") -> None:
+        course, digest = self.setting.course, submission_hash(submission.path)
+        write_reports(unreadable(submission.name, problem, course, digest, fingerprint), course, self.setting.out)
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ModuleNotFoundError:
+        raise EnvironmentProblem(
+            "--dask needs the package distributed, which is not installed: pip install distributed"
+        ) from None
+    return distributed
+
+
+def _opening(setting: Setting) -> dict[str, Any]:
+    """Return what workers are told, with paths relative to a folder of theirs."""
+    course = setting.course
+    checks = f"checks/{course.checks.name}" if course.checks else None
+    hidden = f"solutions/hidden/{course.hidden.name}"
+    places = {"root": "", "notebook": f"notebooks/{course.notebook.name}", "hidden": hidden, "checks": checks}
+    opening = setting.opening()
+    return {**opening, "course": {**opening["course"], **places}, "out": "out", "alone": "alone"}
+
+
+def _course_files(course: Course) -> dict[str, bytes]:
+    """Return what grading reads of the course, by relative path."""
+    files = {f"notebooks/{course.notebook.name}": course.notebook.read_bytes()}
+    files |= {f"solutions/hidden/{path.name}": path.read_bytes() for path in course.hidden.parent.glob("*.py")}
+    solution = course.root / "solutions" / course.notebook.name
+    if solution.is_file():
+        files[f"solutions/{solution.name}"] = solution.read_bytes()
+    if course.checks:
+        files[f"checks/{course.checks.name}"] = course.checks.read_bytes()
+    return files

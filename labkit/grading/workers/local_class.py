@@ -1,0 +1,156 @@
+"""A class on this machine: workers beside each other, each with one submission in hand."""
+
+from __future__ import annotations
+
+import selectors
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from labkit.errors import EnvironmentProblem
+from labkit.grading.setting import Setting, fault_words, lost_words
+from labkit.grading.student import submission_hash, unreadable, write_reports
+from labkit.grading.submission import Submission
+from labkit.grading.workers.worker_process import WorkerProcess
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+TRIES = 2
+"""How often a submission is tried whose worker ends."""
+
+
+@dataclass(eq=False)
+class _Busy:
+    """One worker and what it is doing."""
+
+    worker: WorkerProcess
+    submission: Submission | None = None
+    since: float = 0.0
+    stage: str = ""
+
+
+@dataclass(eq=False)
+class LocalClass:
+    """Hands out submissions to workers; replaces a worker that was ended.
+
+    Attributes:
+        setting: What workers are told.
+        todo: What is to be graded.
+        num_workers: Submissions at a time.
+        num_kept: Graded before, for the bar.
+        bar: Where progress is shown.
+        spare: A worker that was started before it was known what there is to do.
+    """
+
+    setting: Setting
+    todo: list[Submission]
+    num_workers: int
+    num_kept: int
+    bar: Progress | None
+    spare: WorkerProcess | None = None
+    tries: dict[str, int] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Return when every submission has its reports.
+
+        Raises:
+            EnvironmentProblem: If grading itself failed.
+        """
+        total = len(self.todo)
+        self._task = (
+            self.bar.add_task("", total=total + self.num_kept, completed=self.num_kept, now="") if self.bar else None
+        )
+        self._waiting = list(reversed(self.todo))
+        self._selector = selectors.DefaultSelector()
+        self._workers: list[_Busy] = []
+        self._done = 0
+        try:
+            for _ in range(self.num_workers):
+                self._hand_out(self._start())
+            while self._done < total:
+                for key, _ in self._selector.select(0.5):
+                    self._listen(key.data)
+                self._watch_time()
+                self._show()
+        finally:
+            for busy in self._workers:  # all at once, for each takes a moment
+                busy.worker.stop(at_once=busy.submission is not None)
+            for busy in list(self._workers):
+                self._end(busy)
+            self._selector.close()
+
+    def _start(self) -> _Busy:
+        worker, self.spare = self.spare or WorkerProcess(), None
+        worker.open(self.setting.opening())
+        busy = _Busy(worker)
+        self._selector.register(worker.channel, selectors.EVENT_READ, busy)
+        self._workers.append(busy)
+        return busy
+
+    def _hand_out(self, busy: _Busy) -> None:
+        if not self._waiting:
+            busy.submission = None
+            return
+        submission = self._waiting.pop()
+        busy.submission, busy.since, busy.stage = submission, time.monotonic(), "starting"
+        busy.worker.channel.send(
+            {"name": submission.name, "path": str(submission.path.resolve()), "problem": submission.problem}
+        )
+
+    def _listen(self, busy: _Busy) -> None:
+        for frame in busy.worker.channel.receive():
+            if frame.header["op"] == "stage":
+                busy.stage = str(frame.header["stage"])
+            elif frame.header["op"] == "graded":
+                self._done += 1
+                self._hand_out(busy)
+            elif frame.header["op"] == "crashed":
+                self._crashed(busy, str(frame.header["error"]), str(frame.header["traceback"]))
+            else:
+                raise EnvironmentProblem(f"while grading {frame.header['name']}: {frame.header['error']}")
+        if busy.worker.channel.closed:
+            self._lost(busy, "was ended")
+
+    def _lost(self, busy: _Busy, why: str) -> None:
+        """Grade what a lost worker had in hand once more; the second time say so in its report."""
+        submission = busy.submission
+        self._end(busy)
+        if submission is not None:
+            count = self.tries[submission.name] = self.tries.get(submission.name, 0) + 1
+            if count < TRIES:
+                self._waiting.append(submission)
+            else:
+                self._report_problem(submission, lost_words(why, count))
+        if self._waiting:
+            self._hand_out(self._start())
+
+    def _crashed(self, busy: _Busy, error: str, trace: str) -> None:
+        """Tell of a fault in the grader itself: this submission has no score yet, the others are graded."""
+        submission = busy.submission
+        assert submission is not None
+        print(f"grading {submission.name} failed, by a fault of the grader:\n{trace}", file=sys.stderr)
+        self._report_problem(submission, fault_words(error))
+        self._hand_out(busy)
+
+    def _report_problem(self, submission: Submission, problem: str) -> None:
+        course = self.setting.course
+        digest = submission_hash(submission.path)
+        write_reports(unreadable(submission.name, problem, course, digest, ""), course, self.setting.out)
+        self._done += 1
+
+    def _watch_time(self) -> None:
+        for busy in list(self._workers):
+            if busy.submission is not None and time.monotonic() - busy.since > self.setting.most_seconds:
+                self._lost(busy, "took too long")
+
+    def _end(self, busy: _Busy) -> None:
+        self._workers.remove(busy)
+        self._selector.unregister(busy.worker.channel)
+        busy.worker.end(at_once=busy.submission is not None)
+
+    def _show(self) -> None:
+        if self.bar is not None and self._task is not None:
+            doing = [f"{each.submission.name}: {each.stage}" for each in self._workers if each.submission is not None]
+            self.bar.update(self._task, completed=self.num_kept + self._done, now="  ".join(doing[:2]))
