@@ -8,10 +8,11 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from labkit.widgets.marks import GREY, SMALL, TEXT
+from labkit.widgets.frame import GREY
 
 GUESS_COLOUR, RESULT_COLOUR = "#D55E00", "#0072B2"
 _WIDTH, _HEIGHT, _DPI = 560, 118, 100
+SMALL, TEXT = 7.5, 9.0  # points
 _LEAST_FOR_LOG = 20.0
 
 

@@ -11,46 +11,46 @@ from labkit.timeline.intervals import total, union
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
-from labkit.widgets.layout import LEFT, NUM_COLUMNS, RowLayout, picture_rows
+from labkit.widgets.frame import GREY, MESSAGE_COLOUR, SMALL, TEXT
+from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout, picture_rows
 from labkit.widgets.palette import categories_of
+from labkit.widgets.paper import Paper, width_of
 
-SMALL, TEXT = 7.5, 9.0
-GREY = "#444444"
-MESSAGE_COLOUR = "#D55E00"
+_IN_BARS = 9
 _MOST_ARROWS = 64
 _LINE_OF_TEXT = 8
 _LANES = {Lane.COMPUTE: "compute", Lane.COMMUNICATION: "comm", Lane.HOST: "host"}
 
 
-def label_rows(axes: Any, timeline: Timeline, layout: RowLayout) -> None:
+def label_rows(paper: Paper, timeline: Timeline, layout: RowLayout) -> None:
     """Name ranks and lanes on the left and give the share of time each is busy on the right.
 
     Where bars are too low for a line of text each, a rank's lanes share one number.
     """
     rows, groups = picture_rows(timeline), by_rank_and_lane(timeline)
-    outside = axes.get_yaxis_transform()
-    style: dict[str, Any] = {"fontsize": SMALL, "color": GREY, "transform": outside, "ha": "right"}
-    at_right, rank_place = 1 + 46 / NUM_COLUMNS, -LEFT / NUM_COLUMNS + 0.016
+    at_right = LEFT + NUM_COLUMNS + 46
     each_lane = layout.bar_height >= _LINE_OF_TEXT
     last = -100.0
     for (rank, lane), top in zip(rows, layout.tops, strict=True):
         if each_lane:
-            middle = top + layout.bar_height / 2
+            middle = TOP + top + layout.bar_height / 2
             share = _busy_share(timeline, [groups.get((rank, lane), NO_ROWS)])
-            axes.text(-0.008, middle, _LANES[lane], va="center", **style)
-            axes.text(at_right, middle, f"{100 * share:.0f} %", va="center", **style)
-        middle = top + layout.rank_height / 2
+            paper.words(LEFT - 6, middle, _LANES[lane], SMALL, colour=GREY, across="right")
+            paper.words(at_right, middle, f"{100 * share:.0f} %", SMALL, colour=GREY, across="right")
+        middle = TOP + top + layout.rank_height / 2
         if lane != rows[0][1] or middle - last < 12:
             continue
         last = middle
         if top > 0 and each_lane:
-            axes.axhline(top - layout.rank_gap / 2, color="#DDDDDD", linewidth=0.6, xmin=-0.2, clip_on=False)
-        axes.text(rank_place, middle, f"rank {rank}", transform=outside, fontsize=TEXT, va="center")
+            between = TOP + top - layout.rank_gap / 2
+            paper.line(0, between, LEFT + NUM_COLUMNS, between, "#DDDDDD")
+        paper.words(12, middle, f"rank {rank}", TEXT)
         if not each_lane:
             lanes = [groups.get((rank, busy), NO_ROWS) for busy in (Lane.COMPUTE, Lane.COMMUNICATION)]
-            axes.text(at_right, middle, f"{100 * _busy_share(timeline, lanes):.0f} %", va="center", **style)
+            share = _busy_share(timeline, lanes)
+            paper.words(at_right, middle, f"{100 * share:.0f} %", SMALL, colour=GREY, across="right")
     if rows:
-        axes.text(at_right, -4, "busy", va="bottom", **style)
+        paper.words(at_right, TOP - 4, "busy", SMALL, colour=GREY, across="right", down="bottom")
 
 
 def lanes_in_words(timeline: Timeline, layout: RowLayout) -> str:
@@ -64,7 +64,7 @@ def _busy_share(timeline: Timeline, groups: list[Any]) -> float:
     return total(union(timeline.start_ns[rows], timeline.end_ns[rows])) / max(timeline.makespan_ns, 1)
 
 
-def label_bars(axes: Any, timeline: Timeline, layout: RowLayout, span: float) -> None:
+def label_bars(paper: Paper, timeline: Timeline, layout: RowLayout) -> None:
     """Write names into the bars that are wide enough and not covered by others."""
     if layout.bar_height < 12 or len(timeline) > 2000:
         return
@@ -78,15 +78,14 @@ def label_bars(axes: Any, timeline: Timeline, layout: RowLayout, span: float) ->
             text = str(timeline.name[row]) + (f" {timeline.peer[row]}" if timeline.peer[row] >= 0 else "")
             others = rows[rows != row]
             meets = (timeline.start_ns[others] < end) & (timeline.end_ns[others] > start)
-            if (end - start) / pixel_ns < 5.2 * len(text) + 8 or meets.any() or timeline.kind[row] == "wait":
+            if (end - start) / pixel_ns < width_of(text, _IN_BARS) + 6 or meets.any() or timeline.kind[row] == "wait":
                 continue
             dark_ground = categories[row] not in (1, 5)
-            middle = ((start + end) / 2 - first) / max(timeline.makespan_ns, 1) * span
-            colour = "white" if dark_ground else "black"
-            axes.text(middle, top + layout.bar_height / 2, text, fontsize=6.5, color=colour, ha="center", va="center")
+            x, y = LEFT + ((start + end) / 2 - first) / pixel_ns, TOP + top + layout.bar_height / 2
+            paper.words(x, y, text, _IN_BARS, colour="#ffffff" if dark_ground else "#000000", across="middle")
 
 
-def draw_messages(axes: Any, timeline: Timeline, layout: RowLayout, span: float) -> bool:
+def draw_messages(paper: Paper, timeline: Timeline, layout: RowLayout) -> bool:
     """Draw an arrow from each send to the end of its receive, and from each remote call to where it is executed.
 
     Returns:
@@ -97,7 +96,8 @@ def draw_messages(axes: Any, timeline: Timeline, layout: RowLayout, span: float)
         return False
     top_of = dict(zip(picture_rows(timeline), layout.tops, strict=True))
     first = int(timeline.start_ns.min())
-    scale = span / max(timeline.makespan_ns, 1)
+    scale = NUM_COLUMNS / max(timeline.makespan_ns, 1)
+    arrows = []
     for flow in messages.tolist():
         ends = np.flatnonzero(timeline.flow == flow).tolist()
         sends = [row for row in ends if timeline.kind[row] in (*SENDS, *REMOTE_CALLS)]
@@ -108,17 +108,8 @@ def draw_messages(axes: Any, timeline: Timeline, layout: RowLayout, span: float)
         arrives = int((timeline.start_ns if remote else timeline.end_ns)[receives[0]])
         src, dst = (top_of[int(timeline.rank[row]), Lane(timeline.lane[row])] for row in (sends[0], receives[0]))
         down = dst > src
-        axes.annotate(
-            "",
-            xy=((arrives - first) * scale, dst + (0 if down else layout.bar_height)),
-            xytext=((int(timeline.start_ns[sends[0]]) - first) * scale, src + (layout.bar_height if down else 0)),
-            arrowprops={
-                "arrowstyle": "-|>,head_width=0.12,head_length=0.25",
-                "color": MESSAGE_COLOUR,
-                "linewidth": 0.7,
-                "alpha": 0.8,
-                "shrinkA": 0,
-                "shrinkB": 0,
-            },
-        )
+        leaves = LEFT + (int(timeline.start_ns[sends[0]]) - first) * scale
+        from_y, to_y = (src + layout.bar_height, dst) if down else (src, dst + layout.bar_height)
+        arrows.append((leaves, TOP + from_y, LEFT + (arrives - first) * scale, TOP + to_y))
+    paper.arrows(arrows, MESSAGE_COLOUR, 0.8)
     return True

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from labkit.timeline.memory import memory_curve
 from labkit.timeline.timeline import Timeline
 from labkit.units import format_bytes
-from labkit.widgets.layout import NUM_COLUMNS, RowLayout, shown_ranks
-from labkit.widgets.marks import GREY, SMALL
+from labkit.widgets.frame import GREY, SMALL
+from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout, shown_ranks
+from labkit.widgets.paper import Paper
 
-_SHADE = "#B5B5B5"
+_SHADE = 0xB5
 
 
 def memory_columns(timeline: Timeline, rank: int, num_columns: int = NUM_COLUMNS) -> npt.NDArray[np.int64]:
@@ -35,27 +34,24 @@ def memory_columns(timeline: Timeline, rank: int, num_columns: int = NUM_COLUMNS
     return np.maximum(most, before)
 
 
-def draw_memory(axes: Any, timeline: Timeline, layout: RowLayout, span: float) -> None:
+def draw_memory(paper: Paper, timeline: Timeline, layout: RowLayout) -> None:
     """Draw the areas, all ranks to one scale.
 
     Args:
-        axes: Where the rows are painted, y in pixels from the top.
+        paper: Where the rows are painted.
         timeline: What was recorded.
         layout: Where the rows lie; nothing is drawn where it leaves no room for memory.
-        span: Right end of the axis, in its unit.
     """
     if not layout.memory_height:
         return
     curves = {rank: memory_columns(timeline, rank) for rank in shown_ranks(timeline)}
     largest = max((int(curve.max()) for curve in curves.values()), default=0)
-    x = np.linspace(0, span, NUM_COLUMNS + 1)
-    outside = axes.get_yaxis_transform()
-    style: dict[str, Any] = {"fontsize": SMALL, "color": GREY, "transform": outside, "ha": "right", "va": "center"}
+    lines = layout.memory_height - 1
     for number, curve in enumerate(curves.values()):
-        top = number * (layout.rank_height + layout.rank_gap)
-        base = top + layout.rank_height
-        height = (layout.memory_height - 1) * curve / max(largest, 1)
-        axes.fill_between(x, base, base - np.append(height, height[-1]), step="post", color=_SHADE, linewidth=0)
+        base = TOP + number * (layout.rank_height + layout.rank_gap) + layout.rank_height
+        # How much of each pixel lies under the curve.
+        filled = np.clip(lines * curve / max(largest, 1) - np.arange(lines)[::-1, None], 0, 1)[:, :, None]
+        paper.pixels(LEFT, base - lines, np.rint(255 - filled * (255 - _SHADE)).astype(np.uint8).repeat(3, axis=2))
         middle = base - layout.memory_height / 2
-        axes.text(-0.008, middle, "memory", **style)
-        axes.text(1 + 46 / NUM_COLUMNS, middle, format_bytes(int(curve.max())), **style)
+        paper.words(LEFT - 6, middle, "memory", SMALL, colour=GREY, across="right")
+        paper.words(LEFT + NUM_COLUMNS + 46, middle, format_bytes(int(curve.max())), SMALL, colour=GREY, across="right")

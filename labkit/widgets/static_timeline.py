@@ -1,25 +1,22 @@
 """A timeline as a PNG: one row per rank and lane, exact shares in every pixel, idle time left empty.
 
-Drawn without pyplot, so it needs no display and leaves no state; on an opaque white ground, so it reads the same on a
+On an opaque white ground, so it reads the same on a
 light and on a dark page.
 """
 
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from PIL import Image
 
 from labkit.timeline.grouping import by_rank_and_lane
 from labkit.timeline.summary import summary
 from labkit.timeline.timeline import Timeline
 from labkit.units import format_time
-from labkit.widgets.frame import draw_axis, draw_legend
+from labkit.widgets.frame import GREY, MESSAGE_COLOUR, SMALL, draw_axis, draw_legend
 from labkit.widgets.layout import (
     BOTTOM,
     LEFT,
@@ -32,14 +29,14 @@ from labkit.widgets.layout import (
     row_layout,
     time_unit,
 )
-from labkit.widgets.marks import GREY, MESSAGE_COLOUR, SMALL, draw_messages, label_bars, label_rows, lanes_in_words
+from labkit.widgets.marks import draw_messages, label_bars, label_rows, lanes_in_words
 from labkit.widgets.memory_rows import draw_memory
 from labkit.widgets.palette import CATEGORIES, categories_of
+from labkit.widgets.paper import Paper
 from labkit.widgets.shares import share_matrix
 
 MAX_BYTES = 60_000
 _PALETTE_HELPS = 6  # a palette makes a picture this many times smaller at best
-_DPI = 100
 
 
 def to_png(timeline: Timeline, title: str = "") -> bytes:
@@ -50,7 +47,7 @@ def to_png(timeline: Timeline, title: str = "") -> bytes:
     """
     columns = NUM_COLUMNS
     while True:
-        image = Image.fromarray(_pixels(timeline, columns, title))
+        image = draw(timeline, columns, title)
         png = _encoded(image)
         if MAX_BYTES < len(png) < _PALETTE_HELPS * MAX_BYTES:
             png = _encoded(image.quantize(palette=_palette(), dither=Image.Dither.NONE))
@@ -82,45 +79,48 @@ def paint(shares: npt.NDArray[np.float64], layout: RowLayout, width: int) -> npt
     hatched = np.array([category.hatched for category in CATEGORIES])
     pale = 0.75 + 0.25 * colours
     x = np.arange(width)
-    image = np.ones((layout.height, width, 3))
+    image = np.full((layout.height, width, 3), 255, dtype=np.uint8)
     for top, row in zip(layout.tops, shares, strict=True):
         share = row[:, x * row.shape[1] // width].T
         plain = 1 - share.sum(1, keepdims=True) + share[:, ~hatched] @ colours[~hatched]
-        stripes = [share[:, hatched] @ shade[hatched] for shade in (colours, pale)]
+        stripes = [_bytes(plain + share[:, hatched] @ shade[hatched]) for shade in (colours, pale)]
+        if not share[:, hatched].any():
+            image[top : top + layout.bar_height] = stripes[0]
+            continue
         for y in range(top, top + layout.bar_height):
-            image[y] = plain + np.where(((x + y) % 6 < 3)[:, None], *stripes)
-    return np.asarray(np.rint(image.clip(0, 1) * 255), dtype=np.uint8)
+            image[y] = np.where(((x + y) % 6 < 3)[:, None], *stripes)
+    return image
 
 
-def draw(timeline: Timeline, num_columns: int = NUM_COLUMNS, title: str = "") -> Figure:
-    """Return the picture as a matplotlib figure with an Agg canvas."""
+def _bytes(colours: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
+    return np.asarray(np.rint(colours.clip(0, 1) * 255), dtype=np.uint8)
+
+
+def draw(timeline: Timeline, num_columns: int = NUM_COLUMNS, title: str = "") -> Image.Image:
+    """Return the picture."""
     layout = row_layout(timeline)
     shares = picture_shares(timeline, num_columns)
-    width, height = LEFT + NUM_COLUMNS + RIGHT, TOP + layout.height + BOTTOM
-    figure = Figure(figsize=(width / _DPI, height / _DPI), dpi=_DPI, facecolor="white")
-    FigureCanvasAgg(figure)
-    axes = figure.add_axes((LEFT / width, BOTTOM / height, NUM_COLUMNS / width, layout.height / height))
+    paper = Paper(LEFT + NUM_COLUMNS + RIGHT, TOP + layout.height + BOTTOM)
+    paper.pixels(LEFT, TOP, paint(shares, layout, NUM_COLUMNS))
     unit, unit_ns = time_unit(timeline.makespan_ns)
-    span = max(timeline.makespan_ns, 1) / unit_ns
-    axes.imshow(
-        paint(shares, layout, NUM_COLUMNS), aspect="auto", interpolation="nearest", extent=(0, span, layout.height, 0)
-    )
-    axes.set_axis_off()
-    draw_axis(figure, span, f"time ({unit}){lanes_in_words(timeline, layout)}", width, height)
-    label_rows(axes, timeline, layout)
-    label_bars(axes, timeline, layout, span)
-    draw_memory(axes, timeline, layout, span)
-    has_arrows = draw_messages(axes, timeline, layout, span)
-    ranks = f"{timeline.num_ranks} rank{'s' * (timeline.num_ranks != 1)}"
-    title = title or f"{ranks}, {format_time(timeline.makespan_ns)}"
-    if timeline.num_ranks > MOST_RANKS:
-        title += f" ({MOST_RANKS} of the ranks shown)"
-    figure.text(12 / width, 1 - 12 / height, title, fontsize=11, weight="bold", va="top")
+    draw_axis(paper, max(timeline.makespan_ns, 1) / unit_ns, f"time ({unit}){lanes_in_words(timeline, layout)}")
+    draw_memory(paper, timeline, layout)
+    label_rows(paper, timeline, layout)
+    label_bars(paper, timeline, layout)
+    has_arrows = draw_messages(paper, timeline, layout)
+    paper.words(12, 12, title or title_of(timeline), 15, bold=True, down="top")
     numbers = summary(timeline).splitlines()[0].split(", ", 2)[2:]
-    figure.text(12 / width, 1 - 32 / height, "".join(numbers), fontsize=SMALL, color=GREY, va="top")
+    paper.words(12, 32, "".join(numbers), SMALL, colour=GREY, down="top")
     present = [category for number, category in enumerate(CATEGORIES) if shares[:, number].any()]
-    draw_legend(figure, present, width, height, has_arrows=has_arrows)
-    return figure
+    draw_legend(paper, present, has_arrows=has_arrows)
+    return paper.image
+
+
+def title_of(timeline: Timeline) -> str:
+    """Return how large a timeline is: "8 ranks, 1.92 ms"."""
+    ranks = f"{timeline.num_ranks} rank{'s' * (timeline.num_ranks != 1)}"
+    choice = f" ({MOST_RANKS} of the ranks shown)" if timeline.num_ranks > MOST_RANKS else ""
+    return f"{ranks}, {format_time(timeline.makespan_ns)}{choice}"
 
 
 def _palette() -> Image.Image:
@@ -142,12 +142,6 @@ def _encoded(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()
-
-
-def _pixels(timeline: Timeline, num_columns: int, title: str) -> npt.NDArray[np.uint8]:
-    canvas: Any = draw(timeline, num_columns, title).canvas
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
 
 
 def _rgb(colour: str) -> tuple[float, float, float]:
