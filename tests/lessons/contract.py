@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+from unittest.mock import MagicMock
 
 import pytest
 
 from labkit.checks.registry import exercises as checked_exercises
 from labkit.lessons.source import Lesson
 from tests.checks.lesson_cells import lesson as source_of
+from tests.checks.lesson_cells import namespace
 
 
 class LessonContract:
@@ -67,7 +70,20 @@ class LessonContract:
         for each in lesson.exercises:
             bonus = " (bonus)" if each.bonus else ""
             heading = rf"### Exercise {re.escape(each.id)} {re.escape(each.title)}{re.escape(bonus)}\n\n"
-            assert re.search(heading + rf"\*{each.points} points, about {each.minutes} minutes\*", prose), each.id
+            said = rf"\*{each.points} points, about {each.minutes} minutes\*"
+            assert re.search(heading + said, prose.replace("`", "")), each.id
+
+    def test_every_stub_fails_with_the_words_of_its_own_exercise(self, lesson: Lesson) -> None:
+        stubs = namespace(solved=False, number=self.number)
+        for exercise in lesson.exercises:
+            for name in exercise.provides:
+                gaps = _gaps(stubs[name])
+                assert gaps, f"{name} is handed out with nothing left to write"
+                for gap in gaps:
+                    required = [p for p in inspect.signature(gap).parameters.values() if p.default is p.empty]
+                    given = [_blank(stubs[name]) if each.name == "self" else MagicMock() for each in required]
+                    with pytest.raises(NotImplementedError, match=rf"^Exercise {re.escape(exercise.id)}: \w"):
+                        next(gap(*given))  # a generator begins when it is asked
 
     def test_topic_is_there(self, lesson: Lesson, topic: str) -> None:
         text = re.sub(r"\s+", " ", "\n\n".join(cell.source for cell in lesson.cells)).lower()
@@ -85,3 +101,15 @@ class LessonContract:
         slides = [cell for cell in lesson.cells if cell.kind == "markdown" and {"slide", "slide-only"} & set(cell.tags)]
         least, most = self.slides
         assert least <= len(slides) <= most
+
+
+def _gaps(provided: Any) -> list[Callable[..., Any]]:
+    """Return the functions in which a stub leaves something to write: itself, or those among its methods."""
+    found = vars(provided).values() if inspect.isclass(provided) else [provided]
+    functions = [inspect.unwrap(getattr(each, "__func__", each)) for each in found if callable(each)]
+    return [each for each in functions if any(str(const).startswith("Exercise ") for const in each.__code__.co_consts)]
+
+
+def _blank(provided: type) -> Any:
+    """Return an object whose __init__ has not run."""
+    return provided.__new__(provided)

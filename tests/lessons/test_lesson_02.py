@@ -5,103 +5,77 @@ from __future__ import annotations
 import inspect
 import re
 import types
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 import torch.distributed as dist
 
 import labkit
-from labkit.checks.registry import exercises as checked_exercises
-from labkit.lessons.source import Cell, Lesson, load
+from labkit.lessons.source import Lesson
+from tests.checks.lesson_cells import lesson as source_of
+from tests.checks.lesson_cells import namespace
+from tests.lessons.contract import LessonContract
 
-SOURCE = Path(__file__).parents[2] / "solutions" / "02_ring_all_reduce.py"
-IDS = [f"2.{number}" for number in range(1, 13)]
-BONUS = ["2.10", "2.12"]
 
-TOPICS = {
-    "gradients must be summed": r"why gradients must be summed",
-    "the three devices": r"2, 4, 6[\s\S]*1, 2, 3[\s\S]*4, 8, 12[\s\S]*7, 14, 21",
-    "reduce to the root and back": r"through rank 0",
-    "cost at the root": r"rank 0's link",
-    "chunks": r"## 3 cut it in chunks",
-    "the plan": r"the ring, as a plan",
-    "why a batch of isend and irecv": r"batch_isend_irecv",
-    "what hangs on NCCL": r"with nccl your ring may hang",
-    "reduce-scatter and all-gather": r"reduce-scatter[\s\S]*all-gather",
-    "lengths that do not divide": r"does not divide",
-    "empty chunks": r"empty chunk",
-    "non-contiguous tensors": r"transposed tensor",
-    "bfloat16": r"bfloat16",
-    "average": r"\*\*average\.\*\*",
-    "sub-groups": r"\*\*sub-groups\.\*\*",
-    "async_op": r"async_op=true",
-    "a drop-in": r"a drop-in for `dist.all_reduce`",
-    "a training step": r"data-parallel training step",
-    "alpha and beta": r"α",
-    "2(N-1)/N": r"2\(n-1\)/n",
-    "lower bound": r"patarasuk and yuan, 2009",
-    "algbw and busbw": r"algbw and busbw",
-    "tree": r"binomial tree",
-    "halving and doubling": r"thakur, rabenseifner and gropp, 2005",
-    "double binary trees": r"sanders, speck and träff, 2009",
-    "predict, measure, explain": r"## 10 predict, measure, explain",
-    "two cores, four ranks": r"four ranks on two cores",
-    "all to all": r"## 11 all to all",
-    "hierarchical": r"within and between machines",
-    "channels": r"\*\*channels\.\*\*",
-    "protocols": r"ll128",
-    "NVLink": r"nvlink 4",
-    "InfiniBand": r"infiniband ndr",
-    "RDMA": r"\*\*rdma\*\*",
-    "NVLink SHARP": r"nvlink sharp",
-    "gloo and MPI": r"nccl, gloo, mpi",
-    "failures on purpose": r"break it on purpose",
-    "at scale": r"what breaks at scale",
-    "the next lesson": r"03_ddp",
-}
+class TestContract(LessonContract):
+    number = "02"
+    num_exercises = 12
+    bonus = ("2.10", "2.12")
+    bonus_points = 16
+    topics: ClassVar = {
+        "gradients must be summed": r"why gradients must be summed",
+        "the three devices": r"2, 4, 6[\s\S]*1, 2, 3[\s\S]*4, 8, 12[\s\S]*7, 14, 21",
+        "reduce to the root and back": r"through rank 0",
+        "cost at the root": r"rank 0's link",
+        "chunks": r"## 3 cut it in chunks",
+        "the plan": r"the ring, as a plan",
+        "why a batch of isend and irecv": r"batch_isend_irecv",
+        "what hangs on NCCL": r"with nccl your ring may hang",
+        "reduce-scatter and all-gather": r"reduce-scatter[\s\S]*all-gather",
+        "lengths that do not divide": r"does not divide",
+        "empty chunks": r"empty chunk",
+        "non-contiguous tensors": r"transposed tensor",
+        "bfloat16": r"bfloat16",
+        "average": r"\*\*average\.\*\*",
+        "sub-groups": r"\*\*sub-groups\.\*\*",
+        "async_op": r"async_op=true",
+        "a drop-in": r"a drop-in for `dist.all_reduce`",
+        "a training step": r"data-parallel training step",
+        "alpha and beta": r"α",
+        "2(N-1)/N": r"2\(n-1\)/n",
+        "lower bound": r"patarasuk and yuan, 2009",
+        "algbw and busbw": r"algbw and busbw",
+        "tree": r"binomial tree",
+        "halving and doubling": r"thakur, rabenseifner and gropp, 2005",
+        "double binary trees": r"sanders, speck and träff, 2009",
+        "predict, measure, explain": r"## 10 predict, measure, explain",
+        "two cores, four ranks": r"four ranks on two cores",
+        "all to all": r"## 11 all to all",
+        "hierarchical": r"within and between machines",
+        "channels": r"\*\*channels\.\*\*",
+        "protocols": r"ll128",
+        "NVLink": r"nvlink 4",
+        "InfiniBand": r"infiniband ndr",
+        "RDMA": r"\*\*rdma\*\*",
+        "NVLink SHARP": r"nvlink sharp",
+        "gloo and MPI": r"nccl, gloo, mpi",
+        "failures on purpose": r"break it on purpose",
+        "at scale": r"what breaks at scale",
+        "the next lesson": r"03_ddp",
+    }
+    slides = (15, 20)
+    least_guesses = 7
 
 
 @pytest.fixture(scope="module")
 def lesson() -> Lesson:
-    return load(SOURCE)
+    return source_of("02")
 
 
 @pytest.fixture(scope="module")
-def answers(lesson: Lesson) -> types.ModuleType:
-    return _module(lesson, answers=True)
-
-
-@pytest.fixture(scope="module")
-def stubs(lesson: Lesson) -> types.ModuleType:
-    return _module(lesson, answers=False)
-
-
-def _module(lesson: Lesson, *, answers: bool) -> types.ModuleType:
-    """Return the given and exercise cells as a module, as a grader's probe runs them; ranks get it by value."""
-    module = types.ModuleType("lesson_02")
-    for cell in lesson.cells:
-        if cell.role in ("given", "exercise"):
-            source = cell.source if answers else cell.student_source
-            exec(compile(source, cell.id, "exec", dont_inherit=True), module.__dict__)
-    return module
-
-
-def _prose(lesson: Lesson) -> str:
-    text = "\n\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
-    return re.sub(r"(?<=\S)\n *(?=\S)", " ", text).lower()
-
-
-def _cells(lesson: Lesson, role: str) -> list[Cell]:
-    return [cell for cell in lesson.cells if cell.role == role]
-
-
-def test_twelve_exercises_give_100_points_and_16_for_the_bonus(lesson: Lesson) -> None:
-    assert [exercise.id for exercise in lesson.exercises] == IDS
-    assert [exercise.id for exercise in lesson.exercises if exercise.bonus] == BONUS
-    assert sum(exercise.points for exercise in lesson.exercises if not exercise.bonus) == 100
-    assert sum(exercise.points for exercise in lesson.exercises if exercise.bonus) == 16
+def answers() -> types.SimpleNamespace:
+    return types.SimpleNamespace(**namespace(number="02"))
 
 
 def test_exercises_fit_into_90_minutes_and_leave_time_to_read(lesson: Lesson) -> None:
@@ -109,50 +83,14 @@ def test_exercises_fit_into_90_minutes_and_leave_time_to_read(lesson: Lesson) ->
     assert 45 <= minutes <= 70
 
 
-def test_every_exercise_is_followed_by_its_check_before_the_next(lesson: Lesson) -> None:
-    order = [(cell.role, cell.exercise) for cell in lesson.cells if cell.role in ("exercise", "check")]
-    assert order == [(role, each) for each in IDS for role in ("exercise", "check")]
-
-
-def test_lesson_and_checks_name_the_same_functions(lesson: Lesson) -> None:
-    checked = checked_exercises("02")
-    assert list(checked) == IDS
-    for exercise in lesson.exercises:
-        assert checked[exercise.id].functions == exercise.provides
-
-
-def test_headings_say_the_title_the_points_and_the_minutes(lesson: Lesson) -> None:
-    prose = "\n\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
-    for each in lesson.exercises:
-        bonus = " (bonus)" if each.bonus else ""
-        title = re.escape(each.title).replace("dist\\.all_reduce", "`dist.all_reduce`")
-        heading = rf"### Exercise {re.escape(each.id)} {title}{re.escape(bonus)}\n\n"
-        assert re.search(heading + rf"\*{each.points} points, about {each.minutes} minutes\*", prose), each.id
-
-
-@pytest.mark.parametrize("topic", TOPICS)
-def test_topic_is_there(lesson: Lesson, topic: str) -> None:
-    assert re.search(TOPICS[topic], _prose(lesson)), f"lesson 02 says nothing of: {topic}"
-
-
-def test_every_stub_fails_with_the_words_of_its_own_exercise(lesson: Lesson, stubs: types.ModuleType) -> None:
-    for exercise in lesson.exercises:
-        for name in exercise.provides:
-            function = getattr(stubs, name)
-            required = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
-            with pytest.raises(NotImplementedError, match=rf"^Exercise {re.escape(exercise.id)}: \w") as raised:
-                function(*[None] * len(required))
-            assert len(str(raised.value)) > 25
-
-
-def test_exercise_cells_hold_functions_only(lesson: Lesson, answers: types.ModuleType) -> None:
+def test_exercise_cells_hold_functions_only(lesson: Lesson, answers: types.SimpleNamespace) -> None:
     for exercise in lesson.exercises:
         for name in exercise.provides:
             assert inspect.isfunction(getattr(answers, name))
             assert getattr(answers, name).__doc__
 
 
-def test_the_drop_in_has_the_arguments_of_dist_all_reduce(answers: types.ModuleType) -> None:
+def test_the_drop_in_has_the_arguments_of_dist_all_reduce(answers: types.SimpleNamespace) -> None:
     ours = inspect.signature(answers.ring_all_reduce).parameters
     theirs = inspect.signature(inspect.unwrap(dist.all_reduce)).parameters
     assert list(ours) == list(theirs)
@@ -166,18 +104,6 @@ def test_no_cell_is_over_long(lesson: Lesson) -> None:
         assert lines <= limit, f"{cell.id} (line {cell.line}) has {lines} lines; cut it in two"
 
 
-def test_every_guess_is_shown_beside_the_truth(lesson: Lesson) -> None:
-    after: list[str] = []
-    for cell in reversed(lesson.cells):
-        if cell.role == "predict":
-            call = re.match(r'labkit\.predict\("([^"]+)"', cell.source)
-            name = call[1] if call else cell.source.split("=")[0].strip()
-            shown = re.escape(f'labkit.reveal("{name}", ') if call else rf"\{{{name}\b"
-            assert any(re.search(shown, later) for later in after), f"{name} is never shown"
-        after.append(cell.source)
-    assert len(_cells(lesson, "predict")) >= 7
-
-
 def test_what_differs_between_runs_is_not_compared(lesson: Lesson) -> None:
     unsteady = re.compile(r"^\w*run\.timeline$|perf_counter|measured|except .*RunTimeout|plt\.show", re.MULTILINE)
     for cell in lesson.cells:
@@ -187,12 +113,7 @@ def test_what_differs_between_runs_is_not_compared(lesson: Lesson) -> None:
             assert "nbval-ignore-output" in cell.tags, f"line {cell.line}"
 
 
-def test_the_deck_has_15_to_20_slides(lesson: Lesson) -> None:
-    slides = [cell for cell in lesson.cells if cell.kind == "markdown" and {"slide", "slide-only"} & set(cell.tags)]
-    assert 15 <= len(slides) <= 20
-
-
-def test_the_table_of_bytes_says_what_the_functions_return(lesson: Lesson, answers: types.ModuleType) -> None:
+def test_the_table_of_bytes_says_what_the_functions_return(lesson: Lesson, answers: types.SimpleNamespace) -> None:
     (table,) = [cell.source for cell in lesson.cells if "## The bottleneck is one link" in cell.source]
     rows = re.findall(r"^\| ([\d,]+) \| ([\d,]+) MB \| ([\d,]+) MB \|$", table, re.MULTILINE)
     assert len(rows) == 4
@@ -202,7 +123,7 @@ def test_the_table_of_bytes_says_what_the_functions_return(lesson: Lesson, answe
         assert ring == round(answers.ring_bytes(100, world_size))
 
 
-def test_long_chunks_go_in_slices_and_arrive_whole(answers: types.ModuleType) -> None:
+def test_long_chunks_go_in_slices_and_arrive_whole(answers: types.SimpleNamespace) -> None:
     def sum_of_long_chunks() -> tuple[float, float, int]:
         tensor = torch.full((8 * 2**20 + 3,), float(dist.get_rank() + 1))
         answers.ring_sum(tensor)
@@ -229,6 +150,6 @@ def _differences(ring_all_reduce: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 5])
-def test_the_drop_in_does_what_dist_all_reduce_does(answers: types.ModuleType, world_size: int) -> None:
+def test_the_drop_in_does_what_dist_all_reduce_does(answers: types.SimpleNamespace, world_size: int) -> None:
     run = labkit.run(_differences, answers.ring_all_reduce, on=labkit.local(world_size), echo=False)
     assert run.results == [[]] * world_size

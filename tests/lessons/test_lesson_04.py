@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from functools import partial
 from pathlib import Path
@@ -64,21 +63,6 @@ def lesson() -> Lesson:
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Any]:
     return namespace(number="04")
-
-
-def test_every_stub_fails_with_the_words_of_its_own_exercise(lesson: Lesson) -> None:
-    stubs = namespace(solved=False, number="04")
-    for exercise in lesson.exercises:
-        for name in exercise.provides:
-            stub = stubs[name]
-            if inspect.isclass(stub) and "__init__" not in vars(stub):  # the gap is in push
-                stub = stub.push
-            required = [p for p in inspect.signature(stub).parameters.values() if p.default is p.empty]
-            wanted = [None] * len(required)
-            if inspect.isclass(stub):
-                wanted[0] = __import__("torch").zeros(2)
-            with pytest.raises(NotImplementedError, match=rf"^Exercise {re.escape(exercise.id)}: \w"):
-                stub(*wanted)
 
 
 def test_the_slide_of_server_or_ring_says_what_the_function_returns(lesson: Lesson, answers: dict[str, Any]) -> None:
