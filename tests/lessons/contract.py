@@ -23,7 +23,8 @@ class LessonContract:
         number: The lesson's.
         num_exercises: How many it has, numbered from 1.
         bonus: Those whose points come on top.
-        bonus_points: What these give together; the others give 100.
+        bonus_points: What these give together.
+        points: What the others give together.
         topics: What the lesson must speak of: a name, and a pattern its text in lower case matches somewhere.
         slides: The least and the most slides of the deck.
         least_guesses: How many predictions there are at least.
@@ -33,6 +34,7 @@ class LessonContract:
     num_exercises: ClassVar[int]
     bonus: ClassVar[tuple[str, ...]]
     bonus_points: ClassVar[int]
+    points: ClassVar[int] = 100
     topics: ClassVar[Mapping[str, str]]
     slides: ClassVar[tuple[int, int]] = (8, 25)
     least_guesses: ClassVar[int] = 1
@@ -49,10 +51,10 @@ class LessonContract:
     def ids(self) -> list[str]:
         return [f"{int(self.number)}.{each}" for each in range(1, self.num_exercises + 1)]
 
-    def test_exercises_give_100_points_and_the_bonus_comes_on_top(self, lesson: Lesson) -> None:
+    def test_exercises_give_their_points_and_the_bonus_comes_on_top(self, lesson: Lesson) -> None:
         assert [exercise.id for exercise in lesson.exercises] == self.ids
         assert tuple(exercise.id for exercise in lesson.exercises if exercise.bonus) == self.bonus
-        assert sum(exercise.points for exercise in lesson.exercises if not exercise.bonus) == 100
+        assert sum(exercise.points for exercise in lesson.exercises if not exercise.bonus) == self.points
         assert sum(exercise.points for exercise in lesson.exercises if exercise.bonus) == self.bonus_points
 
     def test_every_exercise_is_followed_by_its_check_before_the_next(self, lesson: Lesson) -> None:
