@@ -14,8 +14,10 @@ def union(start: npt.NDArray[Any], end: npt.NDArray[Any]) -> Intervals:
     """Return the disjoint intervals, sorted, that cover exactly what the given ones cover."""
     if not len(start):
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    order = np.argsort(start, kind="stable")
-    start, end = start[order].astype(np.int64), end[order].astype(np.int64)
+    start, end = start.astype(np.int64, copy=False), end.astype(np.int64, copy=False)
+    if (start[1:] < start[:-1]).any():
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
     reach = np.maximum.accumulate(end)
     first = np.concatenate(([True], start[1:] > reach[:-1]))
     last = np.concatenate((first[1:], [True]))

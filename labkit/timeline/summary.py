@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from labkit.timeline import memory, metrics
-from labkit.timeline.messages import RECEIVES, SENDS, is_call
+from labkit.timeline.distinct import coded
+from labkit.timeline.messages import RECEIVES, SENDS
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
 from labkit.units import format_bytes, format_time
@@ -18,8 +19,9 @@ def summary(timeline: Timeline) -> str:
     if not len(timeline):
         return f"{ranks}, nothing recorded."
     parts = [ranks, format_time(timeline.makespan_ns)]
-    call = is_call(timeline)
-    sends, receives = np.isin(timeline.kind, SENDS) & call, np.isin(timeline.kind, RECEIVES) & call
+    kinds, kind = coded(timeline.kind)
+    call = (timeline.lane == Lane.COMMUNICATION) & (np.array(kinds) != "span")[kind]
+    sends, receives = np.isin(kinds, SENDS)[kind] & call, np.isin(kinds, RECEIVES)[kind] & call
     if sends.any():
         size = format_bytes(int(timeline.bytes[sends].sum()))
         parts.append(f"{_count(int(sends.sum()), 'message')} with {size} in all")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from labkit.timeline.memory import has_memory
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
@@ -45,7 +43,7 @@ def shown_ranks(timeline: Timeline) -> list[int]:
 
 def picture_rows(timeline: Timeline) -> list[tuple[int, Lane]]:
     """Return the (rank, lane) of each row, top to bottom; lanes no rank uses are left out."""
-    used = [lane for lane in Lane if np.any(timeline.lane == lane)]
+    used = [lane for lane in Lane if (timeline.lane == lane).any()]
     return [(rank, lane) for rank in shown_ranks(timeline) for lane in used]
 
 

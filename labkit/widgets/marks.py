@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from labkit.timeline.grouping import NO_ROWS, by_rank_and_lane
 from labkit.timeline.intervals import total, union
@@ -22,19 +23,18 @@ _LINE_OF_TEXT = 8
 _LANES = {Lane.COMPUTE: "compute", Lane.COMMUNICATION: "comm", Lane.HOST: "host"}
 
 
-def label_rows(paper: Paper, timeline: Timeline, layout: RowLayout) -> None:
-    """Name ranks and lanes on the left and give the share of time each is busy on the right.
+def label_rows(paper: Paper, timeline: Timeline, layout: RowLayout, busy: npt.NDArray[np.float64]) -> None:
+    """Name ranks and lanes on the left and give the share of time each is busy, by row, on the right.
 
     Where bars are too low for a line of text each, a rank's lanes share one number.
     """
-    rows, groups = picture_rows(timeline), by_rank_and_lane(timeline)
+    rows, groups = picture_rows(timeline), None
     at_right = LEFT + NUM_COLUMNS + 46
     each_lane = layout.bar_height >= _LINE_OF_TEXT
     last = -100.0
-    for (rank, lane), top in zip(rows, layout.tops, strict=True):
+    for (rank, lane), top, share in zip(rows, layout.tops, busy.tolist(), strict=True):
         if each_lane:
             middle = TOP + top + layout.bar_height / 2
-            share = _busy_share(timeline, [groups.get((rank, lane), NO_ROWS)])
             paper.words(LEFT - 6, middle, _LANES[lane], SMALL, colour=GREY, across="right")
             paper.words(at_right, middle, f"{100 * share:.0f} %", SMALL, colour=GREY, across="right")
         middle = TOP + top + layout.rank_height / 2
@@ -46,7 +46,8 @@ def label_rows(paper: Paper, timeline: Timeline, layout: RowLayout) -> None:
             paper.line(0, between, LEFT + NUM_COLUMNS, between, "#DDDDDD")
         paper.words(12, middle, f"rank {rank}", TEXT)
         if not each_lane:
-            lanes = [groups.get((rank, busy), NO_ROWS) for busy in (Lane.COMPUTE, Lane.COMMUNICATION)]
+            groups = groups or by_rank_and_lane(timeline)
+            lanes = [groups.get((rank, each), NO_ROWS) for each in (Lane.COMPUTE, Lane.COMMUNICATION)]
             share = _busy_share(timeline, lanes)
             paper.words(at_right, middle, f"{100 * share:.0f} %", SMALL, colour=GREY, across="right")
     if rows:

@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from labkit.timeline.distinct import coded
 from labkit.timeline.messages import REMOTE_CALLS
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
@@ -65,13 +66,12 @@ def category_of(lane: int, kind: str, name: str) -> int:
 
 def categories_of(timeline: Timeline) -> npt.NDArray[np.int64]:
     """Return the index in CATEGORIES of every span."""
-    found = np.full(len(timeline), -1, dtype=np.int64)
-    for lane in Lane:
-        mine = timeline.lane == lane
-        # A kind or name occurs many times over: each distinct one is looked at once.
-        for kind in set(timeline.kind[mine].tolist()):
-            of_kind = mine & (timeline.kind == kind)
-            names = set(timeline.name[of_kind].tolist()) if kind == "span" else {kind}
-            for name in names:
-                found[of_kind & (timeline.name == name) if len(names) > 1 else of_kind] = category_of(lane, kind, name)
+    kinds, kind = coded(timeline.kind)
+    of = np.array([[category_of(int(lane), each, "") for each in kinds] for lane in Lane], dtype=np.int64)
+    found: npt.NDArray[np.int64] = of.reshape(len(Lane), -1)[timeline.lane, kind]
+    if "span" in kinds:  # of a named region in the compute row it is the name that says what it is
+        named = np.flatnonzero((kind == kinds.index("span")) & (timeline.lane == Lane.COMPUTE))
+        names, name = coded(timeline.name[named])
+        if names:
+            found[named] = np.array([category_of(int(Lane.COMPUTE), "span", each) for each in names])[name]
     return found

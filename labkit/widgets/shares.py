@@ -24,6 +24,12 @@ def owned_segments(
     Where spans overlap, the one that began last owns the time, as an inner region lies on top of an outer one; of spans
     that began together the shorter one, then the later row.
     """
+    if bool((end[:-1] <= start[1:]).all()) and bool((end >= start).all()):
+        return (
+            start.astype(np.int64, copy=False),
+            end.astype(np.int64, copy=False),
+            category.astype(np.int64, copy=False),
+        )
     by_start = np.lexsort((np.arange(len(start)), -end, start))
     if bool((end[by_start[:-1]] <= start[by_start[1:]]).all()):
         return start[by_start].astype(np.int64), end[by_start].astype(np.int64), category[by_start].astype(np.int64)
@@ -75,7 +81,7 @@ def share_matrix(
     width = (window[1] - window[0]) / num_columns
     begin, finish, owner = owned_segments(start - window[0], end - window[0], category)
     shares = np.zeros((num_categories, num_columns))
-    for number in np.unique(owner).tolist():
+    for number in np.flatnonzero(np.bincount(owner)).tolist():
         mine = owner == number
         shares[number] = np.diff(covered_before((begin[mine], finish[mine]), edges)) / width
     return np.clip(shares, 0.0, 1.0)

@@ -105,7 +105,7 @@ def draw(timeline: Timeline, num_columns: int = NUM_COLUMNS, title: str = "") ->
     unit, unit_ns = time_unit(timeline.makespan_ns)
     draw_axis(paper, max(timeline.makespan_ns, 1) / unit_ns, f"time ({unit}){lanes_in_words(timeline, layout)}")
     draw_memory(paper, timeline, layout)
-    label_rows(paper, timeline, layout)
+    label_rows(paper, timeline, layout, shares.sum((1, 2)) / num_columns)
     label_bars(paper, timeline, layout)
     has_arrows = draw_messages(paper, timeline, layout)
     paper.words(12, 12, title or title_of(timeline), 15, bold=True, down="top")

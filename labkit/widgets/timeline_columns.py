@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from labkit.errors import ConfigError
 from labkit.timeline import critical_path as _critical_path
+from labkit.timeline.distinct import hashed
 from labkit.timeline.memory import has_memory, memory_curve
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS
 from labkit.timeline.metrics import busbw_factor
@@ -153,17 +154,10 @@ def _distinct(columns: Sequence[npt.NDArray[Any]]) -> tuple[npt.NDArray[np.int64
     Rows are told apart by a hash of 64 bits: of a million distinct rows two would be taken for one once in 40 million
     times.
     """
-    key = np.zeros(len(columns[0]), dtype=np.uint64)
-    for column in columns:
-        whole = np.ascontiguousarray(column)
-        if whole.dtype.kind == "U":
-            words = whole.view(np.uint32).reshape(len(column), whole.dtype.itemsize // 4)
-        else:
-            words = whole[:, None]
-        for word in words.T:
-            if word.any():
-                key = (key ^ word.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-                key ^= key >> np.uint64(32)
+    key = hashed(columns[0])
+    for column in columns[1:]:
+        key = (key ^ hashed(column)) * np.uint64(0x9E3779B97F4A7C15)
+        key ^= key >> np.uint64(32)
     _, first, codes = np.unique(key, return_index=True, return_inverse=True)
     return first.astype(np.int64), codes.astype(np.int64)
 
