@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from labkit.errors import ConfigError
+
+MEMORY_BPS = 1.6e12
+"""Of an A100's memory, bytes per second; what a hook costs is counted in passes over a gradient at this speed."""
+
+
+@dataclass(frozen=True)
+class Hook:
+    """What a communication hook does to a gradient.
+
+    Attributes:
+        passes: How often it reads or writes the gradient: an assumption, as lesson 06 makes it.
+        packed: Bytes sent for a parameter's gradient of so many bytes.
+        gathered: Whether packets cannot be added, so that every rank gathers all of them.
+    """
+
+    passes: float
+    packed: Callable[[float], float]
+    gathered: bool = False
+
+
+HOOKS: Mapping[str, Hook] = {
+    "none": Hook(0, lambda size: size),
+    "fp16": Hook(4, lambda size: size / 2),
+    "PowerSGD, rank 4": Hook(12, lambda size: min(size, 16 * math.sqrt(size))),
+    "top 1 %": Hook(100, lambda size: 0.02 * size, gathered=True),
+}
+"""By name; PowerSGD sends 2 * 4 * sqrt(n) float32 of n numbers, top 1 % a number and its place for each hundredth."""
 
 
 @dataclass(frozen=True)
@@ -17,42 +45,69 @@ class Link:
         num_ranks: N.
         latency_s: Of a message.
         bandwidth_Bps: Of a link, bytes per second.
+        skew_s: How much later than rank 0 the slowest rank has each gradient; all wait for it.
+        hook: One of HOOKS.
     """
 
     backward_s: float
     num_ranks: int
     latency_s: float
     bandwidth_Bps: float  # noqa: N815  as the lessons write it
+    skew_s: float = 0.0
+    hook: str = "none"
 
     def all_reduce_s(self, num_bytes: float) -> float:
         """Return the time of a ring all_reduce."""
         return 2 * (self.num_ranks - 1) * (self.latency_s + num_bytes / self.num_ranks / self.bandwidth_Bps)
 
+    def send_s(self, sizes: Sequence[float]) -> tuple[float, float]:
+        """Return the bytes of a bucket of gradients after the hook, and the time of hook and transfer."""
+        hook = HOOKS[self.hook]
+        packed = sum(map(hook.packed, sizes))
+        gather = (self.num_ranks - 1) * (self.latency_s + packed / self.bandwidth_Bps)
+        transfer = gather if hook.gathered else self.all_reduce_s(packed)
+        return packed, hook.passes * sum(sizes) / MEMORY_BPS + transfer
+
 
 @dataclass(frozen=True)
 class Sent:
-    """One bucket: its bytes, when its last gradient is complete, when its all_reduce begins and ends (seconds)."""
+    """One bucket, in seconds from a common moment on.
 
-    num_bytes: int
+    Attributes:
+        num_bytes: What is sent of it.
+        ready: When its last gradient is complete on this rank.
+        all_ready: When it is on every rank.
+        start: When its transfer begins.
+        end: When it ends.
+    """
+
+    num_bytes: float
     ready: float
+    all_ready: float
     start: float
     end: float
 
 
-def bucket_plan(sizes: Sequence[int], cap_bytes: float) -> list[list[int]]:
-    """Return the buckets in the order they are sent: from the last parameter to the first, each filled to the cap."""
+def bucket_plan(sizes: Sequence[int], cap_bytes: float, first_bytes: float = 0) -> list[list[int]]:
+    """Return the buckets in the order they are sent: from the last parameter to the first, each filled to the cap.
+
+    Args:
+        sizes: Bytes of each parameter's gradient, in the order of the model.
+        cap_bytes: What a bucket may hold.
+        first_bytes: What the first may hold; 0: as the others. (torch: 1 MiB, so that it leaves early.)
+    """
     plan: list[list[int]] = []
     room = 0.0
     for index, size in sorted(enumerate(sizes), reverse=True):
         if size > room or not plan:
-            plan, room = [*plan, []], cap_bytes
+            plan, room = [*plan, []], (first_bytes or cap_bytes) if not plan else cap_bytes
         plan[-1] += [index]
         room -= size
     return plan
 
 
 def sent(sizes: Sequence[int], plan: Sequence[Sequence[int]], link: Link) -> list[Sent]:
-    """Return what becomes of each bucket.
+    """Return what becomes of each bucket, from the begin of backward on.
 
     Args:
         sizes: Bytes of each parameter's gradient, in the order of the model.
@@ -66,11 +121,11 @@ def sent(sizes: Sequence[int], plan: Sequence[Sequence[int]], link: Link) -> lis
         done[index] = summed / total * link.backward_s
     free, found = 0.0, []
     for bucket in plan:
-        num_bytes = sum(sizes[index] for index in bucket)
+        num_bytes, lasts = link.send_s([sizes[index] for index in bucket])
         ready = max((done[index] for index in bucket), default=0.0)
-        start = max(ready, free)
-        free = start + link.all_reduce_s(num_bytes)
-        found.append(Sent(num_bytes, ready, start, free))
+        start = max(ready + link.skew_s, free)
+        free = start + lasts
+        found.append(Sent(num_bytes, ready, ready + link.skew_s, start, free))
     return found
 
 

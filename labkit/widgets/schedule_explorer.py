@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from labkit.errors import ConfigError
@@ -18,17 +19,21 @@ _WIDTH, _LEFT, _RIGHT = 760, 58, 58
 _SPAN = re.compile(r"[FBIW]\d+(\.\d+)?")
 
 
-def schedule_explorer(*schedules: Any, num_stages: int = 4, num_microbatches: int = 8, **named: Any) -> Explorer:
+def schedule_explorer(
+    *schedules: Any, num_stages: int = 4, num_microbatches: int = 8, memory_limit: int = 0, **named: Any
+) -> Explorer:
     """Return a figure that shows pipeline schedules one above the other: bubble, memory, and what cannot be, in red.
 
     Without an argument it shows GPipe and 1F1B. Functions are tried for other numbers of stages and microbatches too:
-    the sliders work without a kernel.
+    the sliders work without a kernel. An operation can be dragged to another place in its stage's order; what comes of
+    it, or why that cannot be, is said at once.
 
     Args:
         *schedules: Each a function make(stage, num_stages, num_microbatches) that returns a stage's records; or a list
             with the records of every stage; or the timeline of a run with spans F0, B0, ...
         num_stages: P, to begin with, 1 to 16.
         num_microbatches: M, to begin with, 1 to 64.
+        memory_limit: Microbatches whose activations a stage has memory for; 0: any number.
         **named: The same, with the names they shall have.
 
     Raises:
@@ -49,10 +54,22 @@ def schedule_explorer(*schedules: Any, num_stages: int = 4, num_microbatches: in
         entries.append(entry)
     tried = any(("lists" in entry and len(entry["lists"]) > 1) or "form" in entry for entry in entries)
     p, m = sizes if tried else ([num_stages], [_num_microbatches(shown)])
-    data = {"source": "", "p": p, "m": m, "at": [num_stages, num_microbatches], "schedules": entries}
-    numbers = {s.name: {"bubble": s.bubble(), "peaks": [s.peak(k) for k in range(len(s.stages))]} for s in shown}
-    sentence = " ".join(map(_sentence, shown))
-    return Explorer(sentence, numbers, "schedule_explorer.js", "scheduleExplorer", data, _still(shown))
+    data: dict[str, Any] = {"source": "", "p": p, "m": m, "at": [num_stages, num_microbatches], "schedules": entries}
+    data["limit"] = memory_limit
+    numbers = {s.name: _numbers(s) for s in shown}
+    sentence = " ".join(_sentence(each, memory_limit) for each in shown)
+    scene = _still(shown, memory_limit)
+    return Explorer(sentence, numbers, "schedule_explorer.js", "scheduleExplorer", data, scene)
+
+
+def _numbers(schedule: Schedule) -> dict[str, Any]:
+    """Return the bubble, its parts as shares of all stages' time, peaks, and the length of the critical path."""
+    whole = len(schedule.stages) * schedule.makespan or 1.0
+    parts = dict.fromkeys(("warm-up", "steady", "drain"), 0.0)
+    for _, start, end, part in schedule.idle():
+        parts[part] += (end - start) / whole
+    peaks = [schedule.peak(stage) for stage in range(len(schedule.stages))]
+    return {"bubble": schedule.bubble(), "idle": parts, "peaks": peaks, "critical": len(schedule.critical_path())}
 
 
 def _read(
@@ -61,8 +78,7 @@ def _read(
     """Return a schedule at the numbers asked for, and what the program in the page needs to know of it."""
     if isinstance(given, Timeline):
         schedule = measured(name, given)
-        placed = [[[str(p.op), p.start, p.end] for p in row] for row in schedule.stages]
-        return schedule, {"name": name, "placed": placed}
+        return schedule, {"name": name, "placed": _times(schedule), "model": _times(_predicted(schedule))}
     if callable(given):
         schedule = place(name, _lists(given, *at))
         if form := _form(given, sizes):
@@ -80,8 +96,8 @@ def _read(
                     faults[key] = [f"{name} fails for {stages} stages and {count} microbatches: {says}"]
                     continue
                 lists[key] = ["".join(map(str, ops)) for ops in found]
-                if wrong := [*_other_numbers(name, found, count), *place(name, found).faults]:
-                    faults[key] = wrong[:3]
+                if wrong := _other_numbers(name, found, count):  # what else is wrong the program in the page finds
+                    faults[key] = wrong
         return schedule, {"name": name, "lists": lists, "faults": faults}
     if isinstance(given, Mapping | str) or not isinstance(given, Sequence):
         raise ConfigError(
@@ -89,9 +105,7 @@ def _read(
             "with one list of records for each stage, or the timeline of a run."
         )
     found = [ops_of(records, stage) for stage, records in enumerate(given)]
-    schedule, key = place(name, found), f"{at[0]},{at[1]}"
-    lists = {key: ["".join(map(str, ops)) for ops in found]}
-    return schedule, {"name": name, "lists": lists, "faults": {key: list(schedule.faults[:3])}}
+    return place(name, found), {"name": name, "lists": {f"{at[0]},{at[1]}": ["".join(map(str, ops)) for ops in found]}}
 
 
 def measured(name: str, timeline: Timeline) -> Schedule:
@@ -107,6 +121,25 @@ def measured(name: str, timeline: Timeline) -> Schedule:
         (op,) = ops_of(span.name, span.rank)
         stages[span.rank].append(Placed(op, (span.start_ns - first) / 1e9, (span.end_ns - first) / 1e9))
     return Schedule(name, tuple(tuple(sorted(row, key=lambda placed: placed.start)) for row in stages))
+
+
+def _times(schedule: Schedule) -> list[list[list[Any]]]:
+    return [[[str(placed.op), _short(placed.start), _short(placed.end)] for placed in row] for row in schedule.stages]
+
+
+def _short(seconds: float) -> float:
+    return float(f"{seconds:.6g}")
+
+
+def _predicted(run: Schedule) -> Schedule:
+    """Return a run's order as it would run if all operations of a kind took their median time and messages none."""
+    lists = [[placed.op for placed in row] for row in run.stages]
+    lasted: dict[str, list[float]] = {}
+    for placed in (placed for row in run.stages for placed in row):
+        lasted.setdefault(placed.op.kind, []).append(placed.end - placed.start)
+    usual = {kind: median(times) * num_chunks(lists) for kind, times in lasted.items()}
+    backward = usual.get("B", usual.get("I", 0.0) + usual.get("W", 0.0))
+    return place(run.name, lists, usual.get("F", 0.0), backward)
 
 
 def _lists(make: Callable[..., Any], num_stages: int, num_microbatches: int) -> list[tuple[Op, ...]]:
@@ -146,16 +179,18 @@ def closed_form(schedule: Schedule) -> float:
     return (stages - 1) / max(chunks * len(microbatches) + stages - 1, 1)
 
 
-def _sentence(schedule: Schedule) -> str:
+def _sentence(schedule: Schedule, limit: int) -> str:
     if schedule.stuck:
         return f"{schedule.name} cannot be carried out: {schedule.faults[0]}"
     peaks = ", ".join(f"{schedule.peak(stage):g}" for stage in range(len(schedule.stages)))
     text = f"{schedule.name}: bubble {schedule.bubble():.1%}, by the formula {closed_form(schedule):.1%}"
     text += f"; microbatches held at most, stage by stage: {peaks}."
+    if over := [str(stage) for stage in range(len(schedule.stages)) if schedule.peak(stage) > limit > 0]:
+        text += f" More than the memory's {limit} on stage {', '.join(over)}."
     return text + (f" {schedule.faults[0]}" if schedule.faults else "")
 
 
-def _still(schedules: Sequence[Schedule]) -> Scene:
+def _still(schedules: Sequence[Schedule], limit: int) -> Scene:
     marks: list[Mark] = []
     y, wide = 8.0, _WIDTH - _LEFT - _RIGHT
     for schedule in schedules:
@@ -167,7 +202,8 @@ def _still(schedules: Sequence[Schedule]) -> Scene:
         y += 22
         for stage, row in enumerate(schedule.stages):
             marks.append(Text(10, y + 14, f"stage {stage}", 11))
-            marks.append(Text(_WIDTH - 10, y + 14, f"most {schedule.peak(stage):g}", 11, "end", GREY))
+            peak = schedule.peak(stage)
+            marks.append(Text(_WIDTH - 10, y + 14, f"most {peak:g}", 11, "end", RED if peak > limit > 0 else GREY))
             marks.append(Line(((_LEFT, y + 19.5), (_LEFT + wide * schedule.makespan / end, y + 19.5)), "#cccccc"))
             for placed in row:
                 x, width = _LEFT + placed.start / end * wide, (placed.end - placed.start) / end * wide

@@ -74,6 +74,47 @@ class Schedule:
         whole = len(self.stages) * self.makespan
         return 1 - work / whole if whole else 0.0
 
+    def idle(self) -> list[tuple[int, float, float, str]]:
+        """Return (stage, from, to, part) of each piece of the bubble.
+
+        The part is "warm-up" before the stage's first backward, "drain" after its last forward, else "steady".
+        """
+        end = max((placed.end for row in self.stages for placed in row), default=0.0)
+        found = []
+        for stage, row in enumerate(self.stages):
+            first = next((placed.start for placed in row if placed.op.kind != "F"), end)
+            last = max((placed.end for placed in row if placed.op.kind == "F"), default=0.0)
+            before = 0.0
+            for start, then in [*((placed.start, placed.end) for placed in row), (end, end)]:
+                if start > before + 1e-12 * end:
+                    part = "warm-up" if start <= first else "drain" if before >= last else "steady"
+                    found.append((stage, before, start, part))
+                before = then
+        return found
+
+    def critical_path(self, message: float = 0.0) -> list[tuple[int, Op]]:
+        """Return the chain of operations, last first, in which each waited for the one after it in this list.
+
+        Args:
+            message: Time from one stage to another.
+        """
+        lists = [[placed.op for placed in row] for row in self.stages]
+        chunks, path = num_chunks(lists), []
+        ends = {(stage, placed.op): placed.end for stage, row in enumerate(self.stages) for placed in row}
+        at = max(((stage, row[-1]) for stage, row in enumerate(lists) if row), key=ends.__getitem__, default=None)
+        while at is not None:
+            path.append(at)
+            stage, op = at
+            position = lists[stage].index(op)
+            before = [(stage, lists[stage][position - 1])] if position else []
+            before += [each for each in needs(stage, op, len(lists), chunks, lists) if each in ends]
+            at, latest = None, -1.0
+            for each in before:
+                arrives = ends[each] + (message if each[0] != stage else 0.0)
+                if at is None or arrives > latest + 1e-9:
+                    at, latest = each, arrives
+        return path
+
     def held(self, stage: int) -> list[tuple[float, float]]:
         """Return (time, microbatches whose activations a stage holds from then on); a chunk counts as its share."""
         share = 1 / num_chunks([[placed.op for placed in row] for row in self.stages])
@@ -192,7 +233,7 @@ def _order_faults(
     ends: Mapping[tuple[int, Op], float],
     chunks: int,
 ) -> list[str]:
-    faults = []
+    faults, waits_on = [], {}
     for stage, ops in enumerate(stages):
         if len(placed[stage]) == len(ops):
             continue
@@ -206,9 +247,27 @@ def _order_faults(
             faults.append(f"Stage {stage}: {op} stands before {wanted}.")
         else:
             there = stages[where][len(placed[where])]
+            waits_on[stage] = where
             waits = f"waits for {wanted} of stage {where}, which stands at {there}"
             faults.append(f"Stage {stage} stands at {op} and {waits}.")
-    return sorted(faults, key=lambda text: "waits for" in text)
+    ordered = sorted(faults, key=lambda text: "waits for" in text)
+    at = sum("waits for" not in text for text in ordered)
+    return [*ordered[:at], *_deadlock(waits_on), *ordered[at:]]
+
+
+def _deadlock(waits_on: Mapping[int, int]) -> list[str]:
+    """Return a sentence that names stages which wait for each other in a circle, if there are any."""
+    for stage in waits_on:
+        at: int | None = stage
+        for _ in range(len(waits_on) + 1):
+            at = waits_on.get(at) if at is not None else None
+        if at is None:
+            continue
+        circle = [at]
+        while (following := waits_on[circle[-1]]) != at:
+            circle.append(following)
+        return [f"Deadlock: stages {' and '.join(map(str, sorted(circle)))} wait for each other."]
+    return []
 
 
 def _count_faults(stages: Sequence[Sequence[Op]]) -> list[str]:

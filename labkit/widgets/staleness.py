@@ -129,3 +129,31 @@ def simulate(
         waiting = [w for w in waiting if w not in free]
         busy += [begin(w, end + delay, version) for w in free]
     return updates
+
+
+def losses(
+    updates: Sequence[Update], num_workers: int, lr: float, seed: int, *, scaled: bool = False
+) -> list[tuple[float, int, float]]:
+    """Return (end, updates so far, loss) of each version that these updates make of two weights on a slope.
+
+    The loss is (w0**2 + 0.1 * w1**2) / 2 from (3, 3) on, gradients are noisy; a gradient is applied with lr over the
+    number of workers, so that a synchronous version takes lr times the mean of all.
+
+    Args:
+        updates: In the order they are applied.
+        num_workers: Workers.
+        lr: Learning rate.
+        seed: Of the noise.
+        scaled: Whether a gradient's rate is divided by its staleness, where that is 1 or more.
+    """
+    numbers, steep, history = draws(seed + 1000), (1.0, 0.1), {0: (3.0, 3.0)}
+    weights, found = history[0], []
+    for number, update in enumerate(updates):
+        rate = lr / num_workers / (max(1, update.staleness) if scaled else 1)
+        old = history[update.version_read]
+        first, second = (w - rate * (h * o + next(numbers) - 0.5) for w, h, o in zip(weights, steep, old, strict=True))
+        weights = history[update.version_applied + 1] = (first, second)
+        after = updates[number + 1] if number + 1 < len(updates) else None
+        if after is None or after.version_applied != update.version_applied:
+            found.append((update.end, number + 1, (first**2 + 0.1 * second**2) / 2))
+    return found

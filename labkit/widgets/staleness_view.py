@@ -2,39 +2,53 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Any
 
 from labkit.errors import ConfigError
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, between, ink_on
-from labkit.widgets.staleness import Update, are_timed, simulate, updates_of
+from labkit.widgets.staleness import Update, losses, simulate
+from labkit.widgets.staleness_runs import ServerRun, read_runs
 
-_MOST_UPDATES = 400
+COLOURS = ("#1a1a1a", "#0072b2", "#d55e00", "#56b4e9", "#999999", "#332288")
+_LEAST_LOSS, _MOST_LOSS = 1e-4, 1e4
+_SHOWN = 60  # updates of the simulation
 _BOUNDS = ("sync", 0, 1, 2, 4, 8, "async")
 _WIDTH, _LEFT, _RIGHT = 760, 74, 130
 
 
 def staleness_view(
-    updates: Sequence[Any] | None = None,
+    updates: Any = None,
     *,
     bound: int | str | None = None,
     num_workers: int = 4,
     straggler: float = 3.0,
     delay: float = 0.1,
+    lr: float = 1.0,
+    scaled: bool = False,
     seed: int = 0,
 ) -> Explorer:
     """Return a figure of a parameter server's updates: who read which version, what was missed, who waited.
 
+    Where losses are known, they are drawn against time and against updates, of all runs on one axis. The simulation
+    compares its policy with a synchronous, a bounded and an asynchronous server.
+
     Args:
-        updates: Records of a run with worker, version_read, version_applied and, if known, start and end; or lesson
-            04's (sequence, worker, version_read, version_applied). None: a simulation with sliders.
+        updates: What a run left behind, or a mapping of names to runs: what labkit.run returned; an object with
+            `updates` and, if known, `seen` with seconds, version and loss; or records with worker, version_read,
+            version_applied and, if known, start and end, or lesson 04's (sequence, worker, version_read,
+            version_applied). None: a simulation with sliders.
         bound: How many pushes a worker may be ahead of the slowest: 0, 1, 2, 4 or 8, "async" or "sync". With updates
             any whole number, which is held against what happened.
         num_workers: Of the simulation, 1 to 8.
         straggler: How many times slower worker 0 is in the simulation, 1 to 8.
         delay: Of the simulated network, in computing times.
+        lr: Learning rate of the simulation; a gradient is applied with it over the number of workers.
+        scaled: Whether the simulation divides a gradient's rate by its staleness.
         seed: Of the simulation.
 
     Raises:
@@ -48,32 +62,56 @@ def staleness_view(
                 f"bound={bound!r} with {num_workers} workers was asked for; the simulation has 1 to 8 workers and "
                 f"bounds {', '.join(map(repr, _BOUNDS))}."
             )
-        found = simulate(num_workers, bound, straggler, delay, seed)
+        runs: list[ServerRun] = []
+        for each in dict.fromkeys((bound, "sync", 2, "async")):
+            made = tuple(simulate(num_workers, each, straggler, delay, seed, _SHOWN if each == bound else 4 * _SHOWN))
+            found = losses(made, num_workers, lr, seed, scaled=scaled)
+            end = runs[0].updates[-1].end if runs else made[-1].end
+            runs.append(ServerRun(_name(each), made, True, tuple(point for point in found if point[0] <= end)))
         data = {"source": "simulated", "bound": bound, "workers": num_workers, "straggler": straggler}
-        data |= {"delay": delay, "seed": seed}
+        data |= {"delay": delay, "lr": lr, "scaled": "yes" if scaled else "no", "seed": seed}
     else:
-        found = updates_of(updates)
-        rows = [[u.worker, u.version_read, u.version_applied, _short(u.start), _short(u.end)] for u in found]
-        data = {"source": f"{len(found)} updates of a run", "updates": rows}
-        data |= {"bound": bound} if isinstance(bound, int) else {}
-        data["timed"] = are_timed(updates)
-    if not 0 < len(found) <= _MOST_UPDATES:
-        raise ConfigError(f"{len(found)} updates were given; 1 to {_MOST_UPDATES} are shown.")
-    stale = [update.staleness for update in found]
-    numbers = {"mean": sum(stale) / len(stale), "most": max(stale)}
-    told = ""
-    if data.get("timed", True):
-        numbers["waiting"] = waiting_share(found)
-        told = f"; workers wait {numbers['waiting']:.0%} of the time"
+        runs = read_runs(updates)
+        given = {"bound": bound} if isinstance(bound, int) else {}
+        data = {"source": f"{len(runs[0].updates)} updates of a run", "runs": [run.as_data() | given for run in runs]}
+        if len(runs) > 1:
+            data["source"] = f"{len(runs)} runs"
+    numbers = {run.name: _numbers(run) for run in runs}
+    numbers = numbers[runs[0].name] | {"runs": numbers}
+    sentence = _sentence(runs[0])
+    if updates is not None:
+        sentence += "".join(f" {run.name}: {_sentence(run)}" for run in runs[1:])
+    scene = _still(runs, sentence)
+    return Explorer(sentence, numbers, "staleness_view.js", "stalenessView", data, scene)
+
+
+def _name(bound: int | str) -> str:
+    return {"sync": "synchronous", "async": "asynchronous"}.get(str(bound), f"ahead by {bound}")
+
+
+def _numbers(run: ServerRun) -> dict[str, Any]:
+    stale = [update.staleness for update in run.updates]
+    numbers: dict[str, Any] = {"mean": sum(stale) / len(stale), "most": max(stale)}
+    if run.timed:
+        numbers["waiting"] = waiting_share(run.updates)
+    if run.losses:
+        numbers["loss"] = run.losses[-1][2]
+    return numbers
+
+
+def _sentence(run: ServerRun) -> str:
+    numbers, updates = _numbers(run), run.updates
+    told = f"; workers wait {numbers['waiting']:.0%} of the time" if run.timed else ""
+    told += f"; loss {numbers['loss']:.3g} at the end" if run.losses else ""
     sentence = (
-        f"{len(found)} updates of {1 + max(u.worker for u in found)} workers: staleness {numbers['mean']:.2f} in the "
-        f"mean, {numbers['most']} at most{told}."
+        f"{len(updates)} updates of {1 + max(u.worker for u in updates)} workers: staleness {numbers['mean']:.2f} in "
+        f"the mean, {numbers['most']} at most{told}."
     )
-    if wrong := [(k, update) for k, update in enumerate(found) if update.staleness < 0]:
+    if wrong := [(k, update) for k, update in enumerate(updates) if update.staleness < 0]:
         number, update = wrong[0]
         sentence += f" Update {number} of worker {update.worker} read version {update.version_read} but was applied to "
         sentence += f"version {update.version_applied}."
-    return Explorer(sentence, numbers, "staleness_view.js", "stalenessView", data, _still(found, sentence))
+    return sentence
 
 
 def waiting_share(updates: Sequence[Update]) -> float:
@@ -83,11 +121,8 @@ def waiting_share(updates: Sequence[Update]) -> float:
     return 1 - sum(update.end - update.start for update in updates) / whole if whole else 0.0
 
 
-def _short(value: float) -> float:
-    return float(f"{value:.6g}")
-
-
-def _still(updates: Sequence[Update], sentence: str) -> Scene:
+def _still(runs: Sequence[ServerRun], sentence: str) -> Scene:
+    updates = runs[0].updates
     workers, end = 1 + max(u.worker for u in updates), max(u.end for u in updates) or 1.0
     most, wide, top = max(1, *(u.staleness for u in updates)), _WIDTH - _LEFT - _RIGHT, 40
 
@@ -117,5 +152,36 @@ def _still(updates: Sequence[Update], sentence: str) -> Scene:
             marks.append(Text(_WIDTH - _RIGHT + 32, below + tall / 2 + 3, str(value), 10, "end"))
             marks.append(Text(_WIDTH - _RIGHT + 42 + length, below + tall / 2 + 3, str(counts[value]), 10))
     bottom = top + 20 + 24 * workers + 18
-    marks.append(Text(10, bottom, sentence[:125], 11, fill=GREY))
-    return Scene(_WIDTH, bottom + 12, tuple(marks))
+    if curves := [run for run in runs if run.losses]:
+        marks += _curves(curves, bottom + 12)
+        bottom += 158
+    for piece in wrap(sentence, 124):
+        marks.append(Text(10, bottom, piece, 11, fill=GREY))
+        bottom += 15
+    return Scene(_WIDTH, bottom, tuple(marks))
+
+
+def _curves(runs: Sequence[ServerRun], top: float) -> list[Mark]:
+    """Return the runs' losses against time, 100 pixels high, on a logarithmic scale."""
+    every = [point for run in runs for point in run.losses if 0 < point[2] < _MOST_LOSS]
+    end = max((time for time, _, _ in every), default=1.0) or 1.0
+    logs = [math.log10(max(loss, _LEAST_LOSS)) for _, _, loss in every] or [0.0]
+    low, span = min(logs), max(max(logs) - min(logs), 1.0)
+    wide = _WIDTH - _LEFT - _RIGHT
+    marks: list[Mark] = [
+        Text(10, top + 12, "loss", 11),
+        Text(_LEFT - 6, top + 14, f"{10 ** (low + span):.2g}", 10, "end"),
+        Text(_LEFT - 6, top + 110, f"{10**low:.2g}", 10, "end"),
+        Text(_LEFT + wide, top + 124, f"time {end:.3g}", 10, "end", GREY),
+        Line(((_LEFT, top + 110), (_LEFT + wide, top + 110)), INK),
+    ]
+    for place, run in enumerate(runs):
+        points = []
+        for time, _, loss in run.losses:
+            high = min(max((math.log10(max(loss, _LEAST_LOSS)) - low) / span, 0.0), 1.0) if loss < _MOST_LOSS else 1.0
+            points.append((_LEFT + time / end * wide, top + 110 - 100 * high))
+        marks.append(Line(tuple(points), COLOURS[place], 3 if place == 0 else 2, dashed=bool(place % 2)))
+        y = top + 16 + 17 * place
+        marks.append(Line(((_LEFT + wide + 14, y), (_LEFT + wide + 36, y)), COLOURS[place], 3, dashed=bool(place % 2)))
+        marks.append(Text(_LEFT + wide + 41, y + 4, run.name[:14], 10.5))
+    return marks

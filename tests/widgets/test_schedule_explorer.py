@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -81,6 +82,7 @@ def test_javascript_places_what_python_places_also_in_orders_that_cannot_be() ->
         rows = [[[list(_triple(each.op)), each.start, each.end] for each in row] for row in schedule.stages]
         assert seen["stages"] == rows
         assert seen["stuck"] == [[stage, list(_triple(op))] for stage, op in schedule.stuck]
+        assert seen["faults"] == list(schedule.faults)
 
 
 def test_javascript_counts_bubble_and_memory_as_python_does() -> None:
@@ -91,6 +93,45 @@ def test_javascript_counts_bubble_and_memory_as_python_does() -> None:
     assert bubbles == pytest.approx([each.bubble() for each in placed])
     held = evaluate("schedule_explorer.js", "rows.map((stages) => stages.map((ops) => heldBy(ops, 1)))", rows=rows)
     assert held == [[[list(p) for p in each.held(s)] for s in range(len(each.stages))] for each in placed]
+
+
+@pytest.mark.parametrize(("stages", "count"), [(2, 3), (4, 8), (3, 1)])
+@pytest.mark.parametrize("make", [gpipe, one_f_one_b, zero_bubble])
+def test_the_critical_path_is_a_chain_without_gaps_and_the_idle_pieces_are_the_bubble(
+    make: Any, stages: int, count: int
+) -> None:
+    schedule = _placed(make, stages, count, message=0.25)
+    times = {(stage, placed.op): placed for stage, row in enumerate(schedule.stages) for placed in row}
+    path = schedule.critical_path(0.25)
+    assert times[path[0]].end == schedule.makespan and times[path[-1]].start == 0
+    for after, before in pairwise(path):
+        assert times[before].end + 0.25 * (after[0] != before[0]) == pytest.approx(times[after].start)
+    idle = sum(end - start for _, start, end, _ in schedule.idle())
+    assert idle == pytest.approx(schedule.bubble() * stages * schedule.makespan)
+
+
+def test_gpipe_idles_in_the_warm_up_and_in_the_drain_alone() -> None:
+    idle = schedule_explorer(gpipe).numbers["gpipe"]["idle"]
+    assert idle == pytest.approx({"warm-up": 24 / 132, "steady": 0.0, "drain": 12 / 132}, abs=1e-9)
+
+
+def test_javascript_finds_the_same_critical_path_and_idle_pieces() -> None:
+    made = [(make, stages, count) for make in (gpipe, one_f_one_b, zero_bubble) for stages, count in ((2, 3), (4, 8))]
+    placed = [_placed(*each, message=0.5) for each in made]
+    rows = [[[[list(_triple(o.op)), o.start, o.end] for o in row] for row in each.stages] for each in placed]
+    paths = evaluate("schedule_explorer.js", "rows.map((stages) => criticalPath(stages, 0.5))", rows=rows)
+    positions = [
+        [[s, [o.op for o in each.stages[s]].index(op)] for s, op in each.critical_path(0.5)] for each in placed
+    ]
+    assert paths == positions
+    idle = evaluate("schedule_explorer.js", "rows.map(idleOf)", rows=rows)
+    parts = ["warm-up", "steady", "drain"]
+    assert idle == [[[s, a, b, parts.index(part)] for s, a, b, part in each.idle()] for each in placed]
+
+
+def test_a_stage_that_holds_more_than_its_memory_is_named() -> None:
+    assert schedule_explorer(gpipe, memory_limit=4).sentence.endswith("More than the memory's 4 on stage 0, 1, 2, 3.")
+    assert "memory's" not in schedule_explorer(one_f_one_b, memory_limit=4).sentence
 
 
 def _triple(op: Any) -> tuple[str, int, int]:
@@ -121,7 +162,8 @@ def test_an_order_that_cannot_be_names_the_dependency(lists: list[list[str]], sa
     if says:
         assert faults[0] == says
     else:
-        assert faults[0] == "Stage 0 stands at B0 and waits for B0 of stage 1, which stands at F1."
+        assert faults[0] == "Deadlock: stages 0 and 1 wait for each other."
+        assert faults[1] == "Stage 0 stands at B0 and waits for B0 of stage 1, which stands at F1."
 
 
 def test_a_function_that_makes_a_known_form_is_sent_by_name_alone() -> None:
@@ -141,7 +183,7 @@ def test_a_function_wrong_for_some_numbers_is_sent_with_what_is_wrong() -> None:
 
     (entry,) = schedule_explorer(mine).data["schedules"]
     assert entry["faults"]["2,1"] == ["mine fails for 2 stages and 1 microbatches: IndexError: list index out of range"]
-    assert entry["faults"]["8,4"][0] == "Stage 7: B0 stands before F0."
+    assert entry["lists"]["8,4"][7] == "B0F0"
     assert entry["lists"]["2,2"] == ["F0F1B0B1", "F0F1B0B1"]
 
 
@@ -161,6 +203,8 @@ def test_a_run_shows_its_own_times() -> None:
     figure = schedule_explorer(run, num_stages=2, num_microbatches=2)
     assert figure.numbers["schedule 0"]["bubble"] == pytest.approx(1 - 600 / 1000)
     assert figure.data["schedules"][0]["placed"][1] == [["F0", 1e-7, 2e-7], ["B0", 2e-7, 3e-7]]
+    # At the median times, 100 ns forward and 150 backward, stage 0 would wait for B0 of stage 1 until 350 ns.
+    assert figure.data["schedules"][0]["model"][0][-1] == ["B0", 3.5e-7, 5e-7]
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from labkit.errors import ConfigError
-from labkit.widgets.staleness import Update, draws, simulate, updates_of
+from labkit.timeline import COMPUTE, Timeline
+from labkit.widgets.staleness import Update, draws, losses, simulate, updates_of
+from labkit.widgets.staleness_runs import read_runs
 from labkit.widgets.staleness_view import staleness_view, waiting_share
 from tests.widgets.in_node import evaluate
 
@@ -33,6 +36,73 @@ def test_javascript_simulates_the_same_updates() -> None:
         wanted = simulate(case["workers"], case["bound"], 2.5, 0.1, case["seed"])  # type: ignore[arg-type]
         assert [each[:3] for each in updates] == [[u.worker, u.version_read, u.version_applied] for u in wanted]
         assert [each[4] for each in updates] == pytest.approx([u.end for u in wanted])
+
+
+@dataclass(frozen=True)
+class Ran:
+    results: list[Any]
+    timeline: Timeline
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_javascript_trains_to_the_same_losses(scaled: bool) -> None:
+    cases: list[Any] = [(4, bound, seed) for bound in BOUNDS for seed in (0, 3)]
+    made = [simulate(workers, bound, 2.0, 0.1, seed) for workers, bound, seed in cases]
+    rows = [[[u.worker, u.version_read, u.version_applied, u.start, u.end] for u in each] for each in made]
+    values = [
+        {"workers": workers, "lr": 1.5, "scaled": "yes" if scaled else "no", "seed": seed} for workers, _, seed in cases
+    ]
+    found = evaluate("staleness_view.js", "rows.map((each, k) => losses(each, values[k]))", rows=rows, values=values)
+    for case, updates, points in zip(cases, made, found, strict=True):
+        wanted = losses(updates, case[0], 1.5, case[2], scaled=scaled)
+        assert points == [pytest.approx(list(point)) for point in wanted]
+
+
+def test_a_synchronous_server_stands_a_rate_that_an_asynchronous_one_does_not_unless_it_divides_by_staleness() -> None:
+    rate = 1.9  # on a slope of steepness 1 plain SGD is stable up to 2
+    synchronous, stale = simulate(8, "sync", 1.0, 0.0, 0, 480), simulate(8, "async", 1.0, 0.0, 0, 480)
+    assert losses(synchronous, 8, rate, 0)[-1][2] < 5
+    assert losses(stale, 8, rate, 0)[-1][2] > 100
+    assert losses(stale, 8, rate, 0, scaled=True)[-1][2] < 5
+
+
+@dataclass(frozen=True)
+class Seen:
+    seconds: float
+    version: int
+    loss: float
+
+
+@dataclass(frozen=True)
+class Trained:
+    updates: list[tuple[int, int, int, int]]
+    seen: list[Seen]
+
+
+def test_runs_are_read_with_their_losses_and_compared_on_one_axis() -> None:
+    one = Trained([(0, 0, 0, 0), (1, 1, 0, 1)], [Seen(2.0, 2, 0.5), Seen(1.0, 1, 0.75)])
+    figure = staleness_view({"mine": one, "records": [(0, 0, 0, 0.0, 1.0)]})
+    assert figure.numbers["runs"]["mine"]["loss"] == 0.5
+    assert [run["name"] for run in figure.data["runs"]] == ["mine", "records"]
+    assert figure.data["runs"][0]["losses"] == [[1.0, 1, 0.75], [2.0, 2, 0.5]]
+    assert [run["timed"] for run in figure.data["runs"]] == [False, True]
+    assert "records: 1 updates of 1 workers" in figure.sentence
+
+
+def test_a_runs_timeline_gives_the_times_of_its_updates() -> None:
+    spans = [(1, 10, 20, "version 0"), (2, 10, 30, "version 0"), (1, 22, 31, "version 1")]
+    ranks, starts, ends, names = zip(*spans, strict=True)
+    timeline = Timeline(ranks, [COMPUTE] * 3, starts, ends, names, ["span"] * 3)
+    records = [(0, 0, 0, 0), (1, 1, 0, 1), (2, 0, 1, 2)]
+    (run,) = read_runs(Ran([None, Trained(records, [])], timeline))
+    assert run.timed
+    assert [(u.worker, round(u.start * 1e9), round(u.end * 1e9)) for u in run.updates] == [
+        (0, 0, 10),
+        (1, 0, 20),
+        (0, 12, 21),
+    ]
+    (other,) = read_runs(Ran([Trained([(0, 0, 5, 5)], [])], timeline))  # the spans are of other versions
+    assert not other.timed
 
 
 def _ahead(updates: list[Update]) -> int:
@@ -85,6 +155,8 @@ def test_records_of_every_form_are_read() -> None:
         ([{"worker": 1, "version_read": 2}], "without version_applied"),
         ([(0, 0, 0, 2.0, 1.0)], "start 2 and end 1; that cannot be"),
         ([], "0 updates were given"),
+        (Ran([1], Timeline()), "No rank of this run returned something with updates"),
+        ({}, "0 runs were given; 1 to 6"),
     ],
 )
 def test_what_is_no_update_is_refused_in_words(records: list[Any], says: str) -> None:

@@ -35,20 +35,20 @@ export function compressionExplorer(data) {
       const bandwidth = speeds[step], left = 62, half = width > 700 && methods.some((each) => each.losses) ? width / 2 - 10 : width, wide = half - left - 14, tall = 230;
       const at = (each, speed) => stepSeconds(each, { ...values, bandwidth: speed }), every = methods.map((each) => speeds.map((speed) => at(each, speed)));
       const [min, max] = [Math.min(...every.flat()), Math.max(...every.flat())], y = (t) => 24 + tall * (1 - Math.log(t / min * 1.05) / Math.log((max / min) * 1.1)), x = (k) => left + (k / 50) * wide;
-      let svg = text(0, 12, "a step, against the link's speed; lower is better", { class: "small grey" });
+      let svg = text(0, 12, "a step, against the link's speed; lower is better", "small grey");
       const fastest = methods.map((each) => at(each, bandwidth)), best = fastest.indexOf(Math.min(...fastest));
       methods.forEach((each, k) => {
         const style = `stroke:${COLOURS[k % 8]};fill:none;stroke-width:${k === best ? 4 : 2}`;
         svg += tag("path", { d: "M" + every[k].map((t, s) => `${x(s).toFixed(1)} ${y(t).toFixed(1)}`).join("L"), style, "stroke-dasharray": DASHES[k % 8], "data-method": each.name }) + tag("circle", { cx: x(step), cy: y(fastest[k]), r: 4, style: `fill:${COLOURS[k % 8]}` });
       });
-      for (const power of [7, 8, 9, 10, 11, 12]) svg += text(x((power - 7) * 10), 272, bytes(10 ** power) + "/s", { class: "small middle" });
-      for (let t = 10 ** Math.ceil(Math.log10(min)); t <= max; t *= 10) svg += line(left, y(t), left + wide, y(t), { class: "soft" }) + text(left - 6, y(t) + 4, seconds(t), { class: "small end" });
-      svg += line(left, 24 + tall, left + wide, 24 + tall, { class: "rule" }) + line(x(step), 24, x(step), 24 + tall, { class: "now", "stroke-dasharray": "3 3" });
+      for (const power of [7, 8, 9, 10, 11, 12]) svg += text(x((power - 7) * 10), 272, bytes(10 ** power) + "/s", "small middle");
+      for (let t = 10 ** Math.ceil(Math.log10(min)); t <= max; t *= 10) svg += line(left, y(t), left + wide, y(t), "soft") + text(left - 6, y(t) + 4, seconds(t), "small end");
+      svg += line(left, 24 + tall, left + wide, 24 + tall) + line(x(step), 24, x(step), 24 + tall, { class: "now", "stroke-dasharray": "3 3" });
       let bottom = 284;
       if (methods.some((each) => each.losses)) {
         const [ox, oy] = half < width ? [half + 20, 0] : [0, 290], curves = methods.filter((each) => each.losses), finite = curves.flatMap((each) => each.losses).filter(Number.isFinite);
         const top = Math.max(...finite), floor = Math.min(...finite), end = 1.5 * Math.min(...curves.map((each) => at(each, bandwidth) * each.losses.length));
-        let inner = text(0, 12, "loss against seconds, at this speed", { class: "small grey" }) + text(left - 6, 30, top.toPrecision(2), { class: "small end" }) + text(left - 6, 24 + tall, floor.toPrecision(2), { class: "small end" });
+        let inner = text(0, 12, "loss against seconds, at this speed", "small grey") + text(left - 6, 30, top.toPrecision(2), "small end") + text(left - 6, 24 + tall, floor.toPrecision(2), "small end");
         for (const each of curves) {
           const k = methods.indexOf(each), points = each.losses.map((loss, s) => [((s + 1) * at(each, bandwidth)) / end, (loss - floor) / (top - floor || 1)]).filter(([t]) => t <= 1);
           inner += points.length ? tag("path", { d: "M" + points.map(([t, v]) => `${(left + t * wide).toFixed(1)} ${(24 + tall * (1 - v)).toFixed(1)}`).join("L"), style: `stroke:${COLOURS[k % 8]};fill:none;stroke-width:2`, "stroke-dasharray": DASHES[k % 8] }) : "";
@@ -63,7 +63,7 @@ export function compressionExplorer(data) {
       methods.forEach((each, k) => {
         const w = 44 + 6.6 * each.name.length;
         if (lx + w > width && lx) [lx, bottom] = [0, bottom + 18];
-        svg += line(lx, bottom + 8, lx + 28, bottom + 8, { style: `stroke:${COLOURS[k % 8]};stroke-width:3`, "stroke-dasharray": DASHES[k % 8] }) + text(lx + 33, bottom + 12, each.name, { class: "small" });
+        svg += line(lx, bottom + 8, lx + 28, bottom + 8, { style: `stroke:${COLOURS[k % 8]};stroke-width:3`, "stroke-dasharray": DASHES[k % 8] }) + text(lx + 33, bottom + 12, each.name);
         lx += w;
       });
       return { svg, height: bottom + 22, numbers, say: `At ${gbit(bandwidth)} the fastest step is that of ${methods[best].name}, ${seconds(fastest[best])}; ${methods[0].name} takes ${seconds(fastest[0])}.`,

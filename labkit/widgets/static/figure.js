@@ -15,8 +15,14 @@ export function tag(name, attributes = {}, inner = "") {
 
 export const rect = (x, y, width, height, attributes = {}, title = "") =>
   tag("rect", { x, y, width: Math.max(width, 0), height, ...attributes }, title && tag("title", {}, escaped(title)));
-export const text = (x, y, words, attributes = {}) => tag("text", { x, y, ...attributes }, escaped(words));
-export const line = (x1, y1, x2, y2, attributes = {}) => tag("line", { x1, y1, x2, y2, ...attributes });
+export const text = (x, y, words, kind = "small", more = {}) => tag("text", { x, y, class: kind, ...more }, escaped(words));
+export const line = (x1, y1, x2, y2, kind = "rule", more = {}) => tag("line", { x1, y1, x2, y2, class: kind, ...more });
+export const faint = (whether, inner, more = {}) => tag("g", { opacity: whether && 0.25, ...more }, inner);
+
+export const range = (n) => Array.from({ length: Math.max(n, 0) }, (_, k) => k);
+export const sum = (list) => list.reduce((a, b) => a + b, 0);
+export const most = (list) => Math.max(...list);
+export const least = (list) => Math.min(...list);
 
 const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
@@ -25,6 +31,13 @@ export function inkOn(hex) {
   const [r, g, b] = rgb(hex).map((v) => ((v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#000000" : "#ffffff";
 }
+
+export const ink = (fill) => ({ style: `fill:${inkOn(fill)}` });
+
+/** A bar with words in it where they have room. */
+export const bar = (x, y, width, height, fill, words = "", more = {}, title = "") =>
+  rect(x, y, width, height, { fill, class: "edge", ...more }, title) +
+  (width > 6.5 * String(words).length + 4 ? text(x + width / 2, y + height / 2 + 4, words, "small middle", ink(fill)) : "");
 
 /** A colour between two, at a share of 0 to 1. */
 export function between(from, to, share) {
@@ -40,7 +53,8 @@ const scaled = (value, units) => {
 };
 export const seconds = (value) => scaled(value, [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]]);
 export const bytes = (value) => scaled(value, [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]]);
-export const percent = (share) => `${(100 * share).toFixed(1)} %`;
+export const speed = (value) => `${bytes(value)}/s`;
+export const percent = (share) => `${(Math.round(1000 * share) / 10 || 0).toFixed(1)} %`;
 
 /** Round numbers from 0 to the end, at 1, 2 or 5 times a power of ten. */
 export function ticks(end, most = 8) {
@@ -54,12 +68,50 @@ export function ticks(end, most = 8) {
 export function axis(x, y, width, end, format) {
   const marks = ticks(end, Math.max(2, Math.floor(width / 90))).map((tick) => {
     const at = x + (tick / end) * width;
-    return line(at, y, at, y + 4, { class: "rule" }) + text(at, y + 16, format(tick), { class: "small middle" });
+    return line(at, y, at, y + 4) + text(at, y + 16, format(tick), "small middle");
   });
-  return line(x, y, x + width, y, { class: "rule" }) + marks.join("");
+  return line(x, y, x + width, y) + marks.join("");
 }
 
+/** The style of the k-th line of a picture, told apart by colour and by dashes. */
+export const strokeOf = (k, width = 2) =>
+  `stroke:${LINES[k % 8]};fill:none;stroke-width:${width};stroke-dasharray:${["", "7 3", "2 3", "7 3 2 3", "12 3", "4 2", "1 2", "9 2 1 2"][k % 8]}`;
+const LINES = ["currentColor", ...["#0072b2", "#d55e00", "#56b4e9", "#999999", "#332288", "#ddcc77", "#661100"].map((c) => `color-mix(in srgb,${c} 72%,currentColor)`)];
+
+/** Lines in a frame, each [points, style, attributes, marked point]; across and up are [from, to, format, logarithmic]. */
+export function plot(x, y, width, height, title, lines, across, up) {
+  const on = ([from, to, , log], v) => (log ? Math.log(v / from) / Math.log(to / from) : (v - from) / (to - from)) || 0;
+  const at = ([u, v]) => [x + width * on(across, u), y + height * (1 - Math.min(Math.max(on(up, v), 0), 1))].map((each) => +each.toFixed(1));
+  const marks = ([from, to, , log]) => (log ? range(40).map((k) => 10 ** (k - 20)) : ticks(to, 5)).filter((v) => v >= from * 0.999 && v <= to * 1.001);
+  const drawn = lines.map(([points, style, more, marked]) => {
+    const seen = points.filter(([u]) => u <= across[1] * 1.001), [cx, cy] = marked ? at(marked) : [];
+    return (seen.length ? tag("path", { d: "M" + seen.map((point) => at(point).join(" ")).join("L"), style, ...more }) : "") + (marked ? tag("circle", { cx, cy, r: 4, style: style.replace("fill:none", "fill:Canvas") }) : "");
+  });
+  return text(x, y - 10, title, "small grey") + marks(up).map((v) => line(x, at([across[0], v])[1], x + width, at([across[0], v])[1], "soft") + text(x - 6, at([across[0], v])[1] + 4, up[2](v), "small end")).join("") +
+    line(x, y + height, x + width, y + height) + marks(across).map((u) => text(at([u, up[0]])[0], y + height + 16, across[2](u), "small middle")).join("") + drawn.join("");
+}
+
+/** Names of lines beside a piece of each, from x = 0 on: [markup, height]. */
+export function legend(names, y, width) {
+  let [x, down] = [0, 0];
+  const entries = names.map((name, k) => {
+    const wide = 46 + 6.6 * name.length;
+    if (x && x + wide > width) [x, down] = [0, down + 18];
+    x += wide;
+    return line(x - wide, y + down + 8, x - wide + 28, y + down + 8, "", { style: strokeOf(k, 3) }) + text(x - wide + 33, y + down + 12, name);
+  });
+  return [entries.join(""), down + 22];
+}
+
+/** Stripes for time in which nothing runs: k leans and weighs differently. */
+export const stripes = (k, at = [45, 0, 135][k]) =>
+  `<defs><pattern id="lk-idle${k}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(${at})"><line y2="6" style="stroke:var(--${k === 1 ? "grey" : "soft"});stroke-width:${1 + k}"/></pattern></defs>`;
+
 // ---- sliders: a range, a range of powers (log), or one of a list (options) ----
+
+export const slider = (key, label, value, min, max, show = String, step = 1) => ({ key, label, value, min, max, show, step });
+export const powers = (...given) => ({ ...slider(...given), log: true });
+export const choice = (key, label, value, options, show = String) => ({ key, label, value, options, show });
 
 export const sliderValue = (slider, position) =>
   slider.options
@@ -78,7 +130,7 @@ export const sliderPosition = (slider, value) =>
 function sliderMarkup(slider, value) {
   const [min, max, step] = slider.options
     ? [0, slider.options.length - 1, 1]
-    : slider.log ? [0, 100, 1] : [slider.min, slider.max, slider.step ?? 1];
+    : slider.log ? [0, 100, 1] : [slider.min, slider.max, slider.step];
   const input = tag("input", {
     type: "range", min, max, step, value: sliderPosition(slider, value), "data-key": slider.key,
     "aria-label": slider.label, "aria-valuetext": slider.show(value),
@@ -93,7 +145,7 @@ const STYLE = `
 .lk input[type=range]{width:112px;margin:0;accent-color:#0072b2}.lk .step input{width:190px}.lk output{font-variant-numeric:tabular-nums;min-width:3.6em}
 .lk button,.lk select,.lk input[type=number]{font:inherit;color:inherit;background:transparent;border:1px solid var(--soft);border-radius:4px;padding:1px 8px;min-width:28px;cursor:pointer}.lk option{color:#000;background:#fff}
 .lk button:disabled{opacity:.4;cursor:default}.lk :focus-visible{outline:2px solid #0072b2;outline-offset:2px}
-.lk svg{display:block;overflow:visible}.lk svg text{fill:currentColor;font:12px system-ui,sans-serif}.lk svg .small{font-size:11px}.lk svg .tiny{font-size:9px}.lk svg .middle{text-anchor:middle}.lk svg .end{text-anchor:end}.lk svg .bold{font-weight:700}
+.lk svg{display:block;overflow:visible;touch-action:pan-y}.lk svg text{pointer-events:none}.lk svg [data-pick]{cursor:pointer}.lk svg text{fill:currentColor;font:12px system-ui,sans-serif}.lk svg .small{font-size:11px}.lk svg .tiny{font-size:9px}.lk svg .middle{text-anchor:middle}.lk svg .end{text-anchor:end}.lk svg .bold{font-weight:700}
 .lk svg .grey{fill:var(--grey)}.lk svg .rule{stroke:var(--grey);fill:none}.lk svg .soft{stroke:var(--soft);fill:none}.lk svg .edge{stroke:currentColor;stroke-width:1}.lk svg .bad{stroke:var(--bad);fill:none;stroke-width:2.5;stroke-dasharray:5 3}.lk svg text.bad,.lk .bad{color:var(--bad);fill:var(--bad);stroke:none}.lk svg .now{stroke:currentColor;fill:none;stroke-width:2}
 .lk dl{display:flex;flex-wrap:wrap;gap:3px 20px;margin:6px 0}.lk dl div{display:flex;gap:6px}.lk dt,.lk dd{margin:0;float:none;width:auto}.lk dt{color:var(--grey);font-weight:400}.lk dd{font-weight:600;font-variant-numeric:tabular-nums}
 .lk p{margin:4px 0;min-height:1.45em}.lk table{border-collapse:collapse;font-size:12px;margin:6px 0}.lk td{border:1px solid var(--soft);padding:2px 7px;text-align:left}.lk [hidden]{display:none!important}`;
@@ -113,19 +165,20 @@ export function mount(root, view, motion = globalThis.matchMedia?.("(prefers-red
 <div class="bar step" data-part="player">${ICONS.map(([act, icon, name]) => `<button type="button" data-act="${act}" title="${name}" aria-label="${name}">${icon}</button>`).join("")}
 <label>${escaped(view.stepLabel ?? "step")} <input type="range" min="0" value="0" data-key="step" aria-label="${escaped(view.stepLabel ?? "step")}"> <output></output></label>
 <label>speed <select aria-label="speed">${[0.25, 0.5, 1, 2, 4].map((x) => `<option${x === 1 ? " selected" : ""}>${x}</option>`).join("")}</select></label>
-<button type="button" data-act="table" aria-expanded="false">Table</button><button type="button" data-act="help" aria-label="keys" aria-expanded="false">?</button></div>
+${Object.entries(view.buttons ?? {}).map(([act, words]) => `<button type="button" data-act="${act}">${words}</button>`).join("")}<button type="button" data-act="table" aria-expanded="false">Table</button><button type="button" data-act="help" aria-label="keys" aria-expanded="false">?</button></div>
 <div class="bar" data-part="sliders">${view.sliders.map((slider) => sliderMarkup(slider, slider.value)).join("")}</div>
 <div data-part="stage" tabindex="0" aria-label="picture; arrow keys step"></div>
-<dl data-part="numbers"></dl><p data-part="say" aria-live="polite"></p><p data-part="help" hidden>${HELP}</p><div data-part="table" hidden></div></div></section>`;
+<dl data-part="numbers"></dl><p data-part="say" aria-live="polite"></p><p data-part="help" hidden>${HELP} ${view.help ?? ""}</p><div data-part="table" hidden></div></div></section>`;
   const part = (name) => root.querySelector(`[data-part="${name}"]`);
   const [body, player, stage] = ["body", "player", "stage"].map(part);
   const bar = player.querySelector("input"), play = player.querySelector('[data-act="play"]');
   player.querySelectorAll("label, button[data-act]").forEach((each) => {
-    if (view.steps(values) < 1 && !["table", "help"].includes(each.dataset.act)) each.hidden = true;
+    if (view.steps(values) < 1 && !(each.dataset.act in { table: 1, help: 1, ...view.acts })) each.hidden = true;
   });
 
+  let atEnd = step >= last(); // and stays there when a slider or an edit makes more or fewer steps
   function paint() {
-    step = Math.min(Math.max(step, 0), last());
+    step = atEnd ? last() : Math.min(Math.max(step, 0), last());
     const drawn = view.draw(values, step, Math.max(stage.clientWidth || 760, 300));
     const { svg, height, numbers, say, table } = drawn;
     stage.innerHTML = `<svg width="100%" height="${height}" role="img" aria-label="${escaped(say)}">${svg}</svg>`;
@@ -145,7 +198,8 @@ export function mount(root, view, motion = globalThis.matchMedia?.("(prefers-red
     play.textContent = "▶";
     play.ariaLabel = play.title = still ? "one step on (reduced motion: nothing plays by itself)" : "play";
   }
-  function go(to) {
+  function go(to = step) {
+    if (to !== step) atEnd = to >= last();
     step = to;
     paint();
   }
@@ -172,7 +226,27 @@ export function mount(root, view, motion = globalThis.matchMedia?.("(prefers-red
     part(name).hidden = !part(name).hidden;
     root.querySelector(`[data-act="${name}"]`).ariaExpanded = !part(name).hidden;
   }
-  const keys = { ArrowRight: "next", ArrowLeft: "back", Home: "first", End: "last", " ": "play", t: "table", "?": "help", "]": "next", "[": "back" };
+  const keys = { ArrowRight: "next", ArrowLeft: "back", Home: "first", End: "last", " ": "play", t: "table", "?": "help", "]": "next", "[": "back", ...view.keys };
+  for (const [name, act] of Object.entries(view.acts ?? {})) acts[name] = () => go(act(values, step));
+
+  // A mark with data-pick is chosen by a click or dragged along; the view says what that means.
+  let held;
+  stage.addEventListener("pointerdown", (event) => {
+    const mark = event.target.closest("[data-pick]");
+    if (!mark || !view.pick) return;
+    held = [mark, event.clientX];
+    stage.setPointerCapture(event.pointerId);
+  });
+  stage.addEventListener("pointermove", (event) => {
+    if (held && view.drags) held[0].style.transform = `translate(${event.clientX - held[1]}px)`;
+  });
+  stage.addEventListener("pointerup", (event) => {
+    if (!held) return;
+    const [mark, from] = held, far = event.clientX - from;
+    held = undefined;
+    stop();
+    go(view.pick(mark, Math.abs(far) > 4 ? far : 0, values, step));
+  });
 
   root.addEventListener("click", (event) => {
     const act = event.target.closest?.("[data-act]")?.dataset.act;

@@ -1,12 +1,12 @@
-import { axis, between, bytes, inkOn, line, rect, seconds, tag, text } from "./figure.js";
+import { axis, between, bytes, choice, ink, inkOn, line, most, powers, range, rect, seconds, slider, speed, tag, text } from "./figure.js";
 
 const mod = (a, n) => ((a % n) + n) % n;
 const count = (mask) => mask.toString(2).replaceAll("0", "").length;
-const ranksOf = (mask, n) => Array.from({ length: n }, (_, r) => r).filter((r) => (mask >> r) & 1);
+const ranksOf = (mask, n) => range(n).filter((r) => (mask >> r) & 1);
 
 /** The ring all-reduce of n ranks: for each step sends [src, chunk, dst, into, wrong] and writes [rank, chunk, mask, wrong]. */
 export function ringSteps(n) {
-  return Array.from({ length: 2 * (n - 1) }, (_, s) => {
+  return range(2 * (n - 1)).map((s) => {
     const step = { sends: [], writes: [] };
     for (let r = 0; r < n; r++) {
       const chunk = s < n - 1 ? mod(r - s, n) : mod(r + n - s, n), dst = (r + 1) % n;
@@ -21,7 +21,7 @@ export function ringSteps(n) {
 
 /** state[rank][chunk] = [mask of contributions, wrong] before step `upto`. */
 export function stateBefore(steps, n, upto) {
-  const state = Array.from({ length: n }, (_, r) => Array.from({ length: n }, () => [1 << r, 0]));
+  const state = range(n).map((r) => range(n).map(() => [1 << r, 0]));
   for (const step of steps.slice(0, upto)) for (const [r, c, mask, wrong] of step.writes) state[r][c] = [mask, wrong];
   return state;
 }
@@ -55,12 +55,12 @@ function wheel(state, sends, n, side) {
   const parts = state.map((chunks, r) => {
     const far = outer + cell / 2 + 6, [dx, dy] = [Math.cos(angle(r)), Math.sin(angle(r))];
     const side = dx > 0.3 ? "" : dx < -0.3 ? " end" : " middle";
-    return text(middle + far * dx, middle + far * dy + 4 + 5 * dy, full ? `rank ${r}` : n > 8 ? r : `r${r}`, { class: "bold" + side + (n > 8 ? " small" : "") }) + chunks.map(([mask, wrong], c) => {
+    return text(middle + far * dx, middle + far * dy + 4 + 5 * dy, full ? `rank ${r}` : n > 8 ? r : `r${r}`, "bold" + side + (n > 8 ? " small" : "")) + chunks.map(([mask, wrong], c) => {
       const [cx, cy] = at(r, c), fill = fillOf(mask, n), whole = count(mask) === n && !wrong;
       const square = rect(cx - cell / 2, cy - cell / 2, cell, cell, { fill, class: wrong ? "bad" : "edge", style: wrong && `fill:${fill}`, rx: 2, "data-rank": r, "data-chunk": c, "data-count": count(mask) },
         `rank ${r}, chunk ${c}: contributions of ranks ${ranksOf(mask, n).join(", ")}${wrong ? "; wrong" : whole ? "; complete" : ""}`);
       const inner = whole && cell > 9 ? rect(cx - cell / 2 + 2.5, cy - cell / 2 + 2.5, cell - 5, cell - 5, { fill: "none", stroke: inkOn(fill), rx: 1 }) : "";
-      return square + inner + (cell > 10 ? text(cx, cy + 4, wrong ? "✗" : count(mask), { class: "middle " + (cell > 16 ? "small" : "tiny"), style: `fill:${inkOn(fill)}` }) : "");
+      return square + inner + (cell > 10 ? text(cx, cy + 4, wrong ? "✗" : count(mask), "middle " + (cell > 16 ? "small" : "tiny"), ink(fill)) : "");
     }).join("");
   });
   const arrows = sends.map(([src, sent, dst, into, wrong]) => {
@@ -70,7 +70,7 @@ function wheel(state, sends, n, side) {
     const target = into < 0 ? chunk : into, end = target !== chunk ? "L" : turn ? `A${radius(chunk)} ${radius(chunk)} 0 0 ${turn > 0 ? 1 : 0}` : "L";
     const d = `M${point(angle(src) + turn * gap, chunk)}${end} ${point(angle(dst) - turn * gap * 1.4, target)}`;
     const half = angle(src) + (turn * Math.PI) / n, far = radius(chunk) + 9 * (turn || 1);
-    const name = n > 8 || !turn ? "" : text(middle + far * Math.cos(half), middle + far * Math.sin(half) + 4, met(sent, into), { class: "middle small" + (wrong ? " bad" : " bold") });
+    const name = n > 8 || !turn ? "" : text(middle + far * Math.cos(half), middle + far * Math.sin(half) + 4, met(sent, into), "middle small" + (wrong ? " bad" : " bold"));
     return tag("path", { d, class: wrong ? "bad" : "now", "marker-end": "url(#lk-arrow)", "data-send": `${src}>${dst}:${sent}` }) + name;
   });
   const marker = '<defs><marker id="lk-arrow" viewBox="0 0 6 6" refX="4.5" refY="3" markerWidth="3.6" markerHeight="3.6" orient="auto"><path d="M0 0 6 3 0 6z" fill="context-stroke"/></marker></defs>';
@@ -80,32 +80,32 @@ function wheel(state, sends, n, side) {
 function sendGrid(steps, n, now, width, split) {
   const left = 52, gap = split > 0 && split < steps.length ? 8 : 0, wide = Math.min((width - left - gap) / Math.max(steps.length, 1), 64), tall = n > 8 ? 17 : 25;
   const x = (s) => left + s * wide + (s >= split ? gap : 0);
-  const rows = Array.from({ length: n }, (_, r) => text(0, 30 + r * tall + tall / 2, `rank ${r}`, { class: "small" })).join("");
+  const rows = range(n).map((r) => text(0, 30 + r * tall + tall / 2, `rank ${r}`)).join("");
   const cells = steps.map((step, s) => {
-    const mine = Array.from({ length: n }, (_, r) => {
+    const mine = range(n).map((r) => {
       const sends = step.sends.filter((send) => send[0] === r);
       const wrong = sends.some((send) => send[4]), state = step.before?.[r];
       const words = sends.map(([, c, , into]) => (wide > 24 ? met(c, into) : c)).join(" ");
       const mask = sends.length && state ? state[sends[0][1]]?.[0] ?? 0 : 0, fill = sends.length ? fillOf(mask, n) : "none";
       return rect(x(s) + 1, 26 + r * tall, wide - 2, tall - 2, { fill, class: wrong ? "bad" : "edge", style: wrong && `fill:${fill}`, "data-grid": `${s}:${r}` }, sends.map(([, c, dst, into, bad]) => `step ${s}: rank ${r} sends ${named(c)} to rank ${dst}${bad ? `; expected ${named(into)}, got ${named(c)}` : ""}`).join("; ")) +
-        text(x(s) + wide / 2, 30 + r * tall + tall / 2, words, { class: "middle " + (wide > 30 ? "small" : "tiny"), style: fill !== "none" && `fill:${inkOn(fill)}` });
+        text(x(s) + wide / 2, 30 + r * tall + tall / 2, words, "middle " + (wide > 30 ? "small" : "tiny"), fill !== "none" && ink(fill));
     });
-    return mine.join("") + text(x(s) + wide / 2, 19, s, { class: "middle small" });
+    return mine.join("") + text(x(s) + wide / 2, 19, s, "middle small");
   });
   const frame = now < steps.length ? rect(x(now), 4, wide, 24 + n * tall, { class: "now", rx: 3 }) : "";
-  const halves = split > 0 && split < steps.length ? [0, 3].map((d) => line(x(split) - 6 + d, 22, x(split) - 6 + d, 26 + n * tall, { class: "rule" })).join("") : "";
-  return { svg: text(0, 19, "step", { class: "small grey" }) + rows + cells.join("") + frame + halves, height: 34 + n * tall };
+  const halves = split > 0 && split < steps.length ? [0, 3].map((d) => line(x(split) - 6 + d, 22, x(split) - 6 + d, 26 + n * tall)).join("") : "";
+  return { svg: text(0, 19, "step", "small grey") + rows + cells.join("") + frame + halves, height: 34 + n * tall };
 }
 
 function lanes(times, model, n, now, width, latency) {
-  const left = 52, end = Math.max(...times.map((t) => t[4]), ...model.map((t) => t[4]), 1e-12), scale = (width - left - 8) / end, tall = n > 8 ? 11 : 17;
+  const left = 52, end = most([1e-12, ...[...times, ...model].map((t) => t[4])]), scale = (width - left - 8) / end, tall = n > 8 ? 11 : 17;
   const place = ([src, dst, s, from, to], attributes, title) => rect(left + from * scale, 22 + src * tall, Math.max((to - from) * scale, 1), tall - 4, attributes, title);
   const bars = times.map((t) => place(t, { fill: t[2] === now ? "#d55e00" : "#0072b2", class: "edge", style: "stroke-width:.6" }, `step ${t[2]}, rank ${t[0]} to ${t[1]}: ${seconds(t[4] - t[3])}`) +
     (model.length ? "" : place([t[0], 0, 0, t[3], t[3] + latency], { fill: "#b8b8b8", class: "edge", style: "stroke-width:.6" })));
   const outline = model.map((t) => place(t, { fill: "none", class: "rule", "stroke-dasharray": "3 2" }));
-  const names = Array.from({ length: n }, (_, r) => text(0, 22 + r * tall + tall / 2 + 1, `${r} → ${(r + 1) % n}`, { class: "small" }));
+  const names = range(n).map((r) => text(0, 22 + r * tall + tall / 2 + 1, `${r} → ${(r + 1) % n}`));
   const legend = model.length ? "links; filled: this run, dashed: the model" : "links; grey: latency, blue: bytes, orange: this step";
-  return { svg: text(0, 12, legend, { class: "small grey" }) + names.join("") + bars.join("") + outline.join("") + axis(left, 26 + n * tall, width - left - 8, end, seconds), height: 50 + n * tall };
+  return { svg: text(0, 12, legend, "small grey") + names.join("") + bars.join("") + outline.join("") + axis(left, 26 + n * tall, width - left - 8, end, seconds), height: 50 + n * tall };
 }
 
 export function ringPlayer(data) {
@@ -116,15 +116,15 @@ export function ringPlayer(data) {
     const split = own.findIndex((step, s) => s > 0 && step.sends.some(([src, c]) => count(step.before[src][c]?.[0] ?? 0) === n));
     return { steps: own, faults, split };
   }
-  const sizes = data.played ? Object.keys(data.played).map(Number) : Array.from({ length: 15 }, (_, k) => k + 2);
+  const sizes = data.played ? Object.keys(data.played).map(Number) : range(15).map((k) => k + 2);
   return {
     title: data.title, source: data.source, begin: 0,
     sliders: [
-      ...(sizes.length > 1 ? [{ key: "n", label: "ranks", options: sizes, value: data.n, show: String }] : []),
-      ...(data.times ? [] : [{ key: "size", label: "tensor", log: true, min: 1e3, max: 1e10, value: data.size, show: bytes }]),
-      { key: "latency", label: "latency α", log: true, min: 1e-7, max: 1e-3, value: data.latency, show: seconds },
-      { key: "bandwidth", label: "link", log: true, min: 1e7, max: 1e12, value: data.bandwidth, show: (v) => bytes(v) + "/s" },
-      { key: "slow", label: "slow link (¼ speed)", min: -1, max: Math.max(...sizes) - 1, value: -1, show: (r) => (r < 0 ? "none" : `${r} →`) },
+      ...(sizes.length > 1 ? [choice("n", "ranks", data.n, sizes)] : []),
+      ...(data.times ? [] : [powers("size", "tensor", data.size, 1e3, 1e10, bytes)]),
+      powers("latency", "latency α", data.latency, 1e-7, 1e-3, seconds),
+      powers("bandwidth", "link", data.bandwidth, 1e7, 1e12, speed),
+      slider("slow", "slow link (¼ speed)", -1, -1, most(sizes) - 1, (r) => (r < 0 ? "none" : `${r} →`)),
     ],
     steps: (values) => played({ n: data.n, ...values }).steps.length,
     stepName: (values, step) => (step === 0 ? "start" : `after step ${step - 1}`),
@@ -137,18 +137,18 @@ export function ringPlayer(data) {
       const now = step < steps.length ? steps[step].sends : [];
       const [gx, gy] = besides ? [side + 20, 0] : [0, side + 10];
       const svg = wheel(state, now, n, side) + tag("g", { transform: `translate(${gx} ${gy})` }, grid.svg + tag("g", { transform: `translate(0 ${grid.height + 10})` }, lane.svg));
-      const seen = faults.filter(([s]) => s < step || step === steps.length), total = Math.max(...model.map((t) => t[4]), 0), formula = ringSeconds(n, values);
+      const seen = faults.filter(([s]) => s < step || step === steps.length), total = most([0, ...model.map((t) => t[4])]), formula = ringSeconds(n, values);
       const whole = state.flat().filter(([mask, wrong]) => count(mask) === n && !wrong).length;
       const owners = split > 0 && step === split ? state.every((chunks, r) => chunks.every(([mask, wrong], c) => (count(mask) === n) === (c === (r + 1) % n) && !wrong)) : undefined;
-      const numbers = [["steps", steps.length], ["sent by a rank", bytes((Math.max(...Array.from({ length: n }, (_, r) => steps.flatMap((s) => s.sends).filter((send) => send[0] === r).length)) / n) * values.size)],
-        ["time, model", seconds(total)], ["2(N−1)(α + B/Nβ)", seconds(formula)], ["algbw", bytes(values.size / total) + "/s"], ["busbw", bytes(((2 * (n - 1)) / n) * values.size / total) + "/s"]];
-      if (real.length) numbers.push(["time, this run", seconds(Math.max(...real.map((t) => t[4])))]);
+      const numbers = [["steps", steps.length], ["sent by a rank", bytes((most(range(n).map((r) => steps.flatMap((s) => s.sends).filter((send) => send[0] === r).length)) / n) * values.size)],
+        ["time, model", seconds(total)], ["2(N−1)(α + B/Nβ)", seconds(formula)], ["algbw", speed(values.size / total)], ["busbw", speed(((2 * (n - 1)) / n) * values.size / total)]];
+      if (real.length) numbers.push(["time, this run", seconds(most(real.map((t) => t[4])))]);
       numbers.push(["chunks complete", `${whole} of ${n * n}`, step === steps.length && whole < n * n]);
       if (owners !== undefined) numbers.push(["each rank r owns chunk (r+1) mod N alone", owners ? "✓" : "✗", !owners]);
       const moves = now.map(([src, c, dst, into]) => `${src}→${dst} ${met(c, into)}`).join(", ");
       const say = seen.length ? (seen.find(([s]) => s === step - 1) ?? seen[0])[2] : step === steps.length ? `${whole} of ${n * n} chunks are complete.` : `Step ${step}: ${moves}.`;
       return { svg, height: besides ? Math.max(side, grid.height + lane.height + 12) : side + grid.height + lane.height + 20, numbers, say,
-        table: [["rank", ...Array.from({ length: n }, (_, c) => `chunk ${c}`)], ...state.map((chunks, r) => [r, ...chunks.map(([mask, wrong]) => `${count(mask)} of ${n}${wrong ? ", wrong" : ""}`)]), ...faults.map((fault) => [`step ${fault[0]}`, fault[2]])],
+        table: [["rank", ...range(n).map((c) => `chunk ${c}`)], ...state.map((chunks, r) => [r, ...chunks.map(([mask, wrong]) => `${count(mask)} of ${n}${wrong ? ", wrong" : ""}`)]), ...faults.map((fault) => [`step ${fault[0]}`, fault[2]])],
         data: { whole, faults: faults.length, seen: seen.length } };
     },
   };

@@ -1,11 +1,12 @@
-import { axis, inkOn, line, percent, rect, seconds, tag, text } from "./figure.js";
+import { axis, bar, choice, faint, line, most, percent, range, rect, seconds, slider, stripes, sum, tag, text } from "./figure.js";
 
 const FILL = { F: "#0072b2", B: "#ddaa33", I: "#ddaa33", W: "#d55e00" };
-const range = (n) => Array.from({ length: Math.max(n, 0) }, (_, k) => k);
+const IDLE = ["warm-up", "steady", "drain"];
 
 /** "F0B0.1" as [[kind, microbatch, chunk], ...] */
 export const parse = (words) => [...words.matchAll(/([FBIW])(\d+)(?:\.(\d+))?/g)].map(([, kind, m, c]) => [kind, +m, +(c ?? 0)]);
 const name = ([kind, m, c]) => kind + m + (c ? "." + c : "");
+const ended = (stages) => most([0, ...stages.flat().map((o) => o[2])]);
 
 export const FORMS = {
   gpipe: (s, p, m) => [..."FB"].flatMap((kind) => range(m).map((k) => [kind, k, 0])),
@@ -15,11 +16,9 @@ export const FORMS = {
   },
 };
 
-/** Place every operation as early as its order and what it needs allow: { stages: [[[op, start, end]]], stuck: [[stage, op]] }. */
-export function place(stages, { tf = 1, tb = 2, tm = 0 } = {}) {
-  const p = stages.length, v = 1 + Math.max(0, ...stages.flat().map((op) => op[2])), ends = {};
-  const has = stages.map((ops) => new Set(ops.map(name)));
-  const lasts = { F: tf / v, B: tb / v, I: tb / 2 / v, W: tb / 2 / v };
+/** What must have ended before an operation of these lists, as a function of (stage, operation). */
+function needsOf(stages) {
+  const p = stages.length, v = 1 + most([0, ...stages.flat().map((op) => op[2])]), has = stages.map((ops) => new Set(ops.map(name)));
   const at = (part, kind, m) => {
     const s = part % p, c = Math.floor(part / p);
     return [s, kind === "B" && has[s].has(name(["I", m, c])) ? ["I", m, c] : [kind, m, c]];
@@ -30,25 +29,82 @@ export function place(stages, { tf = 1, tb = 2, tm = 0 } = {}) {
     if (kind === "W") return [[s, ["I", m, c]]];
     return [at(part, "F", m), ...(part < v * p - 1 ? [at(part + 1, "B", m)] : [])];
   };
-  const placed = stages.map(() => []);
+  return { needs, has, v };
+}
+
+/** Place every operation as early as its order and what it needs allow: { stages: [[[op, start, end]]], stuck: [[stage, op]], faults }. */
+export function place(stages, { tf = 1, tb = 2, tm = 0 } = {}) {
+  const { needs, has, v } = needsOf(stages), ends = {}, placed = stages.map(() => []);
+  const lasts = { F: tf / v, B: tb / v, I: tb / 2 / v, W: tb / 2 / v };
   for (let moved = true; moved; ) {
     moved = false;
     stages.forEach((ops, s) => {
       for (; placed[s].length < ops.length; moved = true) {
         const op = ops[placed[s].length], wanted = needs(s, op).map(([t, w]) => [t, ends[t + name(w)]]);
         if (wanted.some(([, end]) => end === undefined)) break;
-        const start = Math.max(placed[s].at(-1)?.[2] ?? 0, ...wanted.map(([t, end]) => end + (t !== s ? tm : 0)));
+        const start = most([placed[s].at(-1)?.[2] ?? 0, ...wanted.map(([t, end]) => end + (t !== s ? tm : 0))]);
         placed[s].push([op, start, start + lasts[op[0]]]);
         ends[s + name(op)] ??= start + lasts[op[0]];
       }
     });
   }
-  return { stages: placed, stuck: stages.flatMap((ops, s) => ops.slice(placed[s].length).map((op) => [s, op])) };
+  // What is wrong with the order, in sentences; the same as Python's.
+  const faults = [], waits = [], on = {};
+  stages.forEach((ops, s) => {
+    const op = ops[placed[s].length];
+    if (!op) return;
+    const key = ([t, w]) => 2 * (t !== s) + has[t].has(name(w));
+    const [t, w] = needs(s, op).filter(([t, w]) => ends[t + name(w)] === undefined).sort((a, b) => key(a) - key(b))[0], here = `Stage ${s} stands at ${name(op)}`;
+    if (!has[t].has(name(w))) faults.push(`${here}${t === s ? "" : `, needs ${name(w)} of stage ${t}`}, but stage ${t} has no ${name(w)}.`);
+    else if (t === s) faults.push(`Stage ${s}: ${name(op)} stands before ${name(w)}.`);
+    else waits.push(`${here} and waits for ${name(w)} of stage ${(on[s] = t)}, which stands at ${name(stages[t][placed[t].length])}.`);
+  });
+  for (let s of Object.keys(on).map(Number)) {
+    for (const _ of stages) s = on[s];
+    if (s === undefined) continue;
+    const circle = [s];
+    for (let t = on[s]; t !== s; t = on[t]) circle.push(t);
+    waits.unshift(`Deadlock: stages ${circle.sort((a, b) => a - b).join(" and ")} wait for each other.`);
+    break;
+  }
+  faults.push(...waits);
+  stages.forEach((ops, s) => {
+    const names = ops.map(name), without = ops.filter(([kind, ...of]) => kind === "F" && ![..."BI"].some((k) => has[s].has(name([k, ...of])))).sort((a, b) => a[1] - b[1] || a[2] - b[2]);
+    names.forEach((each, k) => names.indexOf(each) < k && faults.push(`Stage ${s}: ${each} stands in the list twice.`));
+    if (without.length) faults.push(`Stage ${s}: ${name(without[0])} has no backward.`);
+  });
+  return { stages: placed, stuck: stages.flatMap((ops, s) => ops.slice(placed[s].length).map((op) => [s, op])), faults };
 }
 
 export function bubbleOf(stages) {
-  const all = stages.flat(), whole = Math.max(...all.map((o) => o[2])) - Math.min(...all.map((o) => o[1]));
-  return 1 - all.reduce((sum, [, start, end]) => sum + end - start, 0) / (stages.length * whole);
+  const all = stages.flat(), whole = ended(stages) - Math.min(...all.map((o) => o[1]));
+  return 1 - sum(all.map(([, start, end]) => end - start)) / (stages.length * whole);
+}
+
+/** [[stage, from, to, part of IDLE]] of the time in which a stage runs nothing: before its first backward, after its last forward, between. */
+export function idleOf(stages) {
+  const end = ended(stages);
+  return stages.flatMap((ops, s) => {
+    const first = ops.find(([op]) => op[0] !== "F")?.[1] ?? end, last = most([0, ...ops.filter(([op]) => op[0] === "F").map((o) => o[2])]);
+    return [...ops, [, end]].flatMap(([, to], k) => {
+      const from = ops[k - 1]?.[2] ?? 0;
+      return to > from + 1e-12 * end ? [[s, from, to, to <= first ? 0 : from >= last ? 2 : 1]] : [];
+    });
+  });
+}
+
+/** The operations, last first, that no other could have waited less for: [[stage, position], ...]. */
+export function criticalPath(stages, tm = 0) {
+  const { needs } = needsOf(stages.map((ops) => ops.map(([op]) => op))), path = [];
+  const spot = (s, op) => [s, stages[s].findIndex(([each]) => name(each) === name(op))];
+  let at = stages.flatMap((ops, s) => (ops.length ? [[s, ops.length - 1]] : [])).reduce((a, b) => (stages[b[0]][b[1]][2] > (a ? stages[a[0]][a[1]][2] : -1) ? b : a), null);
+  while (at && path.length < 5000) {
+    path.push(at);
+    const [s, k] = at, before = [...(k ? [[s, k - 1]] : []), ...needs(s, stages[s][k][0]).map(([t, w]) => spot(t, w))].filter(([, k]) => k >= 0);
+    const arrives = ([t, k]) => stages[t][k][2] + (t !== s ? tm : 0);
+    at = before.reduce((a, b) => (!a || arrives(b) > arrives(a) + 1e-9 ? b : a), null);
+  }
+  return path;
 }
 
 /** [[time, microbatches held from then on]] of one stage. */
@@ -63,65 +119,107 @@ export function heldBy(ops, v) {
 }
 
 export function scheduleExplorer(data) {
-  const free = data.schedules.some((each) => each.form || each.lists), one = free && data.p.length * data.m.length > 1;
-  const ask = ({ p = data.at[0], m = data.at[1], ...times }) => data.schedules.map((each) => {
-    if (each.placed) return { ...each, stages: each.placed.map((row) => row.map(([op, start, end]) => [parse(op)[0], start, end])), stuck: [], faults: [] };
-    const lists = each.form ? range(p).map((s) => FORMS[each.form](s, p, m)) : each.lists[`${p},${m}`]?.map(parse);
-    const faults = each.faults?.[`${p},${m}`] ?? [];
-    return { ...each, faults, ...(lists ? place(lists, times) : { stages: range(p).map(() => []), stuck: [] }) };
+  const free = data.schedules.some((each) => each.form || each.lists), one = free && data.p.length * data.m.length > 1, edits = {};
+  let critical = false, chosen;
+  const sized = ({ p = data.at[0], m = data.at[1] }) => `${p},${m}`;
+  const ask = (values) => data.schedules.map((each, k) => {
+    const key = sized(values), [p, m] = key.split(",").map(Number), cut = (rows) => rows.map((row) => row.map(([op, start, end]) => [parse(op)[0], start, end]));
+    if (each.placed) return { ...each, stages: cut(each.placed), model: cut(each.model), stuck: [], faults: [] };
+    const lists = edits[k + key] ?? (each.form ? range(p).map((s) => FORMS[each.form](s, p, m)) : each.lists[key]?.map(parse)), told = each.faults?.[key] ?? [];
+    const found = lists ? place(lists, values) : { stages: range(p).map(() => []), stuck: [], faults: [] };
+    return { ...each, lists, ...found, edited: edits[k + key], faults: edits[k + key] ? found.faults : [...told, ...found.faults] };
   });
   const moments = (shown) => [...new Set(shown.flatMap((each) => each.stages.flat().map((o) => +o[1].toPrecision(9))))].sort((a, b) => a - b);
+  const order = (values, k, s, ops) => (edits[k + sized(values)] = ask(values)[k].lists.map((each, t) => (t === s ? ops : each)));
+  // By keys: the chosen operation, as [schedule, stage, position], becomes the next one, or changes places with it.
+  const step = (by, swap) => (values) => {
+    const shown = ask(values), every = shown.flatMap(({ lists = [] }, k) => lists.flatMap((ops, s) => ops.map((_, at) => [k, s, at])));
+    const now = chosen ? every.findIndex((each) => each + "" === chosen + "") : by > 0 ? -1 : every.length, to = every[now + by] ?? chosen;
+    if (swap && chosen && to[1] === chosen[1] && to[0] === chosen[0]) {
+      const [k, s, at] = chosen, ops = [...shown[k].lists[s]];
+      [ops[at], ops[to[2]]] = [ops[to[2]], ops[at]];
+      order(values, k, s, ops);
+    }
+    if (!swap || to?.[1] === chosen?.[1]) chosen = to;
+  };
   return {
-    title: "Pipeline schedules", source: data.source, begin: 1e9,
+    title: "Pipeline schedules", source: data.source, begin: 1e9, drags: true,
     sliders: [
-      ...(one ? [{ key: "p", label: "stages P", options: data.p, value: data.at[0], show: String }, { key: "m", label: "microbatches M", options: data.m, value: data.at[1], show: String }] : []),
-      ...(free ? [["tf", "forward", 1, 0.25, 4], ["tb", "backward", 2, 0.25, 6], ["tm", "message", 0, 0, 2]].map(([key, label, value, min, max]) => ({ key, label, min, max, step: 0.25, value, show: String })) : []),
-      { key: "follow", label: "follow microbatch", min: -1, max: Math.max(...data.m) - 1, value: -1, show: (k) => (k < 0 ? "none" : String(k)) },
+      ...(one ? [choice("p", "stages P", data.at[0], data.p), choice("m", "microbatches M", data.at[1], data.m)] : []),
+      ...(free ? [slider("tf", "forward", 1, 0.25, 4, String, 0.25), slider("tb", "backward", 2, 0.25, 6, String, 0.25), slider("tm", "message", 0, 0, 2, String, 0.25)] : []),
+      slider("limit", "memory for microbatches", data.limit, 0, most([...data.m, data.limit]), (k) => k || "any"),
+      slider("follow", "follow microbatch", -1, -1, most(data.m) - 1, (k) => (k < 0 ? "none" : k)),
     ],
+    buttons: { path: "Critical path", ...(free && { undo: "Undo edits" }) },
+    keys: { c: "path", u: "undo", ",": "before", ".": "after", "<": "earlier", ">": "later" },
+    help: "c: the critical path. " + (free ? "Drag an operation to another place, or choose it with , and . and move it with < and >; u undoes." : ""),
+    acts: {
+      path: () => void (critical = !critical),
+      undo: () => Object.keys(edits).forEach((key) => delete edits[key]),
+      before: step(-1), after: step(1), earlier: step(-1, true), later: step(1, true),
+    },
+    pick(mark, far, values) {
+      const [k, s, at] = mark.dataset.pick.split(",").map(Number), ops = ask(values)[k].lists, row = [...mark.ownerSVGElement.querySelectorAll(`[data-pick^="${k},${s},"]`)];
+      if (!ops) return;
+      const middle = (each) => +each.getAttribute("x") + each.getAttribute("width") / 2 + (each === mark ? far : 0), places = row.sort((a, b) => middle(a) - middle(b)).map((each) => +each.dataset.pick.split(",")[2]);
+      if (far) order(values, k, s, places.map((place) => ops[s][place]));
+      chosen = [k, s, places.indexOf(at)];
+    },
     steps: (values) => moments(ask(values)).length,
     stepName: (values, step) => (step === moments(ask(values)).length ? "end" : `moment ${step}`),
     draw(values, step, width) {
-      const shown = ask(values), times = moments(shown), now = times[step] ?? Infinity, left = 58, right = 62, wide = width - left - right;
-      const longest = (measured) => Math.max(1e-12, ...shown.filter((each) => !each.placed === !measured).flatMap((each) => each.stages.flat().map((o) => o[2])));
-      let y = 0, svg = '<defs><pattern id="lk-idle" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line x1="0" y1="0" x2="0" y2="6" style="stroke:var(--soft)"/></pattern></defs>';
+      const shown = ask(values), times = moments(shown), now = times[step] ?? Infinity, left = 58, right = 62, wide = width - left - right, { limit } = values;
+      const longest = (measured) => most([1e-12, ...shown.filter((each) => !each.placed === !measured).map((each) => ended([...each.stages, ...(each.model ?? [])]))]);
+      const chunks = (each) => 1 + most([0, ...each.stages.flat().map(([op]) => op[2])]), peakOf = (held) => most([0, ...held.map((h) => h[1])]);
+      const peaks = shown.map((each) => each.stages.map((ops) => peakOf(heldBy(ops, chunks(each))))), top = most([1, limit, ...peaks.flat()]);
+      let y = 0, svg = range(3).map((k) => stripes(k)).join("");
       const numbers = [], table = [["schedule", "stage", "order", "most held"]], said = [];
-      for (const each of shown) {
-        const p = each.stages.length, v = 1 + Math.max(0, ...each.stages.flat().map(([op]) => op[2])), stuck = each.stuck.length, end = longest(each.placed) * (stuck ? 1.25 : 1), x = (time) => left + (time / end) * wide;
+      shown.forEach((each, which) => {
+        const p = each.stages.length, v = chunks(each), stuck = each.stuck.length, end = longest(each.placed) * (stuck ? 1.25 : 1), x = (time) => left + (time / end) * wide;
         const m = new Set(each.stages.flat().filter(([op]) => op[0] === "F").map(([op]) => op[1])).size, bubble = bubbleOf(each.stages), closed = (p - 1) / (v * m + p - 1);
-        svg += text(0, y + 16, each.name, { class: "bold" }) + text(width, y + 16, stuck ? "cannot be carried out" : `bubble ${percent(bubble)}, formula (P−1)/(${v > 1 ? "VM" : "M"}+P−1): ${percent(closed)}`, { class: "end" + (stuck ? " bad" : ""), "data-bubble": stuck ? "" : bubble.toFixed(6) });
+        svg += text(0, y + 16, each.name + (each.edited ? ", edited" : ""), "bold") + text(width, y + 16, stuck ? "cannot be carried out" : `bubble ${percent(bubble)}, formula (P−1)/(${v > 1 ? "VM" : "M"}+P−1): ${percent(closed)}`, "end" + (stuck ? " bad" : ""), { "data-bubble": stuck ? "" : bubble.toFixed(6) });
         y += 24;
-        const where = {};
+        const where = {}, idle = stuck ? [] : idleOf(each.stages), path = critical && !stuck ? criticalPath(each.stages, each.placed ? 0 : values.tm) : [], spots = {}, over = [];
         each.stages.forEach((ops, s) => {
-          const held = heldBy(ops, v), peak = Math.max(0, ...held.map((h) => h[1])), top = Math.max(m, 1);
-          svg += text(0, y + 15, `stage ${s}`, { class: "small" }) + rect(left, y, (longest(each.placed) / end) * wide, 21, { fill: "url(#lk-idle)" });
-          for (const [op, start, to] of ops) {
-            const fill = FILL[op[0]], faint = start > now || (values.follow >= 0 && op[1] !== values.follow), w = x(to) - x(start);
-            (where[op[1]] ??= []).push([start, to, y, x]);
-            svg += tag("g", { opacity: faint ? 0.22 : undefined }, rect(x(start), y, w, 21, { fill, class: "edge", style: op[2] % 2 && "stroke-width:2", "data-op": `${s}:${name(op)}` }, `stage ${s}, ${name(op)}: ${+start.toPrecision(4)} to ${+to.toPrecision(4)}`) +
-              (w > 6.5 * name(op).length + 1 ? text(x(start) + w / 2, y + 15, name(op), { class: "middle small", style: `fill:${inkOn(fill)}` }) : ""));
-          }
+          const held = heldBy(ops, v), peak = peakOf(held), much = limit && peak > limit;
+          const marked = (at, words) => ({ "data-op": `${s}:${words}`, "data-pick": each.lists && [which, s, at] + "" }), isChosen = (at) => [which, s, at] + "" === chosen + "";
+          if (much) over.push(s);
+          svg += text(0, y + 15, `stage ${s}`) + idle.filter(([t]) => t === s).map(([, from, to, part]) => rect(x(from), y, x(to) - x(from), 21, { fill: `url(#lk-idle${part})`, "data-idle": `${s}:${IDLE[part]}` }, `${IDLE[part]} bubble`)).join("");
+          ops.forEach(([op, start, to], at) => {
+            const fill = FILL[op[0]], w = x(to) - x(start), onPath = path.some(([t, k]) => t === s && k === at);
+            (where[op[1]] ??= []).push([start, to, y]);
+            if (onPath) spots[[s, at]] = [start, to, y];
+            svg += faint(start > now || (values.follow >= 0 && op[1] !== values.follow), bar(x(start), y, w, 21, fill, name(op), { style: isChosen(at) ? "stroke:var(--bad);stroke-width:4" : onPath ? "stroke-width:3.5" : op[2] % 2 && "stroke-width:2", ...marked(at, name(op)), "data-critical": onPath && 1 }, `stage ${s}, ${name(op)}: ${+start.toPrecision(4)} to ${+to.toPrecision(4)}`));
+          });
+          each.model?.[s].forEach(([op, start, to]) => (svg += rect(x(start), y - 2, x(to) - x(start), 25, { fill: "none", class: "rule", "stroke-dasharray": "3 2", "data-model": `${s}:${name(op)}` })));
           each.stuck.filter(([at]) => at === s).forEach(([, op], k) => {
-            const from = Math.max(x(longest(each.placed)) + 4, x(ops.at(-1)?.[2] ?? 0)) + k * 24;
-            if (from + 22 < width) svg += rect(from, y, 22, 21, { class: "bad", "data-stuck": `${s}:${name(op)}` }) + text(from + 11, y + 15, name(op), { class: "middle small bad" });
+            const from = Math.max(x(longest(each.placed)) + 4, x(ops.at(-1)?.[2] ?? 0)) + k * 24, at = ops.length + k;
+            if (from + 22 < width) svg += rect(from, y, 22, 21, { class: "bad", style: "fill:transparent" + (isChosen(at) ? ";stroke-width:4" : ""), "data-stuck": `${s}:${name(op)}`, ...marked(at, name(op)) }) + text(from + 11, y + 15, name(op), "middle small bad");
           });
           const level = (h) => y + 37 - (13 * h) / top;
-          svg += tag("path", { class: "rule", style: "fill:var(--soft)", d: `M${x(0)} ${level(0)}` + held.map(([time, h]) => `H${x(time).toFixed(1)}V${level(h).toFixed(1)}`).join("") + `V${level(0)}` }) + text(width, y + 34, `most ${peak}`, { class: "small end", "data-peak": `${s}:${peak}` });
+          svg += tag("path", { class: "rule", style: "fill:var(--soft)", d: `M${x(0)} ${level(0)}` + held.map(([time, h]) => `H${x(time).toFixed(1)}V${level(h).toFixed(1)}`).join("") + `V${level(0)}` }) + text(width, y + 34, `most ${peak}`, "small end" + (much ? " bad" : ""), { "data-peak": `${s}:${peak}` });
+          if (limit) svg += line(left, level(limit), x(longest(each.placed)), level(limit), "", { style: "stroke:var(--bad);stroke-width:1.5", "data-limit": s });
           table.push([each.name, s, ops.map(([op]) => name(op)).join(" "), peak]);
           y += 42;
         });
-        if (values.follow >= 0 && where[values.follow]) {
-          const path = where[values.follow].sort((a, b) => a[0] - b[0]);
-          svg += path.slice(1).map(([start, , to], k) => line(path[k][3](path[k][1]), path[k][2] + 10, path[k][3](start), to + 10, { class: "now" })).join("");
-        }
-        if (now < Infinity) svg += line(x(now), y - 42 * p - 3, x(now), y, { class: "now" });
-        svg += axis(left, y + 2, (longest(each.placed) / end) * wide, longest(each.placed), each.placed ? seconds : String);
+        const links = (points) => points.slice(1).map(([start, , to], k) => line(x(points[k][1]), points[k][2] + 10, x(start), to + 10, "now")).join("");
+        if (where[values.follow]) svg += links(where[values.follow].sort((a, b) => a[0] - b[0]));
+        svg += links(path.map((at) => spots[at]).reverse());
+        if (now < Infinity) svg += line(x(now), y - 42 * p - 3, x(now), y, "now");
+        svg += axis(left, y + 2, x(longest(each.placed)) - left, longest(each.placed), each.placed ? seconds : String);
         y += 28;
-        for (const fault of each.faults.slice(0, 3)) svg += text(0, (y += 15), fault, { class: "bad" });
+        for (const fault of each.faults.slice(0, 3)) svg += text(0, (y += 15), fault, "bad");
         y += 10;
         numbers.push([`${each.name}: bubble`, stuck ? "–" : percent(bubble), stuck > 0], [`difference from the formula`, stuck ? "–" : percent(bubble - closed)]);
-        said.push(each.faults[0] ?? `${each.name}: bubble ${percent(bubble)}, at most ${Math.max(...each.stages.map((ops) => Math.max(0, ...heldBy(ops, v).map((h) => h[1]))))} microbatches held.`);
-      }
-      return { svg, height: y, numbers, say: said.join(" "), table, data: { faults: shown.flatMap((each) => each.faults).length } };
+        const whole = ended(each.stages), share = (part) => percent(sum(idle.filter((i) => i[3] === part).map(([, from, to]) => to - from)) / (p * whole));
+        if (!stuck) numbers.push(["warm-up, steady, drain", range(3).map(share).join(", ")]);
+        if (path.length) numbers.push(["critical path", `${path.length} operations, ${percent(sum(path.map(([s, k]) => each.stages[s][k][2] - each.stages[s][k][1])) / whole)} compute`]);
+        if (each.model) numbers.push(["measured / predicted", (whole / ended(each.model)).toFixed(2)]);
+        const much = over.length ? ` ${each.name}: more than the memory's ${limit} on stage ${over.join(", ")}.` : "";
+        if (limit) numbers.push([`${each.name}: fits into memory`, over.length ? `✗ stage ${over.join(", ")}` : "✓", over.length]);
+        said.push((each.faults[0] ?? `${each.name}${each.edited ? ", edited, can be carried out" : ""}: bubble ${percent(bubble)}, at most ${most(peaks[which])} microbatches held.`) + much);
+      });
+      return { svg: svg + text(left, y + 2, "stripes: bubble; / warm-up, | steady, \\ drain. Grey curve: activations held; red line: memory.", "small grey"), height: y + 10, numbers, say: said.join(" "), table, data: { faults: shown.flatMap((each) => each.faults).length, chosen: chosen ?? "" } };
     },
   };
 }

@@ -1,4 +1,4 @@
-import { axis, between, inkOn, line, percent, rect, tag, text } from "./figure.js";
+import { axis, bar, between, choice, faint, least, legend, line, most, percent, plot, range, rect, slider, stripes, strokeOf, sum, tag, text } from "./figure.js";
 
 const low = "#fff0d9", high = "#8c2d04";
 
@@ -33,53 +33,95 @@ export function simulate({ workers, bound, straggler, delay, seed }, count = 60)
   return updates;
 }
 
+/** Loss of a slope (steepness 1 and 0.1, noisy gradients) trained by these updates: [end, updates, loss] for each version. */
+export function losses(updates, { workers, lr, scaled, seed }) {
+  const next = draws(seed + 1000), steep = [1, 0.1], history = [[3, 3]];
+  let w = history[0];
+  return updates.flatMap(([, read, applied, , end], k) => {
+    const rate = lr / workers / (scaled === "yes" ? Math.max(1, applied - read) : 1), old = history[read];
+    w = w.map((each, d) => each - rate * (steep[d] * old[d] + next() - 0.5));
+    history[applied + 1] = w;
+    return updates[k + 1]?.[2] === applied ? [] : [[end, k + 1, sum(w.map((each, d) => (steep[d] * each * each) / 2))]];
+  });
+}
+
 export function stalenessView(data) {
-  const options = ["sync", 0, 1, 2, 4, 8, "async"], slider = (key, label, min, max, step = 1) => ({ key, label, min, max, step, value: data[key], show: String });
-  const updatesFor = (values) => data.updates ?? simulate(values);
+  const { runs } = data, tidy = (t) => String(+t.toPrecision(4)), names = runs?.map((run) => run.name);
+  // Every run on the common axis: [name, updates, [time, updates, loss]]; the first of a simulation is the one that the sliders choose.
+  const all = (values) => {
+    if (runs) return runs.map(({ name, updates, losses = [] }) => [name, updates, losses]);
+    const named = (bound) => (bound === "sync" ? "synchronous" : bound === "async" ? "asynchronous" : `ahead by ${bound}`);
+    return [...new Set([values.bound, "sync", 2, "async"])].map((bound) => {
+      const updates = simulate({ ...values, bound }, bound === values.bound ? 60 : 240);
+      return [named(bound), updates, losses(updates, values)];
+    });
+  };
+  const chosen = (values) => Math.max(0, names?.indexOf(values.run) ?? 0), updatesFor = (values) => (runs ? runs[chosen(values)].updates : simulate(values));
   return {
-    title: "Staleness", source: data.source, begin: 1e9, stepLabel: "update",
-    sliders: data.updates ? [] : [
-      { key: "bound", label: "may be ahead by", options, value: data.bound, show: String }, slider("workers", "workers", 1, 8),
-      slider("straggler", "worker 0 is slower by", 1, 8, 0.5), slider("delay", "network delay", 0, 1, 0.05), slider("seed", "seed", 0, 20),
+    title: "Staleness", source: data.source, begin: 1e9, stepLabel: "update", help: "Click an update to see what it missed.",
+    sliders: [
+      ...(runs ? (runs.length > 1 ? [choice("run", "run", names[0], names)] : []) : [
+        choice("bound", "may be ahead by", data.bound, ["sync", 0, 1, 2, 4, 8, "async"]), slider("workers", "workers", data.workers, 1, 8),
+        slider("straggler", "worker 0 is slower by", data.straggler, 1, 8, String, 0.5), slider("delay", "network delay", data.delay, 0, 1, String, 0.05), slider("seed", "seed", data.seed, 0, 20),
+        slider("lr", "learning rate", data.lr, 0.1, 8, (v) => (+v).toFixed(1), 0.1), choice("scaled", "divided by staleness", data.scaled, ["no", "yes"]),
+      ]),
+      ...(!runs || runs.some((run) => run.losses) ? [choice("against", "loss against", "time", ["time", "updates"])] : []),
     ],
+    pick: (mark, far) => (far ? undefined : +mark.dataset.pick + 1),
     steps: (values) => updatesFor(values).length,
     draw(values, step, width) {
-      const updates = updatesFor(values), shown = updates[step - 1], count = 1 + Math.max(...updates.map((u) => u[0])), tau = updates.map((u) => u[2] - u[1]), most = Math.max(1, ...tau);
-      const left = 70, right = 130, wide = width - left - right, end = Math.max(...updates.map((u) => u[4])), x = (t) => left + (t / end) * wide, top = 34, tall = 25, row = (w) => top + 26 + w * tall;
-      let svg = text(0, top + 8, "server", { class: "small" }) + line(left, top + 4, left + wide, top + 4, { class: "rule" }), versions = new Map();
-      updates.forEach((u, k) => versions.set(u[2], k));
+      const updates = updatesFor(values), which = chosen(values), shown = updates[step - 1], count = 1 + most(updates.map((u) => u[0])), tau = updates.map((u) => u[2] - u[1]), top = 34, highest = most([1, ...tau]);
+      const every = all(values), timed = runs ? runs[which].timed : true, { bound } = runs ? runs[which] : { bound: values.bound === "sync" ? 0 : values.bound === "async" ? undefined : +values.bound };
+      const left = 70, right = 130, wide = width - left - right, end = most((timed && runs ? runs.filter((run) => run.timed).flatMap((run) => run.updates) : updates).map((u) => u[4])), x = (t) => left + (t / end) * wide, tall = 25, row = (w) => top + 26 + w * tall;
+      let svg = stripes(1) + text(0, top + 8, "server") + line(left, top + 4, left + wide, top + 4);
+      const versions = new Map(updates.map((u, k) => [u[2], k]));
       const missed = shown ? [...versions].filter(([v]) => v >= shown[1] && v < shown[2]) : [];
       for (const [v, k] of versions) {
         const lit = missed.some(([m]) => m === v);
-        svg += line(x(updates[k][4]), top - (lit ? 9 : 3), x(updates[k][4]), top + 11, { class: lit ? "now" : "rule", style: lit ? "stroke-width:3.5" : "", opacity: k >= step ? 0.25 : undefined, "data-version": v, "data-missed": lit ? 1 : 0 });
+        svg += line(x(updates[k][4]), top - (lit ? 9 : 3), x(updates[k][4]), top + 11, lit ? "now" : "rule", { style: lit && "stroke-width:3.5", opacity: k >= step && 0.25, "data-version": v, "data-missed": lit ? 1 : 0 });
       }
+      for (const [k, [w, , , start, end]] of updates.entries()) svg += faint(k >= step, line(x(start), top + 11, x(start), row(w), "soft") + line(x(end), row(w), x(end), top + 11, "soft"));
       for (let w = 0; w < count; w++) {
-        svg += text(0, row(w) + 14, `worker ${w}`, { class: "small" });
+        svg += text(0, row(w) + 14, `worker ${w}`);
         let last = 0;
         updates.forEach((u, k) => {
           if (u[0] !== w) return;
-          if (u[3] > last) svg += rect(x(last), row(w), x(u[3]) - x(last), 19, { style: "fill:url(#lk-wait)" }, "waits");
+          if (u[3] > last) svg += rect(x(last), row(w), x(u[3]) - x(last), 19, { fill: "url(#lk-idle1)" }, "waits");
           last = u[4];
-          const fill = between(low, high, tau[k] / most), bad = tau[k] < 0, bar = x(u[4]) - x(u[3]);
-          svg += tag("g", { opacity: k >= step ? 0.25 : undefined }, rect(x(u[3]), row(w), bar, 19, { fill, class: bad ? "bad" : k === step - 1 ? "now" : "edge", style: bad || k === step - 1 ? `fill:${fill}` : "stroke-width:.6", "data-update": k, "data-tau": tau[k] }, `update ${k} of worker ${w}: read version ${u[1]}, applied to version ${u[2]}, staleness ${tau[k]}`) +
-            (bar > 13 ? text(x(u[3]) + bar / 2, row(w) + 14, tau[k], { class: "small middle", style: `fill:${inkOn(fill)}` }) : ""));
+          const fill = between(low, high, tau[k] / highest), bad = tau[k] < 0, now = k === step - 1;
+          svg += faint(k >= step, bar(x(u[3]), row(w), x(u[4]) - x(u[3]), 19, fill, tau[k], { class: bad ? "bad" : now ? "now" : "edge", style: bad || now ? `fill:${fill}` : "stroke-width:.6", "data-pick": k, "data-update": k, "data-tau": tau[k] }, `update ${k} of worker ${w}: read version ${u[1]}, applied to version ${u[2]}, staleness ${tau[k]}`));
         });
       }
-      if (shown) svg += line(x(shown[3]), top + 11, x(shown[3]), row(shown[0]), { class: "now", "stroke-dasharray": "2 2" }) + line(x(shown[4]), row(shown[0]), x(shown[4]), top + 11, { class: "now" });
-      const base = row(count) + 76, level = (t) => base - (56 * t) / most;
-      svg += '<defs><pattern id="lk-wait" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line x1="0" y1="0" x2="0" y2="6" style="stroke:var(--grey)"/></pattern></defs>' + text(0, base, "staleness", { class: "small" });
-      updates.forEach((u, k) => (svg += line(x(u[4]), base, x(u[4]), level(tau[k]), { class: k === step - 1 ? "now" : "rule", opacity: k >= step ? 0.25 : undefined }) + tag("circle", { cx: x(u[4]), cy: level(tau[k]), r: 2.5, fill: "currentColor", opacity: k >= step ? 0.25 : undefined })));
-      svg += text(left - 8, level(most) + 4, most, { class: "small end" }) + axis(left, base + 4, wide, end, (t) => +t.toPrecision(6) + "");
-      const hist = Array.from({ length: most + 1 }, (_, t) => tau.slice(0, step).filter((each) => each === t).length), peak = Math.max(1, ...hist), hx = left + wide + 40, pitch = Math.min(18, (base - top) / (most + 1));
-      svg += text(hx - 26, top - 8, "updates by staleness", { class: "small" }) + hist.map((n, t) => rect(hx, top + 4 + t * pitch, (n / peak) * 60, pitch - 2, { fill: between(low, high, t / most), class: "edge" }) + (pitch > 10 ? text(hx - 6, top + 2 + t * pitch + pitch / 2 + 4, t, { class: "small end" }) + text(hx + 4 + (n / peak) * 60, top + 2 + t * pitch + pitch / 2 + 4, n, { class: "small" }) : "")).join("");
-      const done = tau.slice(0, step), sorted = [...done].sort((a, b) => a - b), span = step ? Math.max(...updates.slice(0, step).map((u) => u[4])) : 0;
-      const busy = updates.reduce((sum, u) => sum + u[4] - u[3], 0), own = Array.from({ length: count }, (_, w) => Math.max(0, ...updates.filter((u) => u[0] === w).map((u) => u[4]))).reduce((a, b) => a + b), ahead = Math.max(...updates.map((u) => updates.filter((o) => o[0] === u[0] && o[4] <= u[3]).length - Math.min(...Array.from({ length: count }, (_, w) => updates.filter((o) => o[0] === w && o[4] <= u[3]).length))));
-      const timed = data.timed ?? true, numbers = [["updates", step], ...(timed ? [["a unit of time", span ? (step / span).toFixed(2) : "–"]] : []), ["staleness mean", step ? (done.reduce((a, b) => a + b, 0) / step).toFixed(2) : "–"], ["95 %", sorted[Math.ceil(0.95 * step) - 1] ?? "–"], ["most", sorted.at(-1) ?? "–"], ...(timed ? [["waiting", percent(1 - busy / own)]] : [])];
-      const bound = data.updates ? data.bound : { sync: 0, async: null }[values.bound] ?? (values.bound === "async" ? null : +values.bound);
-      numbers.push(["furthest ahead of the slowest", `${ahead}${bound === null || bound === undefined ? "" : ` ≤ ${bound} ${ahead <= bound ? "✓" : "✗"}`}`, ahead > (bound ?? Infinity)]);
+      if (shown) svg += line(x(shown[3]), top + 11, x(shown[3]), row(shown[0]), "now", { "stroke-dasharray": "2 2" }) + line(x(shown[4]), row(shown[0]), x(shown[4]), top + 11, "now") + text(Math.min(x(shown[3]), x(shown[4]) - 26), top - 12, `v${shown[1]}`) + text(x(shown[4]), top - 12, `v${shown[2]}`, "small end");
+      let base = row(count) + 76;
+      const level = (t) => base - (56 * t) / highest;
+      svg += text(0, base, "staleness");
+      updates.forEach((u, k) => (svg += faint(k >= step, line(x(u[4]), base, x(u[4]), level(tau[k]), k === step - 1 ? "now" : "rule") + tag("circle", { cx: x(u[4]), cy: level(tau[k]), r: 2.5, fill: "currentColor" }))));
+      svg += text(left - 8, level(highest) + 4, highest, "small end") + axis(left, base + 4, wide, end, tidy);
+      const hist = range(highest + 1).map((t) => tau.slice(0, step).filter((each) => each === t).length), peak = most([1, ...hist]), hx = left + wide + 40, pitch = Math.min(18, (base - top) / (highest + 1));
+      svg += text(hx - 26, top - 8, "updates by staleness") + hist.map((n, t) => {
+        const y = top + 4 + t * pitch, long = (n / peak) * 60, middle = y + pitch / 2 + 2;
+        return rect(hx, y, long, pitch - 2, { fill: between(low, high, t / highest), class: "edge" }) + (pitch > 10 ? text(hx - 6, middle, t, "small end") + text(hx + 4 + long, middle, n) : "");
+      }).join("");
+      const done = tau.slice(0, step), sorted = [...done].sort((a, b) => a - b), span = most([0, ...updates.slice(0, step).map((u) => u[4])]), mean = step ? (sum(done) / step).toFixed(2) : "–";
+      const busy = sum(updates.map((u) => u[4] - u[3])), own = sum(range(count).map((w) => most([0, ...updates.filter((u) => u[0] === w).map((u) => u[4])]))), pushed = (w, by) => updates.filter((o) => o[0] === w && o[4] <= by).length;
+      const ahead = most(updates.map((u) => pushed(u[0], u[3]) - least(range(count).map((w) => pushed(w, u[3]))))), limited = Number.isInteger(bound);
+      const numbers = [["updates", step], ...(timed ? [["a unit of time", span ? (step / span).toFixed(2) : "–"]] : []), ["staleness mean", mean], ["95 %", sorted[Math.ceil(0.95 * step) - 1] ?? "–"], ["most", sorted.at(-1) ?? "–"], ...(timed ? [["waiting", percent(1 - busy / own)]] : [])];
+      numbers.push(["furthest ahead of the slowest", `${ahead}${limited ? ` ≤ ${bound} ${ahead <= bound ? "✓" : "✗"}` : ""}`, limited && ahead > bound]);
+      const curves = every.filter((each) => each[2].length);
+      base += 26;
+      if (curves.length) {
+        const by = values.against === "updates" ? 1 : 0, points = curves.map((each) => each[2].map((p) => [p[by], p[2]]).filter(([t]) => runs || t <= (by ? 60 : end))), found = points.flat().map((p) => p[1]).filter((v) => v > 0 && v < 1e4);
+        const from = Math.max(1e-4, least(found)), to = Math.max(most(found), from * 10), until = runs ? least(points.map((p) => p.at(-1)[0])) : by ? 60 : end, across = [0, runs ? most(points.flat().map((p) => p[0])) : until, tidy], now = by ? step : span;
+        svg += plot(left, base + 26, wide, 120, `loss against ${by ? "updates" : "time"}; thick: the run above`, [...points.map((p, k) => [p, strokeOf(k, every[which] === curves[k] ? 4 : 2), { "data-run": curves[k][0] }]), ...(now <= across[1] ? [[[[now, from], [now, to]], "stroke:currentColor;stroke-dasharray:3 3"]] : [])], across, [from, to, tidy, true]);
+        const [names, more] = legend(curves.map((each) => each[0]), base + 166, width);
+        svg += names;
+        base += 166 + more;
+        curves.forEach((each, k) => numbers.push([`${each[0]}: loss at ${tidy(until)}`, tidy(points[k].filter((p) => p[0] <= until).at(-1)?.[1] ?? NaN)]));
+      }
       const wrong = updates.findIndex((u, k) => tau[k] < 0 && k < step);
       const say = wrong >= 0 ? `Update ${wrong} of worker ${updates[wrong][0]} read version ${updates[wrong][1]} but was applied to version ${updates[wrong][2]}.` : shown ? `Update ${step - 1}: worker ${shown[0]} read version ${shown[1]}, applied to version ${shown[2]}: staleness ${tau[step - 1]}${missed.length ? `; it missed ${missed.map(([v]) => `update ${versions.get(v)}`).slice(0, 6).join(", ")}${missed.length > 6 ? " ..." : ""}` : ""}.` : "Nothing was applied yet.";
-      return { svg, height: base + 26, numbers, say, table: [["update", "worker", "read", "applied", "staleness"], ...updates.slice(0, step).map((u, k) => [k, u[0], u[1], u[2], tau[k]])], data: { updates: updates.length } };
+      return { svg, height: base, numbers, say, table: [["update", "worker", "read", "applied", "staleness"], ...updates.slice(0, step).map((u, k) => [k, u[0], u[1], u[2], tau[k]])], data: { updates: updates.length } };
     },
   };
 }
