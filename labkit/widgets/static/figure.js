@@ -159,7 +159,7 @@ export function mount(root, view, motion = globalThis.matchMedia?.("(prefers-red
   let step = view.begin ?? 0, timer = 0, asked = view.ask && view.ask.guess === undefined, guess = view.ask?.guess;
   const last = () => view.steps(values);
   const still = motion?.matches ?? false;
-  root.innerHTML = `<style>${STYLE}</style><section class="lk" role="group" aria-label="${escaped(view.title)}">
+  root.innerHTML = `<style>${STYLE}</style><div class="lk" role="group" aria-label="${escaped(view.title)}">
 <header><b>${escaped(view.title)}</b><span>${escaped(view.source ?? "")}</span></header>
 <form class="bar" data-part="ask" hidden></form><div data-part="body">
 <div class="bar step" data-part="player">${ICONS.map(([act, icon, name]) => `<button type="button" data-act="${act}" title="${name}" aria-label="${name}">${icon}</button>`).join("")}
@@ -168,7 +168,7 @@ export function mount(root, view, motion = globalThis.matchMedia?.("(prefers-red
 ${Object.entries(view.buttons ?? {}).map(([act, words]) => `<button type="button" data-act="${act}">${words}</button>`).join("")}<button type="button" data-act="table" aria-expanded="false">Table</button><button type="button" data-act="help" aria-label="keys" aria-expanded="false">?</button></div>
 <div class="bar" data-part="sliders">${view.sliders.map((slider) => sliderMarkup(slider, slider.value)).join("")}</div>
 <div data-part="stage" tabindex="0" aria-label="picture; arrow keys step"></div>
-<dl data-part="numbers"></dl><p data-part="say" aria-live="polite"></p><p data-part="help" hidden>${HELP} ${view.help ?? ""}</p><div data-part="table" hidden></div></div></section>`;
+<dl data-part="numbers"></dl><p data-part="say" aria-live="polite"></p><p data-part="help" hidden>${HELP} ${view.help ?? ""}</p><div data-part="table" hidden></div></div></div>`;
   const part = (name) => root.querySelector(`[data-part="${name}"]`);
   const [body, player, stage] = ["body", "player", "stage"].map(part);
   const bar = player.querySelector("input"), play = player.querySelector('[data-act="play"]');
