@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -31,6 +32,21 @@ def test_pure_functions_under_node() -> None:
 
 def test_what_a_notebook_with_every_view_sends_is_at_most_60_kilobytes() -> None:
     assert len(program()) + sum(len(packed((name,))) for name in ("figure.js", *VIEWS)) <= LIMIT_BYTES
+
+
+def test_the_page_unpacks_what_python_packed() -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node on this machine")
+    names = ("figure.js", "ring_player.js", "bucket_explorer.js", "timeline_view.js")
+    texts = [packed((name,)) for name in names]
+    assert not set("".join(texts)) & set('<"\\')  # nothing that ends a script or a string
+    unpacker = program().partition("const load")[0]
+    script = f"{unpacker}process.stdout.write(JSON.stringify(await Promise.all({json.dumps(texts)}.map(unpack))));"
+    command = [node, "--input-type=module"]
+    done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [javascript(name) for name in names]
 
 
 def test_every_file_is_sent_by_some_view() -> None:
