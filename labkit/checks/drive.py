@@ -3,24 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.exercise import Exercise, judge
 from labkit.checks.failures import failure_of
 from labkit.checks.from_timeline import wire_of_case
+from labkit.checks.guilty import find_guilty
 from labkit.checks.outcome import CaseOutcome
 from labkit.checks.printed import of_case
 from labkit.checks.rank_side import run_cases
-from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.checks.wire_format import decode
 from labkit.errors import RunError
+
+if TYPE_CHECKING:
+    from labkit.timeline import Timeline
 
 CASE_SECONDS = 10.0
 """How long a case may take before it counts as hung; ranks that all wait are noticed earlier."""
 
 Functions = dict[str, Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What one case of a run brought.
+
+    Attributes:
+        got: Results, or the failure.
+        wire: What passed on the wire.
+        printed: What each rank printed.
+        timeline: Of the whole run; None where nothing could be recorded.
+        number: Which case of the run it was.
+    """
+
+    got: Got
+    wire: Wire
+    printed: tuple[str, ...]
+    timeline: Timeline | None
+    number: int
+
+    def outcome(self, exercise: Exercise, case: Case) -> CaseOutcome:
+        """Return the verdict and, of a failed case, the event to look at first."""
+        verdict = judge(exercise, case, self.got, self.wire)
+        guilty = None if verdict.passed else find_guilty(self.timeline, self.number, verdict, self.got)
+        return CaseOutcome(case, verdict, self.printed, guilty)
 
 
 def run_visible(
@@ -35,44 +64,36 @@ def run_visible(
         case_seconds: Time limit of a case.
     """
     wanted = exercise.visible if cases is None else tuple(cases)
-    verdicts: dict[int, Verdict] = {}
-    prints: dict[int, tuple[str, ...]] = {}
+    outcomes = [CaseOutcome(case, None) for case in wanted]
     for places in _by_world_size(wanted):
         batch = [wanted[place] for place in places]
         brought = run_together(exercise, functions, batch, case_seconds)
-        together = [judge(exercise, case, got, wire) for case, (got, wire, _) in zip(batch, brought, strict=True)]
-        verdicts.update(zip(places, together, strict=True))
-        prints.update((place, printed) for place, (_, _, printed) in zip(places, brought, strict=True))
-        suspects = [place for place, verdict in zip(places, together, strict=True) if not verdict.passed]
+        for place, each in zip(places, brought, strict=True):
+            outcomes[place] = each.outcome(exercise, wanted[place])
+        suspects = [place for place in places if not outcomes[place].passed]
         if len(batch) == 1 or not suspects or _is_clean(brought):
-            if _is_over(brought[0][0]):
+            if _is_over(brought[0].got):
                 break
             continue
         # What an earlier case left behind must not be blamed on a later one: what failed is run again alone. What
         # passed although others shared its run has passed.
         for place in suspects:
-            del verdicts[place]
+            outcomes[place] = CaseOutcome(wanted[place], None)
         for place in suspects:
-            got, wire, prints[place] = run_together(exercise, functions, [wanted[place]], case_seconds)[0]
-            verdicts[place] = judge(exercise, wanted[place], got, wire)
-            if _is_over(got):
-                return _outcomes(wanted, verdicts, prints)
-    return _outcomes(wanted, verdicts, prints)
-
-
-def _outcomes(
-    cases: Sequence[Case], verdicts: dict[int, Verdict], prints: dict[int, tuple[str, ...]]
-) -> list[CaseOutcome]:
-    return [CaseOutcome(case, verdicts.get(place), prints.get(place, ())) for place, case in enumerate(cases)]
+            (alone,) = run_together(exercise, functions, [wanted[place]], case_seconds)
+            outcomes[place] = alone.outcome(exercise, wanted[place])
+            if _is_over(alone.got):
+                return outcomes
+    return outcomes
 
 
 def _is_over(got: Got) -> bool:
     return isinstance(got, Failure) and got.kind in ("deadlock", "timeout", "not_implemented", "died")
 
 
-def _is_clean(brought: Sequence[tuple[Got, Wire, tuple[str, ...]]]) -> bool:
+def _is_clean(brought: Sequence[Brought]) -> bool:
     """Return whether a run ended in order with no message left over, so that no case can have met another's."""
-    return not any(isinstance(got, Failure) or wire.problems for got, wire, _ in brought)
+    return not any(isinstance(each.got, Failure) or each.wire.problems for each in brought)
 
 
 def _by_world_size(cases: Sequence[Case]) -> Iterable[list[int]]:
@@ -84,8 +105,8 @@ def _by_world_size(cases: Sequence[Case]) -> Iterable[list[int]]:
 
 def run_together(
     exercise: Exercise, functions: Functions, cases: Sequence[Case], case_seconds: float = CASE_SECONDS
-) -> list[tuple[Got, Wire, tuple[str, ...]]]:
-    """Return what each case brought, what passed on the wire and what each rank printed, from one run.
+) -> list[Brought]:
+    """Return what each case brought, from one run.
 
     A failure is the same for all of the cases.
 
@@ -113,11 +134,15 @@ def run_together(
     except RunError as error:
         failure = failure_of(error, exercise)
         wire = _wire(error.timeline, 0)
-        return [(failure, wire, of_case(error.output, number)) for number in range(len(cases))]
-    brought: list[tuple[Got, Wire, tuple[str, ...]]] = []
+        return [
+            Brought(failure, wire, of_case(error.output, number), error.timeline, number)
+            for number in range(len(cases))
+        ]
+    brought = []
     for number in range(len(cases)):
         got = tuple(decode(results[number]) for results in result.results)
-        brought.append((got, _wire(result.timeline, number), of_case(result.output, number)))
+        wire = _wire(result.timeline, number)
+        brought.append(Brought(got, wire, of_case(result.output, number), result.timeline, number))
     return brought
 
 

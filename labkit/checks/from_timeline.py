@@ -22,14 +22,7 @@ def wire_of_case(timeline: Timeline, number: int) -> Wire:
 
     Problems are those of the whole run: a timeline does not say in which case they arose.
     """
-    keep = np.zeros(len(timeline), dtype=bool)
-    marks = np.flatnonzero((timeline.kind == CASE_KIND) & (timeline.name == f"case {number}"))
-    for mark in marks.tolist():
-        keep |= (
-            (timeline.rank == timeline.rank[mark])
-            & (timeline.start_ns >= timeline.start_ns[mark])
-            & (timeline.start_ns <= timeline.end_ns[mark])
-        )
+    keep = rows_of_case(timeline, number)
     part = timeline.select(keep)
     waited = _waited(timeline, keep)
     return Wire(
@@ -40,6 +33,19 @@ def wire_of_case(timeline: Timeline, number: int) -> Wire:
         ),
         tuple(WireProblem(p.kind, p.rank, p.text) for p in timeline.problems if p.kind in _PROBLEMS),
     )
+
+
+def rows_of_case(timeline: Timeline, number: int) -> npt.NDArray[np.bool_]:
+    """Return which rows of a run began while case `number` was under way on their rank, its own mark included."""
+    keep = np.zeros(len(timeline), dtype=bool)
+    marks = np.flatnonzero((timeline.kind == CASE_KIND) & (timeline.name == f"case {number}"))
+    for mark in marks.tolist():
+        keep |= (
+            (timeline.rank == timeline.rank[mark])
+            & (timeline.start_ns >= timeline.start_ns[mark])
+            & (timeline.start_ns <= timeline.end_ns[mark])
+        )
+    return keep
 
 
 def _waited(timeline: Timeline, keep: npt.NDArray[np.bool_]) -> dict[tuple[int, int], int]:

@@ -52,6 +52,18 @@ class CheckResult:
     def __repr__(self) -> str:
         return "\n".join(text for _, text in self._lines())
 
+    def _ipython_display_(self) -> None:
+        """Show the lines, and of a failed case the timeline, opened at the event to look at first."""
+        guilty = self.shown.guilty if self.shown is not None else None
+        if guilty is None:
+            raise NotImplementedError  # IPython then asks for _repr_mimebundle_
+        from IPython.display import display
+
+        from labkit.widgets.display import show_event
+
+        display(self._repr_mimebundle_(), raw=True)  # type: ignore[no-untyped-call]
+        show_event(guilty.timeline, guilty.row, guilty.why)
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return the same lines as plain text and as a little HTML."""
         colours = {"pass": "#1a7f37", "fail": "#b3261e", "hint": "#6f42c1", "head": "inherit", "more": "inherit"}

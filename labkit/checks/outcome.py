@@ -7,17 +7,26 @@ from dataclasses import dataclass
 
 from labkit.checks.case import Case
 from labkit.checks.exercise import Exercise
+from labkit.checks.guilty import Guilty
 from labkit.checks.verdict import PLAIN_ERROR, Verdict
 from labkit.checks.words import join
 
 
 @dataclass(frozen=True)
 class CaseOutcome:
-    """A case, its verdict (None where it was not run because an earlier one hung) and what the ranks printed in it."""
+    """What became of a case.
+
+    Attributes:
+        case: The case.
+        verdict: What the judge said; None where it was not run because an earlier one hung.
+        printed: What the ranks printed in it.
+        guilty: Of a failed case, the event to look at first, where its run has one.
+    """
 
     case: Case
     verdict: Verdict | None
     printed: tuple[str, ...] = ()
+    guilty: Guilty | None = None
 
     @property
     def passed(self) -> bool:

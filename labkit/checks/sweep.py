@@ -16,6 +16,7 @@ from labkit.checks.case import Case, Failure, Got
 from labkit.checks.exercise import Exercise, judge
 from labkit.checks.failures import failure_of
 from labkit.checks.from_timeline import wire_of_case
+from labkit.checks.guilty import find_guilty
 from labkit.checks.outcome import CaseOutcome
 from labkit.checks.printed import of_case
 from labkit.checks.rank_side import run_cases
@@ -26,6 +27,7 @@ from labkit.checks.words import join
 from labkit.errors import RunError, RunTimeout
 
 if TYPE_CHECKING:
+    from labkit.timeline import Timeline
     from labkit.worlds import World
 
 Functions = Mapping[str, Callable[..., Any]]
@@ -57,12 +59,13 @@ def run_sweep(exercise: Exercise, functions: Functions, *, seconds: float = 10.0
     """
     assert exercise.sweep is not None
     for case in exercise.sweep.cases:
-        got, wire, printed = _run(exercise, functions, case, seconds)
+        got, wire, printed, timeline = _run(exercise, functions, case, seconds)
         verdict = _in_flight(wire) or judge(exercise, case, got, wire)  # what is told with its line comes first
         if verdict.passed:
             verdict = _too_many_steps(exercise, case, wire) or verdict
         if not verdict.passed:
-            return CaseOutcome(replace(case, name=f"{case.name}, on a virtual cluster"), verdict, printed)
+            guilty = find_guilty(timeline, 0, verdict, got)
+            return CaseOutcome(replace(case, name=f"{case.name}, on a virtual cluster"), verdict, printed, guilty)
     return CaseOutcome(named(exercise), Verdict(True))
 
 
@@ -84,7 +87,9 @@ def _in_runs(sizes: list[int]) -> str:
     return join(part for run in runs for part in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else run))
 
 
-def _run(exercise: Exercise, functions: Functions, case: Case, seconds: float) -> tuple[Got, Wire, tuple[str, ...]]:
+def _run(
+    exercise: Exercise, functions: Functions, case: Case, seconds: float
+) -> tuple[Got, Wire, tuple[str, ...], Timeline | None]:
     from labkit.worlds import run
 
     try:
@@ -94,11 +99,11 @@ def _run(exercise: Exercise, functions: Functions, case: Case, seconds: float) -
         )  # fmt: skip
     except RunError as error:
         wire = Wire() if error.timeline is None else wire_of_case(error.timeline, 0)
-        return _failure(error, exercise), wire, of_case(error.output, 0)
+        return _failure(error, exercise), wire, of_case(error.output, 0), error.timeline
     assert result.timeline is not None
     steps = math.floor(result.timeline.makespan_ns / _STEP_NS)
     wire = replace(wire_of_case(result.timeline, 0), steps=steps)
-    return tuple(decode(of_rank[0]) for of_rank in result.results), wire, of_case(result.output, 0)
+    return tuple(decode(of_rank[0]) for of_rank in result.results), wire, of_case(result.output, 0), result.timeline
 
 
 def _failure(error: RunError, exercise: Exercise) -> Failure:

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from labkit.widgets.timeline_view import TimelineView
+from labkit.timeline.timeline import Timeline
+from labkit.widgets.live import is_live
+from labkit.widgets.static_timeline import to_png
+from labkit.widgets.timeline_view import TimelineView, view_of
 
 
 def show(
@@ -32,3 +35,24 @@ def show(
     display(widget)  # type: ignore[no-untyped-call]
     place.update({"image/png": picture(), "text/plain": sentence}, raw=True)
     afterwards(widget)
+
+
+def show_event(timeline: Timeline, row: int, sentence: str) -> None:
+    """Put out a timeline opened at an event: the widget in a live page, the picture with the event marked elsewhere.
+
+    Args:
+        timeline: What was recorded.
+        row: The event.
+        sentence: Which event that is, for readers and for pages that show neither.
+    """
+    from IPython.display import display
+
+    words = f"{sentence}\n{timeline.summary().splitlines()[0]}"
+
+    def picture() -> bytes:
+        return to_png(timeline, event=row, note=sentence)
+
+    if is_live():
+        show(words, lambda: view_of(timeline, row=row), picture, lambda view: view.add_paths([timeline]))
+    else:
+        display({"image/png": picture(), "text/plain": words}, raw=True)  # type: ignore[no-untyped-call]

@@ -17,7 +17,9 @@ from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout, picture_row
 from labkit.widgets.palette import categories_of
 from labkit.widgets.paper import Paper, width_of
 
+EVENT_COLOUR = "#C00000"
 _IN_BARS = 9
+_LEAST_FRAME = 6
 _MOST_ARROWS = 64
 _LINE_OF_TEXT = 8
 _LANES = {Lane.COMPUTE: "compute", Lane.COMMUNICATION: "comm", Lane.HOST: "host"}
@@ -114,3 +116,16 @@ def draw_messages(paper: Paper, timeline: Timeline, layout: RowLayout) -> bool:
         arrows.append((leaves, TOP + from_y, LEFT + (arrives - first) * scale, TOP + to_y))
     paper.arrows(arrows, MESSAGE_COLOUR, 0.8)
     return True
+
+
+def frame_event(paper: Paper, timeline: Timeline, layout: RowLayout, row: int) -> None:
+    """Draw a frame around an event's bar, wide enough to be seen; nothing where its rank has no row."""
+    place = (int(timeline.rank[row]), Lane(timeline.lane[row]))
+    rows = picture_rows(timeline)
+    if place not in rows:
+        return
+    scale, first = NUM_COLUMNS / max(timeline.makespan_ns, 1), int(timeline.start_ns.min())
+    begin, end = (int(timeline.start_ns[row]) - first) * scale, (int(timeline.end_ns[row]) - first) * scale
+    wide = max(end - begin, _LEAST_FRAME)
+    left = LEFT + min(begin, NUM_COLUMNS - wide)
+    paper.ring(left, TOP + layout.tops[rows.index(place)], wide, layout.bar_height, EVENT_COLOUR)

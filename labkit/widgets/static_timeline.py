@@ -29,7 +29,7 @@ from labkit.widgets.layout import (
     row_layout,
     time_unit,
 )
-from labkit.widgets.marks import draw_messages, label_bars, label_rows, lanes_in_words
+from labkit.widgets.marks import EVENT_COLOUR, draw_messages, frame_event, label_bars, label_rows, lanes_in_words
 from labkit.widgets.memory_rows import draw_memory
 from labkit.widgets.palette import CATEGORIES, categories_of
 from labkit.widgets.paper import Paper
@@ -39,15 +39,21 @@ MAX_BYTES = 60_000
 _PALETTE_HELPS = 6  # a palette makes a picture this many times smaller at best
 
 
-def to_png(timeline: Timeline, title: str = "") -> bytes:
-    """Return the picture, at most 60 KB whatever the timeline's size; without a title it is titled with its size.
+def to_png(timeline: Timeline, title: str = "", event: int = -1, note: str = "") -> bytes:
+    """Return the picture, at most 60 KB whatever the timeline's size.
 
     Where the exact picture is larger, shades are rounded to sixteenths, then columns are widened; the shares of these
     are exact again.
+
+    Args:
+        timeline: What was recorded.
+        title: Stands above it; without one its size does.
+        event: A row of the timeline to put a frame around, -1 for none.
+        note: Stands under the title in place of the numbers.
     """
     columns = NUM_COLUMNS
     while True:
-        image = draw(timeline, columns, title)
+        image = draw(timeline, columns, title, event, note)
         png = _encoded(image)
         if MAX_BYTES < len(png) < _PALETTE_HELPS * MAX_BYTES:
             png = _encoded(image.quantize(palette=_palette(), dither=Image.Dither.NONE))
@@ -96,8 +102,10 @@ def _bytes(colours: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
     return np.asarray(np.rint(colours.clip(0, 1) * 255), dtype=np.uint8)
 
 
-def draw(timeline: Timeline, num_columns: int = NUM_COLUMNS, title: str = "") -> Image.Image:
-    """Return the picture."""
+def draw(
+    timeline: Timeline, num_columns: int = NUM_COLUMNS, title: str = "", event: int = -1, note: str = ""
+) -> Image.Image:
+    """Return the picture; see :func:`to_png`."""
     layout = row_layout(timeline)
     shares = picture_shares(timeline, num_columns)
     paper = Paper(LEFT + NUM_COLUMNS + RIGHT, TOP + layout.height + BOTTOM)
@@ -110,7 +118,9 @@ def draw(timeline: Timeline, num_columns: int = NUM_COLUMNS, title: str = "") ->
     has_arrows = draw_messages(paper, timeline, layout)
     paper.words(12, 12, title or title_of(timeline), 15, bold=True, down="top")
     numbers = summary(timeline).splitlines()[0].split(", ", 2)[2:]
-    paper.words(12, 32, "".join(numbers), SMALL, colour=GREY, down="top")
+    paper.words(12, 32, note or "".join(numbers), SMALL, colour=EVENT_COLOUR if note else GREY, down="top")
+    if event >= 0:
+        frame_event(paper, timeline, layout, event)
     present = [category for number, category in enumerate(CATEGORIES) if shares[:, number].any()]
     draw_legend(paper, present, has_arrows=has_arrows)
     return paper.image

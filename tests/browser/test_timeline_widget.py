@@ -212,3 +212,42 @@ def _without_a_kernel(lab: Lab, name: str) -> None:
     convert = [sys.executable, "-m", "nbconvert", "--to", "html", "--stdout", str(lab.folder / name)]
     page = subprocess.run(convert, capture_output=True, text=True, timeout=120, check=True).stdout
     assert 'src="data:image/png;base64,' in page
+
+
+FAILS = """
+import labkit
+import torch
+import torch.distributed as dist
+
+def naive_all_reduce(tensor):
+    if dist.get_rank():
+        dist.send(tensor, 0)
+        dist.recv(tensor, 0)
+    else:
+        for peer in range(1, dist.get_world_size()):
+            part = torch.empty_like(tensor)
+            dist.recv(part, peer)
+            tensor += part
+        for peer in range(1, dist.get_world_size()):
+            dist.send(2 * tensor, peer)
+
+labkit.check("2.1", naive_all_reduce)
+"""
+
+
+def test_a_failed_check_opens_the_timeline_at_the_event_to_look_at(lab: Lab) -> None:
+    lab.open("fails.ipynb", _cells(FAILS))
+    lab.run_all(timeout_s=120)
+    _painted(lab)
+    assert not lab.errors()
+    # Rank 1 is wrong, and a receive from rank 0 is what it got last: it is selected and fills a third of the view or more.
+    focus = "[v.state.focus.event, v.state.runs[0].start, v.state.runs[0].end].map((x, i, [e]) => (i ? x[e] : e))"
+    event, begin, end = _view(lab, focus)
+    low, high = _view(lab, "v.state.view")
+    assert low < begin < end < high and (end - begin) / (high - low) > 0.33
+    assert "rank 1, recv" in _view(lab, f"v.describe(0, {event}).text")
+    assert "from rank 0" in lab.page.inner_text(f"{WIDGET} .labkit-detail")
+    assert lab.page.locator(".jp-RenderedImage img").is_hidden()
+    lab.screenshot("failed-check")
+    kinds = [set(output.data) for output in lab.saved("fails.ipynb").cells[0].outputs]
+    assert [("image/png" in data, "text/html" in data) for data in kinds][:2] == [(False, True), (True, False)]

@@ -70,6 +70,13 @@ Object.assign(TimelineView.prototype, {
     if (b > a) this.show(a - 0.1 * (b - a), b + 0.1 * (b - a));
   },
 
+  /** Select an event and show it with what lies around it: it fills a third of the view. */
+  openAt(run, event) {
+    const { start, end } = this.state.runs[run], long = Math.max(end[event] - start[event], (this.state.whole[1] - this.state.whole[0]) / 1000);
+    this.setFocus(run, event);
+    this.show(start[event] - long, end[event] + long);
+  },
+
   togglePath() {
     const [run] = this.state.runs;
     if (!run.path) return this.say("The critical path is not there yet.");
@@ -226,7 +233,7 @@ function render({ model, el }) {
   const update = () => view.setRuns(model.get("runs"));
   const point = () => {
     const place = model.get("focus");
-    if (place >= 0 && place < view.state.runs[0].start.length) view.setFocus(0, place), view.press("Enter");
+    if (place >= 0 && place < view.state.runs[0].start.length) view.openAt(0, place);
   };
   const append = (message, [columns]) => view.append({ ...message, columns });
   model.on("change:runs", update);

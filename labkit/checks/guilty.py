@@ -1,0 +1,167 @@
+"""The event to look at first when a check has failed, and the part of the run it lies in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labkit.checks.case import Failure, Got
+from labkit.checks.from_timeline import rows_of_case
+from labkit.checks.rank_side import CASE_KIND
+from labkit.checks.verdict import Verdict
+from labkit.timeline import Timeline
+from labkit.timeline.messages import RECEIVES, SENDS, is_call
+from labkit.timeline.source_lines import shown_source
+from labkit.timeline.timeline import COLUMNS
+from labkit.units import format_time
+
+_RANK = re.compile(r"\b[Rr]anks? (\d+)")
+_SENT_TO = re.compile(r"\b[Rr]ank (\d+) sen[dt]s?\b[^.;]*? to rank (\d+)")
+_BEYOND = 0.15
+"""How much longer than all that ended a call is drawn that never did, of the length of the case."""
+
+
+@dataclass(frozen=True)
+class Guilty:
+    """Where to look.
+
+    Attributes:
+        timeline: What was recorded of the failed case, without the mark of the case itself.
+        row: The event's row in it.
+        why: A sentence that says which event it is and why this one.
+    """
+
+    timeline: Timeline
+    row: int
+    why: str
+
+
+def find_guilty(recorded: Timeline | None, number: int, verdict: Verdict, got: Got) -> Guilty | None:
+    """Return the event to look at first, or None where the case recorded no call to look at.
+
+    It is, in this order: a call that a problem on the wire names; the call that raised; of those that hang the one that
+    began first; the message the verdict speaks of; the last thing the rank received that the verdict speaks of.
+
+    Args:
+        recorded: The timeline of the run.
+        number: Which case of the run failed.
+        verdict: What the judge said.
+        got: What the case brought.
+    """
+    if recorded is None or verdict.passed:
+        return None
+    keep = rows_of_case(recorded, number) & (recorded.kind != CASE_KIND)
+    part = _with_hanging_calls_drawn_out(recorded.select(keep))
+    calls = np.flatnonzero(is_call(part) & (part.kind != "wait"))
+    if not len(calls):
+        return None
+    found = (
+        _of_a_problem(part, calls, verdict)
+        or _of_a_failure(part, calls, got)
+        or _of_a_message(part, calls, verdict)
+        or _last_received(part, calls, verdict, got)
+    )
+    return found and Guilty(part, found[0], f"Marked: {_event(part, found[0])}, {found[1]}")
+
+
+_Found = tuple[int, str]
+
+
+def _of_a_problem(part: Timeline, calls: npt.NDArray[np.int64], verdict: Verdict) -> _Found | None:
+    """Return the call of the first problem on the wire that the verdict repeats."""
+    told = next((each for each in part.problems if each.text in verdict.message), None)
+    if told is None:
+        return None
+    mine = [row for row in calls.tolist() if part.rank[row] == told.rank]
+    if told.kind in ("unmatched_send", "unmatched_recv"):
+        kinds = SENDS if told.kind == "unmatched_send" else RECEIVES
+        mine = [row for row in mine if part.kind[row] in kinds and part.flow[row] < 0] or mine
+    lines = _lines(part)
+    on_line = [
+        row for row in mine if row in lines and lines[row].rpartition("/")[2].replace(":", ", line ") in told.text
+    ]
+    words = {
+        "unmatched_send": "which nobody received.",
+        "unmatched_recv": "for which nobody sent.",
+        "changed_in_flight": "whose buffer was written while it was under way.",
+        "read_before_wait": "whose buffer was read before it had come.",
+        "not_waited": "for which nobody waited.",
+    }
+    chosen = on_line or mine
+    return (chosen[0], words.get(told.kind, "which the check speaks of.")) if chosen else None
+
+
+def _of_a_failure(part: Timeline, calls: npt.NDArray[np.int64], got: Got) -> _Found | None:
+    """Return the call that raised, or the first of those that hang, or the last before its rank came to its end."""
+    if not isinstance(got, Failure):
+        return None
+    table = part.tables.get("call")
+    failed = [] if table is None else table["span"][table["failed"].astype(bool)].tolist()
+    if got.kind == "exception" and failed:
+        return min(failed, key=lambda row: (part.rank[row] != got.rank, part.start_ns[row])), "which raised."
+    hanging = _open(part)
+    if len(hanging) and got.kind in ("deadlock", "timeout"):
+        row = int(hanging[np.argmin(part.start_ns[hanging])])
+        return row, "the first of the calls that never ended." if len(hanging) > 1 else "the call that never ended."
+    mine = [row for row in calls.tolist() if got.rank is None or part.rank[row] == got.rank]
+    return (mine[-1], "the last call before it failed.") if mine else None
+
+
+def _of_a_message(part: Timeline, calls: npt.NDArray[np.int64], verdict: Verdict) -> _Found | None:
+    """Return the first message between two ranks that the verdict says should not have been, or not so."""
+    match = _SENT_TO.search(f"{verdict.message} {verdict.got}")
+    if match is None:
+        return None
+    src, dst = int(match[1]), int(match[2])
+    sends = [r for r in calls.tolist() if part.kind[r] in SENDS and part.rank[r] == src and part.peer[r] == dst]
+    return (sends[0], "the first message the check speaks of.") if sends else None
+
+
+def _last_received(part: Timeline, calls: npt.NDArray[np.int64], verdict: Verdict, got: Got) -> _Found | None:
+    """Return the last call that brought the rank something of which the verdict speaks first, or its last call."""
+    match = _RANK.search(verdict.got) or _RANK.search(verdict.message)
+    if match is None or isinstance(got, Failure):
+        return None
+    mine = [row for row in calls.tolist() if part.rank[row] == int(match[1])]
+    brought = [row for row in mine if part.kind[row] not in SENDS]
+    if brought:
+        return brought[-1], f"the last that rank {match[1]} was given; look at what came before it."
+    return (mine[-1], f"the last call of rank {match[1]}.") if mine else None
+
+
+def _event(part: Timeline, row: int) -> str:
+    """Return "rank 1, recv from rank 0, 3.2 ms after the case began"."""
+    kind, peer = str(part.kind[row]), int(part.peer[row])
+    other = "" if peer < 0 else f" {'to' if kind in SENDS else 'from'} rank {peer}"
+    after = format_time(int(part.start_ns[row] - part.start_ns.min()))
+    return f"rank {part.rank[row]}, {kind}{other}, {after} after the case began"
+
+
+def _lines(part: Timeline) -> dict[int, str]:
+    """Return where each call was made, as a problem's text says it: "Cell In[5], line 3", "ring.py, line 3"."""
+    table = part.tables.get("source", {"span": np.empty(0), "line": np.empty(0)})
+    pairs = zip(table["span"].tolist(), table["line"].tolist(), strict=True)
+    return {row: re.sub(r":(\d+)$", r", line \1", shown_source(line)[0]) for row, line in pairs}
+
+
+def _open(part: Timeline) -> npt.NDArray[np.int64]:
+    """Return the calls that were never seen to end."""
+    table = part.tables.get("open")
+    rows = np.empty(0, np.int64) if table is None else table["span"].astype(np.int64)
+    calls: npt.NDArray[np.int64] = rows[is_call(part)[rows]] if len(rows) else rows
+    return calls
+
+
+def _with_hanging_calls_drawn_out(part: Timeline) -> Timeline:
+    """Return the part with calls that never ended lasting beyond all others: recorded is when they began."""
+    rows = _open(part)
+    if not len(rows):
+        return part
+    ends = part.end_ns.copy()
+    ends[rows] = int(part.end_ns.max()) + max(int(_BEYOND * part.makespan_ns), 1000)
+    columns: dict[str, Any] = {name: getattr(part, name) for name in COLUMNS} | {"end_ns": ends}
+    return Timeline(**columns, tables=part.tables, problems=part.problems, num_ranks=part.num_ranks)
