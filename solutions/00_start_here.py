@@ -121,7 +121,7 @@ labkit.reveal("0.1", four.results[0])
 #
 # ### Exercise 0.1 The mean, not the sum
 #
-# *8 points, about 3 minutes*
+# *8 points, about 3 minutes; difficulty 1 of 5, importance 5 of 5*
 
 
 # %% tags=["exercise"] exercise="0.1" points=8 difficulty=1 importance=5 minutes=3 title="The mean, not the sum" provides=["average"] bonus=false
@@ -289,7 +289,7 @@ for found in labkit.run(environment, on=labkit.virtual(4, gpus_per_node=2)).resu
 #
 # ### Exercise 0.2 Who am I
 #
-# *6 points, about 3 minutes*
+# *6 points, about 3 minutes; difficulty 1 of 5, importance 4 of 5*
 
 
 # %% tags=["exercise"] exercise="0.2" points=6 difficulty=1 importance=4 minutes=3 title="Who am I" provides=["who_am_i"] bonus=false
@@ -360,7 +360,7 @@ labkit.reveal("0.3", train(compressed=True))
 #
 # ### Exercise 0.3 What came back
 #
-# *8 points, about 4 minutes*
+# *8 points, about 4 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
 # %% tags=["exercise"] exercise="0.3" points=8 difficulty=2 importance=4 minutes=4 title="What came back" provides=["damaged"] bonus=false
@@ -446,7 +446,7 @@ for message in posted.timeline.messages()[:3]:
 #
 # ### Exercise 0.4 Who was never heard
 #
-# *6 points, about 3 minutes*
+# *6 points, about 3 minutes; difficulty 2 of 5, importance 3 of 5*
 
 
 # %% tags=["exercise"] exercise="0.4" points=6 difficulty=2 importance=3 minutes=3 title="Who was never heard" provides=["never_heard"] bonus=false

@@ -97,7 +97,7 @@ labkit.predict("1.1", 1, unit="samples")
 # %% [markdown]
 # ### Exercise 1.1 Scatter
 #
-# *10 points, about 8 minutes*
+# *10 points, about 8 minutes; difficulty 2 of 5, importance 5 of 5*
 #
 # A model takes more than one tensor. It is called with positional arguments and with keywords, and in them there may be
 # tuples, lists and dicts. So `scatter` goes through whatever it is given and cuts the tensors it finds.
@@ -158,7 +158,7 @@ for piece in scatter(((torch.arange(4),), {"scale": 2.0}), CPUS[:2]):
 #
 # ### Exercise 1.2 Gather
 #
-# *8 points, about 6 minutes*
+# *8 points, about 6 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
 # %% tags=["exercise"] exercise="1.2" points=8 difficulty=2 importance=4 minutes=6 title="Gather" provides=["gather"] bonus=false
@@ -222,7 +222,7 @@ print("gradient of the original:", weight.grad.tolist())
 #
 # ### Exercise 1.3 Replicate
 #
-# *14 points, about 12 minutes*
+# *14 points, about 12 minutes; difficulty 4 of 5, importance 5 of 5*
 #
 # One more trap, and it shows only on logical devices: `p.to(device)` returns *the same tensor* if it lies there already.
 # For a real copy say `p.to(device, copy=True)`.
@@ -297,7 +297,7 @@ print("in the replicas:", [replica[1].num_batches_tracked.item() for replica in 
 #
 # ### Exercise 1.4 Apply, in parallel
 #
-# *14 points, about 12 minutes*
+# *14 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
 # %% tags=["exercise"] exercise="1.4" points=14 difficulty=3 importance=5 minutes=12 title="Apply, in parallel" provides=["parallel_apply"] bonus=false
@@ -350,7 +350,7 @@ labkit.check("1.4", parallel_apply)
 #
 # ### Exercise 1.5 MiniDataParallel
 #
-# *18 points, about 10 minutes*
+# *18 points, about 10 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # Mind two things. The optimizer changes the original after every step, so *when* must the replicas be made? And if the
 # batch is smaller than the number of devices, how many replicas do you need?
@@ -482,7 +482,7 @@ labkit.reveal("1.6", (values.grad[8] / values.grad[0]).item())
 #
 # ### Exercise 1.6 The loss of the whole batch
 #
-# *8 points, about 6 minutes*
+# *8 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
 # %% tags=["exercise"] exercise="1.6" points=8 difficulty=2 importance=5 minutes=6 title="The loss of the whole batch" provides=["whole_batch_loss"] bonus=false
@@ -682,7 +682,7 @@ class Move:
 # %% [markdown]
 # ### Exercise 1.7 The plan
 #
-# *10 points, about 8 minutes*
+# *10 points, about 8 minutes; difficulty 2 of 5, importance 5 of 5*
 #
 # Nothing is sent here. You write a list of records, in the order in which things must happen. Within one kind, the
 # devices come in order. What device 0 does with its own piece moves nothing.
@@ -733,7 +733,7 @@ labkit.predict("1.8", 12.5, unit="ms")
 #
 # ### Exercise 1.8 What the plan costs
 #
-# *8 points, about 6 minutes*
+# *8 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
 # %% tags=["exercise"] exercise="1.8" points=8 difficulty=2 importance=5 minutes=6 title="What the plan costs" provides=["port_bytes", "plan_seconds"] bonus=false
@@ -890,7 +890,7 @@ for n, (ours, theirs) in table.items():
 #
 # ### Exercise 1.9 Shares by speed
 #
-# *10 points, about 10 minutes*
+# *10 points, about 10 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
 # %% tags=["exercise"] exercise="1.9" points=10 difficulty=3 importance=4 minutes=10 title="Shares by speed" provides=["shares_by_speed", "slowest_seconds"] bonus=false
@@ -942,7 +942,7 @@ labkit.reveal("1.9", slowest_seconds(fair, SPEEDS))
 #
 # ### Exercise 1.10 A loader that splits (bonus)
 #
-# *8 points, about 12 minutes*
+# *8 points, about 12 minutes; difficulty 3 of 5, importance 3 of 5*
 
 
 # %% tags=["exercise"] exercise="1.10" points=8 difficulty=3 importance=3 minutes=12 title="A loader that splits" provides=["SplitLoader"] bonus=true

@@ -161,7 +161,7 @@ labkit.reveal("2.1", (summed / whole_batch).mean())
 #
 # ### Exercise 2.1 Reduce to rank 0, then send back
 #
-# *8 points, about 5 minutes*
+# *8 points, about 5 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
 # %% tags=["exercise"] exercise="2.1" points=8 difficulty=2 importance=4 minutes=5 title="Reduce to rank 0, then send back" provides=["naive_all_reduce"] bonus=false
@@ -251,7 +251,7 @@ labkit.predict("2.2", 100, unit="MB")
 # %% [markdown]
 # ### Exercise 2.2 Count the bytes
 #
-# *4 points, about 2 minutes*
+# *4 points, about 2 minutes; difficulty 1 of 5, importance 4 of 5*
 #
 # First rank 0 above: count the arrows that touch it. Then the algorithm you are about to build, the **ring**. The ranks
 # stand in a circle, and the tensor is cut in N equal pieces. Each piece makes two trips round the circle. On the first
@@ -325,7 +325,7 @@ for world_size in (2, 4, 8, 64, 1024):
 #
 # ### Exercise 2.3 Chunk bounds
 #
-# *6 points, about 4 minutes*
+# *6 points, about 4 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
 # %% tags=["exercise"] exercise="2.3" points=6 difficulty=2 importance=5 minutes=4 title="Chunk bounds" provides=["chunk_bounds"] bonus=false
@@ -433,7 +433,7 @@ class Reduce:
 # %% [markdown]
 # ### Exercise 2.4 The ring as a plan
 #
-# *12 points, about 10 minutes*
+# *12 points, about 10 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # For each step: one `Send`, then one `Recv`, then, in the first half only, one `Reduce`. For rank 0 of 2 ranks the
 # whole plan is
@@ -575,7 +575,7 @@ print(f"Complete on rank 3 after the first half: chunk {complete}. You guessed {
 # %% [markdown]
 # ### Exercise 2.5 Run a plan
 #
-# *14 points, about 10 minutes*
+# *14 points, about 10 minutes; difficulty 4 of 5, importance 5 of 5*
 #
 # Take *any* plan, not only a ring's. A step may hold several sends and receives. `combine` is what a `Reduce` does.
 # Its default is `torch.add`, and you call it as `combine(chunk, incoming, out=chunk)`, which adds in place. Leave
@@ -643,7 +643,7 @@ labkit.check("2.5", run_plan)
 #
 # ### Exercise 2.6 The ring adds up
 #
-# *16 points, about 4 minutes*
+# *16 points, about 4 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
 # %% tags=["exercise"] exercise="2.6" points=16 difficulty=3 importance=5 minutes=4 title="The ring adds up" provides=["ring_sum"] bonus=false
@@ -813,7 +813,7 @@ for world_size in (2, 8, 64, 512):
 # %% [markdown]
 # ### Exercise 2.7 A drop-in for `dist.all_reduce`
 #
-# *16 points, about 12 minutes*
+# *16 points, about 12 minutes; difficulty 5 of 5, importance 5 of 5*
 #
 # One idea makes this short: **a plan can be cut in two**. The records with `step < N-1` are the reduce-scatter. Run
 # them on one list of chunks (float32, say). Then run the rest on another (the tensor's own type).
@@ -936,7 +936,7 @@ labkit.predict("2.8", 2.0, unit="times")
 # %% [markdown]
 # ### Exercise 2.8 What it costs
 #
-# *8 points, about 4 minutes*
+# *8 points, about 4 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
 # %% tags=["exercise"] exercise="2.8" points=8 difficulty=2 importance=4 minutes=4 title="What it costs" provides=["ring_seconds", "tree_seconds", "bus_bandwidth"] bonus=false
@@ -1004,7 +1004,7 @@ labkit.reveal("2.8", ring_seconds(1e9, 16, 0, 50e9) / ring_seconds(1e9, 8, 0, 50
 #
 # ### Exercise 2.9 A tree
 #
-# *8 points, about 8 minutes*
+# *8 points, about 8 minutes; difficulty 4 of 5, importance 4 of 5*
 
 
 # %% tags=["exercise"] exercise="2.9" points=8 difficulty=4 importance=4 minutes=8 title="A tree" provides=["tree_all_reduce"] bonus=false
@@ -1042,7 +1042,7 @@ labkit.check("2.9", tree_all_reduce)
 # %% [markdown]
 # ### Exercise 2.10 Halving and doubling (bonus)
 #
-# *8 points, about 10 minutes*
+# *8 points, about 10 minutes; difficulty 4 of 5, importance 2 of 5*
 #
 # Can one have few rounds *and* few bytes? If N is a power of two, yes. In the first round rank r talks to rank r XOR
 # N/2. (XOR, `^` in Python, flips one bit of the number here: `5 ^ 4` is 1 and `1 ^ 4` is 5, so it makes pairs.) The
@@ -1346,7 +1346,7 @@ once.timeline
 #
 # ### Exercise 2.11 All to all
 #
-# *8 points, about 6 minutes*
+# *8 points, about 6 minutes; difficulty 3 of 5, importance 3 of 5*
 
 
 # %% tags=["exercise"] exercise="2.11" points=8 difficulty=3 importance=3 minutes=6 title="All to all" provides=["all_to_all"] bonus=false
@@ -1455,7 +1455,7 @@ labkit.reveal("2.12", max(one_card.results) / max(own_card.results))
 #
 # ### Exercise 2.12 Within and between nodes (bonus)
 #
-# *8 points, about 12 minutes*
+# *8 points, about 12 minutes; difficulty 5 of 5, importance 3 of 5*
 #
 # A *node* is one machine. Ranks 0 to G-1 are node 0, the next G are node 1, and so on. You have all the parts:
 # `ring_plan` for each small ring and `run_plan` to run it.

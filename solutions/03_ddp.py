@@ -88,7 +88,7 @@ labkit.run(first_weights, on=labkit.virtual(3)).results
 #
 # ### Exercise 3.1 The same model everywhere
 #
-# *6 points, about 5 minutes*
+# *6 points, about 5 minutes; difficulty 1 of 5, importance 4 of 5*
 
 
 # %% tags=["exercise"] exercise="3.1" points=6 difficulty=1 importance=4 minutes=5 title="The same model everywhere" provides=["broadcast_module"] bonus=false
@@ -120,7 +120,7 @@ labkit.check("3.1", broadcast_module)
 #
 # ### Exercise 3.2 Average after backward
 #
-# *8 points, about 6 minutes*
+# *8 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
 #
 # Three traps. `dist.all_reduce` adds; you divide. A frozen parameter has no gradient at all. And if one rank did not
 # use a layer in this step while another did, the one without must still take part, for **every rank must make the
@@ -261,7 +261,7 @@ print(f"hidden: {hidden_communication_share(naive_run.timeline):.0%}")
 #
 # ### Exercise 3.3 A hook for each parameter
 #
-# *12 points, about 10 minutes*
+# *12 points, about 10 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # Wrap any module. The training loop becomes
 #
@@ -383,7 +383,7 @@ step_of(overlapped_run)
 #
 # ### Exercise 3.4 Which parameters travel together
 #
-# *10 points, about 6 minutes*
+# *10 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
 #
 # As in lesson 02, first a plan, as plain data: it can be printed, and tested without a process.
 
@@ -431,7 +431,7 @@ for cap_mb in (1, 25, 60):
 #
 # ### Exercise 3.5 Buckets that overlap with backward
 #
-# *20 points, about 18 minutes*
+# *20 points, about 18 minutes; difficulty 4 of 5, importance 5 of 5*
 #
 # This is the heart of the lesson. Some advice:
 #
@@ -579,7 +579,7 @@ labkit.reveal("3.5", min(CAPS_MB, key=lambda cap: step_ms(many_layers[cap])))
 #
 # ### Exercise 3.6 no_sync for accumulation
 #
-# *12 points, about 7 minutes*
+# *12 points, about 7 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Extend your class. One word on scale: the gradient is the *sum* over the passes, so people divide each loss by the
 # number of passes. That is theirs to do, not the wrapper's.
@@ -658,7 +658,7 @@ for quiet in (False, True):
 #
 # ### Exercise 3.7 MiniDDP
 #
-# *16 points, about 12 minutes*
+# *16 points, about 12 minutes; difficulty 4 of 5, importance 4 of 5*
 
 
 # %% tags=["exercise"] exercise="3.7" points=16 difficulty=4 importance=4 minutes=12 title="MiniDDP" provides=["MiniDDP"] bonus=false
@@ -801,7 +801,7 @@ print(f"largest difference: below 1e-14: {worst < 1e-14}")
 #
 # ### Exercise 3.8 Who sees which samples
 #
-# *8 points, about 7 minutes*
+# *8 points, about 7 minutes; difficulty 2 of 5, importance 4 of 5*
 #
 # Rebuild `torch.utils.data.DistributedSampler`, so that it yields exactly the same indices:
 #
@@ -887,7 +887,7 @@ for epoch in (0, 1):
 #
 # ### Exercise 3.9 What overlap is worth
 #
-# *8 points, about 8 minutes*
+# *8 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
 # %% tags=["exercise"] exercise="3.9" points=8 difficulty=3 importance=4 minutes=8 title="What overlap is worth" provides=["overlapped_seconds", "best_num_buckets"] bonus=false
@@ -1208,7 +1208,7 @@ for n in RANKS:
 #
 # ### Exercise 3.10 Uneven inputs (bonus)
 #
-# *8 points, about 12 minutes*
+# *8 points, about 12 minutes; difficulty 4 of 5, importance 2 of 5*
 #
 # You have nearly all of it: in `MiniDDP`, a rank that calls `finish_gradient_synchronization` without a backward sends
 # zeros. What is missing is to know when *everybody* is done, and the right divisor. `MiniDDP` divides by N; the mean

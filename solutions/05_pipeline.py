@@ -70,7 +70,7 @@ labkit.predict("5.1", 4, unit="GB")
 #
 # ### Exercise 5.1 The memory budget
 #
-# *4 points, about 4 minutes*
+# *4 points, about 4 minutes; difficulty 1 of 5, importance 4 of 5*
 #
 # In the third function the device's memory is shared by equal stages: each holds its share of everything.
 
@@ -167,7 +167,7 @@ for billions in (1, 7, 70, 175):
 # %% [markdown]
 # ### Exercise 5.2 One batch through the stages
 #
-# *10 points, about 10 minutes*
+# *10 points, about 10 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # Every rank is the stage of its own number. `sample` says what one sample looks like when it enters this stage, so
 # that you can make room for what arrives: `sample.new_empty((num_samples, *sample.shape))`. What goes back has the
@@ -323,7 +323,7 @@ labkit.reveal("5.4", bubble_of(one_batch.timeline))
 # %% [markdown]
 # ### Exercise 5.3 Split a layer
 #
-# *10 points, about 10 minutes*
+# *10 points, about 10 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # An operator with its own backward is a `torch.autograd.Function` with two static methods:
 #
@@ -465,7 +465,7 @@ labkit.reveal("5.3b", speedup["8 machines"])
 #
 # ### Exercise 5.4 The bubble
 #
-# *4 points, about 4 minutes*
+# *4 points, about 4 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
 # %% tags=["exercise"] exercise="5.4" points=4 difficulty=2 importance=5 minutes=4 title="The bubble" provides=["bubble_share", "step_seconds"]
@@ -572,7 +572,7 @@ Record = Recv | Forward | Send | RecvGrad | Backward | SendGrad
 # %% [markdown]
 # ### Exercise 5.5 GPipe
 #
-# *10 points, about 8 minutes*
+# *10 points, about 8 minutes; difficulty 2 of 5, importance 5 of 5*
 #
 # GPipe's order is the plain one: all microbatches forward, then all backward, each time from 0 to M-1. Around each
 # `Forward` stand its `Recv` and its `Send`, around each `Backward` its `RecvGrad` and its `SendGrad`. The first stage
@@ -669,7 +669,7 @@ for number, step in enumerate(steps(gpipe(1, 3, 2))):
 # %% [markdown]
 # ### Exercise 5.6 Find the deadlock
 #
-# *10 points, about 15 minutes*
+# *10 points, about 15 minutes; difficulty 4 of 5, importance 4 of 5*
 #
 # Play all stages on paper. Each stands at one of its steps, and you let whoever can go on go on, until nobody can.
 # What keeps a stage:
@@ -773,7 +773,7 @@ labkit.predict("5.7", 32)
 #
 # ### Exercise 5.7 One forward, one backward
 #
-# *12 points, about 10 minutes*
+# *12 points, about 10 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
 # %% tags=["exercise"] exercise="5.7" points=12 difficulty=4 importance=5 minutes=10 title="One forward, one backward" provides=["one_f_one_b"]
@@ -865,7 +865,7 @@ labkit.schedule_explorer(gpipe, one_f_one_b)
 # %% [markdown]
 # ### Exercise 5.8 Run a schedule
 #
-# *22 points, about 25 minutes*
+# *22 points, about 25 minutes; difficulty 5 of 5, importance 5 of 5*
 #
 # As in the ring: one `dist.batch_isend_irecv` for each step of messages, and wait for all of it. Peers count within
 # `group`, so say it so: `dist.P2POp(dist.isend, tensor, group=group, group_peer=record.peer)`. Name the work on the
@@ -1085,7 +1085,7 @@ labkit.reveal("5.9", bubble_of(once.timeline))
 #
 # ### Exercise 5.9 The best number of microbatches
 #
-# *4 points, about 4 minutes*
+# *4 points, about 4 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
 # %% tags=["exercise"] exercise="5.9" points=4 difficulty=2 importance=4 minutes=4 title="The best number of microbatches" provides=["best_num_microbatches"]
@@ -1143,7 +1143,7 @@ labkit.predict("5.10", 2.0)
 # %% [markdown]
 # ### Exercise 5.10 Recompute
 #
-# *8 points, about 12 minutes*
+# *8 points, about 12 minutes; difficulty 4 of 5, importance 3 of 5*
 #
 # Write it as a `torch.autograd.Function`. In its forward just run the module: autograd is off in there, so nothing is
 # saved. In its backward run it again, under `torch.enable_grad()`, and let `torch.autograd.grad` go through it. Three
@@ -1331,7 +1331,7 @@ for make, name in ((gpipe, "ScheduleGPipe"), (one_f_one_b, "Schedule1F1B")):
 #
 # ### Exercise 5.11 Data x pipeline
 #
-# *6 points, about 8 minutes*
+# *6 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
 # %% tags=["exercise"] exercise="5.11" points=6 difficulty=3 importance=4 minutes=8 title="Data x pipeline" provides=["hybrid_step"]
@@ -1520,7 +1520,7 @@ class BackwardWeight:
 # %% [markdown]
 # ### Exercise 5.12 Interleaved stages (bonus)
 #
-# *8 points, about 20 minutes*
+# *8 points, about 20 minutes; difficulty 4 of 5, importance 2 of 5*
 #
 # Microbatches go in groups of P. For each group: all P through chunk 0, then the same P through chunk 1, up to chunk
 # V-1; then the next group. Backward goes the same way, with the last chunk first. That gives two lists of M · V each.
@@ -1568,7 +1568,7 @@ labkit.check("5.12", interleaved)
 #
 # ### Exercise 5.13 Fill the bubble (bonus)
 #
-# *8 points, about 20 minutes*
+# *8 points, about 20 minutes; difficulty 4 of 5, importance 2 of 5*
 #
 # Take 1F1B's order, with `BackwardInput` in place of `Backward`. Then put each `BackwardWeight` somewhere after its
 # `BackwardInput`. Stage s should put it off by s microbatches: right after the `BackwardInput` of microbatch j comes
@@ -1714,7 +1714,7 @@ for rank, program in enumerate(with_messages([interleaved(rank, 2, 2, 2) for ran
 #
 # ### Exercise 5.14 Run them for real (bonus)
 #
-# *10 points, about 25 minutes*
+# *10 points, about 25 minutes; difficulty 5 of 5, importance 2 of 5*
 #
 # `run_orders` is the executor of 5.8 once more, with these differences. Keep what enters and leaves by chunk *and*
 # microbatch. Post a `Take` with `dist.irecv` where it stands, and wait for it only when a forward or backward needs it;

@@ -67,13 +67,14 @@ class LessonContract:
         for exercise in lesson.exercises:
             assert (checked[exercise.id].functions, checked[exercise.id].title) == (exercise.provides, exercise.title)
 
-    def test_headings_say_the_title_the_points_and_the_minutes(self, lesson: Lesson) -> None:
+    def test_headings_say_title_points_minutes_difficulty_and_importance(self, lesson: Lesson) -> None:
         prose = "\n\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
         for each in lesson.exercises:
             bonus = " (bonus)" if each.bonus else ""
             heading = rf"### Exercise {re.escape(each.id)} {re.escape(each.title)}{re.escape(bonus)}\n\n"
-            said = rf"\*{each.points} points, about {each.minutes} minutes\*"
-            assert re.search(heading + said, prose.replace("`", "")), each.id
+            worth = f"*{each.points} points, about {each.minutes} minutes; "
+            said = f"{worth}difficulty {each.difficulty} of 5, importance {each.importance} of 5*"
+            assert re.search(heading + re.escape(said), prose.replace("`", "")), each.id
 
     def test_every_stub_fails_with_the_words_of_its_own_exercise(self, lesson: Lesson) -> None:
         stubs = namespace(solved=False, number=self.number)
