@@ -74,6 +74,12 @@ changed(
     "no packet",
     ("return Packet((codes, scale), gradient.shape, gradient.dtype)", "return codes, scale"),
 )
+changed(
+    "6.1",
+    "adds a little to the scale",
+    "the scale of a small gradient is too large",
+    (".clamp(min=1e-30)", ".add(1e-8)"),
+)
 
 # ---- 6.2
 
@@ -93,6 +99,14 @@ changed("6.2", "mean of the entries", "mean of the entries", (MEAN, "gradient.me
 changed("6.2", "the largest", "the largest magnitude", (MEAN, MEAN.replace("mean", "max")))
 changed("6.2", "bits not used", "signs lost", ("(1 - 2 * negative)", "(1 - 0 * negative)"))
 changed("6.2", "flat", "shape lost", (".view(packet.shape)", ""))
+changed("6.2", "a mask of rows", "a mask that is not flat", (BITS, "bits = pack_bits(gradient < 0)"))
+changed(
+    "6.2",
+    "remembers the number of entries",
+    "decompress uses what compress left behind",
+    (BITS, "self.entries = gradient.numel()\n        " + BITS),
+    ("unpack_bits(bits, packet.shape.numel())", "unpack_bits(bits, self.entries)"),
+)
 
 # ---- 6.3
 
@@ -141,6 +155,48 @@ changed(
     ("        self.num_calls += 1\n", "        self.num_calls += 1\n        self.last = seed\n"),
     ("flat[self.places(seed, flat.numel())] = values", "flat[self.places(self.last, flat.numel())] = values"),
 )
+LOT = "return torch.randperm(num_entries, generator=generator)[: num_kept(self.ratio, num_entries)]"
+changed(
+    "6.3",
+    "rounds the number kept",
+    "another number of entries",
+    ("topk(num_kept(self.ratio, flat.numel()))", "topk(max(1, round(self.ratio * flat.numel())))"),
+)
+changed(
+    "6.3",
+    "zeros travel",
+    "zeros travel",
+    (TOPK, "return Packet((torch.zeros_like(flat).index_put((places,), flat[places]),), gradient.shape, flat.dtype)"),
+    ("        values, places = packet.parts\n", "        return packet.parts[0].view(packet.shape)\n"),
+)
+changed(
+    "6.3",
+    "always float32",
+    "dtype lost",
+    (
+        "torch.zeros(packet.shape.numel(), dtype=packet.dtype, device=values.device)",
+        "torch.zeros(packet.shape.numel())",
+    ),
+    ("flat[places.long()] = values", "flat[places.long()] = values.float()"),
+)
+changed(
+    "6.3",
+    "draws with replacement",
+    "a place drawn twice",
+    (LOT, "return torch.randint(num_entries, (num_kept(self.ratio, num_entries),), generator=generator)"),
+)
+changed(
+    "6.3",
+    "sets torch's own generator",
+    "the global generator is disturbed",
+    ("torch.Generator().manual_seed(", "torch.manual_seed("),
+)
+changed(
+    "6.3",
+    "unpacks from its own counter",
+    "values in other places",
+    ("flat[self.places(seed, flat.numel())] = values", "flat[self.places(self.seed + 1, flat.numel())] = values"),
+)
 
 # ---- 6.4
 
@@ -188,6 +244,21 @@ changed(
     ("self.residuals[key]", "self.residuals[(key, 1)]"),
     ("if key in", "if (key, 1) in"),
 )
+changed(
+    "6.4",
+    "compresses twice",
+    "compresses twice",
+    (KEPT, KEPT.replace("decompress(packet)", "decompress(self.compressor.compress(corrected))")),
+)
+changed(
+    "6.4",
+    "unpacks the residual too",
+    "decompress adds the residual",
+    (
+        "return self.compressor.decompress(packet)",
+        "return self.compressor.decompress(packet) + [*self.residuals.values()][-1]",
+    ),
+)
 
 # ---- 6.5
 
@@ -234,6 +305,27 @@ changed(
     ),
 )
 changed("6.5", "twice", "divided twice", (RETURN, RETURN + " / num_ranks"))
+LISTED = "[torch.empty_like(part) for _ in range(num_ranks)]"
+changed("6.5", "one tensor N times", "one buffer for all ranks", (LISTED, "[torch.empty_like(part)] * num_ranks"))
+changed(
+    "6.5",
+    "all_reduce of what was unpacked",
+    "a whole gradient travels",
+    (
+        RETURN,
+        "whole = compressor.decompress(packet)\n    dist.all_reduce(whole, group=group)\n    return whole / num_ranks",
+    ),
+)
+changed(
+    "6.5",
+    "values alone",
+    "other ranks' values in this rank's places",
+    (
+        RETURN,
+        "mine = [replace(packet, parts=(packet.parts[0], each.parts[1])) for each in packets]\n    "
+        + RETURN.replace("in packets", "in mine"),
+    ),
+)
 
 # ---- 6.6
 
@@ -336,6 +428,29 @@ changed(
 """,
     ),
 )
+GATHERED_PARTS = "[torch.empty_like(part) for _ in range(num_ranks)]"
+changed(
+    "6.6", "one tensor N times", "one buffer for all ranks", (GATHERED_PARTS, "[torch.empty_like(part)] * num_ranks")
+)
+changed(
+    "6.6",
+    "all-reduces what was unpacked of packets that may be added",
+    "more than packets travels",
+    (
+        "        work = dist.all_reduce(packet.parts[0]",
+        """        whole = feedback.decompress(packet)
+        work = dist.all_reduce(whole, group=state.group, async_op=True)
+        return work.get_future().then(lambda _: whole)
+        work = dist.all_reduce(packet.parts[0]""",
+    ),
+)
+changed(
+    "6.6",
+    "the whole world",
+    "all ranks of the world",
+    ("group=state.group", "group=None"),
+    ("get_world_size(state.group)", "get_world_size()"),
+)
 
 # ---- 6.7
 
@@ -366,6 +481,13 @@ changed(
 changed(
     "6.7", "a matrix as it comes", "a convolution is no matrix", ("gradient.reshape(len(gradient), -1)", "gradient")
 )
+changed(
+    "6.7",
+    "averages the matrix",
+    "the whole matrix is averaged",
+    (P, "matrix = self.average(matrix)\n        p = torch.linalg.qr(matrix @ self.q)[0]"),
+    (Q, "self.q = matrix.T @ p"),
+)
 
 # ---- 6.8
 
@@ -388,6 +510,34 @@ changed(
 )
 changed("6.8", "one packet", "the gather does not grow", (GATHERED, GATHERED.replace("(world_size - 1) * ", "")))
 changed("6.8", "sizes of packets", "bytes saved on paper", (SAVED, "saved = num_bytes - packet_bytes"))
+changed(
+    "6.8",
+    "the tensor once",
+    "the tensor passes once",
+    (REDUCE, "return 2 * (world_size - 1) * latency_s + num_bytes / bandwidth_Bps"),
+)
+changed(
+    "6.8",
+    "N packets",
+    "one's own packet is sent to oneself",
+    (GATHERED, GATHERED.replace("(world_size - 1)", "world_size")),
+)
+changed(
+    "6.8",
+    "the packet reduced",
+    "packets as if they were reduced",
+    (SAVED, "saved = 2 * (world_size - 1) / world_size * (num_bytes - packet_bytes)"),
+)
+changed(
+    "6.8",
+    "seconds per byte",
+    "upside down",
+    ("    if saved <= 0:\n        return 0.0\n", ""),
+    ("saved / compress_s if compress_s else math.inf", "compress_s / saved"),
+)
+changed(
+    "6.8", "free is always worth it", "nothing saved for nothing", ("if saved <= 0:", "if saved <= 0 < compress_s:")
+)
 changed("6.8", "below zero", "a negative bandwidth", ("if saved <= 0:", "if False:"))
 changed("6.8", "divides by zero", "divided by nothing", (" if compress_s else math.inf", ""))
 changed("6.8", "prints", "returns nothing", (GATHERED, GATHERED.replace("return ", "print(") + ")"))
@@ -412,6 +562,12 @@ changed(
 changed("6.9", "no return", "nothing comes back", ("return function(*map", "function(*map"))
 changed("6.9", "detached", "no gradient", ("value.to(wanted)", "value.detach().to(wanted)"))
 changed("6.9", "kwargs as they are", "kwargs may be None", ("        kwargs = kwargs or {}\n", ""))
+changed(
+    "6.9",
+    "always bfloat16",
+    "the other 16 bits",
+    ("self.dtype if function in IN_16_BITS", "torch.bfloat16 if function in IN_16_BITS"),
+)
 
 # ---- 6.10
 
@@ -442,6 +598,19 @@ changed(
     "does not say it",
     ("            self.good_steps = 0\n        return True\n", "            self.good_steps = 0\n"),
     ("            return False\n", "            return None\n"),
+)
+changed("6.10", "every parameter has a gradient", "a parameter without a gradient", (" if each.grad is not None", ""))
+changed(
+    "6.10",
+    "divides by the next scale",
+    "unscaled with the next scale",
+    ("scaled /= self.scale", "scaled /= self.scale * (2 if self.good_steps + 1 == self.growth_interval else 1)"),
+)
+changed(
+    "6.10",
+    "divides the first group",
+    "only the first group is unscaled",
+    ("for scaled in gradients", "for scaled in gradients[:1]"),
 )
 
 # ---- 6.11
@@ -551,4 +720,26 @@ changed(
     "empty lists are left out",
     ('{"holds": [], "less": [], "more": []} for claim', "{} for claim"),
     ("[verdict].append", ".setdefault(verdict, []).append"),
+)
+changed(
+    "6.12",
+    "over the longer",
+    "the shorter over the longer",
+    (GAIN, "return min(load_s, compute_s) / max(load_s, compute_s)"),
+)
+changed(
+    "6.12", "times f", "products become slower", (SPEEDUP, "return 1 / (1 - product_share + product_share * factor)")
+)
+changed(
+    "6.12",
+    "one dict for all claims",
+    "one list for all",
+    (
+        '{claim: {"holds": [], "less": [], "more": []} for claim in promised}',
+        'dict.fromkeys(promised, {"holds": [], "less": [], "more": []})',
+    ),
+)
+changed("6.12", "rows for places", "rows instead of places", (".append(row.where)", ".append(row)"))
+changed(
+    "6.12", "sorted rows", "another order", ("for row in rows:", "for row in sorted(rows, key=lambda row: row.value):")
 )

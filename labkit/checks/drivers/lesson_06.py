@@ -57,7 +57,7 @@ def compress_tensors(functions: Functions, inputs: Values) -> Values:
         compressor = make(**_options(call))
         came: list[Value] = []
         for _ in range(int(call.get("times", 1))):
-            given = gradient.clone()
+            given, generator = gradient.clone(), torch.get_rng_state()
             packet = compressor.compress(given)
             parts = _parts(packet)
             if isinstance(parts, str):
@@ -67,7 +67,14 @@ def compress_tensors(functions: Functions, inputs: Values) -> Values:
                 tuple(part.clone() for part in parts), gradient.shape, gradient.dtype
             )
             back = make(**_options(call)).decompress(sent)
-            came.append({"parts": cast(Value, parts), "back": back, "changed": not torch.equal(given, gradient)})
+            came.append(
+                {
+                    "parts": cast(Value, parts),
+                    "back": back,
+                    "changed": not torch.equal(given, gradient),
+                    "disturbed": not torch.equal(generator, torch.get_rng_state()),
+                }
+            )
         found.append(came)
     packets = cast(list[list[Tensor]], inputs.get("packets") or [])
     shape = torch.Size((1000,))
@@ -82,7 +89,8 @@ def feed_back(functions: Functions, inputs: Values) -> Values:
 
     Inputs: step (of the rounding), calls: dicts with gradient and key (None for no argument).
     """
-    memory = functions["ErrorFeedback"](stand_in({"kind": "rounding", "step": inputs["step"]}, functions))
+    rounding = stand_in({"kind": "rounding", "step": inputs["step"]}, functions)
+    memory = functions["ErrorFeedback"](rounding)
     found: list[Value] = []
     for call in cast(list[dict[str, Any]], inputs["calls"]):
         gradient = cast(Tensor, call["gradient"]).clone()
@@ -100,7 +108,7 @@ def feed_back(functions: Functions, inputs: Values) -> Values:
                 "changed": not torch.equal(gradient, call["gradient"]),
             }
         )
-    return {"came": found}
+    return {"came": found, "compressed": rounding.num_compressed}
 
 
 def average_packets(functions: Functions, inputs: Values) -> Values:
@@ -184,7 +192,11 @@ def run_hook(functions: Functions, inputs: Values) -> Values:
 def power(functions: Functions, inputs: Values) -> Values:
     """Compress this rank's matrices with one PowerSGD (6.7). Inputs: rank, gradients (one for each call)."""
 
+    averaged = 0
+
     def average(tensor: Tensor) -> Tensor:
+        nonlocal averaged
+        averaged += tensor.numel()
         total = tensor.detach().clone()
         dist.all_reduce(total)
         return total / dist.get_world_size()
@@ -193,7 +205,7 @@ def power(functions: Functions, inputs: Values) -> Values:
     compressor = functions["PowerSGD"](cast(int, inputs["rank"]), average)
     found: list[Value] = []
     for gradient in cast(list[Tensor], inputs["gradients"]):
-        given = gradient.clone()
+        given, averaged = gradient.clone(), 0
         packet = compressor.compress(given)
         parts = _parts(packet)
         if isinstance(parts, str):
@@ -204,6 +216,7 @@ def power(functions: Functions, inputs: Values) -> Values:
             {
                 "parts": cast(Value, copies),
                 "back": compressor.decompress(packet),
+                "averaged": averaged,
                 "changed": not torch.equal(given, gradient),
             }
         )

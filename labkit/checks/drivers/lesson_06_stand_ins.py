@@ -33,25 +33,30 @@ class HookStandIn:
 
 
 class Rounding:
-    """Rounds to whole multiples of a step; packets may be added. The second part is the same on all ranks."""
+    """Rounds every k-th entry to whole multiples of a step, and keeps no other; packets may be added.
+
+    The second part is the same on all ranks.
+    """
 
     addable = True
 
-    def __init__(self, step: float, make: Callable[..., Any]) -> None:
-        self.step, self.make = step, make
+    def __init__(self, step: float, every: int, make: Callable[..., Any]) -> None:
+        self.step, self.every, self.make = step, every, make
+        self.num_compressed = 0
 
     def compress(self, gradient: Tensor) -> Any:
-        """Return the rounded gradient, and a mark that all ranks share."""
-        return self.make(
-            ((gradient / self.step).round() * self.step, torch.tensor([7])), gradient.shape, gradient.dtype
-        )
+        """Return the rounded entries, and a mark that all ranks share."""
+        self.num_compressed += 1
+        rounded = (gradient.flatten()[:: self.every] / self.step).round() * self.step
+        return self.make((rounded, torch.tensor([7])), gradient.shape, gradient.dtype)
 
     def decompress(self, packet: Any) -> Tensor:
         """Return the rounded gradient; a mark that was added up is refused."""
         if int(packet.parts[1]) != 7:
             raise RuntimeError("the second part of a packet was changed on its way: only the first part may be added")
-        rounded: Tensor = packet.parts[0].view(packet.shape).clone()
-        return rounded
+        whole = torch.zeros(packet.shape.numel(), dtype=packet.dtype)
+        whole[:: self.every] = packet.parts[0]
+        return whole.view(packet.shape)
 
 
 class Window:
@@ -71,7 +76,10 @@ class Window:
     def decompress(self, packet: Any) -> Tensor:
         """Return the window in its place."""
         start, kept = packet.parts
-        before = packet.shape.numel() - int(start) - kept.numel()
+        entries = packet.shape.numel()
+        if not 0 <= int(start) <= 100 * entries:
+            raise RuntimeError("a packet was unpacked before it had come: where its window begins is not there yet")
+        before = entries - int(start) - kept.numel()
         if before < 0:
             raise RuntimeError(f"a window of {kept.numel()} entries cannot begin at {int(start)}: starts were added up")
         around = [
@@ -86,7 +94,7 @@ def stand_in(about: dict[str, Any], functions: Functions) -> Any:
     """Return the compressor that the data describes: rounding (step) or window (start, length)."""
     make = functions.get("Packet", PacketStandIn)
     if about["kind"] == "rounding":
-        return Rounding(float(about["step"]), make)
+        return Rounding(float(about["step"]), int(about.get("every", 1)), make)
     return Window(int(about.get("start", 0)), int(about.get("length", 1)), make)
 
 

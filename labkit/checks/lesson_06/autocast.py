@@ -78,7 +78,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
         if not isinstance(mine, Tensor):
             return Finding("nothing comes back", f"{name} gave {mine!r:.60} under the mode.")
         if mine.dtype != value.dtype:
-            return Finding(_NAMED[name], f"{name}: the result has {mine.dtype}.", str(value.dtype), str(mine.dtype))
+            other = {mine.dtype, value.dtype} == {torch.bfloat16, torch.float16}
+            mistake = "the other 16 bits" if other else _NAMED[name]
+            return Finding(mistake, f"{name}: the result has {mine.dtype}.", str(value.dtype), str(mine.dtype))
     relative = _RELATIVE[cast(str, case.inputs[0]["dtype"])]
     for name, value in wanted.items():
         mine = cast(Tensor, came[name])
@@ -150,15 +152,15 @@ EXERCISE = Exercise(
         raising(
             "not every argument is cast",
             "One product met two dtypes: every floating-point tensor among the arguments must be cast, the bias too.",
-            "same dtype",
-            "expected m1 and m2",
-            "dtype",
+            "the same dtype",
+            "should be the same",
         ),
         *mistakes(
             find,
             products_in_float32="A product was computed in float32: cast its arguments to self.dtype, and look "
             "that the "
             "function is found in IN_16_BITS.",
+            the_other_16_bits="The mode was made with another type of 16 bits: cast to self.dtype.",
             sums_in_16_bits="A loss or an exponential was computed in 16 bits: arguments of IN_32_BITS become float32.",
             named_arguments_are_left_out="Arguments with names come in kwargs: cast those too.",
             everything_is_cast="A function of neither list takes its arguments as they come.",

@@ -12,7 +12,16 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.drivers.lesson_06 import compress_tensors
 from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_06.findings import Finding, judging, mistakes, part_bytes, raising, wrong_value
-from labkit.checks.lesson_06.packets import COMMON, Compressed, call, drawn, first_finding, packets_case, too_large
+from labkit.checks.lesson_06.packets import (
+    COMMON,
+    LEFT_BEHIND,
+    Compressed,
+    call,
+    drawn,
+    first_finding,
+    packets_case,
+    too_large,
+)
 from labkit.checks.wire import Wire
 
 _HALF_STEP = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
@@ -20,7 +29,7 @@ _LARGEST = {"bfloat16": 3.3895e38, "float16": 65504.0}
 
 
 def bits_case(name: str, seed: int, shapes: Sequence[Sequence[int]], scale: float, largest: float = 0.0) -> Case:
-    """Return a case: gradients of these shapes in both 16-bit types and in 8 bits.
+    """Return a case: gradients of these shapes, every other one in float64, in both 16-bit types and in 8 bits.
 
     Args:
         name: What is special about it.
@@ -31,7 +40,7 @@ def bits_case(name: str, seed: int, shapes: Sequence[Sequence[int]], scale: floa
     """
     calls: list[Value] = []
     for place, shape in enumerate(shapes):
-        gradient = drawn(seed + place, *shape, scale=scale)
+        gradient = drawn(seed + place, *shape, scale=scale, dtype=torch.float64 if place % 2 else torch.float32)
         if largest:
             gradient.view(-1)[:2] = torch.tensor([largest, -largest])
         calls += [call("Cast", gradient, dtype=kind) for kind in ("bfloat16", "float16")] + [call("Int8", gradient)]
@@ -76,6 +85,8 @@ def _int8(one: Compressed, result: dict[str, Any]) -> Finding | None:
             name = "scale forgotten"
         elif bool((off <= 2 * half).all()) and bool((back.abs() <= gradient.abs() + half * 0.01).all()):
             name = "cut off instead of rounded"
+        elif int(cast(Tensor, result["parts"][0]).abs().max()) < 120:
+            name = "the scale of a small gradient is too large"
         else:
             name = "a wrong entry"
         return wrong_value(name, "What Int8 unpacked", result["back"], one.gradient)
@@ -121,6 +132,7 @@ EXERCISE = Exercise(
         bits_case("a vector and a matrix", 611, [(9,), (4, 5)], 1.0),
         bits_case("large and small entries", 612, [(33,)], 40.0, largest=3000.0),
         bits_case("beyond float16's range", 613, [(6,)], 1.0, largest=1e6),
+        bits_case("tiny entries", 615, [(12,)], 1e-7),
         bits_case("a gradient of zeros", 614, [(5,)], 0.0),
     ),
     distributed=False,
@@ -136,6 +148,7 @@ EXERCISE = Exercise(
     ),
     mistakes=(
         raising("no packet", COMMON["no_packet"], "has no attribute 'parts'"),
+        LEFT_BEHIND,
         *mistakes(
             find,
             **COMMON,
@@ -155,6 +168,8 @@ EXERCISE = Exercise(
             one_step_too_far="The largest entry came back with the other sign: 128 does not fit into int8 and "
             "becomes -128. "
             "The scale is the largest magnitude over 127.",
+            the_scale_of_a_small_gradient_is_too_large="A gradient of 0.0000001 uses few of the 127 whole numbers: "
+            "what you add to the scale, or hold it at, to keep it above 0 is larger than the scale itself.",
             too_many_bytes="The packet is larger than it must be: look at the dtype of each part.",
         ),
     ),

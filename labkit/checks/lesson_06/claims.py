@@ -94,12 +94,34 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
             name = "the ends do not belong"
         elif mine == _table(about, _other_way_round):
             name = "less and more the wrong way round"
+        elif "a Row" in str(mine):
+            name = "rows instead of places"
+        elif _shared(mine, len(wanted)):
+            name = "one list for all"
+        elif {c: {v: sorted(p) for v, p in each.items()} for c, each in wanted.items()} == _in_order(mine):
+            name = "another order"
         elif set(mine) < set(wanted):
             name = "claims without rows are left out"
         elif any(isinstance(each, dict) and set(each) != {"holds", "less", "more"} for each in mine.values()):
             name = "empty lists are left out"
         return Finding(name, "true_table gave another table.", f"{wanted}", f"{mine}")
     return None
+
+
+def _shared(table: dict[str, Value], claims: int) -> bool:
+    """Return whether all claims, or all verdicts of every claim, have the same places."""
+    lists = [{f"{places}" for places in each.values()} for each in table.values() if isinstance(each, dict)]
+    if len(table) != claims or len(lists) != claims:
+        return False
+    return all(len(each) == 1 for each in lists) or (claims > 1 and len({f"{each}" for each in table.values()}) == 1)
+
+
+def _in_order(table: dict[str, Value]) -> object:
+    return {
+        claim: {verdict: sorted(map(str, places)) for verdict, places in each.items() if isinstance(places, list)}
+        for claim, each in table.items()
+        if isinstance(each, dict)
+    }
 
 
 def _mistake(name: str, hint: str, function: str, wrong: Callable[..., float]) -> Mistake:
@@ -126,7 +148,7 @@ EXERCISE = Exercise(
             "ends of a range, a claim without rows",
             [(2.0, 2.0)],
             [(0.0, 10.0)],
-            [("saves", "here", 0.3), ("gains", "there", 0.2), ("saves", "elsewhere", 0.5), ("saves", "nowhere", 0.7)],
+            [("saves", "there", 0.5), ("gains", "there", 0.2), ("saves", "here", 0.3), ("saves", "nowhere", 0.7)],
             [("saves", 0.3, 0.5), ("gains", 0.25, 0.5), ("untried", 0.0, 1.0)],
         ),
     ),
@@ -168,6 +190,18 @@ EXERCISE = Exercise(
             lambda load, c: (load + c) / max(load, c),
         ),
         _mistake(
+            "the shorter over the longer",
+            "prefetch_gain divides by the longer of the two; a step takes both, one after the other.",
+            "prefetch_gain",
+            lambda load, c: min(load, c) / max(load, c),
+        ),
+        _mistake(
+            "products become slower",
+            "mixed_speedup multiplies the time of the products by f; f times as fast is an f-th of the time.",
+            "mixed_speedup",
+            lambda p, f: 1 / (1 - p + p * f),
+        ),
+        _mistake(
             "what is not a product is forgotten",
             "mixed_speedup leaves out the part that does not become faster.",
             "mixed_speedup",
@@ -191,6 +225,10 @@ EXERCISE = Exercise(
             less_and_more_the_wrong_way_round="less is where the value is below the promised range.",
             claims_without_rows_are_left_out="Begin with every promised claim, also those without a row.",
             empty_lists_are_left_out="Every claim has three lists, holds, less and more, also when they are empty.",
+            rows_instead_of_places="The lists hold places, row.where, not the rows.",
+            one_list_for_all="All lists are one and the same list: dict.fromkeys(names, []) puts one list under every "
+            "name. Make each anew: {name: [] for name in names}.",
+            another_order="Places stand in the order of the rows.",
             no_table="true_table returns a dict: claim -> verdict -> list of places.",
         ),
     ),

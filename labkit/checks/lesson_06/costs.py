@@ -58,7 +58,10 @@ EXERCISE = Exercise(
             "64 ranks: what pays and what never does",
             [(1e8, 2e6, 64, 1e-5, 1e10, 0.001), (1e8, 2.5e7, 64, 0.0, 1e9, 0.001)],
         ),
-        cost_case("2 ranks; compressing costs nothing", [(1000.0, 100.0, 2, 1e-4, 1e6, 0.0)]),
+        cost_case(
+            "compressing costs nothing, on 2 ranks and on 64",
+            [(1000.0, 100.0, 2, 1e-4, 1e6, 0.0), (1e6, 1e6, 64, 1e-4, 1e9, 0.0)],
+        ),
     ),
     distributed=False,
     hints=(
@@ -91,6 +94,44 @@ EXERCISE = Exercise(
             ),
         ),
         Mistake(
+            "the tensor passes once",
+            "all_reduce_seconds sends the tensor once: 2(N-1) steps of one N-th each are nearly twice the tensor.",
+            as_if(COUNTED, "all_reduce_seconds", lambda b, n, a, w: 2 * (n - 1) * a + b / w),
+        ),
+        Mistake(
+            "one's own packet is sent to oneself",
+            "all_gather_seconds counts N packets: a rank has its own already, N-1 come over the link.",
+            as_if(COUNTED, "all_gather_seconds", lambda p, n, a, w: n * (a + p / w)),
+        ),
+        Mistake(
+            "packets as if they were reduced",
+            "pays_below takes 2(N-1)/N of the packet too. That is an all_reduce's share; gathered packets come N-1 "
+            "times.",
+            as_if(
+                COUNTED,
+                "pays_below",
+                lambda b, p, n, c: 0.0 if b <= p else 2 * (n - 1) / n * (b - p) / c if c else math.inf,
+            ),
+        ),
+        Mistake(
+            "upside down",
+            "pays_below gives seconds per byte: bytes that are saved, over the seconds they cost.",
+            as_if(
+                COUNTED,
+                "pays_below",
+                lambda b, p, n, c: c / (2 * (n - 1) / n * b - (n - 1) * p) if 2 / n * b != p else 0.0,
+            ),
+        ),
+        Mistake(
+            "nothing saved for nothing",
+            "Compressing may cost nothing and still never pay: look at the bytes first. Where none are saved, 0.0.",
+            as_if(
+                COUNTED,
+                "pays_below",
+                lambda b, p, n, c: max(0.0, 2 * (n - 1) / n * b - (n - 1) * p) / c if c else math.inf,
+            ),
+        ),
+        Mistake(
             "a packet cut in N",
             "all_gather_seconds sends an N-th of a packet in each step; every rank needs every packet whole.",
             as_if(COUNTED, "all_gather_seconds", lambda p, n, a, w: (n - 1) * (a + p / n / w)),
@@ -105,7 +146,7 @@ EXERCISE = Exercise(
             "pays_below compares the sizes of gradient and packet. Compare what passes a link: 2(N-1)/N times the "
             "one, N-1 "
             "times the other.",
-            as_if(COUNTED, "pays_below", lambda b, p, n, c: (b - p) / c if c else math.inf),
+            as_if(COUNTED, "pays_below", lambda b, p, n, c: 0.0 if b <= p else (b - p) / c if c else math.inf),
         ),
         Mistake(
             "a negative bandwidth",

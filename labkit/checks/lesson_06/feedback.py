@@ -49,7 +49,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
     for number, ((key, gradient, before, back, after), came) in enumerate(
         zip(_replay(case), cast(list[dict[str, Any]], got[0].get("came") or []), strict=False)
     ):
-        where = f"Call {number} (key {key})"
+        where = f"Call {number}" + ("" if key == "None" else f" with the key {key}")
         if "problem" in came:
             return Finding("no packet", f"{where}: {came['problem']}.")
         if came["changed"]:
@@ -70,6 +70,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
                 name = "no memory"
             elif near(came["back"], ((gradient - before) / step).round() * step, 1e-9):
                 name = "the residual has the wrong sign"
+            elif near(came["back"], back + after, 1e-9):
+                name = "decompress adds the residual"
             else:
                 name = "a wrong packet"
             return wrong_value(name, f"{where}: what was unpacked", came["back"], back)
@@ -88,6 +90,14 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
             name = next((name for name, wrong in named.items() if near(kept, wrong, 1e-9)), "a wrong residual")
             return wrong_value(name, f"{where}: the residual", kept, after)
         last = after
+    calls = cast(list[Value], case.inputs[0]["calls"])
+    if got[0]["compressed"] != len(calls):
+        return Finding(
+            "compresses twice",
+            f"For {len(calls)} gradients the compressor compressed {got[0]['compressed']} times.",
+            f"{len(calls)} times",
+            f"{got[0]['compressed']} times",
+        )
     return None
 
 
@@ -137,6 +147,10 @@ EXERCISE = Exercise(
             the_residual_is_all_there_was="The residual is the whole corrected gradient; what has been sent must "
             "go off it.",
             residuals_pile_up="The old residual is in the corrected gradient already: the new one replaces it.",
+            decompress_adds_the_residual="decompress gave what was sent and the residual besides; that one stays at "
+            "home until it is sent. Return what the compressor makes of the packet, nothing else.",
+            compresses_twice="Compress once, and keep that packet: random-k draws other places in the next call, and "
+            "the residual would not belong to what is sent.",
             no_residual_under_the_key="Keep the residual in self.residuals[key], a tensor of the gradient's shape.",
         ),
     ),

@@ -68,10 +68,10 @@ def mistakes(find: Find, **hints: str) -> tuple[Mistake, ...]:
 
 
 def raising(name: str, hint: str, *words: str, certain: bool = True) -> Mistake:
-    """Return the mistake of a run that failed with one of these words in its message or in its lines."""
+    """Return the mistake of a run that failed with one of these words in its message (its lines are the learner's)."""
 
     def seen(case: Case, got: Got, wire: Wire) -> bool:
-        return not isinstance(got, tuple) and any(word in f"{got.message}\n{got.detail}" for word in words)
+        return not isinstance(got, tuple) and any(word in got.message for word in words)
 
     return Mistake(name, hint, seen, certain=certain)
 
@@ -85,6 +85,14 @@ def hanging(name: str, hint: str, *words: str) -> Mistake:
         return got.kind in ("deadlock", "timeout") or any(word in got.message for word in words)
 
     return Mistake(name, hint, seen)
+
+
+TOO_EARLY = raising(
+    "unpacked too early",
+    "A part was unpacked before it had come. With async_op=True, all_gather only begins: wait for the work of every "
+    "part (in a hook: collect_all of all futures) before you unpack.",
+    "before it had come",
+)
 
 
 def near(came: Value, wanted: Tensor, relative: float = 1e-6) -> bool:

@@ -12,6 +12,7 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.drivers.lesson_06 import average_packets
 from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_06.findings import (
+    TOO_EARLY,
     Finding,
     hanging,
     judging,
@@ -85,6 +86,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
     count, right = len(own), cast(Tensor, expected(case)[next(iter(own))]["mean"])
     kinds = {call.kind for call in wire.collectives}
     if kinds & {"all_reduce", "reduce", "reduce_scatter"}:
+        if any(call.bytes >= right.numel() * right.element_size() for call in wire.collectives):
+            return Finding("a whole gradient travels", f"The ranks called {join(sorted(kinds))} with a whole gradient.")
         return Finding("added entry by entry", f"The ranks called {join(sorted(kinds))}; packets cannot be added.")
     packet = 8 + 8 * len(cast(Tensor, case.inputs[next(iter(own))]["values"]))
     for rank in own:
@@ -104,6 +107,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
         if odd is not None:
             return odd
         if not near(came, right, 1e-9):
+            begun = {call.kind for call in wire.collectives if call.rank == rank and call.waited is None} - {"barrier"}
             there = torch.stack([part != 0 for part in own.values()]).sum(0).clamp(min=1)
             named = {
                 "sum instead of mean": right * count,
@@ -111,10 +115,24 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
                 "only my packet ": mine / count,
                 "divided twice": right / count,
                 "divided by those that sent the entry": right * count / there,
-            }
-            name = next((name for name, wrong in named.items() if near(came, wrong, 1e-9)), "a wrong mean").strip()
+                "other ranks' values in this rank's places": _in_places_of(case, rank, list(own)),
+            } | {f"one buffer for all ranks{' ' * other}": part for other, part in own.items()}
+            other = "unpacked too early" if begun else "a wrong mean"
+            name = next((name for name, wrong in named.items() if near(came, wrong, 1e-9)), other).strip()
             return wrong_value(name, f"Rank {rank}: the mean", cast(Tensor, came), right)
     return None
+
+
+def _in_places_of(case: Case, rank: int, members: Sequence[int]) -> Tensor:
+    """Return the mean of all ranks' values, each put where this rank's window begins."""
+    mine = case.inputs[rank]
+    whole = torch.zeros(cast(list[int], mine["shape"]), dtype=torch.float64)
+    start, values = (
+        cast(int, mine["start"]),
+        torch.stack([cast(Tensor, case.inputs[each]["values"]) for each in members]),
+    )
+    whole.view(-1)[start : start + values.shape[1]] = values.mean(0)
+    return whole
 
 
 EXERCISE = Exercise(
@@ -145,6 +163,13 @@ EXERCISE = Exercise(
             "dist.all_reduce added places or scales of different ranks: packets cannot be added. Gather them.",
             "starts were added up",
         ),
+        TOO_EARLY,
+        raising(
+            "parts of ranks, ranks of parts",
+            "For each part you have a list of N tensors; a packet wants one tensor of each part. zip(*gathered) turns "
+            "the one into the other.",
+            "to unpack",
+        ),
         hanging(
             "all ranks of the world",
             "Only the ranks of the group take part: hand group=group to dist.all_gather, and group to "
@@ -159,6 +184,11 @@ EXERCISE = Exercise(
             added_entry_by_entry="An all_reduce adds the k-th value of one rank to the k-th of another, and they "
             "belong to "
             "other entries: gather the parts, unpack, and add gradients.",
+            a_whole_gradient_travels="The sum is right, and it sends every zero: as many bytes as without compression. "
+            "Gather the packets, and unpack them afterwards.",
+            one_buffer_for_all_ranks="Every rank's packet is the same one: [tensor] * N is N times the same tensor. "
+            "Make each anew: [torch.empty_like(part) for _ in range(N)].",
+            unpacked_too_early=TOO_EARLY.hint,
             more_than_packets_travels="What travelled is larger than the packets: gather parts, and unpack afterwards.",
             sum_instead_of_mean="The sum came back: divide by the number of ranks.",
             only_my_packet="Only this rank's own packet is in it.",
@@ -166,6 +196,10 @@ EXERCISE = Exercise(
             divided_by_those_that_sent_the_entry="Divide by the number of all ranks: who did not send an entry "
             "says 0, and "
             "keeps the rest in the residual.",
+            **{
+                "other_ranks'_values_in_this_rank's_places": "All ranks' values were put into this rank's own places: "
+                "gather every part, the places too."
+            },
             packet_changed="The packet was changed: work on copies.",
             shape_lost="decompress gives the gradient's shape; keep it.",
         ),

@@ -13,6 +13,7 @@ from labkit.checks.drivers.lesson_03 import loss_of
 from labkit.checks.drivers.lesson_06 import run_hook
 from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_06.findings import (
+    TOO_EARLY,
     Finding,
     hanging,
     judging,
@@ -50,7 +51,8 @@ def hook_case(
         name: What is special about it.
         seed: Draws the gradients.
         world_size: Ranks.
-        kind: "window" for packets that must be gathered, "rounding" for packets that may be added.
+        kind: "window" for packets that must be gathered, "rounding" for packets that may be added (of every second
+            entry).
         steps: For each step the number of entries of each bucket.
         overlap: Whether it is looked at that the hook does not wait (what the relay of the grader cannot tell).
         group: Global ranks that take part; None is everybody.
@@ -66,7 +68,7 @@ def hook_case(
             ]
             for step, sizes in enumerate(steps)
         ]
-        compressor: dict[str, Value] = {"kind": kind, "step": 0.25, "start": 2 * rank, "length": length}
+        compressor: dict[str, Value] = {"kind": kind, "step": 0.25, "every": 2, "start": 2 * rank, "length": length}
         mine: dict[str, Value] = {"compressor": compressor, "steps": buffers}
         inputs.append(mine if group is None else {**mine, "group": list(members)})
     return Case(name, world_size, tuple(inputs), {"ranks": cast(Value, members), "overlap": overlap})
@@ -88,8 +90,10 @@ def ddp_case(name: str, seed: int, world_size: int, steps: int = 2) -> Case:
 def unpacked(about: Mapping[str, Any], gradient: Tensor) -> Tensor:
     """Return what compressing and unpacking with a stand-in leaves of a gradient."""
     if about["kind"] == ROUNDING:
-        step = float(about["step"])
-        return (gradient / step).round() * step
+        step, every = float(about["step"]), int(about.get("every", 1))
+        rounded = torch.zeros_like(gradient)
+        rounded.view(-1)[::every] = (gradient.flatten()[::every] / step).round() * step
+        return rounded
     start, left = min(int(about["start"]), max(0, gradient.numel() - int(about["length"]))), torch.zeros_like(gradient)
     end = start + int(about["length"])
     left[start:end] = gradient[start:end]
@@ -230,6 +234,11 @@ def _named(case: Case, step: int, bucket: int, place: int, mean: Tensor, given: 
         "only my own packet": unpacked(about, own / count),
         "only my own packet ": unpacked(about, own),
     }
+    named |= {
+        f"one buffer for all ranks{' ' * other}": unpacked(theirs, gradient / count) * count
+        for other, (theirs, gradient) in enumerate(pairs)
+        if about["kind"] == WINDOW
+    }
     return next((name for name, wrong in named.items() if near(mean, wrong, 1e-9)), "a wrong mean").strip()
 
 
@@ -239,7 +248,7 @@ def _wrong_count(case: Case, got: tuple[Values, ...]) -> Finding | None:
         sizes = [
             buffer.numel() for buffers in cast(list[list[Tensor]], case.inputs[rank]["steps"]) for buffer in buffers
         ]
-        right = sum(8 + 8 * (size if about["kind"] == ROUNDING else int(about["length"])) for size in sizes)
+        right = sum(8 + 8 * (-(-size // 2) if about["kind"] == ROUNDING else int(about["length"])) for size in sizes)
         if got[rank]["sent_bytes"] != right:
             came = got[rank]["sent_bytes"]
             return Finding(
@@ -271,10 +280,12 @@ EXERCISE = Exercise(
         hook_case(
             "3 ranks, buckets built anew after the first step", 665, 3, WINDOW, [(60, 40), (40, 30, 30), (40, 30, 30)]
         ),
+        hook_case("4 ranks, of which 0, 1 and 3 take part", 667, 4, WINDOW, [(40,)], group=(0, 1, 3)),
         ddp_case("3 ranks under torch's DDP, two steps", 666, 3),
     ),
     hints=(
-        "What of the bucket may you compress, and when is it known what all ranks together sent? Who is called then?",
+        "What must be done at once, while backward goes on, and what only when everything has come? Write the second "
+        "half as a function, and give it to .then.",
         "Compress buffer / N with the key (index, numel). Addable: all_reduce of parts[0] with async_op=True, and "
         "its future "
         "unpacks this packet. Else an asynchronous all_gather for each part, collect_all of their futures, and "
@@ -301,6 +312,18 @@ EXERCISE = Exercise(
             "added what cannot be added",
             "This compressor's packets cannot be added: gather them. Look at compressor.addable.",
             "starts were added up",
+        ),
+        TOO_EARLY,
+        raising(
+            "communicates in then",
+            "Two collectives met that do not belong together: one was started inside .then, where ranks come in any "
+            "order. Start all of them in the hook itself, and only compute in .then.",
+            "disagree about the size",
+        ),
+        raising(
+            "arguments with other names",
+            "torch's DDP looks for an argument that is named bucket: def compression_hook(state, bucket).",
+            "KeyError: 'bucket'",
         ),
         raising("no future", "DDP wants a torch.futures.Future: return work.get_future().then(...).", "Future object"),
         hanging(
@@ -332,6 +355,8 @@ EXERCISE = Exercise(
             "overflow, and the residual would be in other units.",
             only_my_own_packet="The value of the future is this rank's own packet: unpack what all ranks sent.",
             the_buffer_was_changed="bucket.buffer() was changed: buffer / n makes a new tensor, buffer /= n does not.",
+            one_buffer_for_all_ranks="Every rank's packet is the same one: [tensor] * N is N times the same tensor. "
+            "Make each anew: [torch.empty_like(part) for _ in range(N)].",
             bytes_not_counted="Add wire_bytes(packet) to state.sent_bytes for each bucket.",
         ),
     ),

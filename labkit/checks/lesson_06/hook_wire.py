@@ -50,7 +50,7 @@ def _most_bytes(case: Case, rank: int, addable: bool) -> int:
     total = 0
     for buffers in cast(list[list[Tensor]], case.inputs[rank]["steps"]):
         for buffer in buffers:
-            total += buffer.numel() * _OF_EIGHT if addable else count * _OF_EIGHT * (1 + int(about["length"]))
+            total += -(-buffer.numel() // 2) * _OF_EIGHT if addable else count * _OF_EIGHT * (1 + int(about["length"]))
     return total + (
         0 if not addable else _OF_EIGHT * sum(len(each) for each in cast(list[Any], case.inputs[rank]["steps"]))
     )

@@ -11,14 +11,29 @@ from torch import Tensor
 from labkit.checks.case import Case, Values
 from labkit.checks.drivers.lesson_06 import compress_tensors
 from labkit.checks.exercise import Exercise
-from labkit.checks.lesson_06.findings import Finding, judging, mistakes, near, wrong_value
-from labkit.checks.lesson_06.packets import COMMON, Compressed, call, drawn, first_finding, packets_case, too_large
+from labkit.checks.lesson_06.findings import Finding, judging, mistakes, near, raising, wrong_value
+from labkit.checks.lesson_06.packets import (
+    COMMON,
+    LEFT_BEHIND,
+    Compressed,
+    call,
+    drawn,
+    first_finding,
+    packets_case,
+    too_large,
+)
 from labkit.checks.wire import Wire
 
 
 def signs_case(name: str, seed: int, shapes: Sequence[Sequence[int]], zeros: int = 0, shift: float = 0.5) -> Case:
-    """Return a case: gradients of these shapes, `zeros` of their entries 0, all of them shifted by so much."""
-    gradients = [drawn(seed + place, *shape) + shift for place, shape in enumerate(shapes)]
+    """Return a case: gradients of these shapes, `zeros` of their entries 0, all of them shifted by so much.
+
+    Gradients of more than one dimension are in float64.
+    """
+    gradients = [
+        drawn(seed + place, *shape, dtype=torch.float32 if len(shape) == 1 else torch.float64) + shift
+        for place, shape in enumerate(shapes)
+    ]
     for gradient in gradients:
         gradient.view(-1)[:zeros] = 0.0
     return packets_case(name, [call("Sign", gradient) for gradient in gradients])
@@ -87,21 +102,30 @@ EXERCISE = Exercise(
         "negative = unpack_bits(bits, packet.shape.numel()).to(packet.dtype); ((1 - 2 * negative) * magnitude)"
         ".view(packet.shape)",
     ),
-    mistakes=mistakes(
-        find,
-        **COMMON,
-        a_byte_for_each_sign="A bool or an int8 has a byte an entry, eight times too many: pack_bits puts eight "
-        "into one.",
-        the_signs_the_wrong_way_round="What was negative comes back positive: a set bit means below zero.",
-        zeros_count_as_negative="Zero counts as positive: the bit is set where an entry is < 0, not <= 0.",
-        zeros_stay_zero="torch.sign gives 0 for 0: that is a third kind, and one bit tells two apart. Zero counts "
-        "as positive.",
-        magnitude_forgotten="Only signs came back, plus and minus 1: multiply by the magnitude.",
-        mean_of_the_entries="The magnitude is the mean of the entries, in which plus and minus cancel: take the "
-        "mean of "
-        "their magnitudes.",
-        the_largest_magnitude="The magnitude is the largest one: it makes nearly every entry too large. Take the mean.",
-        signs_lost="Every entry came back positive: the bits are not used.",
-        too_many_bytes="The packet is larger than it must be: bits in bytes, and one float32.",
+    mistakes=(
+        LEFT_BEHIND,
+        raising(
+            "a mask that is not flat",
+            "pack_bits wants one row of bits: gradient.flatten() < 0.",
+            "is invalid for input of size",
+        ),
+        *mistakes(
+            find,
+            **COMMON,
+            a_byte_for_each_sign="A bool or an int8 has a byte an entry, eight times too many: pack_bits puts eight "
+            "into one.",
+            the_signs_the_wrong_way_round="What was negative comes back positive: a set bit means below zero.",
+            zeros_count_as_negative="Zero counts as positive: the bit is set where an entry is < 0, not <= 0.",
+            zeros_stay_zero="torch.sign gives 0 for 0: that is a third kind, and one bit tells two apart. Zero counts "
+            "as positive.",
+            magnitude_forgotten="Only signs came back, plus and minus 1: multiply by the magnitude.",
+            mean_of_the_entries="The magnitude is the mean of the entries, in which plus and minus cancel: take the "
+            "mean of "
+            "their magnitudes.",
+            the_largest_magnitude="The magnitude is the largest one: it makes nearly every entry too large. Take "
+            "the mean.",
+            signs_lost="Every entry came back positive: the bits are not used.",
+            too_many_bytes="The packet is larger than it must be: bits in bytes, and one float32.",
+        ),
     ),
 )

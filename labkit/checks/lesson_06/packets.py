@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from labkit.checks.case import Case, Value, Values
-from labkit.checks.lesson_06.findings import Finding, normal, part_bytes, unlike
+from labkit.checks.lesson_06.findings import Finding, normal, part_bytes, raising, unlike
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,7 @@ Look = Callable[[Compressed, dict[str, Any]], Finding | None]
 
 
 def first_finding(case: Case, got: tuple[Values, ...], look: Look) -> Finding | None:
-    """Return the first thing that is wrong: no packet, a changed gradient, a lost shape, infinities; then what "
-    "look finds."""
+    """Return the first thing that is wrong: no packet, a changed gradient, a lost shape, infinities; then `look`'s."""
     for one in compressed(case, got):
         for result in one.came:
             found = _plain(one, result) or look(one, result)
@@ -106,3 +105,10 @@ COMMON = {
     "shape_lost": "decompress must give the gradient's own shape: .view(packet.shape).",
 }
 """Mistakes that any compressor can have, as findings.mistakes takes them."""
+
+LEFT_BEHIND = raising(
+    "decompress uses what compress left behind",
+    "decompress runs on another rank, which never compressed this gradient: it has the packet and what the compressor "
+    "was made with, nothing else.",
+    "has no attribute",
+)

@@ -100,6 +100,14 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
                     return Finding(f"{name} is not averaged", f"{where}: {name} is not the same as on rank 0.")
             if not near(parts[0].T @ parts[0], torch.eye(columns, dtype=torch.float64), 1e-8):
                 return Finding("P is not orthonormal", f"{where}: the columns of P are not orthonormal.")
+            most = (rows + others) * columns
+            if result["averaged"] > most:
+                return Finding(
+                    "the whole matrix is averaged",
+                    f"{where}: average was called with {result['averaged']} numbers; P and Q have {most}.",
+                    f"at most {most}",
+                    f"{result['averaged']}",
+                )
     return _quality(case, came)
 
 
@@ -109,6 +117,7 @@ def _quality(case: Case, came: list[list[dict[str, Any]]]) -> Finding | None:
     if case.about["exact"]:
         if not near(last, mean, 1e-7):
             name = "the sum came back" if near(last, mean * case.world_size, 1e-7) else "not the mean"
+            name = name if bool(last.any()) else "nothing comes back"
             return wrong_value(
                 name, "The mean has so low a rank that it should come back as it is; what came", last, mean
             )
@@ -173,7 +182,11 @@ EXERCISE = Exercise(
             P_is_not_orthonormal="Make P's columns orthonormal after averaging: torch.linalg.qr(p)[0]. The mean of "
             "orthonormal matrices is not orthonormal.",
             the_sum_came_back="The sum of the matrices came back.",
-            not_the_mean="What comes back is not the mean: Q = M^T P needs the same orthonormal P on all ranks.",
+            nothing_comes_back="Zeros came back: the first Q must be drawn at random, for what is zero stays zero.",
+            the_whole_matrix_is_averaged="average sends what it is given: hand it P and Q, not the matrix, or nothing "
+            "is saved.",
+            not_the_mean="What comes back is not the mean: Q = M^T P needs the same orthonormal P on all ranks, and "
+            "P = M Q the same first Q. Draw that from self.seed, by a torch.Generator.",
             begins_anew_in_every_call="Every call begins with another Q: keep the Q that came out of the last "
             "call. One step "
             "of the power method is not enough; one more in each call is.",

@@ -12,7 +12,7 @@ from torch import Tensor
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.drivers.lesson_06_training import scale_losses
 from labkit.checks.exercise import Exercise
-from labkit.checks.lesson_06.findings import Finding, judging, mistakes, near, normal, wrong_value
+from labkit.checks.lesson_06.findings import Finding, judging, mistakes, near, normal, raising, wrong_value
 from labkit.checks.wire import Wire
 
 _BAD = {"i": math.inf, "-": -math.inf, "n": math.nan}
@@ -62,6 +62,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
     slopes = cast(list[list[Tensor]], case.inputs[0]["slopes"])
     came = cast(list[dict[str, Any]], got[0]["steps"])
     bad_before = False
+    before: list[Tensor] = [torch.ones(3, dtype=torch.float64)] * 3
     for number, (right, mine) in enumerate(
         zip(cast(list[dict[str, Any]], expected(case)[0]["steps"]), came, strict=True)
     ):
@@ -82,7 +83,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
                 "a good step is skipped",
                 f"{where}: all gradients are finite, and the optimizer took {mine['steps']} steps.",
             )
-        for weight, wanted, slope in zip(mine["weights"], right["weights"], [*slopes[number], None], strict=True):
+        for place, (weight, wanted, slope) in enumerate(
+            zip(mine["weights"], right["weights"], [*slopes[number], None], strict=True)
+        ):
             if near(weight, wanted, 1e-9):
                 continue
             name = "wrong weights"
@@ -93,7 +96,12 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
                     name = "gradients are not unscaled"
                 elif math.isclose(ratio, 1 / right["asked"], rel_tol=1e-6):
                     name = "unscaled twice"
-            return wrong_value(name, f"{where}: the weights after it", weight, wanted)
+                if place and near(weight, before[place] - 0.1 * slope * right["asked"], 1e-9):
+                    name = "only the first group is unscaled"
+                elif near(weight, before[place] - 0.1 * slope * right["asked"] / right["scale"], 1e-9):
+                    name = "unscaled with the next scale"
+            return wrong_value(name, f"{where}: the weight of group {place} after it", weight, wanted)
+        before = right["weights"]
         if not math.isclose(mine["scale"], right["scale"], rel_tol=1e-12):
             name = _scale_mistake(right, mine, bad_before)
             return Finding(
@@ -136,24 +144,37 @@ EXERCISE = Exercise(
         "gradients = [p.grad for group in optimizer.param_groups for p in group['params'] if p.grad is not None]; "
         "all(bool(g.isfinite().all()) for g in gradients)",
     ),
-    mistakes=mistakes(
-        find,
-        the_loss_is_not_scaled="scaled(loss) is loss times self.scale.",
-        not_a_number_goes_unnoticed="NaN slips through: isinf does not see it, and NaN compares with nothing. "
-        "isfinite sees "
-        "both.",
-        infinity_goes_unnoticed="An infinite gradient was stepped on: isnan does not see it. isfinite sees both, "
-        "and -inf too.",
-        only_the_first_parameter_is_looked_at="The second parameter group overflowed unnoticed: look at the "
-        "gradients of "
-        "all groups.",
-        a_good_step_is_skipped="The step must be taken when all gradients are finite, once.",
-        gradients_are_not_unscaled="The optimizer used scaled gradients: divide each by the scale first.",
-        unscaled_twice="The gradients were divided by the scale twice.",
-        the_scale_is_not_halved="After a step that overflowed the scale must be half of what it was.",
-        the_scale_never_grows="After growth_interval good steps in a row the scale doubles.",
-        the_scale_grows_too_early="The scale grows before growth_interval good steps in a row.",
-        good_steps_are_counted_across_a_bad_one="Good steps count in a row: after a bad one, begin at 0 again.",
-        does_not_say_it="step returns whether the optimizer took its step: True or False.",
+    mistakes=(
+        raising(
+            "a parameter without a gradient",
+            "A parameter that took no part has the gradient None: leave it out.",
+            "'NoneType' object has no attribute",
+            "unsupported operand type(s) for /=: 'NoneType'",
+            "NoneType",
+        ),
+        *mistakes(
+            find,
+            only_the_first_group_is_unscaled="The gradients of the first parameter group were divided by the scale, "
+            "the others not: go through all of optimizer.param_groups.",
+            unscaled_with_the_next_scale="The gradients were divided by the new scale. They belong to the scale of "
+            "their loss: divide first, then double.",
+            the_loss_is_not_scaled="scaled(loss) is loss times self.scale.",
+            not_a_number_goes_unnoticed="NaN slips through: isinf does not see it, and NaN compares with nothing. "
+            "isfinite sees "
+            "both.",
+            infinity_goes_unnoticed="An infinite gradient was stepped on: isnan does not see it. isfinite sees both, "
+            "and -inf too.",
+            only_the_first_parameter_is_looked_at="The second parameter group overflowed unnoticed: look at the "
+            "gradients of "
+            "all groups.",
+            a_good_step_is_skipped="The step must be taken when all gradients are finite, once.",
+            gradients_are_not_unscaled="The optimizer used scaled gradients: divide each by the scale first.",
+            unscaled_twice="The gradients were divided by the scale twice.",
+            the_scale_is_not_halved="After a step that overflowed the scale must be half of what it was.",
+            the_scale_never_grows="After growth_interval good steps in a row the scale doubles.",
+            the_scale_grows_too_early="The scale grows before growth_interval good steps in a row.",
+            good_steps_are_counted_across_a_bad_one="Good steps count in a row: after a bad one, begin at 0 again.",
+            does_not_say_it="step returns whether the optimizer took its step: True or False.",
+        ),
     ),
 )

@@ -15,6 +15,7 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_06.findings import Finding, judging, mistakes, raising, wrong_value
 from labkit.checks.lesson_06.packets import (
     COMMON,
+    LEFT_BEHIND,
     Compressed,
     call,
     compressed,
@@ -27,10 +28,13 @@ from labkit.checks.wire import Wire
 
 
 def sparse_case(name: str, seed: int, sizes: Sequence[tuple[Sequence[int], float]]) -> Case:
-    """Return a case: (shape, ratio) for both compressors; random-k twice with one seed and once with another."""
+    """Return a case: (shape, ratio) for both compressors; random-k twice with one seed and once with another.
+
+    Gradients of more than one dimension are in float64.
+    """
     calls: list[Value] = []
     for place, (shape, ratio) in enumerate(sizes):
-        gradient = drawn(seed + place, *shape)
+        gradient = drawn(seed + place, *shape, dtype=torch.float32 if len(shape) == 1 else torch.float64)
         calls.append(call("TopK", gradient, ratio=ratio))
         for noise, lot in ((1, seed), (2, seed), (1, seed + 1000)):
             calls.append(call("RandomK", gradient, times=3, noise=noise, ratio=ratio, seed=lot))
@@ -66,10 +70,14 @@ def _look(one: Compressed, result: dict[str, Any]) -> Finding | None:
     elif torch.allclose(back, torch.where(there, gradient * gradient.numel() / count, 0.0), rtol=1e-5):
         return wrong_value("scaled up", what, back, torch.where(there, gradient, 0.0))
     else:
-        return wrong_value("a wrong entry", what, back, torch.where(there, gradient, 0.0))
+        values = cast(Tensor, result["parts"][0])
+        moved = values.numel() == count and torch.equal(back[there].sort().values, values.flatten().sort().values)
+        name = "values in other places" if moved else "a wrong entry"
+        return wrong_value(name, what, back, torch.where(there, gradient, 0.0))
     if int(there.sum()) != count:
+        twice = one.name == "RandomK" and int(there.sum()) < count == result["parts"][0].numel()
         return Finding(
-            "another number of entries",
+            "a place drawn twice" if twice else "another number of entries",
             f"{one.name} kept {int(there.sum())} of {gradient.numel()} entries at a ratio of {one.options['ratio']}.",
             f"{count} entries",
             f"{int(there.sum())} entries",
@@ -81,13 +89,25 @@ def _look(one: Compressed, result: dict[str, Any]) -> Finding | None:
             signed = gradient >= gradient.flatten().sort(descending=True).values[count - 1]
             name = "largest instead of largest magnitude" if torch.equal(there, signed) else "not the largest"
             return wrong_value(name, what, back, right)
-        return too_large(one, result, count * (size + 4), "places of eight bytes")
+        long = any(part.dtype == torch.int64 for part in result["parts"])
+        return too_large(one, result, count * (size + 4), "places of eight bytes" if long else "zeros travel")
     return too_large(one, result, count * size + 8, "places travel")
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
     """Return the first thing that is wrong."""
-    return first_finding(case, got, _look) or _lots(case, got)
+    return first_finding(case, got, _look) or _lots(case, got) or _disturbed(case, got)
+
+
+def _disturbed(case: Case, got: tuple[Values, ...]) -> Finding | None:
+    """Return a finding if torch's own generator is not as it was."""
+    for one in compressed(case, got):
+        if any(result["disturbed"] for result in one.came):
+            return Finding(
+                "the global generator is disturbed",
+                f"After {one.name}, torch's own generator stands elsewhere than before.",
+            )
+    return None
 
 
 def _lots(case: Case, got: tuple[Values, ...]) -> Finding | None:
@@ -134,7 +154,7 @@ EXERCISE = Exercise(
     judge=judging(find),
     visible=(
         sparse_case("100 entries, a tenth", 631, [((100,), 0.1)]),
-        sparse_case("a matrix, 8 of 77", 632, [((7, 11), 0.11)]),
+        sparse_case("a matrix, 8 of 77", 632, [((7, 11), 0.115)]),
         sparse_case("fewer than one", 633, [((6,), 0.01)]),
     ),
     distributed=False,
@@ -147,11 +167,8 @@ EXERCISE = Exercise(
         "torch.randperm(n, generator=torch.Generator().manual_seed(int(seed)))[:k] in both methods.",
     ),
     mistakes=(
-        raising(
-            "decompress uses what compress left behind",
-            "decompress runs on another rank, which never compressed this gradient: it has the packet and the ratio.",
-            "has no attribute",
-        ),
+        LEFT_BEHIND,
+        raising("dtype lost", COMMON["dtype_lost"], "source and destination dtypes match"),
         *mistakes(
             find,
             **COMMON,
@@ -163,7 +180,12 @@ EXERCISE = Exercise(
             places_of_eight_bytes="topk's indices are int64, eight bytes each. Send them as int32.",
             places_travel="RandomK sends its places. The receiver can draw them again from the seed: 8 bytes for "
             "all of them.",
-            another_number_of_entries="Keep num_kept(ratio, numel) entries.",
+            zeros_travel="Entries that were not kept travel too, as zeros: send the kept values, and their places.",
+            another_number_of_entries="Keep num_kept(ratio, numel) entries; it rounds down.",
+            a_place_drawn_twice="Some places were drawn twice: torch.randint draws with replacement, the first k of "
+            "torch.randperm are all different.",
+            values_in_other_places="The values are right and came back in other places: decompress must draw from the "
+            "seed that is in the packet. self.seed and self.num_calls are this rank's own.",
             the_same_places_in_every_call="RandomK draws the same places in every call, so the others never "
             "travel: count "
             "the calls, and draw with seed + calls.",
@@ -171,6 +193,8 @@ EXERCISE = Exercise(
             "generator does: "
             "give torch.randperm a torch.Generator of your own.",
             every_seed_draws_the_same="RandomK must draw from the seed it was given, plus the number of calls.",
+            the_global_generator_is_disturbed="torch.manual_seed sets the generator that dropout and shuffling draw "
+            "from: seed a torch.Generator of your own, and hand it to torch.randperm.",
             scaled_up="The values came back times N/k. That would make a single packet right on average; with error "
             "feedback it counts twice. Send the entries as they are.",
         ),
