@@ -27,6 +27,7 @@ class Method:
         compress_s: Compressing and unpacking, together.
         addable: Whether packets are summed by an all_reduce; else every rank gathers all of them.
         losses: Loss after each step, or empty.
+        residuals: Norm of what error feedback still owes after each step, or empty.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Method:
     compress_s: float = 0.0
     addable: bool = False
     losses: tuple[float, ...] = ()
+    residuals: tuple[float, ...] = ()
 
     def step_s(self, compute_s: float, num_ranks: int, latency_s: float, bandwidth: float) -> float:
         """Return the time of a step on links of that bandwidth, bytes per second."""
@@ -59,10 +61,11 @@ def compression_explorer(
 ) -> Explorer:
     """Return a figure of a step's time against the link's speed, one line for each way to send gradients.
 
-    The first method is the one that the others are held against. Losses, where given, are drawn against seconds.
+    The first method is the one that the others are held against. Losses and norms of residuals, where given, are drawn
+    against seconds, bytes or steps.
 
     Args:
-        methods: For each name num_bytes, and if need be compress_s, addable and losses; at most 8.
+        methods: For each name num_bytes, and if need be compress_s, addable, losses and residuals; at most 8.
         num_ranks: 2 to 128.
         compute_s: Forward and backward of a step.
         latency_s: Of a message.
@@ -77,8 +80,9 @@ def compression_explorer(
     for each in every:
         entry: dict[str, Any] = {"name": each.name, "bytes": each.num_bytes, "compress": each.compress_s}
         entry["addable"] = each.addable
-        if each.losses:
-            entry["losses"] = [float(f"{loss:.4g}") for loss in each.losses[:_MOST_LOSSES] if math.isfinite(loss)]
+        for name, curve in (("losses", each.losses), ("residuals", each.residuals)):
+            if curve:
+                entry[name] = [float(f"{value:.4g}") for value in curve[:_MOST_LOSSES] if math.isfinite(value)]
         entries.append(entry)
     data = {"source": "", "methods": entries, "ranks": num_ranks, "compute": compute_s, "latency": latency_s}
     borders = {each.name: pays(each, every[0], num_ranks, latency_s) for each in every[1:]}
@@ -108,12 +112,15 @@ def pays(method: Method, plain: Method, num_ranks: int, latency_s: float) -> tup
 
 
 def _method(name: str, words: Mapping[str, Any]) -> Method:
-    known = {"num_bytes", "compress_s", "addable", "losses"}
+    known = {"num_bytes", "compress_s", "addable", "losses", "residuals"}
     if unknown := set(words) - known or {"num_bytes"} - set(words):
         about = ", ".join(sorted(unknown))
-        raise ConfigError(f"{name}: {about}? It must have num_bytes and may have compress_s, addable and losses.")
+        raise ConfigError(
+            f"{name}: {about}? It must have num_bytes and may have compress_s, addable, losses and residuals."
+        )
     num_bytes, compress_s = float(words["num_bytes"]), float(words.get("compress_s", 0))
-    return Method(name, num_bytes, compress_s, bool(words.get("addable")), tuple(map(float, words.get("losses", ()))))
+    losses, residuals = (tuple(map(float, words.get(key, ()))) for key in ("losses", "residuals"))
+    return Method(name, num_bytes, compress_s, bool(words.get("addable")), losses, residuals)
 
 
 def _in_words(speeds: tuple[float, float] | None) -> str:

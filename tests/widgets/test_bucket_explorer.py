@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+import labkit
 from labkit.errors import ConfigError
+from labkit.timeline import COMMUNICATION, COMPUTE, Timeline
 from labkit.widgets.bucket_explorer import bucket_explorer
-from labkit.widgets.buckets import Link, bucket_plan, sent
+from labkit.widgets.buckets import HOOKS, Link, bucket_plan, sent
+from tests.widgets import bucket_programs
 from tests.widgets.in_node import evaluate
 
 LINK = Link(10e-3, 8, 20e-6, 12.5e9)
@@ -58,6 +61,76 @@ def test_the_learners_plan_is_sent_only_where_it_differs() -> None:
     assert set(one_each.data["faults"]) == {""}
 
 
+@pytest.mark.parametrize("hook", HOOKS)
+def test_javascript_counts_hooks_skew_and_the_first_bucket_as_python_does(hook: str) -> None:
+    link = Link(10e-3, 8, 20e-6, 12.5e9, 2e-3, hook)
+    values = {"backward": 10e-3, "ranks": 8, "latency": 20e-6, "bandwidth": 12.5e9, "skew": 2e-3, "hook": hook}
+    sizes = [4 * 384 * 384, 4 * 384] * 20
+    plan = bucket_plan(sizes, 5 * 2**20, 2**20)
+    assert sum(sizes[index] for index in plan[0]) <= 2**20 < sum(sizes[index] for index in plan[1])
+    expression = "[bucketPlan(sizes, 5 * 2 ** 20, 2 ** 20), bucketTimes(sizes, plan, values)]"
+    found, times = evaluate("bucket_explorer.js", expression, sizes=sizes, plan=plan, values=values)
+    assert found == plan
+    wanted = sent(sizes, plan, link)
+    assert [each["end"] for each in times] == pytest.approx([each.end for each in wanted])
+    assert [each["bytes"] for each in times] == pytest.approx([each.num_bytes for each in wanted])
+    assert [each["all"] for each in times] == pytest.approx([each.all_ready for each in wanted])
+
+
+def test_a_small_first_bucket_leaves_earlier() -> None:
+    sizes = [1_000_000] * 40
+    whole, small = (sent(sizes, bucket_plan(sizes, 25e6, first), LINK)[0] for first in (0, 1e6))
+    assert small.start < whole.start / 10
+
+
+def test_all_wait_for_the_slowest_rank() -> None:
+    one, late = bucket_explorer(cap_mb=100), bucket_explorer(cap_mb=100, skew_s=3e-3)
+    assert late.numbers["step_s"] == pytest.approx(one.numbers["step_s"] + 3e-3)
+    assert late.numbers["exposed_s"] == pytest.approx(one.numbers["exposed_s"] + 3e-3)
+
+
+def _run(num_ranks: int) -> Timeline:
+    """Return a run of two steps; the last: each rank 100 us later than the one before it, two buckets."""
+    rows: list[tuple[Any, ...]] = []
+    for begin, rank in ((begin, rank) for begin in (0, 10_000_000) for rank in range(num_ranks)):
+        late, word = begin + 100_000 * rank, "span"
+        rows += [(rank, COMPUTE, late, late + 1_000_000, "forward", word, 0)]
+        rows += [(rank, COMPUTE, late + 1_000_000, late + 3_000_000, "backward", word, 0)]
+        rows += [(rank, COMMUNICATION, late + 2_000_000, begin + 3_200_000, "all_reduce", "all_reduce", 4_000)]
+        rows += [(rank, COMMUNICATION, late + 3_000_000, begin + 4_000_000, "all_reduce", "all_reduce", 8_000)]
+        rows += [(rank, COMPUTE, begin + 4_000_000, begin + 4_500_000, "optimizer", word, 0)]
+    return Timeline(*map(list, zip(*rows, strict=True)))
+
+
+def test_a_run_shows_its_last_step_rank_by_rank() -> None:
+    figure = bucket_explorer([8_000, 4_000], run=_run(2))
+    numbers = figure.numbers["run"]
+    assert numbers == pytest.approx({"step_s": 4.5e-3, "communication_s": 1.9e-3, "exposed_s": 1e-3, "skew_s": 1e-4})
+    (rank, compute, buckets), (_, _, late) = figure.data["run"]
+    assert (rank, compute) == (0, [["F", 0.0, 0.001], ["B", 0.001, 0.003], ["O", 0.004, 0.0045]])
+    assert buckets == [[4000.0, 0.002, 0.0021, 0.0021, 0.0032], [8000.0, 0.003, 0.0031, 0.0032, 0.004]]
+    assert [each[1] for each in late] == [0.0021, 0.0031]
+    assert (figure.data["backward"], figure.data["forward"]) == pytest.approx((2e-3, 1e-3))  # the model's, from the run
+    assert "This run: a step of 4.5 ms, 1 ms exposed." in figure.sentence
+
+
+def test_of_many_ranks_the_first_and_the_latest_are_shown() -> None:
+    assert [row[0] for row in bucket_explorer(run=_run(7)).data["run"]] == [0, 6]
+
+
+def test_a_real_run_is_read() -> None:
+    figure = bucket_explorer([4 * 2**16] * 3, run=labkit.run(bucket_programs.step, on=labkit.local(2)).timeline)
+    assert [len(row[2]) for row in figure.data["run"]] == [3, 3]
+    assert {size for row in figure.data["run"] for size, *_ in row[2]} == {4 * 2**16}
+
+
+def test_a_run_without_a_step_is_refused_in_words() -> None:
+    with pytest.raises(ConfigError, match='Rank 0 has no spans "forward" and "backward": wrap them in'):
+        bucket_explorer(run=Timeline([0], [COMPUTE], [0], [1], ["forward"], ["span"]))
+    with pytest.raises(ConfigError, match="Rank 0 has no all_reduce after its last forward"):
+        bucket_explorer(run=Timeline([0, 0], [COMPUTE] * 2, [0, 1], [1, 2], ["forward", "backward"], ["span"] * 2))
+
+
 @pytest.mark.parametrize(
     ("plan", "says"),
     [
@@ -73,6 +146,8 @@ def test_a_wrong_plan_is_told(plan: Any, says: str) -> None:
 def test_what_cannot_be_shown_is_refused_in_words() -> None:
     with pytest.raises(ConfigError, match="0 sizes were given; 1 to 400"):
         bucket_explorer([])
+    with pytest.raises(ConfigError, match="hook='zip' was asked for; there are 'none', 'fp16'"):
+        bucket_explorer(hook="zip")
     with pytest.raises(ConfigError, match="must be a list of buckets"):
         bucket_explorer([1, 2], lambda sizes, cap: 3)
 

@@ -50,6 +50,12 @@ def test_javascript_finds_the_same_times_and_borders() -> None:
             assert borders == (wanted and pytest.approx([b if b < math.inf else -1 for b in wanted]))
 
 
+def test_losses_and_residuals_that_are_numbers_are_sent() -> None:
+    words = {"num_bytes": 4, "losses": [1, math.nan, 0.5], "residuals": [0.12345, math.inf]}
+    (entry,) = compression_explorer({"top": words}).data["methods"]
+    assert (entry["losses"], entry["residuals"]) == ([1.0, 0.5], [0.1235])
+
+
 def test_words_are_checked() -> None:
     with pytest.raises(ConfigError, match="top: ratio\\? It must have num_bytes"):
         compression_explorer({"top": {"num_bytes": 1, "ratio": 2}})
