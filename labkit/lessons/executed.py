@@ -89,7 +89,8 @@ def execute(
             on_cell_execute=note,
         )
         try:
-            client.execute(env=os.environ | {"IPYTHONDIR": ipython_folder, "PYDEVD_DISABLE_FILE_VALIDATION": "1"})
+            settings = {"IPYTHONDIR": ipython_folder, "PYDEVD_DISABLE_FILE_VALIDATION": "1", "LABKIT_VIEWS": "kept"}
+            client.execute(env=os.environ | settings)
         except nbclient.exceptions.CellExecutionError as error:
             trace = _ANSI.sub("", error.traceback).strip().split("\n")[-_TRACE_LINES:]
             shown = "\n    ".join(trace)

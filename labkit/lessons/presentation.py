@@ -17,8 +17,12 @@ from typing import Any, Literal
 
 from labkit.errors import LessonError
 from labkit.lessons.lesson import Cell, Lesson
+from labkit.widgets import kept
 
 DRAWN = "labkit-figure"
+_OPENING = "Before you begin: `labkit doctor` on every machine, `labkit board` on yours, the class link on the wall."
+_PACE = """Times are those of the room, breaks not counted. Every exercise has a slide with its minutes: leave it up
+while the room works. Who is behind says `labkit catch-up` and goes on with the others."""
 
 
 @dataclass
@@ -30,6 +34,7 @@ class Slide:
         body: What it shows.
         exercise: The exercise of an "exercise" slide.
         title: The heading a "figure" stands under.
+        runs: Of a "figure" that is a timeline, what its live form is made of (labkit.widgets.kept), else "".
         notes: Markdown for the speaker.
     """
 
@@ -37,6 +42,7 @@ class Slide:
     body: str
     exercise: str | None = None
     title: str = ""
+    runs: str = ""
     notes: list[str] = field(default_factory=list)
 
 
@@ -58,21 +64,16 @@ def lesson_slides(lesson: Lesson, shown: Any) -> list[Slide]:
         elif cell.kind == "markdown" and slides:
             slides[-1].notes.append(cell.student_source)
         elif cell.role == "exercise" and cell.exercise:
-            slides.append(Slide("exercise", _task(lesson, cell), cell.exercise))
+            slides.append(Slide("exercise", _task(lesson, cell), cell.exercise, notes=_told(cell)))
         elif cell.role not in ("check", "solution") and "labkit.reveal(" not in cell.source:
-            drawn = filter(None, map(_drawn, outputs.get(cell.id, ())))
-            slides += [Slide("figure", html, title=heading) for html in drawn]
+            slides += filter(None, (_drawn(output, heading) for output in outputs.get(cell.id, ())))
     return slides
 
 
 def _task(lesson: Lesson, cell: Cell) -> str:
     exercise = next(each for each in lesson.exercises if each.id == cell.exercise)
     bonus = ", a bonus" if exercise.bonus else ""
-    said = {
-        node.name: (ast.get_docstring(node) or "").split("\n")[0]
-        for node in ast.walk(ast.parse(cell.student_source))
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-    }
+    said = {name: text.split("\n")[0] for name, text in _docstrings(cell).items()}
     functions = "\n".join(f"* `{name}`: {said.get(name, '')}".rstrip(": ") for name in exercise.provides)
     return (
         f"### Your turn: {exercise.id} {exercise.title}\n\n{functions}\n\n"
@@ -80,15 +81,37 @@ def _task(lesson: Lesson, cell: Cell) -> str:
     )
 
 
-def _drawn(output: Any) -> str:
-    """Return an output's picture or explorer as HTML, "" for one that is text."""
+def _told(cell: Cell) -> list[str]:
+    """Return what the docstrings of an exercise say beyond the line on its slide."""
+    texts = ((name, text.partition("\n")[2].strip()) for name, text in _docstrings(cell).items())
+    return [f"`{name}`\n\n```text\n{text}\n```" for name, text in texts if text]
+
+
+def _docstrings(cell: Cell) -> dict[str, str]:
+    nodes = ast.parse(cell.student_source).body
+    return {
+        node.name: ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
+
+
+def _drawn(output: Any, title: str) -> Slide | None:
+    """Return the slide of an output's picture, timeline or explorer; None for one that is text."""
     data = output.get("data", {})
+    sentence = str(data.get("text/plain", ""))
+    # What a figure says of itself helps whoever stands before it; matplotlib's says only its size.
+    notes = [] if sentence.startswith("<") else [sentence.replace("\n", "\n\n")]
     if DRAWN in data.get("text/html", ""):
-        return str(data["text/html"])
+        return Slide("figure", _no_section(str(data["text/html"])), title=title, notes=notes)
     if "image/png" in data:
-        sentence = str(data.get("text/plain", "")).split("\n")[0]
-        return f'<img src="data:image/png;base64,{"".join(data["image/png"].split())}" alt="{_attribute(sentence)}">'
-    return ""
+        picture = "".join(data["image/png"].split())
+        html = f'<img src="data:image/png;base64,{picture}" alt="{_attribute(sentence.partition(chr(10))[0])}">'
+        return Slide("figure", html, title=title, runs=kept.runs(output.get("metadata", {})) or "", notes=notes)
+    return None
+
+
+def _no_section(html: str) -> str:
+    """Return a figure with a <div> where it was written with a <section>, which reveal.js takes for a slide."""
+    return html.replace('<section class="lk"', '<div class="lk"').replace("</section>", "</div>")
 
 
 def _attribute(text: str) -> str:
@@ -157,8 +180,8 @@ def workshop_slides(workshop: Workshop, lessons: Sequence[tuple[Lesson, list[Sli
     for part, (lesson, _) in zip(workshop.parts, lessons, strict=True):
         rows.append(f"| {_clock(begin)} | {lesson.title} | {part.minutes} min | {', '.join(part.exercises)} |")
         begin += part.minutes
-    plan = "\n".join(["### The plan", "", "| from | | | exercises |", "|---|---|---|---|", *rows])
-    slides = [Slide("prose", f"# {workshop.title}"), Slide("prose", plan)]
+    plan = "\n".join(["### The plan", "", "| from | lesson | takes | exercises |", "|---|---|---|---|", *rows])
+    slides = [Slide("prose", f"# {workshop.title}", notes=[_OPENING]), Slide("prose", plan, notes=[_PACE])]
     for part, (lesson, own) in zip(workshop.parts, lessons, strict=True):
         slides += _until_last(part, lesson, own)
     return slides

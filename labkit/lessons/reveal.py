@@ -15,12 +15,15 @@ from pathlib import Path
 
 from labkit.errors import EnvironmentProblem
 from labkit.lessons.presentation import Slide
+from labkit.widgets.timeline_view import program, style
 
 WIDTH, HEIGHT = 1280, 720
-# True once every slide has a page below the one before it; until then the browser would print a single page.
+# True once every slide has a page below the one before it; until then the browser would print a single page. Then
+# every figure is alive and has the size it is given.
 _LAID_OUT = """(height) => {
   const pages = document.querySelectorAll(".pdf-page").length, slides = Reveal.isReady() ? Reveal.getTotalSlides() : 0;
-  return slides > 0 && pages >= slides && document.documentElement.scrollHeight >= height * pages;
+  const laidOut = slides > 0 && pages >= slides && document.documentElement.scrollHeight >= height * pages;
+  return laidOut && [...document.querySelectorAll(".live")].every((each) => each.querySelector("svg, canvas"));
 }"""
 _PARTS = ("dist/reveal.js", "dist/reveal.css", "dist/reset.css", "plugin/notes", "LICENSE")
 
@@ -47,8 +50,11 @@ def write_deck(slides: Iterable[Slide], title: str, name: str, folder: Path) -> 
         elif source.exists():
             shutil.copyfile(source, target)
     shutil.copyfile(Path(__file__).with_name("slides.css"), folder / "slides.css")
-    sections = "\n".join(_section(slide) for slide in slides)
-    page = _PAGE.format(title=escape(title), sections=sections, width=WIDTH, height=HEIGHT)
+    shutil.copyfile(Path(__file__).with_name("slides.js"), folder / "slides.js")
+    numbered = list(enumerate(slides, 1))
+    sections = "\n".join(_section(slide, number) for number, slide in numbered)
+    timelines = _timelines({number: slide.runs for number, slide in numbered if slide.runs})
+    page = _PAGE.format(title=escape(title), timelines=timelines, sections=sections, width=WIDTH, height=HEIGHT)
     path = folder / f"{name}.html"
     path.write_text(page, encoding="utf-8")
     return path
@@ -74,9 +80,10 @@ def write_pdf(deck: Path, browser: str) -> Path:
     try:
         with sync_playwright() as playwright:
             chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
-            page = chromium.new_page()
+            page = chromium.new_page(device_scale_factor=2)
             page.goto(f"{deck.resolve().as_uri()}?print-pdf")
             page.wait_for_function(_LAID_OUT, arg=HEIGHT)
+            page.evaluate("fitAll()")
             page.pdf(path=target, prefer_css_page_size=True, print_background=True)
             chromium.close()
     except Error as error:
@@ -92,15 +99,32 @@ def _engine() -> Path:
         raise EnvironmentProblem("slides need what `pip install 'labkit[docs]'` brings (make setup has it)") from error
 
 
-def _section(slide: Slide) -> str:
-    body = as_html(slide.body) if slide.kind != "figure" else _figure(slide)
+def _section(slide: Slide, number: int) -> str:
+    body = as_html(slide.body) if slide.kind != "figure" else _figure(slide, number)
     notes = as_html("\n\n".join(slide.notes))
     aside = f'<aside class="notes">{notes}</aside>' if notes else ""
     return f'<section class="{slide.kind}">\n{body}\n{aside}</section>'
 
 
-def _figure(slide: Slide) -> str:
-    return f'{as_html(f"### {slide.title}")}<div class="picture">{slide.body}</div>'
+def _figure(slide: Slide, number: int) -> str:
+    if slide.runs:
+        figure = f'<div class="live">{slide.body}<div id="timeline-{number}"></div></div>'
+    else:
+        figure = slide.body if slide.body.startswith("<img") else f'<div class="live">{slide.body}</div>'
+    return f'{as_html(f"### {slide.title}")}<div class="picture">{figure}</div>'
+
+
+def _timelines(runs: dict[int, str]) -> str:
+    """Return style and program of timelines, once for all in the deck, and the runs that each shows.
+
+    They are the first style and the first module of the page, for that is what a timeline takes along that a reader
+    exports as a page of its own.
+    """
+    if not runs:
+        return ""
+    code = program().replace("</script", "<\\/script")
+    calls = "\n".join(f'showPage(document.getElementById("timeline-{at}"), {data});' for at, data in runs.items())
+    return f'<style>{style()}</style>\n<script type="module">{code}\n{calls}\n</script>'
 
 
 def as_html(markdown: str) -> str:
@@ -133,6 +157,7 @@ _PAGE = """<!doctype html>
 <link rel="stylesheet" href="reveal.js/dist/reset.css">
 <link rel="stylesheet" href="reveal.js/dist/reveal.css">
 <link rel="stylesheet" href="slides.css">
+{timelines}
 <div class="reveal"><div class="slides">
 {sections}
 </div></div>
@@ -140,7 +165,8 @@ _PAGE = """<!doctype html>
 <script src="reveal.js/plugin/notes/notes.js"></script>
 <script>
 Reveal.initialize({{width: {width}, height: {height}, margin: 0.03, hash: true, slideNumber: "c/t", transition: "none",
-  center: false, controls: false, plugins: [RevealNotes]}});
+  center: false, controls: false, pdfMaxPagesPerSlide: 1, plugins: [RevealNotes]}});
 </script>
+<script src="slides.js"></script>
 </html>
 """

@@ -188,6 +188,20 @@ class Timeline:
         view.add_paths([self], ranks)
         return view
 
+    def ask(self, question: str, unit: str = "") -> Any:
+        """Return the timeline hidden behind a question: bars and numbers come once its reader has written down a guess.
+
+        The guess stands over the numbers, and in ``.guess`` of what is returned. To show a timeline after
+        ``labkit.predict``, give it to ``labkit.reveal``.
+
+        Args:
+            question: What is asked, "How much of the time is a bubble?".
+            unit: Of the guess, "%".
+        """
+        from labkit.widgets import asking as _asking
+
+        return _asking.AskingTimeline(self, question, unit)
+
     def to_html(self, path: str | Path) -> None:
         """Write a page that shows the timeline in any browser, without a network and without a kernel."""
         from labkit.widgets import timeline_page as _timeline_page
@@ -206,13 +220,14 @@ class Timeline:
 
         _display.show(self.summary(), lambda: view_of(self), lambda: to_png(self), lambda view: view.add_paths([self]))
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        """Return the static picture and one sentence, for any notebook.
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        """Return the static picture and one sentence, for any notebook; and what a deck needs, where a lesson is built.
 
         The picture is made by labkit.widgets, which stands above this package and draws with matplotlib: it is
         imported when a timeline is shown and not before.
         """
+        from labkit.widgets import kept as _kept
         from labkit.widgets.static_timeline import to_png
 
-        png = to_png(self)
-        return {"image/png": png, "text/plain": self.summary()}
+        shown = {"image/png": to_png(self), "text/plain": self.summary()}
+        return (shown, metadata) if (metadata := _kept.metadata([self])) else shown

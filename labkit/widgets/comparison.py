@@ -14,6 +14,7 @@ from labkit.errors import ConfigError
 from labkit.timeline.timeline import COLUMNS, Timeline
 from labkit.units import format_time
 from labkit.widgets import display as _display
+from labkit.widgets.kept import metadata
 from labkit.widgets.live import is_live
 from labkit.widgets.static_timeline import to_png
 from labkit.widgets.timeline_columns import pack
@@ -73,9 +74,11 @@ class Comparison:
             raise NotImplementedError  # IPython then asks for _repr_mimebundle_
         _display.show(repr(self), self._view, self.to_png, lambda view: view.add_paths(self.timelines, self.ranks))
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        """Return the static picture and the sentences, for any notebook."""
-        return {"image/png": self.to_png(), "text/plain": repr(self)}
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        """Return the static picture and the sentences, for any notebook; and what a deck needs, where it is built."""
+        shown = {"image/png": self.to_png(), "text/plain": repr(self)}
+        kept = metadata(self.timelines, names=self.names, ranks=self.ranks, overlay=self.how == "outline")
+        return (shown, kept) if kept else shown
 
 
 def compare(

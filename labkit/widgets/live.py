@@ -12,12 +12,13 @@ import os
 import sys
 
 VIEWS = "LABKIT_VIEWS"
-"""Environment variable: "static" never adds the widget, "live" always does."""
+"""Environment variable: "static" never adds the widget, "live" always does; "kept" keeps a timeline's columns beside
+its picture (labkit.widgets.kept), for decks."""
 
 
 def is_live() -> bool:
     """Return whether a person looks at this kernel's output as it comes, in a page that runs widgets."""
     asked = os.environ.get(VIEWS, "")
-    if asked in ("static", "live"):
+    if asked in ("static", "live", "kept"):
         return asked == "live"
     return "ipykernel" in sys.modules and bool(os.environ.get("JPY_SESSION_NAME"))

@@ -24,10 +24,18 @@ REACH = """() => {
   const slide = document.querySelector("section.present"), frame = slide.getBoundingClientRect();
   const parts = [...slide.querySelectorAll(":scope > :not(aside)")].map((part) => part.getBoundingClientRect());
   const cut = [...slide.querySelectorAll("pre")].some((code) => code.scrollWidth > code.clientWidth + 1);
-  const scale = Reveal.getScale();
-  return {down: Math.max(0, ...parts.map((part) => part.bottom - frame.top)) / scale,
+  const scale = Reveal.getScale(), picture = slide.querySelector(".picture")?.getBoundingClientRect();
+  const figure = slide.querySelector(".picture > *")?.getBoundingClientRect();
+  const past = figure && (figure.bottom > picture.bottom + 2 || figure.right > picture.right + 2);
+  return {spilt: Boolean(past || (figure && figure.height < 60)),
+    down: Math.max(0, ...parts.map((part) => part.bottom - frame.top)) / scale,
     right: Math.max(0, ...parts.map((part) => part.right - frame.left)) / scale,
     cut, text: slide.innerText.slice(0, 60)};
+}"""
+# Whether the slide's figure has come to life and found its size.
+ALIVE = """() => {
+  const live = document.querySelector("section.present .live");
+  return !live || (live.dataset.fitted > "" && !live.querySelector(".labkit-timeline:not([data-painted])"));
 }"""
 
 
@@ -55,11 +63,12 @@ def test_every_slide_fits_and_nothing_is_fetched(opened: Any, tmp_path: Path, na
     too_large = []
     for number in range(opened.evaluate("Reveal.getTotalSlides()")):
         opened.evaluate(f"Reveal.slide({number})")
+        opened.wait_for_function(ALIVE)
         reach = opened.evaluate(REACH)
-        if reach["down"] > HEIGHT or reach["right"] > WIDTH or reach["cut"]:
+        if reach["down"] > HEIGHT or reach["right"] > WIDTH or reach["cut"] or reach["spilt"]:
             too_large.append((number + 1, reach))
     assert not too_large
-    assert all(url.startswith(("file:", "data:")) for url in opened.asked)
+    assert all(url.startswith(("file:", "data:", "blob:")) for url in opened.asked)
     assert opened.evaluate("document.querySelectorAll('aside.notes').length") >= 3
 
 
@@ -77,6 +86,25 @@ def test_an_explorer_moves_in_a_slide(opened: Any, tmp_path: Path) -> None:
     opened.wait_for_function(f"(before) => {shown} !== before", arg=before)
 
 
+def test_a_timeline_is_zoomed_in_a_slide_and_a_clicker_still_goes_on(opened: Any, tmp_path: Path) -> None:
+    opened.goto(deck("02_ring_all_reduce", tmp_path))
+    opened.wait_for_function("window.Reveal && Reveal.isReady()")
+    number = opened.evaluate(
+        "[...document.querySelectorAll('.slides > section')].findIndex((s) => s.querySelector('canvas'))"
+    )
+    assert number > 0
+    opened.evaluate(f"Reveal.slide({number})")
+    opened.wait_for_function(ALIVE)
+    window = "JSON.parse(document.querySelector('section.present .labkit-timeline').dataset.numbers).window"
+    whole = opened.evaluate(window)
+    opened.locator("section.present canvas").first.focus()
+    opened.keyboard.press("+")
+    opened.wait_for_function(f"(whole) => {window} < whole", arg=whole)
+    assert opened.evaluate("Reveal.getIndices().h") == number
+    opened.keyboard.press("PageDown")
+    opened.wait_for_function(f"Reveal.getIndices().h === {number + 1}")
+
+
 @pytest.mark.usefixtures("browser")
 def test_the_pdf_has_a_page_for_every_slide(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from labkit.cli import main; main()", "slides", "00", "--pdf", "--out", tmp_path]
@@ -85,4 +113,4 @@ def test_the_pdf_has_a_page_for_every_slide(tmp_path: Path) -> None:
     html, pdf = (tmp_path / f"00_start_here.{kind}" for kind in ("html", "pdf"))
     assert done.stdout.splitlines() == [str(html), str(pdf)]
     pages = len(re.findall(rb"/Type\s*/Page\b", pdf.read_bytes()))
-    assert pages == html.read_text().count("<section ")
+    assert pages == html.read_text().count("<section class=")

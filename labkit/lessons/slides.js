@@ -1,0 +1,52 @@
+// Figures take the room their slide has, in type that can be read from the last row; keys stay where a speaker looks.
+
+const LARGEST = 1.5;
+
+/** Wait until what was resized has drawn itself anew. */
+const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+
+/** Lay a live figure out so narrow that, enlarged, it fills the picture's width; or its height, whichever is less. */
+async function fit(live) {
+  const { clientWidth: width, clientHeight: height } = live.parentElement;
+  if (!width) return;
+  let scale = LARGEST;
+  for (let turn = 0; turn < 3; turn++) {
+    live.style.width = `${width / scale}px`;
+    await drawn();
+    const next = Math.min(scale, height / live.scrollHeight);
+    if (next === scale) break;
+    scale = next;
+  }
+  live.style.width = `${width / scale}px`;
+  live.style.transform = `scale(${scale})`;
+  live.dataset.fitted = scale.toFixed(2);
+}
+
+const fitAll = () => Promise.all([...document.querySelectorAll(".live")].map(fit));
+
+/** Fit what has come to life on this slide; once, for a slide keeps its size however large the window is. */
+function fitPresent() {
+  for (const live of document.querySelectorAll("section.present .live:not([data-fitted]):has(svg, canvas)")) {
+    live.dataset.fitted = "";
+    fit(live);
+  }
+}
+
+Reveal.on("ready", fitPresent);
+Reveal.on("slidechanged", () => {
+  // Keys that a figure took are the deck's again.
+  document.activeElement?.blur();
+  fitPresent();
+});
+
+// A figure that comes to life after its slide was reached.
+new MutationObserver(fitPresent).observe(document.querySelector(".slides"), { childList: true, subtree: true });
+
+// A clicker goes on, whatever has the focus.
+document.addEventListener("keydown", (event) => {
+  if (!event.target.closest?.(".live") || !["PageDown", "PageUp"].includes(event.key)) return;
+  event.stopPropagation();
+  event.preventDefault();
+  if (event.key === "PageDown") Reveal.next();
+  else Reveal.prev();
+}, true);
