@@ -84,6 +84,8 @@ def _fork_one(control: socket.socket, exercises: Mapping[str, RankExercise], nam
         return False
     if not data or len(fds) != 3:
         return False
+    for fd in fds:  # those that come over a socket are inheritable
+        os.set_inheritable(fd, False)
     request = read_frame(control)
     if request is None:
         return False
@@ -104,8 +106,9 @@ def _report_exits(control: socket.socket, namespaces: RankNamespaces | None) -> 
             return
         if not pid:
             return
-        code = namespaces.status(pid) if namespaces else os.waitstatus_to_exitcode(status)
-        write_frame(control, {"op": "exit", "pid": pid, "code": code})
+        code = namespaces.ended(pid, status) if namespaces else os.waitstatus_to_exitcode(status)
+        if code is not None:
+            write_frame(control, {"op": "exit", "pid": pid, "code": code})
 
 
 # ---- in the rank
@@ -218,26 +221,37 @@ def run_cells(cells: list[dict[str, str]]) -> tuple[dict[str, Any], list[dict[st
     errors: list[dict[str, str]] = []
     for cell in cells:
         filename = f"{CELL_MARK}{cell['name']}>" if cell["kind"] == "exercise" else f"<{cell['name']}>"
-        source = plain_python(cell["source"])
+        source, code = plain_python(cell["source"], filename)
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SyntaxWarning)
-                code = compile(source, filename, "exec", dont_inherit=True)
-            exec(code, module.__dict__)
+            exec(code or _compiled(source, filename), module.__dict__)
         except BaseException as error:
             errors.append({"cell": cell["id"], "name": cell["name"], **describe(error)})
     return module.__dict__, errors
 
 
-def plain_python(source: str) -> str:
-    """Return the source with lines only IPython understands (``%time``, ``!ls``) made comments."""
+def plain_python(source: str, filename: str = "<cell>") -> tuple[str, types.CodeType | None]:
+    """Return the source with lines only IPython understands (``%time``, ``!ls``) made comments, and its code.
+
+    Args:
+        source: A cell's.
+        filename: What tracebacks call it.
+
+    Returns:
+        The code is None where the source was not Python as it stands.
+    """
     try:
-        compile(source, "<cell>", "exec", dont_inherit=True)
+        return source, _compiled(source, filename)
     except (SyntaxError, ValueError):
         lines = source.splitlines(keepends=True)
-        return "".join("# " + line if line.lstrip().startswith(("%", "!", "?")) else line for line in lines)
-    return source
+        plain = ("# " + line if line.lstrip().startswith(("%", "!", "?")) else line for line in lines)
+        return "".join(plain), None
+
+
+def _compiled(source: str, filename: str) -> types.CodeType:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        return compile(source, filename, "exec", dont_inherit=True)
 
 
 def describe(error: BaseException) -> dict[str, str]:

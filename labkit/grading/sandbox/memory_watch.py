@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from labkit.grading.sandbox.process_tree import child_pids
+from labkit.grading.sandbox.process_tree import below
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _EVERY_SECONDS = 0.25
@@ -50,21 +50,12 @@ class MemoryWatch:
 
 def is_over(roots: Iterable[int], limit_bytes: int) -> bool:
     """Return whether the trees below and with `roots` have more memory than this, shared pages counted once."""
-    pids = tree_of(roots)
+    roots = list(roots)
+    pids = [*roots, *below(roots)]
     # What a process has for itself is quick to read, but counts pages a fork shares for each side.
     if sum(map(_own_bytes, pids)) <= limit_bytes:
         return False
     return sum(map(_proportional_bytes, pids)) > limit_bytes
-
-
-def tree_of(roots: Iterable[int]) -> list[int]:
-    """Return `roots` and the ids of everything below them."""
-    level = list(roots)
-    found = [*level]
-    while level:
-        level = [child for pid in level for child in child_pids(pid)]
-        found += level
-    return found
 
 
 def _own_bytes(pid: int) -> int:

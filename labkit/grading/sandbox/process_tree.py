@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -45,6 +45,7 @@ def end_descendants(of: int | None = None, keep: Collection[int] = (), seconds: 
     """
     names: set[str] = set()
     deadline = time.monotonic() + seconds
+    seen_none = False
     while True:
         if of is not None and not keep and _has_no_children(of):
             return sorted(names)
@@ -52,7 +53,11 @@ def end_descendants(of: int | None = None, keep: Collection[int] = (), seconds: 
         if of is None:
             _reap_orphans(keep)  # a sandbox cannot end before all that entered it from outside was collected
         if not found:
-            return sorted(names)
+            if seen_none:  # the system may leave one out of a list that changes while it is read, so look twice
+                return sorted(names)
+            seen_none = True
+            continue
+        seen_none = False
         for process in found:
             with suppress(psutil.Error):
                 process.send_signal(signal.SIGSTOP)
@@ -69,15 +74,23 @@ def end_descendants(of: int | None = None, keep: Collection[int] = (), seconds: 
 
 def descendants(of: int | None = None, keep: Collection[int] = ()) -> list[psutil.Process]:
     """Return the living processes below `of`, without zombies, without `keep` and what is below them."""
-    try:
-        below = psutil.Process(of).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-    spared = set(keep)
-    for pid in keep:
+    found = []
+    for pid in below([os.getpid() if of is None else of], keep):
         with suppress(psutil.NoSuchProcess):
-            spared.update(child.pid for child in psutil.Process(pid).children(recursive=True))
-    return [process for process in below if process.pid not in spared and not _is_zombie(process)]
+            process = psutil.Process(pid)
+            if not _is_zombie(process):
+                found.append(process)
+    return found
+
+
+def below(roots: Iterable[int], keep: Collection[int] = ()) -> list[int]:
+    """Return the ids of everything below `roots`, without `keep` and what is below them."""
+    found: list[int] = []
+    level = list(roots)
+    while level:
+        level = [child for pid in level for child in child_pids(pid) if child not in keep]
+        found += level
+    return found
 
 
 def child_pids(pid: int) -> list[int]:

@@ -1,8 +1,9 @@
 """A sandbox for each rank, made by the template that forks it: own process, network, IPC, mount and user namespaces.
 
 The template itself runs in bubblewrap, sees only what a rank may see, and holds capabilities in its own user namespace
-alone. Each rank gets a process 1 of its own, which makes the file system's writable places anew and reaps; when the
-rank ends, process 1 ends, and with it everything the rank has started. Linux only.
+alone. Each rank gets a process 1 of its own, which only sleeps, for a second fork of a process with torch loaded would
+cost as much as starting the rank does. The rank makes its file system's writable places anew before it gives up its
+rights; when it ends, process 1 is ended, and with it everything the rank has started. Linux only.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import signal
 import socket
 import struct
 import traceback
+from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
 
 from labkit.grading.sandbox.keyring import forget_keys
 from labkit.grading.sandbox.view import SCRATCH, shown_in_scratch
@@ -31,6 +32,9 @@ _CAPSET = 126 if os.uname().machine == "x86_64" else 91
 _CAPABILITY_VERSION_3 = 0x20080522
 _SIOCSIFFLAGS, _IFF_UP_AND_RUNNING = 0x8914, 0x41
 _NUM_FILES = 10_000
+_SLEEPER = ("/bin/sh", "-c", "trap '' CHLD; exec sleep infinity")
+"""A rank's process 1; that it ignores the end of children has the system collect orphans."""
+_SILENT = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -45,71 +49,68 @@ class RankNamespaces:
     def __init__(self, scratch_bytes: int) -> None:
         self._scratch_bytes = scratch_bytes
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-        self._statuses: dict[int, int] = {}
+        self._made: dict[int, tuple[int, int]] = {}
         _call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
+        for entry in list(Path("/proc/self/fd").iterdir()):
+            with suppress(OSError):  # that of the listing itself is closed by now
+                os.set_inheritable(int(entry.name), int(entry.name) < 3)
 
     def fork(self) -> int:
-        """Return the id of a new rank's process 1, as the template sees it; in the rank itself return 0."""
-        status_read, status_write = os.pipe2(os.O_CLOEXEC)
+        """Return a new rank's process id, as the template sees it; in the rank itself return 0.
+
+        No descriptor of the template but 0, 1 and 2 may be inheritable: process 1 would hold it open.
+        """
+        said_read, said_write = os.pipe2(os.O_CLOEXEC)
         _call("unshare", _NEWPID)
         try:
-            first = os.fork()
+            first = os.posix_spawn(_SLEEPER[0], _SLEEPER, {"PATH": "/usr/bin:/bin"}, file_actions=_SILENT)
+            rank = os.fork()
         except OSError:
             _call("setns", self._own_pids, _NEWPID)
             raise
-        if first == 0:
-            os.close(status_read)
-            _be_process_1(status_write, self._scratch_bytes)
+        if rank == 0:
+            os.close(said_read)
+            self._become_rank(said_write)
             return 0
         _call("setns", self._own_pids, _NEWPID)
-        os.close(status_write)
-        self._statuses[first] = status_read
-        return first
+        os.close(said_write)
+        self._made[rank] = (first, said_read)
+        return rank
 
-    def status(self, first: int) -> int:
-        """Return how the rank of a process 1 that has ended has ended itself: an exit status, or minus a signal."""
-        with open(self._statuses.pop(first), "rb") as pipe:
-            told = pipe.read(20)
-        return int(told) if told else -int(signal.SIGKILL)
+    def ended(self, pid: int, status: int) -> int | None:
+        """End all that a rank has left, and return how it ended itself: an exit status, or minus a signal.
 
+        Args:
+            pid: A child of ours that was collected.
+            status: What waitpid has told of it.
 
-def _be_process_1(status: int, scratch_bytes: int) -> None:
-    """Make the namespaces, fork the rank, and return in the rank only."""
-    try:
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGINT, signal.SIGCHLD, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
-        _call("unshare", _NEWNS | _NEWIPC | _NEWNET | _NEWUTS)
-        _make_file_system(scratch_bytes)
-        _raise_loopback()
-        rank = os.fork()
-        if rank == 0:
-            _become_nobody_to_the_others()
-            os.close(status)
-            return
-    except BaseException:
-        traceback.print_exc()
-        _tell(status, NOT_MADE)
-        os._exit(1)
-    _reap_until(rank, status)
+        Returns:
+            None where that was no rank but a process 1.
+        """
+        if pid not in self._made:
+            return None
+        first, said = self._made.pop(pid)
+        with suppress(ProcessLookupError):  # it may have been ended before, and with it the rank
+            os.kill(first, signal.SIGKILL)
+        with open(said, "rb") as pipe:
+            failed = pipe.read(1)
+        return NOT_MADE if failed else os.waitstatus_to_exitcode(status)
 
-
-def _reap_until(rank: int, status: int) -> NoReturn:
-    drop_capabilities()
-    os.dup2(status, 3)
-    os.closerange(4, 4096)
-    while True:
+    def _become_rank(self, said: int) -> None:
+        """Make the namespaces and leave every right over them behind; say so where that fails."""
         try:
-            pid, ended = os.waitpid(-1, 0)
-        except InterruptedError:
-            continue
-        if pid == rank:
-            _tell(3, os.waitstatus_to_exitcode(ended))
-            os._exit(0)
-
-
-def _tell(status: int, code: int) -> None:
-    os.write(status, str(code).encode())
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGINT, signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            _call("unshare", _NEWNS | _NEWIPC | _NEWNET | _NEWUTS)
+            _make_file_system(self._scratch_bytes)
+            _raise_loopback()
+            _become_nobody_to_the_others()
+        except BaseException:
+            traceback.print_exc()
+            os.write(said, b"!")
+            os._exit(1)
+        os.close(said)
 
 
 def _make_file_system(scratch_bytes: int) -> None:
