@@ -119,9 +119,10 @@ class Packet:
 #
 # ### Exercise 6.1 Fewer bits
 #
-# *8 points, about 8 minutes*
+# *8 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
 #
-# A gradient may have any shape, and it may be all zero. (What is `0 / 0`?) Compress must not change the gradient. The
+# A gradient may have any shape, it may be all zero (what is `0 / 0`?), and its entries may be tiny. Compress must not
+# change the gradient. Decompress runs on *another* rank: it has the packet, and nothing that compress left behind. The
 # class attribute `addable` comes later.
 
 
@@ -185,14 +186,15 @@ labkit.check("6.1", wire_bytes, Cast, Int8)
 
 # %%
 gradient = torch.tensor([0.011, -0.5, 0.25, -0.003])
-for compressor in (Cast(torch.bfloat16), Cast(torch.float16), Int8()):
+for name, compressor in (("bfloat16", Cast(torch.bfloat16)), ("float16", Cast(torch.float16)), ("int8", Int8())):
     packet = compressor.compress(gradient)
     back = [round(value, 5) for value in compressor.decompress(packet).tolist()]
-    print(f"{type(compressor).__name__:4} {wire_bytes(packet):2} of 16 bytes  {back}")
+    print(f"{name:8} {wire_bytes(packet):2} of 16 bytes  {back}")
 
 # %% [markdown]
-# Look at the last entry. In 8 bits it is a whole number of scales, 0.5/127 each, so it came back 31 % too large. Large entries are kept
-# well and small ones badly: the scale belongs to the largest.
+# Look at the last entry. In 8 bits it is a whole number of scales, 0.5/127 each, so it came back 31 % too large. Large
+# entries are kept well and small ones badly: the scale belongs to the largest. And look at the bytes: with only four
+# entries, the scale costs as much as they do.
 
 # %% [markdown]
 # ## 3 One bit
@@ -218,7 +220,7 @@ def unpack_bits(packed: Tensor, num_entries: int) -> Tensor:
 # %% [markdown]
 # ### Exercise 6.2 One bit
 #
-# *6 points, about 5 minutes*
+# *6 points, about 5 minutes; difficulty 2 of 5, importance 3 of 5*
 #
 # Zero counts as positive, so two kinds are left, and one bit tells them apart.
 
@@ -260,7 +262,7 @@ labkit.check("6.2", Sign)
 #
 # ### Exercise 6.3 Few entries
 #
-# *10 points, about 10 minutes*
+# *10 points, about 10 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # Both keep `num_kept(ratio, entries)` entries, and what was not sent comes back as 0. Random-k must draw other places
 # in every call: seed a `torch.Generator` with `seed` plus the number of calls before. That sum is its second part, one
@@ -456,7 +458,7 @@ labkit.reveal("6.4", round(three_ranks([TopK(1 / 3) for _ in range(3)])[-1], 1))
 #
 # ### Exercise 6.4 Error feedback
 #
-# *10 points, about 8 minutes*
+# *10 points, about 8 minutes; difficulty 2 of 5, importance 5 of 5*
 #
 # One residual for each `key`, for DDP has several buckets. And do not change the caller's gradient: it may be DDP's own
 # buffer.
@@ -549,13 +551,15 @@ for panel, remember in zip(panels, (True, False), strict=True):
         smooth = torch.tensor(curves.get((name, remember), curves[name, True])).unfold(0, 10, 1).mean(1)
         panel.plot(smooth, label=name, color=COLOURS[name])
     panel.set(xlabel="step", title="with memory" if remember else "without", ylabel="training loss")
-panels[1].legend(fontsize=8)
+panels[0].legend(fontsize=8)
 plt.show()
 
 # %% [markdown]
 # What to notice: with its memory, top 1 % ends near float32 with 2 % of the bytes. Without, the same compressor is far
 # behind, and random-k hardly trains: it sends a tenth of the gradient, so it takes a tenth of a step. 16 and 8 bits do
-# not mind: they lose little in each step, now one way, now the other, and their lines lie on float32's.
+# not mind: they lose little in each step, now one way, now the other, and their lines lie on float32's: of the three
+# you see only the one that was drawn last. (Sign even ends below float32. That is no law: with a learning rate of 0.1 it
+# ends above.)
 
 # %% [markdown] tags=["slide"]
 # ### Error feedback
@@ -597,7 +601,7 @@ for rank, came in enumerate(labkit.run(all_reduce_of_values, on=labkit.virtual(3
 #
 # ### Exercise 6.5 The mean of packets
 #
-# *10 points, about 8 minutes*
+# *10 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # Only packets may travel. `dist.all_gather(outputs, tensor)` fills a list of N tensors like `tensor`, in the order of
 # the ranks, one call for each part. `replace(packet, parts=...)` makes a packet with other parts.
@@ -695,7 +699,7 @@ class HookState:
 # %% [markdown]
 # ### Exercise 6.6 A communication hook
 #
-# *20 points, about 20 minutes*
+# *20 points, about 20 minutes; difficulty 4 of 5, importance 5 of 5*
 #
 # This is the heart of the lesson. Divide first: compress `buffer / N`, then *add* what the ranks send. (Why? The sum of
 # eight float16 gradients overflows sooner than the sum of eight eighths.) Then
@@ -778,7 +782,7 @@ for name, make in [("no hook", None), ("torch's fp16 hook", "torch's fp16 hook")
     loss, sent, weight = run.results[0]
     same = len({result[2] for result in run.results}) == 1
     print(
-        f"{name:18} loss {loss:.2f}   bytes a step {sent if sent else '':>7}   both ranks have the same model: {same}"
+        f"{name:18} loss {loss:.2f}   bytes a step {sent or '(no state)':>10}   both ranks have the same model: {same}"
     )
 
 # %% [markdown]
@@ -890,7 +894,7 @@ print("both ranks have the same gradients:", torch.equal(*ours), "and some are e
 #
 # ### Exercise 6.7 PowerSGD (bonus)
 #
-# *10 points, about 15 minutes*
+# *10 points, about 15 minutes; difficulty 4 of 5, importance 3 of 5*
 #
 # `average(tensor)` returns the mean over the ranks. `torch.linalg.qr(p)[0]` has orthonormal columns that span what p's
 # span. A gradient with more than two dimensions counts as a matrix of its first dimension by all others.
@@ -1011,7 +1015,7 @@ labkit.predict("6.8b", 1000)
 # %% [markdown]
 # ### Exercise 6.8 Where it pays
 #
-# *8 points, about 8 minutes*
+# *8 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # In the third function leave latency out. A step with the packet costs `compress_s` more (compressing and unpacking), and
 # saves the difference in bytes.
@@ -1062,13 +1066,13 @@ first = next(n for n in range(2, 10_000) if all_gather_seconds(2.0, n, 0, 1) >= 
 labkit.reveal("6.8b", first)
 
 # %%
-print("bytes over each link, 400 MB of gradients  " + "".join(f"{n:>5} ranks" for n in (2, 8, 32, 128)))
+print("MB over each link, of 400 MB of gradients" + "".join(f"{n:>5} ranks" for n in (2, 8, 32, 128)))
 plain = [all_reduce_seconds(400, n, 0, 1) for n in (2, 8, 32, 128)]
 for name, packet_mb in (("int8", 100), ("sign", 12.5), ("top 1 %", 8)):
     gathered = [all_gather_seconds(packet_mb, n, 0, 1) for n in (2, 8, 32, 128)]
-    print(f"{name:8} all_gather, MB {'':24}" + "".join(f"{each:11.0f}" for each in gathered))
+    print(f"{name:11} all_gather {'':18}" + "".join(f"{each:11.0f}" for each in gathered))
 for name, factor in (("float32", 1), ("bfloat16", 0.5), ("random 10 %", 0.1)):
-    print(f"{name:11} all_reduce, MB {'':21}" + "".join(f"{factor * each:11.0f}" for each in plain))
+    print(f"{name:11} all_reduce {'':18}" + "".join(f"{factor * each:11.0f}" for each in plain))
 
 # %% [markdown]
 # Int8 has a quarter of the bytes. On 8 ranks it sends as much as float32, on 32 four times as much. `addable` is worth
@@ -1146,7 +1150,7 @@ for name, steps in needed.items():
     times = "".join(f"{1e3 * steps * step_s[name, gigabits]:9.0f} ms" for gigabits in GIGABITS)
     print(f"{name:29} {steps:5} {steps * packet_bytes[name] / 1e6:11.2f} {times}")
 
-figure, panels = plt.subplots(1, 5, figsize=(15, 3.2), sharey=True)
+figure, panels = plt.subplots(1, 5, figsize=(15, 3.6), sharey=True, layout="constrained")
 for name in ROWS:
     curve = "float32" if name == "no hook" else name
     smooth = torch.tensor(curves[curve, True]).unfold(0, 10, 1).mean(1)
@@ -1155,7 +1159,7 @@ for name in ROWS:
     for panel, gigabits in zip(panels[1:], GIGABITS, strict=True):
         panel.plot(steps * step_s[name, gigabits], smooth, color=COLOURS[curve])
 panels[0].set(xlabel="MB sent by a rank", ylabel="training loss", xscale="log")
-panels[0].legend(fontsize=7)
+figure.legend(loc="outside lower center", ncols=len(ROWS))
 for panel, gigabits in zip(panels[1:], GIGABITS, strict=True):
     fastest = min(step_s[name, gigabits] for name in ROWS)
     panel.set(xlabel="seconds", title=f"{gigabits} Gbit/s", xlim=(0, 300 * fastest))
@@ -1164,7 +1168,7 @@ plt.show()
 # %% [markdown]
 # Between the four speeds there are others. The next figure draws all of them, from three numbers of each compressor: the
 # bytes of its packet, whether packets can be added, and what a step costs more with it on the fastest network. Move the
-# link, then the size of the gradients and the number of ranks.
+# link, then the size of the gradients and the number of ranks. (It counts in bytes: 1 GB/s is 8 Gbit/s.)
 
 # %% tags=["nbval-ignore-output"]
 labkit.compression_explorer(
@@ -1250,7 +1254,7 @@ IN_32_BITS = (
 # %% [markdown]
 # ### Exercise 6.9 Autocast
 #
-# *6 points, about 8 minutes*
+# *6 points, about 8 minutes; difficulty 3 of 5, importance 3 of 5*
 #
 # For a function of the first list, every floating-point tensor among its arguments becomes `dtype`; for one of the second list,
 # float32. Labels are whole numbers: leave them. All other functions take what comes. Arguments may have names.
@@ -1329,7 +1333,7 @@ for scale in (1.0, 2.0**8, 2.0**16, 2.0**40):
 #
 # ### Exercise 6.10 Loss scaling
 #
-# *8 points, about 8 minutes*
+# *8 points, about 8 minutes; difficulty 2 of 5, importance 3 of 5*
 
 
 # %% tags=["exercise"] exercise="6.10" points=8 difficulty=2 importance=3 minutes=8 title="Loss scaling" provides=["LossScaler"]
@@ -1531,7 +1535,7 @@ labkit.reveal("6.12", round(saved["much data, narrow"], 2))
 #
 # ### Exercise 6.11 A prefetching loader
 #
-# *8 points, about 12 minutes*
+# *8 points, about 12 minutes; difficulty 4 of 5, importance 3 of 5*
 #
 # Write a generator. `queue.Queue(maxsize=depth)` makes whoever puts into a full queue wait. Three things that loaders
 # get wrong:
@@ -1625,10 +1629,10 @@ for load_ms, compute_ms in ((1, 3), (1, 30), (1, 1), (5, 1)):
 labkit.reveal("6.11", round(gains[1, 3], 3))
 
 # %% [markdown]
-# There are the promised 25 %, and you see where they come from: somebody's loader took a quarter of somebody's step.
-# Nobody can save more than the shorter of the two. On your host there is one thing more. A thread that *waits*, for a disk or
-# a network, costs nothing. A thread that *computes* in Python takes turns with your training, for the interpreter runs one
-# thread at a time:
+# There are the promised 25 %, and you see where they come from: somebody's loader took a quarter of somebody's step. (The
+# missing half per cent is the first batch, for which nobody computes yet.) Nobody can save more than the shorter of the
+# two. On your host there is one thing more. A thread that *waits*, for a disk or a network, costs nothing. A thread that
+# *computes* in Python takes turns with your training, for the interpreter runs one thread at a time:
 
 
 # %% tags=["nbval-ignore-output"]
@@ -1706,7 +1710,7 @@ class Row:
 # %% [markdown]
 # ### Exercise 6.12 The true table
 #
-# *6 points, about 8 minutes*
+# *6 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
 #
 # The table has a line for every promised claim, also where nothing was measured. Both ends of a range belong to it.
 
@@ -1779,7 +1783,9 @@ rows += [Row(names[4], where if isinstance(where, str) else "load {} ms, compute
 for claim, places in true_table(rows, PROMISED).items():
     print(claim)
     for verdict, found in places.items():
-        print(fill(f"   {verdict:5}  {'; '.join(found) or 'nowhere here'}", 110, subsequent_indent=" " * 10))
+        whole = [place.replace(" ", "\u00a0") for place in found]  # no line ends inside a place
+        line = fill(f"   {verdict:5}  {'; '.join(whole) or 'nowhere here'}", 110, subsequent_indent=" " * 10)
+        print(line.replace("\u00a0", " "))
 
 # %% [markdown]
 # That is the true table, and you made it. None of the claims is false, and none is true: **each is somebody's
