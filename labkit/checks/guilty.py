@@ -32,12 +32,14 @@ class Guilty:
     Attributes:
         timeline: What was recorded of the failed case, without the mark of the case itself.
         row: The event's row in it.
-        why: A sentence that says which event it is and why this one.
+        event: Which event it is: "rank 1, recv from rank 0, 3.2 ms after the case began".
+        reason: Why this one, as the end of a sentence.
     """
 
     timeline: Timeline
     row: int
-    why: str
+    event: str
+    reason: str
 
 
 def find_guilty(recorded: Timeline | None, number: int, verdict: Verdict, got: Got) -> Guilty | None:
@@ -65,7 +67,7 @@ def find_guilty(recorded: Timeline | None, number: int, verdict: Verdict, got: G
         or _of_a_message(part, calls, verdict)
         or _last_received(part, calls, verdict, got)
     )
-    return found and Guilty(part, found[0], f"Marked: {_event(part, found[0])}, {found[1]}")
+    return found and Guilty(part, found[0], _event(part, found[0]), found[1])
 
 
 _Found = tuple[int, str]

@@ -62,7 +62,7 @@ class CheckResult:
         from labkit.widgets.display import show_event
 
         display(self._repr_mimebundle_(), raw=True)  # type: ignore[no-untyped-call]
-        show_event(guilty.timeline, guilty.row, guilty.why)
+        show_event(guilty.timeline, guilty.row, guilty.event, guilty.reason)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return the same lines as plain text and as a little HTML."""

@@ -50,7 +50,7 @@ class Revealed:
         result: What came out.
         unit: Of both.
         problem: Why nothing is revealed, or "".
-        figure: An explorer that is shown with them and not before, or None.
+        figure: An explorer, a timeline or a comparison that is shown with them and not before, or None.
     """
 
     id: str
@@ -66,21 +66,37 @@ class Revealed:
         sentence = f"You guessed {with_unit(self.guess, self.unit)}, it is {with_unit(self.result, self.unit)}"
         return f"{sentence}: {how_far(self.guess, self.result)}."
 
+    def _ipython_display_(self) -> None:
+        """Show the line, and a timeline as the widget it is in a live page."""
+        from labkit.widgets.live import is_live
+
+        if self.problem or not hasattr(self.figure, "_ipython_display_") or not is_live():
+            raise NotImplementedError  # IPython then asks for _repr_mimebundle_
+        from IPython.display import display
+
+        about = {"labkit": {"prediction": self.id, "result": self.result, "unit": self.unit}}
+        display({"text/plain": repr(self)}, raw=True, metadata=about)  # type: ignore[no-untyped-call]
+        self.figure._ipython_display_()
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the line and, of two numbers, the picture; the metadata keeps the result for the grader's report."""
         data: dict[str, Any] = {"text/plain": repr(self)}
         if self.problem:
             return data, {}
+        kept: dict[str, Any] = {}
         if self.figure is not None:
             shown = self.figure._repr_mimebundle_()
+            shown, about = shown if isinstance(shown, tuple) else (shown, {})
+            kept = about.get("labkit", {})
             data["text/plain"] += f"\n{shown['text/plain']}"
-            data["text/html"] = f"<p>{escape(repr(self))}</p>\n{shown['text/html']}"
+            if "text/html" in shown:
+                data["text/html"] = f"<p>{escape(repr(self))}</p>\n{shown['text/html']}"
             data["image/png"] = shown["image/png"]
         elif _can_be_drawn(self.guess) and _can_be_drawn(self.result):
             from labkit.widgets.guess_picture import to_png
 
             data["image/png"] = to_png(float(self.guess), float(self.result), self.unit)  # type: ignore[arg-type]
-        return data, {"labkit": {"prediction": self.id, "result": self.result, "unit": self.unit}}
+        return data, {"labkit": {**kept, "prediction": self.id, "result": self.result, "unit": self.unit}}
 
 
 _written: dict[str, Prediction] = {}
@@ -115,7 +131,8 @@ def reveal(exercise_id: str, result: Any, figure: Any = None) -> Revealed:
     Args:
         exercise_id: As in :func:`predict`.
         result: The number (a tensor of one element counts as one), word or flag that came out, in the guess's unit.
-        figure: An explorer to show with them, such as labkit.ring_player(): it stays hidden until there is a guess.
+        figure: What to show with them, such as labkit.ring_player(), a run's timeline or labkit.compare(...): it stays
+            hidden until there is a guess.
     """
     if problem := _not_an_id(exercise_id, "reveal"):
         return Revealed("", None, None, problem=problem)

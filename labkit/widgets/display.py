@@ -37,22 +37,25 @@ def show(
     afterwards(widget)
 
 
-def show_event(timeline: Timeline, row: int, sentence: str) -> None:
+def show_event(timeline: Timeline, row: int, event: str, reason: str) -> None:
     """Put out a timeline opened at an event: the widget in a live page, the picture with the event marked elsewhere.
 
     Args:
         timeline: What was recorded.
         row: The event.
-        sentence: Which event that is, for readers and for pages that show neither.
+        event: Which event that is, in words.
+        reason: Why it is shown; ends the sentence.
     """
     from IPython.display import display
 
+    sentence = f"Look here first: {event}, {reason}"
     words = f"{sentence}\n{timeline.summary().splitlines()[0]}"
 
     def picture() -> bytes:
         return to_png(timeline, event=row, note=sentence)
 
     if is_live():
-        show(words, lambda: view_of(timeline, row=row), picture, lambda view: view.add_paths([timeline]))
+        note = f"Look here first, {reason}"
+        show(words, lambda: view_of(timeline, row=row, note=note), picture, lambda view: view.add_paths([timeline]))
     else:
         display({"image/png": picture(), "text/plain": words}, raw=True)  # type: ignore[no-untyped-call]

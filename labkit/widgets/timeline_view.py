@@ -41,15 +41,21 @@ class TimelineView(anywidget.AnyWidget):
     Attributes:
         runs: What the page draws; see labkit.widgets.timeline_columns.
         focus: The event to open at, by its place in the page's order; -1 for none.
+        note: Said of that event beside what it is.
+        ask: What is asked before anything is shown, {"question", "unit"}; empty for nothing.
+        guess: What was answered to that; None until then.
     """
 
     _esm = ""
     _css = ""
     runs = traitlets.List(traitlets.Dict()).tag(sync=True)
     focus = traitlets.Int(-1).tag(sync=True)
+    note = traitlets.Unicode("").tag(sync=True)
+    ask = traitlets.Dict().tag(sync=True)
+    guess = traitlets.Float(None, allow_none=True).tag(sync=True)
 
-    def __init__(self, runs: Sequence[dict[str, Any]], sentence: str, focus: int = -1) -> None:
-        super().__init__(_esm=program(), _css=style(), runs=list(runs), focus=focus)
+    def __init__(self, runs: Sequence[dict[str, Any]], sentence: str, focus: int = -1, note: str = "") -> None:
+        super().__init__(_esm=program(), _css=style(), runs=list(runs), focus=focus, note=note)
         self._sentence = sentence
 
     def add(self, spans: Timeline, sequence: int) -> None:
@@ -72,13 +78,14 @@ class TimelineView(anywidget.AnyWidget):
         return self._sentence
 
 
-def view_of(timeline: Timeline, *, ranks: Sequence[int] | None = None, row: int = -1) -> TimelineView:
+def view_of(timeline: Timeline, *, ranks: Sequence[int] | None = None, row: int = -1, note: str = "") -> TimelineView:
     """Return the widget of one timeline.
 
     Args:
         timeline: What was recorded.
         ranks: Which ranks to show; None shows all, or 64 evenly spaced ones.
         row: A row of the timeline to open at, -1 for the whole.
+        note: What to say of that row beside what it is.
 
     Raises:
         ConfigError: If a rank or the row is not there.
@@ -88,7 +95,7 @@ def view_of(timeline: Timeline, *, ranks: Sequence[int] | None = None, row: int 
         raise ConfigError(f"The timeline has no row {row}; its rows are 0 to {len(timeline) - 1}.")
     packed = pack(timeline, ranks=ranks, focus=row)
     focus = packed.pop("focus")
-    return TimelineView([packed], f"{timeline!r}, to play with", focus)
+    return TimelineView([packed], f"{timeline!r}, to play with", focus, note)
 
 
 def check_ranks(timeline: Timeline, ranks: Sequence[int] | None) -> None:

@@ -240,7 +240,7 @@ def test_a_failed_check_opens_the_timeline_at_the_event_to_look_at(lab: Lab) -> 
     lab.run_all(timeout_s=120)
     _painted(lab)
     assert not lab.errors()
-    # Rank 1 is wrong, and a receive from rank 0 is what it got last: it is selected and fills a third of the view or more.
+    # Rank 1 is wrong, and a receive from rank 0 is what it got last: selected, it fills a third or more.
     focus = "[v.state.focus.event, v.state.runs[0].start, v.state.runs[0].end].map((x, i, [e]) => (i ? x[e] : e))"
     event, begin, end = _view(lab, focus)
     low, high = _view(lab, "v.state.view")
@@ -251,3 +251,44 @@ def test_a_failed_check_opens_the_timeline_at_the_event_to_look_at(lab: Lab) -> 
     lab.screenshot("failed-check")
     kinds = [set(output.data) for output in lab.saved("fails.ipynb").cells[0].outputs]
     assert [("image/png" in data, "text/html" in data) for data in kinds][:2] == [(False, True), (True, False)]
+
+
+ASKS = 'asking = timeline.ask("How much of the time is a bubble?", "%")\nasking'
+REVEALS = 'labkit.predict("1.1", 40, unit="%")\nlabkit.reveal("1.1", 60, timeline)'
+
+
+def test_bars_and_numbers_are_hidden_until_a_guess_is_written_down(lab: Lab) -> None:
+    lab.open("asks.ipynb", _cells(TIMELINE.removesuffix("timeline\n"), ASKS, "print(asking.guess)", REVEALS))
+    lab.run_all(timeout_s=60)
+    _painted(lab, 1)
+    assert not lab.errors()
+    page = lab.page
+
+    # Of the one that asks nothing is seen or read aloud but the question; what predict and reveal show is all there.
+    asking = page.locator(WIDGET).nth(0)
+    assert asking.inner_text().split("\n")[0].startswith("How much of the time is a bubble?")
+    assert not asking.locator("canvas").first.is_visible() and "busy" not in asking.inner_text()
+    assert page.locator(WIDGET).nth(1).locator("canvas").first.is_visible()
+    assert page.locator(".jp-RenderedImage").count() == 1  # of the second, hidden: there is none of the first yet
+    cells = page.locator(".jp-Notebook .jp-Cell").count()
+    asking.locator("input[type=number]").first.focus()
+    for key in ("b", "a", "x"):
+        page.keyboard.press(key)
+    assert page.locator(".jp-Notebook .jp-Cell").count() == cells
+    lab.screenshot("asking")
+
+    asking.locator(".labkit-ask input").fill("25")
+    page.keyboard.press("Enter")
+    asking.locator("canvas").first.wait_for(state="visible", timeout=10_000)
+    assert not asking.locator(".labkit-ask").is_visible()
+    assert asking.locator("caption").first.inner_text() == "How much of the time is a bubble? Your guess: 25 %"
+    assert json.loads(_view(lab, "v.root.dataset.numbers"))["bubble"] == pytest.approx(0.6)
+    assert _view(lab, "v.canvas.width") == _view(lab, "v.canvas.width", 1)
+    page.wait_for_function("() => document.querySelectorAll('.jp-RenderedImage').length === 2", timeout=20_000)
+    lab.screenshot("answered")
+
+    # The kernel knows the guess, and the saved notebook has the picture.
+    saved = lab.saved("asks.ipynb")
+    assert "image/png" in saved.cells[1].outputs[0].data
+    assert "Your guess: 25 %." in saved.cells[1].outputs[0].data["text/plain"]
+    assert saved.cells[3].outputs[0].metadata["labkit"]["prediction"] == "1.1"

@@ -66,10 +66,8 @@ def where(guilty: Guilty) -> tuple[int, str, int]:
 def test_a_wrong_result_points_at_what_its_rank_received_last() -> None:
     guilty = found(recorded())
     assert where(guilty) == (1, "recv", 250)
-    assert guilty.why == (
-        "Marked: rank 1, recv from rank 0, 40 ns after the case began, the last that rank 1 was given; "
-        "look at what came before it."
-    )
+    assert guilty.event == "rank 1, recv from rank 0, 40 ns after the case began"
+    assert guilty.reason == "the last that rank 1 was given; look at what came before it."
     assert where(found(recorded(), Verdict(False, "Rank 0 holds 3."))) == (0, "recv", 210)
 
 
@@ -92,12 +90,12 @@ def test_a_problem_on_the_wire_is_found_by_its_line(line: str, start: int) -> No
 def test_a_receive_without_a_send_is_the_one_that_was_never_matched() -> None:
     problem = Problem("unmatched_recv", 1, "Rank 1 posted recv and rank 0 has no send for it.")
     guilty = found(recorded((problem,)), Verdict(False, problem.text))
-    assert where(guilty) == (1, "recv", 250) and guilty.why.endswith(", for which nobody sent.")
+    assert where(guilty) == (1, "recv", 250) and guilty.reason == "for which nobody sent."
 
 
 def test_of_a_hang_the_call_that_never_ended_is_marked_and_drawn_to_the_end() -> None:
     guilty = found(recorded(hangs=True), Verdict(False, "A deadlock."), Failure("deadlock", None, "A deadlock."))
-    assert where(guilty) == (1, "recv", 250) and guilty.why.endswith(", the call that never ended.")
+    assert where(guilty) == (1, "recv", 250) and guilty.reason == "the call that never ended."
     assert int(guilty.timeline.end_ns[guilty.row]) == int(guilty.timeline.end_ns.max()) > 300
 
 
@@ -131,6 +129,6 @@ def test_where_nobody_looks_a_failed_check_shows_its_lines_and_the_marked_pictur
     outcome = CaseOutcome(Case("2 ranks", 2, ({}, {})), WRONG, guilty=found(recorded()))
     CheckResult("2.1", "Sums", (outcome,), shown=outcome)._ipython_display_()
     assert "FAIL  2 ranks" in shown[0]["text/plain"] and "text/html" in shown[0]
-    assert set(shown[1]) == {"image/png", "text/plain"} and shown[1]["text/plain"].startswith("Marked: rank 1, recv")
+    assert set(shown[1]) == {"image/png", "text/plain"} and shown[1]["text/plain"].startswith("Look here first: rank 1, recv")
     with pytest.raises(NotImplementedError):  # nothing to point at: the lines alone, as of a check that passed
         CheckResult("2.1", "Sums", (outcome,))._ipython_display_()

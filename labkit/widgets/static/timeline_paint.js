@@ -359,9 +359,12 @@ function paintMarks(context, state) {
     if (place) {
       const shift = focus.run ? state.offset : 0;
       const x0 = xOf(state, run.start[focus.event] + shift), x1 = xOf(state, run.end[focus.event] + shift);
-      context.strokeStyle = theme.focus;
-      context.lineWidth = 2;
-      context.strokeRect(x0 - 1, place.y - 1, Math.max(x1 - x0, 1) + 2, place.bar + 2);
+      // A frame in a colour no bar has, set off from bars of any colour by the ground.
+      for (const [out, thick, colour] of [[1, 2, theme.paper], [2.5, 2, theme.alarm]]) {
+        context.strokeStyle = colour;
+        context.lineWidth = thick;
+        context.strokeRect(x0 - out, place.y - out, Math.max(x1 - x0, 1) + 2 * out, place.bar + 2 * out);
+      }
       context.lineWidth = 1;
     }
   }
