@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -132,24 +133,28 @@ def simulate(
 
 
 def losses(
-    updates: Sequence[Update], num_workers: int, lr: float, seed: int, *, scaled: bool = False
+    updates: Sequence[Update], num_workers: int, lr: float, seed: int, divided: str = "workers"
 ) -> list[tuple[float, int, float]]:
     """Return (end, updates so far, loss) of each version that these updates make of two weights on a slope.
 
-    The loss is (w0**2 + 0.1 * w1**2) / 2 from (3, 3) on, gradients are noisy; a gradient is applied with lr over the
-    number of workers, so that a synchronous version takes lr times the mean of all.
+    The loss is (w0**2 + 0.1 * w1**2) / 2 from (3, 3) on, gradients are noisy. Several gradients of one version, as a
+    synchronous server applies them, count with their mean.
 
     Args:
         updates: In the order they are applied.
         num_workers: Workers.
         lr: Learning rate.
         seed: Of the noise.
-        scaled: Whether a gradient's rate is divided by its staleness, where that is 1 or more.
+        divided: By what a gradient's rate is divided: "nothing", "workers" (their number) or "staleness" (its own, if
+            that is more than 1).
     """
     numbers, steep, history = draws(seed + 1000), (1.0, 0.1), {0: (3.0, 3.0)}
+    sizes = Counter(update.version_applied for update in updates)
     weights, found = history[0], []
     for number, update in enumerate(updates):
-        rate = lr / num_workers / (max(1, update.staleness) if scaled else 1)
+        together = sizes[update.version_applied]
+        divisors = {"workers": num_workers, "staleness": max(1, update.staleness)}
+        rate = lr / (together if together > 1 else divisors.get(divided, 1))
         old = history[update.version_read]
         first, second = (w - rate * (h * o + next(numbers) - 0.5) for w, h, o in zip(weights, steep, old, strict=True))
         weights = history[update.version_applied + 1] = (first, second)

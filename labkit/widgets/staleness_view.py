@@ -18,6 +18,7 @@ COLOURS = ("#1a1a1a", "#0072b2", "#d55e00", "#56b4e9", "#999999", "#332288")
 _LEAST_LOSS, _MOST_LOSS = 1e-4, 1e4
 _SHOWN = 60  # updates of the simulation
 _BOUNDS = ("sync", 0, 1, 2, 4, 8, "async")
+_DIVISORS = ("nothing", "workers", "staleness")
 _WIDTH, _LEFT, _RIGHT = 760, 74, 130
 
 
@@ -29,7 +30,7 @@ def staleness_view(
     straggler: float = 3.0,
     delay: float = 0.1,
     lr: float = 1.0,
-    scaled: bool = False,
+    divided: str = "workers",
     seed: int = 0,
 ) -> Explorer:
     """Return a figure of a parameter server's updates: who read which version, what was missed, who waited.
@@ -47,8 +48,8 @@ def staleness_view(
         num_workers: Of the simulation, 1 to 8.
         straggler: How many times slower worker 0 is in the simulation, 1 to 8.
         delay: Of the simulated network, in computing times.
-        lr: Learning rate of the simulation; a gradient is applied with it over the number of workers.
-        scaled: Whether the simulation divides a gradient's rate by its staleness.
+        lr: Learning rate of the simulation; a synchronous server applies it to the mean of all gradients.
+        divided: By what the rate of a single gradient is divided: "nothing", "workers" or "staleness".
         seed: Of the simulation.
 
     Raises:
@@ -62,14 +63,16 @@ def staleness_view(
                 f"bound={bound!r} with {num_workers} workers was asked for; the simulation has 1 to 8 workers and "
                 f"bounds {', '.join(map(repr, _BOUNDS))}."
             )
+        if divided not in _DIVISORS:
+            raise ConfigError(f"divided={divided!r} was asked for; there are {', '.join(map(repr, _DIVISORS))}.")
         runs: list[ServerRun] = []
         for each in dict.fromkeys((bound, "sync", 2, "async")):
             made = tuple(simulate(num_workers, each, straggler, delay, seed, _SHOWN if each == bound else 4 * _SHOWN))
-            found = losses(made, num_workers, lr, seed, scaled=scaled)
+            found = losses(made, num_workers, lr, seed, divided)
             end = runs[0].updates[-1].end if runs else made[-1].end
             runs.append(ServerRun(_name(each), made, True, tuple(point for point in found if point[0] <= end)))
         data = {"source": "simulated", "bound": bound, "workers": num_workers, "straggler": straggler}
-        data |= {"delay": delay, "lr": lr, "scaled": "yes" if scaled else "no", "seed": seed}
+        data |= {"delay": delay, "lr": lr, "divided": divided, "seed": seed}
     else:
         runs = read_runs(updates)
         given = {"bound": bound} if isinstance(bound, int) else {}

@@ -21,6 +21,8 @@ import nbformat
 import pytest
 
 from labkit.doctor import find_browser
+from labkit.widgets.explorer import Explorer
+from tests.browser.figure_pages import PAGE, Open
 
 ERROR = "application/vnd.jupyter.error"
 ROOT = Path(__file__).parents[2]
@@ -188,3 +190,27 @@ def lab(browser: Any, server: tuple[str, Path]) -> Iterator[Lab]:
     page.wait_for_selector("#jp-main-dock-panel", timeout=60_000)
     yield lab
     context.close()
+
+
+@pytest.fixture
+def show(browser: Any, tmp_path: Path) -> Iterator[Open]:
+    """Return a function that opens figures in a page; every address asked for and every error is kept."""
+    contexts = []
+
+    def show(*figures: Explorer, width: int = 1000, theme: str = "light", **options: Any) -> Any:
+        path = tmp_path / f"page{len(contexts)}.html"
+        path.write_text(PAGE.format(theme=theme, body="".join(figure.to_html() for figure in figures)))
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.asked, page.failed = [], []
+        context.on("request", lambda request: page.asked.append(request.url))
+        page.on("pageerror", lambda error: page.failed.append(str(error)))
+        page.goto(path.as_uri())
+        if options.get("java_script_enabled", True):
+            page.wait_for_selector(".labkit-figure[data-live] svg[role=img]", state="attached")
+        return page
+
+    yield show
+    for context in contexts:
+        context.close()

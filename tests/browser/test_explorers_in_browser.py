@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 
+import labkit
 from labkit.checks.ring_player import ring_player
 from labkit.widgets.bucket_explorer import bucket_explorer
 from labkit.widgets.compression_explorer import DEFAULT, compression_explorer
-from labkit.widgets.explorer import Explorer
 from labkit.widgets.ring_plans import ring_plan
 from labkit.widgets.schedule_explorer import schedule_explorer
 from labkit.widgets.staleness_view import staleness_view
+from tests.browser.figure_pages import ILLEGAL, Open, drag, number, set_slider
+from tests.widgets import ring_programs
 
 pytestmark = [pytest.mark.browser]
-
-PAGE = "<!doctype html><meta charset=utf-8><style>:root{{color-scheme:{theme}}}</style><body>{body}"
-Open = Callable[..., Any]
 
 
 def wrong_plan(rank: int, size: int) -> list[dict[str, Any]]:
@@ -33,50 +31,17 @@ def wrong_plan(rank: int, size: int) -> list[dict[str, Any]]:
     return plan
 
 
-@pytest.fixture
-def show(browser: Any, tmp_path: Path) -> Iterator[Open]:
-    """Return a function that opens figures in a page; every address asked for and every error is kept."""
-    contexts = []
-
-    def show(*figures: Explorer, width: int = 1000, theme: str = "light", **options: Any) -> Any:
-        path = tmp_path / f"page{len(contexts)}.html"
-        path.write_text(PAGE.format(theme=theme, body="".join(figure.to_html() for figure in figures)))
-        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.asked, page.failed = [], []
-        context.on("request", lambda request: page.asked.append(request.url))
-        page.on("pageerror", lambda error: page.failed.append(str(error)))
-        page.goto(path.as_uri())
-        if options.get("java_script_enabled", True):
-            page.wait_for_selector(".labkit-figure[data-live] svg[role=img]", state="attached")
-        return page
-
-    yield show
-    for context in contexts:
-        context.close()
-
-
-def _number(page: Any, label: str) -> str:
-    return str(page.inner_text(f'[data-number="{label}"]'))
-
-
-def _set(page: Any, key: str, position: int) -> None:
-    script = "(input, to) => { input.value = to; input.dispatchEvent(new Event('input', { bubbles: true })); }"
-    page.eval_on_selector(f'input[data-key="{key}"]', script, position)
-
-
 def test_the_step_slider_and_the_buttons_say_where_each_chunk_is(show: Open) -> None:
     page = show(ring_player(ring_plan))
     counts = "cells => cells.map(cell => +cell.dataset.count)"
     assert page.eval_on_selector_all("[data-chunk]", counts) == [1] * 16
-    _set(page, "step", 3)
+    set_slider(page, "step", 3)
     assert page.get_attribute(".labkit-figure", "data-step") == "3"
     squares = "cells => cells.filter(cell => cell.dataset.count === '4').map(c => c.dataset.rank + c.dataset.chunk)"
     assert sorted(page.eval_on_selector_all("[data-chunk]", squares)) == ["01", "12", "23", "30"]
-    assert _number(page, "each rank r owns chunk (r+1) mod N alone") == "✓"
+    assert number(page, "each rank r owns chunk (r+1) mod N alone") == "✓"
     page.click("[data-act=next]")
-    assert _number(page, "chunks complete") == "8 of 16"
+    assert number(page, "chunks complete") == "8 of 16"
     assert page.inner_text("[data-part=say]") == "Step 4: 0→1 c0, 1→2 c1, 2→3 c2, 3→0 c3."
     assert not page.failed
 
@@ -111,26 +76,34 @@ def test_play_runs_to_the_end_and_stands_still_where_motion_is_unwanted(show: Op
 
 def test_sliders_recompute_the_formula_at_once(show: Open) -> None:
     page = show(ring_player(num_ranks=4, num_bytes=1e9, latency_s=1e-6, bandwidth_Bps=1e11))
-    assert _number(page, "2(N−1)(α + B/Nβ)") == "15 ms"
-    assert _number(page, "sent by a rank") == "1.5 GB"
-    _set(page, "n", 6)  # the list begins with 2
-    assert _number(page, "2(N−1)(α + B/Nβ)") == "17.5 ms"
+    assert number(page, "2(N−1)(α + B/Nβ)") == "15 ms"
+    assert number(page, "sent by a rank") == "1.5 GB"
+    set_slider(page, "n", 6)  # the list begins with 2
+    assert number(page, "2(N−1)(α + B/Nβ)") == "17.5 ms"
     assert page.eval_on_selector_all("[data-chunk]", "cells => cells.length") == 64
-    _set(page, "slow", 2)
-    assert _number(page, "time, model") == "70 ms"
-    assert _number(page, "busbw") == "25 GB/s"
+    set_slider(page, "slow", 2)
+    assert number(page, "time, model") == "70 ms"
+    assert number(page, "busbw") == "25 GB/s"
 
 
 def test_a_wrong_chunk_is_red_with_the_one_expected(show: Open) -> None:
     page = show(ring_player(wrong_plan))
     assert page.inner_text("[data-part=say]").startswith("Step 0:")
-    _set(page, "step", 2)
+    set_slider(page, "step", 2)
     assert page.inner_text("[data-part=say]") == "Step 1: rank 1 expected c0 from rank 0, got c3."
     cell = page.query_selector('[data-grid="1:0"]')
     assert "bad" in cell.get_attribute("class")
     assert "c0? c3" in page.text_content("svg[role=img] >> nth=0")
-    _set(page, "step", 6)
+    set_slider(page, "step", 6)
     assert "bad" in page.get_attribute('[data-number="chunks complete"]', "class")
+
+
+def test_a_real_ring_that_sends_the_wrong_chunk_is_red_at_that_message(show: Open) -> None:
+    page = show(ring_player(ring_programs.sends_the_next_chunk_on_rank_2, on=labkit.virtual(4)))
+    set_slider(page, "step", 1)
+    assert page.inner_text("[data-part=say]") == "Step 0: rank 3 expected c2 from rank 2, got c3."
+    assert "bad" in page.get_attribute('[data-grid="0:2"]', "class")
+    assert page.locator('[data-send="1>2:1"].bad').count() == 0
 
 
 def test_the_picture_stands_where_scripts_do_not_run(show: Open) -> None:
@@ -160,11 +133,10 @@ def test_a_figure_that_asks_shows_nothing_before_the_guess_and_both_after_it(sho
     page.fill("input[type=number]", "40")
     page.click("text=This is my guess")
     assert page.is_visible("svg[role=img]")
-    assert _number(page, "your guess, Which bubble?") == "40 %"
-    assert _number(page, "gpipe: bubble") == "27.3 %"
+    assert number(page, "your guess, Which bubble?") == "40 %"
+    assert number(page, "gpipe: bubble") == "27.3 %"
 
 
-ILLEGAL = [["F0", "F1", "B0", "B1"], ["F0", "B1", "F1", "B0"]]
 LOSSES = {each.name: {"num_bytes": each.num_bytes, "losses": [2.3, 1.4, 0.9, 0.7]} for each in DEFAULT}
 
 
@@ -172,6 +144,7 @@ LOSSES = {each.name: {"num_bytes": each.num_bytes, "losses": [2.3, 1.4, 0.9, 0.7
 def test_nothing_is_cut_off_in_any_view(show: Open, width: int, theme: str) -> None:
     figures = [ring_player(ring_plan), ring_player(num_ranks=8), ring_player(num_ranks=16), ring_player(wrong_plan)]
     figures += [schedule_explorer(), schedule_explorer(ILLEGAL, num_stages=2, num_microbatches=2), bucket_explorer()]
+    figures += [bucket_explorer(skew_s=2e-3, first_mb=1), schedule_explorer(memory_limit=3)]
     figures += [staleness_view(), staleness_view(bound=2), compression_explorer(), compression_explorer(LOSSES)]
     page = show(*figures, width=width, theme=theme)
     page.wait_for_function(f"document.querySelectorAll('.labkit-figure[data-live] svg').length === {len(figures)}")
@@ -187,53 +160,37 @@ def test_nothing_is_cut_off_in_any_view(show: Open, width: int, theme: str) -> N
     assert not page.failed
 
 
-def test_the_schedule_explorer_counts_the_bubble_for_other_numbers_at_once(show: Open) -> None:
-    page = show(schedule_explorer())
-    shares = "each => each.map(words => +words.dataset.bubble)"
-    assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([3 / 11, 3 / 11], abs=1e-6)
-    _set(page, "p", 3)  # the list of numbers of stages is 2, 3, 4, 8
-    assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([7 / 15, 7 / 15], abs=1e-6)
-    _set(page, "m", 4)
-    assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([7 / 23, 7 / 23], abs=1e-6)
-    peaks = page.eval_on_selector_all("[data-peak]", "each => each.map(words => words.dataset.peak)")
-    assert peaks == [f"{stage}:16" for stage in range(8)] + [f"{stage}:{8 - stage}" for stage in range(8)]
-    _set(page, "tm", 0.5)
-    assert _number(page, "difference from the formula") != "0.0 %"
-
-
-def test_scrubbing_a_schedule_and_following_a_microbatch_fade_the_rest(show: Open) -> None:
-    page = show(schedule_explorer(num_stages=2, num_microbatches=2))
-    clear = "each => each.filter(op => !op.closest('g[opacity]')).map(op => op.dataset.op)"
-    assert len(page.eval_on_selector_all("[data-op]", clear)) == 16
-    _set(page, "step", 1)
-    assert page.eval_on_selector_all("[data-op]", clear) == ["0:F0", "0:F1", "1:F0"] * 2
-    page.focus("[data-part=stage]")
-    page.keyboard.press("End")
-    _set(page, "follow", 1)
-    assert page.eval_on_selector_all("[data-op]", clear) == ["0:F1", "0:B1", "1:F1", "1:B1"] * 2
-
-
-def test_an_illegal_order_is_red_with_the_dependency_it_breaks(show: Open) -> None:
-    page = show(schedule_explorer(ILLEGAL, num_stages=2, num_microbatches=2))
-    stuck = page.eval_on_selector_all("[data-stuck].bad", "each => each.map(cell => cell.dataset.stuck)")
-    assert stuck == ["0:B0", "0:B1", "1:B1", "1:F1", "1:B0"]
-    assert page.inner_text("[data-part=say]") == "Stage 1: B1 stands before F1."
+def test_the_bucket_explorer_shows_ranks_hooks_and_the_first_bucket(show: Open) -> None:
+    page = show(bucket_explorer([2**20] * 8, cap_mb=4, backward_s=8e-3, latency_s=1e-6, bandwidth_Bps=1e9))
+    letters = "each => each.map(bar => bar.dataset.compute)"
+    assert page.eval_on_selector_all("[data-compute]", letters) == ["model:F", "model:B", "model:O"]
+    assert number(page, "buckets") == "2"
+    set_slider(page, "first", 2)  # 1 MiB, as torch's DDP begins
+    assert number(page, "buckets") == "3"
+    plain = number(page, "communication")
+    set_slider(page, "hook", 1)
+    assert number(page, "bytes") == "4.19 MB"
+    assert float(number(page, "communication").split()[0]) < 0.6 * float(plain.split()[0])
+    set_slider(page, "late", 0.2)  # the slowest rank is late by a fifth of backward
+    assert number(page, "skew") == "1.6 ms"
+    assert page.eval_on_selector_all("[data-compute^=slowest]", "each => each.length") == 3
+    assert page.eval_on_selector_all("[data-late]", "each => each.length") > 0
 
 
 def test_the_bucket_explorer_cuts_and_sends_anew_at_once(show: Open) -> None:
     page = show(bucket_explorer([2**20] * 8, cap_mb=2, backward_s=8e-3, latency_s=1e-6, bandwidth_Bps=1e9))
-    assert _number(page, "buckets") == "4"
+    assert number(page, "buckets") == "4"
     of = "each => Object.fromEntries(each.map(cell => [cell.dataset.parameter, +cell.dataset.bucket]))"
     assert page.eval_on_selector_all("[data-parameter]", of) == {str(k): (7 - k) // 2 for k in range(8)}
-    _set(page, "cap", 11)
-    assert _number(page, "buckets") == "1"
-    assert _number(page, "overlapped") == "0.0 %"
-    assert _number(page, "step") == _number(page, "no overlap")
+    set_slider(page, "cap", 11)
+    assert number(page, "buckets") == "1"
+    assert number(page, "overlapped") == "0.0 %"
+    assert number(page, "step") == number(page, "no overlap")
 
 
 def test_the_staleness_view_lists_what_an_update_missed(show: Open) -> None:
     page = show(staleness_view([(0, 0, 0, 0), (1, 1, 0, 1), (2, 2, 0, 2), (3, 0, 1, 3)]))
-    assert _number(page, "most") == "2"
+    assert number(page, "most") == "2"
     assert page.inner_text("[data-part=say]").endswith("staleness 2; it missed update 1, update 2.")
     lit = page.eval_on_selector_all("[data-missed='1']", "each => each.map(mark => mark.dataset.version)")
     assert lit == ["1", "2"]
@@ -243,22 +200,41 @@ def test_the_staleness_view_lists_what_an_update_missed(show: Open) -> None:
 
 def test_under_a_bound_nobody_is_further_ahead(show: Open) -> None:
     page = show(staleness_view(straggler=6))
-    assert int(_number(page, "furthest ahead of the slowest")) > 8
-    _set(page, "bound", 3)
-    assert _number(page, "furthest ahead of the slowest") == "2 ≤ 2 ✓"
-    _set(page, "bound", 0)
-    assert _number(page, "most") == "0"
+    assert int(number(page, "furthest ahead of the slowest")) > 8
+    set_slider(page, "bound", 3)
+    assert number(page, "furthest ahead of the slowest") == "2 ≤ 2 ✓"
+    set_slider(page, "bound", 0)
+    assert number(page, "most") == "0"
+
+
+def test_losses_of_three_servers_stand_on_one_axis_and_answer_the_sliders(show: Open) -> None:
+    page = show(staleness_view(num_workers=8, straggler=1, lr=0.4, divided="nothing"))
+    lines = "each => each.map(line => line.dataset.run)"
+    assert page.eval_on_selector_all("[data-run]", lines) == ["asynchronous", "synchronous", "ahead by 2"]
+
+    def loss(name: str) -> float:
+        texts = page.eval_on_selector_all("[data-number]", "each => each.map(dd => [dd.dataset.number, dd.innerText])")
+        return next(float(value) for label, value in texts if label.startswith(f"{name}: loss at"))
+
+    stale = loss("asynchronous")
+    assert stale > 3 * loss("synchronous")
+    set_slider(page, "divided", 1)
+    assert loss("asynchronous") < stale / 3
+    set_slider(page, "against", 1)
+    assert "loss against updates" in page.text_content("svg[role=img]")
+    page.click('[data-update="7"]')
+    assert page.inner_text("[data-part=say]").startswith("Update 7: ")
 
 
 def test_the_compression_explorer_names_the_fastest_at_each_speed(show: Open) -> None:
     page = show(compression_explorer())
     best = lambda: page.get_attribute(".labkit-figure", "data-best")  # noqa: E731
     assert best() == "top 1 %"
-    _set(page, "step", 32)
+    set_slider(page, "step", 32)
     assert best() == "bfloat16"
-    _set(page, "step", 50)
+    set_slider(page, "step", 50)
     assert best() == "float32"
-    assert "faster below 20.3 GB/s" in _number(page, "top 1 %")
+    assert "faster below 20.3 GB/s" in number(page, "top 1 %")
 
 
 def test_a_converted_notebook_plays_offline(browser: Any, tmp_path: Path) -> None:
@@ -279,7 +255,8 @@ def test_a_converted_notebook_plays_offline(browser: Any, tmp_path: Path) -> Non
 
 
 def test_in_jupyterlab_no_key_reaches_the_notebook_and_a_saved_figure_plays_again(lab: Any) -> None:
-    cells = [nbformat.v4.new_code_cell("import labkit\nlabkit.ring_player()")]
+    calls = "import labkit\nlabkit.ring_player()", "labkit.schedule_explorer(num_stages=2, num_microbatches=2)"
+    cells = [nbformat.v4.new_code_cell(call) for call in calls]
     lab.open("player.ipynb", cells)
     lab.run_all(timeout_s=60)
     lab.page.wait_for_selector(".labkit-figure[data-live] svg[role=img]", timeout=20_000)
@@ -288,6 +265,13 @@ def test_in_jupyterlab_no_key_reaches_the_notebook_and_a_saved_figure_plays_agai
     for key in ("b", "a", "d", "d", "Enter", "ArrowRight", "ArrowRight"):
         lab.page.keyboard.press(key)
     assert lab.page.get_attribute(".labkit-figure", "data-step") == "2"
+    schedule = lab.page.locator(".labkit-figure >> nth=1")
+    schedule.locator("[data-part=stage]").focus()
+    for key in (".", ">", "b", "c", "u", "a"):
+        lab.page.keyboard.press(key)
+    assert schedule.locator("[data-critical]").count() > 0
+    drag(lab.page, "1:B0", -3 * lab.page.locator('[data-op="1:B0"] >> nth=0').bounding_box()["width"])
+    assert schedule.locator("[data-part=say]").inner_text().startswith("Stage 1: B0 stands before F0.")
     assert lab.page.locator(".jp-Cell").count() == count
     lab.screenshot("explorer")
     saved = lab.saved("player.ipynb")

@@ -34,11 +34,12 @@ export function simulate({ workers, bound, straggler, delay, seed }, count = 60)
 }
 
 /** Loss of a slope (steepness 1 and 0.1, noisy gradients) trained by these updates: [end, updates, loss] for each version. */
-export function losses(updates, { workers, lr, scaled, seed }) {
-  const next = draws(seed + 1000), steep = [1, 0.1], history = [[3, 3]];
+export function losses(updates, { workers, lr, divided, seed }) {
+  const next = draws(seed + 1000), steep = [1, 0.1], history = [[3, 3]], sizes = {};
+  for (const [, , applied] of updates) sizes[applied] = (sizes[applied] ?? 0) + 1; // of a synchronous version the mean counts
   let w = history[0];
   return updates.flatMap(([, read, applied, , end], k) => {
-    const rate = lr / workers / (scaled === "yes" ? Math.max(1, applied - read) : 1), old = history[read];
+    const by = sizes[applied] > 1 ? sizes[applied] : { workers, staleness: Math.max(1, applied - read) }[divided] ?? 1, rate = lr / by, old = history[read];
     w = w.map((each, d) => each - rate * (steep[d] * old[d] + next() - 0.5));
     history[applied + 1] = w;
     return updates[k + 1]?.[2] === applied ? [] : [[end, k + 1, sum(w.map((each, d) => (steep[d] * each * each) / 2))]];
@@ -63,7 +64,7 @@ export function stalenessView(data) {
       ...(runs ? (runs.length > 1 ? [choice("run", "run", names[0], names)] : []) : [
         choice("bound", "may be ahead by", data.bound, ["sync", 0, 1, 2, 4, 8, "async"]), slider("workers", "workers", data.workers, 1, 8),
         slider("straggler", "worker 0 is slower by", data.straggler, 1, 8, String, 0.5), slider("delay", "network delay", data.delay, 0, 1, String, 0.05), slider("seed", "seed", data.seed, 0, 20),
-        slider("lr", "learning rate", data.lr, 0.1, 8, (v) => (+v).toFixed(1), 0.1), choice("scaled", "divided by staleness", data.scaled, ["no", "yes"]),
+        slider("lr", "learning rate", data.lr, 0.1, 4, (v) => (+v).toFixed(1), 0.1), choice("divided", "divided by", data.divided, ["nothing", "workers", "staleness"]),
       ]),
       ...(!runs || runs.some((run) => run.losses) ? [choice("against", "loss against", "time", ["time", "updates"])] : []),
     ],

@@ -1,0 +1,34 @@
+"""What tests do with a figure that lives in a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Open = Callable[..., Any]
+"""What the fixture `show` is: it opens figures in a page."""
+
+PAGE = "<!doctype html><meta charset=utf-8><style>:root{{color-scheme:{theme}}}</style><body>{body}"
+ILLEGAL = [["F0", "F1", "B0", "B1"], ["F0", "B1", "F1", "B0"]]
+
+
+def number(page: Any, label: str) -> str:
+    """Return the number that a figure shows under this label."""
+    return str(page.inner_text(f'[data-number="{label}"]'))
+
+
+def set_slider(page: Any, key: str, position: float) -> None:
+    """Move a slider as its reader would."""
+    script = "(input, to) => { input.value = to; input.dispatchEvent(new Event('input', { bubbles: true })); }"
+    page.eval_on_selector(f'input[data-key="{key}"]', script, position)
+
+
+def drag(page: Any, operation: str, pixels: float) -> None:
+    """Drag an operation of the first schedule, as "1:B0", to the right or, below 0, to the left."""
+    box = page.locator(f'[data-op="{operation}"] >> nth=0').bounding_box()
+    middle, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(middle, y)
+    page.mouse.down()
+    page.mouse.move(middle + pixels / 2, y)
+    page.mouse.move(middle + pixels, y)
+    page.mouse.up()

@@ -1,0 +1,91 @@
+"""The schedule explorer as a reader meets it: scrubbed, edited, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from labkit.widgets.schedule_explorer import schedule_explorer
+from tests.browser.figure_pages import ILLEGAL, Open, drag, number, set_slider
+
+pytestmark = [pytest.mark.browser]
+
+
+def test_the_schedule_explorer_counts_the_bubble_for_other_numbers_at_once(show: Open) -> None:
+    page = show(schedule_explorer())
+    shares = "each => each.map(words => +words.dataset.bubble)"
+    assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([3 / 11, 3 / 11], abs=1e-6)
+    set_slider(page, "p", 3)  # the list of numbers of stages is 2, 3, 4, 8
+    assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([7 / 15, 7 / 15], abs=1e-6)
+    set_slider(page, "m", 4)
+    assert page.eval_on_selector_all("[data-bubble]", shares) == pytest.approx([7 / 23, 7 / 23], abs=1e-6)
+    peaks = page.eval_on_selector_all("[data-peak]", "each => each.map(words => words.dataset.peak)")
+    assert peaks == [f"{stage}:16" for stage in range(8)] + [f"{stage}:{8 - stage}" for stage in range(8)]
+    set_slider(page, "tm", 0.5)
+    assert number(page, "difference from the formula") != "0.0 %"
+
+
+def test_scrubbing_a_schedule_and_following_a_microbatch_fade_the_rest(show: Open) -> None:
+    page = show(schedule_explorer(num_stages=2, num_microbatches=2))
+    clear = "each => each.filter(op => !op.closest('g[opacity]')).map(op => op.dataset.op)"
+    assert len(page.eval_on_selector_all("[data-op]", clear)) == 16
+    set_slider(page, "step", 1)
+    assert page.eval_on_selector_all("[data-op]", clear) == ["0:F0", "0:F1", "1:F0"] * 2
+    page.focus("[data-part=stage]")
+    page.keyboard.press("End")
+    set_slider(page, "follow", 1)
+    assert page.eval_on_selector_all("[data-op]", clear) == ["0:F1", "0:B1", "1:F1", "1:B1"] * 2
+
+
+def test_an_illegal_order_is_red_with_the_dependency_it_breaks(show: Open) -> None:
+    page = show(schedule_explorer(ILLEGAL, num_stages=2, num_microbatches=2))
+    stuck = page.eval_on_selector_all("[data-stuck].bad", "each => each.map(cell => cell.dataset.stuck)")
+    assert stuck == ["0:B0", "0:B1", "1:B1", "1:F1", "1:B0"]
+    assert page.inner_text("[data-part=say]") == "Stage 1: B1 stands before F1."
+
+
+def _order(page: Any, stage: int) -> list[str]:
+    """Return a stage's operations in the order in which they stand, of the first schedule."""
+    script = "each => each.sort((a, b) => a.dataset.pick.split(',')[2] - b.dataset.pick.split(',')[2])"
+    cells = f'[data-pick^="0,{stage},"]'
+    return list(page.eval_on_selector_all(cells, f"{script}.map(cell => cell.dataset.op.split(':')[1])"))
+
+
+def test_an_operation_dragged_to_another_place_is_checked_at_once(show: Open) -> None:
+    page = show(schedule_explorer([["F0", "F1", "B0", "B1"], ["F0", "B0", "F1", "B1"]], num_stages=2))
+    assert number(page, "schedule 0: bubble") == "33.3 %"
+    unit = page.locator('[data-op="1:B0"]').bounding_box()["width"] / 2
+    drag(page, "1:B0", 2 * unit)  # behind F1
+    assert _order(page, 1) == ["F0", "F1", "B0", "B1"]
+    assert page.inner_text("[data-part=say]").startswith("schedule 0, edited, can be carried out: bubble 33.3 %")
+    drag(page, "1:B0", -3 * unit)  # before F0
+    assert page.inner_text("[data-part=say]") == "Stage 1: B0 stands before F0."
+    page.click("text=Undo edits")
+    assert _order(page, 1) == ["F0", "B0", "F1", "B1"]
+    assert not page.failed
+
+
+def test_a_deadlock_made_with_the_keys_is_named(show: Open) -> None:
+    page = show(schedule_explorer([["F0", "B0", "F1", "B1"], ["F0", "B0", "F1", "B1"]], num_stages=2))
+    page.focus("[data-part=stage]")
+    for key in [".", ".", ".", ".", ".", ".", ".", "<", "<"]:  # F1 of stage 1 goes before F0
+        page.keyboard.press(key)
+    assert _order(page, 1) == ["F1", "F0", "B0", "B1"]
+    assert page.inner_text("[data-part=say]") == "Deadlock: stages 0 and 1 wait for each other."
+    page.keyboard.press("u")
+    assert _order(page, 1) == ["F0", "B0", "F1", "B1"]
+
+
+def test_memory_and_the_critical_path_are_drawn_when_asked_for(show: Open) -> None:
+    page = show(schedule_explorer(num_stages=4, num_microbatches=8, memory_limit=4))
+    assert page.eval_on_selector_all("[data-limit]", "each => each.length") == 8
+    assert number(page, "gpipe: fits into memory") == "✗ stage 0, 1, 2, 3"
+    assert number(page, "one_f_one_b: fits into memory") == "✓"
+    page.focus("[data-part=stage]")
+    page.keyboard.press("c")
+    marked = page.eval_on_selector_all("[data-critical]", "each => each.map(cell => cell.dataset.op)")
+    assert {"0:F0", "3:B7", "0:B7"} <= set(marked)
+    assert number(page, "critical path").endswith("100.0 % compute")
+    parts = set(page.eval_on_selector_all("[data-idle]", "each => each.map(cell => cell.dataset.idle.split(':')[1])"))
+    assert {"warm-up", "drain"} <= parts
