@@ -182,7 +182,7 @@ def _halving(draw: random.Random) -> list[Case]:
     return [
         halving_case(_seed(draw), 2, draw.choice([5, 7, 9])),
         halving_case(_seed(draw), 4, draw.choice([9, 10, 11])),
-        halving_case(_seed(draw), 8, _not_divisible(draw, 8, 17, 40)),
+        halving_case(_seed(draw), 8, draw.choice([20, 28, 36])),  # halves of chunks and halves of the tensor differ
         halving_case(_seed(draw), 8, draw.randint(3, 6)),
         halving_case(_seed(draw), draw.choice([3, 5, 6]), 4),
     ]

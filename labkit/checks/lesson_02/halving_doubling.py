@@ -79,7 +79,9 @@ def judge_halving(case: Case, got: Got, wire: Wire) -> Verdict:
 def _halving_traffic(case: Case, wire: Wire) -> Verdict | None:
     size, item = case.world_size, 4
     numel = tensor_bytes(case) // item
-    most_bytes = 2 * item * sum(math.ceil(numel / 2**k) for k in range(1, doublings(size) + 1))
+    halved = sum(math.ceil(numel / 2**k) for k in range(1, doublings(size) + 1))
+    chunks = (size - 1) * math.ceil(numel / size)  # where not the tensor is halved, but a row of chunks
+    most_bytes = 2 * item * max(halved, chunks)
     most_messages = 2 * doublings(size)
     for rank in range(size):
         partners = {rank ^ 2**k for k in range(doublings(size))}
