@@ -1,9 +1,10 @@
-"""A class of lesson 02 with known scores, graded by the real command; the same command goes on where it was cut.
+"""A class with known scores, graded by the real command; the same command goes on where it was cut.
 
-    .venv/bin/python -m tests.grading.class_of_lesson_02 --students 300 --jobs 2 --folder /var/tmp/class-300
+    .venv/bin/python -m tests.grading.class_with_known_scores --lesson 02 --students 300 --folder /var/tmp/class-300
 
-Each student hands in one of tests/submissions/02, with a remark in every exercise cell, so that no two are alike and
-each has hidden inputs of its own. Prints what a submission took, and what was wrong: every score is known.
+Each student hands in one of tests/submissions/NN, with a remark in every exercise cell, so that no two are alike and
+each has hidden inputs of its own: a judge that refuses a right answer for some inputs shows here. Prints what a
+submission took, and what was wrong: every score is known.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "tests" / "submissions" / "02"
+FOLDER = ROOT / "tests" / "submissions"
 RARE = ("never_ends", "ends_the_process", "truncated", "not_a_notebook", "empty_file")
 EVERY = 50
 """One in so many students hands in one of each of the rare kinds: what never ends takes minutes."""
 
 
-def known_scores() -> dict[str, dict[str, Any]]:
+def known_scores(lesson: str) -> dict[str, dict[str, Any]]:
     """Return for each kind of submission what it must get."""
-    found = json.loads((FOLDER / "scores.json").read_text())
+    found = json.loads((FOLDER / lesson / "scores.json").read_text())
     assert isinstance(found, dict)
     return found
 
 
-def write_class(folder: Path, students: int) -> dict[str, dict[str, Any]]:
-    """Write a class into `folder` and return for each student what they must get."""
-    known = known_scores()
+def write_class(folder: Path, students: int, lesson: str = "02", only: str = "") -> dict[str, dict[str, Any]]:
+    """Write a class into `folder`, of kinds that begin with `only`; return for each student what they must get."""
+    known = {name: each for name, each in known_scores(lesson).items() if name.startswith(only)}
     rare = [name for name in sorted(known) if name in RARE]
     usual = [name for name in sorted(known) if name not in rare]
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +43,7 @@ def write_class(folder: Path, students: int) -> dict[str, dict[str, Any]]:
         place = number % EVERY
         kind = rare[place - EVERY + len(rare)] if place >= EVERY - len(rare) else usual[number % len(usual)]
         name = f"student-{number:03}"
-        (folder / f"{name}.ipynb").write_bytes(_varied((FOLDER / f"{kind}.ipynb").read_bytes(), name))
+        (folder / f"{name}.ipynb").write_bytes(_varied((FOLDER / lesson / f"{kind}.ipynb").read_bytes(), name))
         expected[name] = known[kind] | {"kind": kind}
     return expected
 
@@ -75,26 +76,28 @@ def wrong_scores(out: Path, expected: dict[str, dict[str, Any]]) -> list[str]:
     return wrong
 
 
-def command(folder: Path, jobs: int, points_only: bool = False) -> list[str]:
+def command(folder: Path, jobs: int, lesson: str = "02", points_only: bool = False) -> list[str]:
     """Return the command that grades the class in `folder`."""
     program = "import sys; from labkit.cli import main; sys.argv[1:1] = ['grade']; main()"
-    words = [str(folder / "in"), "--lesson", "02", "--course", str(ROOT), "--out", str(folder / "out")]
+    words = [str(folder / "in"), "--lesson", lesson, "--course", str(ROOT), "--out", str(folder / "out")]
     return [sys.executable, "-c", program, *words, "--jobs", str(jobs), *["--points-only"] * points_only]
 
 
 def main() -> int:
     """Grade a class and return 0 where every score is right."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lesson", default="02")
     parser.add_argument("--students", type=int, default=300)
+    parser.add_argument("--only", default="", help="kinds of submissions that begin so, such as right")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--points-only", action="store_true", help="do not run the notebooks")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and the command with it
-    expected = write_class(asked.folder / "in", asked.students)
+    expected = write_class(asked.folder / "in", asked.students, asked.lesson, asked.only)
     before = len(list((asked.folder / "out").glob("*/result.json")))
     begin = time.monotonic()
-    ended = subprocess.run(command(asked.folder, asked.jobs, asked.points_only))
+    ended = subprocess.run(command(asked.folder, asked.jobs, asked.lesson, asked.points_only))
     seconds = time.monotonic() - begin
     graded = len(list((asked.folder / "out").glob("*/result.json"))) - before
     print(f"{graded} submissions in {seconds:.0f} s with {asked.jobs} jobs: {seconds / max(graded, 1):.1f} s each")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grading.class_of_lesson_02 import command, write_class, wrong_scores
+from grading.class_with_known_scores import command, write_class, wrong_scores
 from labkit.grading.sandbox import bubblewrap
 
 STUDENTS = 16
