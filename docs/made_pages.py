@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import labkit
 from labkit.hardware import DEVICES, LINKS
@@ -86,39 +88,75 @@ def _hardware() -> str:
 
 
 def _errors() -> str:
-    """Return every message an error of labkit can carry, read from the raise statements."""
+    """Return every message an error of labkit can carry, read from the code, with why it is raised and what to do.
+
+    Raises:
+        ValueError: If a message has no entry in docs/error_catalogue.toml, or two, or an entry has no message.
+    """
     lines = [
         "# Errors",
         "",
-        "Every message labkit raises, by the part that raises it. A message says what was asked, what is there, and"
-        " what to do; `{…}` stands for what is filled in. The kinds of errors are in `labkit.errors`.",
+        "Every message labkit raises, why, and what to do. `{…}` stands for what is filled in. Search this page for"
+        " a few words of the message. The kinds of errors are in `labkit.errors`.",
         "",
         "```text",
         *(ast.get_docstring(ast.parse((PACKAGE / "errors.py").read_text())) or "").partition("::\n\n")[2].splitlines(),
         "```",
         "",
     ]
-    by_part: dict[str, list[tuple[str, str]]] = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        by_part.setdefault(part, []).extend(_raised(ast.parse(path.read_text(encoding="utf-8"))))
-    for part, found in sorted(by_part.items()):
-        if found:
-            lines += [f"## {part}", "", "| error | message |", "|---|---|"]
-            lines += [f"| {kind} | {_in_table(message)} |" for kind, message in sorted(set(found))] + [""]
+    entries = tomllib.loads((ROOT / "docs" / "error_catalogue.toml").read_text(encoding="utf-8"))["entry"]
+    explained, problems = catalogue(entries, messages())
+    if problems:
+        raise ValueError("docs/error_catalogue.toml does not fit the code:\n" + "\n".join(problems))
+    for entry, found in zip(entries, explained, strict=True):
+        lines += [f"## {entry['title']}", "", f"**Why.** {entry['why']}", "", f"**What to do.** {entry['do']}", ""]
+        lines += ["| error | message |", "|---|---|"]
+        lines += [f"| {kind} | {_in_table(message)} |" for kind, message in found] + [""]
     return "\n".join(lines)
 
 
-_KINDS = ("ConfigError", "LessonError", "EnvironmentProblem", "RankFailed", "RunTimeout", "OutOfVirtualMemory")
+def messages() -> list[tuple[str, str]]:
+    """Return kind and text of every error that labkit's code makes; "FILE: KIND" where all of it is computed."""
+    found = set()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for kind, text in _raised(ast.parse(path.read_text(encoding="utf-8"))):
+            found.add((kind, text if text.strip("{…} ") else f"{path.stem}: {kind}"))
+    return sorted(found)
+
+
+def catalogue(
+    entries: list[dict[str, Any]], found: list[tuple[str, str]]
+) -> tuple[list[list[tuple[str, str]]], list[str]]:
+    """Return the messages of each entry, and in words where entries and messages do not fit each other."""
+    explained: list[list[tuple[str, str]]] = [[] for _ in entries]
+    problems = []
+    for kind, text in found:
+        at = [number for number, entry in enumerate(entries) if any(words in text for words in entry["says"])]
+        if len(at) == 1:
+            explained[at[0]].append((kind, text))
+        else:
+            where = ", ".join(entries[number]["title"] for number in at)
+            problems.append(f"two entries ({where}) explain: {text}" if at else f"no entry explains: {text}")
+    every = [text for _, text in found]
+    problems += [
+        f"no message says: {words}"
+        for entry in entries
+        for words in entry["says"]
+        if not any(words in text for text in every)
+    ]
+    return explained, problems
+
+
+KINDS = (
+    *("ConfigError", "LessonError", "EnvironmentProblem", "RankFailed", "RunTimeout"),
+    *("OutOfVirtualMemory", "WireFormatError"),
+)
 
 
 def _raised(tree: ast.Module) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
-        called = node.exc if isinstance(node, ast.Raise) else None
-        if isinstance(called, ast.Call) and isinstance(called.func, ast.Name) and called.func.id in _KINDS:
-            text = _text(called.args[0]) if called.args else ""
-            if text.strip("{…} "):
-                yield called.func.id, text
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KINDS:
+            yield node.func.id, _text(node.args[0]) if node.args else ""
 
 
 def _text(node: ast.expr) -> str:
