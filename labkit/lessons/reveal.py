@@ -18,6 +18,7 @@ from labkit.lessons.presentation import Slide
 from labkit.widgets.timeline_view import program, style
 
 WIDTH, HEIGHT = 1280, 720
+_LONGEST_MS = 100_000
 # True once every slide has a page below the one before it; until then the browser would print a single page. Then
 # every figure is alive and has the size it is given.
 _LAID_OUT = """(height) => {
@@ -81,6 +82,7 @@ def write_pdf(deck: Path, browser: str) -> Path:
         with sync_playwright() as playwright:
             chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
             page = chromium.new_page(device_scale_factor=2)
+            page.set_default_timeout(_LONGEST_MS)
             page.goto(f"{deck.resolve().as_uri()}?print-pdf")
             page.wait_for_function(_LAID_OUT, arg=HEIGHT)
             page.evaluate("fitAll()")

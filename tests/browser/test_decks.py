@@ -108,7 +108,7 @@ def test_a_timeline_is_zoomed_in_a_slide_and_a_clicker_still_goes_on(opened: Any
 @pytest.mark.usefixtures("browser")
 def test_the_pdf_has_a_page_for_every_slide(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from labkit.cli import main; main()", "slides", "00", "--pdf", "--out", tmp_path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     html, pdf = (tmp_path / f"00_start_here.{kind}" for kind in ("html", "pdf"))
     assert done.stdout.splitlines() == [str(html), str(pdf)]
