@@ -169,7 +169,7 @@ def _still(
 def _row(name: str, row: Row, x: Callable[[float], float], y: float) -> list[Mark]:
     marks: list[Mark] = [Text(10, y + 14, name, 11), Text(10, y + 35, "all-reduce", 10, fill=GREY)]
     words = {"F": "forward", "B": "backward", "O": "optimizer"}
-    for letter, start, end in row.compute:
+    for letter, start, end in (each for each in row.compute if each[2] > each[1]):
         width, fill = x(end) - x(start), _COMPUTE[letter]
         marks.append(Rect(x(start), y, width, 19, fill, INK, 0.8))
         if width > 60:

@@ -73,7 +73,10 @@ def _read(name: str, given: Any) -> ServerRun:
     if not timed and timeline is not None and (with_times := _times_from(timeline, found)):
         found, timed = with_times, True
     seen = sorted(getattr(given, "seen", ()), key=lambda each: float(each.seconds))
-    losses = tuple((float(each.seconds), int(each.version), float(each.loss)) for each in seen)
+    losses = tuple(
+        (float(each.seconds), sum(update.version_applied < each.version for update in found), float(each.loss))
+        for each in seen
+    )
     return ServerRun(name, tuple(found), timed, losses)
 
 

@@ -93,7 +93,7 @@ export function stalenessView(data) {
           svg += faint(k >= step, bar(x(u[3]), row(w), x(u[4]) - x(u[3]), 19, fill, tau[k], { class: bad ? "bad" : now ? "now" : "edge", style: bad || now ? `fill:${fill}` : "stroke-width:.6", "data-pick": k, "data-update": k, "data-tau": tau[k] }, `update ${k} of worker ${w}: read version ${u[1]}, applied to version ${u[2]}, staleness ${tau[k]}`));
         });
       }
-      if (shown) svg += line(x(shown[3]), top + 11, x(shown[3]), row(shown[0]), "now", { "stroke-dasharray": "2 2" }) + line(x(shown[4]), row(shown[0]), x(shown[4]), top + 11, "now") + text(Math.min(x(shown[3]), x(shown[4]) - 26), top - 12, `v${shown[1]}`) + text(x(shown[4]), top - 12, `v${shown[2]}`, "small end");
+      if (shown) svg += line(x(shown[3]), top + 11, x(shown[3]), row(shown[0]), "now", { "stroke-dasharray": "2 2" }) + line(x(shown[4]), row(shown[0]), x(shown[4]), top + 11, "now") + text(Math.min(x(shown[3]), x(shown[4]) - 56), top - 12, `v${shown[1]}`) + text(x(shown[4]), top - 12, `v${shown[2]}`, "small end");
       let base = row(count) + 76;
       const level = (t) => base - (56 * t) / highest;
       svg += text(0, base, "staleness");
