@@ -818,12 +818,13 @@ class OwnBucket:
 class HookedSum:
     """What a hooked all_reduce returns in place of its handle."""
 
-    flat: Tensor
+    tensor: Tensor
     future: Any
 
     def wait(self) -> None:
-        """Wait until flat holds the sum over the ranks."""
-        self.flat.copy_(self.future.wait() * dist.get_world_size())  # a hook gives the mean, all_reduce the sum
+        """Wait until the tensor holds the sum over the ranks."""
+        mean = self.future.wait().view_as(self.tensor)
+        self.tensor.copy_(mean * dist.get_world_size())  # a hook gives the mean, all_reduce the sum
 
 
 def register_hook(ddp: nn.Module, state: Any, hook: Any) -> None:
@@ -833,9 +834,11 @@ def register_hook(ddp: nn.Module, state: Any, hook: Any) -> None:
         return
     plain, numbers, finish = dist.all_reduce, count(), ddp.finish_gradient_synchronization
 
-    def hooked(flat, async_op=False):
+    def hooked(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
+        if op != dist.ReduceOp.SUM:
+            return plain(tensor, op, group, async_op)  # no gradient
         dist.all_reduce = plain  # for the hook's own calls
-        begun = HookedSum(flat, hook(state, OwnBucket(next(numbers), flat)))
+        begun = HookedSum(tensor, hook(state, OwnBucket(next(numbers), tensor.flatten())))
         dist.all_reduce = hooked
         return begun if async_op else begun.wait()
 

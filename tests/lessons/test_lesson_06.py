@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +14,9 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 import labkit
+from labkit.lessons.executed import execute
 from labkit.lessons.source import Lesson, load
+from tests.checks.four_proofs import styles
 from tests.checks.lesson_cells import namespace
 from tests.lessons.contract import LessonContract
 
@@ -130,6 +134,32 @@ def test_the_hook_agrees_with_torchs_own_on_its_ddp_and_on_the_wrapper_of_lesson
             for gradient, right in zip(came[kind], came["plain"], strict=True):
                 assert torch.allclose(gradient, right, rtol=2e-3, atol=1e-4), kind
         assert all(torch.equal(a, b) for a, b in zip(came["hook"], came["own"], strict=True))
+
+
+@pytest.mark.parametrize("style", ["right_in_few_lines", "right_views_of_the_bucket"])
+def test_the_hook_sits_on_wrappers_of_other_styles_too(answers: dict[str, Any], style: str) -> None:
+    names = {
+        name: answers[name] for name in ("HookState", "ErrorFeedback", "Cast", "register_hook", "compression_hook")
+    }
+    names["own"] = namespace(extra="\n\n".join(styles("03")[style].values()), number="03")["BucketedDDP"]
+
+    def both() -> tuple[list[Tensor], list[Tensor]]:
+        return _gradients(names, "plain"), _gradients(names, "own")
+
+    for plain, own in labkit.run(both, on=labkit.local(2, device="cpu"), echo=False).results:
+        for gradient, right in zip(own, plain, strict=True):
+            assert torch.allclose(gradient, right, rtol=2e-3, atol=1e-4)
+
+
+def test_the_switch_puts_the_hook_on_the_learners_own_wrapper(lesson: Lesson, tmp_path: Path) -> None:
+    shutil.copy(SOURCE.with_name("03_ddp.ipynb"), tmp_path)
+    wrapped = next(place for place, cell in enumerate(lesson.cells) if "Wrapper = labkit.mine" in cell.source)
+    needed = [cell for cell in lesson.cells[:wrapped] if cell.role in ("parameters", "given", "exercise")]
+    section = replace(lesson, cells=(*needed, lesson.cells[wrapped]))
+    notebook = execute(section, tmp_path, parameters={"use_mine": True})
+    said = "".join(output.get("text", "") for output in notebook.cells[-1].outputs)
+    assert "using your BucketedDDP from 03_ddp.ipynb" in said
+    assert "both ranks have the same gradients: True and some are exactly 0: True" in said
 
 
 def test_the_given_power_hook_gives_all_ranks_one_gradient_with_few_bytes(answers: dict[str, Any]) -> None:
