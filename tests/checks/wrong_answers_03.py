@@ -675,6 +675,14 @@ sampler(
     "a list is no iterator",
     ("iter(order[self.rank : total : self.world_size])", "order[self.rank : total : self.world_size]"),
 )
+sampler(
+    "epoch after epoch in one iterator",
+    "it does not end",
+    (
+        "        return iter(order[self.rank : total : self.world_size])\n",
+        "        while True:\n            yield from order[self.rank : total : self.world_size]\n",
+    ),
+)
 sampler("set_epoch does nothing", "set_epoch forgotten", ("        self.epoch = epoch", "        pass"))
 sampler(
     "seed with the rank",

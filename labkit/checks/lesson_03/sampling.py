@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DistributedSampler
 
 from labkit.checks.case import Case, Got, Value, Values
-from labkit.checks.drivers.lesson_03 import draw_samples
+from labkit.checks.drivers.lesson_03 import draw_samples, most_indices
 from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_03 import marks
 from labkit.checks.verdict import Mistake, Verdict
@@ -58,6 +58,11 @@ def _pairs(case: Case, got: Got) -> list[tuple[About, Drawn, Drawn]]:
     return [(about, _torchs(about), cast(Drawn, mine)) for about, mine in zip(_abouts(case), came, strict=True)]
 
 
+def _goes_on(about: About, epoch: dict[str, Any]) -> bool:
+    """Return whether a sampler was cut off."""
+    return len(epoch["indices"]) == most_indices(about["size"])
+
+
 def judge(case: Case, got: Got, wire: Wire) -> Verdict:
     """Return whether every rank draws what torch's sampler draws, epoch by epoch."""
     for about, wanted, mine in _pairs(case, got):
@@ -67,9 +72,10 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
                 when = "set_epoch never called" if epoch is None else f"epoch {epoch}"
                 where = f"{about['size']} samples, rank {rank} of {about['world_size']}, {when}"
                 if one["indices"] != other["indices"]:
+                    more = " or more; it does not end" if _goes_on(about, other) else ", not those of torch's sampler"
                     return Verdict(
                         False,
-                        message=f"{where}: it yields {len(other['indices'])} indices, not those of torch's sampler.",
+                        message=f"{where}: it yields {len(other['indices'])} indices{more}.",
                         expected=str(one["indices"][:20]),
                         got=str(other["indices"][:20]),
                     )
@@ -153,6 +159,14 @@ EXERCISE = Exercise(
             "__iter__ must return an iterator: iter(...) of your list, or let it yield one index after another.",
             marks.says("returned non-iterator"),
             certain=True,
+        ),
+        Mistake(
+            "it does not end",
+            "It goes on for ever: an epoch ends when this rank's part has been there once. The next epoch asks for a "
+            "new iterator.",
+            lambda case, got, wire: any(
+                _goes_on(about, epoch) for about, _, mine in _pairs(case, got) for epochs in mine for epoch in epochs
+            ),
         ),
         Mistake(
             "set_epoch forgotten",
