@@ -60,7 +60,7 @@ def test_an_operation_dragged_to_another_place_is_checked_at_once(show: Open) ->
     assert _order(page, 1) == ["F0", "F1", "B0", "B1"]
     assert page.inner_text("[data-part=say]").startswith("schedule 0, edited, can be carried out: bubble 33.3 %")
     drag(page, "1:B0", -3 * unit)  # before F0
-    assert page.inner_text("[data-part=say]") == "Stage 1: B0 stands before F0."
+    assert page.inner_text("[data-part=say]") == "Stage 1: B0 stands before F0. Chosen: B0 of stage 1."
     page.click("text=Undo edits")
     assert _order(page, 1) == ["F0", "B0", "F1", "B1"]
     assert not page.failed
@@ -72,7 +72,8 @@ def test_a_deadlock_made_with_the_keys_is_named(show: Open) -> None:
     for key in [".", ".", ".", ".", ".", ".", ".", "<", "<"]:  # F1 of stage 1 goes before F0
         page.keyboard.press(key)
     assert _order(page, 1) == ["F1", "F0", "B0", "B1"]
-    assert page.inner_text("[data-part=say]") == "Deadlock: stages 0 and 1 wait for each other."
+    said = "Deadlock: stages 0 and 1 wait for each other. Chosen: F1 of stage 1."
+    assert page.inner_text("[data-part=say]") == said
     page.keyboard.press("u")
     assert _order(page, 1) == ["F0", "B0", "F1", "B1"]
 

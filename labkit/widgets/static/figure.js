@@ -237,6 +237,10 @@ ${Object.entries(view.buttons ?? {}).map(([act, words]) => `<button type="button
     held = [mark, event.clientX];
     stage.setPointerCapture(event.pointerId);
   });
+  stage.addEventListener("pointercancel", () => {
+    held = undefined;
+    paint();
+  });
   stage.addEventListener("pointermove", (event) => {
     if (held && view.drags) held[0].style.transform = `translate(${event.clientX - held[1]}px)`;
   });

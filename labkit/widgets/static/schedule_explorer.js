@@ -219,6 +219,8 @@ export function scheduleExplorer(data) {
         if (limit) numbers.push([`${each.name}: fits into memory`, over.length ? `✗ stage ${over.join(", ")}` : "✓", over.length]);
         said.push((each.faults[0] ?? `${each.name}${each.edited ? ", edited, can be carried out" : ""}: bubble ${percent(bubble)}, at most ${most(peaks[which])} microbatches held.`) + much);
       });
+      const picked = chosen && shown[chosen[0]].lists?.[chosen[1]]?.[chosen[2]];
+      if (picked) said.push(`Chosen: ${name(picked)} of stage ${chosen[1]}.`);
       return { svg: svg + text(left, y + 2, "stripes: bubble; / warm-up, | steady, \\ drain. Grey curve: activations held; red line: memory.", "small grey"), height: y + 10, numbers, say: said.join(" "), table, data: { faults: shown.flatMap((each) => each.faults).length, chosen: chosen ?? "" } };
     },
   };
