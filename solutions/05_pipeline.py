@@ -30,8 +30,8 @@
 # **Time:** about two and a half hours, and 65 minutes more for the three bonus exercises.
 #
 # **What you must know:** `send`, `recv` and `batch_isend_irecv` of lesson 02, and how autograd goes backward. If you
-# did not finish lesson 02, go on: nothing here calls your code from there. (With `use_mine`, section 12 also runs on your
-# `MiniDDP` of lesson 03.)
+# did not finish lesson 02, go on: nothing here calls your code from there. (With `use_mine`, section 12 runs on your
+# `MiniDDP` of lesson 03, too.)
 #
 # **Points.** As before, they rest on other cases than those that `labkit.check` shows: other numbers of stages and
 # microbatches, and batches that do not divide.
@@ -46,6 +46,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from statistics import median
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -64,9 +66,9 @@ labkit.predict("5.1", 4, unit="GB")
 
 # %% [markdown]
 # Then the **activations**: whatever forward computes and backward needs again. They do not grow with the model alone,
-# but with the batch, the length of the sequences and the number of layers. Guides for planning often allow 8 bytes
-# for each parameter, activations and temporary memory together, and arrive at 24 GB for a billion parameters. The
-# first 16 are arithmetic, the last 8 a guess about your batch.
+# but with the batch, the length of the sequences and the number of layers. A widely taught rule of thumb (source at the
+# end) allows 8 bytes for each parameter, activations and temporary memory together, as a high estimate, and arrives at
+# 24 GB for a billion parameters. The first 16 are arithmetic, the last 8 a guess about your batch.
 #
 # ### Exercise 5.1 The memory budget
 #
@@ -114,9 +116,8 @@ labkit.reveal("5.1", state_bytes(10**9) / GB)
 print("parameters      state   gradients a step   80 GB devices, with 8 bytes a parameter for activations")
 for billions in (1, 7, 70, 175):
     n = billions * 10**9
-    print(
-        f"{billions:6} billion {state_bytes(n) // GB:6} GB {gradient_bytes(n) // GB:11} GB {stages_needed(n, 8 * n, 80 * GB):15}"
-    )
+    state, gradients, devices = state_bytes(n) // GB, gradient_bytes(n) // GB, stages_needed(n, 8 * n, 80 * GB)
+    print(f"{billions:6} billion {state:6} GB {gradients:11} GB {devices:15}")
 
 # %% [markdown]
 # The last row is a model of GPT-3's size. Its gradients alone are 700 GB a step in float32, and state and allowance
@@ -317,7 +318,8 @@ labkit.reveal("5.4", bubble_of(one_batch.timeline))
 #
 # * $A$ by columns, $B$ by rows: rank r holds $A_r$, $a_r$, $B_r$
 # * **f**: nothing forward, all-reduce backward. **g**: all-reduce forward, nothing backward
-# * two all-reduces of the *activations* for each MLP, in every step, in the way: nothing hides them
+# * two all-reduces for each MLP, in every step, of the *activations* and of their gradients
+# * forward, g's is in the way; backward, real systems hide f's behind the gradients of the weights (Megatron-LM)
 # * so it needs the fastest links there are, and stays inside one machine
 
 # %% [markdown]
@@ -416,8 +418,10 @@ inside_layers = 24 * 2 * (2 * 7 / 8) * 4 * tokens * hidden
 labkit.reveal("5.3", inside_layers / between_layers)
 
 # %% [markdown]
-# And those bytes are in the way: the next layer cannot begin before the sum is there. Take one such MLP in bfloat16,
-# 8,192 wide and 32,768 inside, forward and backward, split over eight virtual H100s. Inside one machine they have NVLink.
+# And those bytes are in the way. Forward, the next layer cannot begin before the sum is there. (Backward is kinder:
+# while f's sum travels, a GPU can compute the gradients of the weights, which do not need it. Megatron-LM does. Yours
+# waits.) Take one such MLP in bfloat16, 8,192 wide and 32,768 inside, forward and backward, split over eight virtual
+# H100s. Inside one machine they have NVLink.
 # **In eight machines, with a network card of 50 GB/s each: how many times as fast as one GPU are the eight?**
 
 # %% tags=["predict"]
@@ -752,9 +756,10 @@ print("3 microbatches meet 2:          ", find_stuck(fewer))
 # In GPipe a stage holds the activations of **all** M microbatches before the first backward frees anything. So more
 # microbatches, which make the bubble small, need more memory... unless backward begins earlier.
 #
-# **1F1B** (Narayanan et al., 2019 and 2021) does that. A microbatch that has reached the last stage turns round at
-# once. After a short warm-up each stage alternates: one forward, one backward. **With 8 stages and 32 microbatches, how
-# many microbatches does stage 0 hold at most?** (In GPipe all 32.)
+# **1F1B** does that (PipeDream-Flush, Narayanan et al., ICML 2021; DAPPLE, Fan et al., 2021, has the same order). A
+# microbatch that has reached the last stage turns round at once. After a short warm-up each stage alternates: one
+# forward, one backward. **With 8 stages and 32 microbatches, how many microbatches does stage 0 hold at most?** (In
+# GPipe all 32.)
 
 # %% tags=["predict"]
 labkit.predict("5.7", 32)
@@ -778,7 +783,7 @@ labkit.predict("5.7", 32)
 
 # %% tags=["exercise"] exercise="5.7" points=12 difficulty=4 importance=5 minutes=10 title="One forward, one backward" provides=["one_f_one_b"]
 def one_f_one_b(stage: int, num_stages: int, num_microbatches: int) -> list[Record]:
-    """Return what one stage does in 1F1B: min(P-1-stage, M) forwards, then forward and backward in turns, then the rest.
+    """Return what one stage does in 1F1B: min(P-1-stage, M) forwards, pairs of forward and backward, then the rest.
 
     Args:
         stage: Whose schedule this is, 0 <= stage < num_stages.
@@ -945,13 +950,13 @@ labkit.check("5.8", run_schedule)
 
 
 # %%
-def one_step(make_schedule, num_microbatches):
+def one_step(make_schedule, num_microbatches, wrap=lambda module: module):
     stage, num_stages = dist.get_rank(), dist.get_world_size()
     size = SAMPLES // num_microbatches
     x = [torch.empty(size, WIDTH, device="meta", requires_grad=True) for _ in range(num_microbatches)]
     run_schedule(
         make_schedule(stage, num_stages, num_microbatches),
-        layers(WIDTH, LAYERS, "meta"),
+        wrap(layers(WIDTH, LAYERS, "meta")),
         [size] * num_microbatches,
         torch.empty(WIDTH, device="meta"),
         inputs=x if stage == 0 else None,
@@ -1033,55 +1038,89 @@ labkit.predict("5.9", 0.111)
 
 
 # %% tags=["given"]
-def train_step(
+def own_step(
     make_schedule: Callable[[int, int, int], list[Record]],
     run_schedule: Callable[..., Tensor | None],
     num_microbatches: int,
-    width: int,
-    num_samples: int,
-    num_layers: int,
-    repeats: int = 3,
-) -> float:
-    """Return the fastest repeat's seconds of a step on this rank, after a barrier; each repeat is one span "step"."""
-    stage, num_stages, device = dist.get_rank(), dist.get_world_size(), message_device()
-    module = layers(width, num_layers, device)
-    x = list(torch.randn(num_samples, width, device=device, requires_grad=True).tensor_split(num_microbatches))
-    sizes, schedule = [len(part) for part in x], make_schedule(stage, num_stages, num_microbatches)
-    x = [part.detach().requires_grad_() for part in x]  # so that the first stage's backward costs as much
-    seconds = []
-    for _ in range(repeats):
-        dist.barrier()
-        begin = time.perf_counter()
-        run_schedule(
-            schedule, module, sizes, torch.empty(width, device=device), x if stage == 0 else None,
-            [part.detach() for part in x] if stage == num_stages - 1 else None, nn.functional.mse_loss,
-        )  # fmt: skip
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - begin)
-    return min(seconds[1:] or seconds)  # the first one opens connections
+    module: nn.Module,
+    x: Tensor,
+) -> Callable[[], Tensor | None]:
+    """Return a function that runs one step of this rank's stage; what went in should come out."""
+    stage, num_stages = dist.get_rank(), dist.get_world_size()
+    xs = [part.detach().requires_grad_(x.requires_grad) for part in x.tensor_split(num_microbatches)]
+    return partial(
+        run_schedule,
+        make_schedule(stage, num_stages, num_microbatches),
+        module,
+        [len(part) for part in xs],
+        x.new_empty(x.shape[1:]),
+        inputs=xs if stage == 0 else None,
+        targets=[part.detach() for part in xs] if stage == num_stages - 1 else None,
+        loss_fn=nn.functional.mse_loss,
+    )
+
+
+def in_turns(kinds: dict[Any, Callable[[], object]], repeats: int = 5) -> dict[Any, float]:
+    """Return the median seconds of each kind of step on this rank, every repeat after a barrier.
+
+    They take turns, so that whatever else the host does meets them all alike. A first round does not count: it opens
+    connections.
+    """
+    seconds: dict[Any, list[float]] = {name: [] for name in kinds}
+    for _ in range(1 + repeats):
+        for name, step in kinds.items():
+            dist.barrier()
+            begin = time.perf_counter()
+            step()
+            if message_device().type == "cuda":
+                torch.cuda.synchronize()
+            seconds[name].append(time.perf_counter() - begin)
+    return {name: median(each[1:]) for name, each in seconds.items()}
+
+
+# %%
+SIZE = {"width": 512, "num_samples": 512, "num_layers": 6}  # of the model on this host; larger if you have GPUs
+
+
+def stage_and_batch(width, num_samples, num_layers):
+    module = layers(width, num_layers, message_device())
+    return module, torch.randn(num_samples, width, device=message_device(), requires_grad=True)
+
+
+def times_of(counts):
+    module, x = stage_and_batch(**SIZE)
+    return in_turns({count: own_step(one_f_one_b, run_schedule, count, module, x) for count in counts})
+
+
+def one_warm_step(num_microbatches):
+    module, x = stage_and_batch(**SIZE)
+    module(x).sum().backward()  # the first products take longer
+    dist.barrier()
+    own_step(one_f_one_b, run_schedule, num_microbatches, module, x)()
 
 
 # %% tags=["nbval-ignore-output"]
-SIZE = {"width": 512, "num_samples": 512, "num_layers": 6}  # of the model on this host; larger if you have GPUs
-measured = {}
-for count in (1, 2, 4, 8, 16, 64):
-    run = labkit.run(partial(train_step, one_f_one_b, run_schedule, count, **SIZE), on=labkit.local(2))
-    measured[count] = max(run.results)
-once = labkit.run(partial(train_step, one_f_one_b, run_schedule, 8, **SIZE, repeats=1), on=labkit.local(2))
+ranks = labkit.run(times_of, (1, 2, 4, 8, 16, 64), on=labkit.local(2)).results
+measured = {count: max(rank[count] for rank in ranks) for count in ranks[0]}
 print("microbatches " + "".join(f"{count:8}" for count in measured))
 print("step, ms     " + "".join(f"{1e3 * seconds:8.1f}" for seconds in measured.values()))
-draw({"2 real processes": once.timeline})
+five = sorted((labkit.run(one_warm_step, 8, on=labkit.local(2)).timeline for _ in range(5)), key=bubble_of)
+print("bubble with 8, five runs: " + " ".join(f"{bubble_of(timeline):.3f}" for timeline in five))
+draw({"2 real processes, the middle one of five runs": five[2]})
 
 # %% tags=["nbval-ignore-output"]
-labkit.reveal("5.9", bubble_of(once.timeline))
+labkit.reveal("5.9", bubble_of(five[2]))
 
 # %% [markdown]
 # More than the formula? It leaves out what a microbatch costs. Small matrices use a core badly, and each message, each
-# wait, each Python record takes its time. Look at the line of times: where every process has an idle core, it falls and
-# then it rises again. On a busy machine it may rise from the start, for a process that waits for its turn on a core makes
-# the other one wait too; run the cell again when there is less to do. That cost is the `overhead_s` of exercise 5.4, and
-# there is a best M between the bubble and the overhead.
+# wait, each Python record takes its time. That cost is the `overhead_s` of exercise 5.4. (All numbers of microbatches
+# took turns in one run, five times each, and the medians stand here. So a busy moment meets all of them alike.)
+#
+# Now read the line of times. Two forces pull at it: the bubble shrinks with M, the overhead grows. Two cores with
+# nothing else to do gave us 128, 101, 94, 100, 138 and 387 ms: a valley, with its floor at 4. Two cores that have other
+# things to do may show a line that rises from the start: a stage that waits for its turn on a core makes the other one
+# wait too, and every message is a chance for that. Then the overhead is larger than what two stages can win, and the
+# best M *is* 1. Whichever line you see, the next cells say why.
 #
 # ### Exercise 5.9 The best number of microbatches
 #
@@ -1103,7 +1142,7 @@ labkit.check("5.9", best_num_microbatches)
 # Fit the two numbers to your own machine, to all that was measured, and let the formula choose:
 
 # %% tags=["nbval-ignore-output"]
-# step_seconds is a straight line in batch_seconds and overhead_s: two unknowns, and the least squares of six measurements
+# step_seconds is linear in batch_seconds and overhead_s: two unknowns, and the least squares of six measurements
 matrix = torch.tensor([[step_seconds(2, m, 1, 0), step_seconds(2, m, 0, 1)] for m in measured], dtype=torch.float64)
 seconds = torch.tensor(list(measured.values()), dtype=torch.float64).unsqueeze(1)
 fitted = torch.linalg.lstsq(matrix, seconds).solution.flatten().tolist()
@@ -1118,8 +1157,10 @@ print("best measured:      ", min(measured, key=measured.get), "microbatches")
 
 # %% [markdown]
 # Set the derivative to zero and the best M is about $\sqrt{(P-1)\,t/o}$, with t for the whole batch and o for the
-# overhead. So more stages want more microbatches, and a faster device wants *fewer*, if its overhead stays. Near the
-# minimum the curve is flat. You need not hit it.
+# overhead. If o is as large as t, that is 1 with two stages: not worth cutting. So more stages want more microbatches,
+# and a faster device wants *fewer*, if its overhead stays. Near the minimum the curve is flat. You need not hit it.
+# (The formula takes each microbatch's overhead for the same. On a busy host it is not, and formula and measurement
+# part.)
 
 # %% [markdown] tags=["slide"]
 # ### How many microbatches?
@@ -1146,14 +1187,16 @@ labkit.predict("5.10", 2.0)
 # *8 points, about 12 minutes; difficulty 4 of 5, importance 3 of 5*
 #
 # Write it as a `torch.autograd.Function`. In its forward just run the module: autograd is off in there, so nothing is
-# saved. In its backward run it again, under `torch.enable_grad()`, and let `torch.autograd.grad` go through it. Three
+# saved. In its backward run it again, under `torch.enable_grad()`, and let `torch.autograd.grad` go through it. Four
 # traps:
 #
 # * on the first stage x needs no gradient, and then the output would not need one either, and the parameters would get
 #   none. Hand the parameters to `apply` too, and return a gradient for each;
 # * dropout must draw the same numbers the second time: keep `torch.get_rng_state()` in forward, set it for the second
 #   run, and put back what was there before;
-# * `torch.autograd.grad(..., allow_unused=True)` gives `None` for what was not used.
+# * `torch.autograd.grad(..., allow_unused=True)` gives `None` for what was not used;
+# * BatchNorm counts twice, because forward runs twice: each run moves its running statistics. Gradients do not show it.
+#   Keep the module's buffers before the second run, and put them back when you have the gradients.
 
 
 # %% tags=["exercise"] exercise="5.10" points=8 difficulty=4 importance=3 minutes=12 title="Recompute" provides=["checkpointed"]
@@ -1161,10 +1204,10 @@ def checkpointed(module: nn.Module, x: Tensor) -> Tensor:
     """Return module(x), keeping only x for backward, which runs the module again; gradients are the same.
 
     Args:
-        module: Any module of one tensor; it may draw random numbers on the CPU.
+        module: Any module of one tensor; it may draw random numbers on the CPU, and have buffers that forward changes.
         x: Its input; it may or may not need a gradient.
     """
-    # BEGIN SOLUTION 5.10: an autograd.Function that runs the module twice, with the same random numbers
+    # BEGIN SOLUTION 5.10: an autograd.Function that runs the module twice, as if it were once
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
 
     class Recompute(torch.autograd.Function):
@@ -1179,12 +1222,15 @@ def checkpointed(module: nn.Module, x: Tensor) -> Tensor:
             (x,) = ctx.saved_tensors
             x = x.detach().requires_grad_(ctx.needs_input_grad[0])
             after = torch.get_rng_state()
+            buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
             torch.set_rng_state(ctx.rng_state)
             with torch.enable_grad():
                 out = module(x)
             torch.set_rng_state(after)
             wanted = [x, *parameters] if x.requires_grad else parameters
             found = list(torch.autograd.grad(out, wanted, gradient, allow_unused=True))
+            for buffer, before in buffers:
+                buffer.copy_(before)
             return tuple(found) if x.requires_grad else (None, *found)
 
     return Recompute.apply(x, *parameters)
@@ -1227,21 +1273,14 @@ print(f"kept for backward: {saved_bytes(plain):,} bytes, with recomputing {saved
 
 
 # %%
-def step_of(wrap):
-    stage, last = dist.get_rank(), dist.get_rank() == dist.get_world_size() - 1
-    x = [torch.empty(SAMPLES // 8, WIDTH, device="meta", requires_grad=True) for _ in range(8)]
-    run_schedule(
-        one_f_one_b(stage, 4, 8), wrap(layers(WIDTH, LAYERS, "meta")), [SAMPLES // 8] * 8, torch.empty(WIDTH, device="meta"),
-        x if stage == 0 else None, x if last else None, nn.functional.mse_loss,
-    )  # fmt: skip
-
-
-times = [labkit.run(step_of, wrap, on=labkit.virtual(4)).timeline.makespan_ns for wrap in (lambda m: m, Checkpointed)]
-labkit.reveal("5.10", times[1] / times[0])
+recomputed = labkit.run(one_step, one_f_one_b, 8, Checkpointed, on=labkit.virtual(4))
+labkit.reveal("5.10", recomputed.timeline.makespan_ns / runs["one_f_one_b"].timeline.makespan_ns)
 
 # %% [markdown]
-# Forward is one part of three, backward two, and you pay forward twice: 4/3. A stage of L layers keeps one tensor in
-# place of about 2L. What the whole pipeline keeps, in units of one layer's activation:
+# Forward is one part of three, backward two, and you pay forward twice: 4/3. And a stage of L layers keeps one tensor
+# in place of L + 1, here 7: what entered, and what each ReLU returned. (A ReLU and the linear layer after it keep the
+# same tensor. It counts once.) So about L in place of one. What the whole pipeline keeps, in units of one layer's
+# activation:
 
 # %%
 print("held on stage 0, 8 stages of 12 layers   GPipe   1F1B")
@@ -1269,47 +1308,62 @@ for count in (8, 32):
 # ## 11 What the library does
 #
 # `torch.distributed.pipelining` has the same parts: a `PipelineStage` around your module, `ScheduleGPipe` and
-# `Schedule1F1B`. The next cell trains the same two stages with both, yours and the library's, on two real processes.
+# `Schedule1F1B`. The next cells run the same two stages with both, yours and the library's, on two real processes, in
+# turns. And they compare what comes out: 8 microbatches divide the batch, so the gradients should be the same.
 
 
 # %% tags=["given"]
-def library_step(schedule_name: str, num_microbatches: int, width: int, num_samples: int, num_layers: int) -> float:
-    """Return the fastest of some steps' seconds with torch.distributed.pipelining, after one that opens connections."""
+def beside_the_library(
+    make_schedule: Callable[[int, int, int], list[Record]],
+    run_schedule: Callable[..., Tensor | None],
+    library_name: str,
+    num_microbatches: int,
+    width: int,
+    num_samples: int,
+    num_layers: int,
+) -> tuple[dict[str, float], float]:
+    """Return the median seconds of your step and the library's, and how far apart their gradients are.
+
+    The second number is the largest difference on this stage, relative to the largest element of the same gradient.
+    """
     from torch.distributed import pipelining
 
     stage, num_stages, device = dist.get_rank(), dist.get_world_size(), message_device()
+    yours, theirs = (layers(width, num_layers, device) for _ in range(2))
     x = torch.randn(num_samples, width, device=device)
-    piece = pipelining.PipelineStage(layers(width, num_layers, device), stage, num_stages, device)
-    schedule = getattr(pipelining, schedule_name)(piece, num_microbatches, loss_fn=nn.functional.mse_loss)
-    seconds = []
-    for _ in range(4):
-        dist.barrier()
-        begin = time.perf_counter()
-        if stage == 0:
-            schedule.step(x)
-        elif stage == num_stages - 1:
-            schedule.step(target=x)
-        else:
-            schedule.step()
-        seconds.append(time.perf_counter() - begin)
-    return min(seconds[1:])
+    piece = pipelining.PipelineStage(theirs, stage, num_stages, device)
+    schedule = getattr(pipelining, library_name)(piece, num_microbatches, loss_fn=nn.functional.mse_loss)
+    ends = {"target": x} if stage == num_stages - 1 else {}
+    kinds = {
+        "yours": own_step(make_schedule, run_schedule, num_microbatches, yours, x),
+        "library": partial(schedule.step, *([x] if stage == 0 else []), **ends),
+    }
+    seconds = in_turns(kinds)
+    for module, step in zip((yours, theirs), kinds.values(), strict=True):
+        module.zero_grad()
+        step()
+    pairs = [(p.grad, q.grad) for p, q in zip(yours.parameters(), theirs.parameters(), strict=True)]
+    return seconds, max(((mine - other).abs().max() / other.abs().max()).item() for mine, other in pairs)
 
 
 # %% tags=["nbval-ignore-output"]
-print("8 microbatches   yours, ms   library, ms")
+print("8 microbatches   yours, ms   library, ms   gradients apart")
 for make, name in ((gpipe, "ScheduleGPipe"), (one_f_one_b, "Schedule1F1B")):
-    own = labkit.run(partial(train_step, make, run_schedule, 8, **SIZE), on=labkit.local(2)).results
-    theirs = labkit.run(partial(library_step, name, 8, **SIZE), on=labkit.local(2)).results
-    print(f"{name:14} {1e3 * max(own):11.1f} {1e3 * max(theirs):13.1f}")
+    both = labkit.run(partial(beside_the_library, make, run_schedule, name, 8, **SIZE), on=labkit.local(2)).results
+    yours, theirs = (1e3 * max(seconds[kind] for seconds, _ in both) for kind in ("yours", "library"))
+    print(f"{name:14} {yours:11.1f} {theirs:13.1f} {max(apart for _, apart in both):17.1e}")
 
 # %% [markdown]
-# What to notice: they are alike, and on a busy machine the order changes from run to run. (Where you are ahead of the
-# library it does more than you: checks of shapes, hooks, other kinds of arguments. Where you are behind, the first
-# stage of `train_step` also computes the gradient of its input, so that all stages are alike.)
+# What to notice, first the gradients: no difference. Both add up the same products in the same order. You multiply each
+# loss by 1/8, the library divides the sum by 8, and to halve a binary number three times costs no digit. (With another
+# M expect a difference in the last digits.) Then the times: they took turns here too, and both do the same arithmetic
+# on this host, so what differs is bookkeeping. The library does more of it than you: shapes checked, hooks, other kinds
+# of arguments. If the two rows disagree about who is ahead, or a second run of the cell does, it was the host and not
+# the code; take differences of less than a fifth for that.
 #
 # One difference matters. The library divides every gradient by M, so it takes a mean of means, and its buffers have the
-# size of the first microbatch. Ten samples in three microbatches end in an error about shapes (PyTorch 2.13): with it, a
-# batch must divide. Yours weighs the microbatches and takes any sizes.
+# size of the first microbatch. Ten samples in three microbatches end in an error about shapes (PyTorch 2.13): with it,
+# a batch must divide. Yours weighs the microbatches and takes any sizes.
 
 # %% [markdown]
 # ## 12 Data x pipeline
@@ -1400,10 +1454,10 @@ for rank, (place, equal, loss) in enumerate(labkit.run(two_pipelines, hybrid_ste
 # ### On your own wrapper
 #
 # What happens in a column is lesson 03. So your `MiniDDP` can do it: the whole schedule runs inside `no_sync`, and
-# `finish_gradient_synchronization` then sends what has added up. Two things to mind. It takes the *mean* over the ranks, so
-# what is weighed is multiplied by their number first. And it speaks to all ranks, so here "all" must become the column,
-# in this rank's own process. Set `use_mine = True` at the top to run it on yours; else a stand-in averages gradient by
-# gradient.
+# `finish_gradient_synchronization` then sends what has added up. Two things to mind. It takes the *mean* over the
+# ranks, so what is weighed is multiplied by their number first. And it speaks to all ranks, so here "all" must become
+# the column, in this rank's own process. Set `use_mine = True` at the top to run it on yours; else a stand-in averages
+# gradient by gradient.
 
 
 # %% tags=["given"]
@@ -1478,12 +1532,12 @@ print("gradients equal to one process with all ten samples:", all(equal for _, e
 #
 # Two ideas that real training uses.
 #
-# **Interleaved stages** (Narayanan et al., 2021). Give each rank V small parts in place of one large one. With 2 ranks
+# **Interleaved stages** (Narayanan et al., SC 2021). Give each rank V small parts in place of a large one. With 2 ranks
 # and V = 2, rank 0 holds parts 0 and 2, rank 1 parts 1 and 3. A microbatch goes round twice. The staircase has steps
 # of 1/V the height, so the bubble is (P-1)/(VM+P-1), for V times as many messages.
 #
-# Part c of rank s is called **chunk** c. Only the order of the work is asked here. The messages follow from it, and in 5.14
-# you run it.
+# Part c of rank s is called **chunk** c. Only the order of the work is asked here. The messages follow from it, and in
+# 5.14 you run it.
 
 
 # %% tags=["given"]
@@ -1572,8 +1626,9 @@ labkit.check("5.12", interleaved)
 #
 # Take 1F1B's order, with `BackwardInput` in place of `Backward`. Then put each `BackwardWeight` somewhere after its
 # `BackwardInput`. Stage s should put it off by s microbatches: right after the `BackwardInput` of microbatch j comes
-# the `BackwardWeight` of j - s, and what is left comes at the end. (This is the schedule that the paper calls ZB-H1. It
-# needs no more memory than 1F1B.)
+# the `BackwardWeight` of j - s, and what is left comes at the end. (This is the schedule that the paper calls ZB-H1.
+# Its fullest stage holds no more than 1F1B's fullest. The last ones hold more: with 4 stages 4, 4, 4, 4 microbatches in
+# place of 4, 3, 2, 1, for what the weights' gradients need must be kept as well.)
 
 
 # %% tags=["exercise"] exercise="5.13" points=8 difficulty=4 importance=2 minutes=20 title="Fill the bubble" provides=["zero_bubble"] bonus=true
@@ -1620,12 +1675,12 @@ labkit.schedule_explorer(one_f_one_b, zero_bubble, interleaved=lambda stage, p, 
 # %% [markdown]
 # ### Run them for real
 #
-# Two orders on paper. Do they keep what they promise? An order of work says nothing of messages, and for the first time a
-# rank has several parts: a message must say which. The given function below puts the messages in. It plays all ranks at
-# once, one piece of work each and round again, and writes every message down on **both** sides at that moment. So all
-# ranks agree on one order of all messages, and none can wait in a circle: in that order each message's two sides are
-# free. (`torch.distributed.pipelining` does it in the same way.) A message between two chunks of one rank needs no network,
-# so here are two ranks or more.
+# Two orders on paper. Do they keep what they promise? An order of work says nothing of messages, and for the first time
+# a rank has several parts: a message must say which. The given function below puts the messages in. It plays all ranks
+# at once, one piece of work each and round again, and writes every message down on **both** sides at that moment. So
+# all ranks agree on one order of all messages, and none can wait in a circle: in that order each message's two sides
+# are free. (`torch.distributed.pipelining` does it in the same way.) A message between two chunks of one rank needs no
+# network, so here are two ranks or more.
 
 
 # %% tags=["given"]
@@ -1708,9 +1763,9 @@ for rank, program in enumerate(with_messages([interleaved(rank, 2, 2, 2) for ran
     print(f"rank {rank}: {in_letters(program)}")
 
 # %% [markdown]
-# Backward in two halves needs help from the layers. Autograd computes both gradients of a linear layer in one go. But what
-# belongs to the weights can be put off: a layer's backward returns the gradient of its input, and leaves a function behind
-# that does the rest when somebody calls it. (That is how the authors of zero bubble do it in Megatron.)
+# Backward in two halves needs help from the layers. Autograd computes both gradients of a linear layer in one go. But
+# what belongs to the weights can be put off: a layer's backward returns the gradient of its input, and leaves a
+# function behind that does the rest when somebody calls it. (That is how the authors of zero bubble do it in Megatron.)
 #
 # ### Exercise 5.14 Run them for real (bonus)
 #
@@ -1718,10 +1773,10 @@ for rank, program in enumerate(with_messages([interleaved(rank, 2, 2, 2) for ran
 #
 # `run_orders` is the executor of 5.8 once more, with these differences. Keep what enters and leaves by chunk *and*
 # microbatch. Post a `Take` with `dist.irecv` where it stands, and wait for it only when a forward or backward needs it;
-# post a `Give` with `dist.isend`, and wait for all of them at the end. `BackwardChunk` does both halves: what the layers
-# put off is in `later` when backward returns. `BackwardInput` takes it out of there and keeps it, `BackwardWeight` calls
-# it. `Forward`, `BackwardInput` and `BackwardWeight` are about chunk 0. Spans as before, and `f"BW{microbatch}"` around
-# the weights' half.
+# post a `Give` with `dist.isend`, and wait for all of them at the end. `BackwardChunk` does both halves: what the
+# layers put off is in `later` when backward returns. `BackwardInput` takes it out of there and keeps it,
+# `BackwardWeight` calls it. `Forward`, `BackwardInput` and `BackwardWeight` are about chunk 0. Spans as before, and
+# `f"BW{microbatch}"` around the weights' half.
 
 
 # %% tags=["exercise"] exercise="5.14" points=10 difficulty=5 importance=2 minutes=25 title="Run them for real" provides=["linear_later", "run_orders"] bonus=true
@@ -1781,7 +1836,7 @@ def run_orders(
         samples: For each chunk one sample as it enters, without the batch dimension: shape, dtype and device count.
         later: Where the layers put what they put off.
         inputs: The microbatches, on rank 0, whose chunk 0 is the first part of the model; else None.
-        targets: What should come out for each microbatch, on the last rank, whose last chunk is the last part; else None.
+        targets: What should come out for each microbatch, on the last rank (its last chunk ends the model); else None.
         loss_fn: loss_fn(outputs, targets) is the mean over a microbatch's samples; on the last rank.
 
     Returns:
@@ -1833,8 +1888,9 @@ def run_orders(
 labkit.check("5.14", linear_later, run_orders)
 
 # %% [markdown]
-# Now the four virtual H100s again, the same layers and samples in 8 microbatches, and 1F1B's bubble of 3/11 to compare. In
-# units of a third of a microbatch's work (forward, gradient of the input, gradients of the weights) 1F1B waits 9 of 33.
+# Now the four virtual H100s again, the same layers and samples in 8 microbatches, and 1F1B's bubble of 3/11 to compare.
+# In units of a third of a microbatch's work (forward, gradient of the input, gradients of the weights) 1F1B waits 9 of
+# 33.
 # **Zero bubble: which share will it wait?**
 
 # %% tags=["predict"]
@@ -1885,9 +1941,8 @@ smaller = {
 formulas = {"interleaved, 2 chunks": 3 / (2 * 8 + 3), "zero bubble": 3 / (3 * 8 + 3)}
 for name, run in {"1F1B": runs["one_f_one_b"], **smaller}.items():
     formula = formulas.get(name, bubble_share(4, 8))
-    print(
-        f"{name:22} {run.timeline.makespan_ns / 1e9:5.2f} s, bubble {bubble_of(run.timeline):.3f}, on paper {formula:.3f}"
-    )
+    took, bubble = run.timeline.makespan_ns / 1e9, bubble_of(run.timeline)
+    print(f"{name:22} {took:5.2f} s, bubble {bubble:.3f}, on paper {formula:.3f}")
 labkit.reveal("5.14", round(bubble_of(smaller["zero bubble"].timeline), 3))
 
 # %% tags=["nbval-ignore-output"]
@@ -1906,10 +1961,10 @@ draw({name: run.timeline for name, run in smaller.items()})
 # |---|---|---|
 # | GPipe, 1F1B | 3(P-1) | |
 # | interleaved, V chunks | 3(P-1)/V | V times the messages, more activations |
-# | zero bubble, ZB-H1 | P-1 | backward in two parts |
+# | zero bubble, ZB-H1 | P-1 | backward in two parts; every stage holds what 1F1B's fullest holds |
 # | zero bubble, ZB-H2 | 0 | about twice the activations, and the optimizer must not wait for all |
 #
-# Narayanan et al., 2021; Qi et al., 2023.
+# Narayanan et al., SC 2021; Qi et al., 2023.
 
 # %% [markdown]
 # ## 14 Break it on purpose
@@ -2023,7 +2078,8 @@ labkit.reveal("5.8", round(forgotten_scale(), 6))
 # | a wait dropped | wrong numbers, sometimes |
 # | the loss not scaled | gradients M times too large, and no error; Adam hides it |
 #
-# Check the schedule on paper. Compare gradients with one process, in float64, with SGD, on a batch that does not divide.
+# Check the schedule on paper. Compare gradients with one process, in float64, with SGD, on a batch that does not
+# divide.
 
 # %% [markdown]
 # ## 15 The finished thing
@@ -2100,14 +2156,20 @@ labkit.run(main, on=labkit.local(2)).results[-1]
 # ### Sources
 #
 # * S. Rajbhandari, J. Rasley, O. Ruwase and Y. He, "ZeRO: Memory Optimizations Toward Training Trillion Parameter
-#   Models", SC 2020: what fills the memory. T. Brown et al., "Language Models are Few-Shot Learners", 2020: 175
-#   billion parameters.
+#   Models", SC 2020: what fills the memory. A. Barth, M. Chambers, S. Eigenbrode and C. Fregly, "Generative AI with
+#   Large Language Models", course of DeepLearning.AI and AWS, 2023: 8 bytes more as a high estimate, 24 GB in all. T.
+#   Brown et al., "Language Models are Few-Shot Learners", 2020: 175 billion parameters.
 # * Y. Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism", NeurIPS 2019:
 #   microbatches, recomputation, the bubble.
-# * D. Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP 2019: 1F1B.
+# * D. Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP 2019: one forward, one
+#   backward, without a flush. D. Narayanan, A. Phanishayee, K. Shi, X. Chen and M. Zaharia, "Memory-Efficient
+#   Pipeline-Parallel DNN Training", ICML 2021: with a flush after each batch (PipeDream-Flush), the 1F1B of this
+#   lesson. S. Fan et al., "DAPPLE: A Pipelined Data Parallel Approach for Training Large Models", PPoPP 2021: the same
+#   order.
 # * M. Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism", 2019:
 #   f and g. D. Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
-#   SC 2021: 1F1B with a flush, interleaved stages.
+#   SC 2021: uses 1F1B with a flush, and adds interleaved stages. NVIDIA Megatron Core documentation, `tensor_parallel`:
+#   the all-reduce of the input's gradient beside the weights' gradients.
 # * T. Chen, B. Xu, C. Zhang and C. Guestrin, "Training Deep Nets with Sublinear Memory Cost", 2016: checkpointing.
 # * P. Qi, X. Wan, G. Huang and M. Lin, "Zero Bubble Pipeline Parallelism", 2023: ZB-H1 and ZB-H2.
 # * PyTorch documentation: `torch.distributed.pipelining`, `torch.autograd.Function`, `DeviceMesh`.

@@ -263,6 +263,8 @@ def _recomputes(draw: random.Random) -> list[Case]:
         recompute_case("dropout", _seed(draw), draw.randint(5, 9), 3, dropout=draw.choice([0.3, 0.5])),
         recompute_case("dropout, no gradient for x", _seed(draw), 6, 2, dropout=0.4, needs_gradient=False),
         recompute_case("a frozen and an unused parameter", _seed(draw), 4, 4, frozen=draw.randint(0, 3), spare=True),
+        recompute_case("BatchNorm", _seed(draw), draw.randint(3, 7), draw.randint(2, 4), norm=True),
+        recompute_case("BatchNorm, no gradient for x", _seed(draw), 4, 2, norm=True, needs_gradient=False),
     ]
 
 

@@ -58,6 +58,8 @@ changed("5.2", "the last stage only", "only the last stage has gradients",
         ("        torch.autograd.backward(left, gradient)",
          "        torch.autograd.backward(left, gradient) if is_last else None"),
         ("entered.grad.contiguous()", "torch.zeros_like(entered)"))  # fmt: skip
+changed("5.2", "a run to see the shape", "forward more than once",
+        ("torch.empty_like(left, memory", "torch.empty_like(module(entered), memory"))  # fmt: skip
 changed("5.2", "sends a view", "not contiguous", ("left.detach().contiguous()", "left.detach()"))
 changed("5.2", "the first stage receives too", "the first stage receives", ("    if stage == 0:\n", "    if False:\n"))
 changed("5.2", "sets gradients to zero first", "gradients that were there are lost",
@@ -322,6 +324,8 @@ changed(
     "gradients missing",
     ("return tuple(found) if x.requires_grad else", "return (None, *found[1:]) if x.requires_grad else"),
 )
+changed("5.10", "leaves the buffers as they are", "BatchNorm counts twice",
+        ("                buffer.copy_(before)\n", "                pass\n"))  # fmt: skip
 changed("5.10", "unused not allowed", "unused parameters", (", allow_unused=True", ""))
 changed("5.10", "frozen parameters too", "frozen parameters", (" if parameter.requires_grad]", "]"))
 

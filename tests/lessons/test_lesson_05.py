@@ -28,7 +28,7 @@ class TestContract(LessonContract):
     bonus_points = 26
     topics: ClassVar = {
         "what fills the memory": r"16 gb",
-        "24 GB, and which share is a guess": r"arrive at 24 gb for a billion parameters\. the first 16 are arithmetic",
+        "24 GB, and which share is a guess": r"arrives at 24 gb for a billion parameters\. the first 16 are arithmetic",
         "700 GB of gradients": r"700 gb a step",
         "inter-operator": r"inter-operator",
         "intra-operator": r"intra-operator",
@@ -44,6 +44,7 @@ class TestContract(LessonContract):
         "predicted and found": r"predicted and found",
         "best number of microbatches": r"how many microbatches",
         "checkpointing": r"chen et al\., 2016",
+        "recomputing counts BatchNorm twice": r"batchnorm counts twice",
         "the library": r"torch\.distributed\.pipelining",
         "mean of means in the library": r"the library divides every gradient by m",
         "mesh": r"devicemesh",

@@ -105,6 +105,7 @@ def _stage_of(inputs: Values) -> Stage:
 def _outcome(stage: Stage, loss: Any) -> Values:
     return {
         "grads": stage.gradients(),
+        "seen": stage.seen,
         "loss": loss.detach().clone() if isinstance(loss, Tensor) else None,
         "returned": type(loss).__name__,
         "attached": isinstance(loss, Tensor) and loss.requires_grad,

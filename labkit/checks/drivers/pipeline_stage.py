@@ -12,9 +12,10 @@ from labkit.checks.case import Value, Values
 
 
 class Stage(nn.Module):
-    """tanh between two linear layers, built from tensors that came as data.
+    """tanh between two linear layers, built from tensors that came as data, with a buffer that counts like BatchNorm's.
 
     Attributes:
+        seen: The buffer, shape (in,): the sum of all that came in. Each forward adds to it; no output depends on it.
         events: "F" for each call of forward, "B0" when the output of the first call was gone through backward, ...
         sizes: Samples of each call of forward.
         wanted_gradient: For each call of forward, whether its input needed a gradient.
@@ -27,13 +28,16 @@ class Stage(nn.Module):
         Args:
             spec: "weights": {"first_weight", "first_bias", "second_weight", "second_bias", "spare"}, all but the first
                 optional (without a second weight the first one is used twice: a tied weight); "frozen": names that
-                need no gradient; "transposed": whether the output is a view that is not contiguous.
+                need no gradient; "transposed": whether the output is a view that is not contiguous; "seen": what the
+                buffer begins with.
         """
         super().__init__()
         weights = cast(dict[str, Tensor], spec["weights"])
         frozen = cast(list[str], spec.get("frozen") or [])
         for name, tensor in weights.items():
             self.register_parameter(name, nn.Parameter(tensor.clone(), requires_grad=name not in frozen))
+        self.seen: Tensor
+        self.register_buffer("seen", cast(Tensor, spec["seen"]).clone())
         self._tied = "second_weight" not in weights
         self._transposed = bool(spec.get("transposed"))
         self.events: list[str] = []
@@ -48,6 +52,7 @@ class Stage(nn.Module):
         self.events.append("F")
         self.sizes.append(len(x))
         self.wanted_gradient.append(x.requires_grad)
+        self.seen += x.detach().flatten(0, -2).sum(0)
         hidden = torch.tanh(nn.functional.linear(x, self._of("first_weight"), self._optional("first_bias")))
         second = self._of("first_weight" if self._tied else "second_weight")
         out = nn.functional.linear(hidden, second, self._optional("second_bias"))

@@ -40,7 +40,10 @@ class Counted(nn.Module):
     """A small module that counts its calls; it may draw random numbers and have parameters of every kind."""
 
     def __init__(self, spec: Values) -> None:
-        """Build it from "weights" (a list of square matrices), "dropout", "frozen" (a number) and "spare" (or None)."""
+        """Build it from "weights" (square matrices), "dropout", "frozen" (a number), "spare" and "norm" (a bool).
+
+        With norm the first layer's output goes through a BatchNorm, whose running statistics are buffers.
+        """
         super().__init__()
         weights = cast(list[Tensor], spec["weights"])
         self.weights = nn.ParameterList(nn.Parameter(weight.clone()) for weight in weights)
@@ -49,14 +52,20 @@ class Counted(nn.Module):
         spare = spec.get("spare")
         self.spare = None if spare is None else nn.Parameter(cast(Tensor, spare).clone())
         self.dropout = cast(float, spec.get("dropout") or 0.0)
+        self.norm = nn.BatchNorm1d(len(weights[0]), dtype=torch.float64) if spec.get("norm") else nn.Identity()
         self.calls = 0
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x through all layers."""
         self.calls += 1
-        for weight in self.weights:
+        for number, weight in enumerate(self.weights):
             x = nn.functional.dropout(torch.tanh(x @ weight), self.dropout)
+            x = self.norm(x) if number == 0 else x
         return x
+
+    def statistics(self) -> dict[str, Value]:
+        """Return each buffer by name, as float64."""
+        return {name: buffer.double() for name, buffer in self.named_buffers()}
 
     def gradients(self) -> dict[str, Value]:
         """Return each parameter's gradient by name."""
@@ -64,7 +73,7 @@ class Counted(nn.Module):
 
 
 def forward_and_backward(call: Callable[[Counted, Tensor], Any], inputs: Values) -> dict[str, Value]:
-    """Return what a call brings: output, gradients, bytes kept in between, the next random number before and after."""
+    """Return what a call brings: output, gradients, buffers, bytes kept, the next random number before and after."""
     module = Counted(cast(Values, inputs["module"]))
     x = cast(Tensor, inputs["x"]).clone().requires_grad_(bool(inputs.get("needs_gradient")))
     own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
@@ -85,7 +94,7 @@ def forward_and_backward(call: Callable[[Counted, Tensor], Any], inputs: Values)
     if out.requires_grad:
         out.backward(cast(Tensor, inputs["weight"]))  # type: ignore[no-untyped-call]
     found |= {"grads": module.gradients(), "x_grad": x.grad, "calls": module.calls, "after": torch.rand(())}
-    return found
+    return found | {"buffers": module.statistics()}
 
 
 def recompute(functions: Functions, inputs: Values) -> Values:

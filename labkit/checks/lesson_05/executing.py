@@ -150,6 +150,7 @@ EXERCISE = Exercise(
                 )
             ),
         ),
+        mistakes.FORWARD_AGAIN,
         mistakes.STILL_ATTACHED,
     ),
 )

@@ -125,5 +125,6 @@ EXERCISE = Exercise(
             lambda case, got, wire: not isinstance(got, tuple) or _over_everybody(case, got, wire),
         ),
         mistakes.FORWARD_ONLY,
+        mistakes.FORWARD_AGAIN,
     ),
 )

@@ -57,6 +57,7 @@ EXERCISE = Exercise(
         mistakes.SENDS_WAIT,
         mistakes.NOBODY_SENDS,
         mistakes.MESSAGES_MISSING,
+        mistakes.FORWARD_AGAIN,
         mistakes.STILL_ATTACHED,
     ),
 )

@@ -29,7 +29,7 @@ def pipeline_case(
     before: bool = False,
     pipelines: Sequence[Sequence[int]] | None = None,
 ) -> Case:
-    """Return a case in which each rank has a stage of its own: biases, odd widths, a tied and a frozen weight.
+    """Return a case in which each rank has a stage of its own: biases, odd widths, tied and frozen weights, a buffer.
 
     Args:
         name: What is special about it.
@@ -94,7 +94,12 @@ def _spec(
     if stage == num_stages - 1 and num_stages > 1 and width_in != width_out:
         del weights["first_bias"]
     frozen: list[Value] = ["first_weight"] if stage == 1 else []
-    return {"weights": weights, "frozen": frozen, "transposed": rows > 0 and 0 < stage < num_stages - 1}
+    return {
+        "weights": weights,
+        "frozen": frozen,
+        "transposed": rows > 0 and 0 < stage < num_stages - 1,
+        "seen": _normal(draw, width_in),
+    }
 
 
 def _like(draw: torch.Generator, spec: Mapping[str, Value]) -> dict[str, Value]:
@@ -189,12 +194,25 @@ def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     return one + other
 
 
+def seen(case: Case) -> dict[int, Tensor]:
+    """Return each member's buffer after each microbatch has gone forward once, by its rank."""
+    found: dict[int, Tensor] = {}
+    for row in pipelines_of(case):
+        stages = [Stage(cast(Values, case.inputs[rank]["stage"])) for rank in row]
+        for x in cast(list[Tensor], case.inputs[row[0]]["inputs"]):
+            for stage in stages:
+                x = stage(x)
+        found |= {rank: stage.seen for rank, stage in zip(row, stages, strict=True)}
+    return found
+
+
 def expected(case: Case) -> list[Values]:
-    """Return what each rank's driver should have brought (the oracle): gradients and, on last stages, the loss."""
+    """Return what each rank's driver should have brought (the oracle): gradients, buffer; on last stages the loss."""
     found, losses = gradients(case)
+    buffers = seen(case)
     mean = sum(losses[1:], losses[0])
     of_rank: dict[int, Values] = {}
     for rank, grads in zip(members(case), found, strict=True):
         last = stage_of(case, rank) == num_stages(case) - 1
-        of_rank[rank] = {"grads": cast(Value, grads), "loss": mean if last else None}
+        of_rank[rank] = {"grads": cast(Value, grads), "loss": mean if last else None, "seen": buffers[rank]}
     return [of_rank.get(rank, {"member": False}) for rank in range(case.world_size)]

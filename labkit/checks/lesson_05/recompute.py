@@ -26,6 +26,7 @@ def recompute_case(
     dropout: float = 0.0,
     frozen: int | None = None,
     spare: bool = False,
+    norm: bool = False,
 ) -> Case:
     """Return a case that runs checkpointed on a module of that many layers and on an input of 3 samples."""
     draw = torch.Generator().manual_seed(seed)
@@ -38,6 +39,7 @@ def recompute_case(
         "dropout": dropout,
         "frozen": frozen,
         "spare": normal(2) if spare else None,
+        "norm": norm,
     }
     inputs: dict[str, Value] = {
         "module": module,
@@ -54,6 +56,9 @@ def expected(case: Case) -> list[Values]:
     return [forward_and_backward(lambda module, x: module(x), case.inputs[0])]
 
 
+_BUFFER = "the buffer "
+
+
 def judge(case: Case, got: Got, wire: Wire) -> Verdict:
     """Return whether all is as without recomputing, except that only the input is kept."""
     assert isinstance(got, tuple)
@@ -68,6 +73,8 @@ def _results(case: Case, came: Values, right: Values) -> Verdict | None:
     parts: list[tuple[str, Any, Any]] = [("the output", came.get("out"), right["out"])]
     parts += [(f"the gradient of {name}", grads.get(name), wanted[name]) for name in wanted]
     parts.append(("the gradient of x", came.get("x_grad"), right["x_grad"]))
+    buffers, kept = (cast(dict[str, Any], each.get("buffers") or {}) for each in (came, right))
+    parts += [(f"{_BUFFER}{name} after backward", buffers.get(name), kept[name]) for name in kept]
     parts.append(("the random number drawn after forward", came.get("next"), right["next"]))
     parts.append(("the random number drawn after backward", came.get("after"), right["after"]))
     for what, found, good in parts:
@@ -129,22 +136,19 @@ EXERCISE = Exercise(
         recompute_case("an input that needs no gradient", 62, 4, 3, needs_gradient=False),
         recompute_case("dropout", 63, 6, 3, dropout=0.5),
         recompute_case("a frozen and an unused parameter", 64, 3, 3, frozen=1, spare=True),
+        recompute_case("BatchNorm", 65, 4, 3, norm=True),
     ),
     distributed=False,
     hints=(
-        "When is the module called a second time, and with which random numbers? What must autograd believe the "
-        "function "
-        "depends on?",
+        "When is the module called a second time, with which random numbers, and what does that call leave behind? "
+        "What must autograd believe the function depends on?",
         "An autograd.Function with forward(ctx, x, *parameters) and backward(ctx, gradient). Forward keeps x and the "
-        "random "
-        "state and runs the module (autograd is off there). Backward sets the state, runs the module on x.detach() "
-        "with "
-        "gradients, "
-        "puts the state back, and asks torch.autograd.grad for the gradients of x and of every parameter.",
+        "random state and runs the module (autograd is off there). Backward copies the buffers, sets the state, runs "
+        "the module on x.detach() with gradients, puts the state back, asks torch.autograd.grad for the gradients of x "
+        "and of every parameter, and puts the buffers back.",
         "with torch.enable_grad(): out = module(x); found = torch.autograd.grad(out, [x, *parameters], gradient, "
         "allow_unused=True); return tuple(found), with None in x's place where ctx.needs_input_grad[0] is False. Call "
-        "it "
-        "as Recompute.apply(x, *parameters).",
+        "it as Recompute.apply(x, *parameters). Buffers: copies before the second run, buffer.copy_(copy) after grad.",
     ),
     mistakes=(
         Mistake(
@@ -183,6 +187,12 @@ EXERCISE = Exercise(
             "was "
             "there before the second run.",
             _wrong("The random number drawn after backward"),
+        ),
+        Mistake(
+            "BatchNorm counts twice",
+            "Gradients are right, but the second run has moved the running statistics once more: keep copies of "
+            "module.buffers() before it, and copy them back when the gradients are there.",
+            _wrong("The buffer "),
         ),
         Mistake(
             "gradients missing",

@@ -176,10 +176,26 @@ def judge_step(case: Case, got: Got, wire: Wire, *, follows: bool = False, colle
         (None if collectives else library_calls(wire))
         or wrong_results(case, got)
         or (wrong_order(case, got) if follows else None)
+        or wrong_buffer(case, got)
         or wrong_messages(case, wire)
         or lost_messages(wire)
         or Verdict(True)
     )
+
+
+def wrong_buffer(case: Case, got: tuple[Values, ...]) -> Verdict | None:
+    """Return a verdict if a stage's buffer is not what one forward of each microbatch leaves there."""
+    for rank, right in enumerate(expected(case)):
+        text = apart(got[rank].get("seen"), cast(Tensor, right["seen"])) if "seen" in right else None
+        if text is not None:
+            return Verdict(
+                False,
+                message=f"The gradients are right, but a buffer of stage {stage_of(case, rank)} (rank {rank}) is not "
+                f"what one forward of each microbatch leaves there: {text[0]}.",
+                expected=text[1],
+                got=text[2],
+            )
+    return None
 
 
 def wrong_order(case: Case, got: tuple[Values, ...]) -> Verdict | None:

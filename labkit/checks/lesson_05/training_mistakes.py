@@ -5,7 +5,14 @@ from __future__ import annotations
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.lesson_02 import sum_marks
 from labkit.checks.lesson_05.pipeline_cases import members, num_stages, sizes_of, stage_of
-from labkit.checks.lesson_05.training import grads_of, planned_messages, results_as_if, schedule_of, wrong_results
+from labkit.checks.lesson_05.training import (
+    grads_of,
+    planned_messages,
+    results_as_if,
+    schedule_of,
+    wrong_buffer,
+    wrong_results,
+)
 from labkit.checks.verdict import Mistake
 from labkit.checks.wire import Wire
 
@@ -207,6 +214,14 @@ STILL_ATTACHED = Mistake(
     "the loss drags its graph along",
     "Return loss.detach(): a loss that still knows where it came from keeps every activation alive.",
     lambda case, got, wire: any(values.get("attached") for values in got) if isinstance(got, tuple) else False,
+)
+FORWARD_AGAIN = Mistake(
+    "forward more than once",
+    "Gradients are right, and yet the module did not run just once for each microbatch, or a copy of it ran: BatchNorm "
+    "would count every call. sizes, sample and the output itself tell every shape that you need.",
+    lambda case, got, wire: (
+        isinstance(got, tuple) and wrong_results(case, got) is None and wrong_buffer(case, got) is not None
+    ),
 )
 LIBRARY = Mistake(
     "calls a collective",

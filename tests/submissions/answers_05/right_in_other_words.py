@@ -241,11 +241,13 @@ class _Again(torch.autograd.Function):
     def backward(ctx, gradient):
         (saved,) = ctx.saved_tensors
         x = saved.detach().requires_grad_(ctx.needs_input_grad[1])
+        statistics = {name: buffer.clone() for name, buffer in ctx.module.named_buffers()}
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             torch.random.set_rng_state(ctx.state)
             out = ctx.module(x)
         wanted = [each for each in (x, *ctx.parameters) if each.requires_grad]
         found = iter(torch.autograd.grad(out, wanted, gradient, allow_unused=True))
+        ctx.module.load_state_dict(statistics, strict=False)
         return None, *(next(found) if each.requires_grad else None for each in (x, *ctx.parameters))
 
 
