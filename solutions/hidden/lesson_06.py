@@ -1,8 +1,8 @@
 """Hidden cases of lesson 06: the drivers, oracles and judges of labkit.checks, on gradients drawn from a seed.
 
 Points are all or nothing for an exercise over all of its cases here: other shapes, ratios and numbers of ranks, keys in
-other orders, buckets that are built anew. That a hook does not wait is looked at in the notebook only: here the grader's
-relay completes every future at once.
+other orders, buckets that are built anew. On the grader's relay a future is complete when the hook gets it; that a hook
+waits for a work itself is seen here as in the notebook.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def _bits(draw: random.Random) -> list[Case]:
             "drawn shapes", _seed(draw), [(draw.randint(5, 60),), (3, draw.randint(2, 9), 4)], draw.uniform(0.5, 9)
         ),
         bits_case("small gradients", _seed(draw), [(draw.randint(5, 60),)], 1e-4),
+        bits_case("tiny gradients", _seed(draw), [(draw.randint(5, 60),), (4, 7)], 10 ** -draw.uniform(6, 8)),
         bits_case("beyond float16's range", _seed(draw), [(draw.randint(5, 20),)], 2.0, largest=draw.uniform(7e4, 1e7)),
         bits_case("zeros", _seed(draw), [(4, 3)], 0.0),
     ]
@@ -61,7 +62,7 @@ def _signs(draw: random.Random) -> list[Case]:
 
 def _sparse(draw: random.Random) -> list[Case]:
     return [
-        sparse_case("drawn sizes", _seed(draw), [((draw.randint(100, 300),), 0.07)]),
+        sparse_case("drawn sizes", _seed(draw), [((100 * draw.randint(1, 3) + 8,), 0.07)]),
         sparse_case("three dimensions", _seed(draw), [((5, 6, draw.randint(4, 9)), 0.2)]),
         sparse_case("half of few", _seed(draw), [((draw.randint(5, 9),), 0.5)]),
         sparse_case("one of sixty", _seed(draw), [((60,), 0.001)]),
@@ -113,6 +114,15 @@ def _hooks(draw: random.Random) -> list[Case]:
         ),
         hook_case(
             "2 ranks, buckets built anew, packets that may be added", _seed(draw), 2, ROUNDING, [[20, 9], [15, 14]]
+        ),
+        hook_case("2 ranks, and the hook must not wait", _seed(draw), 2, WINDOW, [sizes(3)] * 2, overlap=True),
+        hook_case(
+            "3 ranks, packets that may be added, and no waiting",
+            _seed(draw),
+            3,
+            ROUNDING,
+            [sizes(2)] * 2,
+            overlap=True,
         ),
         hook_case("4 ranks, of which 1 and 3 take part", _seed(draw), 4, ROUNDING, [two, two], group=(1, 3)),
         hook_case("5 ranks, of which 0, 1 and 4 take part", _seed(draw), 5, WINDOW, [two], group=(0, 1, 4)),

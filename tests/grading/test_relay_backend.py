@@ -223,3 +223,21 @@ def test_a_tensor_that_is_not_contiguous_is_refused_as_gloo_refuses_it(probe: Pr
     )
     failure = probe("90.4", {"90.4": source}).failure
     assert failure is not None and "contiguous" in failure["message"]
+
+
+ASKED = """
+def program(rank):
+    works = [dist.all_reduce(torch.ones(3), async_op=True) for _ in range(3)]
+    futures = [work.get_future().then(lambda done: done.value()[0]) for work in works[:2]]
+    works[1].wait()
+    dist.barrier()
+    works[2].wait()
+    return torch.cat([future.value() for future in futures])
+"""
+
+
+def test_a_future_that_is_asked_for_is_not_waited_for_until_its_work_is(probe: Probe) -> None:
+    outcome = probe("90.4", {"90.4": ASKED})
+    assert [result.tolist() for result in relay_results(outcome)] == [[2.0] * 6] * 2
+    waited = [(call.sequence, call.waited) for call in outcome.wire.collectives if call.kind == "all_reduce"]
+    assert waited == [(0, None), (1, 3), (2, 4)] * 2

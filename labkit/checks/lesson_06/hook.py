@@ -54,7 +54,7 @@ def hook_case(
         kind: "window" for packets that must be gathered, "rounding" for packets that may be added (of every second
             entry).
         steps: For each step the number of entries of each bucket.
-        overlap: Whether it is looked at that the hook does not wait (what the relay of the grader cannot tell).
+        overlap: Whether it is looked at that the hook does not wait for a work.
         group: Global ranks that take part; None is everybody.
         length: Of a window.
     """

@@ -59,9 +59,20 @@ class RelayClient:
             self._write({**header, "op": "collective", "id": number, "where": learners_line()})
             return number
 
-    def wait(self, number: int, changed: bool = False) -> Frame:
-        """Return the relay's answer to a post, waiting for it; `changed`: a send's buffer was written since."""
-        return self._ask("wait", number, changed)
+    def wait(self, number: int, changed: bool = False, *, promised: bool = False) -> Frame:
+        """Return the relay's answer to a post, waiting for it.
+
+        Args:
+            number: Of the post.
+            changed: Whether a send's buffer was written since.
+            promised: Whether a future was asked for, which the program need not wait for.
+        """
+        return self._ask("wait", number, changed, promised)
+
+    def waited(self, number: int) -> None:
+        """Say that the program waits for a collective whose promised answer has come."""
+        with self._lock:
+            self._write({"op": "waited", "id": number})
 
     def test(self, number: int) -> Frame | None:
         """Return the relay's answer to a post, or None where it is not complete and no rank can go on without us."""
@@ -98,11 +109,12 @@ class RelayClient:
             sizes, payload = self._unsent_parts.pop(number)()
             self._write({"op": "parts", "id": number, "sizes": list(sizes)}, payload)
 
-    def _ask(self, op: str, number: int, changed: bool = False) -> Frame:
+    def _ask(self, op: str, number: int, changed: bool = False, promised: bool = False) -> Frame:
         with self._lock:
             self._give(number)
             self._give_parts()
             about = {"changed": changed, "threads": threading.active_count(), "where": learners_line()}
+            about |= {"promised": True} if promised else {}
             self._write({"op": op, "id": number, **about})
             while number not in self._answers:
                 if self._reading:

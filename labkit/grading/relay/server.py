@@ -68,6 +68,7 @@ class Relay:
             "parts": self._parts,
             "wait": self._wait,
             "test": self._wait,
+            "waited": self._waited,
             "end": self._end,
         }
         handler = handlers.get(str(header.get("op")))
@@ -232,10 +233,17 @@ class Relay:
                 self._changed(state.posts[number])
             self._progress(state.posts[number])
         else:
-            collective, part = state.parts[number]
-            if header["op"] == "wait" and part.waited is None:
-                part.waited = state.position
+            collective, _ = state.parts[number]
+            if header["op"] == "wait" and not header.get("promised"):
+                self._waited(rank, header, payload)
             self._finish_collective(collective)
+
+    def _waited(self, rank: int, header: Mapping[str, Any], payload: bytes) -> None:
+        """Note that a rank's own program waits for a collective."""
+        state = self._ranks[rank]
+        if int(header["id"]) in state.parts:
+            _, part = state.parts[int(header["id"])]
+            part.waited = state.position if part.waited is None else part.waited
 
     def _changed(self, post: Post) -> None:
         text = (

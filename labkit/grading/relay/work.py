@@ -35,11 +35,15 @@ class RelayWork(dist.Work):
         self._changed = changed
         self._source = -1
         self._done = False
+        self._promised = False
 
     def wait(self, timeout: object = None) -> bool:
         """Return True once the operation is complete; what was received is written now."""
         if not self._done:
             self._complete(self._client.wait(self._number, self._changed()))
+        elif self._promised:
+            self._promised = False
+            self._client.waited(self._number)
         return True
 
     def is_completed(self) -> bool:
@@ -73,8 +77,10 @@ class RelayWork(dist.Work):
         return self._tensors
 
     def get_future(self) -> Future[list[torch.Tensor]]:
-        """Return a future that is complete: the operation is waited for here."""
-        self.wait()
+        """Return a future that is complete: the operation ends here, which is not counted as the learner's waiting."""
+        if not self._done:
+            self._promised = True
+            self._complete(self._client.wait(self._number, self._changed(), promised=True))
         future: Future[list[torch.Tensor]] = Future()
         future.set_result(self._tensors)
         return future
