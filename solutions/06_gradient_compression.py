@@ -29,8 +29,8 @@
 #
 # **Time:** about two hours, and 15 minutes more for the bonus exercise.
 #
-# **What you must know:** what an all-reduce costs (lesson 02), and what DDP does with buckets (lesson 03). If you did not
-# finish them, go on: torch's own stands in.
+# **What you must know:** what an all-reduce costs (lesson 02), and what DDP does with buckets (lesson 03). If you did
+# not finish them, go on: torch's own stands in.
 #
 # **Points.** As before, they rest on other cases than those that `labkit.check` shows.
 
@@ -40,6 +40,7 @@ use_mine = False  # True: section 7 also runs on the BucketedDDP that you wrote 
 # %% tags=["given"]
 import math
 import queue
+import statistics
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -200,8 +201,9 @@ for name, compressor in (("bfloat16", Cast(torch.bfloat16)), ("float16", Cast(to
 # ## 3 One bit
 #
 # Now go to the end of that road: one **sign** for each entry, and one magnitude for all of them, the mean of the
-# magnitudes. (Seide and others, 2014, trained speech models so; Karimireddy and others, 2019, explain why the magnitude
-# and a memory are needed.) 32 times fewer bytes, if you really send bits: a tensor of `bool` has a byte an entry.
+# magnitudes. (Seide and others, 2014, trained speech models with one bit an entry and two values for each column of a
+# matrix; Karimireddy and others, 2019, explain why one magnitude and a memory are enough.) 32 times fewer bytes, if you
+# really send bits: a tensor of `bool` has a byte an entry.
 
 
 # %% tags=["given"]
@@ -257,8 +259,8 @@ labkit.check("6.2", Sign)
 # compressor of lesson 00, which kept magnitudes and lost the signs: find the places by magnitude, and take the values
 # *from the gradient*. The places must travel too, so an entry costs 8 bytes: 4 for the value, 4 for its place as int32.
 #
-# **Random-k** sends k entries drawn by lot. That sounds worse, and it is. But it has a charm: if every rank draws with
-# the *same* seed, all ranks draw the same places, and no place has to travel.
+# **Random-k** sends k entries drawn at random. That sounds worse, and it is. But it has a charm: if every rank draws
+# with the *same* seed, all ranks draw the same places, and no place has to travel.
 #
 # ### Exercise 6.3 Few entries
 #
@@ -307,7 +309,7 @@ class TopK:
 
 
 class RandomK:
-    """A compressor that keeps entries drawn by lot, others in each call, and the same ones on ranks with the same seed.
+    """A compressor that keeps entries drawn at random, others in each call, and the same ones on ranks with the same seed.
 
     Args:
         ratio: Share of the entries that is kept.
@@ -558,8 +560,8 @@ plt.show()
 # What to notice: with its memory, top 1 % ends near float32 with 2 % of the bytes. Without, the same compressor is far
 # behind, and random-k hardly trains: it sends a tenth of the gradient, so it takes a tenth of a step. 16 and 8 bits do
 # not mind: they lose little in each step, now one way, now the other, and their lines lie on float32's: of the three
-# you see only the one that was drawn last. (Sign even ends below float32. That is no law: with a learning rate of 0.1 it
-# ends above.)
+# you see only the one that was drawn last. (Sign even ends below float32. That is no law: with a learning rate of 0.1
+# it ends above.)
 
 # %% [markdown] tags=["slide"]
 # ### Error feedback
@@ -597,7 +599,8 @@ for rank, came in enumerate(labkit.run(all_reduce_of_values, on=labkit.virtual(3
 # different entries.
 #
 # For the same reason you cannot add int8 numbers of different scales (they would overflow besides), nor bits. A packet
-# that cannot be added must travel **to everybody**: `dist.all_gather`. Each rank unpacks all packets and adds gradients.
+# that cannot be added must travel **to everybody**: `dist.all_gather`. Each rank unpacks all packets and adds
+# gradients.
 #
 # ### Exercise 6.5 The mean of packets
 #
@@ -676,8 +679,8 @@ for rank, came in enumerate(labkit.run(gathered_values, on=labkit.virtual(3)).re
 # torch.futures.collect_all([future, other])      # a future of several
 # ```
 #
-# Compute in `.then`, and communicate outside of it: on gloo it runs in a thread of its own, and a collective that is started
-# there may come earlier on one rank and later on another.
+# Compute in `.then`, and communicate outside of it: on gloo it runs in a thread of its own, and a collective that is
+# started there may come earlier on one rank and later on another.
 
 
 # %% tags=["given"]
@@ -793,8 +796,8 @@ for name, make in [("no hook", None), ("torch's fp16 hook", "torch's fp16 hook")
 # ### On your own wrapper
 #
 # `BucketedDDP` of lesson 03 calls `dist.all_reduce` once for each bucket. The next cell slips the hook into that place,
-# in this rank's own process. (Why not `MiniDDP`? Its buckets end in flags, "this rank used that parameter". Top-k would drop
-# them. What is no gradient must not be compressed.) Set `use_mine = True` at the top to see it.
+# in this rank's own process. (Why not `MiniDDP`? Its buckets end in flags, "this rank used that parameter". Top-k would
+# drop them. What is no gradient must not be compressed.) Set `use_mine = True` at the top to see it.
 
 
 # %% tags=["given"]
@@ -1020,8 +1023,8 @@ labkit.predict("6.8b", 1000)
 #
 # *8 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
 #
-# In the third function leave latency out. A step with the packet costs `compress_s` more (compressing and unpacking), and
-# saves the difference in bytes.
+# In the third function leave latency out. A step with the packet costs `compress_s` more (compressing and unpacking),
+# and saves the difference in bytes.
 
 
 # %% tags=["exercise"] exercise="6.8" points=8 difficulty=3 importance=5 minutes=8 title="Where it pays" provides=["all_reduce_seconds", "all_gather_seconds", "pays_below"]
@@ -1169,9 +1172,9 @@ for panel, gigabits in zip(panels[1:], GIGABITS, strict=True):
 plt.show()
 
 # %% [markdown]
-# Between the four speeds there are others. The next figure draws all of them, from three numbers of each compressor: the
-# bytes of its packet, whether packets can be added, and what a step costs more with it on the fastest network. Move the
-# link, then the size of the gradients and the number of ranks. (It counts in bytes: 1 GB/s is 8 Gbit/s.)
+# Between the four speeds there are others. The next figure draws all of them, from three numbers of each compressor:
+# the bytes of its packet, whether packets can be added, and what a step costs more with it on the fastest network. Move
+# the link, then the size of the gradients and the number of ranks. (It counts in bytes: 1 GB/s is 8 Gbit/s.)
 
 # %% tags=["nbval-ignore-output"]
 labkit.compression_explorer(
@@ -1194,15 +1197,17 @@ labkit.compression_explorer(
 # win by far. At 10 it is still worth it. At 100 and 400 there is nothing left to win, and most compressors cost. A
 # larger model moves these borders, for it has more bytes for each operator.
 #
-# How far? `pays_below` says it. The cost of compressing a large gradient is memory traffic. Say 10 passes over it at an
-# A100's 1.6 TB/s, if every kernel is good. But selecting the largest is no plain pass. Put in 500 passes, and see how
-# much hangs on that one number: **measure your compressor before you believe a table**, this one too.
+# How far? `pays_below` says it. The cost of compressing a large gradient is memory traffic, at an A100's 1.6 TB/s. Say
+# 10 passes over the gradient, if every kernel is good: what comes is added entry by entry into one buffer. Adding it up
+# as your `mean_of_packets` does, a whole tensor for each rank, takes about 3 passes a rank more. And selecting the
+# largest is no plain pass: put in 500. See how much hangs on that one number: **measure your compressor before you
+# believe a table**, this one too.
 
 # %%
 print("top 1 % by all_gather is faster than a plain all_reduce below, Gbit/s")
 print("ranks   passes     0.3 MB      40 MB    4000 MB")
 for ranks in (4, 64, 128):
-    for passes in (10, 500):
+    for passes in (10, 10 + 3 * ranks, 500):
         borders = []
         for num_bytes in (0.3e6, 40e6, 4e9):
             compress_s = 150e-6 + passes * num_bytes / 1.6e12  # starting kernels, and memory traffic
@@ -1219,7 +1224,7 @@ for ranks in (4, 64, 128):
 #
 # $$ \text{saved} = \frac{2(N-1)}{N}B - (N-1)\,b, \qquad \text{pays below } \frac{\text{saved}}{t_\text{compress}} $$
 #
-# * all-gather of packets grows with N: top 1 % sends *more* than a plain all-reduce from 100 ranks on
+# * all-gather of packets grows with N: top 1 % sends as much as a plain all-reduce on 100 ranks, and more beyond
 # * what can be added (16 bits, random-k, PowerSGD) goes by all-reduce and does not grow
 # * communication that DDP hides behind backward is free already; compressing it saves nothing
 # * loss against bytes always looks good. Ask for loss against seconds, on your link
@@ -1259,8 +1264,9 @@ IN_32_BITS = (
 #
 # *6 points, about 8 minutes; difficulty 3 of 5, importance 3 of 5*
 #
-# For a function of the first list, every floating-point tensor among its arguments becomes `dtype`; for one of the second list,
-# float32. Labels are whole numbers: leave them. All other functions take what comes. Arguments may have names.
+# For a function of the first list, every floating-point tensor among its arguments becomes `dtype`; for one of the
+# second list, float32. Labels are whole numbers: leave them. All other functions take what comes. Arguments may have
+# names.
 
 
 # %% tags=["exercise"] exercise="6.9" points=6 difficulty=3 importance=3 minutes=8 title="Autocast" provides=["Autocast"]
@@ -1310,8 +1316,8 @@ print("the model's output, the loss, a gradient:", ours[0], ours[1], ours[2].dty
 print("the same gradients as with torch.autocast:", torch.allclose(ours[2], torchs[2], rtol=0.01, atol=1e-4))
 
 # %% [markdown]
-# **Loss scaling.** bfloat16 has float32's range. float16 does not: what is below 0.00000006 is zero in it. Gradients are small.
-# Look how many of them vanish, when the loss is a mean over many things and so is small itself:
+# **Loss scaling.** bfloat16 has float32's range. float16 does not: what is below 0.00000003 is zero in it. Gradients
+# are small. Look how many of them vanish, when the loss is a mean over many things and so is small itself:
 
 
 # %%
@@ -1388,8 +1394,12 @@ labkit.check("6.10", LossScaler)
 
 # %% [markdown]
 # On several ranks, **all must skip together**, or one rank's model stays behind. After DDP's averaging they do: an
-# infinity on one rank is an infinity in the mean, and everybody sees it. (With top-k it is the first thing that is sent. With
-# the sign it is *lost*: look for infinities before you compress.)
+# infinity on one rank is an infinity in the mean, and everybody sees it.
+#
+# With a compressor, look for infinities *before* you compress, agree on all ranks, and leave the memory of error
+# feedback alone on a step that is skipped. `Cast` clamps an infinity to 65504, which is finite: the step is not
+# skipped. The scale of `Int8` and the magnitude of `Sign` become infinite and spoil every entry. And a memory that has
+# swallowed one infinity keeps it: every later gradient comes out as infinite or as no number at all.
 #
 # Now the claim. **How many times as fast is a training step of four linear layers of 8192 with a batch of 8192 on a
 # virtual A100, if the products go in bfloat16?** (Compared with float32 as PyTorch computes it if you ask for nothing.)
@@ -1400,13 +1410,13 @@ labkit.predict("6.9", 2.5)
 
 # %%
 def seconds_with(precision, width, batch, depth=4):
-    """Return the time of forward and backward; precision is "float32", "tf32" or "bfloat16"."""
+    """Return the time of forward and backward; precision is "float32", "tf32", "float16" or "bfloat16"."""
     with torch.device("meta"):
         model = nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(depth)))
         x = torch.empty(batch, width)
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")  # "high" allows TF32
     begin = time.perf_counter()
-    with Autocast() if precision == "bfloat16" else nullcontext():
+    with Autocast(getattr(torch, precision)) if precision in ("float16", "bfloat16") else nullcontext():
         loss = functional.mse_loss(model(x), x)
     loss.backward()
     torch.set_float32_matmul_precision("highest")
@@ -1414,23 +1424,25 @@ def seconds_with(precision, width, batch, depth=4):
 
 
 speedups = {}
-print("bfloat16 against        float32   tf32")
-for gpu in ("v100", "a100", "h100"):
-    for width, batch, what in ((8192, 8192, "wide layers"), (1024, 1024, "middling layers"), (256, 64, "small layers")):
+print("16 bits against                   float32   tf32")
+for gpu, half in (("v100", "float16"), ("v100", "bfloat16"), ("a100", "bfloat16"), ("h100", "bfloat16")):
+    for width, batch, what in ((8192, 8192, "wide layers"), (1024, 1024, "medium layers"), (256, 64, "small layers")):
         took = {
             precision: labkit.run(seconds_with, precision, width, batch, on=labkit.virtual(1, gpu=gpu)).results[0]
-            for precision in ("float32", "tf32", "bfloat16")
+            for precision in ("float32", "tf32", half)
         }
         for other in ("float32", "tf32"):
-            speedups[f"{gpu}, {what}, against {other}"] = took[other] / took["bfloat16"]
-        print(f"{gpu}, {what:15} {took['float32'] / took['bfloat16']:8.1f} {took['tf32'] / took['bfloat16']:8.1f}")
+            speedups[f"{gpu}, {half}, {what}, against {other}"] = took[other] / took[half]
+        where = f"{gpu}, {half}, {what}"
+        print(f"{where:30} {took['float32'] / took[half]:10.1f} {took['tf32'] / took[half]:6.1f}")
 
 # %%
-labkit.reveal("6.9", round(speedups["a100, wide layers, against float32"], 1))
+labkit.reveal("6.9", round(speedups["a100, bfloat16, wide layers, against float32"], 1))
 
 # %% [markdown]
-# Fourteen times, or nearly twice if the float32 products went in TF32, or nothing on a V100 (its tensor cores know
-# float16, not bfloat16), or *slower*: small layers are bound by starting kernels, and autocast starts more of them. And
+# On an A100 fourteen times, or nearly twice if the float32 products went in TF32. On a V100 seven times with float16,
+# and nothing with bfloat16, which its tensor cores do not know (nor TF32). And small layers become *slower* everywhere:
+# they are bound by starting kernels, and autocast starts more of them. And
 # here is your own machine. (A processor that has no instructions for bfloat16 has to do without, and that takes time.)
 
 
@@ -1456,11 +1468,11 @@ print(f"this host: with bfloat16 {speedups['this host, layers of 512']:.2f} time
 #
 # * **autocast**: products in 16 bits, sums and exponentials in 32, parameters in 32
 # * **loss scaling** (float16 only): multiply the loss, divide the gradients, skip what overflowed, on all ranks
-# * the gain is that of the products, times their share of the step (Micikevicius and others, 2018; Amdahl)
+# * the gain is that of the products, times their share of the step (Micikevicius and others, 2018; the rest of the step stays)
 #
-# | bfloat16 on a virtual | wide layers | small layers |
+# | 16 bits on a virtual | wide layers | small layers |
 # |---|---|---|
-# | V100 | none: no tensor cores for it | slower |
+# | V100, float16 (bfloat16 gains nothing) | seven times | slower |
 # | A100, H100, against float32 | more than ten times | slower |
 # | A100, H100, against TF32 | nearly twice | slower |
 
@@ -1528,7 +1540,8 @@ for name, (width, tokens) in MODELS.items():
 labkit.reveal("6.12", round(saved["much data, narrow"], 2))
 
 # %% [markdown]
-# It saves nearly all where activations are nearly all, and nothing where the state is. And it costs a forward.
+# It saves about two thirds where activations are nearly all (what enters the four segments stays, and one segment's
+# activations at a time), and nothing where the state is. And it costs a forward.
 #
 # ### A loader that works ahead
 #
@@ -1632,20 +1645,20 @@ for load_ms, compute_ms in ((1, 3), (1, 30), (1, 1), (5, 1)):
 labkit.reveal("6.11", round(gains[1, 3], 3))
 
 # %% [markdown]
-# There are the promised 25 %, and you see where they come from: somebody's loader took a quarter of somebody's step. (The
-# missing half per cent is the first batch, for which nobody computes yet.) Nobody can save more than the shorter of the
-# two. On your host there is one thing more. A thread that *waits*, for a disk or a network, costs nothing. A thread that
-# *computes* in Python takes turns with your training, for the interpreter runs one thread at a time:
+# There are the promised 25 %, and you see where they come from: somebody's loader took a quarter of somebody's step.
+# (The missing half per cent is the first batch, for which nobody computes yet.) Nobody can save more than the shorter
+# of the two. On your host there is one thing more. A thread that *waits*, for a disk or a network, costs nothing. A
+# thread that *computes* in Python takes turns with your training, for the interpreter runs one thread at a time:
 
 
 # %% tags=["nbval-ignore-output"]
-def waiting_loader(seconds, batches=20):
+def waiting_loader(seconds, batches=15):
     for number in range(batches):
         time.sleep(seconds)
         yield number
 
 
-def computing_loader(seconds, batches=20):
+def computing_loader(seconds, batches=15):
     for number in range(batches):
         begin = time.thread_time()
         while time.thread_time() - begin < seconds:
@@ -1663,7 +1676,9 @@ def epoch_here(loader, ahead, load_s=0.004, compute_s=0.008):
 
 
 for name, loader in (("a loader that waits", waiting_loader), ("a loader that computes", computing_loader)):
-    gains[name] = 1 - min(epoch_here(loader, True) for _ in range(2)) / min(epoch_here(loader, False) for _ in range(2))
+    # In turns, so that both kinds meet the same noise.
+    pairs = [(epoch_here(loader, True), epoch_here(loader, False)) for _ in range(5)]
+    gains[name] = statistics.median(1 - ahead / in_turns for ahead, in_turns in pairs)
     print(f"{name:23} {gains[name]:6.1%} saved, a third is what there is")
 
 # %% [markdown]
@@ -1690,8 +1705,8 @@ for name, loader in (("a loader that waits", waiting_loader), ("a loader that co
 # a model, a link and a device. What holds where?
 #
 # And two formulas to say *why*. A step that loads for l and computes for c seconds, one after another, saves the
-# shorter of the two. And if the products are a share p of the step and become f times as fast, the rest stays as it is
-# (Amdahl).
+# shorter of the two. And if the products are a share p of the step and become f times as fast, the rest stays as it is:
+# Amdahl's law.
 
 
 # %% tags=["given"]
@@ -1801,7 +1816,7 @@ for claim, places in true_table(rows, PROMISED).items():
 # |---|---|---|
 # | compression saves 30-50 % of the bytes | 16 bits: exactly 50 % | int8 by all-gather on 64 ranks: it *sends more* |
 # | ... of the time | around 10 Gbit/s, for a small model | 100 Gbit/s: it costs time; 1 Gbit/s: it saves most of it |
-# | mixed precision is 2-3 x as fast | middling products on an H100 | wide ones: 12 to 14 x; against TF32 at most 1.9 x; small ones: slower |
+# | mixed precision is 2-3 x as fast | medium products on an H100 | wide ones: 12 to 14 x; against TF32 at most 1.9 x; small ones: slower |
 # | checkpointing saves 40 % of memory | where activations are about half | where the state is all: nothing |
 # | prefetching gains 25 % | where loading takes a quarter | never more than the shorter of the two |
 
@@ -1825,8 +1840,8 @@ lost_signs = train(partial(PostTopK, 0.01), remember=False, steps=60)
 print("loss after 1, 20, 40 and 60 steps:", *(f"{lost_signs[step]:.2f}" for step in (0, 19, 39, 59)))
 
 # %% [markdown]
-# It goes up. With a memory it goes up faster: what was sent with the wrong sign stays in the residual *twice*. No error,
-# no warning.
+# It goes up. With a memory it goes up faster: what was sent with the wrong sign stays in the residual *twice*. No
+# error, no warning.
 #
 # **Forget the residual.** You saw three ranks run away in section 5. Here is the quiet form: random-k without memory.
 # Random 10 % of the gradient in each step. **How many times as many steps until the loss is below 1.8?**
@@ -1882,8 +1897,8 @@ for hook in (compression_hook, sparse_all_reduce, unseeded_random_k):
 
 # %% [markdown]
 # The second and third line: **all-reduce of sparse values**, and **random-k with a seed of each rank's own**. The
-# models are different models from the first step on. DDP never compares them. You should, now and then: an all-reduce of
-# a checksum costs nothing.
+# models are different models from the first step on. DDP never compares them. You should, now and then: an all-reduce
+# of a checksum costs nothing.
 #
 # **Quantise without the scale.** "int8 is int8, so add the numbers." Three ranks, one entry each of 3.0, 0.3 and 0.03;
 # the mean is 1.11. What comes, if the codes are all-reduced and rank 0's scale is used?
@@ -1978,10 +1993,10 @@ labkit.run(main, on=labkit.local(2)).results[0]
 # * Loss against **seconds, on your link**. Never against bytes alone.
 # * A claim without model, link and device is no claim.
 #
-# **The question for the next lesson.** Every rank still holds all parameters, all gradients, the optimizer's state,
-# and now a residual too. All ranks hold the *same* parameters. Why should they? If each kept only its share, and asked
-# the others when it needs theirs, what would travel, and when? That is sharding, and it begins with the two halves of the ring
-# that you built in lesson 02.
+# **The question for the next lesson.** Every rank still holds all parameters, all gradients, the optimizer's state, and
+# now a residual too. All ranks hold the *same* parameters. Why should they? If each kept only its share, and asked the
+# others when it needs theirs, what would travel, and when? That is sharding, and it begins with the two halves of the
+# ring that you built in lesson 02.
 
 # %% [markdown]
 # ### Sources
