@@ -18,7 +18,7 @@ from labkit.checks.lesson_04.bounded import bounded_case
 from labkit.checks.lesson_04.checkpoints import checkpoint_case
 from labkit.checks.lesson_04.crowds import crowd_case
 from labkit.checks.lesson_04.hybrid import hybrid_case
-from labkit.checks.lesson_04.placing import hash_case, loads_case, range_case
+from labkit.checks.lesson_04.placing import hash_case, keys_near_a_bound, loads_case, range_case
 from labkit.checks.lesson_04.posted import post_case
 from labkit.checks.lesson_04.replicas import dying_case, replica_case, safely_case
 from labkit.checks.lesson_04.rows import rows_case
@@ -113,7 +113,9 @@ def _server_or_ring(draw: random.Random) -> list[Case]:
 def _placing(draw: random.Random) -> list[Case]:
     worlds = [(draw.randint(1, 200), draw.randint(1, 12)) for _ in range(6)] + [(3, 8), (16, 4)]
     keys = [torch.tensor([draw.randrange(2**31) for _ in range(40)]).view(4, 10), torch.arange(64)]
-    return [range_case("drawn tables", _seed(draw), worlds), hash_case("drawn keys", keys, draw.randint(3, 16))]
+    found = [range_case("drawn tables", _seed(draw), worlds), hash_case("drawn keys", keys, draw.randint(3, 16))]
+    servers = draw.randint(3, 16)
+    return [*found, hash_case("keys near a bound", [keys_near_a_bound(servers)], servers)]
 
 
 def _rows(draw: random.Random) -> list[Case]:
@@ -164,6 +166,7 @@ def _checkpoints(draw: random.Random) -> list[Case]:
     return [
         checkpoint_case("in order", _seed(draw), f"s{first} s{first + 4} s{first + 90} s{first + 991}"),
         checkpoint_case("broken off", _seed(draw), f"w{first} s{first + 1} w{first + 5} r{first + 6} s{first + 7}"),
+        checkpoint_case("again", _seed(draw), f"s{first} w{first} s{first + 1} r{first + 1} w{first + 1}"),
         checkpoint_case(
             "damaged", _seed(draw), f"s1 s{first} d{draw.randint(1, 90)} s{first + 1} s{first + 2} d0 w{first + 3}"
         ),

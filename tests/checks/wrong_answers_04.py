@@ -47,10 +47,14 @@ changed("4.1", "all_reduces the sum", "gradients not sent one by one",
         ("    if dist.get_rank() > 0:\n        for gradient in gradients:\n            dist.send(gradient.contiguous(), dst=0)\n",
          "    total = sum(gradients, torch.zeros_like(weight))\n    dist.all_reduce(total)\n    weight -= lr * total\n    if True:\n        pass\n"))  # fmt: skip
 
+changed("4.1", "divides by the workers", "divided by the number of workers",
+        ("weight -= lr * gradient", "weight -= lr * gradient / (dist.get_world_size() - 1)"))  # fmt: skip
+changed("4.1", "isend, and nobody waits", "messages that nobody takes", ("dist.send(", "dist.isend("))
+
 # ---- 4.2
 
-STEP = "self.weight -= self.lr * torch.stack(list(self.gradients.values())).mean(0)"
-changed("4.2", "sums", "sum called mean", (STEP, STEP.replace("mean(0)", "sum(0)")))
+STEP = "self.weight -= self.lr / self.num_workers * sum(self.gradients.values())"
+changed("4.2", "sums", "sum called mean", (STEP, STEP.replace(" / self.num_workers", "")))
 changed("4.2", "keeps the old future", "one future for all steps",
         ("self.gradients, self.future = {}, Future()", "self.gradients = {}"))  # fmt: skip
 changed("4.2", "a future for each push", "only the last one is answered",
@@ -95,6 +99,13 @@ changed(
 )  # fmt: skip
 changed("4.2", "no record", "updates not noted", NOTE)
 
+changed("4.2", "hands the last one the new future", "the last one gets the future of the next step",
+        ("            future = self.future\n", ""), ("                future.set_result(", "                done.set_result("),
+        ("self.gradients, self.future = {}, Future()", "done, self.gradients, self.future = self.future, {}, Future()"),
+        ("        return future\n", "        return self.future\n"))  # fmt: skip
+changed("4.2", "adds up in place, without a lock", "without a lock", LOCK)
+changed("4.2", "pulls under the lock", "takes the lock twice", ("(self.version, self.weight.clone())", "self.pull()"))
+
 # ---- 4.3
 
 STEP = "self.weight -= self.lr * gradient"
@@ -114,6 +125,10 @@ changed("4.3", "copies first", "the weights from before",
 changed("4.3", "notes afterwards", "updates not noted",
         ("            self.version += 1\n", "            self.version += 1\n            " + NOTE[0] + "\n"),
         ("        with self.lock:\n            " + NOTE[0] + "\n", "        with self.lock:\n"))  # fmt: skip
+
+changed("4.3", "copies after the lock", "without a lock",
+        ("            return self.version, self.weight.clone()", "        return self.version, self.weight.clone()"))  # fmt: skip
+changed("4.3", "pulls under the lock", "takes the lock twice", ("self.version, self.weight.clone()", "self.pull()"))
 
 # ---- 4.4
 
@@ -149,6 +164,12 @@ changed("4.4", "applies when it answers", "gradients wait as well",
         ("        server.waiting.pop(worker).set_result((server.version, server.weight.clone()))\n",
          "        future, gradient = server.waiting.pop(worker)\n        server.weight -= server.lr * gradient\n        future.set_result((server.version, server.weight.clone()))\n"))  # fmt: skip
 
+changed("4.4", "no lock in leave", "without a lock",
+        ("        with self.lock:\n" + LEAVE, "        if True:\n" + LEAVE))  # fmt: skip
+changed("4.4", "the first who may go", "one at a time",
+        ("        server.waiting.pop(worker).set_result((server.version, server.weight.clone()))\n",
+         "        server.waiting.pop(worker).set_result((server.version, server.weight.clone()))\n        break\n"))  # fmt: skip
+
 # ---- 4.5
 
 STEP = "torch.stack(self.gradients).mean(0)"
@@ -162,6 +183,9 @@ changed("4.5", "mean over all", "divided by the number of workers",
 changed("4.5", "sums", "sum called mean", (STEP, "torch.stack(self.gradients).sum(0)"))
 changed("4.5", "no lock", "without a lock", LOCK)
 changed("4.5", "no copy", "hands out the server's own tensor", ("self.weight.clone()", "self.weight"))
+
+changed("4.5", "hands the last one the new future", "the last one gets the future of the next step",
+        ("        return future\n", "        return self.future\n"))  # fmt: skip
 
 # ---- 4.6
 
@@ -190,6 +214,10 @@ changed("4.6", "prints", "returns nothing", ("return min(1.0", "print(1.0"))
 changed("4.6", "always a server", "the busiest link is always a server's",
         ("min(1.0, ring / max(1, num_workers / num_servers))", "min(1.0, ring * num_servers / num_workers)"))  # fmt: skip
 
+changed("4.6", "more than all", "more than all",
+        ("min(1.0, ring / max(1, num_workers / num_servers))", "ring / (num_workers / num_servers)"))  # fmt: skip
+changed("4.6", "the ring both ways", "one direction set against two", ("min(1.0, ring", "min(1.0, 2 * ring"))
+
 # ---- 4.7
 
 RANGE = "return torch.bucketize(keys, firsts, right=True)"
@@ -210,6 +238,10 @@ changed(
     "another type or shape",
     (HASH, HASH + ".tolist()".replace(".", ".", 1) if False else HASH.replace("return ", "return list(") + ")"),
 )
+
+changed("4.7", "bounds to the left", "the first of a stretch in the one before",
+        (RANGE, "return torch.searchsorted(torch.cat([torch.zeros(1, dtype=torch.int64), firsts]), keys) - 1"))  # fmt: skip
+changed("4.7", "divides first", "rounded", (HASH, "return (keys * 2654435761 % 2**32 / 2**32 * num_servers).long()"))
 
 # ---- 4.8
 
@@ -234,6 +266,15 @@ changed("4.8", "a call for each key", "a call for every key",
         ("        for number, server in enumerate(servers)\n        if (home == number).any()\n    ]",
          "        for number, server in enumerate(servers)\n        for key, total in zip(different[home == number].split(1), sums[home == number].split(1))\n    ]"))  # fmt: skip
 
+changed("4.8", "pushes and goes", "does not wait", ("    for call in calls:\n        call.wait()\n", ""))
+changed(
+    "4.8",
+    "waits for the last",
+    "does not wait",
+    ("    for call in calls:\n        call.wait()\n", "    calls[-1].wait()\n"),
+)
+changed("4.8", "sums in float32", "sums in another type", ("gradients.new_zeros(", "torch.zeros("))
+
 # ---- 4.9
 
 changed(
@@ -246,9 +287,8 @@ changed(
 )
 changed("4.9", "the first", "the first keys taken for hot", ("reads.topk(num_hot).indices", "torch.arange(num_hot)"))
 changed("4.9", "by writes", "hot by writes", ("reads.topk(num_hot)", "writes.topk(num_hot)"))
-changed(
-    "4.9", "also at home", "hot keys loaded at home too", ("torch.where(hot, 0.0, reads + writes)", "reads + writes")
-)
+changed("4.9", "assigns at home", "one key for each server",
+        (".index_add_(0, home, at_home)", "\n    loads[home] += at_home"))  # fmt: skip
 
 # ---- 4.10
 
@@ -262,6 +302,15 @@ changed("4.10", "no zero_grad", "gradients of the step before are still there", 
 changed("4.10", "pushes nothing", "nothing was pushed", ("    push(keys.flatten(), rows.grad / num_workers)\n", ""))
 changed("4.10", "attached", "the loss hangs on its graph", ("return loss.detach()", "return loss"))
 changed("4.10", "the world", "all ranks in place of the group", ("group=group", "group=None"))
+
+changed("4.10", "reduces what is not there", "a parameter without a gradient", ("parameter.grad is not None", "True"))
+changed("4.10", "rows are no leaf", "rows without a gradient", (".requires_grad_()", ""))
+changed(
+    "4.10",
+    "counts all ranks",
+    "all ranks counted in place of the group's",
+    ("dist.get_world_size(group)", "dist.get_world_size()"),
+)
 
 # ---- 4.11
 
@@ -287,6 +336,15 @@ changed("4.11", "says nothing", "nobody answers, and nobody says so",
 changed("4.11", "numbers the retry anew", "another number for the retry",
         ("replica.push(worker, number, gradient).wait()", "replica.push(worker, number + place, gradient).wait()"))  # fmt: skip
 
+changed("4.11", "keeps numbers", "numbers without their workers",
+        ("(worker, number) not in self.applied", "number not in self.applied"), ("self.applied.add((worker, number))", "self.applied.add(number)"))  # fmt: skip
+changed("4.11", "keeps the last number", "the largest number only",
+        ("(worker, number) not in self.applied", "number > max((n for w, n in self.applied if w == worker), default=-1)"))  # fmt: skip
+changed("4.11", "waits for no answer", "does not wait for the answer",
+        ("replica.push(worker, number, gradient).wait()", "replica.push(worker, number, gradient)"))  # fmt: skip
+changed("4.11", "returns what it heard", "returns the answer",
+        ("            replica.push(worker, number, gradient).wait()\n", "            place = replica.push(worker, number, gradient).wait()\n"))  # fmt: skip
+
 # ---- 4.12
 
 changed("4.12", "one name", "one file for all", ('f"{version:012}.checkpoint"', '"last.checkpoint"'))
@@ -297,3 +355,5 @@ changed("4.12", "no try", "a damaged file ends it",
          "        found = torch.load(path, weights_only=True)\n"))  # fmt: skip
 changed("4.12", "takes what it finds", "what broke off is taken for whole",
         ("            continue\n", "            return int(path.stem), torch.zeros(0)\n"))  # fmt: skip
+changed("4.12", "writes in place", "written in the place of the old one",
+        ("unfinished.open(", "path.open("), ("    unfinished.replace(path)\n", ""))  # fmt: skip

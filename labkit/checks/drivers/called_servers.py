@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.distributed import rpc
 
 from labkit.checks.case import Value, Values
+from labkit.checks.drivers.watched_server import Watch
 from labkit.checks.exercise import Functions
 from labkit.errors import RunError
 
@@ -89,9 +90,11 @@ def drive_server(functions: Functions, inputs: Values) -> Values:
     open_pushes: dict[int, Any] = {}
     kept: list[tuple[Tensor, Tensor]] = []
     steps: list[Value] = []
+    watch = Watch(server)
     for number, step in enumerate(script):
         try:
-            answer = call(lambda step=step: _do(server, step))  # type: ignore[misc]
+            with watch.calling(step["op"]):
+                answer = call(lambda step=step: _do(server, step))  # type: ignore[misc]
         except Blocked:
             return {"problem": "blocked", "step": number}
         if step["op"] == "push":
@@ -113,7 +116,8 @@ def drive_server(functions: Functions, inputs: Values) -> Values:
         steps.append(answered)
     changed = any(not torch.equal(now, then) for now, then in kept)
     version, weight = call(server.pull)
-    return {"steps": steps, "changed": changed, "version": version, "weight": weight, "updates": updates_of(server)}
+    end = {"version": version, "weight": weight, "updates": updates_of(server)}
+    return {"steps": steps, "changed": changed, "loose": list(watch.loose), **end}
 
 
 def _do(server: Any, step: dict[str, Any]) -> Any:

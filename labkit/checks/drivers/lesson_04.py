@@ -47,9 +47,9 @@ def call_with_tensors(functions: Functions, inputs: Values) -> Values:
 class NotingServer:
     """Rows by their keys, and a note of every call: when it came, and what it said."""
 
-    def __init__(self, keys: Tensor, rows: Tensor) -> None:
-        """Hold these rows."""
-        self.keys, self.rows = keys, rows
+    def __init__(self, keys: Tensor, rows: Tensor, push_s: float = 0.0) -> None:
+        """Hold these rows; a push takes so many seconds."""
+        self.keys, self.rows, self.push_s = keys, rows, push_s
         self.calls: list[dict[str, Any]] = []
 
     def pull(self, keys: Tensor) -> Tensor:
@@ -59,7 +59,9 @@ class NotingServer:
 
     def push(self, keys: Tensor, gradients: Tensor) -> int:
         """Note gradients."""
-        self.calls.append({"op": "push", "keys": keys, "gradients": gradients, "seconds": time.perf_counter()})
+        noted = {"op": "push", "keys": keys, "gradients": gradients, "seconds": time.perf_counter()}
+        time.sleep(self.push_s)
+        self.calls.append(noted | {"done": time.perf_counter()})
         return len(keys)
 
     def noted(self) -> list[dict[str, Any]]:
@@ -83,7 +85,8 @@ def _pull_and_push(functions: Functions, inputs: Values) -> Values | None:
         home, table = cast(Tensor, inputs["home"]), cast(Tensor, inputs["table"])
         held = cast(list[Tensor], inputs["held"])
         servers = [
-            rpc.remote(f"rank{number + 1}", NotingServer, args=(keys, table[keys])) for number, keys in enumerate(held)
+            rpc.remote(f"rank{number + 1}", NotingServer, args=(keys, table[keys], 0.5 * (number == len(held) // 2)))
+            for number, keys in enumerate(held)
         ]
         for server in servers:
             server.rpc_sync().noted()
@@ -92,6 +95,8 @@ def _pull_and_push(functions: Functions, inputs: Values) -> Values | None:
         rows = functions["pull_rows"](servers, place, keys.clone())
         functions["push_rows"](servers, place, keys.clone(), gradients.clone())
         found = {"rows": rows if isinstance(rows, Tensor) else f"a {type(rows).__name__}"}
+        found["returned"] = time.perf_counter()
+        time.sleep(1.0)  # whatever is under way arrives
         found["calls"] = [cast(Value, server.rpc_sync().noted()) for server in servers]
     rpc.shutdown()
     return found

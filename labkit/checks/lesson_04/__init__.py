@@ -10,7 +10,7 @@ from labkit.checks.lesson_04.checkpoints import EXERCISE as CHECKPOINTS
 from labkit.checks.lesson_04.hybrid import EXERCISE as HYBRID
 from labkit.checks.lesson_04.placing import COPIES, PLACING
 from labkit.checks.lesson_04.posted import EXERCISE as POSTED
-from labkit.checks.lesson_04.replicas import EXERCISE as REPLICAS
+from labkit.checks.lesson_04.primary_and_backup import EXERCISE as REPLICAS
 from labkit.checks.lesson_04.rows import EXERCISE as ROWS
 from labkit.checks.lesson_04.server_or_ring import EXERCISE as SERVER_OR_RING
 from labkit.checks.lesson_04.synchronous import EXERCISE as SYNCHRONOUS

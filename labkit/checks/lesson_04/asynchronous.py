@@ -8,23 +8,19 @@ import torch
 from torch import Tensor
 
 from labkit.checks.case import Case, Got
-from labkit.checks.drivers.called_servers import drive_server
-from labkit.checks.exercise import Exercise
-from labkit.checks.lesson_04.crowds import WITHOUT_A_LOCK, crowd_case, is_crowd, judge_crowd
+from labkit.checks.lesson_04.crowds import crowd_case, is_crowd
 from labkit.checks.lesson_04.scripts import (
     Course,
     Script,
     as_if,
     drawer,
-    judge_script,
-    oracle_of,
     push,
     script_case,
     script_of,
     workers_of,
 )
-from labkit.checks.lesson_04.server_mistakes import ALIAS, BLOCKED, FORM, UNMARKED, no_record
-from labkit.checks.verdict import Mistake, Verdict
+from labkit.checks.lesson_04.server_mistakes import server_exercise
+from labkit.checks.verdict import Mistake
 from labkit.checks.wire import Wire
 
 
@@ -67,40 +63,26 @@ def _drops_stale(case: Case) -> Course:
     return Course(plain.answers, plain.updates, tuple(changes))
 
 
-def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether every gradient is applied when it comes and answered at once."""
-    return judge_crowd(case, got, 1) if is_crowd(case) else judge_script(case, got, course)
-
-
-def _message(case: Case, got: Got, wire: Wire) -> str:
-    return judge(case, got, wire).message if not is_crowd(case) else ""
-
-
-EXERCISE = Exercise(
+EXERCISE = server_exercise(
     id="4.3",
     title="The asynchronous server",
-    functions=("AsyncServer",),
-    given=("Server", "Update"),
-    driver=drive_server,
-    oracle=oracle_of(course),
-    judge=judge,
+    server="AsyncServer",
+    rule=course,
+    gradients_a_version=lambda case: 1,
+    answers_run_free=True,
+    future=False,
     visible=(
         async_case("one worker, 3 pushes", 31, [(0, 0), (0, 1), (0, 2)], 1, 0.5),
         async_case("3 workers, some of them stale", 32, [(0, 0), (1, 0), (0, 1), (2, 0), (1, 2)], 3, 0.2),
         crowd_case("6 workers at the same time, over RPC", "AsyncServer", 33, 6, 5),
     ),
-    distributed=False,
     hints=(
         "Four things happen in a push. Which of them may another push see half done?",
-        "None. Note the Update, change the weights, count the version up and copy the weights, all inside one "
+        "None of them. Note the Update, change the weights, count the version up and copy the weights, all inside one "
         "`with self.lock:`.",
         "self.weight -= self.lr * gradient; self.version += 1; return self.version, self.weight.clone()",
     ),
     mistakes=(
-        BLOCKED,
-        UNMARKED,
-        FORM,
-        WITHOUT_A_LOCK,
         Mistake(
             "version not counted",
             "The version stays 0: count it up with every gradient, self.version += 1.",
@@ -132,7 +114,5 @@ EXERCISE = Exercise(
             "The answer carries the weights from before this gradient. Change them first, then copy them.",
             as_if(course, lambda case: course(case, told=lambda push, version: version - 1)),
         ),
-        ALIAS,
-        no_record(_message),
     ),
 )

@@ -7,26 +7,21 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Got
-from labkit.checks.drivers.called_servers import drive_server
-from labkit.checks.exercise import Exercise
-from labkit.checks.lesson_04.crowds import WITHOUT_A_LOCK, crowd_case, is_crowd, judge_crowd
+from labkit.checks.case import Case
+from labkit.checks.lesson_04.crowds import crowd_case, is_crowd
 from labkit.checks.lesson_04.scripts import (
     Course,
     Script,
     as_if,
     drawer,
-    judge_script,
     more_of,
-    oracle_of,
     push,
     script_case,
     script_of,
     workers_of,
 )
-from labkit.checks.lesson_04.server_mistakes import ALIAS, BLOCKED, FORM, NO_FUTURE, TWICE, UNMARKED, no_record
-from labkit.checks.verdict import Mistake, Verdict
-from labkit.checks.wire import Wire
+from labkit.checks.lesson_04.server_mistakes import server_exercise
+from labkit.checks.verdict import Mistake
 
 
 def backup_case(
@@ -44,6 +39,7 @@ def course(
     is_late: Callable[[int, int], bool] = lambda read, version: read < version,
     late_waits: bool = False,
     everybody: bool = False,
+    last_waits: bool = False,
 ) -> Course:
     """Return what happens: pushes for the version of now gather until enough are there; others are answered at once.
 
@@ -53,6 +49,7 @@ def course(
         is_late: Whether a push of this version read is late.
         late_waits: Whether late ones are answered with the next step only.
         everybody: Whether all workers are waited for.
+        last_waits: Whether the worker that completes a step is answered with the next one only.
     """
     if is_crowd(case):
         return Course((), (), ())
@@ -73,34 +70,21 @@ def course(
             answers.append(())
             continue
         changes.append(combine([script[each]["gradient"] for each in gathered], workers_of(case)))
-        answers.append(tuple((each, len(changes)) for each in (*gathered, *waiting)))
-        gathered, waiting = [], []
+        answered = [*gathered[: len(gathered) - last_waits], *waiting]
+        answers.append(tuple((each, len(changes)) for each in answered))
+        gathered, waiting = [], [number] * last_waits
     return Course(tuple(answers), tuple(updates), tuple(changes))
-
-
-def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether the first gradients make each step, and late ones are dropped and answered at once."""
-    return (
-        judge_crowd(case, got, more_of(case), some_are_dropped=True)
-        if is_crowd(case)
-        else judge_script(case, got, course)
-    )
-
-
-def _message(case: Case, got: Got, wire: Wire) -> str:
-    return judge(case, got, wire).message if not is_crowd(case) else ""
 
 
 LATE = [(0, 0), (1, 0), (2, 0), (1, 1), (0, 1), (2, 1), (2, 2), (0, 2), (1, 2)]
 
-EXERCISE = Exercise(
+EXERCISE = server_exercise(
     id="4.5",
     title="Backup workers",
-    functions=("BackupServer",),
-    given=("Server", "Update"),
-    driver=drive_server,
-    oracle=oracle_of(course),
-    judge=judge,
+    server="BackupServer",
+    rule=course,
+    gradients_a_version=more_of,
+    some_are_dropped=True,
     visible=(
         backup_case("3 of 3: nobody is late", 51, [(0, 0), (1, 0), (2, 0), (2, 1), (0, 1), (1, 1)], 3, 3),
         backup_case("the first 2 of 3", 52, LATE, 3, 2),
@@ -113,7 +97,6 @@ EXERCISE = Exercise(
         ),
         crowd_case("3 of 5 at the same time, over RPC", "BackupServer", 54, 5, 6, [3], until=6),
     ),
-    distributed=False,
     hints=(
         "How does the server know that a gradient is late? What does the worker tell it?",
         "The version that the worker read names the step it worked for. Is it smaller than the server's version, then "
@@ -123,12 +106,6 @@ EXERCISE = Exercise(
         "The rest is SyncServer.push with needed in place of num_workers.",
     ),
     mistakes=(
-        BLOCKED,
-        UNMARKED,
-        NO_FUTURE,
-        FORM,
-        TWICE,
-        WITHOUT_A_LOCK,
         Mistake(
             "late gradients are used",
             "A gradient of a step that is over went into the next step. Compare the version it was computed from with "
@@ -139,6 +116,12 @@ EXERCISE = Exercise(
             "late workers wait",
             "A late worker gets its answer with the next step only. Answer it at once: it has lost time enough.",
             as_if(course, lambda case: course(case, late_waits=True)),
+        ),
+        Mistake(
+            "the last one gets the future of the next step",
+            "The worker that completes the step is handed the new future, and waits for a step too many. Keep the old "
+            "one in a variable before you put a new one in its place.",
+            as_if(course, lambda case: course(case, last_waits=True)),
         ),
         Mistake(
             "waits for all workers",
@@ -157,7 +140,5 @@ EXERCISE = Exercise(
             "The step took lr times the sum of the gradients: divide by how many there are.",
             as_if(course, lambda case: course(case, lambda gradients, count: torch.stack(gradients).sum(0))),
         ),
-        ALIAS,
-        no_record(_message),
     ),
 )

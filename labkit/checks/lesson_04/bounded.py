@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from labkit.checks.case import Case, Got
-from labkit.checks.drivers.called_servers import drive_server
-from labkit.checks.exercise import Exercise
-from labkit.checks.lesson_04.crowds import WITHOUT_A_LOCK, crowd_case, is_crowd, judge_crowd
+from labkit.checks.lesson_04.crowds import crowd_case, is_crowd
 from labkit.checks.lesson_04.scripts import (
     Course,
     Script,
@@ -17,14 +15,13 @@ from labkit.checks.lesson_04.scripts import (
     judge_script,
     leave,
     more_of,
-    oracle_of,
     push,
     script_case,
     script_of,
     workers_of,
 )
-from labkit.checks.lesson_04.server_mistakes import ALIAS, BLOCKED, FORM, NO_FUTURE, TWICE, UNMARKED, no_record
-from labkit.checks.verdict import Mistake, Verdict
+from labkit.checks.lesson_04.server_mistakes import server_exercise
+from labkit.checks.verdict import Mistake
 from labkit.checks.wire import Wire
 
 Open = Callable[[Script, int, int, int, int], bool]
@@ -113,34 +110,42 @@ def _by_versions(script: Script, at: int, now: int, count: int, bound: int) -> b
     return applied - int(script[at]["version"]) <= bound or (within(script, at, now, count, 0) and now > at)
 
 
-def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether every gradient is applied at once, and answered when the slowest is near enough."""
-    return judge_crowd(case, got, 1) if is_crowd(case) else judge_script(case, got, course)
-
-
-def _message(case: Case, got: Got, wire: Wire) -> str:
-    return judge(case, got, wire).message if not is_crowd(case) else ""
+def _judge(case: Case, got: Got) -> str:
+    return judge_script(case, got, course, answers_run_free=True).message if not is_crowd(case) else ""
 
 
 def _gradients_wait(case: Case, got: Got, wire: Wire) -> bool:
-    """Return whether the weights in some answer lack gradients whose own push was not answered yet."""
-    return isinstance(got, tuple) and "The weights in the answer" in _message(case, got, wire)
+    """Return whether some answer lacks gradients whose own push was not answered yet, and in the end all are there."""
+    if not isinstance(got, tuple) or is_crowd(case) or got[0].get("version") != course(case).version:
+        return False
+    return "The weights in the answer" in _judge(case, got) or "says version" in _judge(case, got)
 
 
 def _nobody_goes_when_one_leaves(case: Case, got: Got, wire: Wire) -> bool:
-    message = _message(case, got, wire) if isinstance(got, tuple) else ""
+    message = _judge(case, got) if isinstance(got, tuple) else ""
     return "leave" in message and "). Now answered: nobody" in message
 
 
+def _first_wrong(case: Case, got: Got) -> tuple[int, set[int], set[int]]:
+    """Return the first step in which others were answered than should be, who was and who should be; -1 if none."""
+    if isinstance(got, tuple) and "steps" in got[0]:
+        for number, (mine, wanted) in enumerate(zip(cast(Any, got[0]["steps"]), course(case).answers, strict=True)):
+            came, right = {each["push"] for each in mine}, {at for at, _ in wanted}
+            if came != right:
+                return number, came, right
+    return -1, set(), set()
+
+
 def _pusher_waits_in_vain(case: Case, got: Got, wire: Wire) -> bool:
-    """Return whether the first thing that is wrong is that a push was not answered at once that should have been."""
-    if not isinstance(got, tuple) or "steps" not in got[0]:
-        return False
-    for number, (mine, wanted) in enumerate(zip(cast(Any, got[0]["steps"]), course(case).answers, strict=True)):
-        missing = {at for at, _ in wanted} - {each["push"] for each in mine}
-        if missing or len(mine) != len(wanted):
-            return number in missing
-    return False
+    """Return whether the first thing that is wrong is that a push lets nobody go, not even who pushed."""
+    number, came, right = _first_wrong(case, got)
+    return number in right and not came
+
+
+def _some_of_them(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the first thing that is wrong is that not all were answered who should have been, but some."""
+    _, came, right = _first_wrong(case, got)
+    return bool(came) and came < right
 
 
 def _crowd_stands_still(case: Case, got: Got, wire: Wire) -> bool:
@@ -151,23 +156,21 @@ def _words(text: str) -> list[str]:
     return text.split()
 
 
-EXERCISE = Exercise(
+EXERCISE = server_exercise(
     id="4.4",
     title="The bounded server",
-    functions=("BoundedServer",),
-    given=("Server", "Update"),
-    driver=drive_server,
-    oracle=oracle_of(course),
-    judge=judge,
+    server="BoundedServer",
+    rule=course,
+    gradients_a_version=lambda case: 1,
+    answers_run_free=True,
     visible=(
         bounded_case("3 workers, bound 1", 41, _words("0 1 0 2 0 1 2 2 0 1"), 3, 1),
         bounded_case("3 workers, bound 0: in lock step", 42, _words("0 1 2 2 0 1 1 0 2"), 3, 0),
         bounded_case("3 workers, bound 2, one is slow", 43, _words("0 1 0 1 0 1 2 0 1 2 2"), 3, 2),
         bounded_case("the slowest leaves", 44, _words("0 1 0 0 1 -2 1 0 -1 0 0"), 3, 1),
-        bounded_case("somebody leaves who is not the slowest", 45, _words("0 1 -1 0 0 2 2 0 -0 2 2 2"), 3, 1),
+        bounded_case("one leaves who is not the slowest, then all", 45, _words("0 1 -1 0 0 2 2 0 -0 2 2 2 -2"), 3, 1),
         crowd_case("5 workers at the same time, over RPC", "BoundedServer", 46, 5, 4, [1]),
     ),
-    distributed=False,
     hints=(
         "Draw the clocks of three workers as three stacks of coins. After which events can somebody go on "
         "who could not "
@@ -179,11 +182,6 @@ EXERCISE = Exercise(
         "slowest <= self.bound]: self.waiting.pop(worker).set_result((self.version, self.weight.clone()))",
     ),
     mistakes=(
-        BLOCKED,
-        UNMARKED,
-        NO_FUTURE,
-        FORM,
-        TWICE,
         Mistake(
             "who has left is waited for",
             "A worker that has left counts no more: take its clock out, or the others wait for it for ever.",
@@ -195,7 +193,6 @@ EXERCISE = Exercise(
                 or _crowd_stands_still(case, got, wire)
             ),
         ),
-        WITHOUT_A_LOCK,
         Mistake(
             "one step too late",
             "A worker that is exactly bound ahead has to wait. It may go: at most bound.",
@@ -211,6 +208,11 @@ EXERCISE = Exercise(
             "When the slowest leaves, others may go on at once, not at the next push: look through all who wait, in "
             "leave too.",
             _nobody_goes_when_one_leaves,
+        ),
+        Mistake(
+            "one at a time",
+            "Several may go on at the same moment: look through all who wait, each time, and answer every one who may.",
+            _some_of_them,
         ),
         Mistake(
             "compared with the mean",
@@ -235,8 +237,6 @@ EXERCISE = Exercise(
             "pushes only.",
             as_if(course, lambda case: course(case, _by_versions)),
         ),
-        ALIAS,
-        no_record(_message),
         Mistake(
             "gradients wait as well",
             "The weights in an answer are not those of all gradients so far. Each gradient is applied when it comes; "

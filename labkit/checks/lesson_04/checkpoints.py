@@ -115,6 +115,7 @@ EXERCISE = Exercise(
         checkpoint_case("versions 9, 10 and 100", 122, "s9 s10 s100"),
         checkpoint_case("the first one breaks off", 123, "w1 r2 s3"),
         checkpoint_case("one breaks off while it is written, one before it is renamed", 124, "s5 w6 s7 r8 s9"),
+        checkpoint_case("a version saved again breaks off", 126, "s3 w3 r3 s4"),
         checkpoint_case("the newest is cut off, and empty", 125, "s3 s4 d60 s5 d0"),
     ),
     distributed=False,
@@ -127,6 +128,15 @@ EXERCISE = Exercise(
         "torch.load(path, weights_only=True)",
     ),
     mistakes=(
+        Mistake(
+            "written in the place of the old one",
+            "The version was there, whole, and saving it again destroyed it before it was written anew. Write under "
+            "another name, then rename.",
+            lambda case, got, wire: (
+                "w3" in str(case.about["said"])
+                and _gave(lambda came, right: came is None and right is not None)(case, got, wire)
+            ),
+        ),
         Mistake(
             "one file for all",
             "The old checkpoint was gone before the new one was whole. Give each version a file of its own.",

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from labkit.checks.case import Case, Got, Value
 from labkit.checks.lesson_04.scripts import TOLERANCE, drawer
-from labkit.checks.verdict import Mistake, Verdict
-from labkit.checks.wire import Wire
+from labkit.checks.verdict import Verdict
 
 
 def crowd_case(
@@ -113,16 +112,3 @@ def _close(came: object, right: Tensor) -> bool:
         and came.shape == right.shape
         and bool(torch.allclose(came.double(), right, rtol=0, atol=TOLERANCE))
     )
-
-
-def _in_a_crowd(case: Case, got: Got, wire: Wire) -> bool:
-    return is_crowd(case) and isinstance(got, tuple)
-
-
-WITHOUT_A_LOCK = Mistake(
-    "without a lock",
-    "One call after the other it is right, several at once it is not: take self.lock (with self.lock:) "
-    "before the first "
-    "thing that is read, and keep it until the last thing is written and copied.",
-    _in_a_crowd,
-)

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.compare import difference
 from labkit.checks.drivers.lesson_04 import Dense, step_hybrid
 from labkit.checks.exercise import Exercise
@@ -150,6 +150,23 @@ def _pushed_times(factor: Callable[[Case], float]) -> Callable[[Case, Got, Wire]
     return seen
 
 
+def _failed(got: Got, *words: str) -> bool:
+    return isinstance(got, Failure) and all(word in f"{got.message} {got.detail}" for word in words)
+
+
+def _loss_is_the_sum(case: Case, got: Got, wire: Wire) -> bool:
+    if not isinstance(got, tuple) or judge(case, got, wire).passed:
+        return False
+    right, rank = expected(case), members(case)[0]
+    if "losses" not in got[rank]:
+        return False
+    (mine, wanted), samples = (
+        _pairs(got[rank], right[rank], "losses")[0],
+        len(cast(list[Tensor], case.inputs[rank]["targets"])[0]),
+    )
+    return samples > 1 and not _apart(mine, samples * wanted)
+
+
 def _count(case: Case) -> int:
     return len(members(case))
 
@@ -180,6 +197,33 @@ EXERCISE = Exercise(
         "dist.get_world_size(group). Then push(keys.flatten(), rows.grad / dist.get_world_size(group)).",
     ),
     mistakes=(
+        Mistake(
+            "a parameter without a gradient",
+            "A parameter that is frozen, or took no part in the loss, has no gradient: pass over it, "
+            "if p.grad is not None.",
+            lambda case, got, wire: _failed(got, "NoneType", "all_reduce", "tensor"),
+            certain=True,
+        ),
+        Mistake(
+            "rows without a gradient",
+            "What pull returned is no leaf of autograd, so backward leaves no gradient on it: rows.requires_grad_() "
+            "before the model is called.",
+            lambda case, got, wire: _failed(got, "NoneType") or _failed(got, "does not require grad"),
+            certain=True,
+        ),
+        Mistake(
+            "all ranks counted in place of the group's",
+            "The sum over the group was divided by the number of all ranks: dist.get_world_size(group).",
+            lambda case, got, wire: (
+                case.inputs[0].get("group") is not None
+                and _layers_are(lambda case, rank, of: _count(case) / case.world_size)(case, got, wire)
+            ),
+        ),
+        Mistake(
+            "the sum of the squares",
+            "The loss is the mean of the squared errors over the samples, not their sum.",
+            _loss_is_the_sum,
+        ),
         Mistake(
             "layers not averaged",
             "Every rank's layers went their own way: the gradients were not reduced over the workers before the step.",

@@ -44,12 +44,28 @@ def hash_case(name: str, keys: Sequence[Tensor], num_servers: int) -> Case:
     return calls_case(name, [("place_by_hash", (each, num_servers)) for each in keys])
 
 
+def keys_near_a_bound(num_servers: int) -> Tensor:
+    """Return keys whose scramble is the largest of a server's, or nearly: float32 puts them on the next one."""
+    back = pow(2654435761, -1, 2**32)
+    largest = [-(-(server + 1) * 2**32 // num_servers) - 1 for server in range(num_servers)]
+    keys = [(scramble - below) * back % 2**32 for scramble in largest for below in range(20)]
+    return torch.tensor([key for key in keys if key < 2**31])
+
+
 def _ceiling(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
     return keys // -(-num_keys // num_servers)
 
 
 def _longer_last(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
     return num_servers - 1 - _by_range(num_keys - 1 - keys, num_keys, num_servers)
+
+
+def _one_before(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
+    return _by_range((keys - 1).clamp(min=0), num_keys, num_servers) - (keys == 0).long()
+
+
+def _in_float32(keys: Tensor, num_servers: int) -> Tensor:
+    return (keys * 2654435761 % 2**32 / 2**32 * num_servers).long()
 
 
 PLACING = Exercise(
@@ -63,7 +79,7 @@ PLACING = Exercise(
         range_case("12 keys on 3 servers, 10 on 4", 71, [(12, 3), (10, 4)]),
         range_case("11 keys on 3 servers, 2 on 3, 5 on 1", 72, [(11, 3), (2, 3), (5, 1)]),
         hash_case("keys 0 to 15 on 6 servers, in two rows", [torch.arange(16).view(2, 8)], 6),
-        hash_case("large keys on 7 servers", [torch.tensor([2**31 - 1, 10**9, 123456789, 0])], 7),
+        hash_case("large keys on 7 servers", [torch.tensor([2**31 - 1, 10**9, 474136676, 123456789, 0])], 7),
     ),
     distributed=False,
     hints=(
@@ -80,6 +96,12 @@ PLACING = Exercise(
             "Lengths differ by "
             "at most one.",
             as_if(PLACES, "place_by_range", _ceiling),
+        ),
+        Mistake(
+            "the first of a stretch in the one before",
+            "The first key of a stretch is counted to the stretch before it, and key 0 to none. bucketize and "
+            "searchsorted take the bound itself to the right with right=True.",
+            as_if(PLACES, "place_by_range", _one_before),
         ),
         Mistake(
             "longer stretches last",
@@ -106,6 +128,12 @@ PLACING = Exercise(
             "The scrambled number is scaled, (x * S) // 2**32, not taken modulo S: its lowest bits are the least "
             "scrambled.",
             as_if(PLACES, "place_by_hash", lambda keys, s: (keys * 2654435761 % 2**32) % s),
+        ),
+        Mistake(
+            "rounded",
+            "Most keys are where they should be, and a few beside it: / makes float32 of whole numbers, which holds 24 "
+            "bits of 32. Multiply by S first, then divide by 2**32 with //.",
+            as_if(PLACES, "place_by_hash", _in_float32),
         ),
         Mistake(
             "not cut to 32 bits",
@@ -176,6 +204,14 @@ def _home_writes(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, 
     return torch.zeros(num_servers, dtype=torch.float64).index_add_(0, home, at_home) + reads[hot].sum() / num_servers
 
 
+def _the_last_at_home(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
+    hot = torch.zeros(len(reads), dtype=torch.bool)
+    hot[reads.topk(num_hot).indices] = True
+    loads = torch.zeros(num_servers, dtype=torch.float64)
+    loads[home] += torch.where(hot, 0.0, reads + writes)
+    return loads + reads[hot].sum() / num_servers + writes[hot].sum()
+
+
 COPIES = Exercise(
     id="4.9",
     title="Copies of hot keys",
@@ -190,8 +226,8 @@ COPIES = Exercise(
     distributed=False,
     hints=(
         "Take one hot key with 100 reads and 10 writes, and four servers. What does each of them have to do?",
-        "Each server gets a quarter of its reads and all of its writes. A cold key loads its home only. topk finds the "
-        "hot ones, index_add_ adds the loads of the cold ones to their homes.",
+        "Each of the four gets a quarter of its reads and all of its writes. A cold key loads its home only. "
+        "topk finds the hot ones, index_add_ adds the loads of the cold ones to their homes.",
         "hot[reads.topk(num_hot).indices] = True; loads.index_add_(0, home, torch.where(hot, 0.0, reads + "
         "writes)); then "
         "+ reads[hot].sum() / num_servers + writes[hot].sum()",
@@ -221,6 +257,12 @@ COPIES = Exercise(
             "hot by writes",
             "Hot are the keys with the most reads, not those with the most writes.",
             as_if(LOADS, "server_loads", _variant(by_writes=True)),
+        ),
+        Mistake(
+            "one key for each server",
+            "Of the keys of a server only one is in its load: loads[home] += ... keeps the last of them, index_add_ "
+            "adds all.",
+            as_if(LOADS, "server_loads", _the_last_at_home),
         ),
         Mistake(
             "hot keys loaded at home too",

@@ -137,6 +137,11 @@ EXERCISE = Exercise(
             _is(lambda gradients: torch.stack(gradients).mean(0)),
         ),
         Mistake(
+            "divided by the number of workers",
+            "Each gradient is divided by the number of workers; here each of them counts in full.",
+            lambda case, got, wire: _is(lambda gradients: _sum(gradients) / (case.world_size - 1))(case, got, wire),
+        ),
+        Mistake(
             "uphill",
             "The gradients were added; lr times each is taken off.",
             _is(lambda gradients: -_sum(gradients)),
@@ -149,7 +154,7 @@ EXERCISE = Exercise(
         Mistake(
             "messages that nobody takes",
             "Somebody waits for a message that never comes, or sends one that nobody takes: rank 0 must receive "
-            "num_gradients messages from each of the other ranks.",
+            "num_gradients messages from each of the other ranks, and what isend began counts once it was waited for.",
             lambda case, got, wire: (
                 (isinstance(got, Failure) and got.kind in ("deadlock", "timeout", "died", "exception"))
                 or bool(wire.problems)

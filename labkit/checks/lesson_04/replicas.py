@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.compare import difference
-from labkit.checks.drivers.replicas import use_replicas
-from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_04.scripts import drawer
-from labkit.checks.verdict import Mistake, Verdict
+from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.checks.words import plural
-
-Seen: TypeAlias = Callable[[Case, Got, Wire], bool]
 
 
 def replica_case(name: str, seed: int, said: str, *, with_backup: bool) -> Case:
@@ -56,7 +52,8 @@ def dying_case(name: str, seed: int, num_workers: int, num_pushes: int, dies_aft
     return Case(name, 1, ({"weight": draw(), "lr": 0.5, "gradients": gradients, "dies_after_s": dies_after_s},))
 
 
-def _script(case: Case) -> list[dict[str, Any]]:
+def script_of(case: Case) -> list[dict[str, Any]]:
+    """Return the steps of a case that drives one Replica."""
     return cast(list[dict[str, Any]], case.inputs[0]["script"])
 
 
@@ -64,7 +61,7 @@ def _steps(case: Case) -> list[Value]:
     """Return, for each step, which pushes are answered with what, and version and weights afterwards."""
     steps: list[Value] = []
     pushes: list[tuple[int, int]] = []
-    script, weight = _script(case), cast(Tensor, case.inputs[0]["weight"])
+    script, weight = script_of(case), cast(Tensor, case.inputs[0]["weight"])
     for number, step in enumerate(script):
         news: list[Value] = []
         if step["op"] == "push":
@@ -95,7 +92,7 @@ def expected(case: Case) -> list[Values]:
             asked = len(each) if place is None else place + 1
             found.append({"answer": place, "asked": asked})
         return [{"found": found}]
-    pushed: list[Value] = [step for step in _script(case) if step["op"] == "push"]
+    pushed: list[Value] = [step for step in script_of(case) if step["op"] == "push"]
     return [{"steps": _steps(case), "backup": pushed if inputs["with_backup"] else []}]
 
 
@@ -149,7 +146,7 @@ def _judge_steps(case: Case, came: Values) -> Verdict:
         wrong = difference(mine["weight"], right["weight"], torch.full((3,), 1e-9, dtype=torch.float64))
         if wrong is not None:
             return Verdict(False, f"{story} The weights hold {wrong.got} where {wrong.expected} should be.")
-    wanted_calls = [step for step in _script(case) if step["op"] == "push"] if case.inputs[0]["with_backup"] else []
+    wanted_calls = [step for step in script_of(case) if step["op"] == "push"] if case.inputs[0]["with_backup"] else []
     return _judge_calls("The backup", cast(Any, came["backup"]), wanted_calls) or Verdict(True)
 
 
@@ -198,141 +195,3 @@ def _judge_death(case: Case, came: Values) -> Verdict:
     if wrong is not None:
         return Verdict(False, f"The backup's weights hold {wrong.got} where {wrong.expected} should be.")
     return Verdict(True)
-
-
-def _says(*words: str, when: Callable[[Case], bool] = lambda case: True) -> Seen:
-    def seen(case: Case, got: Got, wire: Wire) -> bool:
-        return isinstance(got, tuple) and when(case) and all(word in judge(case, got, wire).message for word in words)
-
-    return seen
-
-
-def _driven(case: Case) -> bool:
-    return "script" in case.inputs[0]
-
-
-def _repeated(case: Case) -> bool:
-    names = [(s["worker"], s["number"]) for s in _script(case) if s["op"] == "push"] if _driven(case) else []
-    return len(set(names)) < len(names)
-
-
-def _passed_on(case: Case, got: Got) -> tuple[int, bool]:
-    """Return how many gradients the backup was pushed, and whether they are too few."""
-    if not isinstance(got, tuple) or not _driven(case) or not case.inputs[0]["with_backup"] or "backup" not in got[0]:
-        return -1, False
-    count = len(cast(list[Any], got[0]["backup"]))
-    return count, count < sum(step["op"] == "push" for step in _script(case))
-
-
-def _early(case: Case, got: Got, wire: Wire) -> bool:
-    if not isinstance(got, tuple) or not _driven(case) or not case.inputs[0]["with_backup"] or "steps" not in got[0]:
-        return False
-    steps = cast(list[dict[str, Any]], got[0]["steps"])
-    return any(step["answered"] for step, told in zip(steps, _script(case), strict=True) if told["op"] == "push")
-
-
-EXERCISE = Exercise(
-    id="4.11",
-    title="Nothing acknowledged is lost",
-    functions=("Replica", "push_safely"),
-    given=("Server", "Update", "Remote"),
-    driver=use_replicas,
-    oracle=expected,
-    judge=judge,
-    visible=(
-        replica_case("no backup", 111, "w0.0 w1.0 w0.1", with_backup=False),
-        replica_case("no backup, pushed again", 112, "w0.0 w0.0 w1.0 w0.1 w1.0", with_backup=False),
-        replica_case("with a backup that answers later", 113, "w0.0 w1.0 a1 w0.1 a0 a2", with_backup=True),
-        replica_case(
-            "with a backup, pushed again before it has answered", 114, "w0.0 w0.0 a0 a1 w0.0 a2", with_backup=True
-        ),
-        replica_case("a backup that fails", 115, "w0.0 f0 w1.0 a1", with_backup=True),
-        safely_case("push_safely", 116, [["answer", "answer"], ["fail", "answer"], ["raise", "fail", "answer"]]),
-        safely_case("push_safely, and nobody answers", 117, [["fail", "raise"]]),
-        dying_case("the primary dies, over RPC", 118, 3, 8, 0.011),
-    ),
-    distributed=False,
-    hints=(
-        "Go through one push and let the primary die after every line of it. After which line may the worker be told "
-        "that all is well?",
-        "A set of (worker, number) says what has been applied; only new ones are. The push to the backup "
-        "goes out every "
-        "time, and what push returns is that call's future, turned into the version by then(). push_safely: "
-        "wait inside "
-        "try, go on to the next replica on RuntimeError.",
-        "return self.backup.push(worker, number, gradient).then(lambda answer: (answer.value(), version)[1]): value() "
-        "raises if the backup failed, and then so does this future.",
-    ),
-    mistakes=(
-        Mistake(
-            "the backup is told nothing",
-            "The backup was not pushed the gradients.",
-            lambda case, got, wire: _passed_on(case, got) == (0, True),
-        ),
-        Mistake(
-            "a repeated gradient is not passed on",
-            "A gradient that was pushed again did not go to the backup. Perhaps the backup never got it: "
-            "pass it on every "
-            "time, the backup knows what it has.",
-            lambda case, got, wire: _repeated(case) and _passed_on(case, got)[1],
-        ),
-        Mistake(
-            "acknowledged before the backup has it",
-            "push is complete before the backup has answered. If the primary dies now, the gradient is lost "
-            "and the worker "
-            "believes it is safe.",
-            _early,
-        ),
-        Mistake(
-            "waits inside push",
-            "push waits for the backup inside the call; return a future that follows the backup's: .then(...).",
-            _says("did not come back"),
-        ),
-        Mistake("returns no Future", "push returns a Future, whether there is a backup or not.", _says("no Future")),
-        Mistake(
-            "a repeated gradient counts twice",
-            "The same worker and number came again, and was applied again. Keep a set of what has been applied.",
-            lambda case, got, wire: (
-                _repeated(case)
-                and isinstance(got, tuple)
-                and any(words in judge(case, got, wire).message for words in ("version", "weights"))
-            ),
-        ),
-        Mistake(
-            "the backup's failure is hidden",
-            "The backup failed, and push was acknowledged all the same: let answer.value() raise in the function that "
-            "then() calls.",
-            _says("it should fail"),
-        ),
-        Mistake(
-            "stops at the first replica",
-            "When a replica fails, the next one is asked: catch the RuntimeError around push and wait, both.",
-            lambda case, got, wire: _says("push_safely gave RuntimeError raised, expected")(case, got, wire),
-        ),
-        Mistake(
-            "asks everybody",
-            "Replicas after the one that answered are pushed to as well. The first answer is enough.",
-            _says("replica", "expected 0"),
-        ),
-        Mistake(
-            "nobody answers, and nobody says so",
-            "If no replica answers, raise a RuntimeError: the gradient was not acknowledged.",
-            _says("should raise"),
-        ),
-        Mistake(
-            "another number for the retry",
-            "The retry must carry the same number, or the backup cannot know that it has this gradient already.",
-            _says("expected number"),
-        ),
-        Mistake(
-            "lost",
-            "A gradient that was acknowledged is not in the backup's weights.",
-            lambda case, got, wire: "dies_after_s" in case.inputs[0] and _says("lost")(case, got, wire),
-        ),
-        Mistake(
-            "version not counted",
-            "The answer is the version: one up for each gradient that was applied.",
-            _says("version"),
-        ),
-    ),
-)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributed import rpc
 
-from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.compare import difference
 from labkit.checks.drivers.called_servers import join_rpc
 from labkit.checks.drivers.lesson_04 import NotingServer, use_rows
@@ -81,7 +81,7 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
             expected=wrong.expected,
             got=wrong.got,
         )
-    problem = next(filter(None, (_pushed(case, got), _asked(case, got), _apart(case, got))), "")
+    problem = next(filter(None, (_pushed(case, got), _asked(case, got), _apart(case, got), _unwaited(got))), "")
     return Verdict(not problem, problem)
 
 
@@ -137,6 +137,14 @@ def _apart(case: Case, got: Got) -> str:
                 "time after the first."
             )
     return ""
+
+
+def _unwaited(got: Got) -> str:
+    assert isinstance(got, tuple)
+    late = [call["done"] - got[0]["returned"] for calls in _calls(got, "push") for call in calls]
+    if not late or max(late) <= 0:
+        return ""
+    return f"push_rows returned {1e3 * max(late):.0f} ms before the last server had its gradients."
 
 
 def _says(words: str, *, op: str = "") -> Callable[[Case, Got, Wire], bool]:
@@ -238,8 +246,8 @@ EXERCISE = Exercise(
         "Fill a tensor "
         "of one row for each different key, and index it by the way back.",
         "rows[home == number] = answer for each server; return rows[where]. For the push: sums = "
-        "zeros(len(different), D)"
-        ".index_add_(0, where, gradients), then one rpc_async().push for each server, then wait for all.",
+        "gradients.new_zeros(len(different), D).index_add_(0, where, gradients), then "
+        "one rpc_async().push for each server, then wait for all.",
     ),
     mistakes=(
         Mistake(
@@ -285,6 +293,17 @@ EXERCISE = Exercise(
             "The next server is called only when the one before has answered. Start all calls, rpc_async, and wait for "
             "the first one after that.",
             _says("one after the other"),
+        ),
+        Mistake(
+            "does not wait",
+            "push_rows returns when all servers have what is theirs: wait for every call, after all are under way.",
+            _says("before the last server"),
+        ),
+        Mistake(
+            "sums in another type",
+            "The sums must have the type of the gradients: gradients.new_zeros(...) in place of torch.zeros(...).",
+            lambda case, got, wire: isinstance(got, Failure) and "same scalar type" in got.message,
+            certain=True,
         ),
         Mistake(
             "gradients lost",

@@ -115,7 +115,7 @@ def results(case: Case, course: Course) -> Values:
     ]
     updates: list[Value] = [list(each) for each in course.updates]
     end: dict[str, Value] = {"version": course.version, "weight": weights[-1], "updates": updates}
-    return {"steps": steps, "changed": False, **end}
+    return {"steps": steps, "changed": False, "loose": [], **end}
 
 
 def oracle_of(rule: Rule) -> Callable[[Case], list[Values]]:
@@ -153,8 +153,15 @@ def follows(case: Case, got: Got, rule: Rule) -> bool:
     return all(_same(came[name], made[name]) for name in ("steps", "version", "weight"))
 
 
-def judge_script(case: Case, got: Got, rule: Rule) -> Verdict:
-    """Return whether every push was answered when it must be, with the right version and weights, and was noted."""
+def judge_script(case: Case, got: Got, rule: Rule, *, answers_run_free: bool) -> Verdict:
+    """Return whether every push was answered when it must be, with the right version and weights, and was noted.
+
+    Args:
+        case: With a script.
+        got: What the driver brought.
+        rule: What should happen.
+        answers_run_free: Whether others may push while an answer is put together, so that the lock must be held then.
+    """
     assert isinstance(got, tuple)
     came, right = got[0], results(case, rule(case))
     if "problem" in came:
@@ -173,7 +180,18 @@ def judge_script(case: Case, got: Got, rule: Rule) -> Verdict:
             f"After all calls pull() gives version {came['version']} and weights "
             f"{_list(came['weight'])}, expected version {right['version']} and {_list(right['weight'])}.",
         )
-    return judge_updates(cast(Any, came["updates"]), cast(Any, right["updates"])) or Verdict(True)
+    noted = judge_updates(cast(Any, came["updates"]), cast(Any, right["updates"]))
+    return noted or _judge_lock(cast(list[str], came["loose"]), answers_run_free) or Verdict(True)
+
+
+def _judge_lock(loose: list[str], answers_run_free: bool) -> Verdict | None:
+    """Return what was touched without the lock, None if nothing was that another call may touch at that moment."""
+    for words in loose:
+        method, verb, name = words.split()
+        if answers_run_free or (verb, name) != ("reads", "weight"):
+            text = f"{method} {verb} self.{name}, and self.lock is not held: another call may be in the midst of it."
+            return Verdict(False, text)
+    return None
 
 
 def _problem(case: Case, came: Values) -> str:

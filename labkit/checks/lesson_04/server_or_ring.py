@@ -105,6 +105,17 @@ EXERCISE = Exercise(
             as_if(COUNTED, "largest_share", lambda n, s: min(1.0, 1 / max(1, n / s))),
         ),
         Mistake(
+            "more than all",
+            "A share is at most 1, and where there are more servers than workers the busiest link is a worker's.",
+            as_if(COUNTED, "largest_share", lambda n, s: (n - 1) / n * s / n),
+        ),
+        Mistake(
+            "one direction set against two",
+            "The ring's 2 (N-1)/N B is all it sends; a server's link carries the share once in, for pushes, and once "
+            "out. Set two against two: share times the busiest equals (N-1)/N.",
+            as_if(COUNTED, "largest_share", lambda n, s: min(1.0, 2 * (n - 1) / n / max(1, n / s))),
+        ),
+        Mistake(
             "the share upside down",
             "The share is the ring's link divided by the server's busiest, not the other way round.",
             as_if(COUNTED, "largest_share", lambda n, s: min(1.0, 1 / _share(n, s)) if _share(n, s) else 0.0),

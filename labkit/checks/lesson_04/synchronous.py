@@ -9,23 +9,19 @@ import torch
 from torch import Tensor
 
 from labkit.checks.case import Case, Got
-from labkit.checks.drivers.called_servers import drive_server
-from labkit.checks.exercise import Exercise
-from labkit.checks.lesson_04.crowds import WITHOUT_A_LOCK, crowd_case, is_crowd, judge_crowd
+from labkit.checks.lesson_04.crowds import crowd_case, is_crowd
 from labkit.checks.lesson_04.scripts import (
     Course,
     Script,
     as_if,
     drawer,
-    judge_script,
-    oracle_of,
     push,
     script_case,
     script_of,
     workers_of,
 )
-from labkit.checks.lesson_04.server_mistakes import ALIAS, BLOCKED, FORM, NO_FUTURE, TWICE, UNMARKED, no_record
-from labkit.checks.verdict import Mistake, Verdict
+from labkit.checks.lesson_04.server_mistakes import server_exercise
+from labkit.checks.verdict import Mistake
 from labkit.checks.wire import Wire
 
 Combine = Callable[[list[Tensor]], Tensor]
@@ -85,23 +81,12 @@ def _answered(pick: Callable[[int, int, int], bool]) -> Callable[[Case, Got, Wir
     return seen
 
 
-def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether every step takes the mean of all gradients and answers everybody."""
-    return judge_crowd(case, got, workers_of(case)) if is_crowd(case) else judge_script(case, got, course)
-
-
-def _message(case: Case, got: Got, wire: Wire) -> str:
-    return judge(case, got, wire).message if not is_crowd(case) else ""
-
-
-EXERCISE = Exercise(
+EXERCISE = server_exercise(
     id="4.2",
     title="The synchronous server",
-    functions=("SyncServer",),
-    given=("Server", "Update"),
-    driver=drive_server,
-    oracle=oracle_of(course),
-    judge=judge,
+    server="SyncServer",
+    rule=course,
+    gradients_a_version=workers_of,
     visible=(
         sync_case("3 workers, one step", 21, [[0, 1, 2]], 0.5),
         sync_case("2 workers, 3 steps", 22, [[0, 1], [1, 0], [0, 1]], 0.1),
@@ -109,23 +94,16 @@ EXERCISE = Exercise(
         sync_case("one worker", 24, [[0], [0]], 1.0),
         crowd_case("5 workers at the same time, over RPC", "SyncServer", 25, 5, 4),
     ),
-    distributed=False,
     hints=(
         "What must be kept between two pushes of one step? And what must be new when the next step begins?",
         "Keep the gradients that have come, and one Future that all pushes of this step return. The push that finds "
         "num_workers gradients takes the step, puts an empty list and a new Future in place, and completes "
         "the old one.",
         "with self.lock: note the Update; self.gradients.append(gradient); future = self.future; if it was the last: "
-        "self.weight -= self.lr * torch.stack(self.gradients).mean(0), version up, new list and Future, "
+        "self.weight -= self.lr / self.num_workers * sum(self.gradients), version up, new list and Future, "
         "future.set_result((self.version, self.weight.clone())). After the lock: return future.",
     ),
     mistakes=(
-        BLOCKED,
-        UNMARKED,
-        NO_FUTURE,
-        FORM,
-        TWICE,
-        WITHOUT_A_LOCK,
         Mistake(
             "answers everybody at once",
             "Each push is answered when it comes. It must be answered when the last gradient of the step is in.",
@@ -136,6 +114,12 @@ EXERCISE = Exercise(
             "The worker that completes the step gets its answer, the others wait for ever: all pushes of a step must "
             "return the same future.",
             _answered(lambda now, pushed, count: now == pushed == count - 1),
+        ),
+        Mistake(
+            "the last one gets the future of the next step",
+            "The worker that completes the step is handed the new future, and waits for a step too many. Keep the old "
+            "one in a variable before you put a new one in its place.",
+            _answered(lambda now, pushed, count: now == count - 1 and pushed < now),
         ),
         Mistake(
             "sum called mean",
@@ -157,7 +141,5 @@ EXERCISE = Exercise(
             "The answer carries the weights as they were before the step. Change them first, then answer.",
             as_if(course, lambda case: course(case, told=lambda push, version: version - 1)),
         ),
-        ALIAS,
-        no_record(_message),
     ),
 )
