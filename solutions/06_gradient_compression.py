@@ -1442,8 +1442,10 @@ labkit.reveal("6.9", round(speedups["a100, bfloat16, wide layers, against float3
 # %% [markdown]
 # On an A100 fourteen times, or nearly twice if the float32 products went in TF32. On a V100 seven times with float16,
 # and nothing with bfloat16, which its tensor cores do not know (nor TF32). And small layers become *slower* everywhere:
-# they are bound by starting kernels, and autocast starts more of them. And
-# here is your own machine. (A processor that has no instructions for bfloat16 has to do without, and that takes time.)
+# they are bound by starting kernels, and autocast starts more of them.
+#
+# And here is your own machine. (A processor that has no instructions for bfloat16 has to do without, and that takes
+# time.)
 
 
 # %% tags=["nbval-ignore-output"]

@@ -34,7 +34,7 @@ class TestContract(LessonContract):
         "8 bits": r"m / 127",
         "sign": r"seide and others, 2014",
         "top-k, and the post of lesson 00": r"mend the compressor of lesson 00",
-        "random-k": r"drawn by lot",
+        "random-k": r"drawn at random",
         "error feedback": r"forget nothing",
         "divergence without it": r"it \*\*runs away\*\*",
         "why all_reduce is wrong": r"belong to different entries",
