@@ -67,23 +67,38 @@ def _hardware() -> str:
         "## Devices",
         "",
     ]
-    lines += ["| name | memory | memory rate | dense peaks (TFLOP/s) | reached | launch | source |", "|---" * 7 + "|"]
+    head = (
+        "name",
+        "memory",
+        "memory rate",
+        "dense peaks (TFLOP/s)",
+        "reached, computing",
+        "reached, copying",
+        "launch",
+    )
+    lines += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    sources = []
     for device in DEVICES.values():
         peaks = ", ".join(f"{dtype} {peak / 1e12:.4g}" for dtype, peak in device.peak_flops.items())
-        shares = f"{device.compute_share:.0%} of the peak, {device.memory_share:.0%} of the rate"
-        launch = f"{device.launch_ns / 1e3:g} us: {device.launch_source}"
         lines.append(
             f"| `{device.name}` | {device.memory_bytes / 1e9:.4g} GB "
-            f"| {device.memory_bytes_per_second / 1e12:.4g} TB/s "
-            f"| {peaks} | {shares}: {device.share_source} | {launch} | {device.source} |"
+            f"| {device.memory_bytes_per_second / 1e12:.4g} TB/s | {peaks} "
+            f"| {device.compute_share:.0%} | {device.memory_share:.0%} | {device.launch_ns / 1e3:g} us |"
         )
+        sources.append(
+            f"* `{device.name}`: {device.source}. Reached: {device.share_source}. Launch: {device.launch_source}."
+        )
+    lines += ["", "Where the figures are from:", "", *sources]
     lines += ["", "## Links", "", "One direction, one port.", ""]
-    lines += ["| name | rate | payload | latency | source |", "|---" * 5 + "|"]
+    lines += ["| name | rate | payload | latency |", "|---" * 4 + "|"]
+    sources = []
     for link in LINKS.values():
         lines.append(
-            f"| `{link.name}` | {link.bytes_per_second / 1e9:.4g} GB/s | {link.share:.0%}: {link.share_source} "
-            f"| {link.latency_ns / 1e3:g} us: {link.latency_source} | {link.source} |"
+            f"| `{link.name}` | {link.bytes_per_second / 1e9:.4g} GB/s | {link.share:.0%} "
+            f"| {link.latency_ns / 1e3:g} us |"
         )
+        sources.append(f"* `{link.name}`: {link.source}. Payload: {link.share_source}. Latency: {link.latency_source}.")
+    lines += ["", "Where the figures are from:", "", *sources]
     return "\n".join(lines) + "\n"
 
 
@@ -111,7 +126,11 @@ def _errors() -> str:
     for entry, found in zip(entries, explained, strict=True):
         lines += [f"## {entry['title']}", "", f"**Why.** {entry['why']}", "", f"**What to do.** {entry['do']}", ""]
         lines += ["| error | message |", "|---|---|"]
-        lines += [f"| {kind} | {_in_table(message)} |" for kind, message in found] + [""]
+        rows = [
+            (kind, "its text says what happened" if message.endswith(f": {kind}") else _in_table(message))
+            for kind, message in found
+        ]
+        lines += [f"| {kind} | {message} |" for kind, message in dict.fromkeys(rows)] + [""]
     return "\n".join(lines)
 
 
