@@ -1356,10 +1356,10 @@ for make, name in ((gpipe, "ScheduleGPipe"), (one_f_one_b, "Schedule1F1B")):
 # %% [markdown]
 # What to notice, first the gradients: no difference. Both add up the same products in the same order. You multiply each
 # loss by 1/8, the library divides the sum by 8, and to halve a binary number three times costs no digit. (With another
-# M expect a difference in the last digits.) Then the times: they took turns here too, and both do the same arithmetic
-# on this host, so what differs is bookkeeping. The library does more of it than you: shapes checked, hooks, other kinds
-# of arguments. If the two rows disagree about who is ahead, or a second run of the cell does, it was the host and not
-# the code; take differences of less than a fifth for that.
+# M expect a difference in the last digits.) Then the times: they took turns here too, and both do the same arithmetic,
+# so what differs is bookkeeping. The library checks shapes, calls hooks and takes other kinds of arguments; yours makes
+# room for every message anew. Run the cell a second time. What changes from run to run more than the columns differ was
+# the host, not the code.
 #
 # One difference matters. The library divides every gradient by M, so it takes a mean of means, and its buffers have the
 # size of the first microbatch. Ten samples in three microbatches end in an error about shapes (PyTorch 2.13): with it,
