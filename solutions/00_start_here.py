@@ -36,6 +36,10 @@
 #   `labkit.hint("0.1")` gives up to three hints.
 #
 # Exercises have points, all of them or none. They rest on other inputs than those the check shows you.
+#
+# Below each exercise's name stand two more numbers. *Difficulty* says how much thinking it takes, from 1 to 5;
+# *importance* how much of what comes later rests on it. In every lesson, all exercises that are not marked *bonus* are
+# the essential path: do them in order, and leave a bonus for a second visit.
 
 # %% tags=["given"]
 import os
@@ -104,18 +108,19 @@ labkit.predict("0.1", 1)
 
 # %%
 def first_all_reduce():
-    tensor = torch.tensor([float(dist.get_rank() + 1)])
+    tensor = torch.tensor([float(dist.get_rank() + 1)], device=labkit.device())
     # what every rank gives, and after the next line what every rank gets
     dist.all_reduce(tensor)
     return tensor.item()
 
 
-four = labkit.run(first_all_reduce, on=labkit.local(4, device="cpu"))
+four = labkit.run(first_all_reduce, on=labkit.local(4))
 print(four.results)
 labkit.reveal("0.1", four.results[0])
 
 # %% [markdown]
-# All four hold the same: the **sum**. When gradients are put together you often want the **mean**. Posts have been
+# All four hold the same: the **sum**. (`labkit.device()` is the GPU of this rank, and the CPU where there is none. With
+# it the same function runs on both.) When gradients are put together you often want the **mean**. Posts have been
 # copied for years in which a function called `average_gradients` does what you just saw, and nothing more. No error is
 # raised. The model just trains with a learning rate that is N times too large.
 #
@@ -160,12 +165,14 @@ labkit.predict("0.1b", 10.0, unit="ms")
 
 # %%
 def compute_and_reduce(num_bytes):
-    tensor = torch.ones(num_bytes // 4)
+    tensor = torch.ones(num_bytes // 4, device=labkit.device())
     for _ in range(3):
         tensor = tensor * 1.5
     dist.barrier()  # everybody is here
     start = time.perf_counter()
     dist.all_reduce(tensor)
+    if tensor.is_cuda:
+        torch.cuda.synchronize()  # a real GPU is still at it when the call returns
     return time.perf_counter() - start
 
 
@@ -178,8 +185,8 @@ labkit.reveal("0.1b", 1e3 * max(on_h100.results))
 # %% [markdown]
 # How to read the picture: time runs to the right, and each rank has its rows. *compute* is work on the device, *comm*
 # is communication, *memory* what the device holds. What is white is idle. The numbers on the right say how busy each
-# row was. All ranks first multiply, then stand in all_reduce together. Inside a virtual rank `time.perf_counter()` shows
-# virtual time, so the stopwatch and the picture agree.
+# row was. All ranks first multiply, then stand in all_reduce together. Inside a virtual rank `time.perf_counter()`
+# shows virtual time, so the stopwatch and the picture agree.
 #
 # Now measure, on two real processes of this machine. The same function, one changed argument:
 
@@ -192,12 +199,16 @@ here.timeline
 # **Explain it.** A hundred times slower or more, though only two ranks take part. There is no link between these two
 # processes: the bytes are copied through the memory of one machine, by the same cores that add them up, while an H100
 # sends by itself and its switch can add on the way. And run the cell again: the measured number moves, the virtual one
-# never does. You will want both: one tells you what the hardware allows, the other what happened.
+# never does. You will want both: one tells you what the hardware allows, the other what happened. (You have GPUs?
+# Leave out `device="cpu"`, and the two processes use them.)
 #
 # ## 5 What a failure looks like
 #
-# A classic, in every second forum question: rank 0 has something else to do first, returns, and **never calls** what the
-# others wait in. Before you run it: what will you see?
+# A classic, in every second forum question: rank 0 has something else to do first, returns, and **never calls** what
+# the others wait in. **How many of the four ranks wait for ever?**
+
+# %% tags=["predict"]
+labkit.predict("0.1c", 1, unit="ranks")
 
 
 # %% tags=["nbval-ignore-output"]
@@ -215,13 +226,17 @@ def rank_0_leaves():
 try:
     labkit.run(rank_0_leaves, on=labkit.virtual(4))
 except RunTimeout as error:
-    print(error)
+    stuck = error
+print(stuck)
+
+# %%
+labkit.reveal("0.1c", sum("waits" in report for report in stuck.reports.values()))
 
 # %% [markdown]
 # That is a **deadlock**. Read the report from the top: how many ranks wait; then for each, the call, your line, and why
 # it cannot go on. "rank 0 finished without it" is the whole story. Under plain `torchrun` you would see no text at all
-# until a timeout, by default 30 minutes later. On real processes labkit tells you too, after two seconds in which
-# nobody moved:
+# until the group's timeout, which is 30 minutes with gloo and 10 with NCCL. On real processes labkit tells you too,
+# after two seconds in which nobody moved:
 
 # %% tags=["nbval-ignore-output"]
 try:
@@ -271,8 +286,9 @@ labkit.reveal("0.2", int(launched.results[0].split()[-1]))
 
 # %% [markdown]
 # Four worlds of one rank each. All of them would train, on all of the data, and save over each other's checkpoint. No
-# error, since the launcher never passed a rank and the code was content with a *default*. What launchers really set
-# is this:
+# error, since the launcher never passed a rank and the code was content with a *default*. (A *store* is where ranks
+# leave word for each other. A `HashStore` is a dictionary in one process, so nobody else could have been found there
+# anyway.) What launchers really set is this:
 
 
 # %%
@@ -312,8 +328,8 @@ labkit.check("0.2", who_am_i)
 # %% [markdown]
 # ### The compressor
 #
-# Gradients are large and most entries are small. So send only the largest, a quarter of them, say: their values and where
-# they stood. The post shows that it works:
+# Gradients are large and most entries are small. So send only the largest, a quarter of them, say: their values and
+# where they stood. The post shows that it works:
 
 
 # %%
@@ -387,8 +403,8 @@ for gradient in (torch.tensor([0.25, 2.0, 0.5, 4.0]), torch.tensor([0.25, -2.0, 
     print(gradient.tolist(), "->", after.tolist(), "damaged at", damaged(gradient, after))
 
 # %% [markdown]
-# `gradient.abs().topk(k)` finds the right places and returns the wrong values: **magnitudes**. One line of your test says
-# so. In lesson 06 you build a compressor that keeps signs, and find out when it pays.
+# `gradient.abs().topk(k)` finds the right places and returns the wrong values: **magnitudes**. One line of your test
+# says so. In lesson 06 you build a compressor that keeps signs, and find out when it pays.
 #
 # ### The parameter server
 #
@@ -479,7 +495,7 @@ print(posted.timeline.problems[0].text)
 # | in the post | what really happens | how you saw it | mended in |
 # |---|---|---|---|
 # | `average_gradients` only adds | learning rate N times too large | `run.results` | 0.1; lessons 02 and 03 |
-# | the launcher passes no rank | N worlds of one rank | sum of ones is 1 | 0.2; lesson 03 |
+# | the launcher passes no rank | N worlds of one rank | sum of ones is 1 | 0.2; lesson 03, at its end |
 # | the compressor keeps magnitudes | training runs away | a test with negative numbers | lesson 06 |
 # | the server is never started | gradients go nowhere | `received=None` | lesson 04 |
 
@@ -503,5 +519,5 @@ print(posted.timeline.problems[0].text)
 # * Code that raises no error may still be wrong. The record of a run knows.
 #
 # **The question for the next lessons.** `dist.all_reduce` gave every rank the sum of four tensors. Somebody had to move
-# them. If everything goes through rank 0, its link carries it all. How would you share the work among the ranks, so that
-# none of them is busier than the others? Lesson 01 shows where one busy device leads, lesson 02 is the answer.
+# them. If everything goes through rank 0, its link carries it all. How would you share the work among the ranks, so
+# that none of them is busier than the others? Lesson 01 shows where one busy device leads, lesson 02 is the answer.

@@ -69,9 +69,9 @@ def logical_devices(count: int) -> Devices:
 # ## 1 Scatter
 #
 # The idea needs four verbs. A batch comes in on the first device. **Scatter** cuts it, one piece for each device.
-# **Replicate** copies the model to each device. **Apply** runs every copy on its piece, all at the same time. **Gather**
-# joins the outputs on the first device. There the loss is computed, as if nothing had happened, and `backward()` goes
-# the whole way back.
+# **Replicate** copies the model to each device. **Apply** runs every copy on its piece, all at the same time.
+# **Gather** joins the outputs on the first device. There the loss is computed, as if nothing had happened, and
+# `backward()` goes the whole way back.
 
 # %% [markdown] tags=["slide"]
 # ### Four verbs
@@ -100,7 +100,9 @@ labkit.predict("1.1", 1, unit="samples")
 # *10 points, about 8 minutes; difficulty 2 of 5, importance 5 of 5*
 #
 # A model takes more than one tensor. It is called with positional arguments and with keywords, and in them there may be
-# tuples, lists and dicts. So `scatter` goes through whatever it is given and cuts the tensors it finds.
+# tuples, lists and dicts. So `scatter` goes through whatever it is given and cuts the tensors it finds. (Plain tuples
+# are enough, here and in 1.2. A *namedtuple* wants its fields one by one and not in a list: torch's own takes these
+# too.)
 #
 # Two things to think of. What comes out when there are **fewer samples than devices**? And what becomes of an **empty**
 # dict, when a call has no keywords?
@@ -112,8 +114,8 @@ def scatter(value: Any, devices: Devices) -> list[Any]:
 
     Args:
         value: A tensor is cut along its first dimension into pieces whose sizes differ by at most one, the longer ones
-            first; gradients flow back into it. Of n samples on more than n devices come n pieces. Tuples, lists and
-            dicts are cut through: every piece is of the same kind, with the same keys. A tensor without dimensions goes
+            first; gradients flow back into it. Of n samples on more than n devices come n pieces. Plain tuples, lists
+            and dicts are cut through: every piece is of the same kind, with the same keys. A tensor without dimensions goes
             to every device, and so does anything else, as it is.
         devices: One or more.
     """
@@ -167,8 +169,8 @@ def gather(outputs: list[Any], device: torch.device) -> Any:
 
     Args:
         outputs: One for each replica, all built alike. Tensors are joined along the first dimension, in order; tensors
-            without dimensions become a vector. Tuples, lists and dicts are joined item by item and stay of their kind.
-            Of anything else the first replica's counts.
+            without dimensions become a vector. Plain tuples, lists and dicts are joined item by item and stay of their
+            kind. Of anything else the first replica's counts.
         device: Where the result lies.
     """
     # BEGIN SOLUTION 1.2: cat tensors, stack what has no dimensions, go through tuples, lists and dicts
@@ -195,9 +197,9 @@ print("gather undoes scatter:", torch.equal(again["x"], batch["x"]), again["name
 # %% [markdown]
 # ## 3 Replicate
 #
-# Now the interesting one. Each device needs a copy of the model. A copy of a *tensor* is easy: `p.to(device)`. What must
-# not be lost is where the copy came from. After `backward()` you want the gradients of all copies, **added up, in the
-# original's** `.grad`, for the optimizer knows no other.
+# Now the interesting one. Each device needs a copy of the model. A copy of a *tensor* is easy: `p.to(device)`. What
+# must not be lost is where the copy came from. After `backward()` you want the gradients of all copies, **added up, in
+# the original's** `.grad`, for the optimizer knows no other.
 #
 # Autograd does this for you, if copying is a step that it sees. Look:
 
@@ -213,8 +215,8 @@ print("gradient of the original:", weight.grad.tolist())
 # replica's "parameters" must be such clones, and not new `nn.Parameter`s.
 #
 # How do you get a module whose parameters are these tensors? `copy.deepcopy(module, memo)` copies a module with all it
-# holds, and `memo` is a dict `{id(object): its copy}` of what has been copied *already*. What stands there is used as it
-# is, also where two layers share one weight.
+# holds, and `memo` is a dict `{id(object): its copy}` of what has been copied *already*. What stands there is used as
+# it is, also where two layers share one weight.
 #
 # **Buffers** need a decision. BatchNorm writes its running mean while it computes. Three replicas make three of them,
 # and only one can survive the step. The custom is: **replica 0's**. It writes into the original's buffers, the others
@@ -224,8 +226,8 @@ print("gradient of the original:", weight.grad.tolist())
 #
 # *14 points, about 12 minutes; difficulty 4 of 5, importance 5 of 5*
 #
-# One more trap, and it shows only on logical devices: `p.to(device)` returns *the same tensor* if it lies there already.
-# For a real copy say `p.to(device, copy=True)`.
+# One more trap, and it shows only on logical devices: `p.to(device)` returns *the same tensor* if it lies there
+# already. For a real copy say `p.to(device, copy=True)`.
 
 
 # %% tags=["exercise"] exercise="1.3" points=14 difficulty=4 importance=5 minutes=12 title="Replicate" provides=["replicate"] bonus=false
@@ -282,8 +284,8 @@ print("in the replicas:", [replica[1].num_batches_tracked.item() for replica in 
 # %% [markdown]
 # ## 4 Apply, in parallel
 #
-# Each replica gets a thread. `threading.Thread(target=f, args=(i,))` makes one, `start()` starts it and returns at once,
-# `join()` waits for its end. So: start all of them, **then** join all of them.
+# Each replica gets a thread. `threading.Thread(target=f, args=(i,))` makes one, `start()` starts it and returns at
+# once, `join()` waits for its end. So: start all of them, **then** join all of them.
 #
 # Three things are different in a thread:
 #
@@ -407,23 +409,43 @@ difference = (three_steps(alone, alone) - three_steps(together, MiniDataParallel
 print(f"largest difference after three steps is below 1e-14: {difference < 1e-14}")
 
 # %% [markdown]
-# With GPUs, torch's own class stands beside yours. The one changed argument is the list of devices.
+# With GPUs, torch's own class stands beside yours: the same gradients, and what a step takes. The one changed argument
+# is the list of devices.
+
 
 # %% tags=["nbval-ignore-output"]
+def gradients_and_ms(wrap, gpus, num_steps=5):
+    """Return the gradients of a step on these GPUs, and the shortest step in ms; the first ones warm up."""
+    model = small_model().to(gpus[0])
+    wrapped, took = wrap(model), []
+    for _ in range(num_steps):
+        model.zero_grad()
+        start = time.perf_counter()
+        nn.functional.mse_loss(wrapped(SAMPLES.to(gpus[0])), TARGETS.to(gpus[0])).backward()
+        for gpu in gpus:
+            torch.cuda.synchronize(gpu)
+        took.append(1e3 * (time.perf_counter() - start))
+    return [parameter.grad for parameter in model.parameters()], min(took)
+
+
 count = torch.cuda.device_count()
 if count > 1:
     gpus = logical_devices(count)
-    model, samples = small_model().to(gpus[0]), SAMPLES.to(gpus[0])
-    theirs = nn.DataParallel(model, device_ids=list(range(count)))(samples)
-    mine = MiniDataParallel(model, gpus)(samples)
-    print("equal to nn.DataParallel:", torch.allclose(mine, theirs, rtol=1e-12))
+    theirs, theirs_ms = gradients_and_ms(lambda model: nn.DataParallel(model, list(range(count))), gpus)
+    mine, mine_ms = gradients_and_ms(lambda model: MiniDataParallel(model, gpus), gpus)
+    equal = all(torch.allclose(a, b, rtol=1e-12, atol=1e-14) for a, b in zip(mine, theirs, strict=True))
+    print(f"gradients equal those of nn.DataParallel: {equal}; a step: {theirs_ms:.1f} ms there, {mine_ms:.1f} ms here")
 else:
     print(f"{count} GPUs here: nn.DataParallel would just call the module. Yours runs on logical devices too.")
 
 # %% [markdown]
+# Torch cuts in another way. It takes `chunk`, whose pieces are all as large as the first, as far as the samples go: ten
+# samples on four devices are 3, 3, 3 and 1, five on four are 2, 2 and 1, three replicas only, and nine on eight are 2,
+# 2, 2, 2 and 1. The gradients do not care. What is computed *of a piece* does.
+#
 # One thing is *not* as on one device, in torch's class as in yours. BatchNorm computes mean and variance of **its own
-# piece**. On a piece of three samples these are poor, and the model trains differently. And a piece of one sample has no
-# variance at all:
+# piece**. On a piece of three samples these are poor, and the model trains differently. And a piece of one sample has
+# no variance at all:
 
 # %%
 five = torch.randn(5, 5, dtype=torch.float64)
@@ -434,8 +456,8 @@ except ValueError as error:
     print("note:", *error.__notes__)
 
 # %% [markdown]
-# Five samples on four devices are 2, 1, 1 and 1. On one device the same batch would have worked. Thanks to your note you
-# know where to look.
+# Five samples on four devices are 2, 1, 1 and 1. On one device the same batch would have worked. Thanks to your note
+# you know where to look.
 
 # %% [markdown] tags=["slide"]
 # ### MiniDataParallel is right
@@ -454,8 +476,8 @@ except ValueError as error:
 # cheaper to compute the loss *in* the replica and to gather one number from each. So each replica returns the mean over
 # its own samples, `gather` makes a vector of them, and what most people write then is `losses.mean()`.
 #
-# Nine samples on eight devices: pieces of 2, 1, 1, 1, 1, 1, 1 and 1. **How many times as much does a sample count that is
-# alone on its device, compared with one that shares it?**
+# Nine samples on eight devices: pieces of 2, 1, 1, 1, 1, 1, 1 and 1. **How many times as much does a sample count that
+# is alone on its device, compared with one that shares it?**
 
 # %% tags=["predict"]
 labkit.predict("1.6", 1.0)
@@ -553,8 +575,8 @@ class Lanes:
 
 
 # %% [markdown]
-# (`Lanes` is a stopwatch. `with lanes.span("forward"):` writes down when the block began and ended, and in which thread.
-# The picture says *rank*; here read *thread*. Row 0 is the main thread, which starts the others and waits.)
+# (`Lanes` is a stopwatch. `with lanes.span("forward"):` writes down when the block began and ended, and in which
+# thread. The picture says *rank*; here read *thread*. Row 0 is the main thread, which starts the others and waits.)
 
 
 # %% tags=["nbval-ignore-output"]
@@ -590,8 +612,8 @@ labkit.reveal("1.4", one / two)
 lanes.timeline()
 
 # %% [markdown]
-# Both threads look busy, from beginning to end. They are not: each *waits for the lock* half of the time, and a stopwatch
-# cannot see the difference. That is a trap of every timeline: a long bar may be waiting.
+# Both threads look busy, from beginning to end. They are not: each *waits for the lock* half of the time, and a
+# stopwatch cannot see the difference. That is a trap of every timeline: a long bar may be waiting.
 #
 # Now a forward pass of one long operator, a matrix product, each on one core. PyTorch gives up the lock in it:
 
@@ -633,8 +655,8 @@ halves = max(labkit.run(loop_in_a_process, 16, on=labkit.local(2, device="cpu"))
 print(f"loop of Python: {alone / halves:.1f} times faster in two processes")
 
 # %% [markdown]
-# Two threads with a Python loop, two threads with matrix products, two processes: on a quiet machine with two cores that
-# is about 1, 2 and 2. If yours differs, something else was running too: run the cells of this section again.
+# Two threads with a Python loop, two threads with matrix products, two processes: on a quiet machine with two cores
+# that is about 1, 2 and 2. If yours differs, something else was running too: run the cells of this section again.
 #
 # This is the first of three reasons why training runs in **one process for each device**, from the next lesson to the
 # last. A forward pass on a GPU is thousands of short kernels, and Python has to start each one. Eight threads with one
@@ -653,8 +675,8 @@ print(f"loop of Python: {alone / halves:.1f} times faster in two processes")
 # %% [markdown]
 # ## 8 A step as a plan
 #
-# The second reason is what moves. No clock is needed to see it: write it down. Between scatter and the optimizer's step,
-# five things travel, all of them from device 0 or to it:
+# The second reason is what moves. No clock is needed to see it: write it down. Between scatter and the optimizer's
+# step, five things travel, all of them from device 0 or to it:
 #
 # | what | from | to | bytes |
 # |---|---|---|---|
@@ -721,8 +743,8 @@ for move in step_plan([4, 3, 3], input_bytes=20, output_bytes=12, model_bytes=60
 
 # %% [markdown]
 # Now a model with some weight: eight linear layers of 2048 x 2048, 134 MB of parameters. The batch is 8192 samples, on
-# eight A100 that talk over PCIe. A single one of them needs about 100 ms for forward and backward. **How long does a step
-# take on all eight, in ms?** (A perfect eighth would be 12.5.)
+# eight A100 that talk over PCIe. A single one of them needs about 100 ms for forward and backward. **How long does a
+# step take on all eight, in ms?** (A perfect eighth would be 12.5.)
 
 # %% tags=["predict"]
 labkit.predict("1.8", 12.5, unit="ms")
@@ -779,8 +801,8 @@ for n in (1, 2, 4, 8):
 
 # %% [markdown]
 # With every device that you add, one more copy of the model leaves device 0, and one more set of gradients comes back.
-# Its port is the **hot spot**. With eight devices you expect 86 ms of moving, and an eighth of 100 ms of computing. Now let the virtual cluster play it: eight ranks take the parts of the devices, and every
-# `Move` is a message.
+# Its port is the **hot spot**. With eight devices you expect 86 ms of moving, and an eighth of 100 ms of computing. Now
+# let the virtual cluster play it: eight ranks take the parts of the devices, and every `Move` is a message.
 
 
 # %%
@@ -824,9 +846,9 @@ labkit.reveal("1.8", eight.timeline.makespan_ns / 1e6)
 eight.timeline
 
 # %% [markdown]
-# Look at row 0 first: it sends, sends, sends. Then at the others: they wait for the model, compute for a moment, and wait
-# again. (*Busy*, in the line above the picture, counts sending and receiving, and waiting for that.) Eight A100, and
-# each of them computes for an eighth of the time.
+# Look at row 0 first: it sends, sends, sends. Then at the others: they wait for the model, compute for a moment, and
+# wait again. (*Busy*, in the line above the picture, counts sending and receiving, and waiting for that.) Eight A100,
+# and each of them computes for an eighth of the time.
 #
 # What would be better? In **every** step the parameters travel, though nobody but the optimizer has changed them, and
 # each device could have made the same change by itself, had it known the gradients. So keep a model on each device, and
@@ -853,7 +875,7 @@ for n, (ours, theirs) in table.items():
     print(f"{n:7} {ours:10.1f} ms {theirs:9.1f} ms")
 
 # %% [markdown]
-# Read the first column downwards. Two devices help, four are no better than two, and eight are as slow as one! In the
+# Read the first column downwards. Two devices help, four are no better than two, and eight are as slow as one. In the
 # second column they are not.
 # The all-reduce moves as many bytes for the same purpose; but it uses *every* port, all the time, and none carries more
 # than the others. How that is done is lesson 02.
@@ -881,12 +903,12 @@ for n, (ours, theirs) in table.items():
 # generations, a shared machine, a hot one: give each what it can do in the same time.
 #
 # A device of speed 3 beside two of speed 1 should get 3/5 of the batch. Of 11 samples these are 6.6, 2.2 and 2.2. What
-# now? The **largest remainder**, an old rule for seats in parliaments: round down, 6, 2 and 2, and hand out what is left
-# over, one each, to the largest fractions. Here one sample is left, and 0.6 is the largest: 7, 2 and 2.
+# now? The **largest remainder**, an old rule for seats in parliaments: round down, 6, 2 and 2, and hand out what is
+# left over, one each, to the largest fractions. Here one sample is left, and 0.6 is the largest: 7, 2 and 2.
 #
-# Fractions can be equal. Ten samples at speeds 1, 1 and 4 are 10/6, 10/6 and 40/6: three times two thirds, and the first
-# devices win: 2, 2 and 6. As floats they differ in the last digit, and somebody else wins. So compare remainders as
-# **whole numbers**: 10, 10 and 40 divided by 6 leave 4, 4 and 4.
+# Fractions can be equal. Ten samples at speeds 1, 1 and 4 are 10/6, 10/6 and 40/6: three times two thirds, and the
+# first devices win: 2, 2 and 6. As floats they differ in the last digit, and somebody else wins. So compare remainders
+# as **whole numbers**: 10, 10 and 40 divided by 6 leave 4, 4 and 4.
 #
 # ### Exercise 1.9 Shares by speed
 #
@@ -922,8 +944,8 @@ def slowest_seconds(shares: list[int], speeds: list[int]) -> float:
 labkit.check("1.9", shares_by_speed, slowest_seconds)
 
 # %% [markdown]
-# Three devices, which take 100, 200 and 200 samples a second. A batch of 50. With equal pieces the step takes 0.17 s, for
-# the slow one has 17 samples. **And with shares by speed, in seconds?**
+# Three devices, which take 100, 200 and 200 samples a second. A batch of 50. With equal pieces the step takes 0.17 s,
+# for the slow one has 17 samples. **And with shares by speed, in seconds?**
 
 # %% tags=["predict"]
 labkit.predict("1.9", 0.17, unit="s")
@@ -937,8 +959,8 @@ print(f"by speed {fair}: {slowest_seconds(fair, SPEEDS):.3f} s")
 labkit.reveal("1.9", slowest_seconds(fair, SPEEDS))
 
 # %% [markdown]
-# Now the data. A `DataLoader` yields whole batches, which then have to be cut. Better to cut them by hand where they are
-# made, so that each device gets its own samples and no others.
+# Now the data. A `DataLoader` yields whole batches, which then have to be cut. Better to cut them by hand where they
+# are made, so that each device gets its own samples and no others.
 #
 # ### Exercise 1.10 A loader that splits (bonus)
 #
@@ -1031,8 +1053,8 @@ one_step(equal)
 one_step(fair)
 
 # %% [markdown]
-# In the second picture all bars end together: that is what balance looks like. The pieces are uneven on purpose now, so a
-# loss that is gathered from them must be the weighted one of section 6.
+# In the second picture all bars end together: that is what balance looks like. The pieces are uneven on purpose now, so
+# a loss that is gathered from them must be the weighted one of section 6.
 
 # %% [markdown] tags=["slide"]
 # ### Unequal devices
@@ -1085,8 +1107,9 @@ step_on([model] * 4)
 labkit.reveal("1.3b", model[1].num_batches_tracked.item())
 
 # %% [markdown]
-# Four threads wrote into the same running mean, one after the other if you are lucky, and each with its own piece. Forget
-# to copy the buffers in `replicate` and you get the same. With GPUs you would get an error: a tensor on another device.
+# Four threads wrote into the same running mean, one after the other if you are lucky, and each with its own piece.
+# Forget to copy the buffers in `replicate` and you get the same. With GPUs you would get an error: a tensor on another
+# device.
 #
 # **A write in forward.** This model counts how often it was called, in a buffer and in a plain attribute, and it keeps
 # its weight positive. Three steps on four replicas. **What does the plain attribute say afterwards?**
@@ -1118,11 +1141,11 @@ print("twelve calls; in the buffer:", model.in_buffer.item())
 labkit.reveal("1.3c", model.plain)
 
 # %% [markdown]
-# What a replica writes is lost with the replica. Only replica 0's buffers are the original's, so the buffer says 3, and a
-# plain attribute says nothing. The same goes for a parameter that forward changes in place.
+# What a replica writes is lost with the replica. Only replica 0's buffers are the original's, so the buffer says 3, and
+# a plain attribute says nothing. The same goes for a parameter that forward changes in place.
 #
-# **An exception that nobody hears.** A pool of threads keeps a task's exception until you ask for its `result()`. If you
-# never ask, it is gone:
+# **An exception that nobody hears.** A pool of threads keeps a task's exception until you ask for its `result()`. If
+# you never ask, it is gone:
 
 
 # %%
@@ -1146,8 +1169,8 @@ print("outputs:", [None if output is None else tuple(output.shape) for output in
 # Three of four replicas failed, and all you see is `None`. The error comes later, in `gather`, with a message about
 # something else. That is why 1.4 asks for the original one.
 #
-# **Replicas made once.** Copying the model in every step is expensive, so somebody moves `replicate` to `__init__`. Three
-# steps of training, compared with the plain module:
+# **Replicas made once.** Copying the model in every step is expensive, so somebody moves `replicate` to `__init__`.
+# Three steps of training, compared with the plain module:
 
 
 # %%
@@ -1189,8 +1212,8 @@ print(f"largest difference after three steps: {difference:.4f}")
 # * **One device** sends the model and collects everything: its port, its memory and its time are the limit.
 #
 # PyTorch's documentation says so itself: it recommends `DistributedDataParallel` instead of `DataParallel`, even on one
-# machine. What remains of this lesson is what every kind of data parallelism needs: pieces that need not be equal, a mean
-# over samples and not over devices, buffers that somebody must own, and errors that say who.
+# machine. What remains of this lesson is what every kind of data parallelism needs: pieces that need not be equal, a
+# mean over samples and not over devices, buffers that somebody must own, and errors that say who.
 
 # %% [markdown] tags=["slide"]
 # ### What to remember
@@ -1202,8 +1225,8 @@ print(f"largest difference after three steps: {difference:.4f}")
 # * one process for each device, and **gradients by all_reduce**, does
 
 # %% [markdown]
-# **The question for the next lesson.** Eight devices each hold 134 MB of gradients, and all want the sum. No port should
-# carry much more than any other. You saw that it can be done in a fraction of the time. How? Lesson 02,
+# **The question for the next lesson.** Eight devices each hold 134 MB of gradients, and all want the sum. No port
+# should carry much more than any other. You saw that it can be done in a fraction of the time. How? Lesson 02,
 # `02_ring_all_reduce`, builds it.
 
 # %% [markdown]

@@ -171,11 +171,11 @@ def gradients(model, samples, targets):
 
 
 def naive_step():
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    model = small_model()
-    gradients(model, SAMPLES[rank::world_size], TARGETS[rank::world_size])
+    rank, world_size, device = dist.get_rank(), dist.get_world_size(), labkit.device()
+    model = small_model().to(device)  # this rank's GPU, or the CPU
+    gradients(model, SAMPLES[rank::world_size].to(device), TARGETS[rank::world_size].to(device))
     average_gradients(model)
-    return [parameter.grad for parameter in model.parameters()]
+    return [parameter.grad.cpu() for parameter in model.parameters()]
 
 
 whole_batch = gradients(small_model(), SAMPLES, TARGETS)
@@ -200,7 +200,7 @@ print(f"largest difference to one process on the whole batch: below 1e-15: {diff
 
 
 # %% tags=["given"]
-def tower(width: int = 2048, depth: int = 8, device: str = "meta") -> nn.Sequential:
+def tower(width: int = 2048, depth: int = 8, device: torch.device | str = "meta") -> nn.Sequential:
     """Return a model of `depth` equal linear layers."""
     return nn.Sequential(*(nn.Linear(width, width, device=device) for _ in range(depth)))
 
@@ -251,7 +251,7 @@ print(f"hidden: {hidden_communication_share(naive_run.timeline):.0%}")
 # ## 3 A hook for each parameter
 #
 # Backward goes from the last layer to the first. The last layer's gradients are complete long before `backward()`
-# returns, and nobody will touch them again. Send them then!
+# returns, and nobody will touch them again. Send them then.
 #
 # Autograd tells you when. A function that you hand to `parameter.register_post_accumulate_grad_hook(hook)` is called
 # as `hook(parameter)` as soon as `parameter.grad` is complete: also for a weight that two layers share, once, after
@@ -372,8 +372,9 @@ step_of(overlapped_run)
 # ## 4 Buckets, as a plan
 #
 # One all-reduce for each parameter is good for eight large layers. A real model has hundreds of parameters, and most
-# of them are small: biases, norms. Each all-reduce pays its latency, $2(N-1)\alpha$ in a ring, however little it
-# carries. ResNet-50 has 161 parameters; with 64 ranks and 10 µs a step that is 0.2 s for nothing.
+# of them are small: biases, and the scales and shifts of BatchNorm or LayerNorm. Each all-reduce pays its latency,
+# $2(N-1)\alpha$ in a ring, however little it carries; $\alpha$ is what one message costs before its first byte arrives
+# (lesson 02). ResNet-50 has 161 parameters; with 64 ranks and 10 µs a step that is 0.2 s for nothing.
 #
 # So put gradients together in **buckets**, and send a bucket when it is full. Torch takes 25 MB. Larger buckets pay
 # less latency and begin later; one bucket for everything begins when backward has ended.
@@ -572,7 +573,7 @@ labkit.reveal("3.5", min(CAPS_MB, key=lambda cap: step_ms(many_layers[cap])))
 #
 # ```python
 # with ddp.no_sync():
-#     loss_of(ddp(inputs), targets).backward()      # nothing travels
+#     loss_of(ddp(inputs), targets).backward()      # no gradient travels
 # loss_of(ddp(more_inputs), more_targets).backward()
 # ddp.finish_gradient_synchronization()             # the sum of both passes, averaged over ranks
 # ```
@@ -653,8 +654,9 @@ for quiet in (False, True):
 # somebody did.
 #
 # **Buffers.** BatchNorm's running statistics change in every forward pass, on each rank from its own samples. Torch's
-# answer: rank 0's count. Before each forward pass in training, broadcast the buffers. (They are many and small, three for
-# each BatchNorm. Like gradients they can travel together, one message for all of a dtype.)
+# answer: rank 0's count. Before each forward pass in training, broadcast the buffers. (They are many and small, three
+# for each BatchNorm. Like gradients they can travel together, one message for all of a dtype. And `no_sync` is about
+# gradients: buffers travel inside it, too. Torch's travel in the first of these passes only.)
 #
 # ### Exercise 3.7 MiniDDP
 #
@@ -742,18 +744,19 @@ class Branching(nn.Module):
 # %%
 def train_branching(wrapper):
     torch.manual_seed(0)
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    model = Branching()
+    rank, world_size, device = dist.get_rank(), dist.get_world_size(), labkit.device()
+    model = Branching().to(device)
+    samples, targets = SAMPLES[rank::world_size].to(device), TARGETS[rank::world_size].to(device)
     ddp = wrapper(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for step in range(4):
         optimizer.zero_grad()
-        output = ddp(SAMPLES[rank::world_size], branch=step > 0 and (step + rank) % 3 == 0)
-        nn.functional.mse_loss(output, TARGETS[rank::world_size]).backward()
+        output = ddp(samples, branch=step > 0 and (step + rank) % 3 == 0)
+        nn.functional.mse_loss(output, targets).backward()
         if hasattr(ddp, "finish_gradient_synchronization"):
             ddp.finish_gradient_synchronization()
         optimizer.step()
-    return [tensor.clone() for tensor in model.state_dict().values()]
+    return [tensor.cpu() for tensor in model.state_dict().values()]
 
 
 torchs = partial(nn.parallel.DistributedDataParallel, find_unused_parameters=True)
@@ -982,18 +985,20 @@ plt.show()
 # packing and unpacking take time too. And with 40 buckets it is too high: buckets so small go a faster way than the
 # straight line through 1 MB says.
 #
-# Where does the time go? The same step bucket by bucket, with your `bucket_plan` and the three numbers you have just
-# measured. Move the cap: to the left the latencies add up, to the right the last bucket sticks out. Then make the link
-# ten times slower. Now the network sets the pace, and what counts is that the first bucket leaves early.
+# Where does the time go? The same step bucket by bucket: above as the three numbers you have just measured and your
+# `bucket_plan` say, below as your `BucketedDDP` really went. Move the cap: to the left the latencies add up, to the
+# right the last bucket sticks out. Then make the link ten times slower. Now the network sets the pace, and what counts
+# is that the first bucket leaves early: give it 1 MiB, as torch does. And let one rank be late: all wait for it.
 
 # %% tags=["nbval-ignore-output"]
 layer_bytes = [parameter.numel() * 4 for parameter in tower(384, 40).parameters()]
 link = {"latency_s": latency, "bandwidth_Bps": bandwidth}
-labkit.bucket_explorer(layer_bytes, bucket_plan, cap_mb=round(predicted_mb, 2), backward_s=backward_s, **link)
+best = labkit.run(many_layers_step, predicted_mb, on=ETHERNET)
+labkit.bucket_explorer(layer_bytes, bucket_plan, cap_mb=round(predicted_mb, 2), run=step_of(best), **link)
 
 # %% [markdown]
-# And on this machine, with real processes? On the GPUs of section 3 a hook for each parameter brought the step from 23.6
-# to 16.1 ms, to less than 70 %. **Will it help as much here?**
+# And on this machine, with real processes? On the GPUs of section 3 a hook for each parameter brought the step from
+# 23.6 to 16.1 ms, to less than 70 %. **Will it help as much here?**
 
 # %% tags=["predict"]
 labkit.predict("3.9b", True)
@@ -1001,7 +1006,7 @@ labkit.predict("3.9b", True)
 
 # %%
 class AveragesAfterBackward(nn.Module):
-    """The four lines of section 2 in the dress of a wrapper."""
+    """The four lines of section 2 as a wrapper, so that it can take the same steps as the others."""
 
     def __init__(self, module):
         super().__init__()
@@ -1017,8 +1022,9 @@ class AveragesAfterBackward(nn.Module):
 
 # %% tags=["nbval-ignore-output"]
 def measured_steps(wrappers, num_rounds=9, width=768, depth=6, batch=128):
-    models = {name: wrapper(tower(width, depth, device="cpu")) for name, wrapper in wrappers.items()}
-    inputs, seconds = torch.randn(batch, width), {name: [] for name in wrappers}
+    device = labkit.device()
+    models = {name: wrapper(tower(width, depth, device)) for name, wrapper in wrappers.items()}
+    inputs, seconds = torch.randn(batch, width, device=device), {name: [] for name in wrappers}
     for _ in range(num_rounds):  # in turns, so that whatever else this machine does slows all of them
         for name, ddp in models.items():
             ddp.zero_grad()
@@ -1026,6 +1032,8 @@ def measured_steps(wrappers, num_rounds=9, width=768, depth=6, batch=128):
             begin = time.perf_counter()
             ddp(inputs).square().mean().backward()
             ddp.finish_gradient_synchronization()
+            if inputs.is_cuda:
+                torch.cuda.synchronize()  # a GPU is still at it when the last call returns
             seconds[name].append(time.perf_counter() - begin)
     return {name: sorted(times)[num_rounds // 2] * 1e3 for name, times in seconds.items()}
 
@@ -1035,7 +1043,7 @@ WRAPPERS = {
     "a hook each": OverlappedDDP,
     "buckets of 5 MB": partial(BucketedDDP, bucket_cap_mb=5),
 }
-measured = labkit.run(measured_steps, WRAPPERS, on=labkit.local(2, device="cpu")).results[0]
+measured = labkit.run(measured_steps, WRAPPERS, on=labkit.local(2)).results[0]
 for name, took_ms in measured.items():
     print(f"{name:16} {took_ms:6.1f} ms")
 on_gpus = step_ms(overlapped_run) / (naive_run.timeline.makespan_ns / 1e6)
@@ -1045,10 +1053,11 @@ labkit.reveal("3.9b", measured["a hook each"] < (on_gpus + 0.1) * measured["afte
 
 # %% [markdown]
 # These are measured times: run the cell again before you believe a difference. Then explain what you see with two
-# facts. On a GPU the network card moves data by itself while the cores compute; here the "network" is
-# memory copies, made by the same cores that compute backward. Overlap hides work that somebody *else* does, so here it
-# can only fill gaps, such as waiting for the other rank. And a bucket is one more copy of every gradient, there and
-# back, which six large layers do not need.
+# facts. On a GPU the network card moves data by itself while the cores compute; without GPUs the "network" is memory
+# copies, made by the same cores that compute backward. Overlap hides work that somebody *else* does, so there it can
+# only fill gaps, such as waiting for the other rank. (With two GPUs the cell ran on them. Take `labkit.local(2,
+# device="cpu")` to see this other half of the truth.) And a bucket is one more copy of every gradient, there and back,
+# which six large layers do not need.
 
 # %% [markdown] tags=["slide"]
 # ### When is overlap worth it?
@@ -1171,7 +1180,7 @@ for n in RANKS:
 
 # %% [markdown]
 # Three columns of steps. In the first the learning rate stays as it was: from four GPUs on, more of them save hardly
-# any steps. The gradient is less noisy, and each step is as long as before. All the other GPUs were for nothing!
+# any steps. The gradient is less noisy, and each step is as long as before. All the other GPUs were for nothing.
 #
 # In the second the rate grows with N. A step on N times as many samples can be taken N times as far: the **linear
 # scaling rule**. N small steps of size lr move the model about as far as one of size N lr, *as long as the gradient
@@ -1237,7 +1246,7 @@ def train_uneven(
     # BEGIN SOLUTION 3.10: count who has a batch; without one send zeros; correct the divisor
     steps = 0
     while True:
-        active = torch.tensor(float(steps < len(batches)))
+        active = torch.tensor(float(steps < len(batches)), device=next(ddp.parameters()).device)
         dist.all_reduce(active)
         if active == 0:
             return steps
@@ -1312,8 +1321,8 @@ print("swapped: ", labkit.run(two_equal_layers, True, on=labkit.virtual(3)).resu
 
 # %% [markdown]
 # No error here either. The gradient of one layer was added to that of the other, rank 1 holds something else than the
-# others, and the optimizer will use it. All-reduces have no names: **the n-th call on one rank meets the n-th call on the others.**
-# You only get an error if the sizes differ.
+# others, and the optimizer will use it. All-reduces have no names: **the n-th call on one rank meets the n-th call on
+# the others.** You only get an error if the sizes differ.
 #
 # **Branch on the rank.** Only rank 0 wants to log, so only rank 0 computes the mean loss:
 
@@ -1336,9 +1345,9 @@ except RankFailed as error:
     print(str(error).splitlines()[0])
 
 # %% [markdown]
-# This time the cluster stops, and says who waits for what. In a real job nothing is printed, and 30 minutes later
-# every rank reports a timeout, from another place in the code. `if rank == 0:` may hold printing and saving, and never
-# anything that communicates.
+# This time the cluster stops, and says who waits for what. In a real job nothing is printed until the group's timeout,
+# which is 30 minutes with gloo and 10 with NCCL; then every rank reports it, from another place in the code. `if rank
+# == 0:` may hold printing and saving, and never anything that communicates.
 #
 # **Forget set_epoch.** Three epochs; how many different orders does rank 0 see?
 
@@ -1408,6 +1417,9 @@ labkit.run(main, on=labkit.local(2)).results[0]
 # labkit export 03_ddp.ipynb --out train.py
 # torchrun --nproc-per-node 4 train.py
 # ```
+#
+# Look at the end of `train.py`: this is the launcher of lesson 00, mended. `torchrun` sets `RANK` and `WORLD_SIZE` for
+# each process, the script reads these two without a default, and where they are missing it says so and ends.
 
 # %% [markdown] tags=["slide"]
 # ### What breaks at scale

@@ -38,7 +38,8 @@ class FourProofs:
 
     Attributes:
         number: The lesson's.
-        main: Its main exercises, which meet at least six wrong answers (the others three).
+        main: Its main exercises, which meet at least six wrong answers and two legal variants (the others three and
+            one); the one with most points is among them.
         sample: Wrong answers on processes that run every time: exercise and name.
         style_sample: Legal variants on processes that run every time: style and exercise.
         stub_sample: Exercises on processes whose stubs run every time; None for all.
@@ -107,6 +108,15 @@ class FourProofs:
         needed = {each: 6 if each in self.main else 3 for each in exercises(self.number)}
         assert not {each: counts[each] for each in needed if counts[each] < needed[each]}
         assert self.main <= set(needed)
+
+    def test_every_exercise_has_legal_variants_enough(self) -> None:
+        counts = Counter(each for cells in styles(self.number).values() for each in cells)
+        needed = {each: 2 if each in self.main else 1 for each in exercises(self.number)}
+        assert not {each: counts[each] for each in needed if counts[each] < needed[each]}
+
+    def test_the_exercise_with_most_points_is_a_main_one(self) -> None:
+        points = {each.id: each.points for each in lesson(self.number).exercises}
+        assert {each for each in points if points[each] == max(points.values())} & self.main
 
     def test_the_samples_name_what_exists(self) -> None:
         assert {(answer.exercise, answer.name) for answer in wrong_answers()[self.number]} >= self.sample

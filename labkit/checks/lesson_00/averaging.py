@@ -11,7 +11,8 @@ from torch import Tensor
 from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.compare import difference, listing
 from labkit.checks.drivers.lesson_00 import average_in_place
-from labkit.checks.exercise import Exercise, Sweep
+from labkit.checks.exercise import Exercise, Functions, Sweep
+from labkit.checks.par import Par, Score
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
 from labkit.checks.words import are_wrong
@@ -52,6 +53,11 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
         expected=f"rank {rank}: {listing(expected.reshape(-1), first.index)}",
         got=f"rank {rank}: {listing(came.reshape(-1), first.index) if isinstance(came, Tensor) else first.got}",
     )
+
+
+def average_100_mb(functions: Functions) -> None:
+    """Average 100 MB once: what par is measured with."""
+    functions["average"](torch.empty(25_000_000, device="meta"))
 
 
 def _is(
@@ -105,6 +111,14 @@ EXERCISE = Exercise(
     visible=(mean_case(1, 4, (3,)), mean_case(2, 3, (5,)), mean_case(3, 2, (2, 3))),
     sweep=Sweep(
         tuple(mean_case(10 + size, size, (4,)) for size in (2, 3, 5, 8, 16)), "every rank holds the mean, nobody waits"
+    ),
+    par=Par(
+        what="the mean of 100 MB",
+        where="8 x A100, PCIe 4",  # not the eight H100 whose time the lesson asks to guess next
+        program=average_100_mb,
+        world_size=8,
+        score=Score(time_ns=7_502_249, bytes_sent=100_000_000, peak_bytes=100_000_000),
+        cluster={"gpu": "a100", "link": "pcie4"},
     ),
     hints=(
         "What does dist.all_reduce leave in the tensor: the sum or the mean? What is between the two?",
