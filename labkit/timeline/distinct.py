@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 _FEW = 24
+_ONE = np.uint64(1)
 
 
 def hashed(column: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
@@ -15,32 +16,27 @@ def hashed(column: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
 
     Of a million distinct entries two have the same once in 40 million times.
     """
-    key = np.zeros(len(column), dtype=np.uint64)
-    if not len(column):
-        return key
     whole = np.ascontiguousarray(column)
     size = 8 if whole.dtype.itemsize % 8 == 0 else 4 if whole.dtype.itemsize % 4 == 0 else 1
     words = whole.view(f"u{size}").reshape(len(column), whole.dtype.itemsize // size)
-    for word in words.T:
-        if word.any():
-            key ^= word
-            key *= np.uint64(0x9E3779B97F4A7C15)
-            key ^= key >> np.uint64(32)
-    return key
+    # One pass: a sum of products with odd numbers, modulo 2**64.
+    factors = np.random.default_rng(size).integers(0, 2**63, words.shape[1], dtype=np.uint64) * np.uint64(2) + _ONE
+    key: npt.NDArray[np.uint64] = np.einsum("ij,j->i", words, factors, dtype=np.uint64, casting="unsafe")
+    return key ^ (key >> np.uint64(32))
 
 
-def coded(column: npt.NDArray[Any]) -> tuple[list[str], npt.NDArray[np.int64]]:
+def coded(column: npt.NDArray[Any]) -> tuple[list[str], npt.NDArray[np.int32]]:
     """Return the distinct words of a column of text and, for each entry, which of them it is."""
     key = hashed(column)
-    code = np.zeros(len(column), dtype=np.int64)
-    first: list[int] = []
-    rest = np.arange(len(column))
-    left = key
+    code = np.zeros(len(column), dtype=np.int32)
+    first = [0] if len(column) else []
+    rest = np.flatnonzero(key != key[0]) if len(column) else np.empty(0, np.int64)
+    left = key[rest]
     # Few words are sorted out one after another, which is faster than sorting; of many, the rest is sorted.
     while len(rest) and len(first) < _FEW:
-        other = left != left[0]
-        code[rest[~other]] = len(first)
+        code[rest] = len(first)
         first.append(int(rest[0]))
+        other = left != left[0]
         rest, left = rest[other], left[other]
     if len(rest):
         _, at, codes = np.unique(left, return_index=True, return_inverse=True)

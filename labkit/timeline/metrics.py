@@ -21,7 +21,7 @@ from labkit.timeline.timeline import Timeline
 
 def intervals_of_ranks(timeline: Timeline, lanes: Sequence[Lane]) -> list[Intervals]:
     """Return for each rank when it had a span in any of the lanes."""
-    keep = np.isin(timeline.lane, [int(lane) for lane in lanes])
+    keep = np.array([lane in lanes for lane in Lane])[timeline.lane]
     return [union(timeline.start_ns[rows], timeline.end_ns[rows]) for rows in by_rank(timeline, keep)]
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 from labkit.timeline import memory, metrics
-from labkit.timeline.distinct import coded
 from labkit.timeline.messages import RECEIVES, SENDS
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
@@ -19,7 +18,7 @@ def summary(timeline: Timeline) -> str:
     if not len(timeline):
         return f"{ranks}, nothing recorded."
     parts = [ranks, format_time(timeline.makespan_ns)]
-    kinds, kind = coded(timeline.kind)
+    kinds, kind = timeline.kind_codes
     call = (timeline.lane == Lane.COMMUNICATION) & (np.array(kinds) != "span")[kind]
     sends, receives = np.isin(kinds, SENDS)[kind] & call, np.isin(kinds, RECEIVES)[kind] & call
     if sends.any():

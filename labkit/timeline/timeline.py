@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,13 @@ class Timeline:
     def makespan_ns(self) -> int:
         """Return the time from the first begin to the last end, 0 for an empty timeline."""
         return int(self.end_ns.max() - self.start_ns.min()) if len(self) else 0
+
+    @cached_property
+    def kind_codes(self) -> tuple[list[str], npt.NDArray[np.int32]]:
+        """Return the distinct kinds and, for each row, which of them it is."""
+        from labkit.timeline import distinct as _distinct
+
+        return _distinct.coded(self.kind)
 
     def rows(self) -> Iterator[Span]:
         """Yield every span as a record."""

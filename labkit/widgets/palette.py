@@ -66,9 +66,9 @@ def category_of(lane: int, kind: str, name: str) -> int:
 
 def categories_of(timeline: Timeline) -> npt.NDArray[np.int64]:
     """Return the index in CATEGORIES of every span."""
-    kinds, kind = coded(timeline.kind)
+    kinds, kind = timeline.kind_codes
     of = np.array([[category_of(int(lane), each, "") for each in kinds] for lane in Lane], dtype=np.int64)
-    found: npt.NDArray[np.int64] = of.reshape(len(Lane), -1)[timeline.lane, kind]
+    found: npt.NDArray[np.int64] = of.ravel().take(timeline.lane.astype(np.int32) * len(kinds) + kind)
     if "span" in kinds:  # of a named region in the compute row it is the name that says what it is
         named = np.flatnonzero((kind == kinds.index("span")) & (timeline.lane == Lane.COMPUTE))
         names, name = coded(timeline.name[named])

@@ -159,6 +159,10 @@ def _distinct(columns: Sequence[npt.NDArray[Any]]) -> tuple[npt.NDArray[np.int64
         key = (key ^ hashed(column)) * np.uint64(0x9E3779B97F4A7C15)
         key ^= key >> np.uint64(32)
     _, first, codes = np.unique(key, return_index=True, return_inverse=True)
+    order = np.argsort(first)  # numbered as they occur, whatever their hashes are
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    first, codes = first[order], place[codes]
     return first.astype(np.int64), codes.astype(np.int64)
 
 
