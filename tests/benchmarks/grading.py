@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -75,7 +74,7 @@ def run(quick: bool) -> tuple[str, list[Bar], dict[str, Any]]:
     """Return the table, the bars and the figures."""
     with tempfile.TemporaryDirectory(prefix="lk-bench-", dir="/var/tmp") as name:
         folder = Path(name)
-        seconds = {kind: _measure(folder / kind, given, 1 if quick else 3) for kind, given in KINDS.items()}
+        seconds = {kind: _measure(folder / kind, given, 1 if quick else 2) for kind, given in KINDS.items()}
         share = _lesson_02(folder / "02")
     rows = []
     for kind, found in seconds.items():
@@ -104,11 +103,11 @@ def run(quick: bool) -> tuple[str, list[Bar], dict[str, Any]]:
             )
         )
     text = table(["seconds", "one, cold", "a further one"], rows)
-    text += (
-        f"\n  lesson 02, one submission: {share['seconds']:.1f} s, of which {share['own_seconds']:.1f} s were spent in "
-        f"the notebook's cells and in the student's functions: {100 * share['not_own_share']:.0f} % is not the "
-        "student's own code"
-    )
+    for what, spent in share.items():
+        text += (
+            f"\n  lesson 02, one submission, {what}: {spent['seconds']:.1f} s, of which {spent['own_seconds']:.1f} s "
+            f"in the student's code: {100 * spent['not_own_share']:.0f} % is not the student's own code"
+        )
     return text, bars, {"seconds": seconds, "lesson_02": share}
 
 
@@ -117,7 +116,10 @@ def _text(seconds: float | None) -> str:
 
 
 def _measure(folder: Path, given: str, repeats: int) -> dict[str, tuple[float | None, float | None]]:
-    """Return for each grader the seconds of one submission, cold, and of each further one: medians."""
+    """Return for each grader the seconds of one submission, cold, and of each further one: the best of `repeats`.
+
+    The slowest, otter, is looked at once: no bar rests on it.
+    """
     makers: dict[str, Callable[[Path], Any]] = {
         "labkit": lambda path: Ours(path, given),
         "nbgrader": lambda path: other_graders.Nbgrader(path, given),
@@ -127,7 +129,7 @@ def _measure(folder: Path, given: str, repeats: int) -> dict[str, tuple[float | 
     problems: dict[str, str] = {}
     for repeat in range(repeats):
         for name, make in makers.items():
-            if name in problems:
+            if name in problems or (name == "otter" and repeat):
                 continue
             try:
                 first, further = _once(make(folder / f"{name}{repeat}"))
@@ -138,10 +140,7 @@ def _measure(folder: Path, given: str, repeats: int) -> dict[str, tuple[float | 
             found[name][0].append(first)
             found[name][1].append(further)
             shutil.rmtree(folder / f"{name}{repeat}")
-    return {
-        name: (statistics.median(first) if first else None, statistics.median(more) if more else None)
-        for name, (first, more) in found.items()
-    }
+    return {name: (min(first, default=None), min(more, default=None)) for name, (first, more) in found.items()}
 
 
 def _once(grader: Any) -> tuple[float, float]:
@@ -175,8 +174,13 @@ def _require(grader: Any, names: list[str]) -> None:
         raise RuntimeError(f"{grader.name} scored {scores}")
 
 
-def _lesson_02(folder: Path) -> dict[str, float]:
-    """Return what of grading an answer to lesson 02 is the student's own code: the second one of a worker's."""
+def _lesson_02(folder: Path) -> dict[str, dict[str, float]]:
+    """Return what of grading an answer to lesson 02 is the student's own code, for a worker that has graded before.
+
+    The student's own is what the notebook's cells take, or what the functions take in the ranks of hidden cases,
+    whichever is more, for the two run beside each other. All else is not: starting and ending kernel and ranks, their
+    sandboxes, handing cells over, making cases, judging, reports.
+    """
     from labkit.grading.course import find_course
     from labkit.grading.hidden_cases.probe import CaseRun
     from labkit.grading.limits import Limits
@@ -202,23 +206,27 @@ def _lesson_02(folder: Path) -> dict[str, float]:
     folder.mkdir(parents=True)
     (folder / "alone").touch()
     submission = Submission("right", ROOT / "tests" / "submissions" / "02" / "right_as_taught.ipynb")
-    grader = Grader(find_course("02", ROOT), folder / "out", 0, Limits(), folder / "alone")
+    grader = Grader(find_course("02", ROOT), folder / "out", 0, Limits(), folder / "alone", points_only=True)
     LabkitClient.execute_cell, CaseRun.run = timed_cell, timed_case  # type: ignore[method-assign]
+    found = {}
     try:
         grader.grade(submission, lambda stage: None)
-        own |= dict.fromkeys(own, 0.0)
-        begin = time.perf_counter()
-        result = grader.grade(submission, lambda stage: None)
-        seconds = time.perf_counter() - begin
+        for what in ("--points-only", "with its notebook"):
+            grader.points_only = what == "--points-only"
+            own |= dict.fromkeys(own, 0.0)
+            begin = time.perf_counter()
+            result = grader.grade(submission, lambda stage: None)
+            seconds = time.perf_counter() - begin
+            mine = max(own.values())
+            found[what] = {
+                "seconds": seconds,
+                "cells_seconds": own["cells"],
+                "cases_seconds": own["cases"],
+                "own_seconds": mine,
+                "not_own_share": 1 - mine / seconds,
+                "score": result.score,
+            }
     finally:
         LabkitClient.execute_cell, CaseRun.run = execute_cell, run_case  # type: ignore[method-assign]
         grader.close()
-    mine = max(own.values())  # the two run beside each other
-    return {
-        "seconds": seconds,
-        "cells_seconds": own["cells"],
-        "cases_seconds": own["cases"],
-        "own_seconds": mine,
-        "not_own_share": 1 - mine / seconds,
-        "score": result.score,
-    }
+    return found

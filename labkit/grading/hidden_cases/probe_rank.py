@@ -173,7 +173,7 @@ def _run_job(
     exercise = exercises[header["exercise"]]
     rank, world_size = int(header["rank"]), int(header["world_size"])
     random.seed(header["seed"])
-    torch.manual_seed(header["seed"])
+    torch.default_generator.manual_seed(header["seed"])  # torch.manual_seed looks for devices, which a rank has none of
     # After a fork the first call that asks for torch's thread pool replaces it, unguarded (caffe2, pthreadpool-cpp.cc):
     # it must not be one of two threads that a submission has just started ("Invalid thread pool!").
     torch.set_num_threads(1)

@@ -159,14 +159,23 @@ class SandboxProvisioner(LocalProvisioner):
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
 
+    async def kill(self, restart: bool = False) -> None:
+        """End the kernel, and return when it has ended: jupyter_client would look only every 0.1 s."""
+        await super().kill(restart=restart)
+        await self._look_often()
+
     async def wait(self) -> int | None:
-        """Wait until it has ended; what was killed has ended sooner than jupyter_client would look again."""
-        for _ in range(200):
-            if await self.poll() is not None:
-                break
-            await asyncio.sleep(0.005)
+        """Wait until it has ended."""
+        await self._look_often()
         ended: int | None = await super().wait()
         return ended
+
+    async def _look_often(self) -> None:
+        """Return when it has ended, or after a second: what was killed has ended sooner."""
+        for _ in range(200):
+            if await self.poll() is not None:
+                return
+            await asyncio.sleep(0.005)
 
     async def cleanup(self, restart: bool = False) -> None:
         """Remove what was written for the start."""

@@ -35,6 +35,8 @@ class Preloaded:
         with theirs:
             # What it is started with can be read in /proc by all that it forks: nothing of ours.
             environment = submission_environment(Path(SCRATCH)) | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+            # A heap of huge pages is forked in half the time; where the system has none, this changes nothing.
+            environment["GLIBC_TUNABLES"] = "glibc.malloc.hugetlb=1"
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "labkit.grading.preloaded.process", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
