@@ -550,7 +550,7 @@ asynchronous.timeline
 # version it was made from, and the updates it missed meanwhile, lit on the server's row.
 
 # %% tags=["nbval-ignore-output"]
-labkit.staleness_view(asynchronous.results[0].updates)
+labkit.staleness_view(asynchronous)
 
 # %% [markdown]
 # Staleness is not harmless. A step in an old direction can go too far, and the answer to it comes late again. On a
@@ -895,6 +895,13 @@ plt.show()
 # little harm. On the left, over time, they are far apart. That is the trade: **a stale gradient is worth a little less,
 # and it comes much sooner.** Near the largest learning rate the right picture changes, as you saw at 1.92, and
 # asynchronous SGD falls apart first.
+
+# %% [markdown]
+# The same three runs to step through: choose a run, and look at what each of its gradients missed. (Backup workers are
+# left out: what they drop is in no record.)
+
+# %% tags=["nbval-ignore-output"]
+labkit.staleness_view({name: run for name, run in runs.items() if "first" not in name})
 
 # %% [markdown] tags=["slide"]
 # ### Eight workers, one slow, all moody: 320 gradients
