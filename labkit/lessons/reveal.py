@@ -166,8 +166,14 @@ _PAGE = """<!doctype html>
 <script src="reveal.js/dist/reveal.js"></script>
 <script src="reveal.js/plugin/notes/notes.js"></script>
 <script>
-Reveal.initialize({{width: {width}, height: {height}, margin: 0.03, hash: true, slideNumber: "c/t", transition: "none",
-  center: false, controls: false, pdfMaxPagesPerSlide: 1, plugins: [RevealNotes]}});
+const printing = location.search.includes("print-pdf");
+const begin = () => Reveal.initialize({{width: {width}, height: {height}, margin: 0.03, hash: true, slideNumber: "c/t",
+  transition: "none", center: false, controls: false, pdfMaxPagesPerSlide: 1, plugins: [RevealNotes]}});
+// For printing the engine takes the slides out of the page a while; a figure that wakes then would not find its place.
+const alive = () => [...document.querySelectorAll(".live")].every((each) => each.querySelector("svg, canvas"));
+const wait = () => (alive() ? begin() : setTimeout(wait, 50));
+if (printing) wait();
+else begin();
 </script>
 <script src="slides.js"></script>
 </html>

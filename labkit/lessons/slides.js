@@ -32,12 +32,14 @@ function fitPresent() {
   }
 }
 
-Reveal.on("ready", fitPresent);
-Reveal.on("slidechanged", () => {
-  // Keys that a figure took are the deck's again.
-  document.activeElement?.blur();
-  fitPresent();
-});
+if (!printing) {
+  Reveal.on("ready", fitPresent);
+  Reveal.on("slidechanged", () => {
+    // Keys that a figure took are the deck's again.
+    document.activeElement?.blur();
+    fitPresent();
+  });
+}
 
 // A figure that comes to life after its slide was reached.
 new MutationObserver(fitPresent).observe(document.querySelector(".slides"), { childList: true, subtree: true });
