@@ -208,7 +208,7 @@ here.timeline
 # the others wait in. **How many of the four ranks wait for ever?**
 
 # %% tags=["predict"]
-labkit.predict("0.1c", 1, unit="ranks")
+labkit.predict("0.1c", 2, unit="ranks")
 
 
 # %% tags=["nbval-ignore-output"]
