@@ -1117,7 +1117,7 @@ labkit.reveal("5.9", bubble_of(five[2]))
 # took turns in one run, five times each, and the medians stand here. So a busy moment meets all of them alike.)
 #
 # Now read the line of times. Two forces pull at it: the bubble shrinks with M, the overhead grows. Two cores with
-# nothing else to do gave us 128, 101, 94, 100, 138 and 387 ms: a valley, with its floor at 4. Two cores that have other
+# nothing else to do gave us 141, 101, 104, 119, 156 and 402 ms: a valley, its floor at 2 to 4. Two cores that have other
 # things to do may show a line that rises from the start: a stage that waits for its turn on a core makes the other one
 # wait too, and every message is a chance for that. Then the overhead is larger than what two stages can win, and the
 # best M *is* 1. Whichever line you see, the next cells say why.
