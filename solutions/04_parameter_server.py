@@ -542,9 +542,9 @@ labkit.reveal("4.3", max(staleness(asynchronous.results[0].updates, 3)))
 asynchronous.timeline
 
 # %% [markdown]
-# Hardly any black: nobody waits. Three fast workers, three pushes each, nine versions while the slow one computes (six
-# the first time: it comes a moment before their third). The fast ones are two or three versions behind: whoever else
-# pushed in between.
+# Hardly any black on the workers' rows: nobody waits (rank 0 serves, all the time). Three fast workers, three pushes
+# each, nine versions while the slow one computes (six the first time: it comes a moment before their third). The fast
+# ones are two or three versions behind: whoever else pushed in between.
 #
 # The same run, update by update, in the order in which the server applied them. Step through: each gradient with the
 # version it was made from, and the updates it missed meanwhile, lit on the server's row.
@@ -575,8 +575,8 @@ for rate in (1.6, 1.92):
 
 # %% [markdown]
 # And a slow worker among the eight? Its gradients are 21 versions late, but they are few, and delays that differ do not
-# swing in step: with `Pace(slow=((7, 3.0),))` the asynchronous server bears even a little more than 0.209. Try 0.22 with
-# and without it.
+# swing in step: with `Pace(slow=((7, 3.0),))` the asynchronous server bears even a little more than 0.209. Try 0.22
+# with and without it.
 
 # %% [markdown] tags=["slide"]
 # ### What each server answers, and when
@@ -913,8 +913,8 @@ labkit.staleness_view({name: run for name, run in runs.items() if "first" not in
 # | bounded | moods are free, a slow worker is not | limited | both |
 # | asynchronous | everybody at their own pace | unlimited | workers that differ by nature |
 #
-# Stale gradients want a smaller learning rate: stable below 2 sin(π/(4τ+2)) over the steepness; for N equal workers that
-# is the synchronous one divided by N, less a sixth for N = 8 and 22 % for many.
+# Stale gradients want a smaller learning rate: stable below 2 sin(π/(4τ+2)) over the steepness; for N equal workers
+# that is the synchronous one divided by N, less a sixth for N = 8 and 22 % for many.
 
 # %% [markdown]
 # ### The same on real processes
@@ -1440,8 +1440,8 @@ for num_hot in (0, 1, 10, 100, 1000):
 #
 # And on the cluster? The table by range once more, read only, with copies of its hottest keys. What your function says
 # of the busiest server stands beside what it was asked for. One thing differs from the arithmetic above: a batch asks
-# for a key once, however often it holds it. A key of popularity p is in a batch of 1024 with probability 1 - (1 - p)^1024,
-# and there are 24 batches: eight workers, three steps.
+# for a key once, however often it holds it. A key of popularity p is in a batch of 1024 with probability 1 - (1 -
+# p)^1024, and there are 24 batches: eight workers, three steps.
 
 # %%
 reads = 24 * (1 - (1 - popularity) ** 1024)
