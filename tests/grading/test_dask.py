@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -115,6 +116,85 @@ def test_a_worker_killed_in_mid_grade_loses_nothing_and_every_report_is_written_
     here = tmp_path / "here"
     grade([tmp_path / "in"], "90", here, course=course.root, sandbox=SANDBOX, jobs=2)
     assert results(here) == results(out)
+
+
+@pytest.mark.long
+def test_without_a_scheduler_or_workers_grading_ends_in_words_keeps_what_is_written_and_goes_on_later(
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from labkit.grading.workers import dask_class
+
+    monkeypatch.setattr(dask_class, "_ANSWER_SECONDS", 1)
+    monkeypatch.setattr(dask_class, "_LOOK_SECONDS", 0.2)
+    for index in range(3):
+        write_submission(tmp_path / "in" / f"s{index}.ipynb", RIGHT)
+    out = tmp_path / "out"
+
+    def graded_by(cluster: Cluster) -> None:
+        monkeypatch.setattr(dask_class, "_ANSWER_SECONDS", 20)
+        grade([tmp_path / "in"], "90", out, course=course.root, sandbox=SANDBOX, points_only=True, dask=cluster.address)
+
+    def killed_after_the_first(cluster: Cluster, victim: subprocess.Popen[bytes]) -> None:
+        written, take = len(list(out.glob("*/result.json"))), dask_class.DaskClass._take
+
+        def take_and_kill(self: Any, *words: Any) -> Any:
+            taken = take(self, *words)
+            assert len(list(out.glob("*/result.json"))) == written + 1
+            victim.kill()
+            victim.wait()
+            monkeypatch.setattr(dask_class, "_ANSWER_SECONDS", 1)
+            return taken
+
+        with monkeypatch.context() as patch:
+            patch.setattr(dask_class.DaskClass, "_take", take_and_kill)
+            graded_by(cluster)
+
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+    cluster = Cluster(tmp_path / "one")
+    try:
+        with pytest.raises(
+            EnvironmentProblem, match=r"at tcp://[\d.:]+ has no worker; start some with `dask worker tcp"
+        ):
+            grade([tmp_path / "in"], "90", out, course=course.root, dask=cluster.address)
+        cluster.add_worker()
+        with pytest.raises(
+            EnvironmentProblem, match=r"has no worker any more; start some .* run the same command again"
+        ):
+            killed_after_the_first(cluster, cluster.workers[0])
+        written = {path: path.stat().st_mtime_ns for path in out.glob("*/result.json")}
+        assert len(written) == 1
+        cluster.add_worker()
+        with pytest.raises(
+            EnvironmentProblem, match=r"went away in mid-grade: 2 of 3 submissions .* it grades the rest"
+        ):
+            killed_after_the_first(cluster, cluster.scheduler)
+    finally:
+        cluster.end()
+    assert len(list(out.glob("*/result.json"))) == 2
+    cluster = Cluster(tmp_path / "two")
+    try:
+        cluster.add_worker()
+        graded_by(cluster)
+    finally:
+        cluster.end()
+    assert len(list(out.glob("*/result.json"))) == 3
+    assert {path: path.stat().st_mtime_ns for path in written} == written
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("nonsense", r"no Dask scheduler answers at nonsense \(ValueError: missing port .* name it as tcp://HOST:8786"),
+        ("http://127.0.0.1:1", r"at http://127\.0\.0\.1:1 .*unknown address scheme.* name it as tcp://HOST:8786"),
+    ],
+)
+def test_an_address_of_another_form_is_told_with_the_right_form(
+    course: Course, tmp_path: Path, address: str, said: str
+) -> None:
+    submission = write_submission(tmp_path / "a.ipynb", RIGHT)
+    with pytest.raises(EnvironmentProblem, match=said):
+        grade([submission], "90", tmp_path / "out", course=course.root, dask=address)
 
 
 def test_what_is_wrong_with_a_cluster_is_told_in_words(

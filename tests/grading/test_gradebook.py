@@ -308,4 +308,6 @@ def test_a_class_from_results_to_sheet_on_the_command_line(tmp_path: Path) -> No
     assert "11.6 of 12  (1 attempt, late, 20 % off, adjusted by +2)" in labkit("show", "--lesson", "02")
     assert "spoke in class" in labkit("history", "ada", "--lesson", "02")
     assert "1 of 1 grades" in labkit("export", str(tmp_path / "grades.csv"), "--lesson", "02")
+    book = str(tmp_path / "book.db")  # a file's path names the same book
+    assert "11.6 of 12" in labkit("show", "--lesson", "02")
     assert "ada,11.6,12,20,2,1,2026-12-03T12:00+00:00,8,4" in (tmp_path / "grades.csv").read_text()

@@ -20,7 +20,7 @@ app = typer.Typer(no_args_is_help=True, help="Attempts, deadlines, adjustments a
 
 Url = Annotated[
     str,
-    typer.Option("--book", envvar="LABKIT_GRADEBOOK", help="sqlite:///book.db or postgresql+psycopg://user@host/name."),
+    typer.Option("--book", envvar="LABKIT_GRADEBOOK", help="A file, or postgresql+psycopg://user@host/name."),
 ]
 Lesson = Annotated[str, typer.Option(help="The lesson, such as 02.")]
 Keep = Annotated[str, typer.Option(help="Which attempt counts: best or latest.")]
@@ -148,7 +148,7 @@ def export(
 def _opened(url: str) -> Iterator[Gradebook]:
     from labkit.grading.book.gradebook import Gradebook
 
-    opened = Gradebook(url)
+    opened = Gradebook(url if ":" in url or not url else f"sqlite:///{url}")
     try:
         yield opened
     finally:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _ANSWER_SECONDS = 15
+_LOOK_SECONDS = 5  # how often to see whether there is still a worker
 _LAST = "result.json"
 
 
@@ -35,6 +38,8 @@ class DaskClass:
         num_kept: Graded before, for the bar.
         bar: Where progress is shown.
         address: The scheduler's, such as ``tcp://10.0.0.5:8786``.
+        tries: How often a submission was tried and lost, by name.
+        num_done: How many have their reports, with those graded before.
     """
 
     setting: Setting
@@ -43,57 +48,89 @@ class DaskClass:
     bar: Progress | None
     address: str
     tries: dict[str, int] = field(default_factory=dict)
+    num_done: int = 0
 
     def run(self) -> None:
         """Return when every submission has its reports.
 
         Raises:
-            EnvironmentProblem: If there is no such cluster, or grading itself failed.
+            EnvironmentProblem: If there is no such cluster, it went away, or grading itself failed.
         """
         distributed = _distributed()
+        with _quiet("distributed.client"), self._connect(distributed) as client:
+            self._require_workers(client)
+            self._grade(distributed, client)
+
+    def _connect(self, distributed: Any) -> Any:
         try:
-            client = distributed.Client(self.address, timeout=_ANSWER_SECONDS, name="labkit grade")
-        except (OSError, ValueError, TimeoutError) as error:
+            return distributed.Client(self.address, timeout=_ANSWER_SECONDS, name="labkit grade")
+        except (OSError, ValueError, MemoryError) as error:  # MemoryError: another service's words, read as a length
             raise EnvironmentProblem(
                 f"no Dask scheduler answers at {self.address} ({type(error).__name__}: {error}). Start one with "
                 "`dask scheduler`, and `dask worker ADDRESS` where grading shall happen; name it as tcp://HOST:8786."
             ) from None
-        with client:
-            try:
-                client.wait_for_workers(1, timeout=_ANSWER_SECONDS)
-            except TimeoutError:
-                raise EnvironmentProblem(
-                    f"the Dask scheduler at {self.address} has no worker; start some with `dask worker {self.address}`"
-                ) from None
-            self._grade(distributed, client)
+
+    def _require_workers(self, client: Any, since: str = "") -> None:
+        try:
+            client.wait_for_workers(1, timeout=_ANSWER_SECONDS)
+        except TimeoutError:
+            raise EnvironmentProblem(
+                f"the Dask scheduler at {self.address} has no worker{since}; start some with "
+                f"`dask worker {self.address}`, then run the same command again"
+            ) from None
+        except OSError:
+            raise self._lost() from None
+
+    def _lost(self) -> EnvironmentProblem:
+        total = len(self.todo) + self.num_kept
+        return EnvironmentProblem(
+            f"the Dask scheduler at {self.address} went away in mid-grade: {self.num_done} of {total} submissions have "
+            "their reports, which stay. Start it and its workers again (or leave --dask out to grade on this machine), "
+            "then run the same command: it grades the rest."
+        )
 
     def _grade(self, distributed: Any, client: Any) -> None:
         run_id, fingerprint = uuid.uuid4().hex, self.setting.course.fingerprint(self.setting.seed)
         about = (run_id, _opening(self.setting), _course_files(self.setting.course), fingerprint)
         waiting = list(reversed([each for each in self.todo if not self._is_told_here(each, fingerprint)]))
-        total, left = len(self.todo) + self.num_kept, len(waiting)
-        task = self.bar.add_task("", total=total, completed=total - left, now="") if self.bar else None
+        total = len(self.todo) + self.num_kept
+        self.num_done = total - len(waiting)
+        task = self.bar.add_task("", total=total, completed=self.num_done, now="") if self.bar else None
         of: dict[Any, Submission] = {}
-        pending = distributed.as_completed([])
         try:
             while waiting or of:
                 workers = client.scheduler_info(n_workers=-1)["workers"].values()
                 while waiting and len(of) < 2 * max(1, sum(each["nthreads"] for each in workers)):
                     submission = waiting.pop()
                     data = submission.path.read_bytes()
-                    future = client.submit(dask_worker.grade_one, *about, submission.name, data, pure=False)
+                    try:
+                        future = client.submit(dask_worker.grade_one, *about, submission.name, data, pure=False)
+                    except distributed.client.ClosedClientError:
+                        raise self._lost() from None
                     of[future] = submission
-                    pending.add(future)
-                future = next(pending)
-                again = self._take(of.pop(future), future, distributed)
+                future = self._next(distributed, client, of)
+                again = self._take(of[future], future, distributed)
+                del of[future]
                 future.release()
                 waiting += [again] if again else []
+                self.num_done = total - len(waiting) - len(of)
                 if self.bar is not None and task is not None:
                     where = f"on {len(workers)} Dask workers"
-                    self.bar.update(task, completed=total - len(waiting) - len(of), now=where)
+                    self.bar.update(task, completed=self.num_done, now=where)
         finally:
-            client.cancel(list(of))
-            client.run(dask_worker.forget, run_id, on_error="ignore")
+            if client.status == "running":
+                client.cancel(list(of))
+                client.run(dask_worker.forget, run_id, on_error="ignore")
+
+    def _next(self, distributed: Any, client: Any, of: Collection[Any]) -> Any:
+        """Return one that ended, of those handed out; raise where none can end any more."""
+        while True:
+            try:
+                return distributed.wait(list(of), timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED").done.pop()
+            except TimeoutError:
+                self._require_workers(client, " any more")
+            except distributed.CancelledError:
+                raise self._lost() from None
 
     def _take(self, submission: Submission, future: Any, distributed: Any) -> Submission | None:
         """Write what came back; return the submission where it must be tried again."""
@@ -102,6 +139,15 @@ class DaskClass:
         except distributed.KilledWorker:
             answer = {"lost": "was ended with its Dask worker"}
             self.tries[submission.name] = TRIES
+        except distributed.CancelledError:
+            raise self._lost() from None
+        except (OSError, ImportError) as error:
+            if future.status != "error":
+                raise self._lost() from None
+            raise EnvironmentProblem(
+                f"a Dask worker cannot grade {submission.name} ({type(error).__name__}: {error}). It needs this "
+                "version of labkit installed, and disk space; mend that there, then run the same command again."
+            ) from None
         if "reports" in answer:
             reports = dict(answer["reports"])
             folder, last = self.setting.out / submission.name, reports.pop(_LAST)
@@ -131,6 +177,18 @@ class DaskClass:
     def _report_problem(self, submission: Submission, problem: str, fingerprint: str = "") -> None:
         course, digest = self.setting.course, submission_hash(submission.path)
         write_reports(unreadable(submission.name, problem, course, digest, fingerprint), course, self.setting.out)
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Keep a logger's tracebacks from standing before the error that says the same in words."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _distributed() -> Any:
