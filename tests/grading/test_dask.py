@@ -6,11 +6,13 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +182,29 @@ def test_without_a_scheduler_or_workers_grading_ends_in_words_keeps_what_is_writ
         cluster.end()
     assert len(list(out.glob("*/result.json"))) == 3
     assert {path: path.stat().st_mtime_ns for path in written} == written
+
+
+@pytest.mark.parametrize("says", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_another_service_at_the_address_is_told(
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: bytes
+) -> None:
+    from labkit.grading.workers import dask_class
+
+    monkeypatch.setattr(dask_class, "_ANSWER_SECONDS", 1)
+    submission = write_submission(tmp_path / "a.ipynb", RIGHT)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.sendall(says)
+                while connection.recv(1 << 16):
+                    pass
+
+        threading.Thread(target=answer, daemon=True).start()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(EnvironmentProblem, match=f"no Dask scheduler answers at {address} "):
+            grade([submission], "90", tmp_path / "out", course=course.root, dask=address)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ class DaskClass:
 
     def _connect(self, distributed: Any) -> Any:
         try:
+            _knock(distributed, self.address)
             return distributed.Client(self.address, timeout=_ANSWER_SECONDS, name="labkit grade")
         except (OSError, ValueError, MemoryError) as error:  # MemoryError: another service's words, read as a length
             raise EnvironmentProblem(
@@ -177,6 +178,20 @@ class DaskClass:
     def _report_problem(self, submission: Submission, problem: str, fingerprint: str = "") -> None:
         course, digest = self.setting.course, submission_hash(submission.path)
         write_reports(unreadable(submission.name, problem, course, digest, fingerprint), course, self.setting.out)
+
+
+def _knock(distributed: Any, address: str) -> None:
+    """Connect once and hang up: Client itself waits without an end for a service that listens and says nothing."""
+    runner = distributed.utils.LoopRunner()
+
+    async def connect() -> None:
+        (await distributed.comm.connect(address, timeout=_ANSWER_SECONDS)).abort()
+
+    runner.start()
+    try:
+        distributed.utils.sync(runner.loop, connect, callback_timeout=_ANSWER_SECONDS + 1)
+    finally:
+        runner.stop()
 
 
 @contextmanager
