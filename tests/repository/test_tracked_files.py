@@ -71,3 +71,9 @@ def test_no_file_is_ignored_and_tracked_at_once() -> None:
     command = ["git", "ls-files", "--cached", "--ignored", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert not listed.stdout
+
+
+def test_no_two_test_files_share_a_name() -> None:
+    # pytest imports a test file by its bare name; a second one of that name is not collected.
+    names = [path.name for path in _tracked() if path.match("tests/**/test_*.py")]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
