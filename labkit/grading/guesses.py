@@ -9,7 +9,7 @@ from typing import Any
 
 from labkit.checks.predictions import Plain, how_far, with_unit
 from labkit.grading.notebook.rebuild import Rebuilt
-from labkit.grading.reports.student_report import plain_text
+from labkit.grading.plain_text import plain_text
 
 _BAR_PIXELS = 260
 _LARGEST = 1e300

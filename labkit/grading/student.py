@@ -23,11 +23,12 @@ from labkit.grading.hidden_cases.probe import CaseRun, Outcome
 from labkit.grading.limits import Limits
 from labkit.grading.notebook.notebook_format import load_nbformat
 from labkit.grading.notebook.rebuild import Rebuilt, rebuild
+from labkit.grading.plain_text import plain_text
 from labkit.grading.preloaded.client import Preloaded
 from labkit.grading.preloaded.template import Template
 from labkit.grading.reports.call_picture import call_picture
 from labkit.grading.reports.feedback import feedback_html
-from labkit.grading.reports.student_report import as_json, junit_xml, plain_text, result_json, write_whole
+from labkit.grading.reports.student_report import as_json, junit_xml, result_json, write_whole
 from labkit.grading.sandbox.process_tree import end_descendants
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_seed
 from labkit.grading.submission import Submission, read_submission
@@ -127,9 +128,8 @@ class Grader:
 
     def _execute(self, rebuilt: Rebuilt, folder: Path) -> NotebookRun:
         load_nbformat()
-        from labkit.grading.notebook.execute import (
-            execute,  # papermill takes a second to load, in which torch loads elsewhere
-        )
+        # papermill takes a second to load, in which torch loads elsewhere
+        from labkit.grading.notebook.execute import execute
 
         work = folder / "nb"
         work.mkdir()

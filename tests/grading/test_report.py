@@ -13,8 +13,9 @@ import pytest
 
 from labkit.errors import EnvironmentProblem
 from labkit.grading.guesses import Guess
+from labkit.grading.plain_text import plain_text
 from labkit.grading.reports.feedback import feedback_html
-from labkit.grading.reports.student_report import as_json, junit_xml, plain_text, result_json, write_whole
+from labkit.grading.reports.student_report import as_json, junit_xml, result_json, write_whole
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_seed
 from labkit.lessons.manifest import Exercise
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from labkit.grading.plain_text import plain_text
 from labkit.grading.relay.calls import Call
-from labkit.grading.reports.student_report import plain_text
 
 MAX_RANKS = 12
 MAX_COLUMNS = 36

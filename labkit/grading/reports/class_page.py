@@ -6,18 +6,12 @@ It names students: it is not for them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
-from pathlib import Path
 from urllib.parse import quote
 
 from labkit.grading.reports.class_figures import NUM_BINS, ClassFigures, ExerciseFigures, class_figures
+from labkit.grading.reports.page import MARKS, WORDS, page, shown
 from labkit.grading.reports.results import GradedSubmission
 from labkit.grading.reports.similarity import Pair
-from labkit.grading.reports.student_report import plain_text
-
-_STYLES = tuple(Path(__file__).with_name(name) for name in ("feedback.css", "class.css"))
-_MARKS = {"passed": "✓", "failed": "✗", "not_done": "○", "not_graded": "–"}
-_WORDS = {"passed": "works", "failed": "not yet", "not_done": "not started", "not_graded": "not graded"}
 
 
 def class_page(results: Sequence[GradedSubmission], title: str, pairs: Sequence[Pair] = ()) -> bytes:
@@ -29,27 +23,15 @@ def class_page(results: Sequence[GradedSubmission], title: str, pairs: Sequence[
         pairs: Submissions that resemble each other.
     """
     figures = class_figures(results)
-    style = "\n".join(path.read_text(encoding="utf-8") for path in _STYLES)
     parts = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta name="color-scheme" content="light dark">',
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-        f'<title>{_text(title, 200)}: the class</title><style>{style}</style></head><body><main class="class">',
         _head(figures, title),
         _distribution(figures),
         _exercises(figures),
         _similar(pairs),
         _students(results),
         "<footer>For instructors: it names students. Points rest on hidden cases, all or none an exercise.</footer>",
-        "</main></body></html>\n",
     ]
-    return "\n".join(part for part in parts if part).encode("utf-8", "replace")
-
-
-def _text(text: str, limit: int = 300) -> str:
-    return escape(plain_text(text, limit), quote=True)
+    return page(f"{shown(title, 200)}: the class", ("feedback.css", "class.css"), parts, main='<main class="class">')
 
 
 def _count(number: int, what: str) -> str:
@@ -59,7 +41,8 @@ def _count(number: int, what: str) -> str:
 def _head(figures: ClassFigures, title: str) -> str:
     unread = f", {figures.num_unread} of them could not be graded" if figures.num_unread else ""
     return (
-        f'<header><p class="lesson">{_text(title)}</p><h1>{_count(figures.num_students, "submission")}{unread}</h1>'
+        f'<header><p class="lesson">{shown(title, 300)}</p>'
+        f"<h1>{_count(figures.num_students, 'submission')}{unread}</h1>"
         f"<p>Median <strong>{figures.median:g}</strong>, mean <strong>{figures.mean:.1f}</strong> "
         f"of {figures.max_score:g} points.</p></header>"
     )
@@ -91,7 +74,7 @@ def _distribution(figures: ClassFigures) -> str:
 
 
 def _exercises(figures: ClassFigures) -> str:
-    key = "".join(f'<span class="key {state}">{word}</span>' for state, word in _WORDS.items())
+    key = "".join(f'<span class="key {state}">{word}</span>' for state, word in WORDS.items())
     rows = "".join(_exercise(each) for each in figures.exercises)
     return (
         f'<section class="card"><h2>How each exercise went</h2><p class="points">{key}</p><div class="wide"><table>'
@@ -103,18 +86,18 @@ def _exercises(figures: ClassFigures) -> str:
 def _exercise(each: ExerciseFigures) -> str:
     total = max(1, sum(each.counts.values()))
     spans = "".join(
-        f'<span class="{state}" style="width:{100 * count / total:.2f}%" title="{count} {_WORDS[state]}"></span>'
+        f'<span class="{state}" style="width:{100 * count / total:.2f}%" title="{count} {WORDS[state]}"></span>'
         for state, count in each.counts.items()
         if count
     )
-    told = ", ".join(f"{count} {_WORDS[state]}" for state, count in each.counts.items() if count)
+    told = ", ".join(f"{count} {WORDS[state]}" for state, count in each.counts.items() if count)
     faults = "".join(
-        f"<li><b>{fault.count}×</b> {_text(fault.words, 200)}{'' if fault.named else ' <i>(as told)</i>'}</li>"
+        f"<li><b>{fault.count}×</b> {shown(fault.words, 200)}{'' if fault.named else ' <i>(as told)</i>'}</li>"
         for fault in each.faults
     )
     points = f"{each.max_points:g} points" if each.max_points else "bonus"
     return (
-        f'<tr><th scope="row">{_text(each.id, 20)} {_text(each.title, 100)}<small>{points}</small></th>'
+        f'<tr><th scope="row">{shown(each.id, 20)} {shown(each.title, 100)}<small>{points}</small></th>'
         f'<td class="number">{100 * each.success:.0f} %</td>'
         f'<td><div class="stack" role="img" aria-label="{told}">{spans}</div></td>'
         f"<td>{f'<ul>{faults}</ul>' if faults else '–'}</td></tr>"
@@ -130,7 +113,7 @@ def _similar(pairs: Sequence[Pair]) -> str:
     rows = "".join(
         f'<tr><th scope="row">{_link(pair.first)} and {_link(pair.second)}</th>'
         f'<td class="number">{100 * pair.share:.0f} %</td>'
-        f"<td>{', '.join(_text(number, 20) for number in pair.exercises)}</td></tr>"
+        f"<td>{', '.join(shown(number, 20) for number in pair.exercises)}</td></tr>"
         for pair in pairs
     )
     return (
@@ -146,14 +129,14 @@ def _similar(pairs: Sequence[Pair]) -> str:
 def _students(results: Sequence[GradedSubmission]) -> str:
     ordered = sorted(results, key=lambda result: result.name)
     ids = [each.id for each in ordered[0].exercises]
-    heads = "".join(f'<th scope="col">{_text(number, 20)}</th>' for number in ids)
+    heads = "".join(f'<th scope="col">{shown(number, 20)}</th>' for number in ids)
     rows = []
     for result in ordered:
         states = {each.id: each.state for each in result.exercises}
         marks = "".join(_state(states.get(number, "not_graded")) for number in ids)
         rows.append(
             f'<tr><th scope="row">{_link(result.name)}</th><td class="number">{result.score:g}</td>{marks}'
-            f"<td>{_text(result.problem, 90)}</td></tr>"
+            f"<td>{shown(result.problem, 90)}</td></tr>"
         )
     return (
         '<section class="card"><h2>Everybody</h2><div class="wide"><table class="states"><thead><tr>'
@@ -163,9 +146,10 @@ def _students(results: Sequence[GradedSubmission]) -> str:
 
 
 def _state(state: str) -> str:
-    mark, word = _MARKS.get(state, "?"), _WORDS.get(state, state)
-    return f'<td class="{_text(state, 20)}"><b aria-hidden="true">{mark}</b><span class="sr">{_text(word)}</span></td>'
+    mark, word = MARKS.get(state, "?"), WORDS.get(state, state)
+    seen, read = f'<b aria-hidden="true">{mark}</b>', f'<span class="sr">{shown(word, 300)}</span>'
+    return f'<td class="{shown(state, 20)}">{seen}{read}</td>'
 
 
 def _link(name: str) -> str:
-    return f'<a href="{quote(name)}/feedback.html">{_text(name, 80)}</a>'
+    return f'<a href="{quote(name)}/feedback.html">{shown(name, 80)}</a>'

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from html import escape
-from pathlib import Path
-
 from labkit.grading.guesses import guess_picture
-from labkit.grading.reports.student_report import plain_text
+from labkit.grading.reports.page import MARKS, WORDS, page, shown
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult
-
-_STYLE = Path(__file__).with_name("feedback.css")
-_WORDS = {
-    "passed": ("✓", "works"),
-    "failed": ("✗", "not yet"),
-    "not_done": ("○", "not started"),
-    "not_graded": ("–", "not graded"),
-}
 
 
 def feedback_html(result: StudentResult, lesson_title: str) -> bytes:
     """Return the page: points, and for each exercise what was tried, what came back, and the hint."""
     parts = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta name="color-scheme" content="light dark">',
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-        f"<title>{_text(result.name, 100)}: {_text(lesson_title, 200)}</title>",
-        f"<style>{_STYLE.read_text(encoding='utf-8')}</style></head><body><main>",
         _head(result, lesson_title),
         _problem(result),
         _contents(result),
@@ -37,19 +19,14 @@ def feedback_html(result: StudentResult, lesson_title: str) -> bytes:
         _predictions(result),
         "<footer>Points rest on hidden cases: other inputs and other numbers of ranks than the ones in the notebook. "
         "An exercise earns all its points or none.</footer>",
-        "</main></body></html>\n",
     ]
-    return "\n".join(part for part in parts if part).encode("utf-8", "replace")
-
-
-def _text(text: str, limit: int = 4000) -> str:
-    return escape(plain_text(text, limit), quote=True)
+    return page(f"{shown(result.name, 100)}: {shown(lesson_title, 200)}", ("feedback.css",), parts)
 
 
 def _head(result: StudentResult, lesson_title: str) -> str:
     share = 100 * min(1.0, result.score / result.max_score) if result.max_score else 0.0
     return (
-        f'<header><p class="lesson">{_text(lesson_title, 200)}</p><h1>{_text(result.name, 100)}</h1>'
+        f'<header><p class="lesson">{shown(lesson_title, 200)}</p><h1>{shown(result.name, 100)}</h1>'
         f'<p class="score"><strong>{result.score:g}</strong> of {result.max_score:g} points</p>'
         f'<div class="bar" role="img" aria-label="{share:.0f} percent"><span style="width:{share:.1f}%"></span></div>'
         f"<p>{_opening(result)}</p></header>"
@@ -78,7 +55,7 @@ def _opening(result: StudentResult) -> str:
 
 def _problem(result: StudentResult) -> str:
     return (
-        f'<section class="card failed"><p class="problem">{_text(result.problem)}</p></section>'
+        f'<section class="card failed"><p class="problem">{shown(result.problem)}</p></section>'
         if result.problem
         else ""
     )
@@ -89,8 +66,8 @@ def _contents(result: StudentResult) -> str:
         return ""
     items = []
     for each in result.exercises:
-        mark, word = _WORDS[each.state]
-        number = _text(each.exercise.id, 20)
+        mark, word = MARKS[each.state], WORDS[each.state]
+        number = shown(each.exercise.id, 20)
         items.append(
             f'<li class="{each.state}"><a href="#e{number}"><b aria-hidden="true">{mark}</b> {number}'
             f'<span class="sr"> {word}</span></a></li>'
@@ -99,12 +76,12 @@ def _contents(result: StudentResult) -> str:
 
 
 def _exercise(each: ExerciseResult) -> str:
-    mark, word = _WORDS[each.state]
+    mark, word = MARKS[each.state], WORDS[each.state]
     points = f"{each.score:g} of {each.exercise.points:g} points" + (" (bonus)" if each.exercise.bonus else "")
-    number = _text(each.exercise.id, 20)
+    number = shown(each.exercise.id, 20)
     return (
         f'<section class="card {each.state}" id="e{number}"><h2><b aria-hidden="true">{mark}</b> {number} '
-        f'{_text(each.exercise.title, 200)}</h2><p class="points"><span class="word">{word}</span> · {points}</p>'
+        f'{shown(each.exercise.title, 200)}</h2><p class="points"><span class="word">{word}</span> · {points}</p>'
         f"{_said(each)}{_cases(each)}</section>"
     )
 
@@ -119,10 +96,10 @@ def _said(each: ExerciseResult) -> str:
         return "<p>Not all cases could be tried.</p>"
     message, _, detail = failure.message.partition("\n")
     parts = [
-        f"<dl><dt>Tried</dt><dd>{_text(failure.name, 300)}</dd><dt>Came back</dt><dd>{_text(message)}",
-        f"<pre>{_text(detail)}</pre>" if detail.strip() else "",
+        f"<dl><dt>Tried</dt><dd>{shown(failure.name, 300)}</dd><dt>Came back</dt><dd>{shown(message)}",
+        f"<pre>{shown(detail)}</pre>" if detail.strip() else "",
         "</dd></dl>",
-        f'<p class="hint"><b>Where to look.</b> {_text(failure.hint)}</p>' if failure.hint else "",
+        f'<p class="hint"><b>Where to look.</b> {shown(failure.hint)}</p>' if failure.hint else "",
         failure.picture,
     ]
     return "".join(parts)
@@ -143,14 +120,14 @@ def _cases(each: ExerciseResult) -> str:
 
 def _case(case: CaseResult) -> str:
     mark, state = ("✓", "passed") if case.passed else ("✗", "failed")
-    said = "" if case.passed else f": {_text(case.message.splitlines()[0] if case.message else '', 300)}"
-    return f'<li class="{state}"><b>{mark}</b> {_text(case.name, 300)}{said}</li>'
+    said = "" if case.passed else f": {shown(case.message.splitlines()[0] if case.message else '', 300)}"
+    return f'<li class="{state}"><b>{mark}</b> {shown(case.name, 300)}{said}</li>'
 
 
 def _left_out(result: StudentResult) -> str:
     if not result.notes:
         return ""
-    items = "".join(f"<li>{_text(note, 600)}</li>" for note in result.notes[:60])
+    items = "".join(f"<li>{shown(note, 600)}</li>" for note in result.notes[:60])
     more = f"<li>and {len(result.notes) - 60} more</li>" if len(result.notes) > 60 else ""
     return f'<section class="card"><h2>What was not taken</h2><ul>{items}{more}</ul></section>'
 
@@ -159,26 +136,26 @@ def _notebook(result: StudentResult) -> str:
     if not result.notebook_summary:
         return ""
     items = "".join(
-        f"<dt>{_text(cell, 100)}</dt><dd>{_said_by_cell(said)}</dd>" for cell, said in result.cell_notes[:40]
+        f"<dt>{shown(cell, 100)}</dt><dd>{_said_by_cell(said)}</dd>" for cell, said in result.cell_notes[:40]
     )
     listed = f"<dl>{items}</dl>" if items else ""
     return (
         '<section class="card"><h2>Your notebook, run from top to bottom</h2>'
-        f"<p>{_text(result.notebook_summary)} This earns no points; it shows you what a reader of it would see.</p>"
+        f"<p>{shown(result.notebook_summary)} This earns no points; it shows you what a reader of it would see.</p>"
         f"{listed}</section>"
     )
 
 
 def _said_by_cell(said: str) -> str:
     first, _, rest = said.partition("\n")
-    return _text(first, 500) + (f"<pre>{_text(rest, 1500)}</pre>" if rest.strip() else "")
+    return shown(first, 500) + (f"<pre>{shown(rest, 1500)}</pre>" if rest.strip() else "")
 
 
 def _predictions(result: StudentResult) -> str:
     if not result.predictions:
         return ""
     items = "".join(
-        f"<dt><code>{_text(each.name, 60)}</code></dt><dd>{_text(str(each), 400)}{guess_picture(each)}</dd>"
+        f"<dt><code>{shown(each.name, 60)}</code></dt><dd>{shown(str(each), 400)}{guess_picture(each)}</dd>"
         for each in result.predictions
     )
     return f'<section class="card"><h2>What you predicted, and what came out</h2><dl>{items}</dl></section>'

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from labkit.grading.grade import grade
+from labkit.grading.plain_text import plain_text
 from labkit.grading.reports.class_report import ClassReport
+from labkit.grading.reports.page import WORDS
 from labkit.grading.reports.results import GradedExercise, GradedSubmission
-from labkit.grading.reports.student_report import plain_text
 
 _MOST_ANNOTATIONS = 10
 _MOST_BYTES = 900_000
 _MOST_SHOWN = 20
 _MARKS = {"passed": "✅", "failed": "❌", "not_done": "⬜", "not_graded": "➖"}
-_WORDS = {"passed": "works", "failed": "not yet", "not_done": "not started", "not_graded": "not graded"}
 
 
 def grade_in_actions(paths: list[Path], **options: Any) -> ClassReport:
@@ -126,7 +126,7 @@ def _of_one(result: GradedSubmission) -> str:
     lines += ["| | exercise | points |", "|---|---|---|"]
     for each in result.exercises:
         most = f" of {each.max_points:g}" if each.max_points else " (bonus)"
-        mark = f"{_MARKS.get(each.state, '')} {_WORDS.get(each.state, '')}"
+        mark = f"{_MARKS.get(each.state, '')} {WORDS.get(each.state, '')}"
         lines.append(f"| {mark} | {_cell(each.id)} {_cell(each.title)} | {each.points:g}{most} |")
     failed = [each for each in result.exercises if each.state == "failed"]
     return "\n".join([*lines, "", *(_details(each) for each in failed[:_MOST_SHOWN]), ""])

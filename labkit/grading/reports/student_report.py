@@ -5,23 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 from labkit.errors import EnvironmentProblem
+from labkit.grading.plain_text import plain_text
 from labkit.grading.score import ExerciseResult, StudentResult
-
-MAX_TEXT = 8000
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-
-
-def plain_text(text: str, limit: int = MAX_TEXT) -> str:
-    """Return what a student's code made, fit to be shown: no control characters, at most `limit` characters."""
-    clean = _CONTROL.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
-    return clean if len(clean) <= limit else clean[:limit] + f"\n[cut: {len(clean) - limit} more characters]"
 
 
 def exercise_text(result: ExerciseResult) -> str:
