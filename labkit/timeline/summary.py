@@ -6,14 +6,17 @@ import numpy as np
 import numpy.typing as npt
 
 from labkit.timeline import memory, metrics
-from labkit.timeline.messages import RECEIVES, SENDS
+from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
 from labkit.units import format_bytes, format_time
 
 
 def summary(timeline: Timeline) -> str:
-    """Return a sentence with ranks, duration, messages, collectives, busy share, overlap; problems on further lines."""
+    """Return a sentence with ranks, duration, messages, collectives, remote calls, busy share, overlap; then problems.
+
+    Messages are counted where they are sent, collectives once for each rank that calls one, remote calls at the caller.
+    """
     ranks = _count(timeline.num_ranks, "rank")
     if not len(timeline):
         return f"{ranks}, nothing recorded."
@@ -24,9 +27,13 @@ def summary(timeline: Timeline) -> str:
     if sends.any():
         size = format_bytes(int(timeline.bytes[sends].sum()))
         parts.append(f"{_count(int(sends.sum()), 'message')} with {size} in all")
-    calls = int((call & ~sends & ~receives).sum())
+    remote = np.isin(kinds, REMOTE_CALLS)[kind] & call
+    calls = int((call & ~sends & ~receives & ~remote).sum())
     if calls:
         parts.append(f"{_count(calls, 'call')} of collectives")
+    if remote.any():
+        size = format_bytes(int(timeline.bytes[remote].sum()))
+        parts.append(f"{_count(int(remote.sum()), 'remote call')} with {size} in all")
     parts.append(f"ranks busy {_percent_range(metrics.busy_share(timeline))} of the time")
     if np.any(timeline.lane == Lane.COMMUNICATION) and np.any(timeline.lane == Lane.COMPUTE):
         hidden = metrics.hidden_communication_share(timeline)

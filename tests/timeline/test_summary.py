@@ -1,0 +1,55 @@
+"""The sentence under a timeline counts messages, collectives and remote calls, each by its own name."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+import torch.distributed.rpc as rpc
+
+import labkit
+from labkit.timeline import COMMUNICATION, HOST, Timeline
+
+
+def of(*kinds: str, num_bytes: int = 1000) -> str:
+    """Return the sentence of a timeline with one call of each kind, one after the other on rank 0."""
+    count = len(kinds)
+    lanes = [HOST if kind in ("wait", "rpc_serve") else COMMUNICATION for kind in kinds]
+    begins = list(range(0, 1000 * count, 1000))
+    ends = [begin + 1000 for begin in begins]
+    return Timeline([0] * count, lanes, begins, ends, list(kinds), list(kinds), bytes=[num_bytes] * count).summary()
+
+
+def test_each_kind_of_call_is_counted_by_its_own_name() -> None:
+    said = of("send", "isend", "recv", "irecv", "all_reduce", "barrier", "rpc_sync", "rpc_async", "remote", "to_here")
+    assert said.startswith(
+        "1 rank, 10 us, 2 messages with 2 KB in all, 2 calls of collectives, 4 remote calls with 4 KB in all, ranks "
+    )
+
+
+def test_what_is_not_there_is_not_counted_and_one_is_singular() -> None:
+    assert of("rpc_sync").startswith("1 rank, 1 us, 1 remote call with 1 KB in all, ranks busy")
+    assert of("broadcast").startswith("1 rank, 1 us, 1 call of collectives, ranks busy")
+    assert of("isend").startswith("1 rank, 1 us, 1 message with 1 KB in all, ranks busy")
+
+
+def test_waiting_and_serving_are_no_calls() -> None:
+    assert of("wait", "rpc_serve").startswith("1 rank, 2 us, ranks busy")
+
+
+def asks_its_neighbour() -> float:
+    """Return what the next worker makes of this one's rank, asked by rpc_sync after a barrier of two."""
+    rank = dist.get_rank()
+    dist.barrier()
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2)
+    found = rpc.rpc_sync(f"worker{1 - rank}", torch.add, args=(torch.ones(4), rank))
+    rpc.shutdown()
+    return float(found.sum())
+
+
+def test_a_run_with_rpc_says_remote_calls() -> None:
+    run = labkit.run(asks_its_neighbour, on=labkit.virtual(2))
+    assert run.results == [4.0, 8.0]
+    calls = int(sum(run.timeline.kind == "rpc_sync"))
+    assert calls == 2
+    assert f"{calls} remote calls with " in run.timeline.summary()
+    assert "2 calls of collectives" in run.timeline.summary()
