@@ -154,8 +154,8 @@ def _distinct(columns: Sequence[npt.NDArray[Any]]) -> tuple[npt.NDArray[np.int64
     Rows are told apart by a hash of 64 bits: of a million distinct rows two would be taken for one once in 40 million
     times.
     """
-    key = hashed(columns[0])
-    for column in columns[1:]:
+    key = np.zeros(len(columns[0]), dtype=np.uint64)
+    for column in columns:  # mixed after each: two columns with the same word must not cancel out
         key = (key ^ hashed(column)) * np.uint64(0x9E3779B97F4A7C15)
         key ^= key >> np.uint64(32)
     _, first, codes = np.unique(key, return_index=True, return_inverse=True)

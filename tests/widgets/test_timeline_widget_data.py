@@ -51,6 +51,18 @@ def test_an_event_takes_28_bytes_and_every_column_is_aligned() -> None:
     assert _column(packed, "start")[-1] == (count - 1) * 10**9
 
 
+def test_events_whose_name_is_their_kind_keep_both() -> None:
+    words, lines = ["isend", "irecv"] * 3, np.array(["a.py:1", "a.py:1", "a.py:1", "a.py:1", "a.py:2", "a.py:2"])
+    tables = {"source": {"span": np.arange(6), "line": lines}}
+    timeline = Timeline(
+        [0] * 6, [COMMUNICATION] * 6, range(6), range(1, 7), words, words, [4] * 6, [1, 1, 2, 2, 2, 2], tables=tables
+    )
+    packed = pack(timeline)
+    found = [packed["labels"][code] for code in _column(packed, "label")]
+    assert [label[:2] for label in found] == [[word, word] for word in words]
+    assert [label[3:5] for label in found] == [[1, "a.py:1"]] * 2 + [[2, "a.py:1"]] * 2 + [[2, "a.py:2"]] * 2
+
+
 def test_a_message_joins_the_places_of_its_two_events() -> None:
     packed = pack(exchange())
     names = [packed["labels"][code][0] for code in _column(packed, "label")]
