@@ -174,9 +174,13 @@ def test_a_watched_run_grows_in_the_page_and_ends_as_a_picture_too(lab: Lab) -> 
     lab.page.evaluate(
         """() => {
       window.seen = new Set();
+      window.painted = "its own events in each row";
       new MutationObserver(() => {
         const view = document.querySelector(".labkit-timeline")?.labkit;
-        if (view) window.seen.add(view.state.runs[0].start.length);
+        if (!view?.state.layout) return;
+        const { runs: [run], layout } = view.state;
+        window.seen.add(run.start.length);
+        if (layout.rows.some(({ row, index }) => row !== run.rows[index])) window.painted = "events of another row";
       }).observe(document.body, { subtree: true, childList: true, attributes: true });
     }"""
     )
@@ -186,6 +190,9 @@ def test_a_watched_run_grows_in_the_page_and_ends_as_a_picture_too(lab: Lab) -> 
     grew = sorted(lab.page.evaluate("() => [...window.seen]"))
     assert grew[-1] == 16 and len([count for count in grew if 0 < count < 16]) >= 3
     assert _view(lab, "v.title.textContent").startswith("2 ranks, 2")
+    assert lab.page.evaluate("() => window.painted") == "its own events in each row"
+    length = lab.page.inner_text(f"{WIDGET} tr[data-number='window']").split("\t")
+    assert length[1] == length[2]  # the whole run's numbers are those of the finished record
     lab.screenshot("growing")
     kinds = [sorted(output.data) for output in lab.saved("growing.ipynb").cells[0].outputs]
     assert kinds == [["image/png", "text/plain"], ["application/vnd.jupyter.widget-view+json", "text/plain"]]

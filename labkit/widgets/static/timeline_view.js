@@ -125,7 +125,7 @@ export class TimelineView {
   /** Show these packed runs: one, or a second beside it. */
   setRuns(packed) {
     this.packed = packed;
-    this.shape = this.incoming = null;
+    this.shape = this.incoming = this.numbersOf = null;
     this.sequence = packed[0].sequence ?? 0;
     if (this.state.runs[0]?.start.length !== packed[0].layout.start[2]) this.state.focus = null;
     this.take(packed.map((each) => {
@@ -176,7 +176,10 @@ export class TimelineView {
     this.fit();
     if (!before || followed) state.view = [...state.whole];
     const present = new Set(runs.flatMap((each) => [...each.owned])), shape = `${[...present]} ${runs.map((each) => each.rows.length)}`;
-    if (this.shape === shape) return this.invalidate();
+    if (this.shape === shape) {
+      state.layout = layOut(runs, state.overlay); // the same rows of pixels, with other events
+      return this.invalidate();
+    }
     this.shape = shape;
     this.legend.replaceChildren(...run.categories.flatMap((category, c) =>
       present.has(c) ? [element("span", {}, element("i", { "data-category": c, class: category[3] ? "labkit-hatched" : "" }), category[0])] : []),
