@@ -29,7 +29,7 @@
 # **How a lesson goes.** Run the cells from top to bottom with Shift+Enter. There are three kinds that want something
 # from you:
 #
-# * a *guess*: `labkit.predict("0.1", 4)`. Put your number in place of the one there, before you go on. It is not
+# * a *guess*: `labkit.predict("0.1", None)`. Put your number in place of `None`, before you go on. It is not
 #   scored; a wrong guess marks what you are about to learn;
 # * an *exercise*: replace the line `raise NotImplementedError(...)` by your own;
 # * a *check*: `labkit.check("0.1", average)` tells you what is right and what is not, as often as you like. Stuck?

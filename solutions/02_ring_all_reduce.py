@@ -33,7 +33,7 @@
 # **How it goes.** You *predict* a number and write it down, *build* the thing, *check* it, *measure* it, and then the
 # text explains what you saw. A wrong guess is not a mistake; it marks what you are about to learn.
 #
-# * `labkit.predict("2.2", 100, unit="MB")` writes your guess down: put your number in place of the one there.
+# * `labkit.predict("2.2", None, unit="MB")` writes your guess down: put your number in place of `None`.
 # * `labkit.check("2.3", chunk_bounds)` runs your function on several cases. Those that communicate run on real
 #   processes, and once they pass, on 2 to 16 virtual ranks, where every step is counted.
 # * `labkit.hint("2.3")` gives you a hint. Ask up to three times: a nudge, the idea, almost the line.
@@ -116,7 +116,7 @@ labkit.run(three_devices, on=labkit.local(3)).results
 # Without step 2 you would train N different models. But is the *sum* the right thing? Look at one step of linear
 # regression. The loss is the mean over the batch, as almost always. Twelve samples on one device, or four on each of
 # three: **if you only sum the three gradients, how many times too large is the result?** Put your guess in the next
-# cell, in place of the 1.0 there, and run it.
+# cell, in place of `None`, and run it.
 
 # %% tags=["predict"]
 labkit.predict("2.1", 1.0, unit="times")
@@ -395,7 +395,7 @@ for numel in (12, 10, 2):
 # first half?**
 
 # %% tags=["predict"]
-guess_complete_chunk = 3
+labkit.predict("2.4", 3)
 
 # %% [markdown]
 # You could now write loops with `send` and `recv`. Do something better first: write down *what happens*, as plain
@@ -496,14 +496,12 @@ for rank in range(4):
 # A plan is data, so you can carry it out without starting a process. The next cell does, with the plans of all ranks.
 # Press ▶, or take it step by step with the arrow keys. A rank is a spoke, a chunk has its own circle, and the number in
 # a square says how many contributions are summed in that chunk. To the right, who sends which chunk in which step.
+# Above it stands your guess: which chunk is complete on rank 3 after the first half.
 
 # %% tags=["nbval-ignore-output"]
 player = labkit.ring_player(ring_plan, num_ranks=4)
-player
-
-# %%
-(complete,) = player.numbers["complete_chunks"][2][3]  # after step 2, on rank 3: the chunks with 4 contributions
-print(f"Complete on rank 3 after the first half: chunk {complete}. You guessed {guess_complete_chunk}.")
+complete = player.numbers["complete_chunks"][2][3]  # after step 2, on rank 3: the chunks with 4 contributions
+labkit.reveal("2.4", complete[0] if complete else "none", player)
 
 # %% [markdown]
 # What to notice: in the first half each step makes one chunk a rank one richer: 2, 3, 4. After step 2 there is exactly
@@ -711,13 +709,11 @@ labkit.predict("2.6", 2.0, unit="times")
 
 # %%
 ring_h100 = labkit.run(all_reduce_once, ring_sum, 16 * MB, on=labkit.virtual(8))
-ring_h100.timeline
-
-# %%
-labkit.reveal("2.6", naive_h100.timeline.makespan_ns / ring_h100.timeline.makespan_ns)
+both = labkit.compare(naive_h100, ring_h100, names=("through rank 0", "ring"))
+labkit.reveal("2.6", naive_h100.timeline.makespan_ns / ring_h100.timeline.makespan_ns, both)
 
 # %% [markdown]
-# Fourteen steps, all ranks in step, no staircase: each port carries one chunk out and one chunk in. By bytes alone you
+# Both on one axis, the ring below. Fourteen steps, all ranks in step, no staircase: each port carries one chunk out and one chunk in. By bytes alone you
 # would say 4 times: 7 × 16 MB go into rank 0, and 28 MB into each rank of the ring. It is a little less. The ring
 # has fourteen steps, and each pays the latency; and seven of them add, a kernel that takes microseconds however short
 # the chunk is.

@@ -472,10 +472,7 @@ labkit.predict("4.2", 15, unit="ms")
 # %%
 ONE_SLOW = Pace(slow=((3, 3.0),))
 slow = labkit.run(train, partial(SyncServer, lr=1.0), 4, ONE_SLOW, on=labkit.virtual(5), init=False)
-labkit.reveal("4.2", round(1e3 * slow.results[0].seen[-1].seconds / 4, 1))
-
-# %%
-slow.timeline
+labkit.reveal("4.2", round(1e3 * slow.results[0].seen[-1].seconds / 4, 1), slow.timeline)
 
 # %% [markdown]
 # Three workers wait two thirds of the time for the fourth. That is what *synchronous* means, with a server as with
@@ -527,18 +524,22 @@ labkit.check("4.3", AsyncServer)
 labkit.predict("4.3", 3)
 
 
-# %%
+# %% tags=["nbval-ignore-output"]
 def staleness(updates, worker=None):
     """Return the staleness of each gradient, of one worker or of all."""
     return [each.version_applied - each.version_read for each in updates if worker in (None, each.worker)]
 
 
 asynchronous = labkit.run(train, partial(AsyncServer, lr=0.25), 16, ONE_SLOW, on=labkit.virtual(5), init=False)
-for worker in (0, 3):
-    print(f"worker {worker}: {staleness(asynchronous.results[0].updates, worker)}")
-labkit.reveal("4.3", max(staleness(asynchronous.results[0].updates, 3)))
+labkit.reveal("4.3", max(staleness(asynchronous.results[0].updates, 3)), labkit.staleness_view(asynchronous))
+
+# %% [markdown]
+# The run, update by update, in the order in which the server applied them. Step through: each gradient with the
+# version it was made from, and the updates it missed meanwhile, lit on the server's row. The same run over time:
 
 # %%
+for worker in (0, 3):
+    print(f"worker {worker}: {staleness(asynchronous.results[0].updates, worker)}")
 asynchronous.timeline
 
 # %% [markdown]
@@ -546,13 +547,6 @@ asynchronous.timeline
 # each, nine versions while the slow one computes (six the first time: it comes a moment before their third). The fast
 # ones are two or three versions behind: whoever else pushed in between.
 #
-# The same run, update by update, in the order in which the server applied them. Step through: each gradient with the
-# version it was made from, and the updates it missed meanwhile, lit on the server's row.
-
-# %% tags=["nbval-ignore-output"]
-labkit.staleness_view(asynchronous)
-
-# %% [markdown]
 # Staleness is not harmless. A step in an old direction can go too far, and the answer to it comes late again. On a
 # slope of steepness 1, plain SGD is stable for learning rates up to 2. With a delay of τ versions it is stable up to
 # 2 sin(π / (4τ + 2)) only: 1 for τ = 1, 0.209 for τ = 7.

@@ -34,6 +34,21 @@ class PredictionCell:
         return f'labkit.predict("{self.name}", {value!r}{unit})'
 
 
+def without_guess(source: str) -> str:
+    """Return a ``predict`` cell as a learner gets it: None where ``labkit.predict`` is handed a guess.
+
+    An assignment stays as it is, for other cells read its name.
+    """
+    for statement in ast.parse(source).body:
+        if (found := read_prediction(statement)) and found.is_call:
+            guess = statement.value.args[1]  # type: ignore[attr-defined]
+            lines = source.encode().split(b"\n")
+            before = b"\n".join([*lines[: guess.lineno - 1], lines[guess.lineno - 1][: guess.col_offset]])
+            after = b"\n".join([lines[guess.end_lineno - 1][guess.end_col_offset :], *lines[guess.end_lineno :]])
+            return (before + b"None" + after).decode()
+    return source
+
+
 def read_prediction(statement: ast.stmt) -> PredictionCell | None:
     """Return the guess that a statement writes down, or None if it is no assignment or call with plain literals."""
     try:

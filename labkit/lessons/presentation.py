@@ -1,8 +1,8 @@
 """A lesson as a talk: what stands on each slide, and what its speaker says.
 
 Nothing is written twice. Cells tagged ``slide`` or ``slide-only`` are slides; so is every picture of the executed
-solution (not those of guesses) and every exercise, with its minutes. The prose between two slides is the notes of the
-first.
+solution and every exercise, with its minutes. A figure that waits for a guess is a question first and comes with the
+next key; a guess without a figure is none. The prose between two slides is the notes of the first.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from labkit.errors import LessonError
+from labkit.lessons.code import predicted_name
 from labkit.lessons.lesson import Cell, Lesson
 from labkit.widgets import kept
 
@@ -34,6 +35,8 @@ class Slide:
         body: What it shows.
         exercise: The exercise of an "exercise" slide.
         title: The heading a "figure" stands under.
+        question: What the room guesses before the "figure" is shown, or "".
+        answer: What came out, shown with it.
         runs: Of a "figure" that is a timeline, what its live form is made of (labkit.widgets.kept), else "".
         notes: Markdown for the speaker.
     """
@@ -42,6 +45,8 @@ class Slide:
     body: str
     exercise: str | None = None
     title: str = ""
+    question: str = ""
+    answer: str = ""
     runs: str = ""
     notes: list[str] = field(default_factory=list)
 
@@ -55,19 +60,29 @@ def lesson_slides(lesson: Lesson, shown: Any) -> list[Slide]:
     """
     outputs = {cell.id: cell.outputs for cell in shown.cells if cell.cell_type == "code"}
     slides: list[Slide] = []
-    heading = ""
+    asked: dict[str, str] = {}
+    heading = prose = ""
     for cell in lesson.cells:
         headings = re.findall(r"^#+ (.+)$", cell.student_source, re.M) if cell.kind == "markdown" else ()
         heading = headings[-1] if headings else heading
+        prose = cell.student_source if cell.kind == "markdown" else prose
         if cell.kind == "markdown" and {"slide", "slide-only"} & set(cell.tags):
             slides.append(Slide("prose", cell.student_source))
         elif cell.kind == "markdown" and slides:
             slides[-1].notes.append(cell.student_source)
         elif cell.role == "exercise" and cell.exercise:
             slides.append(Slide("exercise", _task(lesson, cell), cell.exercise, notes=_told(cell)))
-        elif cell.role not in ("check", "solution") and "labkit.reveal(" not in cell.source:
-            slides += filter(None, (_drawn(output, heading) for output in outputs.get(cell.id, ())))
+        elif cell.role == "predict":
+            asked[predicted_name(cell.source)] = _question(prose)
+        elif cell.role not in ("check", "solution"):
+            slides += filter(None, (_drawn(output, heading, asked) for output in outputs.get(cell.id, ())))
     return slides
+
+
+def _question(prose: str) -> str:
+    """Return the last question in bold type of the prose above a guess."""
+    bold = re.findall(r"\*\*([^*]+\?)\*\*", prose)
+    return " ".join(bold[-1].split()) if bold else ""
 
 
 def _task(lesson: Lesson, cell: Cell) -> str:
@@ -94,18 +109,34 @@ def _docstrings(cell: Cell) -> dict[str, str]:
     }
 
 
-def _drawn(output: Any, title: str) -> Slide | None:
-    """Return the slide of an output's picture, timeline or explorer; None for one that is text."""
+def _drawn(output: Any, title: str, asked: dict[str, str]) -> Slide | None:
+    """Return the slide of an output's picture, timeline or explorer; None for text, and for a guess without a figure.
+
+    Args:
+        output: Of a cell.
+        title: The heading it stands under.
+        asked: The question of each guess so far, by prediction.
+    """
     data = output.get("data", {})
     sentence = str(data.get("text/plain", ""))
+    about = output.get("metadata", {}).get("labkit", {})
+    question = answer = ""
+    if "prediction" in about:
+        answer, _, sentence = sentence.partition("\n")
+        if not sentence:  # no figure waited for this guess
+            return None
+        question = asked.get(about["prediction"], "")
     # What a figure says of itself helps whoever stands before it; matplotlib's says only its size.
     notes = [] if sentence.startswith("<") else [sentence.replace("\n", "\n\n")]
     if DRAWN in data.get("text/html", ""):
-        return Slide("figure", _no_section(str(data["text/html"])), title=title, notes=notes)
+        html = str(data["text/html"])
+        figure = _no_section(html[html.index("<div") :])
+        return Slide("figure", figure, title=title, question=question, answer=answer, notes=notes)
     if "image/png" in data:
         picture = "".join(data["image/png"].split())
         html = f'<img src="data:image/png;base64,{picture}" alt="{_attribute(sentence.partition(chr(10))[0])}">'
-        return Slide("figure", html, title=title, runs=kept.runs(output.get("metadata", {})) or "", notes=notes)
+        runs = kept.runs(output.get("metadata", {})) or ""
+        return Slide("figure", html, title=title, question=question, answer=answer, runs=runs, notes=notes)
     return None
 
 

@@ -113,7 +113,11 @@ def _figure(slide: Slide, number: int) -> str:
         figure = f'<div class="live">{slide.body}<div id="timeline-{number}"></div></div>'
     else:
         figure = slide.body if slide.body.startswith("<img") else f'<div class="live">{slide.body}</div>'
-    return f'{as_html(f"### {slide.title}")}<div class="picture">{figure}</div>'
+    heading = as_html(f"### {slide.title}")
+    if not slide.question:
+        return f'{heading}<div class="picture">{figure}</div>'
+    asked = f'{heading}<div class="asked">{as_html(f"**{slide.question}**")}'
+    return f'{asked}<p class="fragment">{escape(slide.answer)}</p></div><div class="picture fragment">{figure}</div>'
 
 
 def _timelines(runs: dict[int, str]) -> str:
@@ -168,7 +172,8 @@ _PAGE = """<!doctype html>
 <script>
 const printing = location.search.includes("print-pdf");
 const begin = () => Reveal.initialize({{width: {width}, height: {height}, margin: 0.03, hash: true, slideNumber: "c/t",
-  transition: "none", center: false, controls: false, pdfMaxPagesPerSlide: 1, plugins: [RevealNotes]}});
+  transition: "none", center: false, controls: false, pdfMaxPagesPerSlide: 1, pdfSeparateFragments: false,
+  plugins: [RevealNotes]}});
 // For printing the engine takes the slides out of the page a while; a figure that wakes then would not find its place.
 const alive = () => [...document.querySelectorAll(".live")].every((each) => each.querySelector("svg, canvas"));
 const wait = () => (alive() ? begin() : setTimeout(wait, 50));

@@ -15,6 +15,8 @@ from labkit.lessons.student import student_notebook
 def shown_notebook(lesson: Lesson, solution: Path) -> Any:
     """Return the student notebook as an nbformat node whose cells carry what the solution's cells put out.
 
+    A guess stands as the solution wrote it down: what is revealed after it speaks of that one.
+
     Args:
         lesson: The lesson, from its source.
         solution: Its executed notebook.
@@ -30,5 +32,7 @@ def shown_notebook(lesson: Lesson, solution: Path) -> Any:
     for cell in notebook.cells:
         if cell.cell_type == "code" and cell.id in outputs:
             cell.outputs = outputs[cell.id].outputs
+            if "predict" in cell.metadata.get("tags", ()):
+                cell.source = outputs[cell.id].source
             cell.execution_count = outputs[cell.id].execution_count
     return notebook

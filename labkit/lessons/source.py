@@ -15,6 +15,7 @@ from labkit.lessons.cell_ids import cell_id
 from labkit.lessons.cuts import Cut, MarkerError, cut, has_marker
 from labkit.lessons.lesson import MODIFIERS, ROLES, Cell, Lesson
 from labkit.lessons.manifest import Exercise
+from labkit.lessons.prediction_cell import without_guess
 
 __all__ = ["Cell", "Lesson", "load", "parse"]
 
@@ -146,6 +147,8 @@ class _Reader:
             elif role == "check":
                 exercise = self._checked(metadata.pop("exercise", None), source, line)
             predicted = code.predicted_name(source) if role == "predict" else None
+            if role == "predict":
+                student_source = without_guess(source)
             if predicted and self.number is not None and predicted[0].isdigit():
                 self._refuse_other_lesson(predicted, line)
         except code.CodeError as error:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from labkit.errors import LessonError
 from labkit.lessons.manifest import Exercise
-from labkit.lessons.source import Lesson, parse
+from labkit.lessons.prediction_cell import without_guess
+from labkit.lessons.source import Lesson, load, parse
 
+LESSONS = sorted((Path(__file__).parents[2] / "solutions").glob("[0-9][0-9]_*.py"))
 PATH = "solutions/03_mean_over_ranks.py"
 HEADER = 'exercise="3.2" points=1 difficulty=1 importance=1 minutes=1 title="T" provides=["f"]'
 BODY = "def f():\n    # BEGIN SOLUTION 3.2: do it\n    return 1\n    # END SOLUTION\n"
@@ -192,3 +197,18 @@ def test_a_file_that_is_not_named_by_number_is_refused() -> None:
 
 def test_a_text_without_a_file_needs_no_number() -> None:
     assert parse("# %% [markdown]\n# # Title\n" + "\n" + exercise_cell()).exercises[0].id == "3.2"
+
+
+def test_a_learner_writes_every_guess_where_none_stands() -> None:
+    sources = {
+        'labkit.predict("3.1", 0.5, unit="ms")': 'labkit.predict("3.1", None, unit="ms")',
+        '# größer?\nlabkit.predict("3.1", -1.5)  # é': '# größer?\nlabkit.predict("3.1", None)  # é',
+        'labkit.predict(\n    "3.1b",\n    "gloo",\n)': 'labkit.predict(\n    "3.1b",\n    None,\n)',
+        "guess = 0.5": "guess = 0.5",  # other cells read that name
+    }
+    for source, learners in sources.items():
+        assert without_guess(source) == learners
+    given = [cell.student_source for path in LESSONS for cell in load(path).cells if cell.role == "predict"]
+    assert len(given) > 50
+    empty = re.compile(r'labkit\.predict\("\S+", None(, unit="[^"]+")?\)')
+    assert not [source for source in given if not empty.fullmatch(source)]

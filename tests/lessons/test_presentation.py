@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import nbformat
 import pytest
 
+import labkit
+from labkit.checks import predictions
 from labkit.errors import LessonError
+from labkit.lessons.executed import unexecuted
 from labkit.lessons.lesson import Lesson
 from labkit.lessons.presentation import Part, Slide, Workshop, lesson_slides, read_workshop, workshop_slides
-from labkit.lessons.reveal import as_html
+from labkit.lessons.reveal import _section, as_html
 from labkit.lessons.shown import shown_notebook
-from labkit.lessons.source import load
+from labkit.lessons.source import load, parse
+from labkit.lessons.student import student_notebook
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
@@ -57,8 +62,8 @@ def test_an_exercise_is_told_with_what_its_docstring_asks_and_without_an_answer(
 
 def test_a_kept_timeline_holds_its_columns_and_no_line_of_code(ring: tuple[Lesson, list[Slide]]) -> None:
     runs = [json.loads(slide.runs) for slide in ring[1] if slide.runs]
-    assert len(runs) >= 3
-    for (run,) in runs:
+    assert len(runs) >= 3 and max(map(len, runs)) == 2  # one is a comparison
+    for run in (run for both in runs for run in both):
         assert run["title"].startswith(("4 ranks, ", "8 ranks, ")) and len(run["columns"]) > 100
         assert all(source == code == "" for *_, source, code in run["labels"])
 
@@ -96,3 +101,56 @@ def test_formulas_tables_and_code_are_drawn_without_a_script() -> None:
     )
     assert "<mfrac>" in html and "<table>" in html and "<span style=" in html
     assert "href" not in html and "03" in html
+
+
+ASKING = """# %% [markdown]
+# # Small
+#
+# ## One step
+#
+# Four workers, one of them slow. **How long
+# does a step take?** (In ms.)
+
+# %% tags=["predict"]
+labkit.predict("4.1", 10, unit="ms")
+
+# %%
+labkit.reveal("4.1", 30, figure)
+
+# %% tags=["predict"]
+labkit.predict("4.1b", 2)
+
+# %%
+labkit.reveal("4.1b", 3)
+"""
+
+
+def test_a_figure_behind_a_guess_is_a_question_first_and_comes_with_what_was_found() -> None:
+    lesson = parse(ASKING, "solutions/04_small.py")
+    predictions._written.clear()
+    figure = labkit.schedule_explorer()
+    said = [labkit.predict("4.1", 10, unit="ms"), labkit.reveal("4.1", 30, figure)]
+    said += [labkit.predict("4.1b", 2), labkit.reveal("4.1b", 3)]
+    predictions._written.clear()
+    cells = []
+    for cell, shown in zip([each for each in lesson.cells if each.kind == "code"], said, strict=True):
+        found = shown._repr_mimebundle_() if hasattr(shown, "_repr_mimebundle_") else ({"text/plain": repr(shown)}, {})
+        data = {kind: content for kind, content in found[0].items() if kind != "image/png"}
+        output = nbformat.v4.new_output("execute_result", data=data, metadata=found[1])
+        cells.append(nbformat.v4.new_code_cell(cell.source, id=cell.id, outputs=[output]))
+    (slide,) = (each for each in lesson_slides(lesson, nbformat.v4.new_notebook(cells=cells)) if each.kind == "figure")
+    assert (slide.title, slide.question) == ("One step", "How long does a step take?")
+    assert slide.answer == "You guessed 10 ms, it is 30 ms: too low by a factor of 3."
+    assert slide.body.startswith('<div class="labkit-figure"') and slide.notes == [figure.sentence]
+    shown = _section(slide, 1)
+    assert shown.index("How long") < shown.index('<p class="fragment">You guessed') < shown.index('"picture fragment"')
+
+
+def test_a_reader_of_the_executed_lesson_sees_the_guess_that_its_pictures_speak_of(tmp_path: Path) -> None:
+    lesson = parse(ASKING, "solutions/04_small.py")
+    executed = unexecuted(lesson)
+    nbformat.write(executed, tmp_path / "04_small.ipynb")
+    cells = {cell.id: cell.source for cell in shown_notebook(lesson, tmp_path / "04_small.ipynb").cells}
+    assert cells["predict-4-1"] == 'labkit.predict("4.1", 10, unit="ms")'
+    handed_out = {cell.id: cell.source for cell in student_notebook(lesson).cells}
+    assert handed_out["predict-4-1"] == 'labkit.predict("4.1", None, unit="ms")'
