@@ -10,8 +10,9 @@ from typing import Any
 from labkit.errors import ConfigError
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.explorer import Explorer
-from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, ink_on
-from labkit.widgets.schedules import FORMS, Op, Placed, Schedule, num_chunks, ops_of, place
+from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, between, ink_on
+from labkit.widgets.schedule_forms import FORMS
+from labkit.widgets.schedules import Op, Placed, Schedule, num_chunks, ops_of, place
 
 FILL = {"F": "#0072b2", "B": "#ddaa33", "I": "#ddaa33", "W": "#d55e00"}
 _STAGES, _MICROBATCHES = (2, 3, 4, 8), (1, 2, 4, 8, 16)
@@ -24,9 +25,10 @@ def schedule_explorer(
 ) -> Explorer:
     """Return a figure that shows pipeline schedules one above the other: bubble, memory, and what cannot be, in red.
 
-    Without an argument it shows GPipe and 1F1B. Functions are tried for other numbers of stages and microbatches too:
-    the sliders work without a kernel. An operation can be dragged to another place in its stage's order; what comes of
-    it, or why that cannot be, is said at once.
+    Without an argument it shows GPipe and 1F1B, and interleaved 1F1B (two chunks) or ZB-H1 below them when chosen.
+    Functions are tried for other numbers of stages and microbatches too: the sliders work without a kernel. The
+    operation under the pointer is marked in every schedule, with the way of its microbatch. An operation can be dragged
+    to another place in its stage's order; what comes of it, or why that cannot be, is said at once.
 
     Args:
         *schedules: Each a function make(stage, num_stages, num_microbatches) that returns a stage's records; or a list
@@ -45,7 +47,7 @@ def schedule_explorer(
             "microbatches are shown."
         )
     given = {str(getattr(each, "__name__", f"schedule {at}")): each for at, each in enumerate(schedules)} | named
-    given = given or dict(FORMS)
+    given = given or {form: FORMS[form] for form in ("gpipe", "one_f_one_b")}
     sizes = sorted({*_STAGES, num_stages}), sorted({*_MICROBATCHES, num_microbatches})
     shown, entries = [], []
     for name, each in given.items():
@@ -200,6 +202,7 @@ def _still(schedules: Sequence[Schedule], limit: int) -> Scene:
         marks.append(Text(10, y + 14, schedule.name, 13, bold=True))
         marks.append(Text(_WIDTH - 10, y + 14, right, 11.5, "end", RED if schedule.stuck else INK))
         y += 22
+        cells: dict[tuple[int, Op], tuple[float, float]] = {}  # the middle of each operation's lower edge
         for stage, row in enumerate(schedule.stages):
             marks.append(Text(10, y + 14, f"stage {stage}", 11))
             peak = schedule.peak(stage)
@@ -208,18 +211,29 @@ def _still(schedules: Sequence[Schedule], limit: int) -> Scene:
             for placed in row:
                 x, width = _LEFT + placed.start / end * wide, (placed.end - placed.start) / end * wide
                 fill = FILL[placed.op.kind]
-                marks.append(Rect(x, y, width, 19, fill, INK, 1.6 if placed.op.chunk % 2 else 0.6))
+                cells[stage, placed.op] = x + width / 2, y + 19
+                marks.append(Rect(x, y, width, 19, fill, INK, 0.6))
+                if placed.op.chunk % 2:
+                    marks.append(Rect(x, y + 13, width, 6, between(fill, "#000000", 0.33)))
                 if width > 7 * len(str(placed.op)):
                     marks.append(Text(x + width / 2, y + 14, str(placed.op), 10.5, "middle", ink_on(fill)))
             after = _LEFT + max((placed.end for placed in row), default=0.0) / end * wide + 4
             for place_, (_, op) in enumerate([each for each in schedule.stuck if each[0] == stage][:6]):
+                cells[stage, op] = after + 24 * place_ + 11, y + 19
                 marks.append(Rect(after + 24 * place_, y, 22, 19, "none", RED, 1.5, dashed=True))
                 marks.append(Text(after + 24 * place_ + 11, y + 14, str(op), 10.5, "middle", RED))
-            y += 24
+            y += 28
+        for waiting, op, where, wanted in schedule.blocked:
+            if (where, wanted) in cells and (waiting, op) in cells:
+                (x0, y0), (x1, y1) = cells[where, wanted], cells[waiting, op]
+                low = max(y0, y1) + 8
+                marks.append(Line(((x0, y0), (x0, low), (x1, low), (x1, y1)), RED, 1.5, dashed=True))
         for fault in schedule.faults[:3]:
             marks.append(Text(10, y + 12, fault, 11, fill=RED))
             y += 16
         y += 10
-    legend = "F forward, B backward (I, W: its parts); empty is the bubble; time runs to the right"
+    legend = (
+        "F forward, B backward (I, W: its parts), a dark foot: odd chunk; empty: bubble; time runs to the right"
+    )
     marks.append(Text(10, y + 4, legend, 10.5, fill=GREY))
     return Scene(_WIDTH, round(y + 12), tuple(marks))

@@ -7,7 +7,7 @@ of a backward (input, weights), F3.1 the forward of chunk 1 of an interleaved st
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,12 +55,14 @@ class Schedule:
         stages: For each stage its operations in order; those after a place where it is stuck are missing.
         stuck: For each operation that is never reached: its stage and itself, in order.
         faults: What is wrong with the order, in sentences.
+        blocked: For each stage that stands still: (stage, operation, stage, operation), the one waits for the other.
     """
 
     name: str
     stages: tuple[tuple[Placed, ...], ...]
     stuck: tuple[tuple[int, Op], ...] = ()
     faults: tuple[str, ...] = ()
+    blocked: tuple[tuple[int, Op, int, Op], ...] = ()
 
     @property
     def makespan(self) -> float:
@@ -177,6 +179,7 @@ def place(
     forward: float = 1.0,
     backward: float = 2.0,
     message: float = 0.0,
+    weights: float = 0.5,
 ) -> Schedule:
     """Return when each operation runs: as soon as its stage is free and what it needs has arrived.
 
@@ -184,11 +187,12 @@ def place(
         name: Of the schedule.
         stages: The order of each stage's work.
         forward: Time of a microbatch's forward on one stage, all chunks together.
-        backward: Time of its backward; the parts I and W take half of it each.
+        backward: Time of its backward, both parts together.
         message: Time from one stage to another.
+        weights: Share of the backward that is W, 0 to 1; I is the rest.
     """
     chunks, size = num_chunks(stages), len(stages)
-    whole = {"F": forward, "B": backward, "I": backward / 2, "W": backward / 2}
+    whole = {"F": forward, "B": backward, "I": backward - backward * weights, "W": backward * weights}
     lasts = {kind: time / chunks for kind, time in whole.items()}
     ends: dict[tuple[int, Op], float] = {}
     placed: list[list[Placed]] = [[] for _ in stages]
@@ -207,8 +211,9 @@ def place(
                 ends.setdefault((stage, op), start + lasts[op.kind])
                 moved = True
     stuck = tuple((stage, op) for stage, ops in enumerate(stages) for op in ops[len(placed[stage]) :])
-    faults = [*_order_faults(stages, placed, ends, chunks), *_count_faults(stages)]
-    return Schedule(name, tuple(map(tuple, placed)), stuck, tuple(faults))
+    blocked = _blocked(stages, placed, ends, chunks)
+    faults = [*_order_faults(stages, placed, blocked), *_count_faults(stages)]
+    return Schedule(name, tuple(map(tuple, placed)), stuck, tuple(faults), tuple(blocked))
 
 
 def needs(stage: int, op: Op, num_stages: int, chunks: int, stages: Sequence[Sequence[Op]]) -> list[tuple[int, Op]]:
@@ -227,19 +232,27 @@ def needs(stage: int, op: Op, num_stages: int, chunks: int, stages: Sequence[Seq
     return [at(part, "F"), *([at(part + 1, "B")] if part < last else [])]
 
 
-def _order_faults(
+def _blocked(
     stages: Sequence[Sequence[Op]],
     placed: Sequence[Sequence[Placed]],
     ends: Mapping[tuple[int, Op], float],
     chunks: int,
+) -> list[tuple[int, Op, int, Op]]:
+    found = []
+    for stage, ops in enumerate(stages):
+        if len(placed[stage]) < len(ops):
+            op = ops[len(placed[stage])]
+            missing = [each for each in needs(stage, op, len(stages), chunks, stages) if each not in ends]
+            first = min(missing, key=lambda each: (each[0] != stage, each[1] in stages[each[0]]))
+            found.append((stage, op, *first))
+    return found
+
+
+def _order_faults(
+    stages: Sequence[Sequence[Op]], placed: Sequence[Sequence[Placed]], blocked: Sequence[tuple[int, Op, int, Op]]
 ) -> list[str]:
     faults, waits_on = [], {}
-    for stage, ops in enumerate(stages):
-        if len(placed[stage]) == len(ops):
-            continue
-        op = ops[len(placed[stage])]
-        missing = [each for each in needs(stage, op, len(stages), chunks, stages) if each not in ends]
-        where, wanted = min(missing, key=lambda each: (each[0] != stage, each[1] in stages[each[0]]))
+    for stage, op, where, wanted in blocked:
         if wanted not in stages[where]:
             what = "" if where == stage else f", needs {wanted} of stage {where}"
             faults.append(f"Stage {stage} stands at {op}{what}, but stage {where} has no {wanted}.")
@@ -282,22 +295,3 @@ def _count_faults(stages: Sequence[Sequence[Op]]) -> list[str]:
         if without:
             faults.append(f"Stage {stage}: {without[0]} has no backward.")
     return faults
-
-
-def gpipe(stage: int, num_stages: int, num_microbatches: int) -> str:
-    """Return GPipe's order: every forward, then every backward."""
-    return "".join(f"{kind}{number}" for kind in "FB" for number in range(num_microbatches))
-
-
-def one_f_one_b(stage: int, num_stages: int, num_microbatches: int) -> str:
-    """Return 1F1B's order: a warm-up of forwards, then one forward and one backward in turns, then the rest."""
-    warmup = min(num_stages - 1 - stage, num_microbatches)
-    order = [f"F{number}" for number in range(warmup)]
-    for number in range(num_microbatches):
-        order += [f"F{number + warmup}"] if number + warmup < num_microbatches else []
-        order.append(f"B{number}")
-    return "".join(order)
-
-
-FORMS: Mapping[str, Callable[[int, int, int], str]] = {"gpipe": gpipe, "one_f_one_b": one_f_one_b}
-"""Schedules that the program in the page can make itself, for any number of stages and microbatches."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from labkit.timeline import COMPUTE, Timeline
 from labkit.widgets.schedule_explorer import schedule_explorer
 from tests.browser.figure_pages import ILLEGAL, Open, drag, number, set_slider
 
@@ -87,6 +88,77 @@ def test_memory_and_the_critical_path_are_drawn_when_asked_for(show: Open) -> No
     page.keyboard.press("c")
     marked = page.eval_on_selector_all("[data-critical]", "each => each.map(cell => cell.dataset.op)")
     assert {"0:F0", "3:B7", "0:B7"} <= set(marked)
-    assert number(page, "critical path").endswith("100.0 % compute")
+    assert number(page, "critical path").endswith("100.0 % compute, 0.0 % messages")
     parts = set(page.eval_on_selector_all("[data-idle]", "each => each.map(cell => cell.dataset.idle.split(':')[1])"))
     assert {"warm-up", "drain"} <= parts
+
+
+def _lit(page: Any) -> list[str]:
+    return list(
+        page.eval_on_selector_all("[data-lit]", "each => each.map(cell => cell.dataset.pick[0] + cell.dataset.op)")
+    )
+
+
+def test_the_operation_under_the_pointer_is_lit_in_every_schedule_with_its_microbatchs_way(show: Open) -> None:
+    page = show(schedule_explorer())
+    page.hover('[data-op="1:F3"] >> nth=0')
+    assert _lit(page) == ["01:F3", "11:F3"]
+    assert page.inner_text("[data-part=say]").endswith("F3 of stage 1: gpipe 4 to 5, one_f_one_b 10 to 11.")
+    assert page.locator("[data-cursor]").count() == 1
+    sent = page.eval_on_selector_all("[data-message]", "each => each.map(arrow => arrow.dataset.message).sort()")
+    assert sent == sorted(2 * ["0:F3", "1:F3", "2:F3", "1:B3", "2:B3", "3:B3"])
+    clear = "each => each.filter(op => !op.closest('g[opacity]')).map(op => op.dataset.op.split(':')[1])"
+    assert sorted(page.eval_on_selector_all("[data-op]", clear)) == 8 * ["B3"] + 8 * ["F3"]
+    page.mouse.move(2, 2)
+    page.wait_for_selector("[data-message]", state="detached")
+    assert _lit(page) == []
+    assert not page.failed
+
+
+def test_a_backward_is_lit_as_its_parts_and_a_microbatch_as_its_chunks_in_the_schedules_compared_with(
+    show: Open,
+) -> None:
+    page = show(schedule_explorer())
+    set_slider(page, "and", 2)  # ZB-H1
+    assert number(page, "zb_h1: time") == "27, 81.8 % of gpipe"
+    assert number(page, "one_f_one_b: time") == "33, 100.0 % of gpipe"
+    page.hover('[data-op="1:B3"] >> nth=0')
+    assert sorted(_lit(page)) == ["01:B3", "11:B3", "21:I3", "21:W3"]
+    set_slider(page, "and", 1)
+    assert number(page, "interleaved: bubble") == "15.8 %"
+    assert sorted(_lit(page)) == ["01:B3", "11:B3", "21:B3", "21:B3.1"]
+
+
+def test_keys_choose_an_operation_in_every_schedule_also_in_a_measured_one(show: Open) -> None:
+    spans = [(0, 0, 100, "F0"), (0, 100, 200, "F1"), (0, 400, 500, "B0"), (1, 110, 210, "F0"), (1, 210, 400, "B0")]
+    ranks, starts, ends, names = zip(*spans, strict=True)
+    run = Timeline(ranks, [COMPUTE] * 5, starts, ends, names, ["span"] * 5)
+    page = show(schedule_explorer(one=run, other=run))
+    outlines = page.eval_on_selector_all("[data-model]", "each => each.map(outline => outline.dataset.model)")
+    assert outlines == 2 * ["0:F0", "0:F1", "0:B0", "1:F0", "1:B0"]
+    assert number(page, "measured / predicted") == "1.02"  # 500 ns over 100 + 100 + 190 and B0's median, 145: 490
+    page.focus("[data-part=stage]")
+    page.keyboard.press(".")
+    page.keyboard.press(">")  # what was measured stays as it was
+    assert _lit(page) == ["00:F0", "10:F0"]
+    said = "Chosen: F0 of stage 0: one 0 ns to 100 ns, other 0 ns to 100 ns."
+    assert page.inner_text("[data-part=say]").endswith(said)
+
+
+def test_what_an_illegal_order_waits_for_has_a_red_dashed_arrow(show: Open) -> None:
+    page = show(schedule_explorer(ILLEGAL, num_stages=2, num_microbatches=2))
+    arrows = page.eval_on_selector_all("[data-needs]", "each => each.map(a => a.dataset.needs)")
+    assert arrows == ["0:B0<1:B0", "1:B1<1:F1"]
+    dashes = "a => [getComputedStyle(a).strokeDasharray, getComputedStyle(a).stroke]"
+    dash, colour = page.eval_on_selector("[data-needs]", dashes)
+    assert dash == "5px, 3px"
+    assert colour == page.eval_on_selector("[data-stuck]", "cell => getComputedStyle(cell).stroke")
+
+
+def test_the_weights_part_and_the_bubble_until_a_moment_follow_the_sliders(show: Open) -> None:
+    page = show(schedule_explorer([["F0", "I0", "W0"], ["F0", "I0", "W0"]], num_stages=2))
+    assert number(page, "schedule 0: time") == "5"  # F0 F0 I0 I0 W0, each takes 1
+    set_slider(page, "tw", 0.25)
+    assert number(page, "schedule 0: time") == "5.5"  # 1 + 1 + 1.5 + 1.5 + 0.5
+    set_slider(page, "step", 2)  # when I0 of stage 1 begins: stage 0 waited from 1 on, stage 1 until 1
+    assert number(page, "until now") == "50.0 %"

@@ -12,7 +12,8 @@ import pytest
 from labkit.errors import ConfigError
 from labkit.timeline import COMPUTE, Timeline
 from labkit.widgets.schedule_explorer import closed_form, schedule_explorer
-from labkit.widgets.schedules import FORMS, Schedule, gpipe, one_f_one_b, ops_of, place
+from labkit.widgets.schedule_forms import FORMS, gpipe, interleaved, one_f_one_b, zb_h1
+from labkit.widgets.schedules import Schedule, ops_of, place
 from tests.widgets.in_node import evaluate
 
 
@@ -52,6 +53,28 @@ def test_backward_in_two_parts_leaves_a_third_of_the_bubble() -> None:
     assert parts.peak(0) == 4
 
 
+@pytest.mark.parametrize(("stages", "count"), [(2, 4), (3, 6), (4, 4), (4, 8), (8, 16)])
+def test_two_chunks_divide_the_bubble_as_the_closed_form_says(stages: int, count: int) -> None:
+    schedule = _placed(interleaved, stages, count)
+    assert schedule.bubble() == pytest.approx((stages - 1) / (2 * count + stages - 1))
+    assert closed_form(schedule) == pytest.approx(schedule.bubble())
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 16])
+def test_every_form_can_be_carried_out_for_any_numbers(stages: int, count: int) -> None:
+    assert [name for name, make in FORMS.items() if _placed(make, stages, count).faults] == []
+
+
+def test_zb_h1_waits_p_minus_one_times_what_w_leaves_over() -> None:
+    """Qi et al. 2023, table 1: (P-1)(tF + tI - tW) of bubble on each stage, here with tF = 1, tI = 1.5, tW = 0.5."""
+    assert [[zb_h1(s, p, m) for s in range(p)] for p, m in ((2, 3), (4, 8))] == [
+        ["".join(zero_bubble(s, p, m)) for s in range(p)] for p, m in ((2, 3), (4, 8))
+    ]
+    schedule = _placed(zb_h1, 4, 8, weights=0.25)
+    assert schedule.makespan == pytest.approx(8 * 3 + 3 * (1 + 1.5 - 0.5))
+
+
 def test_messages_make_the_bubble_larger() -> None:
     assert _placed(one_f_one_b, 4, 8, message=0.5).bubble() > _placed(one_f_one_b, 4, 8).bubble()
 
@@ -73,16 +96,17 @@ def _drawn(seed: int) -> list[list[str]]:
 
 def test_javascript_places_what_python_places_also_in_orders_that_cannot_be() -> None:
     drawn = [_drawn(seed) for seed in range(80)]
-    placed = [place("", [ops_of(ops, stage) for stage, ops in enumerate(lists)], 1, 2, 0.25) for lists in drawn]
+    placed = [place("", [ops_of(ops, stage) for stage, ops in enumerate(lists)], 1, 2, 0.25, 0.25) for lists in drawn]
     assert 10 < sum(bool(schedule.stuck) for schedule in placed) < 70
     words = [["".join(ops) for ops in lists] for lists in drawn]
-    expression = "words.map((lists) => place(lists.map(parse), { tf: 1, tb: 2, tm: 0.25 }))"
+    expression = "words.map((lists) => place(lists.map(parse), { tf: 1, tb: 2, tm: 0.25, tw: 0.25 }))"
     found = evaluate("schedule_explorer.js", expression, words=words)
     for schedule, seen in zip(placed, found, strict=True):
         rows = [[[list(_triple(each.op)), each.start, each.end] for each in row] for row in schedule.stages]
         assert seen["stages"] == rows
         assert seen["stuck"] == [[stage, list(_triple(op))] for stage, op in schedule.stuck]
         assert seen["faults"] == list(schedule.faults)
+        assert seen["blocked"] == [[s, list(_triple(op)), t, list(_triple(on))] for s, op, t, on in schedule.blocked]
 
 
 def test_javascript_counts_bubble_and_memory_as_python_does() -> None:
@@ -171,6 +195,7 @@ def test_a_function_that_makes_a_known_form_is_sent_by_name_alone() -> None:
         return [f"F{m}" for m in range(num_microbatches)] + [f"B{m}" for m in range(num_microbatches)]
 
     assert schedule_explorer(mine).data["schedules"] == [{"name": "mine", "form": "gpipe"}]
+    assert schedule_explorer(zero_bubble).data["schedules"] == [{"name": "zero_bubble", "form": "zb_h1"}]
 
 
 def test_a_function_wrong_for_some_numbers_is_sent_with_what_is_wrong() -> None:

@@ -103,6 +103,10 @@ export function legend(names, y, width) {
   return [entries.join(""), down + 22];
 }
 
+/** An arrow's head, for marker-end. */
+export const ARROW = '<defs><marker id="lk-arrow" viewBox="0 0 6 6" refX="4.5" refY="3" markerWidth="3.6" markerHeight="3.6" orient="auto"><path d="M0 0 6 3 0 6z" fill="context-stroke"/></marker></defs>';
+export const arrow = (x1, y1, x2, y2, kind = "now", more = {}) => line(x1, y1, x2, y2, kind, { "marker-end": "url(#lk-arrow)", ...more });
+
 /** Stripes for time in which nothing runs: k leans and weighs differently. */
 export const stripes = (k, at = [45, 0, 135][k]) =>
   `<defs><pattern id="lk-idle${k}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(${at})"><line y2="6" style="stroke:var(--${k === 1 ? "grey" : "soft"});stroke-width:${1 + k}"/></pattern></defs>`;
@@ -151,7 +155,7 @@ const STYLE = `
 .lk p{margin:4px 0;min-height:1.45em}.lk table{border-collapse:collapse;font-size:12px;margin:6px 0}.lk td{border:1px solid var(--soft);padding:2px 7px;text-align:left}.lk [hidden]{display:none!important}`;
 
 const HELP = "Keys: ← → one step, Home and End, space plays, t shows the table, ? this line. Tab reaches the sliders.";
-const ICONS = [["first", "|◀", "first step"], ["back", "◀", "one step back"], ["play", "▶", "play"], ["next", "▶|", "one step on"]];
+const ICONS = [["first", "|◀", "first step"], ["back", "◀", "one step back"], ["play", "▶", "play"], ["next", "▶|", "one step on"], ["last", "▶▶|", "last step"]];
 
 /** Bring a view to life inside root; returns { set(key, value), go(step) } for tests. */
 export function mount(root, view, motion = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)")) {
@@ -251,6 +255,9 @@ ${Object.entries(view.buttons ?? {}).map(([act, words]) => `<button type="button
     stop();
     go(view.pick(mark, Math.abs(far) > 4 ? far : 0, values, step));
   });
+
+  // What the pointer is over; a view that wants to know says whether its picture changes.
+  stage.onpointerover = stage.onpointerleave = ({ target }) => !held && view.hover?.(target, values) && paint();
 
   root.addEventListener("click", (event) => {
     const act = event.target.closest?.("[data-act]")?.dataset.act;

@@ -1,4 +1,4 @@
-import { axis, between, bytes, choice, ink, inkOn, line, most, powers, range, rect, seconds, slider, speed, tag, text } from "./figure.js";
+import { ARROW, axis, between, bytes, choice, ink, inkOn, line, most, powers, range, rect, seconds, slider, speed, tag, text } from "./figure.js";
 
 const mod = (a, n) => ((a % n) + n) % n;
 const count = (mask) => mask.toString(2).replaceAll("0", "").length;
@@ -73,8 +73,7 @@ function wheel(state, sends, n, side) {
     const name = n > 8 || !turn ? "" : text(middle + far * Math.cos(half), middle + far * Math.sin(half) + 4, met(sent, into), "middle small" + (wrong ? " bad" : " bold"));
     return tag("path", { d, class: wrong ? "bad" : "now", "marker-end": "url(#lk-arrow)", "data-send": `${src}>${dst}:${sent}` }) + name;
   });
-  const marker = '<defs><marker id="lk-arrow" viewBox="0 0 6 6" refX="4.5" refY="3" markerWidth="3.6" markerHeight="3.6" orient="auto"><path d="M0 0 6 3 0 6z" fill="context-stroke"/></marker></defs>';
-  return marker + parts.join("") + arrows.join("");
+  return ARROW + parts.join("") + arrows.join("");
 }
 
 function sendGrid(steps, n, now, width, split) {

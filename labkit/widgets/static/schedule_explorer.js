@@ -1,4 +1,4 @@
-import { axis, bar, choice, faint, line, most, percent, range, rect, seconds, slider, stripes, sum, tag, text } from "./figure.js";
+import { ARROW, arrow, axis, bar, choice, faint, line, most, percent, range, rect, seconds, slider, stripes, sum, tag, text } from "./figure.js";
 
 const FILL = { F: "#0072b2", B: "#ddaa33", I: "#ddaa33", W: "#d55e00" };
 const IDLE = ["warm-up", "steady", "drain"];
@@ -13,6 +13,14 @@ export const FORMS = {
   one_f_one_b(s, p, m) {
     const warm = Math.min(p - 1 - s, m);
     return [...range(warm).map((k) => ["F", k, 0]), ...range(m).flatMap((k) => [...(k + warm < m ? [["F", k + warm, 0]] : []), ["B", k, 0]])];
+  },
+  interleaved(s, p, m, v = 2) {
+    const all = range(Math.ceil(m / p) * p * v).map((k) => [Math.floor(k / p / v) * p + (k % p), Math.floor(k / p) % v]).filter(([k]) => k < m), warm = 2 * (p - 1 - s) + (v - 1) * p;
+    return range(m * v + warm).flatMap((at) => [...(all[at] ? [["F", ...all[at]]] : []), ...(all[at - warm] ? [["B", all[at - warm][0], v - 1 - all[at - warm][1]]] : [])]);
+  },
+  zb_h1(s, p, m) {
+    const late = Math.min(s, m);
+    return [...FORMS.one_f_one_b(s, p, m).flatMap(([kind, k]) => (kind === "F" ? [[kind, k, 0]] : [["I", k, 0], ...(k >= late ? [["W", k - late, 0]] : [])])), ...range(late).map((k) => ["W", m - late + k, 0])];
   },
 };
 
@@ -33,9 +41,9 @@ function needsOf(stages) {
 }
 
 /** Place every operation as early as its order and what it needs allow: { stages: [[[op, start, end]]], stuck: [[stage, op]], faults }. */
-export function place(stages, { tf = 1, tb = 2, tm = 0 } = {}) {
+export function place(stages, { tf = 1, tb = 2, tm = 0, tw = 0.5 } = {}) {
   const { needs, has, v } = needsOf(stages), ends = {}, placed = stages.map(() => []);
-  const lasts = { F: tf / v, B: tb / v, I: tb / 2 / v, W: tb / 2 / v };
+  const lasts = { F: tf / v, B: tb / v, I: (tb - tb * tw) / v, W: (tb * tw) / v };
   for (let moved = true; moved; ) {
     moved = false;
     stages.forEach((ops, s) => {
@@ -49,12 +57,13 @@ export function place(stages, { tf = 1, tb = 2, tm = 0 } = {}) {
     });
   }
   // What is wrong with the order, in sentences; the same as Python's.
-  const faults = [], waits = [], on = {};
+  const faults = [], waits = [], on = {}, blocked = [];
   stages.forEach((ops, s) => {
     const op = ops[placed[s].length];
     if (!op) return;
     const key = ([t, w]) => 2 * (t !== s) + has[t].has(name(w));
     const [t, w] = needs(s, op).filter(([t, w]) => ends[t + name(w)] === undefined).sort((a, b) => key(a) - key(b))[0], here = `Stage ${s} stands at ${name(op)}`;
+    blocked.push([s, op, t, w]);
     if (!has[t].has(name(w))) faults.push(`${here}${t === s ? "" : `, needs ${name(w)} of stage ${t}`}, but stage ${t} has no ${name(w)}.`);
     else if (t === s) faults.push(`Stage ${s}: ${name(op)} stands before ${name(w)}.`);
     else waits.push(`${here} and waits for ${name(w)} of stage ${(on[s] = t)}, which stands at ${name(stages[t][placed[t].length])}.`);
@@ -73,7 +82,7 @@ export function place(stages, { tf = 1, tb = 2, tm = 0 } = {}) {
     names.forEach((each, k) => names.indexOf(each) < k && faults.push(`Stage ${s}: ${each} stands in the list twice.`));
     if (without.length) faults.push(`Stage ${s}: ${name(without[0])} has no backward.`);
   });
-  return { stages: placed, stuck: stages.flatMap((ops, s) => ops.slice(placed[s].length).map((op) => [s, op])), faults };
+  return { stages: placed, stuck: stages.flatMap((ops, s) => ops.slice(placed[s].length).map((op) => [s, op])), faults, blocked };
 }
 
 export function bubbleOf(stages) {
@@ -118,110 +127,141 @@ export function heldBy(ops, v) {
   return [...changes].sort((a, b) => a[0] - b[0]).map(([time, by]) => [time, +(now += by).toFixed(6)]);
 }
 
+/** Whether two operations are one piece of work in two schedules: a backward is also its parts, a microbatch all its chunks. */
+const same = ([a, m], [b, n]) => m === n && (a === b || (a !== "F" && b !== "F" && (a === "B" || b === "B")));
+
 export function scheduleExplorer(data) {
-  const free = data.schedules.some((each) => each.form || each.lists), one = free && data.p.length * data.m.length > 1, edits = {};
-  let critical = false, chosen;
-  const sized = ({ p = data.at[0], m = data.at[1] }) => `${p},${m}`;
-  const ask = (values) => data.schedules.map((each, k) => {
-    const key = sized(values), [p, m] = key.split(",").map(Number), cut = (rows) => rows.map((row) => row.map(([op, start, end]) => [parse(op)[0], start, end]));
-    if (each.placed) return { ...each, stages: cut(each.placed), model: cut(each.model), stuck: [], faults: [] };
-    const lists = edits[k + key] ?? (each.form ? range(p).map((s) => FORMS[each.form](s, p, m)) : each.lists[key]?.map(parse)), told = each.faults?.[key] ?? [];
-    const found = lists ? place(lists, values) : { stages: range(p).map(() => []), stuck: [], faults: [] };
-    return { ...each, lists, ...found, edited: edits[k + key], faults: edits[k + key] ? found.faults : [...told, ...found.faults] };
+  const free = data.schedules.some((each) => each.form || each.lists), one = free && data.p.length * data.m.length > 1, edits = {}, forms = Object.keys(FORMS).filter((form) => !data.schedules.some((each) => form === each.form));
+  let critical = false, chosen, over;
+  const sized = ({ p = data.at[0], m = data.at[1] }) => `${p},${m}`, whose = (each, values) => each.name + sized(values);
+  const ask = (values) => [...data.schedules, ...(forms.includes(values.and) ? [{ name: values.and, form: values.and }] : [])].map((each) => {
+    const key = sized(values), [p, m] = key.split(",").map(Number), edited = edits[whose(each, values)], cut = (rows) => rows.map((row) => row.map(([op, start, end]) => [parse(op)[0], start, end]));
+    if (each.placed) {
+      const stages = cut(each.placed);
+      return { ...each, stages, lists: stages.map((ops) => ops.map((o) => o[0])), model: cut(each.model), stuck: [], faults: [], blocked: [] };
+    }
+    const lists = edited ?? (each.form ? range(p).map((s) => FORMS[each.form](s, p, m)) : each.lists[key]?.map(parse)), told = each.faults?.[key] ?? [];
+    const found = place(lists ?? range(p).map(() => []), values);
+    return { ...each, lists, ...found, edited, faults: edited ? found.faults : [...told, ...found.faults] };
   });
   const moments = (shown) => [...new Set(shown.flatMap((each) => each.stages.flat().map((o) => +o[1].toPrecision(9))))].sort((a, b) => a - b);
-  const order = (values, k, s, ops) => (edits[k + sized(values)] = ask(values)[k].lists.map((each, t) => (t === s ? ops : each)));
+  const order = (values, each, s, ops) => (edits[whose(each, values)] = each.lists.map((list, t) => (t === s ? ops : list)));
   // By keys: the chosen operation, as [schedule, stage, position], becomes the next one, or changes places with it.
   const step = (by, swap) => (values) => {
-    const shown = ask(values), every = shown.flatMap(({ lists = [] }, k) => lists.flatMap((ops, s) => ops.map((_, at) => [k, s, at])));
+    const shown = ask(values);
+    if (swap && (!chosen || shown[chosen[0]].placed)) return;
+    const every = shown.flatMap(({ lists = [] }, k) => lists.flatMap((ops, s) => ops.map((_, at) => [k, s, at])));
     const now = chosen ? every.findIndex((each) => each + "" === chosen + "") : by > 0 ? -1 : every.length, to = every[now + by] ?? chosen;
-    if (swap && chosen && to[1] === chosen[1] && to[0] === chosen[0]) {
+    if (swap && to[1] === chosen[1] && to[0] === chosen[0]) {
       const [k, s, at] = chosen, ops = [...shown[k].lists[s]];
       [ops[at], ops[to[2]]] = [ops[to[2]], ops[at]];
-      order(values, k, s, ops);
+      order(values, shown[k], s, ops);
     }
     if (!swap || to?.[1] === chosen?.[1]) chosen = to;
   };
   return {
     title: "Pipeline schedules", source: data.source, begin: 1e9, drags: true,
     sliders: [
-      ...(one ? [choice("p", "stages P", data.at[0], data.p), choice("m", "microbatches M", data.at[1], data.m)] : []),
-      ...(free ? [slider("tf", "forward", 1, 0.25, 4, String, 0.25), slider("tb", "backward", 2, 0.25, 6, String, 0.25), slider("tm", "message", 0, 0, 2, String, 0.25)] : []),
+      ...(one ? [choice("p", "stages P", data.at[0], data.p), choice("m", "microbatches M", data.at[1], data.m), choice("and", "compare with", "nothing more", ["nothing more", ...forms])] : []),
+      ...(free ? [slider("tf", "forward", 1, 0.25, 4, String, 0.25), slider("tb", "backward", 2, 0.25, 6, String, 0.25), slider("tw", "of it W", 0.5, 0, 1, percent, 0.05), slider("tm", "message", 0, 0, 2, String, 0.25)] : []),
       slider("limit", "memory for microbatches", data.limit, 0, most([...data.m, data.limit]), (k) => k || "any"),
       slider("follow", "follow microbatch", -1, -1, most(data.m) - 1, (k) => (k < 0 ? "none" : k)),
     ],
     buttons: { path: "Critical path", ...(free && { undo: "Undo edits" }) },
     keys: { c: "path", u: "undo", ",": "before", ".": "after", "<": "earlier", ">": "later" },
-    help: "c: the critical path. " + (free ? "Drag an operation to another place, or choose it with , and . and move it with < and >; u undoes." : ""),
+    help: `c: the critical path; , and . choose an operation, marked in every schedule. ${free ? "Drag it to another place, or move it with < and >; u undoes." : ""}`,
     acts: {
       path: () => void (critical = !critical),
       undo: () => Object.keys(edits).forEach((key) => delete edits[key]),
       before: step(-1), after: step(1), earlier: step(-1, true), later: step(1, true),
     },
+    hover(mark) {
+      const before = over;
+      over = mark.closest("[data-pick]")?.dataset.pick;
+      return over !== before;
+    },
     pick(mark, far, values) {
-      const [k, s, at] = mark.dataset.pick.split(",").map(Number), ops = ask(values)[k].lists, row = [...mark.ownerSVGElement.querySelectorAll(`[data-pick^="${k},${s},"]`)];
-      if (!ops) return;
-      const middle = (each) => +each.getAttribute("x") + each.getAttribute("width") / 2 + (each === mark ? far : 0), places = row.sort((a, b) => middle(a) - middle(b)).map((each) => +each.dataset.pick.split(",")[2]);
-      if (far) order(values, k, s, places.map((place) => ops[s][place]));
-      chosen = [k, s, places.indexOf(at)];
+      const [k, s, at] = mark.dataset.pick.split(",").map(Number), each = ask(values)[k], row = [...mark.ownerSVGElement.querySelectorAll(`[data-pick^="${k},${s},"]`)];
+      const middle = (one) => +one.getAttribute("x") + one.getAttribute("width") / 2 + (one === mark ? far : 0), places = row.sort((a, b) => middle(a) - middle(b)).map((one) => +one.dataset.pick.split(",")[2]);
+      if (far && !each.placed) order(values, each, s, places.map((place) => each.lists[s][place]));
+      chosen = [k, s, each.placed ? at : places.indexOf(at)];
     },
     steps: (values) => moments(ask(values)).length,
     stepName: (values, step) => (step === moments(ask(values)).length ? "end" : `moment ${step}`),
     draw(values, step, width) {
       const shown = ask(values), times = moments(shown), now = times[step] ?? Infinity, left = 58, right = 62, wide = width - left - right, { limit } = values;
       const longest = (measured) => most([1e-12, ...shown.filter((each) => !each.placed === !measured).map((each) => ended([...each.stages, ...(each.model ?? [])]))]);
-      const chunks = (each) => 1 + most([0, ...each.stages.flat().map(([op]) => op[2])]), peakOf = (held) => most([0, ...held.map((h) => h[1])]);
+      const chunks = (each) => 1 + most([0, ...each.stages.flat().map(([op]) => op[2])]), peakOf = (held) => most([0, ...held.map((h) => h[1])]), short = (t) => +t.toPrecision(4);
       const peaks = shown.map((each) => each.stages.map((ops) => peakOf(heldBy(ops, chunks(each))))), top = most([1, limit, ...peaks.flat()]);
-      let y = 0, svg = range(3).map((k) => stripes(k)).join("");
-      const numbers = [], table = [["schedule", "stage", "order", "most held"]], said = [];
+      // The operation under the pointer or chosen, as [schedule, stage, operation], and its microbatch's way.
+      const [lit, picked] = [over?.split(",").map(Number) ?? chosen, chosen].map((at) => at && shown[at[0]]?.lists?.[at[1]]?.[at[2]] && [at[0], at[1], shown[at[0]].lists[at[1]][at[2]]]), follow = over && lit ? lit[2][1] : values.follow;
+      let y = 0, svg = ARROW + range(3).map((k) => stripes(k)).join(""), before;
+      const numbers = [], table = [["schedule", "stage", "order", "most held"]], said = [], when = [];
       shown.forEach((each, which) => {
-        const p = each.stages.length, v = chunks(each), stuck = each.stuck.length, end = longest(each.placed) * (stuck ? 1.25 : 1), x = (time) => left + (time / end) * wide;
-        const m = new Set(each.stages.flat().filter(([op]) => op[0] === "F").map(([op]) => op[1])).size, bubble = bubbleOf(each.stages), closed = (p - 1) / (v * m + p - 1);
+        const { stages, model } = each, p = stages.length, v = chunks(each), stuck = each.stuck.length, reach = longest(each.placed), end = reach * (stuck ? 1.25 : 1), x = (time) => left + (time / end) * wide, unit = each.placed ? seconds : short;
+        const m = new Set(stages.flat().filter(([op]) => op[0] === "F").map(([op]) => op[1])).size, bubble = bubbleOf(stages), closed = (p - 1) / (v * m + p - 1);
         svg += text(0, y + 16, each.name + (each.edited ? ", edited" : ""), "bold") + text(width, y + 16, stuck ? "cannot be carried out" : `bubble ${percent(bubble)}, formula (P−1)/(${v > 1 ? "VM" : "M"}+P−1): ${percent(closed)}`, "end" + (stuck ? " bad" : ""), { "data-bubble": stuck ? "" : bubble.toFixed(6) });
         y += 24;
-        const where = {}, idle = stuck ? [] : idleOf(each.stages), path = critical && !stuck ? criticalPath(each.stages, each.placed ? 0 : values.tm) : [], spots = {}, over = [];
-        each.stages.forEach((ops, s) => {
-          const held = heldBy(ops, v), peak = peakOf(held), much = limit && peak > limit;
-          const marked = (at, words) => ({ "data-op": `${s}:${words}`, "data-pick": each.lists && [which, s, at] + "" }), isChosen = (at) => [which, s, at] + "" === chosen + "";
-          if (much) over.push(s);
+        const idle = stuck ? [] : idleOf(stages), path = critical && !stuck ? criticalPath(stages, each.placed ? 0 : values.tm) : [], spots = {}, much = [], { needs } = needsOf(each.lists ?? []);
+        stages.forEach((ops, s) => {
+          const held = heldBy(ops, v), peak = peakOf(held), tight = limit && peak > limit, level = (h) => y + 37 - (13 * h) / top;
+          // A cell's marks; it remembers where it stands.
+          const marked = (at, op, from, to) => {
+            const twin = lit && s === lit[1] && (which === lit[0] ? name(op) === name(lit[2]) : same(op, lit[2]));
+            spots[s + name(op)] = [from, to, y];
+            if (twin) {
+              if (before && before[2] < y - 20 && before[3] !== which) svg += line((before[0] + before[1]) / 2, before[2] + 21, (from + to) / 2, y, "now", { "stroke-dasharray": "2 3", "data-cursor": 1 });
+              before = [from, to, y, which];
+            }
+            return [twin, { "data-op": `${s}:${name(op)}`, "data-pick": [which, s, at] + "", "data-lit": twin && 1 }, [which, s, at] + "" === chosen + ""];
+          };
+          if (tight) much.push(s);
           svg += text(0, y + 15, `stage ${s}`) + idle.filter(([t]) => t === s).map(([, from, to, part]) => rect(x(from), y, x(to) - x(from), 21, { fill: `url(#lk-idle${part})`, "data-idle": `${s}:${IDLE[part]}` }, `${IDLE[part]} bubble`)).join("");
           ops.forEach(([op, start, to], at) => {
-            const fill = FILL[op[0]], w = x(to) - x(start), onPath = path.some(([t, k]) => t === s && k === at);
-            (where[op[1]] ??= []).push([start, to, y]);
-            if (onPath) spots[[s, at]] = [start, to, y];
-            svg += faint(start > now || (values.follow >= 0 && op[1] !== values.follow), bar(x(start), y, w, 21, fill, name(op), { style: isChosen(at) ? "stroke:var(--bad);stroke-width:4" : onPath ? "stroke-width:3.5" : op[2] % 2 && "stroke-width:2", ...marked(at, name(op)), "data-critical": onPath && 1 }, `stage ${s}, ${name(op)}: ${+start.toPrecision(4)} to ${+to.toPrecision(4)}`));
+            const fill = FILL[op[0]], w = x(to) - x(start), onPath = path.some(([t, k]) => t === s && k === at), [twin, hooks, isChosen] = marked(at, op, x(start), x(to));
+            if (twin) when.push([which, start, to]);
+            svg += faint(start > now || (follow >= 0 && op[1] !== follow), bar(x(start), y, w, 21, fill, name(op), { style: isChosen ? "stroke:var(--bad);stroke-width:4" : (onPath || twin) && "stroke-width:3.5", ...hooks, "data-critical": onPath && 1 }, `stage ${s}, ${name(op)}: ${short(start)} to ${short(to)}`) + (op[2] % 2 ? rect(x(start), y + 14, w, 7, { fill: "#0005", "pointer-events": "none" }) : ""));
           });
-          each.model?.[s].forEach(([op, start, to]) => (svg += rect(x(start), y - 2, x(to) - x(start), 25, { fill: "none", class: "rule", "stroke-dasharray": "3 2", "data-model": `${s}:${name(op)}` })));
+          model?.[s].forEach(([op, start, to]) => (svg += rect(x(start), y - 2, x(to) - x(start), 25, { fill: "none", class: "rule", "stroke-dasharray": "3 2", "pointer-events": "none", "data-model": `${s}:${name(op)}` })));
           each.stuck.filter(([at]) => at === s).forEach(([, op], k) => {
-            const from = Math.max(x(longest(each.placed)) + 4, x(ops.at(-1)?.[2] ?? 0)) + k * 24, at = ops.length + k;
-            if (from + 22 < width) svg += rect(from, y, 22, 21, { class: "bad", style: "fill:transparent" + (isChosen(at) ? ";stroke-width:4" : ""), "data-stuck": `${s}:${name(op)}`, ...marked(at, name(op)) }) + text(from + 11, y + 15, name(op), "middle small bad");
+            const from = Math.max(x(reach) + 4, x(ops.at(-1)?.[2] ?? 0)) + k * 24, [, hooks, isChosen] = marked(ops.length + k, op, from, from + 22);
+            if (from + 22 < width) svg += rect(from, y, 22, 21, { class: "bad", style: "fill:transparent" + (isChosen ? ";stroke-width:4" : ""), "data-stuck": `${s}:${name(op)}`, ...hooks }) + text(from + 11, y + 15, name(op), "middle small bad");
           });
-          const level = (h) => y + 37 - (13 * h) / top;
-          svg += tag("path", { class: "rule", style: "fill:var(--soft)", d: `M${x(0)} ${level(0)}` + held.map(([time, h]) => `H${x(time).toFixed(1)}V${level(h).toFixed(1)}`).join("") + `V${level(0)}` }) + text(width, y + 34, `most ${peak}`, "small end" + (much ? " bad" : ""), { "data-peak": `${s}:${peak}` });
-          if (limit) svg += line(left, level(limit), x(longest(each.placed)), level(limit), "", { style: "stroke:var(--bad);stroke-width:1.5", "data-limit": s });
+          svg += tag("path", { class: "rule", style: "fill:var(--soft)", d: `M${x(0)} ${level(0)}` + held.map(([time, h]) => `H${x(time).toFixed(1)}V${level(h).toFixed(1)}`).join("") + `V${level(0)}` }) + text(width, y + 34, `most ${peak}`, "small end" + (tight ? " bad" : ""), { "data-peak": `${s}:${peak}` });
+          if (peak) svg += tag("circle", { cx: x(held.find((h) => h[1] === peak)[0]), cy: level(peak), r: 2.5, fill: "currentColor" });
+          if (model) svg += text(width, y + 15, "× " + (ended([ops]) / ended([model[s]])).toFixed(2), "small end", { "data-ratio": s });
+          if (limit) svg += line(left, level(limit), x(reach), level(limit), "", { style: "stroke:var(--bad);stroke-width:1.5", "data-limit": s });
           table.push([each.name, s, ops.map(([op]) => name(op)).join(" "), peak]);
           y += 42;
         });
-        const links = (points) => points.slice(1).map(([start, , to], k) => line(x(points[k][1]), points[k][2] + 10, x(start), to + 10, "now")).join("");
-        if (where[values.follow]) svg += links(where[values.follow].sort((a, b) => a[0] - b[0]));
-        svg += links(path.map((at) => spots[at]).reverse());
+        const link = (a, b, more) => (a && b ? arrow(a[1], a[2] + 10, b[0], b[2] + 10, "now", more) : ""), spot = (s, op) => spots[s + name(op)], way = path.map(([s, k]) => spot(s, stages[s][k][0]));
+        stages.forEach((ops, s) => ops.forEach(([op]) => op[1] === follow && needs(s, op).forEach(([t, w]) => (svg += t === s ? "" : link(spot(t, w), spot(s, op), { "data-message": `${t}:${name(w)}` })))));
+        svg += way.slice(1).map((from, k) => link(from, way[k])).join("") + each.blocked.map(([s, op, t, w]) => {
+          const [a, b] = [spot(t, w), spot(s, op)].map((at) => at && [(at[0] + at[1]) / 2, at[2] + 21]);
+          return a && b ? tag("path", { class: "bad", d: `M${a}Q${(a[0] + b[0]) / 2} ${Math.max(a[1], b[1]) + 24} ${b}`, "marker-end": "url(#lk-arrow)", "data-needs": `${s}:${name(op)}<${t}:${name(w)}` }) : "";
+        }).join("");
         if (now < Infinity) svg += line(x(now), y - 42 * p - 3, x(now), y, "now");
-        svg += axis(left, y + 2, x(longest(each.placed)) - left, longest(each.placed), each.placed ? seconds : String);
+        svg += axis(left, y + 2, x(reach) - left, reach, each.placed ? seconds : String);
         y += 28;
         for (const fault of each.faults.slice(0, 3)) svg += text(0, (y += 15), fault, "bad");
         y += 10;
+        const whole = ended(stages), share = (part) => percent(sum(idle.filter((i) => i[3] === part).map(([, from, to]) => to - from)) / (p * whole)), first = shown[0];
         numbers.push([`${each.name}: bubble`, stuck ? "–" : percent(bubble), stuck > 0], [`difference from the formula`, stuck ? "–" : percent(bubble - closed)]);
-        const whole = ended(each.stages), share = (part) => percent(sum(idle.filter((i) => i[3] === part).map(([, from, to]) => to - from)) / (p * whole));
-        if (!stuck) numbers.push(["warm-up, steady, drain", range(3).map(share).join(", ")]);
-        if (path.length) numbers.push(["critical path", `${path.length} operations, ${percent(sum(path.map(([s, k]) => each.stages[s][k][2] - each.stages[s][k][1])) / whole)} compute`]);
-        if (each.model) numbers.push(["measured / predicted", (whole / ended(each.model)).toFixed(2)]);
-        const much = over.length ? ` ${each.name}: more than the memory's ${limit} on stage ${over.join(", ")}.` : "";
-        if (limit) numbers.push([`${each.name}: fits into memory`, over.length ? `✗ stage ${over.join(", ")}` : "✓", over.length]);
-        said.push((each.faults[0] ?? `${each.name}${each.edited ? ", edited, can be carried out" : ""}: bubble ${percent(bubble)}, at most ${most(peaks[which])} microbatches held.`) + much);
+        if (!stuck) {
+          if (now < Infinity && now) numbers.push(["until now", percent(sum(idle.map(([, from, to]) => Math.max(0, Math.min(to, now) - from))) / (p * now))]);
+          numbers.push(["warm-up, steady, drain", range(3).map(share).join(", ")], [`${each.name}: time`, unit(whole) + (which && !first.placed === !each.placed && !first.stuck.length ? `, ${percent(whole / ended(first.stages))} of ${first.name}` : "")]);
+        }
+        if (path.length) {
+          const busy = sum(path.map(([s, k]) => stages[s][k][2] - stages[s][k][1])) / whole;
+          numbers.push(["critical path", `${path.length} operations, ${percent(busy)} compute, ${percent(1 - busy)} messages`]);
+        }
+        if (model) numbers.push(["measured / predicted", (whole / ended(model)).toFixed(2)]);
+        if (limit) numbers.push([`${each.name}: fits into memory`, much.length ? `✗ stage ${much.join(", ")}` : "✓", much.length]);
+        said.push((each.faults[0] ?? `${each.name}${each.edited ? ", edited, can be carried out" : ""}: bubble ${percent(bubble)}, at most ${most(peaks[which])} microbatches held.`) + (limit && much.length ? ` ${each.name}: more than the memory's ${limit} on stage ${much.join(", ")}.` : ""));
       });
-      const picked = chosen && shown[chosen[0]].lists?.[chosen[1]]?.[chosen[2]];
-      if (picked) said.push(`Chosen: ${name(picked)} of stage ${chosen[1]}.`);
-      return { svg: svg + text(left, y + 2, "stripes: bubble; / warm-up, | steady, \\ drain. Grey curve: activations held; red line: memory.", "small grey"), height: y + 10, numbers, say: said.join(" "), table, data: { faults: shown.flatMap((each) => each.faults).length, chosen: chosen ?? "" } };
+      const [, s, op] = picked ?? lit ?? [];
+      if (op) said.push(`${picked ? "Chosen: " : ""}${name(op)} of stage ${s}${picked && !shown[1] ? "" : [...new Set(when.map((w) => w[0]))].map((k, at) => `${at ? "," : ":"} ${shown[k].name} ${when.filter((w) => w[0] === k).map(([, from, to]) => [from, to].map(shown[k].placed ? seconds : short).join(" to ")).join(" and ")}`).join("")}.`);
+      return { svg: svg + text(left, y + 2, "stripes: bubble; / warm-up, | steady, \\ drain. Grey curve: activations held; red line: memory." + (shown.some((each) => chunks(each) > 1) ? " Dark foot: odd chunk." : ""), "small grey"), height: y + 10, numbers, say: said.join(" "), table, data: { faults: shown.flatMap((each) => each.faults).length, chosen: chosen ?? "" } };
     },
   };
 }
