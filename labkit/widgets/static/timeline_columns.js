@@ -237,9 +237,10 @@ export function numbers(run, t0, t1) {
       bus += run.collective_bus_bytes[c];
       took += run.collective_duration[c];
     }
-  const share = (time) => time / all;
+  const share = (time) => time / all, seen = (time) => (time < 1e-3 ? 0 : time); // ns; less is rounding
+  found.exposed = seen(found.exposed);
   return {
-    ...found, busyShare: share(found.busy), computeShare: share(found.compute), bubble: 1 - share(found.compute),
+    ...found, busyShare: share(found.busy), computeShare: share(found.compute), bubble: share(seen(all - found.compute)),
     exposedShare: found.communication ? found.exposed / found.communication : 0, busbw: took ? (bus / took) * 1e9 : NaN,
   };
 }

@@ -94,6 +94,14 @@ export function windowOf(state, run) {
   return [state.view[0] - shift, state.view[1] - shift];
 }
 
+/** Return that part of it in which the run had begun and not ended, where it stands beside another: a shorter run is not idle after its end. */
+export function ownWindow(state, run) {
+  const [a, b] = windowOf(state, run), { span } = state.runs[run];
+  if (state.runs.length < 2) return [a, b];
+  const from = Math.min(Math.max(a, 0), span);
+  return [from, Math.max(Math.min(b, span), from)];
+}
+
 export const xOf = (state, time) => LEFT + ((time - state.view[0]) / (state.view[1] - state.view[0])) * (state.width - LEFT - RIGHT);
 export const timeOf = (state, x) => state.view[0] + ((x - LEFT) / (state.width - LEFT - RIGHT)) * (state.view[1] - state.view[0]);
 
@@ -134,11 +142,12 @@ function paintAxis(context, { view, theme, width, layout }) {
     context.fillStyle = theme.grid;
     context.fillRect(Math.round(x), TOP - 5, 1, layout.height - TOP + 1);
     context.fillStyle = theme.quiet;
-    context.fillText((tick * step / size).toFixed(digits), x, 8);
+    const words = (tick * step / size).toFixed(digits), half = context.measureText(words).width / 2;
+    if (x - half > LEFT - 14 && x + half < width - RIGHT + 20) context.fillText(words, x, 8);
   }
   context.textAlign = "right";
   context.fillText(`time (${unit})`, LEFT - 16, 8);
-  context.fillText("busy", width - 6, 8);
+  if (layout.bar >= 9) context.fillText("busy", width - 6, 8);
 }
 
 function paintRowNames(context, state) {
@@ -160,8 +169,8 @@ function paintRowNames(context, state) {
     context.fillStyle = theme.quiet;
     context.textAlign = "right";
     context.fillText(LANES[row.lane], LEFT - 5, y + bar / 2);
-    const [t0, t1] = windowOf(state, run), busy = rowBusy(runs[run], row, t0, t1);
-    let text = `${((100 * busy) / (t1 - t0)).toFixed(0)} %`;
+    const [t0, t1] = ownWindow(state, run), busy = rowBusy(runs[run], row, t0, t1);
+    let text = t1 > t0 ? `${((100 * busy) / (t1 - t0)).toFixed(0)} %` : "–";
     if (state.overlay && runs[1]) {
       const other = runs[1].rows.find(({ rank, lane }) => rank === row.rank && lane === row.lane);
       const expected = rowBusy(runs[1], other, ...windowOf(state, 1));
@@ -229,8 +238,6 @@ function measure(context, state, text) {
 /** Draw the second run's bars as dashed outlines over the first one's. */
 function paintOutline(context, state) {
   const run = state.runs[1], [t0, t1] = windowOf(state, 1), k = (state.width - LEFT - RIGHT) / (t1 - t0);
-  context.strokeStyle = state.theme.outline;
-  context.setLineDash([3, 2]);
   context.beginPath();
   for (const place of state.layout.rows) {
     const row = run.rows.find(({ rank, lane }) => rank === place.row.rank && lane === place.row.lane);
@@ -244,7 +251,13 @@ function paintOutline(context, state) {
       drawn++;
     }
   }
-  context.stroke();
+  // Dashes of ink, gaps of ground: one of the two stands out from a bar of any colour.
+  [[state.theme.outline, [3, 3], 0], [state.theme.paper, [3, 3], 3]].forEach(([colour, dashes, from]) => {
+    context.strokeStyle = colour;
+    context.setLineDash(dashes);
+    context.lineDashOffset = from;
+    context.stroke();
+  });
   context.setLineDash([]);
 }
 
@@ -320,12 +333,11 @@ function paintPath(context, state) {
 /** Draw how far a clock may be off, as whiskers at the edges of bars wide enough to carry them. */
 function paintClockErrors(context, state) {
   const k = (state.width - LEFT - RIGHT) / (state.view[1] - state.view[0]);
-  context.strokeStyle = state.theme.whisker;
   context.beginPath();
   for (const place of state.layout.rows) {
     const reach = (state.runs[place.run].clockError.get(place.row.rank) ?? 0) * k;
     if (reach < 1.5) continue;
-    const y = place.y + place.bar / 2;
+    const y = place.y + (place.bar < 12 ? place.bar / 2 : place.bar - 2); // under the name
     eachWide(state, place, Math.min(reach, 12), (event, x, wide) => {
       for (const edge of [x, x + wide]) {
         context.moveTo(edge - reach, y);
@@ -334,7 +346,11 @@ function paintClockErrors(context, state) {
       }
     });
   }
-  context.stroke();
+  for (const [colour, thick] of [[state.theme.paper, 3], [state.theme.quiet, 1]]) {
+    context.strokeStyle = colour;
+    context.lineWidth = thick;
+    context.stroke();
+  }
 }
 
 /** Draw the event in focus, the measured interval and the cursor. */

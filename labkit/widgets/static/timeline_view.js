@@ -9,6 +9,8 @@ const KEYS = [
 const POINTER = "Drag to measure (ends snap to edges of events), Shift+drag to move, double click to zoom to an event, " +
   "Ctrl or Cmd+wheel (or the wheel alone while the picture has the focus) to zoom; drag the strip below to move, its edges to zoom.";
 
+const NOTHING = "No events.";
+
 const NUMBERS = [
   ["window", "length", "time in view", (n) => timeText(n.window)],
   ["busy", "busy", "share of the ranks' time in which they compute or communicate", (n) => percentText(n.busyShare)],
@@ -42,12 +44,12 @@ function isDark(root) {
 function themeOf(dark, categories) {
   const common = dark
     ? { paper: "#111111", band: "#1c1c1c", ink: "#eeeeee", quiet: "#aaaaaa", grid: "rgba(255,255,255,.12)", arrow: "#ff9d5c", memory: "#666666", path: "#ff4fa3", focus: "#ffffff" }
-    : { paper: "#ffffff", band: "#f4f4f4", ink: "#111111", quiet: "#555555", grid: "rgba(128,128,128,.22)", arrow: "#d55e00", memory: "#b5b5b5", path: "#c2006e", focus: "#111111" };
+    : { paper: "#ffffff", band: "#f4f4f4", ink: "#111111", quiet: "#555555", grid: "rgba(128,128,128,.22)", arrow: "#d55e00", memory: "#8c8c8c", path: "#c2006e", focus: "#111111" };
   const colours = categories.map((category) => category[dark ? 2 : 1]);
   const bright = (hex) => [0.299, 0.587, 0.114].reduce((sum, weight, i) => sum + weight * parseInt(hex.slice(1 + 2 * i, 3 + 2 * i), 16), 0);
   return {
     ...common, colours, onBar: colours.map((colour) => (bright(colour) > 140 ? "#000000" : "#ffffff")), alarm: dark ? "#ff6b6b" : "#c00000",
-    selection: dark ? "rgba(255,255,255,.16)" : "rgba(0,0,0,.10)", whisker: dark ? "rgba(255,255,255,.6)" : "rgba(0,0,0,.5)", outline: common.ink,
+    selection: dark ? "rgba(255,255,255,.16)" : "rgba(0,0,0,.10)", outline: common.ink,
   };
 }
 
@@ -96,7 +98,7 @@ export class TimelineView {
     this.legend = element("div", { class: "labkit-legend" });
     this.help = element("div", { class: "labkit-help", hidden: true },
       element("dl", {}, ...KEYS.flatMap(([key, what]) => [element("dt", {}, key), element("dd", {}, what)])), element("p", {}, POINTER));
-    this.table = element("div", { class: "labkit-table", hidden: true, tabindex: "0" });
+    this.table = element("div", { class: "labkit-table", hidden: true, tabindex: "0", role: "region", "aria-label": "events in view" });
     this.form = element("form", { class: "labkit-ask" });
     this.root.classList.add("labkit-timeline");
     this.root.append(head, this.legend, this.plot, this.strip, this.detail, this.numbers, this.help, this.table, this.spoken, this.form);
@@ -173,9 +175,10 @@ export class TimelineView {
     this.canvas.setAttribute("aria-label", `${run.summary} Press ? for keys.`);
     this.buttons.path.hidden = !run.path;
     if (!before) this.buildCompare(other);
+    if (!run.start.length || this.detail.textContent === NOTHING) this.detail.textContent = run.start.length ? "" : NOTHING;
     this.fit();
     if (!before || followed) state.view = [...state.whole];
-    const present = new Set(runs.flatMap((each) => [...each.owned])), shape = `${[...present]} ${runs.map((each) => each.rows.length)}`;
+    const present = new Set(runs.flatMap((each) => [...each.owned])), shape = `${[...present]} ${runs.map((each) => each.rows.length)} ${run.flow_from.length > 0}`;
     if (this.shape === shape) {
       state.layout = layOut(runs, state.overlay); // the same rows of pixels, with other events
       return this.invalidate();
@@ -183,7 +186,8 @@ export class TimelineView {
     this.shape = shape;
     this.legend.replaceChildren(...run.categories.flatMap((category, c) =>
       present.has(c) ? [element("span", {}, element("i", { "data-category": c, class: category[3] ? "labkit-hatched" : "" }), category[0])] : []),
-      element("span", {}, element("i", { "data-category": "idle" }), "idle: empty"));
+      element("span", {}, element("i", { "data-category": "idle" }), "idle: empty"), ...(run.flow_from.length ? [element("span", {}, element("b", {}, "↗"), " message")] : []),
+      ...(other ? [element("span", { class: "labkit-dashed" }, element("i"), other.name || "B")] : []));
     this.retheme();
     return this.resize();
   }
@@ -248,6 +252,7 @@ export class TimelineView {
     state.ratio = window.devicePixelRatio || 1;
     state.width = Math.max(Math.floor(this.plot.clientWidth) || 900, 320);
     state.layout = layOut(state.runs, state.overlay);
+    this.root.dataset.outline = String(state.overlay);
     for (const [canvas, height] of [[this.canvas, state.layout.height], [this.strip, 26]]) {
       canvas.width = Math.round(state.width * state.ratio);
       canvas.height = Math.round(height * state.ratio);
@@ -278,15 +283,15 @@ export class TimelineView {
   }
 
   inView(run = 0) {
-    return numbers(this.state.runs[run], ...windowOf(this.state, run));
+    return numbers(this.state.runs[run], ...ownWindow(this.state, run));
   }
 
   writeNumbers() {
     const { runs } = this.state, key = runs.map((run) => run.start.length).join();
     if (this.numbersOf !== key) {
       this.numbersOf = key;
-      this.wholes = runs.map((run) => numbers(run, 0, Math.max(run.span, 1e-9)));
-      const heads = runs.length > 1 ? ["", runs[0].name || "A", runs[1].name || "B", "difference", "whole: A", "whole: B"] : ["", "in view", "whole run"];
+      this.wholes = runs.map((run) => numbers(run, 0, Math.max(run.span, 1)));
+      const names = runs.map((run, r) => run.name || "AB"[r]), heads = runs.length > 1 ? ["", ...names, "difference", ...names.map((name) => `whole: ${name}`)] : ["", "in view", "whole run"];
       this.cells = {};
       const rows = NUMBERS.map(([name, label, title]) => {
         const cells = heads.slice(1).map(() => element("td"));
