@@ -753,23 +753,13 @@ labkit.check("6.6", compression_hook)
 # Now in the real thing: two processes, torch's DDP, your hook. Beside it torch's own hook for float16, which does what
 # yours does with `Cast` (it has no memory, so the two agree to the precision of 16 bits, not to the last digit).
 
-# %%
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-
-def train_with_hook(make, steps=20, lr=0.3):
-    """Return the mean loss of the last five steps, and the bytes that this rank's packets had in a step."""
-    rank, task = dist.get_rank(), Classifier(labkit.device())
-    ddp = nn.parallel.DistributedDataParallel(task.model)
-    state = None
-    if make == "torch's fp16 hook":
-        ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
-    elif make is not None:
-        state = HookState(ErrorFeedback(make()))
-        ddp.register_comm_hook(state, compression_hook)
+# %% tags=["given"]
+def descend(ddp: nn.Module, task: Classifier, steps: int, lr: float = 0.3) -> list[float]:
+    """Return this rank's loss in each step of plain SGD, each on a batch of its own."""
     losses = []
     for step in range(steps):
-        points, labels = task.batch(step, rank)
+        points, labels = task.batch(step, dist.get_rank())
         ddp.zero_grad()
         loss = functional.cross_entropy(ddp(points), labels)
         loss.backward()
@@ -777,6 +767,24 @@ def train_with_hook(make, steps=20, lr=0.3):
             for parameter in ddp.parameters():
                 parameter -= lr * parameter.grad
         losses.append(loss.item())
+    return losses
+
+
+# %%
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+
+def train_with_hook(make, steps=20):
+    """Return the mean loss of the last five steps, the bytes of this rank's packets in a step, and a sum of weights."""
+    task = Classifier(labkit.device())
+    ddp = nn.parallel.DistributedDataParallel(task.model)
+    state = None
+    if make == "torch's fp16 hook":
+        ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    elif make is not None:
+        state = HookState(ErrorFeedback(make()))
+        ddp.register_comm_hook(state, compression_hook)
+    losses = descend(ddp, task, steps)
     return sum(losses[-5:]) / 5, state.sent_bytes // steps if state else None, task.model[0].weight.sum().item()
 
 
@@ -898,40 +906,96 @@ print("both ranks have the same gradients:", torch.equal(*ours), "and some are e
 # Both are *linear* in M. So they can be averaged by all-reduce, and the result approximates the mean of all
 # M: no all-gather, nothing grows with N.
 #
+# But P and Q are small, and a bucket has many matrices. Four machines, Ethernet of 10 Gbit/s, sixty layers of 128 x 128,
+# rank 2: each P is one KB. **How many times as long do sixty all-reduces of one KB take as a single one of 60 KB?**
+
+# %% tags=["predict"]
+labkit.predict("6.7", 2.0)
+
+
+# %%
+def sixty_all_reduces(entries, times):
+    for _ in range(times):
+        dist.all_reduce(torch.empty(entries, device="meta"))
+
+
+four = labkit.virtual(4, gpu="a100", gpus_per_node=1, nic="ethernet_10g")
+apart, together = (
+    labkit.run(sixty_all_reduces, entries, times, on=four).timeline.makespan_ns
+    for entries, times in ((2 * 128, 60), (60 * 2 * 128, 1))
+)
+labkit.reveal("6.7", round(apart / together, 1))
+
+# %% [markdown]
+# The bytes are the same. But every all-reduce pays the latency of its steps again (lesson 02), and one KB is *nothing
+# but* latency. So a bucket's P's travel **together**, joined to one flat tensor, and then its Q's: two all-reduces a
+# bucket, however many matrices it has.
+#
+# And the biases? A vector of n numbers is a matrix of n x 1. A matrix of n x m has at most min(n, m) columns worth
+# sending, so here P has one, and with one column nothing is lost: P is the vector, scaled to length 1, and Q is its length.
+# No special case.
+#
 # ### Exercise 6.7 PowerSGD (bonus)
 #
 # *10 points, about 15 minutes; difficulty 4 of 5, importance 3 of 5*
 #
-# `average(tensor)` returns the mean over the ranks. `torch.linalg.qr(p)[0]` has orthonormal columns that span what p's
-# span. A gradient with more than two dimensions counts as a matrix of its first dimension by all others.
+# First the joining: `average_together` starts **one** all-reduce for the whole list. Then the class, with the three steps
+# above for all gradients of a bucket at once. Its `average` does what `average_together` does, and one call of `compress`
+# calls it **twice**: with all P's, and with all Q's. Each gradient counts as a matrix of its first dimension by all
+# others, keeps a Q of its own, and has min(rank, n, m) columns. `torch.linalg.qr(p)[0]` has orthonormal columns that
+# span what p's span.
 
 
-# %% tags=["exercise"] exercise="6.7" points=10 difficulty=4 importance=3 minutes=15 title="PowerSGD" provides=["PowerSGD"] bonus=true
-class PowerSGD:
-    """A compressor of matrices to two thin ones, whose packet is the same on all ranks and stands for their mean.
+# %% tags=["exercise"] exercise="6.7" points=10 difficulty=4 importance=3 minutes=15 title="PowerSGD" provides=["average_together", "PowerSGD"] bonus=true
+def average_together(tensors: list[Tensor], group: dist.ProcessGroup | None = None) -> list[Tensor]:
+    """Return the mean of each tensor over the ranks; one all_reduce brings them all.
 
     Args:
-        rank: Columns of the thin matrices.
-        average: Returns the mean of a tensor over the ranks; the default is for one rank alone.
-        seed: Of the first Q, the same on all ranks.
+        tensors: Of one dtype, and of the same shapes on every rank. They are not changed.
+        group: The ranks that take part; None is everybody.
+    """
+    # BEGIN SOLUTION 6.7: join them flat, all_reduce once, divide, cut the pieces out again
+    joined = torch.cat([tensor.flatten() for tensor in tensors])
+    dist.all_reduce(joined, group=group)
+    means = (joined / dist.get_world_size(group)).split([tensor.numel() for tensor in tensors])
+    return [mean.view_as(tensor) for mean, tensor in zip(means, tensors, strict=True)]
+    # END SOLUTION
+
+
+class PowerSGD:
+    """A compressor of a bucket's gradients, each to two thin matrices; its packets are the same on all ranks.
+
+    Args:
+        rank: Columns of the thin matrices, at most.
+        average: Returns the means of a list of tensors over the ranks; the default is for one rank alone.
+        seed: Of the first Q's, the same on all ranks.
     """
 
-    addable = False
-
-    def __init__(self, rank: int = 2, average: Any = lambda tensor: tensor, seed: int = 0) -> None:
+    def __init__(self, rank: int = 2, average: Any = lambda tensors: tensors, seed: int = 0) -> None:
         self.rank, self.average, self.seed = rank, average, seed
-        self.q: Tensor | None = None
+        self.qs: list[Tensor] | None = None
 
-    def compress(self, gradient: Tensor) -> Packet:
-        """Return two parts: P, orthonormal, shape (n, r), and Q, shape (m, r), in the gradient's dtype."""
-        # BEGIN SOLUTION 6.7: P = M Q, averaged, orthonormal; Q = M^T P, averaged, and kept for the next call
-        matrix = gradient.reshape(len(gradient), -1)
-        if self.q is None:
+    def compress(self, gradients: list[Tensor]) -> list[Packet]:
+        """Return a packet for each gradient, which stands for its mean over the ranks.
+
+        Args:
+            gradients: Of a bucket, always in the same order. They are not changed.
+
+        Returns:
+            Packets of two parts: P, orthonormal, shape (n, r), and Q, shape (m, r), in the gradient's dtype, with r =
+            min(rank, n, m).
+        """
+        # BEGIN SOLUTION 6.7: all P = M Q, averaged, orthonormal; all Q = M^T P, averaged, kept for the next call
+        matrices = [gradient.reshape(len(gradient), -1) for gradient in gradients]
+        if self.qs is None:
             generator = torch.Generator().manual_seed(self.seed)
-            self.q = torch.randn(matrix.shape[1], self.rank, generator=generator).to(matrix)
-        p = torch.linalg.qr(self.average(matrix @ self.q))[0]
-        self.q = self.average(matrix.T @ p)
-        return Packet((p, self.q), gradient.shape, gradient.dtype)
+            sizes = [(matrix.shape[1], min(self.rank, *matrix.shape)) for matrix in matrices]
+            self.qs = [torch.randn(size, generator=generator).to(gradients[0]) for size in sizes]
+        averaged = self.average([matrix @ q for matrix, q in zip(matrices, self.qs, strict=True)])
+        ps = [torch.linalg.qr(p)[0] for p in averaged]
+        self.qs = self.average([matrix.T @ p for matrix, p in zip(matrices, ps, strict=True)])
+        parts = zip(ps, self.qs, strict=True)
+        return [Packet(pair, gradient.shape, gradient.dtype) for pair, gradient in zip(parts, gradients, strict=True)]
         # END SOLUTION
 
     def decompress(self, packet: Packet) -> Tensor:
@@ -943,91 +1007,99 @@ class PowerSGD:
 
 
 # %% tags=["check"]
-labkit.check("6.7", PowerSGD)
-
-
-# %% tags=["given"]
-class PowerState:
-    """What power_hook keeps: for each matrix a PowerSGD with its memory.
-
-    Args:
-        rank: Columns of the thin matrices.
-        power: The class, PowerSGD.
-        memory: The class, ErrorFeedback.
-    """
-
-    def __init__(self, rank: int, power: Any, memory: Any) -> None:
-        self.rank, self.power, self.memory = rank, power, memory
-        self.of_matrix: dict[int, Any] = {}
-        self.sent_bytes = 0
-
-
-def power_hook(state: PowerState, bucket: dist.GradBucket) -> Future[Tensor]:
-    """Average a bucket's matrices by PowerSGD and its vectors as they are; waits inside, so nothing overlaps."""
-
-    def average(tensor: Tensor) -> Tensor:
-        state.sent_bytes += tensor.numel() * tensor.element_size()
-        total = tensor.clone()
-        dist.all_reduce(total)
-        return total / dist.get_world_size()
-
-    vectors = [gradient for gradient in bucket.gradients() if gradient.dim() < 2]
-    if vectors:
-        joined = average(torch.cat([vector.flatten() for vector in vectors]))
-        for vector, mean in zip(vectors, joined.split([vector.numel() for vector in vectors]), strict=True):
-            vector.copy_(mean.view_as(vector))
-    for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
-        if gradient.dim() < 2:
-            continue
-        name = id(parameter)  # survives new buckets
-        if name not in state.of_matrix:
-            state.of_matrix[name] = state.memory(state.power(state.rank, average))
-        memory = state.of_matrix[name]
-        gradient.copy_(memory.decompress(memory.compress(gradient)))
-    future: Future[Tensor] = Future()
-    future.set_result(bucket.buffer())
-    return future
-
+labkit.check("6.7", average_together, PowerSGD)
 
 # %%
 torch.manual_seed(0)
 matrix = torch.randn(256, 3) @ torch.randn(3, 256) + 0.1 * torch.randn(256, 256)
 once = PowerSGD(rank=4)
 for call in range(3):
-    packet = once.compress(matrix)
+    (packet,) = once.compress([matrix])
     lost = (matrix - once.decompress(packet)).norm() / matrix.norm()
     print(f"call {call}: {wire_bytes(packet) / (4 * matrix.numel()):.1%} of the bytes, {lost:.1%} lost")
 
 # %% [markdown]
 # Three columns are what this matrix is made of, and the rest is noise. The first call, from a random Q, is a guess; the
 # second begins where the first one ended and is nearly there. In training, the gradient changes slowly, so one
-# step of the power method each time is enough. See it train, beside torch's own PowerSGD hook (which sends whole
-# gradients in its first two steps):
+# step of the power method each time is enough.
+#
+# The hook is short now. Your `ErrorFeedback` remembers the bucket as a whole, and between the two stands a small class
+# that cuts a flat bucket into its gradients:
+
+
+# %% tags=["given"]
+class OfBucket:
+    """A compressor of a flat bucket, made of one that compresses the list of its gradients.
+
+    Args:
+        power: Compresses the list.
+        shapes: Of the bucket's gradients.
+    """
+
+    def __init__(self, power: Any, shapes: tuple[torch.Size, ...]) -> None:
+        self.power, self.shapes = power, shapes
+
+    def compress(self, flat: Tensor) -> list[Packet]:
+        """Return a packet for each gradient."""
+        pieces = flat.split([shape.numel() for shape in self.shapes])
+        return self.power.compress([piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)])
+
+    def decompress(self, packets: list[Packet]) -> Tensor:
+        """Return the flat bucket."""
+        return torch.cat([self.power.decompress(packet).flatten() for packet in packets])
+
+
+class PowerState:
+    """What power_hook keeps: for each bucket a PowerSGD with its memory.
+
+    Args:
+        rank: Columns of the thin matrices, at most.
+
+    Attributes:
+        of_bucket: By the bucket's number and the shapes of its gradients, for DDP builds its buckets anew.
+        sent_bytes: Bytes of all packets of this rank so far.
+    """
+
+    def __init__(self, rank: int = 2) -> None:
+        self.rank, self.sent_bytes = rank, 0
+        self.of_bucket: dict[Any, ErrorFeedback] = {}
+
+
+def power_hook(state: PowerState, bucket: dist.GradBucket) -> Future[Tensor]:
+    """Average a bucket by PowerSGD in two all-reduces; waits for both, so nothing overlaps."""
+    shapes = tuple(gradient.shape for gradient in bucket.gradients())
+    key = (bucket.index(), shapes)
+    if key not in state.of_bucket:
+        state.of_bucket[key] = ErrorFeedback(OfBucket(PowerSGD(state.rank, average_together), shapes))
+    feedback = state.of_bucket[key]
+    packets = feedback.compress(bucket.buffer())
+    state.sent_bytes += sum(wire_bytes(packet) for packet in packets)
+    future: Future[Tensor] = Future()
+    future.set_result(feedback.decompress(packets))
+    return future
+
+
+# %% [markdown]
+# It **waits**, against the rule of section 7, because the second all-reduce needs what the first one brought. (Torch's own
+# hook starts the second in `.then`. On NCCL that is fine. On gloo, with several buckets, one rank may start bucket 1's
+# second before bucket 0's and another rank after it; then the wrong tensors meet.) See it train, beside torch's hook,
+# which sends whole gradients in its first two steps:
 
 # %% tags=["nbval-ignore-output"]
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 
 
-def train_with_power(whose, steps=40, lr=0.3):
+def train_with_power(whose, steps=40):
     """Return the mean loss of the last five steps, and the bytes of a compressed step."""
-    rank, task = dist.get_rank(), Classifier(labkit.device())
+    task = Classifier(labkit.device())
     ddp, sent = nn.parallel.DistributedDataParallel(task.model), None
     if whose == "yours":
-        state = PowerState(2, PowerSGD, ErrorFeedback)
+        state = PowerState(2)
         ddp.register_comm_hook(state, power_hook)
     elif whose == "torch's":
         state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2)
         ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
-    losses = []
-    for step in range(steps):
-        points, labels = task.batch(step, rank)
-        ddp.zero_grad()
-        loss = functional.cross_entropy(ddp(points), labels)
-        loss.backward()
-        with torch.no_grad():
-            for parameter in ddp.parameters():
-                parameter -= lr * parameter.grad
-        losses.append(loss.item())
+    losses = descend(ddp, task, steps)
     if whose == "yours":
         sent = state.sent_bytes // steps
     elif whose == "torch's":
@@ -1036,13 +1108,16 @@ def train_with_power(whose, steps=40, lr=0.3):
 
 
 for whose in ("no hook", "yours", "torch's"):
-    loss, sent = labkit.run(train_with_power, whose, on=labkit.local(2)).results[0]
-    print(f"PowerSGD, rank 2, {whose:8} loss {loss:.2f}   bytes a step {sent:>9,}")
+    run = labkit.run(train_with_power, whose, on=labkit.local(2))
+    loss, sent = run.results[0]
+    calls = sum(call.rank == 0 and call.kind == "all_reduce" for call in run.timeline.collectives())
+    print(f"PowerSGD, {whose:8} loss {loss:.2f}   bytes a step {sent:>9,}   {calls} all-reduces in 40 steps")
 
 # %% [markdown]
 # Two columns in place of each matrix: a thirtieth of the bytes, and after forty steps a little behind. Torch's hook
-# sends exactly as much and stands where yours does. And unlike those of top-k, these packets can be *added*: they go by
-# all-reduce, and do not grow with the ranks.
+# sends as much but for one number a bias, in three all-reduces a bucket (it sends the biases for themselves), and stands
+# where yours does. And unlike those of top-k, these packets can be *added*: they go by all-reduce, and do not grow with
+# the ranks.
 
 # %% [markdown]
 # ## 9 Where it pays
@@ -1216,9 +1291,15 @@ plt.show()
 # Between the four speeds there are others. The next figure draws all of them, from three numbers of each compressor:
 # the bytes of its packet, whether packets can be added, and what a step costs more with it on the fastest network. Move
 # the link, then the size of the gradients and the number of ranks. (It counts in bytes: 1 GB/s is 8 Gbit/s.)
+#
+# The table above says where to look. **Below which speed, in GB/s, is a step with top 1 % faster than one without a
+# hook?**
+
+# %% tags=["predict"]
+labkit.predict("6.6b", 5.0, unit="GB/s")
 
 # %% tags=["nbval-ignore-output"]
-labkit.compression_explorer(
+speeds = labkit.compression_explorer(
     {
         name: {
             "num_bytes": packet_bytes[name],
@@ -1231,6 +1312,8 @@ labkit.compression_explorer(
     num_ranks=4,
     compute_s=step_s["no hook", 400],
 )
+below = (speeds.numbers["faster_between"]["top 1 %"] or (0.0, 0.0))[1]
+labkit.reveal("6.6b", below / 1e9, speeds)
 
 # %% [markdown]
 # Read it twice. Against **bytes**, compression always looks splendid: sign and top 1 % need about a fortieth of them.
@@ -1923,13 +2006,7 @@ def weights_after(hook, steps=3):
     task = Classifier(labkit.device())
     ddp = nn.parallel.DistributedDataParallel(task.model)
     ddp.register_comm_hook(HookState(ErrorFeedback(TopK(0.01))), hook)
-    for step in range(steps):
-        points, labels = task.batch(step, dist.get_rank())
-        ddp.zero_grad()
-        functional.cross_entropy(ddp(points), labels).backward()
-        with torch.no_grad():
-            for parameter in ddp.parameters():
-                parameter -= 0.3 * parameter.grad
+    descend(ddp, task, steps)
     return torch.cat([parameter.detach().flatten() for parameter in ddp.parameters()])
 
 

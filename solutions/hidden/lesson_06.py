@@ -23,6 +23,7 @@ from labkit.checks.lesson_06.power import power_case
 from labkit.checks.lesson_06.prefetching import loader_case
 from labkit.checks.lesson_06.scaling import scaling_case
 from labkit.checks.lesson_06.sparse import sparse_case
+from labkit.checks.lesson_06.together import together_case
 
 
 def cases(exercise_id: str, seed: int) -> list[Case]:
@@ -130,13 +131,21 @@ def _hooks(draw: random.Random) -> list[Case]:
 
 
 def _powers(draw: random.Random) -> list[Case]:
+    def matrix(rows: int, columns: int) -> tuple[int, int]:
+        return draw.randint(rows, rows + 5), draw.randint(columns, columns + 5)
+
+    wide = (5, draw.randint(20, 40))
     return [
-        power_case(
-            "4 ranks, a mean of rank 2", _seed(draw), 4, (draw.randint(7, 12), draw.randint(7, 12)), 2, true_rank=2
+        together_case("5 ranks, four tensors", _seed(draw), 5, [matrix(2, 3), (draw.randint(2, 9),), (3, 1, 2), (1,)]),
+        together_case(
+            "5 ranks, of which 0, 1 and 4 take part", _seed(draw), 5, [(4,), matrix(1, 6), (2,)], group=(0, 1, 4)
         ),
-        power_case("2 ranks, a wide matrix", _seed(draw), 2, (5, draw.randint(20, 40)), 3, true_rank=2),
-        power_case("3 ranks, a convolution's gradient", _seed(draw), 3, (8, 3, 3, 3), 2, true_rank=1),
-        power_case("3 ranks, noise, ten calls", _seed(draw), 3, (16, 24), 3, true_rank=3, noise=0.3, calls=10),
+        power_case("4 ranks, means of rank 2", _seed(draw), 4, [matrix(7, 7), matrix(7, 7)], 2, true_rank=2),
+        power_case("2 ranks, a wide matrix and two biases", _seed(draw), 2, [(4,), wide, (5,)], 3, true_rank=2),
+        power_case(
+            "3 ranks, convolutions and a bias", _seed(draw), 3, [(8, 3, 3, 3), (8,), (4, 8, 1, 2)], 2, true_rank=1
+        ),
+        power_case("3 ranks, noise, ten calls", _seed(draw), 3, [(16, 24), (16,)], 3, true_rank=3, noise=0.3, calls=10),
     ]
 
 

@@ -2,8 +2,8 @@
 
 All gradients are in one bucket: torch's PowerSGD starts collectives in callbacks, which gloo calls in threads of its
 own, so that with several buckets two ranks may start theirs in another order, and the run ends with sizes that do not
-match. The solution's fp16 keeps a memory of what rounding lost, which torch's does not; its PowerSGD sends each matrix
-for itself and waits, where torch joins all of them: that is what the wider limits are for.
+match. The solution's fp16 keeps a memory of what rounding lost, which torch's does not; its PowerSGD unpacks twice, for
+the memory and for the gradient, where torch works in place: that is what the wider limits are for.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def solution() -> dict[str, Any]:
 def _hooks() -> dict[str, Hook]:
     ours = solution()
     fp16 = ours["HookState"](ours["ErrorFeedback"](ours["Cast"](torch.float16)))
-    power = ours["PowerState"](RANK, ours["PowerSGD"], ours["ErrorFeedback"])
+    power = ours["PowerState"](RANK)
     torchs = powerSGD_hook.PowerSGDState(
         process_group=None,
         matrix_approximation_rank=RANK,

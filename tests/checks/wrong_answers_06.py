@@ -454,39 +454,111 @@ changed(
 
 # ---- 6.7
 
-P = "p = torch.linalg.qr(self.average(matrix @ self.q))[0]"
-Q = "self.q = self.average(matrix.T @ p)"
-changed("6.7", "P of this rank", "P is not averaged", (P, "p = torch.linalg.qr(matrix @ self.q)[0]"))
-changed("6.7", "Q of this rank", "Q is not averaged", (Q, "self.q = matrix.T @ p"))
-changed("6.7", "not made orthonormal", "P is not orthonormal", (P, "p = self.average(matrix @ self.q)"))
+GATHERED_SUM = """    rows = [torch.empty_like(joined) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(rows, joined, group=group)
+    joined = sum(rows)
+"""
+JOINED = "joined = torch.cat([tensor.flatten() for tensor in tensors])"
+P = "averaged = self.average([matrix @ q for matrix, q in zip(matrices, self.qs, strict=True)])"
+ORTHONORMAL = "ps = [torch.linalg.qr(p)[0] for p in averaged]"
+Q = "self.qs = self.average([matrix.T @ p for matrix, p in zip(matrices, ps, strict=True)])"
+RESHAPED = "matrices = [gradient.reshape(len(gradient), -1) for gradient in gradients]"
+changed(
+    "6.7",
+    "a reduction for each tensor",
+    "one all-reduce for each tensor",
+    (JOINED, "for tensor in tensors:\n        dist.all_reduce(tensor, group=group)\n    " + JOINED),
+    ("    dist.all_reduce(joined, group=group)\n", ""),
+)
+changed("6.7", "the sum of all", "sum instead of mean", ("(joined / dist.get_world_size(group))", "joined"))
+changed("6.7", "the world's size", "divided by the whole world", ("get_world_size(group)", "get_world_size()"))
+changed("6.7", "the world takes part", "all ranks of the world", ("(joined, group=group)", "(joined)"))
+changed(
+    "6.7",
+    "pieces from the tensors",
+    "only this rank's tensors",
+    ("[mean.view_as(tensor) for", "[tensor for"),
+)
+changed(
+    "6.7",
+    "pieces of one size",
+    "no list of means",
+    (".split([tensor.numel() for tensor in tensors])", ".split(tensors[0].numel())"),
+    ("zip(means, tensors, strict=True)]", "zip(means, tensors) if mean.numel() == tensor.numel()]"),
+)
+changed("6.7", "flat pieces", "shape lost", ("mean.view_as(tensor)", "mean"))
+changed("6.7", "gathers", "no all-reduce", ("    dist.all_reduce(joined, group=group)\n", GATHERED_SUM))
+changed(
+    "6.7",
+    "P of this rank",
+    "P is not averaged",
+    (P, "averaged = [matrix @ q for matrix, q in zip(matrices, self.qs, strict=True)]"),
+)
+changed("6.7", "Q of this rank", "Q is not averaged", (Q, Q.replace("self.average(", "list(")))
+changed("6.7", "not made orthonormal", "P is not orthonormal", (ORTHONORMAL, "ps = averaged"))
 changed(
     "6.7",
     "orthonormal before the mean",
     "P is not orthonormal",
-    (P, "p = self.average(torch.linalg.qr(matrix @ self.q)[0])"),
+    (P, P.replace("matrix @ q", "torch.linalg.qr(matrix @ q)[0]")),
+    (ORTHONORMAL, "ps = averaged"),
 )
 changed(
     "6.7",
     "a new Q each time",
     "begins anew in every call",
-    ("        if self.q is None:\n", "        if True:\n            self.seed += 1\n"),
+    ("        if self.qs is None:\n", "        if True:\n            self.seed += 1\n"),
 )
 changed(
     "6.7",
     "sends the product",
     "not two thin matrices",
-    ("Packet((p, self.q)", "Packet((p @ self.q.T,)"),
+    ("[Packet(pair,", "[Packet((pair[0] @ pair[1].T,),"),
     ("        p, q = packet.parts\n        return (p @ q.T)", "        return packet.parts[0]"),
 )
+changed("6.7", "gradients as they come", "a gradient is no matrix", (RESHAPED, "matrices = gradients"))
 changed(
-    "6.7", "a matrix as it comes", "a convolution is no matrix", ("gradient.reshape(len(gradient), -1)", "gradient")
+    "6.7",
+    "one Q for all",
+    "no Q for each matrix",
+    ("self.qs = [torch.randn(size, generator=generator)", "self.qs = [torch.randn(sizes[0], generator=generator)"),
 )
 changed(
     "6.7",
-    "averages the matrix",
+    "two columns for a bias",
+    "more columns than the matrix has",
+    ("min(self.rank, *matrix.shape)", "self.rank"),
+    (ORTHONORMAL, "ps = [torch.linalg.qr(p, mode='complete')[0][:, : self.rank] for p in averaged]"),
+)
+changed(
+    "6.7",
+    "averages the matrices",
     "the whole matrix is averaged",
-    (P, "matrix = self.average(matrix)\n        p = torch.linalg.qr(matrix @ self.q)[0]"),
-    (Q, "self.q = matrix.T @ p"),
+    (
+        P,
+        "matrices = self.average(matrices)\n        averaged = [m @ q for m, q in zip(matrices, self.qs, strict=True)]",
+    ),
+    (Q, Q.replace("self.average(", "list(")),
+)
+changed(
+    "6.7",
+    "one average after the other",
+    "one average for each matrix",
+    (P, "averaged = [self.average([matrix @ q])[0] for matrix, q in zip(matrices, self.qs, strict=True)]"),
+    (Q, "self.qs = [self.average([matrix.T @ p])[0] for matrix, p in zip(matrices, ps, strict=True)]"),
+)
+changed(
+    "6.7",
+    "a tensor to average",
+    "average of one tensor",
+    (P, "averaged = [self.average(matrix @ q) for matrix, q in zip(matrices, self.qs, strict=True)]"),
+)
+changed(
+    "6.7",
+    "not through average",
+    "average is not called",
+    (P, P.replace("self.average", "average_together")),
+    (Q, Q.replace("self.average", "average_together")),
 )
 
 # ---- 6.8

@@ -163,13 +163,13 @@ def test_the_switch_puts_the_hook_on_the_learners_own_wrapper(lesson: Lesson, tm
 
 
 def test_the_given_power_hook_gives_all_ranks_one_gradient_with_few_bytes(answers: dict[str, Any]) -> None:
-    names = {name: answers[name] for name in ("PowerState", "PowerSGD", "ErrorFeedback", "power_hook")}
+    names = {name: answers[name] for name in ("PowerState", "power_hook")}
 
     def three_steps() -> tuple[int, list[Tensor]]:
         torch.manual_seed(0)
         model = nn.Linear(40, 30)
         ddp = nn.parallel.DistributedDataParallel(model)
-        state = names["PowerState"](2, names["PowerSGD"], names["ErrorFeedback"])
+        state = names["PowerState"](2)
         ddp.register_comm_hook(state, names["power_hook"])
         for _ in range(3):
             ddp.zero_grad()
@@ -178,6 +178,9 @@ def test_the_given_power_hook_gives_all_ranks_one_gradient_with_few_bytes(answer
             parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None
         ]
 
-    (sent, first), (_, second) = labkit.run(three_steps, on=labkit.local(2, device="cpu"), echo=False).results
-    assert sent == 3 * 4 * (2 * (40 + 30) + 30)
+    outcome = labkit.run(three_steps, on=labkit.local(2, device="cpu"), echo=False)
+    (sent, first), (_, second) = outcome.results
+    assert sent == 3 * 4 * (2 * (40 + 30) + (30 + 1))
+    assert outcome.timeline is not None
+    assert sum(call.rank == 0 and call.kind == "all_reduce" for call in outcome.timeline.collectives()) == 3 * 2
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))

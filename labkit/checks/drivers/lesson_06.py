@@ -190,37 +190,78 @@ def run_hook(functions: Functions, inputs: Values) -> Values:
 
 
 def power(functions: Functions, inputs: Values) -> Values:
-    """Compress this rank's matrices with one PowerSGD (6.7). Inputs: rank, gradients (one for each call)."""
+    """Average a list of tensors together, or compress this rank's buckets with one PowerSGD (6.7).
 
-    averaged = 0
+    Inputs: tensors, and optional group; or rank and buckets, for each call the list of its gradients.
+    """
+    return _average_list(functions, inputs) if "tensors" in inputs else _compress_buckets(functions, inputs)
 
-    def average(tensor: Tensor) -> Tensor:
-        nonlocal averaged
-        averaged += tensor.numel()
-        total = tensor.detach().clone()
-        dist.all_reduce(total)
-        return total / dist.get_world_size()
+
+def _average_list(functions: Functions, inputs: Values) -> Values:
+    group, member = _group(inputs)
+    if not member:
+        return {"member": False}
+    tensors = cast(list[Tensor], inputs.get("tensors"))
+    given = [tensor.clone() for tensor in tensors]
+    means = functions["average_together"](given, *([group] if group else []))
+    changed = any(not torch.equal(now, before) for now, before in zip(given, tensors, strict=True))
+    return {"means": _tensors(means), "changed": changed}
+
+
+def _tensors(values: Any) -> Value:
+    """Return copies of a list of tensors, or in words what it is instead."""
+    if not isinstance(values, list | tuple):
+        return f"a {type(values).__name__}"
+    odd = next((value for value in values if not isinstance(value, Tensor)), None)
+    return [value.detach().clone() for value in values] if odd is None else f"a list with a {type(odd).__name__}"
+
+
+def _compress_buckets(functions: Functions, inputs: Values) -> Values:
+    averaged: list[int] = []
+
+    def average(tensors: Any) -> list[Tensor]:
+        if isinstance(tensors, Tensor):
+            raise TypeError("average takes a list of tensors, and was given one tensor")
+        given = cast(list[Tensor], list(tensors))
+        sizes = [tensor.numel() for tensor in given]
+        averaged.append(sum(sizes))
+        joined = torch.cat([tensor.detach().flatten() for tensor in given])
+        dist.all_reduce(joined)
+        pieces = torch.split(joined / dist.get_world_size(), sizes)
+        return [piece.view(tensor.shape) for piece, tensor in zip(pieces, given, strict=True)]
 
     torch.manual_seed(dist.get_rank())
     compressor = functions["PowerSGD"](cast(int, inputs["rank"]), average)
     found: list[Value] = []
-    for gradient in cast(list[Tensor], inputs["gradients"]):
-        given, averaged = gradient.clone(), 0
-        packet = compressor.compress(given)
-        parts = _parts(packet)
-        if isinstance(parts, str):
-            found.append({"problem": parts})
+    for gradients in cast(list[list[Tensor]], inputs["buckets"]):
+        given = [gradient.clone() for gradient in gradients]
+        averaged.clear()
+        packets = compressor.compress(given)
+        problem = _no_packets(packets, len(given))
+        if problem is not None:
+            found.append({"problem": problem})
             continue
-        copies = [part.clone() for part in parts]
+        parts = [[part.clone() for part in packet.parts] for packet in packets]
         found.append(
             {
-                "parts": cast(Value, copies),
-                "back": compressor.decompress(packet),
-                "averaged": averaged,
-                "changed": not torch.equal(given, gradient),
+                "parts": cast(Value, parts),
+                "backs": [compressor.decompress(packet) for packet in packets],
+                "averaged": list(averaged),
+                "changed": any(not torch.equal(now, before) for now, before in zip(given, gradients, strict=True)),
             }
         )
     return {"came": found}
+
+
+def _no_packets(packets: Any, count: int) -> str | None:
+    """Return what is wrong with what should be a list of packets, or None."""
+    if not isinstance(packets, list | tuple):
+        return (
+            f"compress returned {'None' if packets is None else f'a {type(packets).__name__}'}, not a list of packets"
+        )
+    if len(packets) != count:
+        return f"compress returned {len(packets)} packets for {count} gradients"
+    return next((parts for parts in map(_parts, packets) if isinstance(parts, str)), None)
 
 
 @dataclass(frozen=True)
