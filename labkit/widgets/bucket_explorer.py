@@ -2,184 +2,216 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from textwrap import wrap
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from labkit.errors import ConfigError
 from labkit.timeline.timeline import Timeline
-from labkit.widgets.bucket_rows import Row, measured, modelled, skew, worth_showing
-from labkit.widgets.buckets import HOOKS, Link, bucket_plan, checked, sent
+from labkit.widgets import measured_hooks
+from labkit.widgets.bucket_rows import Row, communication, measured, modelled, run_numbers, worth_showing
+from labkit.widgets.bucket_still import still
+from labkit.widgets.buckets import GRAPHS, HOOKS, Link, bucket_plan, checked, ddp_plan, sent
 from labkit.widgets.explorer import Explorer
-from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, ink_on
+from labkit.widgets.hook_errors import as_ranks, hook_errors, norms, total_error
 
+_SIZES = (384 * 384 * 4, 384 * 4) * 40
 _CAPS_MB = (0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 12, 25, 50, 100)
-COLOURS = ("#0072b2", "#ddaa33", "#56b4e9", "#d55e00", "#332288", "#bbbbbb")
-_COMPUTE = {"F": "#8f8f8f", "B": "#c4c4c4", "O": "#e6e6e6"}
 _MOST_PARAMETERS = 400
-_WIDTH, _LEFT, _RIGHT = 760, 82, 14
 _BACKWARD_S = 10e-3
 
 
 def bucket_explorer(
-    sizes: Sequence[int] = (384 * 384 * 4, 384 * 4) * 40,
+    sizes: Sequence[int] | None = None,
     plan: Callable[[list[int], int], Any] | None = None,
     *,
     cap_mb: float = 5,
     first_mb: float = 0,
+    compare: Sequence[float] = (),
+    used: Sequence[int] | None = None,
+    graph: str = "default",
+    step: int = 3,
     hook: str = "none",
+    gradients: Sequence[Any] | None = None,
     forward_s: float | None = None,
     backward_s: float | None = None,
     optimizer_s: float | None = None,
+    search_s: float | None = None,
     skew_s: float = 0,
     num_ranks: int = 8,
     latency_s: float = 20e-6,
     bandwidth_Bps: float = 12.5e9,  # noqa: N803  as the lessons write it
     run: Timeline | None = None,
+    run_steps: Sequence[int] = (-1,),
 ) -> Explorer:
     """Return a figure that shows the buckets of one step: what is in them, when they travel, what of that is exposed.
 
-    Gradients are complete evenly over backward, last layer first; a bucket's ring all_reduce takes
+    Gradients are complete evenly over backward, the layer used last first; a bucket's ring all_reduce takes
     2(N-1)(latency + bytes/N/bandwidth), one at a time, and begins when the slowest rank has its gradients too.
 
     Args:
-        sizes: Bytes of each parameter's gradient in the order of the model; without it 40 layers of 384 x 384.
-        plan: plan(sizes, cap_bytes) returns the buckets, lists of indices; None is the rule of lesson 03.
+        sizes: Bytes of each parameter's gradient in the order of registration; without it 40 layers of 384 x 384.
+        plan: plan(sizes, cap_bytes) returns the buckets, lists of indices; None is the rule of lesson 03, in the order
+            that torch's DDP takes (``buckets.ddp_plan``).
         cap_mb: What a bucket may hold to begin with, in units of 2**20 bytes.
         first_mb: What the first bucket may hold; 0: as the others. torch's DDP begins with 1.
+        compare: Caps to be stacked on one axis, math.inf for one bucket; else the figure offers 1, 25 and one.
+        used: Indices into sizes in the order in which forward uses them, if that is not the order of registration.
+        graph: What DDP is told: "default", "find_unused_parameters" or "static_graph".
+        step: 1, 2, or 3 for all later ones: DDP rebuilds its buckets after 1, with a static graph after 2.
         hook: What is done to a bucket before it is sent: "none", "fp16", "PowerSGD, rank 4" or "top 1 %".
+        gradients: A real gradient for each parameter, or such a list for each rank: what hooks send and lose is counted
+            on them. Their bytes are the sizes if there are none.
         forward_s: Time of forward; half of backward's without it.
         backward_s: Time of backward; of a run its own, else 10 ms.
         optimizer_s: Time of the optimizer; a tenth of backward's without it.
+        search_s: Time of DDP's search for unused parameters; without it as measured on a CPU, 2 us a parameter.
         skew_s: How much later than rank 0 the slowest rank is.
         num_ranks: 2 to 64.
         latency_s: Of a message.
         bandwidth_Bps: Of a link, bytes per second.
         run: The timeline of a run with spans "forward" and "backward" (and "optimizer"), drawn under the model.
+        run_steps: Which of the run's steps are drawn: 0 is the first, -1 the last.
 
     Raises:
-        ConfigError: If there are no sizes, or too many, or the plan is no list of lists, or the run has no step in it.
+        ConfigError: If there are no sizes, or too many, or the plan is no list of lists, or the run has no such step.
     """
+    ranks = None if gradients is None else as_ranks(gradients)
+    own = sizes is None and ranks is None
+    if sizes is None:
+        sizes = _SIZES if ranks is None else [each.nbytes for each in ranks[0]]
     sizes = [int(size) for size in sizes]
-    if not 0 < len(sizes) <= _MOST_PARAMETERS or min(sizes) <= 0:
-        raise ConfigError(f"{len(sizes)} sizes were given; 1 to {_MOST_PARAMETERS} are shown, each of 1 byte or more.")
-    if hook not in HOOKS:
-        raise ConfigError(f"hook={hook!r} was asked for; there are {', '.join(map(repr, HOOKS))}.")
-    rows = [] if run is None else measured(run)
-    lasted = {letter: end - start for letter, start, end in rows[0].compute} if rows else {}
+    _refuse(sizes, ranks, used, hook, graph, compare)
+    rows = [] if run is None else [measured(run, each) for each in run_steps]
+    lasted = {letter: end - start for letter, start, end in rows[-1][0].compute} if rows else {}
     backward_s = backward_s or lasted.get("B") or _BACKWARD_S
     forward_s = lasted.get("F", backward_s / 2) if forward_s is None else forward_s
     optimizer_s = lasted.get("O", 0.0 if rows else backward_s / 10) if optimizer_s is None else optimizer_s
-    caps = sorted({cap_mb, *_CAPS_MB})
+    search_s = measured_hooks.SEARCH_S * len(sizes) if search_s is None else search_s
+    caps = sorted({cap_mb, *_CAPS_MB, *(cap for cap in compare if cap < math.inf)})
     link = Link(backward_s, num_ranks, latency_s, bandwidth_Bps, skew_s, hook)
+    hooks = _hooks(sizes, ranks, own)
     data: dict[str, Any] = {"sizes": sizes, "caps": [round(cap * 2**20) for cap in caps], "cap": round(cap_mb * 2**20)}
-    data |= {"first": round(first_mb * 2**20), "hook": hook, "late": min(skew_s / backward_s, 1)}
-    data |= {"forward": forward_s, "backward": backward_s, "optimizer": optimizer_s}
-    data |= {"ranks": num_ranks, "latency": latency_s, "bandwidth": bandwidth_Bps}
+    data |= {"first": round(first_mb * 2**20), "hook": hook, "late": min(skew_s / backward_s, 1), **hooks}
+    data |= {"forward": forward_s, "backward": backward_s, "optimizer": optimizer_s, "search": search_s}
+    data |= {"ranks": num_ranks, "latency": latency_s, "bandwidth": bandwidth_Bps, "graph": graph, "turn": step}
+    stack = [None if cap == math.inf else round(cap * 2**20) for cap in compare or (1, 25, math.inf)]
+    data |= {"compare": stack, "compared": "caps" if compare else "nothing"}
+    if used is not None:
+        data["used"] = list(used)
+    order = list(range(len(sizes)) if used is None else used)
     data["source"] = f"{sum(sizes) / 1e6:.4g} MB of gradients"
-    shown, problem = bucket_plan(sizes, data["cap"], data["first"]), ""
+    problem, packed = "", hooks["hooks"][hook].get("bytes")
+    made: dict[float, tuple[list[list[int]], str]] = {}
     if plan is not None:
         name = getattr(plan, "__name__", "plan")
         data["source"] += f", plan: {name}"
-        made = [checked(plan(list(sizes), cap), len(sizes)) for cap in data["caps"]]
-        if made != [(bucket_plan(sizes, cap), "") for cap in data["caps"]]:
-            shown, problem = made[caps.index(cap_mb)]
-            data |= {"plans": [buckets for buckets, _ in made], "faults": [text for _, text in made]}
-    times = sent(sizes, shown, link)
-    model = [modelled(times, link, forward_s, optimizer_s, rank) for rank in ((0, 1) if skew_s else (0,))]
-    comm, exposed = sum(each.end - each.start for each in times), model[0].end - optimizer_s - forward_s - backward_s
-    numbers: dict[str, Any] = {"buckets": len(shown), "step_s": model[0].end, "communication_s": comm}
+        made = {cap: checked(plan(list(sizes), round(cap * 2**20)), len(sizes)) for cap in caps}
+        if all(made[cap] == (bucket_plan(sizes, cap * 2**20), "") for cap in caps):
+            made = {}
+        else:
+            data |= {"plans": [made[cap][0] for cap in caps], "faults": [made[cap][1] for cap in caps]}
+            problem = made[cap_mb][1]
+
+    def modelled_at(cap: float) -> tuple[list[list[int]], list[Row]]:
+        if made:
+            shown = made[cap][0] if cap in made else [list(range(len(sizes)))]
+        else:
+            shown = ddp_plan(sizes, cap * 2**20, data["first"], order, graph, step)
+        times = sent(sizes, shown, link, order, packed)
+        searched = search_s if graph == "find_unused_parameters" and not made else 0.0
+        whose = (0, 1) if skew_s else (0,)
+        return shown, [modelled(times, link, forward_s, optimizer_s, rank, searched) for rank in whose]
+
+    shown, model = modelled_at(cap_mb)
+    comm, exposed = communication(model[0]), model[0].end - optimizer_s - model[0].compute[-2][2]
+    num_buckets = sum(map(bool, shown))
+    numbers: dict[str, Any] = {"buckets": num_buckets, "step_s": model[0].end, "communication_s": comm}
     numbers |= {"exposed_s": exposed, "overlapped": max(0.0, 1 - exposed / comm) if comm else 0.0, "skew_s": skew_s}
+    if "norms" in hooks:
+        numbers["errors"] = {name: total_error(each["errors"], hooks["norms"]) for name, each in _lossy(hooks)}
     sentence = (
-        f"{len(shown)} buckets of at most {cap_mb:g} MiB: {1e3 * comm:.3g} ms of communication, "
+        f"{num_buckets} buckets of at most {cap_mb:g} MiB: {1e3 * comm:.3g} ms of communication, "
         f"{1e3 * exposed:.3g} ms of it exposed after {1e3 * backward_s:.3g} ms of backward."
     )
+    drawn = [("model" if row is model[0] else "slowest", row) for row in model]
+    if compare:
+        stacked = {cap: modelled_at(cap)[1][0] for cap in compare}
+        numbers["compared"] = {cap: row.end for cap, row in stacked.items()}
+        named = {cap: "one bucket" if cap == math.inf else f"{cap:g} MiB" for cap in compare}
+        drawn += [(named[cap], row) for cap, row in stacked.items()]
+        sentence += (
+            " A step with " + ", ".join(f"{named[c]}: {1e3 * row.end:.3g} ms" for c, row in stacked.items()) + "."
+        )
     if rows:
-        numbers["run"] = _numbers(rows)
-        data["run"] = [_as_data(row) for row in worth_showing(rows)]
+        numbers["run"] = run_numbers(rows[-1])
+        worth = [(number, row) for number, each in zip(run_steps, rows, strict=True) for row in worth_showing(each)]
+        labels = [_label(number, row, len(rows) > 1) for number, row in worth]
+        data["run"] = [[label, *_as_data(row)] for label, (_, row) in zip(labels, worth, strict=True)]
+        drawn += [(f"run, {label}", row) for label, (_, row) in zip(labels, worth, strict=True)]
         data["measured"] = {word.removesuffix("_s").replace("_", " "): value for word, value in numbers["run"].items()}
-        data["source"] += f"; below: the last step of {run!r}"
+        data["source"] += f"; below: {'steps' if len(rows) > 1 else 'the last step'} of {run!r}"
         told = numbers["run"]
         sentence += f" This run: a step of {1e3 * told['step_s']:.3g} ms, {1e3 * told['exposed_s']:.3g} ms exposed."
-    scene = _still(sizes, shown, model, worth_showing(rows), sentence, problem)
+    scene = still(sizes, shown, order, drawn, sentence, problem)
     return Explorer(f"{sentence} {problem}".strip(), numbers, "bucket_explorer.js", "bucketExplorer", data, scene)
 
 
-def _numbers(rows: Sequence[Row]) -> dict[str, float]:
-    """Return a run's numbers: of rank 0, and its skew."""
-    first = rows[0]
-    last = max(each.end for each in first.sent)
-    return {
-        "step_s": first.end,
-        "communication_s": sum(each.end - each.start for each in first.sent),
-        "exposed_s": max(0.0, last - first.computed),
-        "skew_s": skew(rows),
-    }
+def _refuse(
+    sizes: Sequence[int],
+    ranks: Sequence[Sequence[Any]] | None,
+    used: Sequence[int] | None,
+    hook: str,
+    graph: str,
+    compare: Sequence[float],
+) -> None:
+    """Raise ConfigError for what cannot be shown."""
+    if not 0 < len(sizes) <= _MOST_PARAMETERS or min(sizes) <= 0:
+        raise ConfigError(f"{len(sizes)} sizes were given; 1 to {_MOST_PARAMETERS} are shown, each of 1 byte or more.")
+    if ranks is not None and len(ranks[0]) != len(sizes):
+        raise ConfigError(
+            f"{len(sizes)} sizes and {len(ranks[0])} gradients were given; they are of the same parameters."
+        )
+    if used is not None and sorted(used) != list(range(len(sizes))):
+        raise ConfigError(f"used has {len(used)} indices; each of 0 to {len(sizes) - 1} must be in it once.")
+    for name, value, known in (("hook", hook, tuple(HOOKS)), ("graph", graph, GRAPHS)):
+        if value not in known:
+            raise ConfigError(f"{name}={value!r} was asked for; there are {', '.join(map(repr, known))}.")
+    if any(not cap > 0 for cap in compare):
+        raise ConfigError(f"compare={list(compare)}: a cap is more than 0 MiB; math.inf is one bucket.")
+
+
+def _hooks(sizes: Sequence[int], ranks: Sequence[Sequence[Any]] | None, own: bool) -> dict[str, Any]:
+    """Return what the page is told of hooks: cost, bytes of each parameter, and errors where gradients are known."""
+    lost = {} if ranks is None else hook_errors(ranks)
+    hooks: dict[str, dict[str, Any]] = {name: {"passes": hook.passes} for name, hook in HOOKS.items()}
+    for name, hook in list(HOOKS.items())[1:]:
+        hooks[name] |= {"bytes": lost[name].num_bytes if lost else [_short(hook.packed(size)) for size in sizes]}
+        hooks[name] |= {"gathered": True} if hook.gathered else {}
+        if lost or own:
+            errors = lost[name].errors if lost else measured_hooks.ERRORS[name]
+            hooks[name]["errors"] = [float(f"{value:.3g}") for value in errors]
+    if not (lost or own):
+        return {"hooks": hooks}
+    sizes_of = norms(ranks) if ranks is not None else measured_hooks.NORMS
+    words = measured_hooks.WORDS if ranks is None else f"on your gradients of {len(ranks)} rank{'s' * (len(ranks) > 1)}"
+    return {"hooks": hooks, "norms": [float(f"{value:.3g}") for value in sizes_of], "measuredOn": words}
+
+
+def _lossy(hooks: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(name, each) for name, each in hooks["hooks"].items() if "errors" in each]
+
+
+def _label(number: int, row: Row, several: bool) -> str:
+    step = "last step" if number == -1 else f"step {number + 1}"
+    return f"rank {row.rank}, {step}" if several else f"rank {row.rank}"
 
 
 def _as_data(row: Row) -> list[Any]:
     compute = [[letter, _short(start), _short(end)] for letter, start, end in row.compute]
     sent_ = [[s.num_bytes, *map(_short, (s.ready, s.all_ready, s.start, s.end))] for s in row.sent]
-    return [row.rank, compute, sent_]
+    return [compute, sent_]
 
 
 def _short(value: float) -> float:
     return float(f"{value:.6g}")
-
-
-def _still(
-    sizes: Sequence[int],
-    plan: Sequence[Sequence[int]],
-    model: Sequence[Row],
-    run: Sequence[Row],
-    sentence: str,
-    problem: str,
-) -> Scene:
-    end = max(row.end for row in [*model, *run])
-
-    def x(time: float) -> float:
-        return _LEFT + time / end * (_WIDTH - _LEFT - _RIGHT)
-
-    of = {index: number for number, bucket in enumerate(plan) for index in bucket}
-    marks: list[Mark] = [Text(10, 18, "Buckets of one step", 14, bold=True), Text(10, 47, "gradients", 11)]
-    _, begin, over = next(each for each in model[0].compute if each[0] == "B")
-    summed, total = 0, sum(sizes)
-    for index in reversed(range(len(sizes))):
-        left = x(begin + summed / total * (over - begin))
-        summed += sizes[index]
-        width = x(begin + summed / total * (over - begin)) - left
-        number = of.get(index)
-        fill = "none" if number is None else COLOURS[number % len(COLOURS)]
-        marks.append(Rect(left, 32, width, 22, fill, RED if number is None else INK, 2 if number is None else 0.4))
-    y = 66.0
-    for row in [*model, *run]:
-        if run and row is run[0]:
-            marks.append(Text(10, y + 8, "this run", 11, bold=True))
-            y += 14
-        name = f"rank {row.rank}" if row in run else ("slowest" if row.rank else "rank 0")
-        marks += _row(name, row, x, y)
-        y += 50
-    for words, colour in ((sentence, GREY), (problem, RED)):
-        for piece in wrap(words, 124):
-            y += 16
-            marks.append(Text(10, y, piece, 11, fill=colour))
-    return Scene(_WIDTH, round(y + 10), tuple(marks))
-
-
-def _row(name: str, row: Row, x: Callable[[float], float], y: float) -> list[Mark]:
-    marks: list[Mark] = [Text(10, y + 14, name, 11), Text(10, y + 35, "all-reduce", 10, fill=GREY)]
-    words = {"F": "forward", "B": "backward", "O": "optimizer"}
-    for letter, start, end in (each for each in row.compute if each[2] > each[1]):
-        width, fill = x(end) - x(start), _COMPUTE[letter]
-        marks.append(Rect(x(start), y, width, 19, fill, INK, 0.8))
-        if width > 60:
-            marks.append(Text(x(start) + width / 2, y + 14, words[letter], 10.5, "middle", ink_on(fill)))
-    for number, each in enumerate(row.sent):
-        fill, left, width = COLOURS[number % len(COLOURS)], x(each.start), x(each.end) - x(each.start)
-        marks.append(Rect(left, y + 22, width, 19, fill, INK, 0.8))
-        if width > 16:
-            marks.append(Text(left + width / 2, y + 36, str(number), 10.5, "middle", ink_on(fill)))
-        if each.end > row.computed:
-            marks.append(Line(((x(max(each.start, row.computed)), y + 21), (x(each.end), y + 21)), INK, 4))
-    marks.append(Line(((x(row.computed), y - 3), (x(row.computed), y + 45)), INK, 1.2, dashed=True))
-    return marks

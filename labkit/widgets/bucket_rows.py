@@ -21,7 +21,7 @@ class Row:
 
     Attributes:
         rank: Whose.
-        compute: ("F" forward, "B" backward or "O" optimizer, start, end).
+        compute: ("F" forward, "S" DDP's search, "B" backward or "O" optimizer, start, end).
         sent: Its buckets, in order.
     """
 
@@ -40,9 +40,12 @@ class Row:
         return max([end for _, _, end in self.compute] + [each.end for each in self.sent], default=0.0)
 
 
-def modelled(sent: Sequence[Sent], link: Link, forward_s: float, optimizer_s: float, rank: int = 0) -> Row:
-    """Return rank 0's row, or with any other rank that of the slowest."""
+def modelled(
+    sent: Sequence[Sent], link: Link, forward_s: float, optimizer_s: float, rank: int = 0, search_s: float = 0.0
+) -> Row:
+    """Return rank 0's row, or with any other rank that of the slowest; search_s is spent between the passes."""
     late = link.skew_s if rank else 0.0
+    forward_s += search_s
     begin = forward_s + late
     shifted = [
         Sent(
@@ -55,27 +58,29 @@ def modelled(sent: Sequence[Sent], link: Link, forward_s: float, optimizer_s: fl
         for each in sent
     ]
     over = max([begin + link.backward_s, *(each.end for each in shifted)])
-    compute = (("F", 0.0, begin), ("B", begin, begin + link.backward_s), ("O", over, over + optimizer_s))
-    return Row(rank, compute, tuple(shifted))
+    search = (("S", begin - search_s, begin),) if search_s else ()
+    last = (("B", begin, begin + link.backward_s), ("O", over, over + optimizer_s))
+    return Row(rank, (("F", 0.0, begin - search_s), *search, *last), tuple(shifted))
 
 
-def measured(timeline: Timeline) -> list[Row]:
-    """Return the last step of a run, rank by rank, from the first rank's begin of forward on.
+def measured(timeline: Timeline, step: int = -1) -> list[Row]:
+    """Return one step of a run, rank by rank, from the first rank's begin of forward on.
 
     A bucket's transfer is taken to begin when every rank has launched it and the one before it is through.
 
     Args:
         timeline: Of a run with spans "forward" and "backward" and an all_reduce for each bucket.
+        step: Which of its steps: 0 is the first, -1 the last.
 
     Raises:
-        ConfigError: If there are no such spans.
+        ConfigError: If there are no such spans, or not so many steps.
     """
-    steps = [_last_step(timeline, rank) for rank in range(timeline.num_ranks)]
+    steps = [_one_step(timeline, rank, step) for rank in range(timeline.num_ranks)]
     zero = min(spans[0].start_ns for spans in steps)
     launched = [[span for span in spans if span.kind in _KINDS][:_MOST_BUCKETS] for spans in steps]
     if not all(launched):
         rank = next(rank for rank, spans in enumerate(launched) if not spans)
-        raise ConfigError(f"Rank {rank} has no all_reduce after its last forward; buckets are what is shown here.")
+        raise ConfigError(f"Rank {rank} has no all_reduce after its forward; buckets are what is shown here.")
     rows = []
     for rank, spans in enumerate(steps):
         compute = [(_LETTERS[s.name], _s(s.start_ns - zero), _s(s.end_ns - zero)) for s in spans if s.name in _LETTERS]
@@ -98,13 +103,30 @@ def worth_showing(rows: Sequence[Row]) -> list[Row]:
     return [rows[0], latest]
 
 
+def communication(row: Row) -> float:
+    """Return for how long a row's buckets travel, together, seconds."""
+    return sum(each.end - each.start for each in row.sent)
+
+
+def run_numbers(rows: Sequence[Row]) -> dict[str, float]:
+    """Return a run's numbers: of rank 0, and its skew."""
+    first = rows[0]
+    exposed = max(0.0, max(each.end for each in first.sent) - first.computed)
+    return {
+        "step_s": first.end,
+        "communication_s": communication(first),
+        "exposed_s": exposed,
+        "skew_s": skew(rows),
+    }
+
+
 def skew(rows: Sequence[Row]) -> float:
     """Return the longest time between the first and the last rank's launch of one bucket."""
     every = [[each.ready for each in bucket] for bucket in zip(*(row.sent for row in rows), strict=False)]
     return max((max(times) - min(times) for times in every), default=0.0)
 
 
-def _last_step(timeline: Timeline, rank: int) -> list[Span]:
+def _one_step(timeline: Timeline, rank: int, step: int) -> list[Span]:
     spans = sorted(timeline.spans(rank=rank).rows(), key=lambda span: (span.start_ns, -span.end_ns))
     begins = [span.start_ns for span in spans if span.name == "forward"]
     if not begins or not any(span.name == "backward" for span in spans):
@@ -112,8 +134,11 @@ def _last_step(timeline: Timeline, rank: int) -> list[Span]:
             f'Rank {rank} has no spans "forward" and "backward": wrap them in labkit.span("forward") and '
             'labkit.span("backward").'
         )
+    if not -len(begins) <= step < len(begins):
+        raise ConfigError(f"Step {step} was asked for; rank {rank} took {len(begins)}, 0 to {len(begins) - 1}.")
     wanted = [s for s in spans if s.name in _LETTERS or (s.lane == Lane.COMMUNICATION and s.kind in _KINDS)]
-    return [span for span in wanted if span.start_ns >= begins[-1]]
+    begin, after = begins[step], [*begins, None][step % len(begins) + 1]
+    return [span for span in wanted if span.start_ns >= begin and (after is None or span.start_ns < after)]
 
 
 def _s(nanoseconds: int) -> float:

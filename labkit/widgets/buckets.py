@@ -1,4 +1,8 @@
-"""When the buckets of one step are ready, sent and averaged: backward makes gradients evenly, one link takes turns."""
+"""When the buckets of one step are ready, sent and averaged: backward makes gradients evenly, one link takes turns.
+
+How torch's DDP cuts them was watched in its own runs (tests/widgets/test_bucket_order.py, torch 2.13); why the first
+step has one bucket stands in torch/nn/parallel/distributed.py.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,10 @@ from labkit.errors import ConfigError
 
 MEMORY_BPS = 1.6e12
 """Of an A100's memory, bytes per second; what a hook costs is counted in passes over a gradient at this speed."""
+
+
+GRAPHS = ("default", "find_unused_parameters", "static_graph")
+"""What torch's DDP is told of the model's graph."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +68,12 @@ class Link:
         """Return the time of a ring all_reduce."""
         return 2 * (self.num_ranks - 1) * (self.latency_s + num_bytes / self.num_ranks / self.bandwidth_Bps)
 
-    def send_s(self, sizes: Sequence[float]) -> tuple[float, float]:
-        """Return the bytes of a bucket of gradients after the hook, and the time of hook and transfer."""
+    def send_s(self, size: float, packed: float) -> float:
+        """Return the time of hook and transfer for a bucket of so many bytes, before and after the hook."""
         hook = HOOKS[self.hook]
-        packed = sum(map(hook.packed, sizes))
         gather = (self.num_ranks - 1) * (self.latency_s + packed / self.bandwidth_Bps)
         transfer = gather if hook.gathered else self.all_reduce_s(packed)
-        return packed, hook.passes * sum(sizes) / MEMORY_BPS + transfer
+        return hook.passes * size / MEMORY_BPS + transfer
 
 
 @dataclass(frozen=True)
@@ -88,17 +95,21 @@ class Sent:
     end: float
 
 
-def bucket_plan(sizes: Sequence[int], cap_bytes: float, first_bytes: float = 0) -> list[list[int]]:
+def bucket_plan(
+    sizes: Sequence[int], cap_bytes: float, first_bytes: float = 0, order: Sequence[int] | None = None
+) -> list[list[int]]:
     """Return the buckets in the order they are sent: from the last parameter to the first, each filled to the cap.
 
     Args:
         sizes: Bytes of each parameter's gradient, in the order of the model.
         cap_bytes: What a bucket may hold.
         first_bytes: What the first may hold; 0: as the others. (torch: 1 MiB, so that it leaves early.)
+        order: Indices in the order they are put into buckets; None: from the last to the first.
     """
     plan: list[list[int]] = []
     room = 0.0
-    for index, size in sorted(enumerate(sizes), reverse=True):
+    for index in reversed(range(len(sizes))) if order is None else order:
+        size = sizes[index]
         if size > room or not plan:
             plan, room = [*plan, []], (first_bytes or cap_bytes) if not plan else cap_bytes
         plan[-1] += [index]
@@ -106,23 +117,62 @@ def bucket_plan(sizes: Sequence[int], cap_bytes: float, first_bytes: float = 0) 
     return plan
 
 
-def sent(sizes: Sequence[int], plan: Sequence[Sequence[int]], link: Link) -> list[Sent]:
+def ddp_plan(
+    sizes: Sequence[int], cap_bytes: float, first_bytes: float, used: Sequence[int], graph: str, step: int
+) -> list[list[int]]:
+    """Return the buckets of one step of torch's DDP in the order they are sent; an empty one says what was used.
+
+    The first step has one bucket: which order is right is not known yet. Then buckets are cut anew, in the order in
+    which gradients became ready; with a static graph only after the second step. Where DDP searches for unused
+    parameters it never does: it keeps the order of registration, from the last to the first. (torch closes a
+    bucket when it is full, one gradient later than is done here.)
+
+    Args:
+        sizes: Bytes of each parameter's gradient, in the order of registration.
+        cap_bytes: What a bucket may hold.
+        first_bytes: What the first may hold; 0: as the others.
+        used: Indices into sizes in the order in which forward uses them.
+        graph: One of GRAPHS.
+        step: 1 is the first.
+    """
+    if graph == "find_unused_parameters":
+        return [*bucket_plan(sizes, cap_bytes, first_bytes), []]
+    if step > 1 + (graph == "static_graph"):
+        return bucket_plan(sizes, cap_bytes, first_bytes, used[::-1])
+    return [*([[]] if graph == "static_graph" and step == 1 else []), list(range(len(sizes)))]
+
+
+def sent(
+    sizes: Sequence[int],
+    plan: Sequence[Sequence[int]],
+    link: Link,
+    used: Sequence[int] | None = None,
+    packed: Sequence[float] | None = None,
+) -> list[Sent]:
     """Return what becomes of each bucket, from the begin of backward on.
+
+    An empty bucket is DDP's all_reduce of one int32 for each parameter, after backward: who has used it.
 
     Args:
         sizes: Bytes of each parameter's gradient, in the order of the model.
         plan: Indices into sizes, bucket by bucket in the order they are sent.
         link: Times and speeds.
+        used: Indices in the order in which forward uses them; None: 0, 1, 2, ...
+        packed: Bytes of each parameter's gradient after the hook; None: as the hook counts them for square matrices.
     """
+    packed = list(map(HOOKS[link.hook].packed, sizes)) if packed is None else packed
     total, summed = sum(sizes), 0
     done = {}
-    for index in reversed(range(len(sizes))):
+    for index in reversed(range(len(sizes)) if used is None else used):
         summed += sizes[index]
         done[index] = summed / total * link.backward_s
     free, found = 0.0, []
     for bucket in plan:
-        num_bytes, lasts = link.send_s([sizes[index] for index in bucket])
-        ready = max((done[index] for index in bucket), default=0.0)
+        num_bytes = sum(packed[index] for index in bucket) if bucket else 4 * len(sizes)
+        lasts = (
+            link.send_s(sum(sizes[index] for index in bucket), num_bytes) if bucket else link.all_reduce_s(num_bytes)
+        )
+        ready = max((done[index] for index in bucket), default=link.backward_s)
         start = max(ready + link.skew_s, free)
         free = start + lasts
         found.append(Sent(num_bytes, ready, ready + link.skew_s, start, free))
@@ -130,7 +180,7 @@ def sent(sizes: Sequence[int], plan: Sequence[Sequence[int]], link: Link) -> lis
 
 
 def checked(plan: object, num_parameters: int) -> tuple[list[list[int]], str]:
-    """Return a plan as lists, and what is wrong with it in a sentence, or "".
+    """Return a plan as lists without empty ones, and what is wrong with it in a sentence, or "".
 
     Raises:
         ConfigError: If it is no list of lists of indices.
@@ -150,4 +200,5 @@ def checked(plan: object, num_parameters: int) -> tuple[list[list[int]], str]:
         problem = f"Parameter {missing[0]} is in no bucket: its gradient is never averaged."
     elif twice:
         problem = f"Parameter {twice[0]} is in two buckets: its gradient is averaged twice."
-    return [[index for index in bucket if 0 <= index < num_parameters] for bucket in buckets], problem
+    inside = [[index for index in bucket if 0 <= index < num_parameters] for bucket in buckets]
+    return [bucket for bucket in inside if bucket], problem

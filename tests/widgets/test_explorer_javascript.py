@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from labkit.lessons.executed import _UNSTEADY
-from labkit.widgets import bucket_explorer, compression_explorer, schedule_explorer
+from labkit.widgets import bucket_still, compression_explorer, schedule_explorer
 from labkit.widgets.scripts import javascript, packed
 from labkit.widgets.timeline_view import SCRIPTS, program
 from tests.widgets.colour_vision import contrast, least_distance
@@ -72,7 +72,7 @@ def test_the_pieces_of_a_figure_do_not_share_a_name() -> None:
 
 
 PALETTES = {
-    "bucket_explorer.js": list(bucket_explorer.COLOURS),
+    "bucket_explorer.js": list(bucket_still.COLOURS),
     "compression_explorer.js": list(compression_explorer.COLOURS)[1:],
     "schedule_explorer.js": list(dict.fromkeys(schedule_explorer.FILL.values())),
 }

@@ -85,7 +85,7 @@ export function plot(x, y, width, height, title, lines, across, up) {
   const marks = ([from, to, , log]) => (log ? range(40).map((k) => 10 ** (k - 20)) : ticks(to, 5)).filter((v) => v >= from * 0.999 && v <= to * 1.001);
   const drawn = lines.map(([points, style, more, marked]) => {
     const seen = points.filter(([u]) => u <= across[1] * 1.001), [cx, cy] = marked ? at(marked) : [];
-    return (seen.length ? tag("path", { d: "M" + seen.map((point) => at(point).join(" ")).join("L"), style, ...more }) : "") + (marked ? tag("circle", { cx, cy, r: 4, style: style.replace("fill:none", "fill:Canvas") }) : "");
+    return (seen.length ? tag("path", { d: "M" + seen.map((point) => at(point).join(" ")).join("L") + (seen[1] ? "" : "h4"), style, ...more }) : "") + (marked ? tag("circle", { cx, cy, r: 4, style: style.replace("fill:none", "fill:Canvas") }) : "");
   });
   return text(x, y - 10, title, "small grey") + marks(up).map((v) => line(x, at([across[0], v])[1], x + width, at([across[0], v])[1], "soft") + text(x - 6, at([across[0], v])[1] + 4, up[2](v), "small end")).join("") +
     line(x, y + height, x + width, y + height) + marks(across).map((u) => text(at([u, up[0]])[0], y + height + 16, across[2](u), "small middle")).join("") + drawn.join("");
@@ -107,9 +107,19 @@ export function legend(names, y, width) {
 export const ARROW = '<defs><marker id="lk-arrow" viewBox="0 0 6 6" refX="4.5" refY="3" markerWidth="3.6" markerHeight="3.6" orient="auto"><path d="M0 0 6 3 0 6z" fill="context-stroke"/></marker></defs>';
 export const arrow = (x1, y1, x2, y2, kind = "now", more = {}) => line(x1, y1, x2, y2, kind, { "marker-end": "url(#lk-arrow)", ...more });
 
+/** Words in lines from x = 0 on: [markup, height]. */
+export function wrapped(words, y, width) {
+  const lines = [""];
+  for (const word of words.split(" ")) {
+    if (5.8 * (lines.at(-1) + word).length > width) lines.push("");
+    lines.push(lines.pop() + word + " ");
+  }
+  return [lines.map((each, k) => text(0, y + 14 * k, each, "small grey")).join(""), 14 * lines.length];
+}
+
 /** Stripes for time in which nothing runs: k leans and weighs differently. */
 export const stripes = (k, at = [45, 0, 135][k]) =>
-  `<defs><pattern id="lk-idle${k}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(${at})"><line y2="6" style="stroke:var(--${k === 1 ? "grey" : "soft"});stroke-width:${1 + k}"/></pattern></defs>`;
+  `<defs><pattern id="lk-idle${k}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(${at})"><line y2="6" style="stroke:var(--${k === 1 ? "grey" : "edge"});stroke-width:${1 + k}"/></pattern></defs>`;
 
 // ---- sliders: a range, a range of powers (log), or one of a list (options) ----
 
@@ -143,54 +153,90 @@ function sliderMarkup(slider, value) {
 }
 
 const STYLE = `
-.lk{font:13px/1.45 system-ui,-apple-system,"Segoe UI",sans-serif;max-width:1100px;min-width:300px;--soft:color-mix(in srgb,currentColor 22%,transparent);--grey:color-mix(in srgb,currentColor 68%,transparent);--bad:color-mix(in srgb,#e3170a 78%,currentColor)}
+.lk{font:13px/1.45 system-ui,-apple-system,"Segoe UI",sans-serif;max-width:1100px;min-width:300px;--soft:color-mix(in srgb,currentColor 22%,transparent);--grey:color-mix(in srgb,currentColor 68%,transparent);--edge:color-mix(in srgb,currentColor 50%,transparent);--bad:color-mix(in srgb,#e3170a 78%,currentColor)}
 .lk header{display:flex;flex-wrap:wrap;gap:2px 14px;align-items:baseline}.lk header b{font-size:15px}.lk header span{color:var(--grey)}
 .lk .bar{display:flex;flex-wrap:wrap;gap:4px 16px;align-items:center;margin:5px 0}.lk .bar label{display:inline-flex;align-items:center;gap:6px;white-space:nowrap}
-.lk input[type=range]{width:112px;margin:0;accent-color:#0072b2}.lk .step input{width:190px}.lk output{font-variant-numeric:tabular-nums;min-width:3.6em}
-.lk button,.lk select,.lk input[type=number]{font:inherit;color:inherit;background:transparent;border:1px solid var(--soft);border-radius:4px;padding:1px 8px;min-width:28px;cursor:pointer}.lk option{color:#000;background:#fff}
+.lk input[type=range]{width:112px;margin:0;accent-color:#0072b2;max-width:40vw}.lk .step input{width:190px}.lk .step output{min-width:7.5em}.lk output{font-variant-numeric:tabular-nums;min-width:3.6em}
+.lk button,.lk select,.lk input[type=number]{font:inherit;color:inherit;background:transparent;border:1px solid var(--edge);border-radius:4px;padding:1px 8px;min-width:28px;cursor:pointer}.lk option{color:#000;background:#fff}
 .lk button:disabled{opacity:.4;cursor:default}.lk :focus-visible{outline:2px solid #0072b2;outline-offset:2px}
 .lk svg{display:block;overflow:visible;touch-action:pan-y}.lk svg text{pointer-events:none}.lk svg [data-pick]{cursor:pointer}.lk svg text{fill:currentColor;font:12px system-ui,sans-serif}.lk svg .small{font-size:11px}.lk svg .tiny{font-size:9px}.lk svg .middle{text-anchor:middle}.lk svg .end{text-anchor:end}.lk svg .bold{font-weight:700}
-.lk svg .grey{fill:var(--grey)}.lk svg .rule{stroke:var(--grey);fill:none}.lk svg .soft{stroke:var(--soft);fill:none}.lk svg .edge{stroke:currentColor;stroke-width:1}.lk svg .bad{stroke:var(--bad);fill:none;stroke-width:2.5;stroke-dasharray:5 3}.lk svg text.bad,.lk .bad{color:var(--bad);fill:var(--bad);stroke:none}.lk svg .now{stroke:currentColor;fill:none;stroke-width:2}
+.lk svg .grey{fill:var(--grey)}.lk svg .rule{stroke:var(--grey);fill:none}.lk svg .soft{stroke:var(--soft);fill:none}.lk svg .edge{stroke:currentColor;stroke-width:1}.lk .bad{color:var(--bad)}.lk svg .bad{stroke:currentColor;fill:none;stroke-width:2.5;stroke-dasharray:5 3}.lk svg text.bad{fill:currentColor;stroke:none}.lk svg .now{stroke:currentColor;fill:none;stroke-width:2}
 .lk dl{display:flex;flex-wrap:wrap;gap:3px 20px;margin:6px 0}.lk dl div{display:flex;gap:6px}.lk dt,.lk dd{margin:0;float:none;width:auto}.lk dt{color:var(--grey);font-weight:400}.lk dd{font-weight:600;font-variant-numeric:tabular-nums}
-.lk p{margin:4px 0;min-height:1.45em}.lk table{border-collapse:collapse;font-size:12px;margin:6px 0}.lk td{border:1px solid var(--soft);padding:2px 7px;text-align:left}.lk [hidden]{display:none!important}`;
+.lk p{margin:4px 0;min-height:1.45em}.lk table{border-collapse:collapse;font-size:12px;margin:6px 0}.lk :is(th,td){border:1px solid var(--soft);padding:2px 7px;text-align:left}.lk th{font-weight:600}.lk [data-part=table]{overflow:auto}.lk [hidden]{display:none!important}
+@media print{.lk{break-inside:avoid}.lk svg{height:auto}.lk button,.lk input,.lk label:has(select){display:none!important}}`;
 
 const HELP = "Keys: ← → one step, Home and End, space plays, t shows the table, ? this line. Tab reaches the sliders.";
 const ICONS = [["first", "|◀", "first step"], ["back", "◀", "one step back"], ["play", "▶", "play"], ["next", "▶|", "one step on"], ["last", "▶▶|", "last step"]];
 
+// ---- what is seen, as a file ----
+
+const SAVED = ["svg", "png", "html"];
+const LOOKS = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-weight", "text-anchor"];
+
+/** A colour as programs other than browsers read it too. */
+export const plainColour = (value) => value.replace(/color\(srgb (\S+) (\S+) ([^ )]+)(?: \/ (.*))?\)/, (_, r, g, b, a = 1) => `rgba(${[r, g, b].map((v) => Math.round(255 * v))},${a})`);
+
+/** The picture on the ground it is seen on, with every look written out and words above it: an SVG document. */
+function drawing(svg, words) {
+  const copy = svg.cloneNode(true), looked = "text,[class],[style]", from = svg.querySelectorAll(looked), { width, height } = svg.getBoundingClientRect(), looks = (at, name) => plainColour(getComputedStyle(at).getPropertyValue(name));
+  copy.querySelectorAll(looked).forEach((each, k) => each.setAttribute("style", LOOKS.map((name) => `${name}:${looks(from[k], name)}`).join(";")));
+  let ground = svg;
+  while (ground && looks(ground, "background-color").endsWith(" 0)")) ground = ground.parentElement;
+  if (!ground) (ground = svg).style.background = "Canvas";
+  const size = { width: width + 24, height: height + 44 };
+  copy.style.overflow = "visible";
+  return tag("svg", { xmlns: svg.namespaceURI, ...size, style: "font:13px system-ui,sans-serif" }, rect(0, 0, size.width, size.height, { fill: looks(ground, "background-color") }) + text(12, 20, words, "", { fill: looks(svg, "color") }) + tag("g", { transform: "translate(12 32)" }, new XMLSerializer().serializeToString(copy)));
+}
+
+/** The pixels of an SVG document, two for each one of its own. */
+async function pixels(source) {
+  const image = new Image(), canvas = document.createElement("canvas");
+  image.src = "data:image/svg+xml," + encodeURIComponent(source);
+  await image.decode();
+  canvas.width = 2 * image.width;
+  canvas.height = 2 * image.height;
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  return new Promise((done) => canvas.toBlob(done));
+}
+
+/** A page with the figure as it stands. */
+const pageOf = (mark, now) =>
+  `<!doctype html><meta charset="utf-8"><meta name="color-scheme" content="light dark">${tag("div", { class: "labkit-figure", "data-figure": mark, "data-now": JSON.stringify(now) })}<script type="module">${[...document.scripts].find((each) => each.text.includes(`"${mark}"`)).text}<\/script>`;
+
 /** Bring a view to life inside root; returns { set(key, value), go(step) } for tests. */
 export function mount(root, view, motion = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)")) {
-  const values = Object.fromEntries(view.sliders.map((slider) => [slider.key, slider.value]));
-  let step = view.begin ?? 0, timer = 0, asked = view.ask && view.ask.guess === undefined, guess = view.ask?.guess;
+  const now = JSON.parse(root.dataset.now ?? "{}");
+  const values = Object.assign(Object.fromEntries(view.sliders.map((slider) => [slider.key, slider.value])), now.values);
+  let step = now.step ?? view.begin ?? 0, timer = 0;
   const last = () => view.steps(values);
   const still = motion?.matches ?? false;
   root.innerHTML = `<style>${STYLE}</style><div class="lk" role="group" aria-label="${escaped(view.title)}">
 <header><b>${escaped(view.title)}</b><span>${escaped(view.source ?? "")}</span></header>
-<form class="bar" data-part="ask" hidden></form><div data-part="body">
 <div class="bar step" data-part="player">${ICONS.map(([act, icon, name]) => `<button type="button" data-act="${act}" title="${name}" aria-label="${name}">${icon}</button>`).join("")}
 <label>${escaped(view.stepLabel ?? "step")} <input type="range" min="0" value="0" data-key="step" aria-label="${escaped(view.stepLabel ?? "step")}"> <output></output></label>
 <label>speed <select aria-label="speed">${[0.25, 0.5, 1, 2, 4].map((x) => `<option${x === 1 ? " selected" : ""}>${x}</option>`).join("")}</select></label>
-${Object.entries(view.buttons ?? {}).map(([act, words]) => `<button type="button" data-act="${act}">${words}</button>`).join("")}<button type="button" data-act="table" aria-expanded="false">Table</button><button type="button" data-act="help" aria-label="keys" aria-expanded="false">?</button></div>
-<div class="bar" data-part="sliders">${view.sliders.map((slider) => sliderMarkup(slider, slider.value)).join("")}</div>
-<div data-part="stage" tabindex="0" aria-label="picture; arrow keys step"></div>
-<dl data-part="numbers"></dl><p data-part="say" aria-live="polite"></p><p data-part="help" hidden>${HELP} ${view.help ?? ""}</p><div data-part="table" hidden></div></div></div>`;
+${Object.entries(view.buttons ?? {}).map(([act, words]) => `<button type="button" data-act="${act}">${words}</button>`).join("")}<button type="button" data-act="table" aria-expanded="false">Table</button><button type="button" data-act="help" aria-label="keys" aria-expanded="false">?</button>${SAVED.map((kind) => `<button type="button" data-act="${kind}" aria-label="save as ${kind}">↓ ${kind}</button>`).join("")}</div>
+<div class="bar" data-part="sliders">${view.sliders.map((slider) => sliderMarkup(slider, values[slider.key])).join("")}</div>
+<div data-part="stage" tabindex="0" role="group" aria-label="picture; arrow keys step"></div>
+<div data-part="numbers"></div><p data-part="say" aria-live="polite"></p><p data-part="help" hidden>${HELP} ${view.help ?? ""}</p><div data-part="table" hidden></div></div>`;
   const part = (name) => root.querySelector(`[data-part="${name}"]`);
-  const [body, player, stage] = ["body", "player", "stage"].map(part);
+  const [player, stage] = ["player", "stage"].map(part);
   const bar = player.querySelector("input"), play = player.querySelector('[data-act="play"]');
   player.querySelectorAll("label, button[data-act]").forEach((each) => {
-    if (view.steps(values) < 1 && !(each.dataset.act in { table: 1, help: 1, ...view.acts })) each.hidden = true;
+    if (view.steps(values) < 1 && !(each.dataset.act in { table: 1, help: 1, svg: 1, png: 1, html: 1, ...view.acts })) each.hidden = true;
   });
 
   let atEnd = step >= last(); // and stays there when a slider or an edit makes more or fewer steps
   function paint() {
     step = atEnd ? last() : Math.min(Math.max(step, 0), last());
-    const drawn = view.draw(values, step, Math.max(stage.clientWidth || 760, 300));
+    const width = Math.max(stage.clientWidth || 760, 300), drawn = view.draw(values, step, width);
     const { svg, height, numbers, say, table } = drawn;
-    stage.innerHTML = `<svg width="100%" height="${height}" role="img" aria-label="${escaped(say)}">${svg}</svg>`;
-    if (guess !== undefined) numbers.push([`your guess, ${view.ask.question}`, `${guess} ${view.ask.unit ?? ""}`]);
-    part("numbers").innerHTML = numbers.map(([label, value, bad]) =>
-      `<div><dt>${escaped(label)}</dt><dd data-number="${escaped(label)}"${bad ? ' class="bad"' : ""}>${escaped(value)}</dd></div>`).join("");
+    stage.innerHTML = `<svg viewBox="0 0 ${width} ${height}" preserveAspectRatio="xMinYMin" width="100%" height="${height}" role="img" aria-label="${escaped(say)}">${svg}</svg>`;
+    part("numbers").innerHTML = `<dl>${numbers.map(([label, value, bad]) => // [] begins a row
+      label ? `<div><dt>${escaped(label)}</dt><dd data-number="${escaped(label)}"${bad ? ' class="bad"' : ""}>${escaped(value)}</dd></div>` : "</dl><dl>").join("")}</dl>`;
+    part("say").ariaLive = timer ? "off" : "polite"; // while it plays, nobody could listen that fast
     if (part("say").textContent !== say) part("say").textContent = say;
-    part("table").innerHTML = `<table>${(table ?? []).map((row) => `<tr>${row.map((cell) => `<td>${escaped(cell)}</td>`).join("")}</tr>`).join("")}</table>`;
+    part("table").innerHTML = `<table>${(table ?? []).map((row, k) => `<tr>${row.map((cell) => (k ? `<td>${escaped(cell)}</td>` : `<th scope="col">${escaped(cell)}</th>`)).join("")}</tr>`).join("")}</table>`;
     bar.max = last();
     bar.value = step;
     bar.nextElementSibling.textContent = bar.ariaValueText = view.stepName?.(values, step) ?? `${step} of ${last()}`;
@@ -226,6 +272,14 @@ ${Object.entries(view.buttons ?? {}).map(([act, words]) => `<button type="button
     table: () => toggle("table"),
     help: () => toggle("help"),
   };
+  for (const kind of SAVED)
+    acts[kind] = async () => {
+      const link = document.createElement("a"), source = kind === "html" ? pageOf(root.dataset.figure, { values, step }) : drawing(stage.firstChild, `${view.title} · ${view.source ?? ""}`);
+      link.download = `${view.title}.${kind}`;
+      link.href = URL.createObjectURL(kind === "png" ? await pixels(source) : new Blob([source], { type: kind === "svg" ? "image/svg+xml" : "text/html" }));
+      link.click();
+      part("say").textContent = `Saved as ${link.download}.`;
+    };
   function toggle(name) {
     part(name).hidden = !part(name).hidden;
     root.querySelector(`[data-act="${name}"]`).ariaExpanded = !part(name).hidden;
@@ -269,7 +323,7 @@ ${Object.entries(view.buttons ?? {}).map(([act, words]) => `<button type="button
     if (event.ctrlKey || event.metaKey || event.altKey || (event.key === "Enter" && event.shiftKey)) return;
     if (event.key !== "Tab" && event.key !== "Escape") event.stopPropagation(); // or the notebook takes a for "insert cell"
     const act = keys[event.key], at = event.target;
-    if (!act || asked || at.matches("input, select") || (at.matches("button") && event.key === " ")) return;
+    if (!act || at.matches("input, select") || (at.matches("button") && event.key === " ")) return;
     event.preventDefault();
     if (act !== "play") stop();
     acts[act]();
@@ -287,21 +341,6 @@ ${Object.entries(view.buttons ?? {}).map(([act, words]) => `<button type="button
     view.changed?.(values, key);
     return paint();
   });
-  if (asked) {
-    const form = part("ask");
-    body.hidden = true;
-    form.hidden = false;
-    form.innerHTML = `<label>${escaped(view.ask.question)} <input type="number" step="any" required aria-label="your guess"> ${escaped(view.ask.unit ?? "")}</label> <button>This is my guess</button>`;
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      guess = +form.querySelector("input").value;
-      root.dataset.guess = guess;
-      asked = false;
-      form.hidden = true;
-      body.hidden = false;
-      paint();
-    });
-  }
   stop();
   let seen = 0;
   globalThis.ResizeObserver && new ResizeObserver(() => {
@@ -318,6 +357,6 @@ ${Object.entries(view.buttons ?? {}).map(([act, words]) => `<button type="button
 export function start(mark, view, data) {
   for (const root of document.querySelectorAll(`.labkit-figure[data-figure="${mark}"]:not([data-live])`)) {
     root.dataset.live = "";
-    mount(root, { ...view(data), ask: data.ask });
+    mount(root, view(data));
   }
 }

@@ -1,0 +1,80 @@
+"""The bucket explorer's picture for pages where nothing can be played with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from textwrap import wrap
+
+from labkit.widgets.bucket_rows import Row
+from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, ink_on
+
+COLOURS = ("#0072b2", "#ddaa33", "#56b4e9", "#d55e00", "#332288", "#bbbbbb")
+_COMPUTE = {"F": "#8f8f8f", "S": "#ffffff", "B": "#c4c4c4", "O": "#e6e6e6"}
+_WIDTH, _LEFT, _RIGHT = 760, 82, 14
+
+
+def still(
+    sizes: Sequence[int],
+    plan: Sequence[Sequence[int]],
+    used: Sequence[int],
+    rows: Sequence[tuple[str, Row]],
+    sentence: str,
+    problem: str,
+) -> Scene:
+    """Return the gradients in their buckets, and rows under each other on one axis.
+
+    Args:
+        sizes: Bytes of each parameter's gradient.
+        plan: Its buckets.
+        used: Indices in the order in which forward uses them.
+        rows: What to draw, with a name: "model" and "slowest" are of this plan, others stand under their name.
+        sentence: What it shows.
+        problem: What is wrong with the plan, or "".
+    """
+    end = max(row.end for _, row in rows)
+
+    def x(time: float) -> float:
+        return _LEFT + time / end * (_WIDTH - _LEFT - _RIGHT)
+
+    of = {index: number for number, bucket in enumerate(plan) for index in bucket}
+    marks: list[Mark] = [Text(10, 18, "Buckets of one step", 14, bold=True), Text(10, 47, "gradients", 11)]
+    _, begin, over = next(each for each in rows[0][1].compute if each[0] == "B")
+    summed, total = 0, sum(sizes)
+    for index in reversed(used):
+        left = x(begin + summed / total * (over - begin))
+        summed += sizes[index]
+        width = x(begin + summed / total * (over - begin)) - left
+        number = of.get(index)
+        fill = "none" if number is None else COLOURS[number % len(COLOURS)]
+        marks.append(Rect(left, 32, width, 22, fill, RED if number is None else INK, 2 if number is None else 0.4))
+    y = 66.0
+    for name, row in rows:
+        if name not in ("model", "slowest"):
+            marks.append(Text(_LEFT, y + 8, name, 11, bold=True))
+            y += 14
+        marks += _row("slowest" if name == "slowest" else f"rank {row.rank}", row, x, y)
+        y += 50
+    for words, colour in ((sentence, GREY), (problem, RED)):
+        for piece in wrap(words, 124):
+            y += 16
+            marks.append(Text(10, y, piece, 11, fill=colour))
+    return Scene(_WIDTH, round(y + 10), tuple(marks))
+
+
+def _row(name: str, row: Row, x: Callable[[float], float], y: float) -> list[Mark]:
+    marks: list[Mark] = [Text(10, y + 14, name, 11), Text(10, y + 35, "all-reduce", 10, fill=GREY)]
+    words = {"F": "forward", "S": "search", "B": "backward", "O": "optimizer"}
+    for letter, start, end in (each for each in row.compute if each[2] > each[1]):
+        width, fill = x(end) - x(start), _COMPUTE[letter]
+        marks.append(Rect(x(start), y, width, 19, fill, INK, 0.8))
+        if width > 60:
+            marks.append(Text(x(start) + width / 2, y + 14, words[letter], 10.5, "middle", ink_on(fill)))
+    for number, each in enumerate(row.sent):
+        fill, left, width = COLOURS[number % len(COLOURS)], x(each.start), x(each.end) - x(each.start)
+        marks.append(Rect(left, y + 22, width, 19, fill, INK, 0.8))
+        if width > 16:
+            marks.append(Text(left + width / 2, y + 36, str(number), 10.5, "middle", ink_on(fill)))
+        if each.end > row.computed:
+            marks.append(Line(((x(max(each.start, row.computed)), y + 21), (x(each.end), y + 21)), INK, 4))
+    marks.append(Line(((x(row.computed), y - 3), (x(row.computed), y + 45)), INK, 1.2, dashed=True))
+    return marks
