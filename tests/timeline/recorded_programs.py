@@ -91,17 +91,12 @@ def overlapped(rank: int, num_ranks: int, folder: Path) -> int:
     return seen_ns
 
 
-def late_rank(rank: int, num_ranks: int) -> int:
-    """Rank 1 calls all_reduce only when rank 0 is known to be blocked in it; return when this rank called."""
+def late_rank(rank: int, num_ranks: int, folder: Path) -> int:
+    """Rank 1 calls all_reduce only when rank 0's record says that it is in it; return when this rank called."""
     _start()
-    store = c10d._get_default_store()
     if rank == 1:
-        store.wait(["rank 0 calls"])
-        deadline = time.monotonic_ns() + 30_000_000
-        while time.monotonic_ns() < deadline:
-            pass
-    else:
-        store.set("rank 0 calls", "")
+        while not recording.read_log(folder / "0.log").waits:
+            time.sleep(0.001)
     called_ns = time.monotonic_ns()
     dist.all_reduce(torch.ones(4))
     dist.destroy_process_group()

@@ -74,21 +74,21 @@ def test_an_asynchronous_collective_ends_when_it_is_complete_not_when_it_is_wait
 
 
 def test_a_blocking_collective_lasts_from_its_call_until_the_last_rank_joined(tmp_path: Path) -> None:
-    called_ns = run_ranks(programs.late_rank, 2, tmp_path)
+    called_ns = run_ranks(programs.late_rank, 2, tmp_path, tmp_path)
     timeline = record_of(tmp_path, 2)
     origin_ns = int(timeline.tables["clock"]["origin_ns"][0])
     (early,) = timeline.spans(rank=0, kind="all_reduce").rows()
     (late,) = timeline.spans(rank=1, kind="all_reduce").rows()
-    assert early.start_ns < late.start_ns < early.end_ns
-    assert early.duration_ns >= 30_000_000
-    assert late.start_ns - (called_ns[1] - origin_ns) >= 0
+    assert early.start_ns < called_ns[1] - origin_ns <= late.start_ns < early.end_ns
     assert timeline.tables["clock"]["err_ns"].tolist() == [0, 0]
 
 
 def test_a_buffer_written_before_wait_is_noted_and_one_written_after_is_not(tmp_path: Path) -> None:
     run_ranks(programs.buffer_reused, 2, tmp_path)
-    (problem,) = record_of(tmp_path, 2).problems
+    timeline = record_of(tmp_path, 2)
+    (problem,) = timeline.problems
     assert (problem.kind, problem.rank) == ("changed_in_flight", 0)
+    assert (timeline.rank[problem.row], timeline.kind[problem.row]) == (0, "isend")
     assert problem.text.startswith("Rank 0 wrote into the buffer of its isend to rank 1 (recorded_programs.py, line ")
     assert problem.text.endswith(") before wait() returned.")
 
@@ -106,6 +106,7 @@ def test_a_forgotten_wait_and_a_send_nobody_takes_are_named(tmp_path: Path) -> N
     run_ranks(programs.never_waited, 2, tmp_path)
     timeline = record_of(tmp_path, 2)
     assert [(p.kind, p.rank) for p in timeline.problems] == [("unmatched_send", 0), ("not_waited", 0)]
+    assert [int(timeline.flow[p.row]) >= 0 for p in timeline.problems] == [False, True]
     unmatched, forgotten = (str(problem) for problem in timeline.problems)
     assert unmatched.startswith("Rank 0 posted isend of 8 B to rank 1 (recorded_programs.py, line ")
     assert unmatched.endswith("and rank 1 has no receive for it.")
