@@ -11,6 +11,8 @@ from labkit.errors import ConfigError
 if TYPE_CHECKING:
     import torch
 
+    from labkit.checks.wire import WireProblem
+
 Value: TypeAlias = Union["torch.Tensor", int, float, bool, str, list["Value"], dict[str, "Value"], None]
 """What may cross the line between a rank and the one who judges it."""
 
@@ -63,6 +65,7 @@ class Failure:
         detail: The learner's own lines of the traceback, or one line per rank; may be empty.
         error: The exception's type name, or "".
         waits: For a deadlock or a timeout, what each rank was waiting for, as far as it is known.
+        problem: What was seen on the wire and is repeated in the message, or None.
     """
 
     kind: FailureKind
@@ -71,6 +74,7 @@ class Failure:
     detail: str = ""
     error: str = ""
     waits: tuple[Wait, ...] = ()
+    problem: WireProblem | None = None
 
 
 Got: TypeAlias = tuple[Values, ...] | Failure

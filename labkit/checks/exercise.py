@@ -91,7 +91,8 @@ def _with_group(case: Case, message: str) -> str:
 def judge(exercise: Exercise, case: Case, got: Got, wire: Wire) -> Verdict:
     """Return the verdict on one case, with the hint of the first recognised mistake."""
     if isinstance(got, Failure):
-        verdict = Verdict(False, message="\n".join(filter(None, [_with_group(case, got.message), got.detail])))
+        message = "\n".join(filter(None, [_with_group(case, got.message), got.detail]))
+        verdict = Verdict(False, message, rank=got.rank, problem=got.problem)
         if got.kind == "not_implemented":
             return verdict
     else:

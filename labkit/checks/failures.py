@@ -9,7 +9,9 @@ from itertools import takewhile
 from labkit.checks.case import Failure, Wait
 from labkit.checks.exercise import Exercise
 from labkit.checks.from_timeline import waits_of
+from labkit.checks.wire import WireProblem
 from labkit.errors import RankFailed, RunError, RunTimeout
+from labkit.timeline.span import Problem
 
 _FRAME = re.compile(
     r'^  (?:File "(?P<path>[^"]*)"|(?P<cell>Cell In ?\[[^\]]*\])), line (?P<line>\d+)(, in (?P<function>.*))?$'
@@ -34,30 +36,42 @@ def failure_of(error: RunError, exercise: Exercise) -> Failure:
     report = error.reports.get(rank, "") if rank is not None else ""
     if "Traceback (most recent call last)" not in report:
         if any(words in printed for words in _SIZES for printed in error.output):
-            return Failure("died", rank, f"{SIZES_DIFFER} {_first_problem(error, 'size_mismatch')}".strip())
+            return _repeating(Failure("died", rank, ""), SIZES_DIFFER, _first_problem(error, "size_mismatch"))
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         return Failure("died", rank, _sentence(first.replace(" failed first: ", " ended before its time: ", 1)))
     failure = failure_of_traceback(report, rank, exercise)
-    text = _transport_words(failure.message, error)
-    return replace(failure, message=text) if text else failure
+    return _in_transport_words(failure, error)
 
 
-def _transport_words(message: str, error: RunError) -> str:
-    """Return in words what the transport says in its own terms, or "" where it says nothing of the kind."""
-    if any(words in message for words in _SIZES):
-        return f"{SIZES_DIFFER} {_first_problem(error, 'size_mismatch')}".strip()
-    if "enforce fail" not in message or not any(words in message for words in _NO_PAIR):
-        return ""
-    for problem in error.timeline.problems if error.timeline is not None else ():
-        itself = re.match(r"Rank (\d+) posted i?(?:send|recv) of [^(]* (?:to|from) rank \1 ", problem.text)
-        if itself:
-            return f"{NOBODY_EXPECTED} rank {itself[1]} has a message to or from itself. {problem.text}"
-    return f"{NOBODY_EXPECTED} {_first_problem(error, 'unmatched_send', 'unmatched_recv')}".strip()
+def _repeating(failure: Failure, words: str, problem: WireProblem | None) -> Failure:
+    """Return the failure with these words as its message, and what was seen on the wire."""
+    return replace(failure, message=f"{words} {problem.text if problem else ''}".strip(), problem=problem)
 
 
-def _first_problem(error: RunError, *kinds: str) -> str:
-    problems = error.timeline.problems if error.timeline is not None else ()
-    return next((problem.text for problem in problems if problem.kind in kinds), "")
+def _in_transport_words(failure: Failure, error: RunError) -> Failure:
+    """Return in words what the transport says in its own terms; other failures as they are."""
+    if any(words in failure.message for words in _SIZES):
+        return _repeating(failure, SIZES_DIFFER, _first_problem(error, "size_mismatch"))
+    if "enforce fail" not in failure.message or not any(words in failure.message for words in _NO_PAIR):
+        return failure
+    timeline = error.timeline
+    for problem in _problems(error):
+        if timeline is not None and problem.row >= 0 and timeline.peer[problem.row] == problem.rank:
+            words = f"{NOBODY_EXPECTED} rank {problem.rank} has a message to or from itself."
+            return _repeating(failure, words, _seen(problem))
+    return _repeating(failure, NOBODY_EXPECTED, _first_problem(error, "unmatched_send", "unmatched_recv"))
+
+
+def _problems(error: RunError) -> tuple[Problem, ...]:
+    return error.timeline.problems if error.timeline is not None else ()
+
+
+def _first_problem(error: RunError, *kinds: str) -> WireProblem | None:
+    return next((_seen(problem) for problem in _problems(error) if problem.kind in kinds), None)
+
+
+def _seen(problem: Problem) -> WireProblem:
+    return WireProblem(problem.kind, problem.rank, problem.text)
 
 
 def failure_of_traceback(report: str, rank: int | None, exercise: Exercise) -> Failure:

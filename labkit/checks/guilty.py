@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +13,10 @@ from labkit.checks.from_timeline import rows_of_case
 from labkit.checks.rank_side import CASE_KIND
 from labkit.checks.verdict import Verdict
 from labkit.timeline import Timeline
-from labkit.timeline.messages import RECEIVES, SENDS, is_call
-from labkit.timeline.source_lines import shown_source
+from labkit.timeline.messages import SENDS, call_positions, is_call
 from labkit.timeline.timeline import COLUMNS
 from labkit.units import format_time
 
-_RANK = re.compile(r"\b[Rr]anks? (\d+)")
-_SENT_TO = re.compile(r"\b[Rr]ank (\d+) sen[dt]s?\b[^.;]*? to rank (\d+)")
 _BEYOND = 0.15
 """How much longer than all that ended a call is drawn that never did, of the length of the case."""
 
@@ -45,8 +41,8 @@ class Guilty:
 def find_guilty(recorded: Timeline | None, number: int, verdict: Verdict, got: Got) -> Guilty | None:
     """Return the event to look at first, or None where the case recorded no call to look at.
 
-    It is, in this order: a call that a problem on the wire names; the call that raised; of those that hang the one that
-    began first; the message the verdict speaks of; the last thing the rank received that the verdict speaks of.
+    It is, in this order: the call of a problem on the wire that the verdict repeats; the call that raised; of those
+    that hang the one that began first; the call the verdict is about; the last thing its rank received.
 
     Args:
         recorded: The timeline of the run.
@@ -62,9 +58,9 @@ def find_guilty(recorded: Timeline | None, number: int, verdict: Verdict, got: G
     if not len(calls):
         return None
     found = (
-        _of_a_problem(part, calls, verdict)
+        _of_a_problem(part, verdict)
         or _of_a_failure(part, calls, got)
-        or _of_a_message(part, calls, verdict)
+        or _of_a_call(part, verdict)
         or _last_received(part, calls, verdict, got)
     )
     return found and Guilty(part, found[0], _event(part, found[0]), found[1])
@@ -73,19 +69,13 @@ def find_guilty(recorded: Timeline | None, number: int, verdict: Verdict, got: G
 _Found = tuple[int, str]
 
 
-def _of_a_problem(part: Timeline, calls: npt.NDArray[np.int64], verdict: Verdict) -> _Found | None:
-    """Return the call of the first problem on the wire that the verdict repeats."""
-    told = next((each for each in part.problems if each.text in verdict.message), None)
+def _of_a_problem(part: Timeline, verdict: Verdict) -> _Found | None:
+    """Return the call of the problem on the wire that the verdict repeats."""
+    told = verdict.problem
     if told is None:
         return None
-    mine = [row for row in calls.tolist() if part.rank[row] == told.rank]
-    if told.kind in ("unmatched_send", "unmatched_recv"):
-        kinds = SENDS if told.kind == "unmatched_send" else RECEIVES
-        mine = [row for row in mine if part.kind[row] in kinds and part.flow[row] < 0] or mine
-    lines = _lines(part)
-    on_line = [
-        row for row in mine if row in lines and lines[row].rpartition("/")[2].replace(":", ", line ") in told.text
-    ]
+    same = (each for each in part.problems if (each.kind, each.rank, each.text) == (told.kind, told.rank, told.text))
+    row = next((each.row for each in same if each.row >= 0), -1)  # -1: it lies in another case of the run
     words = {
         "unmatched_send": "which nobody received.",
         "unmatched_recv": "for which nobody sent.",
@@ -93,8 +83,7 @@ def _of_a_problem(part: Timeline, calls: npt.NDArray[np.int64], verdict: Verdict
         "read_before_wait": "whose buffer was read before it had come.",
         "not_waited": "for which nobody waited.",
     }
-    chosen = on_line or mine
-    return (chosen[0], words.get(told.kind, "which the check speaks of.")) if chosen else None
+    return (row, words.get(told.kind, "which the check speaks of.")) if row >= 0 else None
 
 
 def _of_a_failure(part: Timeline, calls: npt.NDArray[np.int64], got: Got) -> _Found | None:
@@ -113,26 +102,28 @@ def _of_a_failure(part: Timeline, calls: npt.NDArray[np.int64], got: Got) -> _Fo
     return (mine[-1], "the last call before it failed.") if mine else None
 
 
-def _of_a_message(part: Timeline, calls: npt.NDArray[np.int64], verdict: Verdict) -> _Found | None:
-    """Return the first message between two ranks that the verdict says should not have been, or not so."""
-    match = _SENT_TO.search(f"{verdict.message} {verdict.got}")
-    if match is None:
+def _of_a_call(part: Timeline, verdict: Verdict) -> _Found | None:
+    """Return the call that should not have been, or not so."""
+    if verdict.call is None:
         return None
-    src, dst = int(match[1]), int(match[2])
-    sends = [r for r in calls.tolist() if part.kind[r] in SENDS and part.rank[r] == src and part.peer[r] == dst]
-    return (sends[0], "the first message the check speaks of.") if sends else None
+    wanted = (
+        row
+        for row, position in call_positions(part).items()
+        if position == verdict.call and part.rank[row] == verdict.rank
+    )
+    row = next(wanted, None)
+    return None if row is None else (row, "the call the check speaks of.")
 
 
 def _last_received(part: Timeline, calls: npt.NDArray[np.int64], verdict: Verdict, got: Got) -> _Found | None:
-    """Return the last call that brought the rank something of which the verdict speaks first, or its last call."""
-    match = _RANK.search(verdict.got) or _RANK.search(verdict.message)
-    if match is None or isinstance(got, Failure):
+    """Return the last call that brought something to the rank of the verdict, or its last call."""
+    if verdict.rank is None or isinstance(got, Failure):
         return None
-    mine = [row for row in calls.tolist() if part.rank[row] == int(match[1])]
+    mine = [row for row in calls.tolist() if part.rank[row] == verdict.rank]
     brought = [row for row in mine if part.kind[row] not in SENDS]
     if brought:
-        return brought[-1], f"the last that rank {match[1]} was given; look at what came before it."
-    return (mine[-1], f"the last call of rank {match[1]}.") if mine else None
+        return brought[-1], f"the last that rank {verdict.rank} was given; look at what came before it."
+    return (mine[-1], f"the last call of rank {verdict.rank}.") if mine else None
 
 
 def _event(part: Timeline, row: int) -> str:
@@ -141,13 +132,6 @@ def _event(part: Timeline, row: int) -> str:
     other = "" if peer < 0 else f" {'to' if kind in SENDS else 'from'} rank {peer}"
     after = format_time(int(part.start_ns[row] - part.start_ns.min()))
     return f"rank {part.rank[row]}, {kind}{other}, {after} after the case began"
-
-
-def _lines(part: Timeline) -> dict[int, str]:
-    """Return where each call was made, as a problem's text says it: "Cell In[5], line 3", "ring.py, line 3"."""
-    table = part.tables.get("source", {"span": np.empty(0), "line": np.empty(0)})
-    pairs = zip(table["span"].tolist(), table["line"].tolist(), strict=True)
-    return {row: re.sub(r":(\d+)$", r", line \1", shown_source(line)[0]) for row, line in pairs}
 
 
 def _open(part: Timeline) -> npt.NDArray[np.int64]:

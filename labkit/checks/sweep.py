@@ -127,6 +127,7 @@ def _in_flight(wire: Wire) -> Verdict | None:
             if written
             else "Between irecv and wait() nobody knows what a buffer holds: call wait() before you read it.",
             mistake=WRITTEN if written else READ,
+            problem=problem,
         )
     return None
 

@@ -58,6 +58,7 @@ def compare_ranks(
         + _difference(mine, wanted_dict[name]),
         expected=f"rank {rank}, {name}: {_text(wanted_dict[name], mine)}",
         got=f"rank {rank}, {name}: {_text(mine, wanted_dict[name])}",
+        rank=rank,
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from labkit.checks.case import Case, Got
-    from labkit.checks.wire import Wire
+    from labkit.checks.wire import Wire, WireProblem
 
 
 PLAIN_ERROR = "a plain Python error"
@@ -26,6 +26,10 @@ class Verdict:
         expected: What should have come, in words and numbers; may be "".
         got: What came, at the first place where they differ; may be "".
         mistake: The name of the recognised Mistake, or "".
+        rank: The rank whose part of the run shows it best; None where it is no single one.
+        call: Which of the rank's communication calls of the case it is about, as `Message.sent` and
+            `CollectiveCall.sequence` count; None where it is about no single call.
+        problem: What was seen on the wire and is repeated here, or None.
     """
 
     passed: bool
@@ -34,6 +38,9 @@ class Verdict:
     expected: str = ""
     got: str = ""
     mistake: str = ""
+    rank: int | None = None
+    call: int | None = None
+    problem: WireProblem | None = None
 
 
 @dataclass(frozen=True)

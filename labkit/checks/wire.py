@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 
@@ -80,6 +80,10 @@ class Wire:
     def sent_by(self, rank: int) -> tuple[Message, ...]:
         """Return what `rank` sent, in order, empty messages left out."""
         return tuple(sorted((m for m in self.messages if m.src == rank and m.bytes), key=lambda m: m.sent))
+
+    def first_send(self, rank: int, to: Collection[int]) -> int | None:
+        """Return the position of the first message of `rank` to one of these, empty messages left out."""
+        return next((message.sent for message in self.sent_by(rank) if message.dst in to), None)
 
     def received_by(self, rank: int) -> tuple[Message, ...]:
         """Return what was sent to `rank`, in the order it asked for it, empty messages left out."""

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 import torch
 
 from labkit.simulator.clock import Event
-from labkit.simulator.record import Row, at
+from labkit.simulator.record import Noted, Row, at
 from labkit.simulator.state import Simulation, VirtualRank
 from labkit.simulator.torch_private import uncounted
-from labkit.timeline.span import Problem
 from labkit.units import format_bytes
 
 ANY_SOURCE = -1
@@ -147,14 +146,14 @@ class Exchange:
         else:
             self._meet(*((posted, other) if sends else (other, posted)))
 
-    def unmatched(self) -> Iterator[Problem]:
+    def unmatched(self) -> Iterator[Noted]:
         """Yield a problem for each end that never met another."""
         channels = self._channels.values()
         sends = [posted for channel in channels for queue in channel.sends.values() for posted in queue]
         receives = [posted for channel in channels for posted in channel.receives]
         for left, kind in ((sends, "unmatched_send"), (receives, "unmatched_recv")):
             for posted in sorted(left, key=lambda one: one.order):
-                yield Problem(kind, posted.rank.rank, _unmatched_text(posted, kind))
+                yield Noted(kind, posted.rank.rank, _unmatched_text(posted, kind), posted.row)
 
     def _keep(self, channel: Channel, posted: Posted, *, sends: bool) -> None:
         if sends:

@@ -59,13 +59,23 @@ class Row:
     thread: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A problem while the run is recorded: kind, rank and text as in Problem, and the span it speaks of."""
+
+    kind: str
+    rank: int
+    text: str
+    row: Row
+
+
 @dataclass
 class RankRecord:
     """The spans of one rank, in the order it began them, and what its memory held."""
 
     rank: int
     rows: list[Row] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Noted] = field(default_factory=list)
     memory: RankMemory | None = None
 
     def add(self, row: Row) -> Row:
@@ -154,7 +164,7 @@ def at(source: str) -> str:
     return f" ({short(source)})" if source else ""
 
 
-def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Sequence[Problem] = ()) -> Timeline:
+def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Sequence[Noted] = ()) -> Timeline:
     """Return the timeline of a run; what was never complete ends with its rank and is listed in the table "open".
 
     Args:
@@ -177,6 +187,7 @@ def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Se
         return np.array([of(row) for row in chosen], dtype=dtype)
 
     num_ranks = len(records)
+    noted = [*(each for record in records for each in record.problems), *problems]
     tables = {
         "source": {"span": np.array(sourced, dtype=np.int64), "line": column(lambda r: r.source, np.str_, sourced)},
         "call": {
@@ -212,5 +223,5 @@ def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Se
         end_ns=np.array(ends, dtype=np.int64), name=column(lambda r: r.name, np.str_),
         kind=column(lambda r: r.kind, np.str_), bytes=column(lambda r: r.bytes, np.int64),
         peer=column(lambda r: r.peer, np.int32), flow=column(lambda r: r.flow, np.int64), tables=tables,
-        problems=(*(p for record in records for p in record.problems), *problems), num_ranks=num_ranks,
+        problems=tuple(Problem(p.kind, p.rank, p.text, number_of[id(p.row)]) for p in noted), num_ranks=num_ranks,
     )  # fmt: skip

@@ -29,7 +29,7 @@ from labkit.simulator.memory_hooks import memory_watched
 from labkit.simulator.memory_table import memory_tables
 from labkit.simulator.messages import Exchange
 from labkit.simulator.network import Network
-from labkit.simulator.record import assemble, at
+from labkit.simulator.record import Noted, assemble, at
 from labkit.simulator.roofline import Roofline
 from labkit.simulator.rounds import Rounds
 from labkit.simulator.state import Simulation, VirtualRank, become, current_rank, current_world
@@ -38,7 +38,6 @@ from labkit.simulator.surroundings import Hub, Surroundings, rank_environ
 from labkit.simulator.torch_private import BACKEND, installed, single_threaded_backward
 from labkit.simulator.tracebacks import describe
 from labkit.timeline import Timeline
-from labkit.timeline.span import Problem
 
 _GRACE_S = 5.0
 _LOOK_S = 0.2
@@ -291,7 +290,7 @@ class _Run:
         text, reports = deadlock.describe(self._simulation.scheduler.clocks)
         return _DeadlockError(text, reports)
 
-    def _problems(self) -> list[Problem]:
+    def _problems(self) -> list[Noted]:
         found = list(self._simulation.exchange.unmatched())
         for round_ in self._simulation.rounds.unfinished():
             for part in round_.parts.values():
@@ -300,13 +299,13 @@ class _Run:
                     f"Rank {part.rank.rank} called {part.row.kind}{at(part.row.source)} as collective "
                     f"{round_.number + 1} of {round_.members.label}, and rank {missing} never did."
                 )
-                found.append(Problem("unmatched_collective", part.rank.rank, text))
+                found.append(Noted("unmatched_collective", part.rank.rank, text, part.row))
         for rank in self._simulation.ranks:
             for row in rank.record.rows:
                 if row.flow >= 0 and not row.waited:
                     end = "to" if row.kind == "isend" else "from"
                     text = f"Rank {rank.rank} never waited for its {row.kind} {end} rank {row.peer}{at(row.source)}."
-                    found.append(Problem("not_waited", rank.rank, text))
+                    found.append(Noted("not_waited", rank.rank, text, row))
         return found
 
     def _conclude(self) -> Outcome:

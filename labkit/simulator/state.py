@@ -16,9 +16,9 @@ import torch
 from labkit.simulator.clock import Event, RankClock, Scheduler, Waits
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.network import Network
-from labkit.simulator.record import RankRecord, Row, Sources, at
+from labkit.simulator.record import Noted, RankRecord, Row, Sources, at
 from labkit.simulator.torch_private import in_backward, new_world
-from labkit.timeline.span import Lane, Problem
+from labkit.timeline.span import Lane
 
 _thread = threading.local()
 
@@ -115,9 +115,9 @@ class VirtualRank:
         self.record.add(Row(Lane.HOST, self.now_ns, self.now_ns + duration_ns, "sleep", "sleep"))
         self.spend(duration_ns)
 
-    def problem(self, kind: str, text: str) -> None:
-        """Note something that is wrong whatever the result is."""
-        self.record.problems.append(Problem(kind, self.rank, text))
+    def problem(self, kind: str, text: str, row: Row) -> None:
+        """Note something that is wrong with this span whatever the result is."""
+        self.record.problems.append(Noted(kind, self.rank, text, row))
 
     def guard(self, tensor: torch.Tensor, row: Row, *, receiving: bool) -> InFlight | None:
         """Watch a buffer until :meth:`release`; None where it has no memory to watch."""

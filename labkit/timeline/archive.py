@@ -25,7 +25,7 @@ def save(timeline: Timeline, path: str | Path) -> None:
         "format": FORMAT,
         "num_ranks": timeline.num_ranks,
         "tables": sorted(timeline.tables),
-        "problems": [[problem.kind, problem.rank, problem.text] for problem in timeline.problems],
+        "problems": [[each.kind, each.rank, each.text, each.row] for each in timeline.problems],
     }
     arrays: dict[str, Any] = {f"spans/{key}": getattr(timeline, key) for key in COLUMNS}
     for name, table in timeline.tables.items():
@@ -54,7 +54,7 @@ def load(path: str | Path) -> Timeline:
                 if key.startswith("tables/"):
                     _, table, column = key.split("/", 2)
                     tables[table][column] = archive[key]
-            problems = tuple(Problem(kind, rank, text) for kind, rank, text in about["problems"])
+            problems = tuple(Problem(*each) for each in about["problems"])
     except (KeyError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         if isinstance(error, ConfigError):
             raise

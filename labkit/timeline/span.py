@@ -97,11 +97,13 @@ class Problem:
             "no_record".
         rank: The rank that did it.
         text: A sentence for the learner.
+        row: The row of the timeline that it speaks of, -1 where there is none.
     """
 
     kind: str
     rank: int
     text: str
+    row: int = -1
 
     def __str__(self) -> str:
         return self.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,7 +126,7 @@ class Timeline:
         return self.select(keep)
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Timeline:
-        """Return the spans where keep is true; row numbers in tables follow."""
+        """Return the spans where keep is true; row numbers in tables and problems follow."""
         new_row = np.cumsum(keep) - 1
         tables: dict[str, Table] = {}
         for key, table in self.tables.items():
@@ -138,7 +139,11 @@ class Timeline:
                 for column, values in table.items()
             }
         columns = {key: getattr(self, key)[keep] for key in COLUMNS}
-        return Timeline(**columns, tables=tables, problems=self.problems, num_ranks=self.num_ranks)
+        problems = tuple(
+            replace(each, row=int(new_row[each.row]) if keep[each.row] else -1) if each.row >= 0 else each
+            for each in self.problems
+        )
+        return Timeline(**columns, tables=tables, problems=problems, num_ranks=self.num_ranks)
 
     def messages(self) -> list[Message]:
         """Return every point-to-point message, ordered by source rank and then by when its send was posted."""
@@ -197,10 +202,10 @@ class Timeline:
         return view
 
     def ask(self, question: str, unit: str = "") -> Any:
-        """Return the timeline hidden behind a question: bars and numbers come once its reader has written down a guess.
+        """Return the timeline behind a question: nothing of it is shown until its reader has written down a guess.
 
-        The guess stands over the numbers, and in ``.guess`` of what is returned. To show a timeline after
-        ``labkit.predict``, give it to ``labkit.reveal``.
+        The guess is in ``.guess`` of what is returned. In a lesson write it in a cell of its own with
+        ``labkit.predict``, and give the timeline to ``labkit.reveal``: that guess is saved, and a grader reads it.
 
         Args:
             question: What is asked, "How much of the time is a bubble?".
@@ -208,7 +213,7 @@ class Timeline:
         """
         from labkit.widgets import asking as _asking
 
-        return _asking.AskingTimeline(self, question, unit)
+        return _asking.Asking(self, question, unit)
 
     def to_html(self, path: str | Path) -> None:
         """Write a page that shows the timeline in any browser, without a network and without a kernel."""

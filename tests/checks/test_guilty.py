@@ -10,18 +10,21 @@ import pytest
 from PIL import Image
 
 from labkit.checks.case import Case, Failure
+from labkit.checks.exercise import judge
 from labkit.checks.guilty import Guilty, find_guilty
+from labkit.checks.lesson_00.averaging import EXERCISE
 from labkit.checks.notebook import CheckResult
 from labkit.checks.outcome import CaseOutcome
 from labkit.checks.rank_side import CASE_KIND
 from labkit.checks.verdict import Verdict
+from labkit.checks.wire import Wire, WireProblem
 from labkit.timeline import COMMUNICATION, COMPUTE, Timeline
 from labkit.timeline.span import Problem
 from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, row_layout
 from labkit.widgets.live import VIEWS
 from labkit.widgets.static_timeline import to_png
 
-WRONG = Verdict(False, message="Rank 1 is wrong.", got="rank 1: [3]")
+WRONG = Verdict(False, message="Rank 1 is wrong.", got="rank 1: [3]", rank=1)
 
 
 def recorded(problems: tuple[Problem, ...] = (), *, hangs: bool = False) -> Timeline:
@@ -68,7 +71,7 @@ def test_a_wrong_result_points_at_what_its_rank_received_last() -> None:
     assert where(guilty) == (1, "recv", 250)
     assert guilty.event == "rank 1, recv from rank 0, 40 ns after the case began"
     assert guilty.reason == "the last that rank 1 was given; look at what came before it."
-    assert where(found(recorded(), Verdict(False, "Rank 0 holds 3."))) == (0, "recv", 210)
+    assert where(found(recorded(), Verdict(False, "It is wrong.", rank=0))) == (0, "recv", 210)
 
 
 def test_only_the_failed_case_is_shown_without_its_own_mark() -> None:
@@ -76,21 +79,41 @@ def test_only_the_failed_case_is_shown_without_its_own_mark() -> None:
     assert len(part) == 5 and CASE_KIND not in part.kind and int(part.start_ns.min()) == 210
 
 
-def test_a_message_the_verdict_names_is_the_one() -> None:
-    verdict = Verdict(False, "Rank 1 sends to rank 0; here nothing does.", got="a message from rank 1 to rank 0")
-    assert where(found(recorded(), verdict)) == (1, "send", 210)
+def test_the_call_the_verdict_is_about_is_the_one() -> None:
+    guilty = found(recorded(), Verdict(False, "Here nothing passes from rank 1 to rank 0.", rank=1, call=0))
+    assert where(guilty) == (1, "send", 210) and guilty.reason == "the call the check speaks of."
+    assert where(found(recorded(), Verdict(False, "Nor here.", rank=1, call=1))) == (1, "recv", 225)
 
 
-@pytest.mark.parametrize(("line", "start"), [("ring.py, line 9", 225), ("ring.py, line 10", 250)])
-def test_a_problem_on_the_wire_is_found_by_its_line(line: str, start: int) -> None:
-    problem = Problem("not_waited", 1, f"Rank 1 never waited for the irecv of {line}.")
-    assert where(found(recorded((problem,)), Verdict(False, problem.text))) == (1, "recv", start)
+def test_numbers_in_a_verdicts_text_point_nowhere() -> None:
+    """What is said to the learner may change its words without another event being shown."""
+    text = "Rank 1 sends to rank 0; rank 0 is wrong."
+    assert find_guilty(recorded(), 1, Verdict(False, text, got="rank 1: [3]"), ()) is None
 
 
-def test_a_receive_without_a_send_is_the_one_that_was_never_matched() -> None:
-    problem = Problem("unmatched_recv", 1, "Rank 1 posted recv and rank 0 has no send for it.")
-    guilty = found(recorded((problem,)), Verdict(False, problem.text))
-    assert where(guilty) == (1, "recv", 250) and guilty.reason == "for which nobody sent."
+@pytest.mark.parametrize(("row", "start"), [(9, 225), (10, 250)])
+def test_a_problem_on_the_wire_points_at_its_own_call(row: int, start: int) -> None:
+    problem = Problem("not_waited", 1, "Rank 1 never waited for its irecv from rank 0.", row)
+    verdict = Verdict(False, "It is not waited for.", problem=WireProblem("not_waited", 1, problem.text))
+    guilty = found(recorded((problem,)), verdict)
+    assert where(guilty) == (1, "recv", start) and guilty.reason == "for which nobody waited."
+
+
+def test_of_two_equal_problems_the_one_in_the_failed_case_is_shown() -> None:
+    text = "Rank 1 posted recv and rank 0 has no send for it."
+    both = (Problem("unmatched_recv", 1, text, 3), Problem("unmatched_recv", 1, text, 10))
+    verdict = Verdict(False, text, problem=WireProblem("unmatched_recv", 1, text))
+    assert where(found(recorded(both), verdict)) == (1, "recv", 250)
+    assert find_guilty(recorded(both[:1]), 1, verdict, ()) is None
+
+
+def test_a_failure_keeps_what_was_seen_on_the_wire() -> None:
+    seen = WireProblem("unmatched_recv", 1, "Rank 1 posted recv and rank 0 has no send for it.")
+    failure = Failure("exception", 0, "A message went to a rank nobody expected.", problem=seen)
+    verdict = judge(EXERCISE, EXERCISE.visible[0], failure, Wire())
+    assert (verdict.rank, verdict.problem) == (0, seen)
+    timeline = recorded((Problem(seen.kind, seen.rank, seen.text, 10),))
+    assert where(found(timeline, verdict, failure)) == (1, "recv", 250)
 
 
 def test_of_a_hang_the_call_that_never_ended_is_marked_and_drawn_to_the_end() -> None:

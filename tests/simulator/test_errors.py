@@ -107,8 +107,11 @@ def test_a_buffer_written_while_it_is_being_sent_is_told_with_both_lines() -> No
         else:
             dist.recv(value, 0)
 
-    (problem,) = _run(reuse, 2).timeline.problems  # type: ignore[union-attr]
+    timeline = _run(reuse, 2).timeline
+    assert timeline is not None
+    (problem,) = timeline.problems
     assert problem.kind == "changed_in_flight" and problem.rank == 0
+    assert (timeline.rank[problem.row], timeline.kind[problem.row]) == (0, "isend")
     sent, written = _line_of(reuse, "dist.isend"), _line_of(reuse, "mul_(2)")
     assert f"wrote into the buffer of its isend (test_errors.py, line {sent})" in problem.text
     assert f"at test_errors.py, line {written}, before wait() returned" in problem.text
@@ -149,8 +152,11 @@ def test_messages_nobody_received_and_works_nobody_waited_for_are_listed() -> No
         elif dist.get_rank() == 1:
             dist.recv(torch.ones(4), 0)
 
-    problems = _run(forget).timeline.problems  # type: ignore[union-attr]
+    timeline = _run(forget).timeline
+    assert timeline is not None
+    problems = timeline.problems
     assert [problem.kind for problem in problems] == ["unmatched_send", "not_waited"]
+    assert [timeline.flow[problem.row] >= 0 for problem in problems] == [False, True]
     assert "rank 1 has no receive for it" in problems[0].text
 
 

@@ -24,5 +24,5 @@ def exchange() -> Timeline:
             "wait": {"span": np.array([2]), "of": np.array([1])},
             "clock": {"rank": np.array([0, 1]), "err_ns": np.array([0, 0])},
         },
-        problems=(Problem("unmatched_send", 0, "Rank 0 sent and nobody received."),),
+        problems=(Problem("unmatched_send", 0, "Rank 0 sent and nobody received.", row=1),),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import zipfile
@@ -57,6 +58,27 @@ def test_tables_problems_and_ranks_without_spans_survive_the_file(tmp_path: Path
     }
     Timeline(num_ranks=7).save(tmp_path / "empty.npz")
     assert Timeline.load(tmp_path / "empty.npz").num_ranks == 7
+
+
+def test_the_row_of_a_problem_follows_its_span() -> None:
+    timeline = exchange()
+    (there,) = timeline.spans(kind="isend").problems
+    (gone,) = timeline.spans(rank=1).problems
+    assert (timeline.problems[0].row, there.row, gone.row) == (1, 0, -1)
+    assert there.text == gone.text == timeline.problems[0].text
+
+
+def test_a_file_whose_problems_name_no_row_is_read(tmp_path: Path) -> None:
+    path, timeline = tmp_path / "run.npz", exchange()
+    timeline.save(path)
+    with np.load(path) as archive:
+        arrays = {key: archive[key] for key in archive.files}
+    about = json.loads(str(arrays["about"]))
+    about["problems"] = [each[:3] for each in about["problems"]]  # as it was written at first
+    arrays["about"] = np.array(json.dumps(about))
+    np.savez(path, **arrays)
+    (problem,) = Timeline.load(path).problems
+    assert problem.row == -1 and problem.text == timeline.problems[0].text
 
 
 def test_a_file_that_is_no_timeline_is_refused_in_words(tmp_path: Path) -> None:

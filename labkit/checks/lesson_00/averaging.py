@@ -52,6 +52,7 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
         message=f"{are_wrong(wrong, case.world_size)}. Rank {rank} has {first.got}, expected {first.expected}.",
         expected=f"rank {rank}: {listing(expected.reshape(-1), first.index)}",
         got=f"rank {rank}: {listing(came.reshape(-1), first.index) if isinstance(came, Tensor) else first.got}",
+        rank=rank,
     )
 
 

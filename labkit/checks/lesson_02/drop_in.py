@@ -84,6 +84,7 @@ def _outside(case: Case, got: Got) -> Verdict | None:
                 message=f"Rank {rank} is not in the group {members}, but {did}; such a rank returns None at once.",
                 expected=f"rank {rank}: None, and a tensor that was not touched",
                 got=f"rank {rank}: {did}",
+                rank=rank,
             )
     return None
 
@@ -98,6 +99,7 @@ def _returned(case: Case, got: Got) -> Verdict | None:
                 message=f"With async_op=True rank {rank} got back a {returned}; it must be an object with wait().",
                 expected="an object with wait()",
                 got=f"{returned}",
+                rank=rank,
             )
         if not case.inputs[0].get("async") and returned != "NoneType":
             return Verdict(
@@ -105,6 +107,7 @@ def _returned(case: Case, got: Got) -> Verdict | None:
                 message=f"Without async_op rank {rank} got back a {returned}; dist.all_reduce returns None then.",
                 expected="None",
                 got=f"{returned}",
+                rank=rank,
             )
     return None
 

@@ -85,12 +85,15 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
                 f"handed in was not filled.",
                 expected=f"rank {rank}: the caller's own tensor, with the piece in it",
                 got=f"rank {rank}: another tensor in its place",
+                rank=rank,
             )
     for what in ("outputs", "inputs"):
         for rank, should in enumerate(exchanged(case)):
             came, expected = cast(list[Value], got[rank].get(what)), cast(list[Tensor], should[what])
             if not isinstance(came, list) or len(came) != len(expected):
-                return Verdict(False, message=f"Rank {rank}'s {what} are no longer a list of {len(expected)} tensors.")
+                return Verdict(
+                    False, message=f"Rank {rank}'s {what} are no longer a list of {len(expected)} tensors.", rank=rank
+                )
             for index, (piece, wanted) in enumerate(zip(came, expected, strict=True)):
                 first = difference(piece, wanted)
                 if first is not None:
@@ -120,10 +123,17 @@ def _traffic(case: Case, wire: Wire) -> Verdict | None:
                     f"enough.",
                     expected=f"{wanted} bytes from rank {rank} to rank {peer}",
                     got=f"{sent} bytes",
+                    rank=rank,
+                    call=wire.first_send(rank, {peer}),
                 )
         strangers = set(wire.peers(rank)) - set(members)
         if strangers:
-            return Verdict(False, message=f"Rank {rank} sent to {ranks_in_words(strangers)}, outside the group.")
+            return Verdict(
+                False,
+                message=f"Rank {rank} sent to {ranks_in_words(strangers)}, outside the group.",
+                rank=rank,
+                call=wire.first_send(rank, strangers),
+            )
     return None
 
 

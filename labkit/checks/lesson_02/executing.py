@@ -55,6 +55,7 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
             f"expected {first.expected}.{_what_happens_there(case, rank, first.index)}",
             expected=f"rank {rank}: {listing(expected[rank], first.index)}",
             got=f"rank {rank}: {listing(came, first.index) if isinstance(came, Tensor) else first.got}",
+            rank=rank,
         )
     return _messages(case, wire) or lost_messages(wire) or Verdict(True)
 
@@ -97,6 +98,8 @@ def _messages(case: Case, wire: Wire) -> Verdict | None:
                 message=f"The chunks are right, but rank {rank} sent rank {empty.dst} a message of 0 bytes: leave "
                 f"messages "
                 "of empty chunks out.",
+                rank=rank,
+                call=empty.sent,
             )
         sent = [(m.dst, m.bytes) for m in wire.sent_by(rank)]
         if sorted((peer, size) for _, peer, size in wanted) != sorted(sent):
@@ -105,6 +108,7 @@ def _messages(case: Case, wire: Wire) -> Verdict | None:
                 message=f"The chunks are right, but rank {rank} sent {plural(len(sent), 'message')} with "
                 f"{sum(b for _, b in sent)} bytes "
                 f"and its plan has {len(wanted)} with {sum(size for *_, size in wanted)} bytes.",
+                rank=rank,
             )
     return None
 

@@ -62,11 +62,14 @@ def judge_halving(case: Case, got: Got, wire: Wire) -> Verdict:
                 f"raised none.",
                 expected="ValueError on every rank",
                 got=f"none on {ranks_in_words(quiet)}",
+                rank=quiet[0],
             )
         return Verdict(True)
     for rank, text in enumerate(raised):
         if text:
-            return Verdict(False, message=f"Rank {rank} raised {text}, but {case.world_size} is a power of two.")
+            return Verdict(
+                False, message=f"Rank {rank} raised {text}, but {case.world_size} is a power of two.", rank=rank
+            )
     return (
         library_calls(wire)
         or wrong_values(case, got)
@@ -91,6 +94,8 @@ def _halving_traffic(case: Case, wire: Wire) -> Verdict | None:
                 False,
                 message=f"The sums are right, but rank {rank} sends to {ranks_in_words(strangers)}; its partners are "
                 f"{ranks_in_words(partners)}, its own number with one bit flipped.",
+                rank=rank,
+                call=wire.first_send(rank, strangers),
             )
         sent = wire.sent_by(rank)
         if len(sent) > most_messages or sum(m.bytes for m in sent) > most_bytes:
@@ -100,6 +105,7 @@ def _halving_traffic(case: Case, wire: Wire) -> Verdict | None:
                 f"{most_messages} messages with {most_bytes} bytes at most.",
                 expected=f"at most {most_messages} messages, {most_bytes} bytes",
                 got=total_text(sent),
+                rank=rank,
             )
     return None
 

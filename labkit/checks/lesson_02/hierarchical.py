@@ -71,10 +71,11 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
             f"{ranks_in_words(quiet)} raised none.",
             expected="ValueError on every rank",
             got=f"none on {ranks_in_words(quiet)}",
+            rank=quiet[0],
         )
     for rank, text in enumerate(raised):
         if text:
-            return Verdict(False, message=f"Rank {rank} raised {text}, but the nodes divide the world.")
+            return Verdict(False, message=f"Rank {rank} raised {text}, but the nodes divide the world.", rank=rank)
     return (
         library_calls(wire) or wrong_values(case, got) or _traffic(case, wire) or lost_messages(wire) or Verdict(True)
     )
@@ -92,6 +93,7 @@ def _traffic(case: Case, wire: Wire) -> Verdict | None:
                     message=f"The sums are right, but rank {rank} sends {sent} bytes {where}; {limit} are enough.",
                     expected=f"at most {limit} bytes {where}",
                     got=f"{sent} bytes",
+                    rank=rank,
                 )
     return None
 

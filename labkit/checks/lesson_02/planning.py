@@ -54,6 +54,7 @@ def judge_plan(case: Case, got: Got, wire: Wire) -> Verdict:
                     False,
                     message=f"ring_plan({rank}, {size}) returned {plan}; it must return a list of Send, Recv and "
                     f"Reduce.",
+                    rank=rank,
                 )
         outcome = interpret(plans, size)
         text = outcome.problem or _ring_form(size, plans)

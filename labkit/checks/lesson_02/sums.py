@@ -158,6 +158,7 @@ def wrong_values(case: Case, got: tuple[Values, ...]) -> Verdict | None:
         message=_message(case, got, found, outside),
         expected=f"rank {rank}: {_expected_text(case, rank, first, exact)}",
         got=f"rank {rank}: {_got_text(case, got, rank, first)}",
+        rank=rank,
     )
 
 

@@ -32,18 +32,21 @@ def library_calls(wire: Wire) -> Verdict | None:
     kinds = wire.collective_kinds()
     if not kinds:
         return None
+    first = wire.collectives[0]
     return Verdict(
         False,
         message=f"{join(f'dist.{kind}' for kind in kinds)} was called; build it from send and receive calls alone.",
         expected="no collective of the library",
         got=join(kinds),
+        rank=first.rank,
+        call=first.sequence,
     )
 
 
 def lost_messages(wire: Wire) -> Verdict | None:
     """Return a verdict if a message had no partner, or its buffer was written before it was received."""
     for problem in wire.problems_of("unmatched_send", "unmatched_recv", "size_mismatch", "changed_in_flight"):
-        return Verdict(False, message=problem.text)
+        return Verdict(False, message=problem.text, problem=problem)
     return None
 
 
@@ -57,6 +60,8 @@ def outsiders(case: Case, wire: Wire) -> Verdict | None:
                 False,
                 message=f"Rank {message.src} sent to rank {message.dst}, but rank {outsider} is not in the group "
                 f"{members_of(case)}.",
+                rank=message.src,
+                call=message.sent,
             )
     return None
 
@@ -85,6 +90,8 @@ def ring_traffic(case: Case, wire: Wire) -> Verdict | None:
                 "neighbour and to nobody else.",
                 expected=expected,
                 got=f"rank {rank} sends to {ranks_in_words(wire.peers(rank))}",
+                rank=rank,
+                call=wire.first_send(rank, set(wire.peers(rank)) - {sent[0].dst}),
             )
         largest = max((message.bytes for message in sent), default=0)
         if largest > chunk or len(sent) > most or sum(m.bytes for m in sent) > most * chunk:
@@ -94,6 +101,8 @@ def ring_traffic(case: Case, wire: Wire) -> Verdict | None:
                 f"{plural(most, 'message')} of one chunk, at most {chunk} bytes each.",
                 expected=expected,
                 got=f"rank {rank} sends {total_text(sent)}",
+                rank=rank,
+                call=next((message.sent for message in sent if message.bytes > chunk), None),
             )
     return _one_cycle(members, wire)
 
@@ -121,6 +130,8 @@ def root_traffic(case: Case, wire: Wire) -> Verdict | None:
                 message=f"Rank {message.src} sends to rank {message.dst}; here everything passes through rank 0.",
                 expected="rank 0 at one end of every message",
                 got=f"a message from rank {message.src} to rank {message.dst}",
+                rank=message.src,
+                call=message.sent,
             )
     for rank in range(1, case.world_size):
         up, down = wire.bytes_sent(rank), wire.bytes_received(rank)
@@ -129,6 +140,7 @@ def root_traffic(case: Case, wire: Wire) -> Verdict | None:
                 False,
                 message=f"Rank {rank} sends {up} and receives {down} bytes; its tensor has {whole}, once each way "
                 f"is enough.",
+                rank=rank,
             )
     return None
 

@@ -113,6 +113,8 @@ def _unwaited(wire: Wire) -> Verdict | None:
                 False,
                 message=f"Rank {call.rank} never called wait() on one of its {call.kind}s of {call.bytes} bytes: what "
                 "it reads afterwards may be old.",
+                rank=call.rank,
+                call=call.sequence,
             )
     return None
 
@@ -144,6 +146,7 @@ def _forward(case: Case, parts: list[Stretch], rank: int, step: int, run: int) -
         f"({join(sorted({c.kind for c in calls}))}); {what} must travel then: parameters stay equal by themselves.",
         expected=f"{allowed} bytes",
         got=f"{sent} bytes in {plural(len(calls), 'call')}",
+        rank=rank,
     )
 
 
@@ -156,6 +159,7 @@ def _backward(case: Case, parts: list[Stretch], rank: int, step: int, run: int) 
             False,
             message=f"Inside no_sync rank {rank} called {join(sorted({c.kind for _, c in calls}))}; nothing may travel "
             "there.",
+            rank=rank,
         )
     others = sorted({call.kind for _, call in calls} - {"all_reduce"})
     if others:
@@ -163,6 +167,7 @@ def _backward(case: Case, parts: list[Stretch], rank: int, step: int, run: int) 
             False,
             message=f"While gradients are averaged rank {rank} called {join(others)}; one all_reduce for each piece "
             "is enough.",
+            rank=rank,
         )
     rule = {"each": _each, "buckets": _buckets, "total": _total}[cast(str, case.about["rule"])]
     return rule(case, rank, step, calls) or _waited_at_once(parts, rank, step, run)
@@ -189,6 +194,7 @@ def _wrong_pieces(rank: int, wanted: list[int], got: list[int]) -> Verdict:
         f"together; the trained parameters are {len(wanted)}, {sum(wanted)} bytes together.",
         expected=f"bytes {wanted}, in an order of your backward",
         got=f"bytes {got}",
+        rank=rank,
     )
 
 
@@ -199,6 +205,7 @@ def _late(rank: int, step: int, what: str, part: str, calls: list[tuple[str, Col
         message=f"The gradients are right, but in step {step} rank {rank} does not send {what} as soon as it is "
         f"complete (in the backward of layer {part!r}). Of {plural(len(calls), 'all_reduce')} {during} began before "
         "backward had ended.",
+        rank=rank,
     )
 
 
@@ -216,6 +223,7 @@ def _buckets(case: Case, rank: int, step: int, calls: list[tuple[str, Collective
             "plan, from the last parameter to the first.",
             expected=f"buckets cut from {list(reversed(sizes))} bytes, in this order, cap {cap}",
             got=f"bytes {pieces}",
+            rank=rank,
         )
     if plan is None:
         return Verdict(
@@ -225,6 +233,7 @@ def _buckets(case: Case, rank: int, step: int, calls: list[tuple[str, Collective
             f"{sum(sizes)}.",
             expected=f"buckets cut from {list(reversed(sizes))} bytes, cap {cap}",
             got=f"bytes {pieces}",
+            rank=rank,
         )
     broken = broken_rule(plan, sizes, cap)
     if broken:
@@ -248,9 +257,12 @@ def _total(case: Case, rank: int, step: int, calls: list[tuple[str, CollectiveCa
             f"used or not, have {least}, and flags for who used what need at most {most - least} more.",
             expected=f"{least} to {most} bytes",
             got=f"{sent} bytes",
+            rank=rank,
         )
     if len(calls) > len(sizes) + 1:
-        return Verdict(False, message=f"Rank {rank} calls all_reduce {len(calls)} times; buckets save calls.")
+        return Verdict(
+            False, message=f"Rank {rank} calls all_reduce {len(calls)} times; buckets save calls.", rank=rank
+        )
     # Without the spare layer on this rank, a first bucket that reaches down to it can leave only in the end.
     waits = not _uses_spare(case, rank, step) and cast(float, case.inputs[0]["cap"]) * 2**20 >= _ABOVE_SPARE
     if not waits and (not calls or calls[0][0] in ("stem", "finish")):
@@ -284,6 +296,7 @@ def _waited_at_once(parts: list[Stretch], rank: int, step: int, run: int) -> Ver
         False,
         message=f"The gradients are right, but in step {step} rank {rank} waits for {plural(len(waited), 'all_reduce')}"
         " while backward still has layers to compute: nothing overlaps.",
+        rank=rank,
     )
 
 

@@ -84,19 +84,21 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
     right = expected(case)
     for rank in members(case):
         if got[rank].get("problem") == "attached":
-            return Verdict(False, f"The loss that rank {rank} returned still hangs on its graph: return loss.detach().")
+            return Verdict(
+                False, f"The loss that rank {rank} returned still hangs on its graph: return loss.detach().", rank=rank
+            )
         for number, (mine, wanted) in enumerate(_pairs(got[rank], right[rank], "losses")):
             if wrong := _apart(mine, wanted):
-                return Verdict(False, f"Rank {rank}'s loss of step {number + 1} is {wrong}.")
+                return Verdict(False, f"Rank {rank}'s loss of step {number + 1} is {wrong}.", rank=rank)
         dense, good = cast(dict[str, Tensor], got[rank]["dense"]), cast(dict[str, Tensor], right[rank]["dense"])
         for name in good:
             if wrong := _apart(dense[name], good[name]):
-                return Verdict(False, f"After the steps rank {rank}'s layer {name!r} has {wrong}.")
+                return Verdict(False, f"After the steps rank {rank}'s layer {name!r} has {wrong}.", rank=rank)
     num_steps = len(cast(list[Tensor], case.inputs[0]["keys"]))
     for rank in members(case):
         if len(cast(list[Tensor], got[rank]["pushes"])) != num_steps:
             count = len(cast(list[Tensor], got[rank]["pushes"]))
-            return Verdict(False, f"Rank {rank} pushed {count} times in {num_steps} steps.")
+            return Verdict(False, f"Rank {rank} pushed {count} times in {num_steps} steps.", rank=rank)
     for step in range(num_steps):
         mine, wanted = (
             torch.stack([cast(list[Tensor], each[rank]["pushes"])[step] for rank in members(case)]).sum(0)

@@ -59,10 +59,15 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
             f"{are_wrong(wrong, case.world_size)}. Rank {rank} has {first.got}, expected {first.expected}.",
             expected=first.expected,
             got=first.got,
+            rank=rank,
         )
     changed = [rank for rank, values in enumerate(got) if not values["kept"]]
     if changed:
-        return Verdict(False, f"The weight that was handed in was changed on rank {changed[0]}; leave it as it is.")
+        return Verdict(
+            False,
+            f"The weight that was handed in was changed on rank {changed[0]}; leave it as it is.",
+            rank=changed[0],
+        )
     size, wanted = right.numel() * right.element_size(), cast(int, case.inputs[0]["num_gradients"])
     for worker in range(1, case.world_size):
         sent = sum(message.dst == 0 and message.bytes == size for message in wire.sent_by(worker))
@@ -71,6 +76,7 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
                 False,
                 f"Worker {worker} has {plural(wanted, 'gradient')}, and rank 0 was sent {plural(sent, 'message')} of "
                 "that size by it.",
+                rank=worker,
             )
     return Verdict(True)
 

@@ -170,7 +170,7 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
 
 def _never_waited(wire: Wire) -> Verdict | None:
     problem = next(iter(wire.problems_of("not_waited")), None)
-    return None if problem is None else Verdict(False, message=problem.text)
+    return None if problem is None else Verdict(False, message=problem.text, problem=problem)
 
 
 def wrong_layer(case: Case, came: Values) -> Verdict | None:
@@ -194,7 +194,7 @@ def wrong_layer(case: Case, came: Values) -> Verdict | None:
 def wrong_gradients(case: Case, got: tuple[Values, ...]) -> Verdict | None:
     """Return a verdict if a gradient or the loss is wrong."""
     for rank, right in enumerate(whole(case)):
-        wrong = wrong_gradient(f"rank {rank}", got[rank].get("grads"), cast(Mapping[str, Any], right["grads"]))
+        wrong = wrong_gradient(rank, f"rank {rank}", got[rank].get("grads"), cast(Mapping[str, Any], right["grads"]))
         if wrong is not None:
             return wrong
         verdict = wrong_loss(rank, got[rank], cast("Tensor | None", right["loss"]), 1e-9)
@@ -242,7 +242,10 @@ def wrong_program(case: Case, got: tuple[Values, ...]) -> Verdict | None:
                 "to the input, W the weights' gradients; chunk.microbatch).",
                 expected=" ".join(wanted),
                 got=" ".join(came),
+                rank=rank,
             )
         if got[rank].get("left_over"):
-            return Verdict(False, message=f"Rank {rank} left {got[rank]['left_over']} functions in later; empty it.")
+            return Verdict(
+                False, message=f"Rank {rank} left {got[rank]['left_over']} functions in later; empty it.", rank=rank
+            )
     return None

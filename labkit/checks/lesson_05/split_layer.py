@@ -119,14 +119,18 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
     if wrong is not None:
         rank, name, wanted, found = wrong
         if name in _CHANGED:
-            return Verdict(False, message=f"Rank {rank}: {_CHANGED[name]}.")
+            return Verdict(False, message=f"Rank {rank}: {_CHANGED[name]}.", rank=rank)
         allowed = torch.full(wanted.shape, 1e-9 * (1 + float(wanted.abs().max())), dtype=torch.float64)
         apart = difference(found, wanted, allowed)
         assert apart is not None
         what = name if name.startswith("gradient") else f"the result of {name}" if " " not in name else name
         where = f"element {apart.index}: " if apart.index >= 0 else f"{apart.what}: "
         return Verdict(
-            False, message=f"Rank {rank}, {what} is wrong.", expected=where + apart.expected, got=where + apart.got
+            False,
+            message=f"Rank {rank}, {what} is wrong.",
+            expected=where + apart.expected,
+            got=where + apart.got,
+            rank=rank,
         )
     kinds = {call.kind for call in wire.collectives}
     if wire.messages or kinds - {"all_reduce"}:
@@ -141,6 +145,7 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
                 "copy_to_ranks, 1 in the forward of sum_over_ranks, and both again in split_mlp.",
                 expected=plural(_ALL_REDUCES, "all_reduce"),
                 got=str(count),
+                rank=rank,
             )
     return Verdict(True)
 

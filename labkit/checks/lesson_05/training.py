@@ -37,7 +37,7 @@ def wrong_results(case: Case, got: tuple[Values, ...], slack: float = 1e-9) -> V
         if "grads" not in right:
             continue
         where = f"stage {stage_of(case, rank)} (rank {rank})"
-        wrong = wrong_gradient(where, got[rank].get("grads"), cast(Mapping[str, Any], right["grads"]), slack)
+        wrong = wrong_gradient(rank, where, got[rank].get("grads"), cast(Mapping[str, Any], right["grads"]), slack)
         if wrong is not None:
             return wrong
         verdict = wrong_loss(rank, got[rank], cast("Tensor | None", right["loss"]), slack)
@@ -46,8 +46,8 @@ def wrong_results(case: Case, got: tuple[Values, ...], slack: float = 1e-9) -> V
     return None
 
 
-def wrong_gradient(where: str, came: Any, wanted: Mapping[str, Any], slack: float = 1e-9) -> Verdict | None:
-    """Return a verdict on the first gradient that is wrong, by name; `where` says on which rank."""
+def wrong_gradient(rank: int, where: str, came: Any, wanted: Mapping[str, Any], slack: float = 1e-9) -> Verdict | None:
+    """Return a verdict on the first gradient of a rank that is wrong, by name; `where` says it to the learner."""
     for name, gradient in wanted.items():
         text = apart(came.get(name) if isinstance(came, dict) else None, gradient, slack)
         if text:
@@ -57,6 +57,7 @@ def wrong_gradient(where: str, came: Any, wanted: Mapping[str, Any], slack: floa
                 f"{text[0]}.",
                 expected=text[1],
                 got=text[2],
+                rank=rank,
             )
     return None
 
@@ -81,13 +82,16 @@ def wrong_loss(rank: int, values: Values, loss: Tensor | None, slack: float) -> 
     if loss is None:
         if returned == "NoneType":
             return None
-        return Verdict(False, message=f"Rank {rank} does not hold the last stage and returned a {returned}, not None.")
+        return Verdict(
+            False, message=f"Rank {rank} does not hold the last stage and returned a {returned}, not None.", rank=rank
+        )
     came = values.get("loss")
     if not isinstance(came, Tensor):
         return Verdict(
             False,
             message=f"The last stage (rank {rank}) returned {returned}, not the loss as a tensor.",
             got=str(returned),
+            rank=rank,
         )
     if came.numel() != 1 or abs(float(came) - float(loss)) > slack * (1 + abs(float(loss))):
         text = f"{float(came):.7g}" if came.numel() == 1 else f"a tensor of shape {tuple(came.shape)}"
@@ -97,6 +101,7 @@ def wrong_loss(rank: int, values: Values, loss: Tensor | None, slack: float) -> 
             f"{float(loss):.7g}.",
             expected=f"{float(loss):.7g}",
             got=text,
+            rank=rank,
         )
     if values.get("attached"):
         return Verdict(
@@ -148,6 +153,7 @@ def wrong_messages(case: Case, wire: Wire) -> Verdict | None:
                 message=f"Rank {rank} sent {plural(len(sent), 'message')}; its schedule has {len(wanted)}.",
                 expected=plural(len(wanted), "message"),
                 got=plural(len(sent), "message"),
+                rank=rank,
             )
         for peer in sorted({dst for dst, _ in wanted} | {dst for dst, _ in sent}):
             ours, theirs = ([size for dst, size in each if dst == peer] for each in (wanted, sent))
@@ -157,6 +163,7 @@ def wrong_messages(case: Case, wire: Wire) -> Verdict | None:
                     message=f"Rank {rank} sent messages of {theirs} bytes to rank {peer}; its schedule has {ours}.",
                     expected=str(ours),
                     got=str(theirs),
+                    rank=rank,
                 )
     return None
 
@@ -194,6 +201,7 @@ def wrong_buffer(case: Case, got: tuple[Values, ...]) -> Verdict | None:
                 f"what one forward of each microbatch leaves there: {text[0]}.",
                 expected=text[1],
                 got=text[2],
+                rank=rank,
             )
     return None
 
@@ -219,6 +227,7 @@ def wrong_order(case: Case, got: tuple[Values, ...]) -> Verdict | None:
                 message=f"Stage {stage_of(case, rank)} (rank {rank}) did not follow its schedule.",
                 expected=" ".join(wanted),
                 got=" ".join(came) + (f" with sizes {sizes}" if came == wanted else ""),
+                rank=rank,
             )
         bound, held = _most_held(wanted), cast(int, got[rank].get("held") or 0)
         if held > bound + 1:
@@ -228,6 +237,7 @@ def wrong_order(case: Case, got: tuple[Values, ...]) -> Verdict | None:
                 f"its schedule never has more than {bound} that have gone forward and not backward.",
                 expected=f"at most {bound}",
                 got=str(held),
+                rank=rank,
             )
     return None
 

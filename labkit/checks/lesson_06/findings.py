@@ -25,12 +25,14 @@ class Finding:
         message: In a sentence.
         expected: What should have come; may be "".
         got: What came; may be "".
+        rank: The rank it was found on, None where it is no single one.
     """
 
     mistake: str
     message: str
     expected: str = ""
     got: str = ""
+    rank: int | None = None
 
 
 Find: TypeAlias = Callable[[Case, tuple[Values, ...], Wire], Finding | None]
@@ -42,7 +44,9 @@ def judging(find: Find) -> Judge:
     def judge(case: Case, got: Got, wire: Wire) -> Verdict:
         assert isinstance(got, tuple)
         found = find(case, got, wire)
-        return Verdict(True) if found is None else Verdict(False, found.message, "", found.expected, found.got)
+        if found is None:
+            return Verdict(True)
+        return Verdict(False, found.message, "", found.expected, found.got, rank=found.rank)
 
     return judge
 
@@ -103,18 +107,20 @@ def near(came: Value, wanted: Tensor, relative: float = 1e-6) -> bool:
     return bool(((came.double() - wanted.double()).abs() <= relative * size).all())
 
 
-def unlike(came: Value, wanted: Tensor, what: str) -> Finding | None:
+def unlike(came: Value, wanted: Tensor, what: str, rank: int | None = None) -> Finding | None:
     """Return a finding if no tensor of this shape and dtype came."""
     if not isinstance(came, Tensor):
-        return Finding("no tensor", f"{what} is no tensor but {came!r:.60}.")
+        return Finding("no tensor", f"{what} is no tensor but {came!r:.60}.", rank=rank)
     if came.dtype != wanted.dtype:
-        return Finding("dtype lost", f"{what} has dtype {came.dtype}, expected {wanted.dtype}.")
+        return Finding("dtype lost", f"{what} has dtype {came.dtype}, expected {wanted.dtype}.", rank=rank)
     if came.shape != wanted.shape:
-        return Finding("shape lost", f"{what} has shape {tuple(came.shape)}, expected {tuple(wanted.shape)}.")
+        return Finding(
+            "shape lost", f"{what} has shape {tuple(came.shape)}, expected {tuple(wanted.shape)}.", rank=rank
+        )
     return None
 
 
-def wrong_value(mistake: str, what: str, came: Tensor, wanted: Tensor) -> Finding:
+def wrong_value(mistake: str, what: str, came: Tensor, wanted: Tensor, rank: int | None = None) -> Finding:
     """Return the finding that shows both, around the entry that is furthest off."""
     apart = torch.nan_to_num((came.double() - wanted.double()).abs(), nan=float("inf")).flatten()
     at = int(apart.argmax())
@@ -123,6 +129,7 @@ def wrong_value(mistake: str, what: str, came: Tensor, wanted: Tensor) -> Findin
         f"{what} is wrong, most of all in entry {at}.",
         listing(wanted, at),
         listing(came, at),
+        rank,
     )
 
 

@@ -98,12 +98,13 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
                 f"Rank {rank} moved {sent} bytes; {count} packets of {packet} bytes are {count * packet}.",
                 f"at most {count * packet} bytes",
                 f"{sent} bytes",
+                rank=rank,
             )
     for rank, mine in own.items():
         if got[rank].get("changed"):
-            return Finding("packet changed", f"Rank {rank}'s packet was changed.")
+            return Finding("packet changed", f"Rank {rank}'s packet was changed.", rank=rank)
         came = got[rank].get("mean")
-        odd = unlike(came, right, f"Rank {rank}: the mean")
+        odd = unlike(came, right, f"Rank {rank}: the mean", rank=rank)
         if odd is not None:
             return odd
         if not near(came, right, 1e-9):
@@ -119,7 +120,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
             } | {f"one buffer for all ranks{' ' * other}": part for other, part in own.items()}
             other = "unpacked too early" if begun else "a wrong mean"
             name = next((name for name, wrong in named.items() if near(came, wrong, 1e-9)), other).strip()
-            return wrong_value(name, f"Rank {rank}: the mean", cast(Tensor, came), right)
+            return wrong_value(name, f"Rank {rank}: the mean", cast(Tensor, came), right, rank=rank)
     return None
 
 

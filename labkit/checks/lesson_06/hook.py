@@ -154,7 +154,7 @@ def _on_ddp(case: Case, got: tuple[Values, ...]) -> Finding | None:
                     shown = mine if isinstance(mine, Tensor) else torch.full_like(right, float("nan"))
                     ratio = float(shown.flatten()[0] / right.flatten()[0]) if right.numel() else 1.0
                     name = "sum instead of mean" if abs(ratio - case.world_size) < 0.05 else "wrong under DDP"
-                    return wrong_value(name, what, shown, right)
+                    return wrong_value(name, what, shown, right, rank=rank)
     return None
 
 
@@ -183,6 +183,7 @@ def _wrong_keys(case: Case, values: Values, rank: int) -> Finding | None:
             f"Rank {rank}: state.feedback.compress was called {len(keys)} times for {calls} buckets.",
             f"{calls} calls",
             f"{len(keys)} calls",
+            rank=rank,
         )
     of_bucket: dict[tuple[int, int], set[str]] = {}
     places = iter(keys)
@@ -192,11 +193,15 @@ def _wrong_keys(case: Case, values: Values, rank: int) -> Finding | None:
     for (number, size), used in of_bucket.items():
         if len(used) > 1:
             return Finding(
-                "another key in every step", f"Rank {rank}: bucket {number} had the keys {', '.join(sorted(used))}."
+                "another key in every step",
+                f"Rank {rank}: bucket {number} had the keys {', '.join(sorted(used))}.",
+                rank=rank,
             )
         others = {other for place, keys in of_bucket.items() if place != (number, size) for other in keys}
         if used & others:
-            return Finding("one key for several buckets", f"Rank {rank}: several buckets have the key {used.pop()}.")
+            return Finding(
+                "one key for several buckets", f"Rank {rank}: several buckets have the key {used.pop()}.", rank=rank
+            )
     return None
 
 
@@ -210,14 +215,16 @@ def _wrong_values(case: Case, got: tuple[Values, ...]) -> Finding | None:
                 given = next(fed[rank])
                 right, mean = mean_of(case, step, bucket), came["means"][bucket]
                 what = f"Step {step}, bucket {bucket}, rank {rank}: the mean"
-                odd = unlike(mean, right, what)
+                odd = unlike(mean, right, what, rank=rank)
                 if odd is not None:
                     return odd
                 if not near(mean, right, 1e-9):
-                    return wrong_value(_named(case, step, bucket, place, mean, given), what, mean, right)
+                    return wrong_value(_named(case, step, bucket, place, mean, given), what, mean, right, rank=rank)
             if came["changed"]:
                 return Finding(
-                    "the buffer was changed", f"Step {step}, rank {rank}: the hook changed a bucket's buffer."
+                    "the buffer was changed",
+                    f"Step {step}, rank {rank}: the hook changed a bucket's buffer.",
+                    rank=rank,
                 )
     return None
 
@@ -256,6 +263,7 @@ def _wrong_count(case: Case, got: tuple[Values, ...]) -> Finding | None:
                 f"Rank {rank}: state.sent_bytes is {came}, expected {right}.",
                 str(right),
                 f"{came}",
+                rank=rank,
             )
     return None
 

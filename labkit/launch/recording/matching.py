@@ -64,7 +64,7 @@ def _unmatched(rows: dict[str, Any], row: int, kind: str) -> Problem:
         text = (
             f"Rank {rank} posted {word} of {num_bytes} B from rank {peer}{where}, and rank {peer} has no send for it."
         )
-    return Problem(kind, rank, text)
+    return Problem(kind, rank, text, row)
 
 
 def _size_mismatch(rows: dict[str, Any], send: int, receive: int) -> Problem:
@@ -73,17 +73,17 @@ def _size_mismatch(rows: dict[str, Any], send: int, receive: int) -> Problem:
         f"Rank {src} sent {int(rows['bytes'][send])} B to rank {dst}{_where(rows, send)}, "
         f"which asked for {int(rows['bytes'][receive])} B{_where(rows, receive)}."
     )
-    return Problem("size_mismatch", dst, text)
+    return Problem("size_mismatch", dst, text, receive)
 
 
 def _changed(rows: dict[str, Any], row: int) -> Problem:
     rank, peer = int(rows["rank"][row]), int(rows["peer"][row])
     text = f"Rank {rank} wrote into the buffer of its isend to rank {peer}{_where(rows, row)} before wait() returned."
-    return Problem("changed_in_flight", rank, text)
+    return Problem("changed_in_flight", rank, text, row)
 
 
 def _not_waited(rows: dict[str, Any], row: int) -> Problem:
     rank, peer, word = int(rows["rank"][row]), int(rows["peer"][row]), str(rows["kind"][row])
     end = "to" if word == "isend" else "from"
     text = f"Rank {rank} never waited for its {word} {end} rank {peer}{_where(rows, row)}."
-    return Problem("not_waited", rank, text)
+    return Problem("not_waited", rank, text, row)
