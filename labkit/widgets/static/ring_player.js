@@ -59,7 +59,7 @@ function wheel(state, sends, n, side) {
       const [cx, cy] = at(r, c), fill = fillOf(mask, n), whole = count(mask) === n && !wrong;
       const square = rect(cx - cell / 2, cy - cell / 2, cell, cell, { fill, class: wrong ? "bad" : "edge", style: wrong && `fill:${fill}`, rx: 2, "data-rank": r, "data-chunk": c, "data-count": count(mask) },
         `rank ${r}, chunk ${c}: contributions of ranks ${ranksOf(mask, n).join(", ")}${wrong ? "; wrong" : whole ? "; complete" : ""}`);
-      const inner = whole && cell > 9 ? rect(cx - cell / 2 + 2.5, cy - cell / 2 + 2.5, cell - 5, cell - 5, { fill: "none", stroke: inkOn(fill), rx: 1 }) : "";
+      const inner = whole && cell > 9 ? rect(cx - cell / 2 + 2, cy - cell / 2 + 2, cell - 4, cell - 4, { fill: "none", stroke: inkOn(fill), rx: 1 }) : "";
       return square + inner + (cell > 10 ? text(cx, cy + 4, wrong ? "✗" : count(mask), "middle " + (cell > 16 ? "small" : "tiny"), ink(fill)) : "");
     }).join("");
   });
@@ -87,9 +87,9 @@ function sendGrid(steps, n, now, width, split) {
       const words = sends.map(([, c, , into]) => (wide > 24 ? met(c, into) : c)).join(" ");
       const mask = sends.length && state ? state[sends[0][1]]?.[0] ?? 0 : 0, fill = sends.length ? fillOf(mask, n) : "none";
       return rect(x(s) + 1, 26 + r * tall, wide - 2, tall - 2, { fill, class: wrong ? "bad" : "edge", style: wrong && `fill:${fill}`, "data-grid": `${s}:${r}` }, sends.map(([, c, dst, into, bad]) => `step ${s}: rank ${r} sends ${named(c)} to rank ${dst}${bad ? `; expected ${named(into)}, got ${named(c)}` : ""}`).join("; ")) +
-        text(x(s) + wide / 2, 30 + r * tall + tall / 2, words, "middle " + (wide > 30 ? "small" : "tiny"), fill !== "none" && ink(fill));
+        text(x(s) + wide / 2, 30 + r * tall + tall / 2, wide < 12 && n > 10 ? "" : words, "middle " + (wide > 30 ? "small" : "tiny"), fill !== "none" && ink(fill));
     });
-    return mine.join("") + text(x(s) + wide / 2, 19, s, "middle small");
+    return mine.join("") + text(x(s) + wide / 2, 19, wide < 15 && s % 5 && s !== now ? "" : s, "middle small");
   });
   const frame = now < steps.length ? rect(x(now), 4, wide, 24 + n * tall, { class: "now", rx: 3 }) : "";
   const halves = split > 0 && split < steps.length ? [0, 3].map((d) => line(x(split) - 6 + d, 22, x(split) - 6 + d, 26 + n * tall)).join("") : "";
@@ -102,7 +102,7 @@ function lanes(times, model, n, now, width, latency) {
   const bars = times.map((t) => place(t, { fill: t[2] === now ? "#d55e00" : "#0072b2", class: "edge", style: "stroke-width:.6" }, `step ${t[2]}, rank ${t[0]} to ${t[1]}: ${seconds(t[4] - t[3])}`) +
     (model.length ? "" : place([t[0], 0, 0, t[3], t[3] + latency], { fill: "#b8b8b8", class: "edge", style: "stroke-width:.6" })));
   const outline = model.map((t) => place(t, { fill: "none", class: "rule", "stroke-dasharray": "3 2" }));
-  const names = range(n).map((r) => text(0, 22 + r * tall + tall / 2 + 1, `${r} → ${(r + 1) % n}`));
+  const names = range(n).map((r) => text(0, 22 + r * tall + tall / 2 + 1, `${r} → ${(r + 1) % n}`, tall < 12 ? "tiny" : "small"));
   const legend = model.length ? "links; filled: this run, dashed: the model" : "links; grey: latency, blue: bytes, orange: this step";
   return { svg: text(0, 12, legend, "small grey") + names.join("") + bars.join("") + outline.join("") + axis(left, 26 + n * tall, width - left - 8, end, seconds), height: 50 + n * tall };
 }
@@ -143,7 +143,7 @@ export function ringPlayer(data) {
         ["time, model", seconds(total)], ["2(N−1)(α + B/Nβ)", seconds(formula)], ["algbw", speed(values.size / total)], ["busbw", speed(((2 * (n - 1)) / n) * values.size / total)]];
       if (real.length) numbers.push(["time, this run", seconds(most(real.map((t) => t[4])))]);
       numbers.push(["chunks complete", `${whole} of ${n * n}`, step === steps.length && whole < n * n]);
-      if (owners !== undefined) numbers.push(["each rank r owns chunk (r+1) mod N alone", owners ? "✓" : "✗", !owners]);
+      numbers.push(["each rank r owns chunk (r+1) mod N alone", { true: "✓", false: "✗" }[owners] ?? (split > 0 ? `asked after step ${split - 1}` : "–"), owners === false]);
       const moves = now.map(([src, c, dst, into]) => `${src}→${dst} ${met(c, into)}`).join(", ");
       const say = seen.length ? (seen.find(([s]) => s === step - 1) ?? seen[0])[2] : step === steps.length ? `${whole} of ${n * n} chunks are complete.` : `Step ${step}: ${moves}.`;
       return { svg, height: besides ? Math.max(side, grid.height + lane.height + 12) : side + grid.height + lane.height + 20, numbers, say,

@@ -1,4 +1,4 @@
-import { ARROW, arrow, axis, bar, choice, faint, line, most, percent, range, rect, seconds, slider, stripes, sum, tag, text } from "./figure.js";
+import { ARROW, arrow, axis, bar, choice, faint, line, most, percent, range, rect, seconds, slider, stripes, sum, tag, text, wrapped } from "./figure.js";
 
 const FILL = { F: "#0072b2", B: "#ddaa33", I: "#ddaa33", W: "#d55e00" };
 const IDLE = ["warm-up", "steady", "drain"];
@@ -220,7 +220,7 @@ export function scheduleExplorer(data) {
           ops.forEach(([op, start, to], at) => {
             const fill = FILL[op[0]], w = x(to) - x(start), onPath = path.some(([t, k]) => t === s && k === at), [twin, hooks, isChosen] = marked(at, op, x(start), x(to));
             if (twin) when.push([which, start, to]);
-            svg += faint(start > now || (follow >= 0 && op[1] !== follow), bar(x(start), y, w, 21, fill, name(op), { style: isChosen ? "stroke:var(--bad);stroke-width:4" : (onPath || twin) && "stroke-width:3.5", ...hooks, "data-critical": onPath && 1 }, `stage ${s}, ${name(op)}: ${short(start)} to ${short(to)}`) + (op[2] % 2 ? rect(x(start), y + 14, w, 7, { fill: "#0005", "pointer-events": "none" }) : ""));
+            svg += faint(start > now || (follow >= 0 && op[1] !== follow), bar(x(start), y, w, 21, fill, w < 6.5 * name(op).length + 4 ? op[0] : name(op), { style: isChosen ? "stroke:var(--bad);stroke-width:4" : (onPath || twin) && "stroke-width:3.5", ...hooks, "data-critical": onPath && 1 }, `stage ${s}, ${name(op)}: ${short(start)} to ${short(to)}`) + (op[2] % 2 ? rect(x(start), y + 14, w, 7, { fill: "#0005", "pointer-events": "none" }) : ""));
           });
           model?.[s].forEach(([op, start, to]) => (svg += rect(x(start), y - 2, x(to) - x(start), 25, { fill: "none", class: "rule", "stroke-dasharray": "3 2", "pointer-events": "none", "data-model": `${s}:${name(op)}` })));
           each.stuck.filter(([at]) => at === s).forEach(([, op], k) => {
@@ -246,6 +246,7 @@ export function scheduleExplorer(data) {
         for (const fault of each.faults.slice(0, 3)) svg += text(0, (y += 15), fault, "bad");
         y += 10;
         const whole = ended(stages), share = (part) => percent(sum(idle.filter((i) => i[3] === part).map(([, from, to]) => to - from)) / (p * whole)), first = shown[0];
+        if (which) numbers.push([]);
         numbers.push([`${each.name}: bubble`, stuck ? "–" : percent(bubble), stuck > 0], [`difference from the formula`, stuck ? "–" : percent(bubble - closed)]);
         if (!stuck) {
           if (now < Infinity && now) numbers.push(["until now", percent(sum(idle.map(([, from, to]) => Math.max(0, Math.min(to, now) - from))) / (p * now))]);
@@ -261,7 +262,8 @@ export function scheduleExplorer(data) {
       });
       const [, s, op] = picked ?? lit ?? [];
       if (op) said.push(`${picked ? "Chosen: " : ""}${name(op)} of stage ${s}${picked && !shown[1] ? "" : [...new Set(when.map((w) => w[0]))].map((k, at) => `${at ? "," : ":"} ${shown[k].name} ${when.filter((w) => w[0] === k).map(([, from, to]) => [from, to].map(shown[k].placed ? seconds : short).join(" to ")).join(" and ")}`).join("")}.`);
-      return { svg: svg + text(left, y + 2, "stripes: bubble; / warm-up, | steady, \\ drain. Grey curve: activations held; red line: memory." + (shown.some((each) => chunks(each) > 1) ? " Dark foot: odd chunk." : ""), "small grey"), height: y + 10, numbers, say: said.join(" "), table, data: { faults: shown.flatMap((each) => each.faults).length, chosen: chosen ?? "" } };
+      const [words, more] = wrapped("F: forward; B: backward, in two parts I (inputs) and W (weights). Stripes: bubble; / warm-up, | steady, \\ drain. Grey curve: activations held; red line: memory." + (shown.some((each) => chunks(each) > 1) ? " Dark foot: odd chunk." : ""), y + 4, width);
+      return { svg: svg + words, height: y + more, numbers, say: said.join(" "), table, data: { faults: shown.flatMap((each) => each.faults).length, chosen: chosen ?? "" } };
     },
   };
 }

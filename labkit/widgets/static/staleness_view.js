@@ -102,7 +102,7 @@ export function stalenessView(data) {
       const hist = range(highest + 1).map((t) => tau.slice(0, step).filter((each) => each === t).length), peak = most([1, ...hist]), hx = left + wide + 40, pitch = Math.min(18, (base - top) / (highest + 1));
       svg += text(hx - 26, top - 8, "updates by staleness") + hist.map((n, t) => {
         const y = top + 4 + t * pitch, long = (n / peak) * 60, middle = y + pitch / 2 + 2;
-        return rect(hx, y, long, pitch - 2, { fill: between(low, high, t / highest), class: "edge" }) + (pitch > 10 ? text(hx - 6, middle, t, "small end") + text(hx + 4 + long, middle, n) : "");
+        return rect(hx, y, long, pitch - 2, { fill: between(low, high, t / highest), class: "edge" }) + (pitch > 10 || !t || t === highest ? text(hx - 6, middle, t, "small end") + text(hx + 4 + long, middle, n) : "");
       }).join("");
       const done = tau.slice(0, step), sorted = [...done].sort((a, b) => a - b), span = most([0, ...updates.slice(0, step).map((u) => u[4])]), mean = step ? (sum(done) / step).toFixed(2) : "–";
       const busy = sum(updates.map((u) => u[4] - u[3])), own = sum(range(count).map((w) => most([0, ...updates.filter((u) => u[0] === w).map((u) => u[4])]))), pushed = (w, by) => updates.filter((o) => o[0] === w && o[4] <= by).length;
