@@ -13,14 +13,14 @@ applications"; Böhme, de Supinski, Geimer, Schulz, Wolf 2012, "Scalable critica
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from labkit.timeline.intervals import overlap
+from labkit.timeline.distinct import distinct_rows
+from labkit.timeline.intervals import covered_before
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED, is_call
 from labkit.timeline.metrics import intervals_of_ranks
 from labkit.timeline.span import Lane
@@ -50,12 +50,35 @@ class Step:
 
 
 @dataclass(frozen=True)
-class _Join:
-    """Where a program waited for a call: when it went on, and which call (row) it was."""
+class _Joins:
+    """Where a rank's program waited for a call, by when it went on: those times, and the calls' begins and rows."""
 
-    end_ns: int
-    start_ns: int
-    row: int
+    end_ns: list[int]
+    start_ns: list[int]
+    row: list[int]
+
+
+class _Partners:
+    """For each call the calls without which it could not end: the other end of a message, a collective's other ranks."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        sends = timeline.flow >= 0
+        messages, codes = np.unique(timeline.flow[sends], return_inverse=True)
+        self._code = np.full(len(timeline), -1, dtype=np.int64)
+        self._code[sends] = codes
+        table = timeline.tables.get("call")
+        if table is not None:
+            kind = timeline.kind[table["span"]]
+            joint = ~np.isin(kind, (*SENDS, *RECEIVES, *REMOTE_CALLS, SERVED, "span"))
+            _, codes = distinct_rows([column[joint] for column in (table["group"], table["number"], kind)])
+            self._code[table["span"][joint]] = len(messages) + codes
+        self._order = np.argsort(self._code, kind="stable")
+        self._first = np.searchsorted(self._code[self._order], np.arange(self._code.max(initial=-1) + 2))
+
+    def of(self, row: int) -> list[int]:
+        """Return them as rows of the timeline, the call itself among them; [] if it has none."""
+        code = self._code[row]
+        return [] if code < 0 else self._order[self._first[code] : self._first[code + 1]].tolist()
 
 
 def critical_path(timeline: Timeline) -> list[Step]:
@@ -67,24 +90,24 @@ def critical_path(timeline: Timeline) -> list[Step]:
         return []
     last = int(np.lexsort((timeline.lane != Lane.COMMUNICATION, -timeline.end_ns))[0])
     joins = _joins(timeline, last)
-    ends = {rank: [join.end_ns for join in of_rank] for rank, of_rank in joins.items()}
-    left = {rank: len(of_rank) for rank, of_rank in joins.items()}
-    others = _others(timeline)
+    left = [len(of_rank.row) for of_rank in joins]
+    partners = _Partners(timeline)
     begins = np.full(timeline.num_ranks, timeline.end_ns.max(), dtype=np.int64)
     np.minimum.at(begins, timeline.rank, timeline.start_ns)
     first = begins.tolist()
     rank, now = int(timeline.rank[last]), int(timeline.end_ns[last])
     found: list[Step] = []
     while True:
-        place = bisect_right(ends.get(rank, []), now, hi=left.get(rank, 0)) - 1
+        mine = joins[rank]
+        place = bisect_right(mine.end_ns, now, hi=left[rank]) - 1
         if place < 0:
             found.append(Step(min(first[rank], now), now, rank, rank, "program"))
             break
-        join = joins[rank][place]
         left[rank] = place
-        found.append(Step(join.end_ns, now, rank, rank, "program"))
-        came, at = _last_to_come(timeline, join, rank, others)
-        found.append(Step(at, join.end_ns, came, rank, "call", join.row))
+        end, row = mine.end_ns[place], mine.row[place]
+        found.append(Step(end, now, rank, rank, "program"))
+        came, at = _last_to_come(timeline, row, rank, mine.start_ns[place], end, partners)
+        found.append(Step(at, end, came, rank, "call", row))
         rank, now = came, at
     return [step for step in reversed(found) if step.end_ns > step.start_ns]
 
@@ -94,14 +117,12 @@ def in_words(timeline: Timeline, steps: Sequence[Step]) -> str:
     length = sum(step.end_ns - step.start_ns for step in steps)
     if not length:
         return "No critical path: nothing was recorded."
-    computing = intervals_of_ranks(timeline, [Lane.COMPUTE])
+    program = [(step.rank, step.start_ns, step.end_ns) for step in steps if step.kind == "program"]
+    rank, begin, end = np.array(program, dtype=np.int64).reshape(-1, 3).T
     compute = 0
-    for step in steps:
-        if step.kind == "program":
-            piece = (np.array([step.start_ns]), np.array([step.end_ns]))
-            begin, end = computing[step.rank]
-            inside = slice(int(np.searchsorted(end, step.start_ns)), int(np.searchsorted(begin, step.end_ns)))
-            compute += overlap(piece, (begin[inside], end[inside]))
+    for number, computing in enumerate(intervals_of_ranks(timeline, [Lane.COMPUTE])):
+        mine = rank == number
+        compute += int((covered_before(computing, end[mine]) - covered_before(computing, begin[mine])).sum())
     communicate = sum(step.end_ns - step.start_ns for step in steps if step.kind == "call")
     changes = sum(step.from_rank != step.rank for step in steps)
     ranks = len({step.rank for step in steps})
@@ -112,8 +133,8 @@ def in_words(timeline: Timeline, steps: Sequence[Step]) -> str:
     ).replace("%", " %")
 
 
-def _joins(timeline: Timeline, last: int) -> dict[int, list[_Join]]:
-    """Return for each rank where its program waited for a call, by when it went on."""
+def _joins(timeline: Timeline, last: int) -> list[_Joins]:
+    """Return for each rank where its program waited for a call."""
     call = is_call(timeline)
     blocking = call.copy()
     table = timeline.tables.get("call")
@@ -122,49 +143,29 @@ def _joins(timeline: Timeline, last: int) -> dict[int, list[_Join]]:
         blocking[table["span"][table["blocking"].astype(bool)]] = True
     if call[last]:
         blocking[last] = True  # the last to end is what the run waited for, whoever did
-    start, end = timeline.start_ns, timeline.end_ns
-    found = [(row, _Join(int(end[row]), int(start[row]), row)) for row in np.flatnonzero(blocking).tolist()]
+    where = of = np.flatnonzero(blocking)
     waits = timeline.tables.get("wait")
     if waits is not None:
-        for wait, of in zip(waits["span"].tolist(), waits["of"].tolist(), strict=True):
-            if end[of] > start[wait]:  # else it was complete before the program asked
-                found.append((wait, _Join(int(end[wait]), int(start[of]), of)))
-    by_rank: dict[int, list[_Join]] = defaultdict(list)
-    for row, join in sorted(found, key=lambda each: (each[1].end_ns, each[1].start_ns, each[0])):
-        by_rank[int(timeline.rank[row])].append(join)
-    return by_rank
+        late = timeline.end_ns[waits["of"]] > timeline.start_ns[waits["span"]]  # others were complete when asked for
+        where, of = np.concatenate((where, waits["span"][late])), np.concatenate((of, waits["of"][late]))
+    rank, end, start = timeline.rank[where], timeline.end_ns[where], timeline.start_ns[of]
+    order = np.lexsort((where, start, end, rank))
+    parts = np.split(order, np.searchsorted(rank[order], np.arange(1, timeline.num_ranks)))
+    return [_Joins(end[part].tolist(), start[part].tolist(), of[part].tolist()) for part in parts]
 
 
-def _others(timeline: Timeline) -> dict[int, list[int]]:
-    """Return for each call the calls on other ranks without which it could not end; one list for each collective."""
-    found: dict[int, list[int]] = {}
-    flows: dict[int, list[int]] = defaultdict(list)
-    for row in np.flatnonzero(timeline.flow >= 0).tolist():
-        flows[int(timeline.flow[row])].append(row)
-    for rows in flows.values():
-        found |= dict.fromkeys(rows, rows)
-    table = timeline.tables.get("call")
-    if table is not None:
-        members: dict[tuple[str, int, str], list[int]] = defaultdict(list)
-        columns = (table["span"], table["group"], table["number"], timeline.kind[table["span"]])
-        for row, group, number, kind in zip(*(column.tolist() for column in columns), strict=True):
-            if kind not in (*SENDS, *RECEIVES, *REMOTE_CALLS, SERVED, "span"):
-                members[group, number, kind].append(row)
-        for rows in members.values():
-            found |= dict.fromkeys(rows, rows)
-    return found
-
-
-def _last_to_come(timeline: Timeline, join: _Join, rank: int, others: dict[int, list[int]]) -> tuple[int, int]:
+def _last_to_come(
+    timeline: Timeline, call: int, rank: int, start_ns: int, end_ns: int, partners: _Partners
+) -> tuple[int, int]:
     """Return the rank that came to the call last, and when; the rank itself where no other one came later.
 
     A send that ended before its receive began did not wait for it.
     """
-    came, at = rank, join.start_ns
-    if str(timeline.kind[join.row]) in REMOTE_CALLS:
+    came, at = rank, start_ns
+    if str(timeline.kind[call]) in REMOTE_CALLS:
         return came, at
-    for row in others.get(join.row, ()):
+    for row in partners.of(call):
         begin = int(timeline.start_ns[row])
-        if at < begin <= join.end_ns and row != join.row:
+        if at < begin <= end_ns and row != call:
             came, at = int(timeline.rank[row]), begin
     return came, at

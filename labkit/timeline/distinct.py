@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -43,3 +44,21 @@ def coded(column: npt.NDArray[Any]) -> tuple[list[str], npt.NDArray[np.int32]]:
         code[rest] = len(first) + codes
         first += rest[at].tolist()
     return [str(column[row]) for row in first], code
+
+
+def distinct_rows(
+    columns: Sequence[npt.NDArray[Any]],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return where each distinct row of the columns occurs first, and for every row which distinct one it is.
+
+    They are numbered as they occur. Rows are told apart by a hash, as in :func:`hashed`.
+    """
+    key = np.zeros(len(columns[0]), dtype=np.uint64)
+    for column in columns:  # mixed after each: two columns with the same word must not cancel out
+        key = (key ^ hashed(column)) * np.uint64(0x9E3779B97F4A7C15)
+        key ^= key >> np.uint64(32)
+    _, first, codes = np.unique(key, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return first[order].astype(np.int64), place[codes].astype(np.int64)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from labkit.errors import ConfigError
 from labkit.timeline import critical_path as _critical_path
-from labkit.timeline.distinct import hashed
+from labkit.timeline.distinct import distinct_rows
 from labkit.timeline.memory import has_memory, memory_curve
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS
 from labkit.timeline.metrics import busbw_factor
@@ -133,10 +133,10 @@ def _labels(timeline: Timeline, order: npt.NDArray[np.int64]) -> tuple[list[list
     lines = [""]
     table = timeline.tables.get("source")
     if table is not None and len(table["span"]):
-        distinct, codes = _distinct([table["line"]])
+        distinct, codes = distinct_rows([table["line"]])
         lines += table["line"][distinct].tolist()
         source[table["span"]] = codes + 1
-    first, codes = _distinct(
+    first, codes = distinct_rows(
         [timeline.name[order], timeline.kind[order], timeline.lane[order], timeline.peer[order], source[order]]
     )
     shown = [shown_source(line) for line in lines]
@@ -146,24 +146,6 @@ def _labels(timeline: Timeline, order: npt.NDArray[np.int64]) -> tuple[list[list
         category = category_of(int(timeline.lane[row]), kind, name)
         labels.append([name, kind, category, int(timeline.peer[row]), *shown[source[row]]])
     return labels, codes.astype(np.uint32)
-
-
-def _distinct(columns: Sequence[npt.NDArray[Any]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return where each distinct row of the columns occurs first, and for every row which distinct one it is.
-
-    Rows are told apart by a hash of 64 bits: of a million distinct rows two would be taken for one once in 40 million
-    times.
-    """
-    key = np.zeros(len(columns[0]), dtype=np.uint64)
-    for column in columns:  # mixed after each: two columns with the same word must not cancel out
-        key = (key ^ hashed(column)) * np.uint64(0x9E3779B97F4A7C15)
-        key ^= key >> np.uint64(32)
-    _, first, codes = np.unique(key, return_index=True, return_inverse=True)
-    order = np.argsort(first)  # numbered as they occur, whatever their hashes are
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    first, codes = first[order], place[codes]
-    return first.astype(np.int64), codes.astype(np.int64)
 
 
 def _flows(timeline: Timeline, place: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.uint32]]:

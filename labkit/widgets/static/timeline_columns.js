@@ -24,12 +24,20 @@ export function decode(packed) {
   const n = run.start.length;
   run.end = new Float64Array(n);
   run.category = new Uint8Array(n);
-  const { start, duration, end, label, category } = run, categoryOf = Uint8Array.from(run.labels, (each) => each[2]);
-  for (let i = 0; i < n; i++) {
+  const categoryOf = Uint8Array.from(run.labels, (each) => each[2]);
+  let at = 0;
+  for (const [, , count] of packed.rows) spread(run, categoryOf, at, (at += count));
+  return complete(run, packed.rows);
+}
+
+// Loops over events stand in functions that are called for each row: an engine compiles a function at its next call,
+// and a page that has just been opened would run one loop over all events to its end uncompiled.
+
+function spread({ start, duration, end, label, category }, categoryOf, from, to) {
+  for (let i = from; i < to; i++) {
     end[i] = start[i] + duration[i];
     category[i] = categoryOf[label[i]];
   }
-  return complete(run, packed.rows);
 }
 
 /** Add to a run's columns what is computed from them; rows are [rank, lane, number of events]. */
@@ -37,8 +45,6 @@ function complete(run, rows) {
   let first = 0;
   run.rows = rows.map(([rank, lane, count]) => ({ rank, lane, first, last: (first += count) }));
   own(run);
-  run.owned = new Set();
-  for (const event of run.owner) run.owned.add(run.category[event]);
   sum(run);
   join(run);
   run.flowsOf = new Map();
@@ -87,18 +93,21 @@ function countTo(n) {
   return numbers;
 }
 
+/** Return whether no event of the row begins before the one before it ends. */
+function apart({ start, end }, { first, last }) {
+  for (let i = first + 1; i < last; i++) if (end[i - 1] > start[i]) return false;
+  return true;
+}
+
 /** Cut each row into disjoint segments, each with the event that owns it: the last begun of those that overlap. */
 function own(run) {
   const { start, end } = run;
-  const begins = [], ends = [], owners = [];
-  let apart = true;
-  for (const row of run.rows)
-    for (let i = row.first + 1; i < row.last; i++) if (end[i - 1] > start[i]) apart = false;
-  if (apart) {
+  if (run.rows.every((row) => apart(run, row))) {
     Object.assign(run, { segmentStart: start, segmentEnd: end, owner: countTo(start.length) });
     for (const row of run.rows) Object.assign(row, { from: row.first, to: row.last });
     return;
   }
+  const begins = [], ends = [], owners = [];
   for (const row of run.rows) {
     row.from = begins.length;
     const open = []; // events under way; the last begun is on top
@@ -128,27 +137,39 @@ function own(run) {
   run.owner = Uint32Array.from(owners);
 }
 
-/** Add running sums: time covered before each segment, bytes and calls before each event. */
+/** Add running sums: time covered before each segment, bytes and calls before each event; and the categories seen. */
 function sum(run) {
-  const covered = (run.covered = new Float64Array(run.owner.length + 1));
-  for (const row of run.rows) {
-    let total = 0;
-    for (let s = row.from; s < row.to; s++) {
-      covered[s] = total;
-      total += run.segmentEnd[s] - run.segmentStart[s];
-    }
-  }
+  const n = run.start.length, seen = new Uint8Array(run.categories.length);
+  run.covered = new Float64Array(run.owner.length + 1);
+  run.sums = [0, 1].map(() => ({ bytes: new Float64Array(n + 1), calls: new Uint32Array(n + 1) }));
   const sort = Uint8Array.from(run.labels, ([, kind, category]) => (/^i?send$/.test(kind) ? 0 : category === 3 ? 1 : 2));
-  const { label, bytes: size } = run, n = label.length;
-  run.sums = [0, 1].map((which) => {
-    const bytes = new Float64Array(n + 1), calls = new Uint32Array(n + 1);
-    for (let i = 0; i < n; i++) {
-      const counts = sort[label[i]] === which;
-      bytes[i + 1] = counts ? bytes[i] + size[i] : bytes[i];
-      calls[i + 1] = counts ? calls[i] + 1 : calls[i];
+  for (const row of run.rows) {
+    cover(run, seen, row);
+    for (const which of [0, 1]) count(run, sort, which, row);
+  }
+  run.owned = new Set([...seen.keys()].filter((category) => seen[category]));
+}
+
+function cover({ segmentStart, segmentEnd, owner, category, covered }, seen, { from, to }) {
+  let total = 0;
+  for (let s = from; s < to; s++) {
+    covered[s] = total;
+    total += segmentEnd[s] - segmentStart[s];
+    seen[category[owner[s]]] = 1;
+  }
+}
+
+function count({ label, bytes: size, sums }, sort, which, { first, last }) {
+  const { bytes, calls } = sums[which];
+  let total = bytes[first], number = calls[first];
+  for (let i = first; i < last; i++) {
+    if (sort[label[i]] === which) {
+      total += size[i];
+      number++;
     }
-    return { bytes, calls };
-  });
+    bytes[i + 1] = total;
+    calls[i + 1] = number;
+  }
 }
 
 /** Give each rank its computing and communicating rows and the union of the two, as sorted intervals with sums. */
@@ -158,23 +179,26 @@ function join(run) {
     if (!run.ranks.has(row.rank)) run.ranks.set(row.rank, { rank: row.rank, lanes: [null, null, null] });
     run.ranks.get(row.rank).lanes[row.lane] = row;
   }
-  for (const rank of run.ranks.values()) {
-    const [a, b] = rank.lanes;
-    const most = (a ? a.to - a.from : 0) + (b ? b.to - b.from : 0), stopA = a ? a.to : 0, stopB = b ? b.to : 0;
-    const begins = new Float64Array(most), ends = new Float64Array(most), sums = new Float64Array(most + 1);
-    const { segmentStart, segmentEnd } = run;
-    let i = a ? a.from : 0, j = b ? b.from : 0, n = 0;
-    while (i < stopA || j < stopB) {
-      const s = j >= stopB || (i < stopA && segmentStart[i] <= segmentStart[j]) ? i++ : j++;
-      if (n && segmentStart[s] <= ends[n - 1]) ends[n - 1] = Math.max(ends[n - 1], segmentEnd[s]);
-      else {
-        begins[n] = segmentStart[s];
-        ends[n++] = segmentEnd[s];
-      }
+  const none = { from: 0, to: 0 };
+  for (const rank of run.ranks.values()) rank.busy = union(run, rank.lanes[0] ?? none, rank.lanes[1] ?? none);
+}
+
+function union({ segmentStart, segmentEnd }, a, b) {
+  const most = a.to - a.from + b.to - b.from;
+  const begins = new Float64Array(most), ends = new Float64Array(most), sums = new Float64Array(most + 1);
+  let n = 0, i = a.from, j = b.from, end = -Infinity;
+  while (i < a.to || j < b.to) {
+    const s = j >= b.to || (i < a.to && segmentStart[i] <= segmentStart[j]) ? i++ : j++, start = segmentStart[s], stop = segmentEnd[s];
+    if (start > end) {
+      begins[n] = start;
+      ends[n] = end = stop;
+      sums[++n] = sums[n - 1] + stop - start;
+    } else if (stop > end) {
+      sums[n] += stop - end;
+      ends[n - 1] = end = stop;
     }
-    for (let k = 0; k < n; k++) sums[k + 1] = sums[k] + ends[k] - begins[k];
-    rank.busy = { begins: begins.subarray(0, n), ends: ends.subarray(0, n), sums };
   }
+  return { begins: begins.subarray(0, n), ends: ends.subarray(0, n), sums };
 }
 
 function before(begins, ends, sums, from, to, time) {
