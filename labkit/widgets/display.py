@@ -13,6 +13,29 @@ from labkit.widgets.live import is_live
 from labkit.widgets.static_timeline import to_png
 from labkit.widgets.timeline_view import TimelineView, view_of
 
+_SHOWN: dict[str, tuple[str, list[TimelineView]]] = {}
+"""For each cell the execution of it that displayed widgets last, and these."""
+
+
+def put_out(view: TimelineView) -> None:
+    """Display a widget in the running cell; those that an earlier execution of the cell displayed are let go.
+
+    Their place in the page is gone, and without this their columns would stay, in the kernel and in the page.
+    """
+    from IPython import get_ipython
+    from IPython.display import display
+
+    parent = getattr(get_ipython(), "get_parent", dict)()
+    cell, execution = parent.get("metadata", {}).get("cellId"), parent.get("header", {}).get("msg_id", "")
+    if cell is not None:
+        before, views = _SHOWN.get(cell, ("", []))
+        for old in views if before != execution else ():
+            old.runs = []  # JupyterLab holds models for as long as their kernel: let this one be empty
+            old.layout.close()
+            old.close()
+        _SHOWN[cell] = (execution, [*(views if before == execution else ()), view])
+    display(view)  # type: ignore[no-untyped-call]
+
 
 def show(
     sentence: str,
@@ -32,7 +55,7 @@ def show(
 
     place: Any = display({"text/plain": sentence}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
     widget = view()
-    display(widget)  # type: ignore[no-untyped-call]
+    put_out(widget)
     place.update({"image/png": picture(), "text/plain": sentence}, raw=True)
     afterwards(widget)
 

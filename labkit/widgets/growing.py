@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from labkit.timeline.timeline import COLUMNS, Timeline
+from labkit.widgets.display import put_out
 from labkit.widgets.static_timeline import to_png
 from labkit.widgets.timeline_columns import pack
 from labkit.widgets.timeline_view import TimelineView
@@ -37,7 +38,7 @@ class GrowingTimeline:
         self._whole_after = _FIRST_WHOLE_S
         self._next_whole = time.monotonic() + self._whole_after
         self.view = TimelineView([self._whole()], "A timeline as it grew, to play with")
-        display(self.view)  # type: ignore[no-untyped-call]
+        put_out(self.view)
 
     def add(self, spans: Timeline) -> None:
         """Show these spans, too; their times count from the same origin as those before."""

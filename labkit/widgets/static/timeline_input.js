@@ -25,8 +25,8 @@ Object.assign(TimelineView.prototype, {
 
   end() {
     for (const observer of this.observers) observer.disconnect();
-    cancelAnimationFrame(this.pending ?? this.playing);
-    this.playing = null;
+    for (const frame of [this.pending, this.playing]) cancelAnimationFrame(frame);
+    this.packed = this.state = this.playing = null; // a page may hold what it showed for long: let the columns go
   },
 
   key(event) {
@@ -230,7 +230,7 @@ function render({ model, el }) {
   el.append(root);
   const options = () => ({ runs: model.get("runs"), source: model.get("_esm"), style: model.get("_css") });
   const view = new TimelineView(root, options());
-  const update = () => view.setRuns(model.get("runs"));
+  const update = () => model.get("runs").length && view.setRuns(model.get("runs")); // none: it is being closed
   const point = () => {
     const place = model.get("focus"), note = model.get("note");
     if (place >= 0 && place < view.state.runs[0].start.length) view.openAt(0, place);
