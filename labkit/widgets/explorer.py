@@ -64,7 +64,7 @@ class Explorer:
         script = program([(_CORE,), (self.script,)], ["start", self.view], self.script)
         image = base64.b64encode(self._png).decode()
         return (
-            f'<div class="labkit-figure" data-figure="f{mark}"><img alt="{escape(self.sentence)}" '
+            f'<div class="labkit-figure" data-figure="f{mark}"><img style="max-width:100%" alt="{escape(self.sentence)}" '
             f'src="data:image/png;base64,{image}"></div>\n'
             f'<script type="module">\n{script}\nstart("f{mark}",{self.view},{data});\n</script>'
         )

@@ -92,7 +92,7 @@ export class TimelineView {
     this.canvas = element("canvas", { tabindex: "0", role: "application", "aria-roledescription": "timeline" });
     this.plot = element("div", { class: "labkit-plot" }, this.canvas);
     this.strip = element("canvas", { class: "labkit-strip", "aria-hidden": "true" });
-    this.numbers = element("table", { class: "labkit-numbers" });
+    this.numbers = element("table", { class: "labkit-numbers", tabindex: "0", "aria-label": "numbers" });
     this.detail = element("div", { class: "labkit-detail" });
     this.spoken = element("div", { class: "labkit-spoken", "aria-live": "polite", role: "status" });
     this.legend = element("div", { class: "labkit-legend" });
@@ -298,7 +298,7 @@ export class TimelineView {
         this.cells[name] = cells;
         return element("tr", { "data-number": name }, element("th", { scope: "row", title }, label), ...cells);
       });
-      this.numbers.replaceChildren(...(this.guess ? [element("caption", {}, this.guess)] : []), element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))), element("tbody", {}, ...rows));
+      this.numbers.replaceChildren(...(this.guess ? [element("caption", {}, this.guess)] : []), element("thead", {}, element("tr", {}, ...heads.map((head) => (head ? element("th", { scope: "col" }, head) : element("td"))))), element("tbody", {}, ...rows));
     }
     const here = runs.map((run, r) => this.inView(r));
     for (const [name, , , text] of NUMBERS) {
