@@ -12,6 +12,7 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_01.speeds import COUNTED
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
+from labkit.checks.words import join
 
 Batch = dict[str, list[int]]
 
@@ -78,9 +79,7 @@ def _judge_epoch(case: Case, epoch: Sequence[Any], when: str) -> Verdict | None:
         return Verdict(False, f"{when} there are {len(epoch)} batches{more}, expected {len(sizes)}.")
     seen = _samples(epoch)
     if sorted(seen) != list(range(sum(sizes))):
-        twice = sorted({index for index in seen if seen.count(index) > 1})
-        never = sorted(set(range(sum(sizes))) - set(seen))
-        return Verdict(False, f"{when} samples {never[:5]} are missing, and {twice[:5]} come more than once.")
+        return Verdict(False, f"{when} {_other_samples(seen, sum(sizes))}.")
     for place, (batch, size) in enumerate(zip(epoch, sizes, strict=True)):
         mine = {device: len(piece) for device, piece in batch.items()}
         if mine != _shares(case, size):
@@ -91,6 +90,16 @@ def _judge_epoch(case: Case, epoch: Sequence[Any], when: str) -> Verdict | None:
                 got=str(mine),
             )
     return None
+
+
+def _other_samples(seen: Sequence[int], size: int) -> str:
+    """Return "samples [3, 4] are missing and samples [7] come more than once", of each the first five."""
+    found = {
+        "are missing": set(range(size)) - set(seen),
+        "come more than once": {index for index in seen if seen.count(index) > 1},
+        "are none of the dataset's": set(seen) - set(range(size)),
+    }
+    return join(f"samples {sorted(some)[:5]} {words}" for words, some in found.items() if some)
 
 
 def _judge_order(case: Case, epochs: Sequence[Sequence[Any]]) -> Verdict | None:
