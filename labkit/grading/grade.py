@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.grading.course import find_course
 from labkit.grading.limits import Limits
+from labkit.grading.own_folders import own_prefix, remove_left_behind
 from labkit.grading.reports.class_report import ClassReport, class_csv, write_class
 from labkit.grading.reports.results import GradedSubmission, find_result
 from labkit.grading.reports.student_report import write_whole
@@ -94,8 +95,9 @@ def grade(
             console.print(note, markup=False, soft_wrap=True)
         if kept:
             console.print(f"{len(kept)} of {len(submissions)} are graded already; --again grades them again.")
+        remove_left_behind()
         num_workers = min(len(todo), jobs or max(1, (os.cpu_count() or 2) // 2))
-        with tempfile.TemporaryDirectory(prefix="lk-class-") as shared, _bar(console, progress) as bar:
+        with tempfile.TemporaryDirectory(prefix=own_prefix("class")) as shared, _bar(console, progress) as bar:
             alone = Path(shared) / "alone"
             alone.touch()
             setting = Setting(found, out, seed, limits or Limits(), alone, points_only, sandbox)

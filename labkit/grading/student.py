@@ -23,6 +23,7 @@ from labkit.grading.hidden_cases.probe import CaseRun, Outcome
 from labkit.grading.limits import Limits
 from labkit.grading.notebook.notebook_format import load_nbformat
 from labkit.grading.notebook.rebuild import Rebuilt, rebuild
+from labkit.grading.own_folders import own_prefix
 from labkit.grading.plain_text import plain_text
 from labkit.grading.preloaded.client import Preloaded
 from labkit.grading.preloaded.template import Template
@@ -78,7 +79,7 @@ class Grader:
     def grade(self, submission: Submission, progress: Progress) -> StudentResult:
         """Grade a submission and write its reports; everything it started has ended by then."""
         started = time.monotonic()
-        folder = Path(tempfile.mkdtemp(prefix="lk-"))
+        folder = Path(tempfile.mkdtemp(prefix=own_prefix("student")))
         try:
             result = self._grade(submission, folder, progress)
         finally:

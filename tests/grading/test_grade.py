@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from labkit.grading.course import Course, load_exercises, load_module
 from labkit.grading.grade import grade
 from labkit.grading.limits import Limits
 from labkit.grading.notebook.rebuild import rebuild
+from labkit.grading.own_folders import own_prefix
 from labkit.grading.reports.class_report import ClassReport
 from labkit.grading.sandbox import bubblewrap
 from labkit.grading.score import submission_seed
@@ -189,8 +191,13 @@ def test_the_same_submission_gets_a_byte_identical_result_apart_from_times(
 
 
 def test_the_grader_killed_in_the_middle_leaves_no_process_and_goes_on_where_it_stopped(
-    course: Course, tmp_path: Path
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What it left in the folder of temporary files is removed by the next run, and nothing else there."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
     for name in ("a", "b", "c"):
         write_submission(tmp_path / "in" / f"{name}.ipynb", RIGHT)
     code = (
@@ -210,9 +217,13 @@ def test_the_grader_killed_in_the_middle_leaves_no_process_and_goes_on_where_it_
     process.wait()
     _, alive = psutil.wait_procs(list(started.values()), timeout=20)
     assert alive == []
+    left = {path.name for path in temporary.iterdir()}
+    assert any(f"_{process.pid}_" in name for name in left)
+    in_use = Path(tempfile.mkdtemp(prefix=own_prefix("class")))
     report = grade([tmp_path / "in"], "90", tmp_path / "out", course=course.root, sandbox=SANDBOX, limits=LIMITS)
     assert [entry.score for entry in report] == [10, 10, 10]
     assert not next(iter(report)).graded_now
+    assert list(temporary.glob("lk-*")) == [in_use]
 
 
 def test_mistakes_on_the_command_line_are_told_before_anything_starts(course: Course, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from labkit.errors import ConfigError
 from labkit.grading.course import find_course
 from labkit.grading.handout.repository_files import REPOSITORY, repository_files
+from labkit.grading.own_folders import own_prefix
 from labkit.grading.reports.student_report import write_whole
 
 _FILES = ("labkit", "pyproject.toml", "requirements.lock", "README.md", "LICENSE")
@@ -120,7 +121,7 @@ def run(root: Path, lesson: str) -> None:
             "have read hidden cases or written its own result. Grade what counts with labkit grade on a machine of "
             "your own: Gradescope exports all submissions."
         )
-    with tempfile.TemporaryDirectory(prefix="lk-gs-") as folder:
+    with tempfile.TemporaryDirectory(prefix=own_prefix("gs")) as folder:
         handed_in, out = Path(folder) / "in", Path(folder) / "out"
         shutil.copytree(root / "submission", handed_in / _NAME, symlinks=True)
         grade([handed_in], lesson, out, jobs=1, course=root / "source", sandbox="none" if problem else "bubblewrap")

@@ -22,6 +22,7 @@ from traitlets import Dict, Instance, Int, List, Unicode
 
 from labkit.errors import EnvironmentProblem
 from labkit.grading.limits import Limits
+from labkit.grading.own_folders import own_prefix
 from labkit.grading.preloaded.client import KERNEL, Preloaded, process_id
 from labkit.grading.sandbox.bubblewrap import Sandbox, read_info, require
 from labkit.grading.sandbox.cgroup import Cgroup
@@ -87,7 +88,7 @@ class SandboxProvisioner(LocalProvisioner):
         """Start the kernel and return where it can be reached from here."""
         manager: Any = self.parent
         self._cgroup = Cgroup(self.memory_bytes, self.max_tasks)
-        self._control = tempfile.mkdtemp(prefix="lk-kernel-")
+        self._control = tempfile.mkdtemp(prefix=own_prefix("kernel"))
         control, file = Path(self._control), os.path.realpath(manager.connection_file)
         shutil.copyfile(file, control / "connection.json")
         (control / "connection.json").chmod(0o444)

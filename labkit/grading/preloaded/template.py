@@ -15,6 +15,7 @@ import psutil
 from labkit.errors import EnvironmentProblem
 from labkit.grading.frames import Channel, FrameError, pack, read_frame, write_frame
 from labkit.grading.limits import Limits
+from labkit.grading.own_folders import own_prefix
 from labkit.grading.preloaded.client import TEMPLATE, Preloaded, process_id
 from labkit.grading.sandbox.bubblewrap import Sandbox
 from labkit.grading.sandbox.cgroup import Cgroup
@@ -43,7 +44,7 @@ class Template:
         self.divides = hidden is not None
         self._limits = limits = limits or Limits()
         self._owns, self._preloaded = preloaded is None, preloaded or Preloaded()
-        self._control = tempfile.TemporaryDirectory(prefix="lk-ranks-")
+        self._control = tempfile.TemporaryDirectory(prefix=own_prefix("ranks"))
         self._cgroup = Cgroup(2 * limits.case_memory_bytes, 16 * limits.rank_processes) if self.divides else None
         self._sandbox = self._make_sandbox(hidden) if hidden is not None else None
         self.channel = Channel(self._preloaded.fork(TEMPLATE), max_header=1 << 16, max_payload=0)

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from labkit.errors import EnvironmentProblem
+from labkit.grading.own_folders import own_prefix
 from labkit.grading.sandbox.view import HOSTNAME, SCRATCH, view, view_in_scratch
 
 KINDS = ("bubblewrap", "none")
@@ -156,7 +157,7 @@ def problem() -> str:
 
 
 def _try(may_divide: bool) -> str:
-    with tempfile.TemporaryDirectory(prefix="lk-try-") as control, open(os.devnull, "wb") as null:
+    with tempfile.TemporaryDirectory(prefix=own_prefix("try")) as control, open(os.devnull, "wb") as null:
         sandbox = Sandbox(Path(control), may_divide=may_divide)
         command = sandbox.command(["true"], {"PATH": "/usr/bin:/bin"}, null.fileno())
         tried = subprocess.run(

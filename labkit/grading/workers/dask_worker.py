@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.errors import EnvironmentProblem
+from labkit.grading.own_folders import own_prefix, remove_left_behind
 from labkit.grading.sandbox.bubblewrap import require
 from labkit.grading.setting import Setting, setting_of
 from labkit.grading.workers.worker_process import WorkerProcess
@@ -106,7 +107,8 @@ def _run(run_id: str, opening: Mapping[str, Any], files: Mapping[str, bytes], fi
             return _runs[run_id]
         if opening["sandbox"] != "none":
             require()
-        folder = Path(tempfile.mkdtemp(prefix="lk-dask-"))
+        remove_left_behind()
+        folder = Path(tempfile.mkdtemp(prefix=own_prefix("dask")))
         for relative, content in files.items():
             (folder / "course" / relative).parent.mkdir(parents=True, exist_ok=True)
             (folder / "course" / relative).write_bytes(content)
