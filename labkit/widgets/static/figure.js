@@ -203,6 +203,8 @@ async function pixels(source) {
 const pageOf = (mark, now) =>
   `<!doctype html><meta charset="utf-8"><meta name="color-scheme" content="light dark">${tag("div", { class: "labkit-figure", "data-figure": mark, "data-now": JSON.stringify(now) })}<script type="module">${[...document.scripts].find((each) => each.text.includes(`"${mark}"`)).text}<\/script>`;
 
+const PAPER = 720; // pixels of a page's width: what is drawn wider is shrunk to it, words and all
+
 /** Bring a view to life inside root; returns { set(key, value), go(step) } for tests. */
 export function mount(root, view, motion = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)")) {
   const now = JSON.parse(root.dataset.now ?? "{}");
@@ -227,9 +229,9 @@ ${Object.entries(view.buttons ?? {}).map(([act, words]) => `<button type="button
   });
 
   let atEnd = step >= last(); // and stays there when a slider or an edit makes more or fewer steps
-  function paint() {
+  function paint(most = Infinity) {
     step = atEnd ? last() : Math.min(Math.max(step, 0), last());
-    const width = Math.max(stage.clientWidth || 760, 300), drawn = view.draw(values, step, width);
+    const width = Math.max(Math.min(stage.clientWidth || 760, most), 300), drawn = view.draw(values, step, width);
     const { svg, height, numbers, say, table } = drawn;
     stage.innerHTML = `<svg viewBox="0 0 ${width} ${height}" preserveAspectRatio="xMinYMin" width="100%" height="${height}" role="img" aria-label="${escaped(say)}">${svg}</svg>`;
     part("numbers").innerHTML = `<dl>${numbers.map(([label, value, bad]) => // [] begins a row
@@ -341,6 +343,8 @@ ${Object.entries(view.buttons ?? {}).map(([act, words]) => `<button type="button
     view.changed?.(values, key);
     return paint();
   });
+  globalThis.addEventListener?.("beforeprint", () => root.closest("[data-fitted]") || paint(PAPER)); // a deck has pages of its own
+  globalThis.addEventListener?.("afterprint", () => paint());
   stop();
   let seen = 0;
   globalThis.ResizeObserver && new ResizeObserver(() => {
