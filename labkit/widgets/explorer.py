@@ -61,7 +61,7 @@ class Explorer:
         """Return the figure as a part of a page, complete in itself."""
         data = json.dumps(self.data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
         mark = hashlib.sha256("\n".join((javascript(_CORE), javascript(self.script), data)).encode()).hexdigest()[:12]
-        script = program([(_CORE,), (self.script,)], ["start", self.view], self.script)
+        script = program((self.script,), ["start", self.view], self.script, before=(_CORE,))
         image = base64.b64encode(self._png).decode()
         return (
             f'<div class="labkit-figure" data-figure="f{mark}"><img style="max-width:100%" alt="{escape(self.sentence)}" '

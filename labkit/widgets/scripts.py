@@ -1,19 +1,22 @@
-"""How the JavaScript of ``labkit/widgets/static`` reaches a page: joined, without comments, deflated.
+"""How the JavaScript of ``labkit/widgets/static`` reaches a page: joined, without comments and whitespace, deflated.
 
-The files are plain ES modules that a person reads. A page gets them as text it unpacks into one module, for whitespace
-and names take next to no room when deflated: 115 KB become 51, base 85 and all. (Taking out whitespace leaves 101 KB, a
-minifier that also renames leaves 77.) An error in the page gives functions by name and lines as a person wrote them.
+The files are plain ES modules that a person reads. A page gets them as text that it unpacks into one module. What
+several views begin with is deflated first and is the same text in all; what follows is deflated as its continuation,
+and says again nothing that it said. An error in the page gives functions by name.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 import string
 import zlib
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+
+import rjsmin
 
 # Of zlib's format the browsers of 2023 and later know how to undo it: Chrome 80, Firefox 113, Safari 16.4.
 _LOADER = """\
@@ -24,11 +27,11 @@ const code = i < text.length ? text.charCodeAt(i) : 119;
 sum = sum * 85 + (code === 120 ? 25 : code === 121 ? 57 : code - 35);
 if (i % 5 === 4) { all.setUint32(at, sum); at += 4; sum = 0; }
 }
-return new Blob([all.buffer.slice(0, end)]);
+return all.buffer.slice(0, end);
 };
-const unpack = (text) => new Response(bytes(text).stream().pipeThrough(new DecompressionStream("deflate"))).text();
+const unpack = (...parts) => new Response(new Blob(parts.map(bytes)).stream().pipeThrough(new DecompressionStream("deflate"))).text();
 const load = async (end, ...parts) => {
-const code = (await Promise.all(parts.map(unpack))).join("\\n") + end;
+const code = (await unpack(...parts)) + end;
 const address = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
 try { return await import(address); } finally { URL.revokeObjectURL(address); }
 };"""
@@ -40,37 +43,47 @@ _DIGITS = bytes.maketrans(_PYTHONS.encode(), _OURS)
 
 @cache
 def javascript(name: str) -> str:
-    """Return a module of ``labkit/widgets/static`` to be put after others in one script: no imports, no indentation."""
+    """Return a module of ``labkit/widgets/static`` to be put after others in one script: no imports, no comments."""
     text = files("labkit.widgets").joinpath("static", name).read_text(encoding="utf-8")
     text = re.sub(r"^import .*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"^export (?=const|function|class)", "", text, flags=re.MULTILINE)
-    text = re.sub(r"^ *(//|/\*\*).*\n", "", text, flags=re.MULTILINE)
-    return re.sub(r"^[ \n]+", "", text, flags=re.MULTILINE).strip()
-
-
-def joined(names: Sequence[str]) -> str:
-    """Return modules as one script, in their order."""
-    return "\n".join(map(javascript, names))
+    shortest: str = rjsmin.jsmin(text)
+    return shortest.strip()
 
 
 @cache
-def packed(names: tuple[str, ...]) -> str:
+def packed(names: tuple[str, ...], before: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return modules joined, deflated and written in base 85: five characters for four bytes, none that needs care.
 
     The digits are the characters from # to w, with x for < (a page's parser) and y for a backslash (a string's).
-    """
-    return base64.b85encode(zlib.compress(joined(names).encode(), 9)).translate(_DIGITS).decode()
-
-
-def program(parts: Sequence[tuple[str, ...]], wanted: Sequence[str], called: str) -> str:
-    """Return a script for a page that knows the wanted functions; it is the text of an ES module.
 
     Args:
-        parts: Files whose code becomes one module; files that other pages' scripts also begin with are a part of their
-            own, which is then the same text in all.
+        names: The modules.
+        before: Modules that come before them, as a text of their own, the same whatever follows.
+    """
+    compress, parts = zlib.compressobj(9), []
+    if before:
+        parts.append(compress.compress(_joined(before)) + compress.flush(zlib.Z_SYNC_FLUSH))
+    parts.append(compress.compress(_joined(names)) + compress.flush())
+    return tuple(base64.b85encode(part).translate(_DIGITS).decode() for part in parts)
+
+
+def program(names: tuple[str, ...], wanted: Sequence[str], called: str, before: tuple[str, ...] = ()) -> str:
+    """Return a script for a page that knows the wanted functions; it is the text of an ES module.
+
+    A page unpacks and compiles what it shows several times once: the module is kept under the hash of its text.
+
+    Args:
+        names: Files whose code becomes one module.
         wanted: Names that the module defines and the script goes on with.
         called: What an error in the page calls the module.
+        before: Files that other pages' scripts also begin with, put before the others.
     """
-    end = f"\\nexport {{ {', '.join(wanted)} }};\\n//# sourceURL=labkit/{called}"
-    texts = ",\n".join(f'"{packed(part)}"' for part in parts)
-    return f'{_LOADER}\nconst {{ {", ".join(wanted)} }} = await load("{end}",\n{texts});'
+    end = f"export {{ {', '.join(wanted)} }};\\n//# sourceURL=labkit/{called}"
+    texts = ",\n".join(f'"{text}"' for text in packed(names, before))
+    key = f"labkit {hashlib.sha256((end + texts).encode()).hexdigest()[:12]}"
+    return f'{_LOADER}\nconst {{ {", ".join(wanted)} }} = await (globalThis["{key}"] ??= load("{end}",\n{texts}));'
+
+
+def _joined(names: Sequence[str]) -> bytes:
+    return "".join(f"{javascript(name)}\n" for name in names).encode()

@@ -26,7 +26,7 @@ SCRIPTS = ("timeline_columns.js", "timeline_paint.js", "timeline_view.js", "time
 def program() -> str:
     """Return the widget's program: one ES module that asks for nothing else."""
     wanted = ["render", "TimelineView", "showPage"]
-    return scripts.program([SCRIPTS], wanted, "timeline.js") + "\nexport default { render };"
+    return scripts.program(SCRIPTS, wanted, "timeline.js") + "\nexport default { render };"
 
 
 @cache
