@@ -12,11 +12,10 @@ from labkit.checks.lesson_05 import written
 from labkit.checks.lesson_05.par import PAR
 from labkit.checks.lesson_05.pipeline_cases import expected, pipeline_case
 from labkit.checks.lesson_05.training import judge_step, results_as_if, wrong_order, wrong_results
+from labkit.checks.lesson_05.written import RECORDS
 from labkit.checks.lesson_05.written import written as schedules
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-
-RECORDS = ("Recv", "Forward", "Send", "RecvGrad", "Backward", "SendGrad")
 
 
 def _ignores_the_order(case: Case, got: Got, wire: Wire) -> bool:

@@ -11,9 +11,9 @@ from labkit.checks.drivers.lesson_05 import run_hybrid
 from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_05 import training_mistakes as mistakes
 from labkit.checks.lesson_05 import written
-from labkit.checks.lesson_05.executing import RECORDS
 from labkit.checks.lesson_05.pipeline_cases import Write, expected, members, pipeline_case, pipelines_of, sizes_of
 from labkit.checks.lesson_05.training import judge_step, results_as_if, wrong_results
+from labkit.checks.lesson_05.written import RECORDS
 from labkit.checks.lesson_05.written import written as schedules
 from labkit.checks.verdict import Mistake
 from labkit.checks.wire import Wire

@@ -9,8 +9,7 @@ from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.drivers.lesson_05 import find_stuck
 from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_05.timing import said
-from labkit.checks.lesson_05.writing import RECORDS
-from labkit.checks.lesson_05.written import ALTERNATING_3_4, DRAWN_3_4, GPIPE_3_3, read, short
+from labkit.checks.lesson_05.written import ALTERNATING_3_4, DRAWN_3_4, GPIPE_3_3, RECORDS, read, short
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
 

@@ -16,6 +16,8 @@ _KINDS = {
     "r": ("Recv", -1), "F": ("Forward", 0), "s": ("Send", 1), "rg": ("RecvGrad", 1), "B": ("Backward", 0),
     "sg": ("SendGrad", -1),
 }  # fmt: skip
+RECORDS = tuple(kind for kind, _ in _KINDS.values())
+"""Names of the records that lesson 05 defines for schedules."""
 _SHORT = {kind: short for short, (kind, _) in _KINDS.items()}
 
 
