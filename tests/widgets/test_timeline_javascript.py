@@ -17,13 +17,14 @@ from labkit.timeline import Timeline
 from labkit.widgets.palette import CATEGORIES, categories_of
 from labkit.widgets.scripts import joined
 from labkit.widgets.shares import share_matrix
-from labkit.widgets.timeline_columns import pack
+from labkit.widgets.timeline_columns import pack, pack_path
 from labkit.widgets.timeline_view import SCRIPTS
+from tests.timeline.small_timelines import exchange
 
 NODE = shutil.which("node")
 NAMES = (
     "decode merge shareMatrix numbers hit snap nextEdge memoryColumns tickStep timeText bytesText percentText toChrome"
-    " toSvg"
+    " toSvg decodePath"
 )
 
 needs_node = pytest.mark.skipif(NODE is None, reason="no node on this machine: apt install nodejs")
@@ -94,6 +95,22 @@ const answers = JSON.parse(readFileSync(0)).map(([packed, windows]) => {
 });
 process.stdout.write(JSON.stringify(answers));
 """
+
+
+PATH = """
+import { readFileSync } from "node:fs";
+const m = await import(process.env.LABKIT_MODULE), given = JSON.parse(readFileSync(0));
+const path = m.decodePath({ ...given, columns: Buffer.from(given.columns, "base64") });
+process.stdout.write(JSON.stringify([[...path.path_end], [...path.path_to], path.text]));
+"""
+
+
+@needs_node
+def test_it_reads_the_critical_path(module: Path) -> None:
+    packed = pack_path(exchange())
+    given = json.dumps({**packed, "columns": base64.b64encode(packed["columns"]).decode()})
+    ends, ranks, text = json.loads(_node("--input-type=module", "-e", PATH, module=module, given=given))
+    assert ends[-1] == 2_000_000 and ranks[-1] in (0, 1) and text == packed["text"]
 
 
 @needs_node

@@ -384,7 +384,7 @@ function difference(name, [a, b]) {
 }
 
 export function decodePath(path) {
-  const decoded = decode({ ...path, rows: [], labels: [], layout: { ...path.layout, start: ["f8", 0, 0], duration: ["f8", 0, 0], bytes: ["f8", 0, 0], label: ["u4", 0, 0], flow_from: ["u4", 0, 0], flow_to: ["u4", 0, 0] } });
+  const decoded = decode({ ...path, rows: [], labels: [], categories: [], layout: { ...path.layout, start: ["f8", 0, 0], duration: ["f8", 0, 0], bytes: ["f8", 0, 0], label: ["u4", 0, 0], flow_from: ["u4", 0, 0], flow_to: ["u4", 0, 0] } });
   return { path_start: decoded.path_start, path_end: decoded.path_end, path_from: decoded.path_from, path_to: decoded.path_to, text: path.text };
 }
 
