@@ -10,13 +10,14 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from typing import Any
 
 from labkit.widgets import scene as scenes
-from labkit.widgets.scene import Scene, Text
+from labkit.widgets.asking import Asking
+from labkit.widgets.scene import Scene
 from labkit.widgets.scripts import javascript, program
 
 _CORE = "figure.js"
@@ -42,20 +43,17 @@ class Explorer:
     data: Mapping[str, Any]
     scene: Scene = field(compare=False)
 
-    def ask(self, question: str, unit: str = "") -> Explorer:
-        """Return the same figure, hidden until its reader has written down a guess, which then stands by the numbers.
+    def ask(self, question: str, unit: str = "") -> Asking:
+        """Return the figure behind a question: nothing of it is shown until its reader has written down a guess.
 
-        The guess is asked for in the figure itself and needs no kernel. To show a figure after ``labkit.predict``, give
-        it to ``labkit.reveal``.
+        In a lesson write the guess in a cell of its own with ``labkit.predict``, and give the figure to
+        ``labkit.reveal``: that guess is saved, and a grader reads it.
 
         Args:
-            question: What is asked, "bubble with 16 microbatches?".
+            question: What is asked, "Which bubble do 16 microbatches have?".
             unit: Of the guess, "%".
         """
-        words = f"{question} Guess first: the picture is shown after that, where figures can be played with."
-        hidden = Scene(760, 40, (Text(10, 24, words, 12),))
-        data = {**self.data, "ask": {"question": question, "unit": unit}}
-        return replace(self, sentence=words, data=data, scene=hidden)
+        return Asking(self, question, unit)
 
     def to_html(self) -> str:
         """Return the figure as a part of a page, complete in itself."""

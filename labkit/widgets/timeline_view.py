@@ -42,8 +42,6 @@ class TimelineView(anywidget.AnyWidget):
         runs: What the page draws; see labkit.widgets.timeline_columns.
         focus: The event to open at, by its place in the page's order; -1 for none.
         note: Said of that event beside what it is.
-        ask: What is asked before anything is shown, {"question", "unit"}; empty for nothing.
-        guess: What was answered to that; None until then.
     """
 
     _esm = ""
@@ -51,8 +49,6 @@ class TimelineView(anywidget.AnyWidget):
     runs = traitlets.List(traitlets.Dict()).tag(sync=True)
     focus = traitlets.Int(-1).tag(sync=True)
     note = traitlets.Unicode("").tag(sync=True)
-    ask = traitlets.Dict().tag(sync=True)
-    guess = traitlets.Float(None, allow_none=True).tag(sync=True)
 
     def __init__(self, runs: Sequence[dict[str, Any]], sentence: str, focus: int = -1, note: str = "") -> None:
         super().__init__(_esm=program(), _css=style(), runs=list(runs), focus=focus, note=note)

@@ -94,6 +94,13 @@ class Lab:
                     return nbformat.read(self.folder / name, as_version=4)
         raise RuntimeError(f"JupyterLab did not save {name}")
 
+    def end_kernel(self, name: str) -> None:
+        """End the notebook's kernel, as "Shut Down Kernel" does."""
+        with urllib.request.urlopen(f"{self.url}/api/sessions?token={TOKEN}", timeout=10) as answer:
+            (session,) = [each["id"] for each in json.load(answer) if each["path"] == name]
+        address = f"{self.url}/api/sessions/{session}?token={TOKEN}"
+        urllib.request.urlopen(urllib.request.Request(address, method="DELETE"), timeout=20).close()
+
     def errors(self) -> list[str]:
         """Return the text of every error output in view; JupyterLab keeps only cells near the view in the page."""
         return [each.inner_text() for each in self.page.query_selector_all(f"[data-mime-type='{ERROR}']")]

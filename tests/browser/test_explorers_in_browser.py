@@ -124,19 +124,6 @@ def test_two_equal_figures_live_side_by_side_and_ask_no_address(show: Open) -> N
     assert not page.failed
 
 
-def test_a_figure_that_asks_shows_nothing_before_the_guess_and_both_after_it(show: Open) -> None:
-    page = show(schedule_explorer().ask("Which bubble?", "%"))
-    assert not page.is_visible("svg[role=img]")
-    page.keyboard.press("End")
-    page.click("text=This is my guess")  # nothing is written: nothing happens
-    assert not page.is_visible("svg[role=img]")
-    page.fill("input[type=number]", "40")
-    page.click("text=This is my guess")
-    assert page.is_visible("svg[role=img]")
-    assert number(page, "your guess, Which bubble?") == "40 %"
-    assert number(page, "gpipe: bubble") == "27.3 %"
-
-
 LOSSES = {each.name: {"num_bytes": each.num_bytes, "losses": [2.3, 1.4, 0.9, 0.7]} for each in DEFAULT}
 
 

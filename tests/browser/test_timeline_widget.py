@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 import nbformat
 import pytest
 
-from tests.browser.conftest import TOKEN
-
 if TYPE_CHECKING:
     from tests.browser.conftest import Lab
 
@@ -206,11 +204,7 @@ def _without_a_kernel(lab: Lab, name: str) -> None:
     assert saved.cells[0].outputs[1].data["text/plain"] == "Timeline(2 ranks, 1 ms), to play with"
     assert "widgets" not in saved.metadata
 
-    with urllib.request.urlopen(f"{lab.url}/api/sessions?token={TOKEN}", timeout=10) as answer:
-        (session,) = [each["id"] for each in json.load(answer) if each["path"] == name]
-    urllib.request.urlopen(
-        urllib.request.Request(f"{lab.url}/api/sessions/{session}?token={TOKEN}", method="DELETE"), timeout=20
-    ).close()
+    lab.end_kernel(name)
     lab.page.goto(f"{lab.url}/lab/workspaces/again/tree/{name}")
     picture = lab.page.wait_for_selector(".jp-RenderedImage img", timeout=60_000)
     assert picture.is_visible()
@@ -258,44 +252,3 @@ def test_a_failed_check_opens_the_timeline_at_the_event_to_look_at(lab: Lab) -> 
     lab.screenshot("failed-check")
     kinds = [set(output.data) for output in lab.saved("fails.ipynb").cells[0].outputs]
     assert [("image/png" in data, "text/html" in data) for data in kinds][:2] == [(False, True), (True, False)]
-
-
-ASKS = 'asking = timeline.ask("How much of the time is a bubble?", "%")\nasking'
-REVEALS = 'labkit.predict("1.1", 40, unit="%")\nlabkit.reveal("1.1", 60, timeline)'
-
-
-def test_bars_and_numbers_are_hidden_until_a_guess_is_written_down(lab: Lab) -> None:
-    lab.open("asks.ipynb", _cells(TIMELINE.removesuffix("timeline\n"), ASKS, "print(asking.guess)", REVEALS))
-    lab.run_all(timeout_s=60)
-    _painted(lab, 1)
-    assert not lab.errors()
-    page = lab.page
-
-    # Of the one that asks nothing is seen or read aloud but the question; what predict and reveal show is all there.
-    asking = page.locator(WIDGET).nth(0)
-    assert asking.inner_text().split("\n")[0].startswith("How much of the time is a bubble?")
-    assert not asking.locator("canvas").first.is_visible() and "busy" not in asking.inner_text()
-    assert page.locator(WIDGET).nth(1).locator("canvas").first.is_visible()
-    assert page.locator(".jp-RenderedImage").count() == 1  # of the second, hidden: there is none of the first yet
-    cells = page.locator(".jp-Notebook .jp-Cell").count()
-    asking.locator("input[type=number]").first.focus()
-    for key in ("b", "a", "x"):
-        page.keyboard.press(key)
-    assert page.locator(".jp-Notebook .jp-Cell").count() == cells
-    lab.screenshot("asking")
-
-    asking.locator(".labkit-ask input").fill("25")
-    page.keyboard.press("Enter")
-    asking.locator("canvas").first.wait_for(state="visible", timeout=10_000)
-    assert not asking.locator(".labkit-ask").is_visible()
-    assert asking.locator("caption").first.inner_text() == "How much of the time is a bubble? Your guess: 25 %"
-    assert json.loads(_view(lab, "v.root.dataset.numbers"))["bubble"] == pytest.approx(0.6)
-    assert _view(lab, "v.canvas.width") == _view(lab, "v.canvas.width", 1)
-    page.wait_for_function("() => document.querySelectorAll('.jp-RenderedImage').length === 2", timeout=20_000)
-    lab.screenshot("answered")
-
-    # The kernel knows the guess, and the saved notebook has the picture.
-    saved = lab.saved("asks.ipynb")
-    assert "image/png" in saved.cells[1].outputs[0].data
-    assert "Your guess: 25 %." in saved.cells[1].outputs[0].data["text/plain"]
-    assert saved.cells[3].outputs[0].metadata["labkit"]["prediction"] == "1.1"

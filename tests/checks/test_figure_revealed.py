@@ -31,11 +31,3 @@ def test_after_the_guess_the_figure_stands_below_the_two_numbers() -> None:
     assert data["text/html"].startswith("<p>You guessed 0.5, it is 0.25: too high by a factor of 2.</p>\n<div class=")
     assert data["image/png"] == figure.to_png()
     assert metadata["labkit"]["result"] == 0.25
-
-
-def test_a_figure_that_asks_hides_picture_and_sentence() -> None:
-    figure = labkit.schedule_explorer(num_stages=3, num_microbatches=5)
-    asking = figure.ask("Which bubble have 3 stages and 5 microbatches?", "%")
-    assert "28.6" in figure.sentence
-    assert "28.6" not in asking.sentence + asking.to_svg()
-    assert asking.to_png() != figure.to_png()

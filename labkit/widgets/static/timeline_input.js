@@ -236,22 +236,15 @@ function render({ model, el }) {
     if (place >= 0 && place < view.state.runs[0].start.length) view.openAt(0, place);
     if (note) view.detail.prepend(element("b", {}, note), " ");
   };
-  const ask = model.get("ask"), reveal = () => view.reveal(ask, model.get("guess"));
-  if (ask?.question) {
-    if (model.get("guess") !== null) reveal();
-    else view.ask(ask, (guess) => (model.set("guess", guess), model.save_changes()));
-  }
   const append = (message, [columns]) => view.append({ ...message, columns });
   model.on("change:runs", update);
   model.on("change:focus", point);
-  model.on("change:guess", reveal);
   model.on("msg:custom", append);
   point();
   return () => {
     model.off("msg:custom", append);
     model.off("change:runs", update);
     model.off("change:focus", point);
-    model.off("change:guess", reveal);
     view.end();
   };
 }

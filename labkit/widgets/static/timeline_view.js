@@ -99,29 +99,9 @@ export class TimelineView {
     this.help = element("div", { class: "labkit-help", hidden: true },
       element("dl", {}, ...KEYS.flatMap(([key, what]) => [element("dt", {}, key), element("dd", {}, what)])), element("p", {}, POINTER));
     this.table = element("div", { class: "labkit-table", hidden: true, tabindex: "0", role: "region", "aria-label": "events in view" });
-    this.form = element("form", { class: "labkit-ask" });
     this.root.classList.add("labkit-timeline");
-    this.root.append(head, this.legend, this.plot, this.strip, this.detail, this.numbers, this.help, this.table, this.spoken, this.form);
+    this.root.append(head, this.legend, this.plot, this.strip, this.detail, this.numbers, this.help, this.table, this.spoken);
     this.root.labkit = this;
-  }
-
-  /** Show nothing but a question until it is answered with a number; then that stands over the numbers. */
-  ask({ question, unit }, answered) {
-    const input = element("input", { type: "number", step: "any", required: true, "aria-label": "your guess" });
-    this.form.replaceChildren(element("label", {}, `${question} `, input, ` ${unit}`), " ", element("button", {}, "This is my guess"));
-    this.form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      answered(Number(input.value));
-    });
-    this.root.dataset.asked = "";
-  }
-
-  reveal({ question, unit }, guess) {
-    this.guess = `${question} Your guess: ${guess} ${unit}`;
-    this.numbersOf = null;
-    delete this.root.dataset.asked;
-    this.resize();
-    this.spoken.textContent = this.guess;
   }
 
   /** Show these packed runs: one, or a second beside it. */
@@ -298,7 +278,7 @@ export class TimelineView {
         this.cells[name] = cells;
         return element("tr", { "data-number": name }, element("th", { scope: "row", title }, label), ...cells);
       });
-      this.numbers.replaceChildren(...(this.guess ? [element("caption", {}, this.guess)] : []), element("thead", {}, element("tr", {}, ...heads.map((head) => (head ? element("th", { scope: "col" }, head) : element("td"))))), element("tbody", {}, ...rows));
+      this.numbers.replaceChildren(element("thead", {}, element("tr", {}, ...heads.map((head) => (head ? element("th", { scope: "col" }, head) : element("td"))))), element("tbody", {}, ...rows));
     }
     const here = runs.map((run, r) => this.inView(r));
     for (const [name, , , text] of NUMBERS) {
