@@ -27,7 +27,9 @@ from labkit.widgets.layout import shown_ranks
 from labkit.widgets.palette import CATEGORIES, DARK_COLOURS, category_of
 
 BYTES_PER_EVENT = 28
-"""start and duration and bytes as float64 (whole numbers to 2**53), label as uint32."""
+"""At most: start, duration and bytes as float64 (whole numbers to 2**53), label as uint32. Columns whose numbers are
+small travel as narrower ones."""
+_NARROW = (np.uint8, np.uint16, np.uint32)
 
 
 def pack(
@@ -202,13 +204,24 @@ def _bus_factor(kind: str, num_ranks: int) -> float:
 def _joined(columns: dict[str, npt.NDArray[Any]]) -> tuple[bytes, dict[str, list[Any]]]:
     """Return the columns as bytes, each at a multiple of 8, and where each begins: [type, offset, length]."""
     parts, layout, at = [], {}, 0
-    for name, column in columns.items():
+    for name, wide in columns.items():
+        column = _narrowed(wide)
         data = np.ascontiguousarray(column).tobytes()
         layout[name] = [f"{column.dtype.kind}{column.dtype.itemsize}", at, len(column)]
         padding = -len(data) % 8
         parts += [data, b"\0" * padding]
         at += len(data) + padding
     return b"".join(parts), layout
+
+
+def _narrowed(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the column in the narrowest type of whole numbers that holds its values, itself where none does."""
+    most, least = column.max(initial=0), column.min(initial=0)
+    for narrow in _NARROW:
+        if least >= 0 and most <= np.iinfo(narrow).max:
+            whole = column.astype(narrow)
+            return whole if np.array_equal(whole, column) else column
+    return column
 
 
 def _ranks(number: int) -> str:

@@ -40,6 +40,7 @@ class TimelineView(anywidget.AnyWidget):
 
     Attributes:
         runs: What the page draws; see labkit.widgets.timeline_columns.
+        paths: The critical path of each run, once they are known.
         focus: The event to open at, by its place in the page's order; -1 for none.
         note: Said of that event beside what it is.
     """
@@ -47,6 +48,7 @@ class TimelineView(anywidget.AnyWidget):
     _esm = ""
     _css = ""
     runs = traitlets.List(traitlets.Dict()).tag(sync=True)
+    paths = traitlets.List(traitlets.Dict()).tag(sync=True)
     focus = traitlets.Int(-1).tag(sync=True)
     note = traitlets.Unicode("").tag(sync=True)
 
@@ -67,8 +69,7 @@ class TimelineView(anywidget.AnyWidget):
 
     def add_paths(self, timelines: Sequence[Timeline], ranks: Sequence[int] | None = None) -> None:
         """Send the critical paths after the picture, which need not wait for them."""
-        paths = [pack_path(timeline, ranks) for timeline in timelines]
-        self.runs = [{**run, "path": path} for run, path in zip(self.runs, paths, strict=True)]
+        self.paths = [pack_path(timeline, ranks) for timeline in timelines]
 
     def __repr__(self) -> str:
         return self._sentence

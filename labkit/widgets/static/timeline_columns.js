@@ -17,10 +17,12 @@ export function decode(packed) {
   const bytes = new Uint8Array(view.buffer ?? view, view.byteOffset ?? 0, view.byteLength);
   const buffer = bytes.byteOffset % 8 ? bytes.slice().buffer : bytes.buffer; // typed arrays need aligned bytes
   const base = bytes.byteOffset % 8 ? 0 : bytes.byteOffset;
-  const types = { f8: Float64Array, u4: Uint32Array };
+  const types = { f8: Float64Array, u4: Uint32Array, u2: Uint16Array, u1: Uint8Array };
   const run = { ...packed, categories: packed.categories };
-  for (const [name, [type, offset, length]] of Object.entries(packed.layout))
-    run[name] = new types[type](buffer, base + offset, length);
+  for (const [name, [type, offset, length]] of Object.entries(packed.layout)) {
+    const sent = new types[type](buffer, base + offset, length), Wanted = /^label|^flow|_from|_to/.test(name) ? Uint32Array : Float64Array;
+    run[name] = sent instanceof Wanted ? sent : new Wanted(sent);
+  }
   const n = run.start.length;
   run.end = new Float64Array(n);
   run.category = new Uint8Array(n);
@@ -60,30 +62,38 @@ function complete(run, rows) {
 /** Return a run with the events of another added, which were recorded later; messages are matched when it has ended. */
 export function merge(run, more) {
   const labels = [...run.labels], known = new Map(labels.map((label, i) => [label.join("\n"), i]));
-  const code = more.labels.map((label) => {
+  const code = Uint32Array.from(more.labels, (label) => {
     const key = label.join("\n");
     if (!known.has(key)) known.set(key, labels.push(label) - 1);
     return known.get(key);
   });
-  const key = ({ rank, lane }) => rank * 3 + lane, places = new Map();
-  for (const [of, row] of [...run.rows.map((row) => [0, row]), ...more.rows.map((row) => [1, row])])
-    places.set(key(row), [...(places.get(key(row)) ?? []), [of, row]]);
-  const n = run.start.length + more.start.length, from = [run, more];
-  const merged = { ...run, labels, span: Math.max(run.span, more.span), start: new Float64Array(n), duration: new Float64Array(n), bytes: new Float64Array(n), end: new Float64Array(n), label: new Uint32Array(n), category: new Uint8Array(n), flow_from: new Uint32Array(), flow_to: new Uint32Array() };
-  const rows = [...places].sort(([a], [b]) => a - b), counts = [];
-  let at = 0;
-  for (const [, parts] of rows) {
-    const [a, b] = parts.length > 1 ? parts : [parts[0], [1, { first: 0, last: 0 }]], begin = at;
-    let i = a[1].first, j = b[1].first;
-    while (i < a[1].last || j < b[1].last) {
-      const [x, y] = [from[a[0]], from[b[0]]];
-      const takesA = j >= b[1].last || (i < a[1].last && (x.start[i] < y.start[j] || (x.start[i] === y.start[j] && x.end[i] >= y.end[j])));
-      const [of, e] = takesA ? [a[0], i++] : [b[0], j++];
-      for (const name of ["start", "duration", "bytes", "end", "category"]) merged[name][at] = from[of][name][e];
-      merged.label[at++] = of ? code[more.label[e]] : run.label[e];
+  const later = { ...more, label: more.label.map((label) => code[label]) }, places = new Map();
+  [run, later].forEach((of, which) => {
+    for (const row of of.rows) {
+      const key = row.rank * 3 + row.lane;
+      if (!places.has(key)) places.set(key, [row, row].map(({ rank, lane }) => ({ rank, lane, first: 0, last: 0 })));
+      places.get(key)[which] = row;
     }
-    counts.push([parts[0][1].rank, parts[0][1].lane, at - begin]);
-  }
+  });
+  const n = run.start.length + more.start.length;
+  const merged = { ...run, labels, span: Math.max(run.span, more.span), start: new Float64Array(n), duration: new Float64Array(n), bytes: new Float64Array(n), end: new Float64Array(n), label: new Uint32Array(n), category: new Uint8Array(n), flow_from: new Uint32Array(), flow_to: new Uint32Array() };
+  const copy = (of, first, last, at) => {
+    for (const name of ["start", "duration", "bytes", "end", "label", "category"]) merged[name].set(of[name].subarray(first, last), at);
+    return at + last - first;
+  };
+  let at = 0;
+  const counts = [...places].sort(([a], [b]) => a - b).map(([, [a, b]]) => {
+    // What began before anything new is copied in one go.
+    const begin = at;
+    let i = b.last > b.first ? lowerBound(run.start, a.first, a.last, later.start[b.first]) : a.last, j = b.first;
+    at = copy(run, a.first, i, at);
+    while (i < a.last && j < b.last) {
+      const first = run.start[i] < later.start[j] || (run.start[i] === later.start[j] && run.end[i] >= later.end[j]);
+      at = first ? copy(run, i, ++i, at) : copy(later, j, ++j, at);
+    }
+    at = copy(later, j, b.last, copy(run, i, a.last, at));
+    return [a.rank, a.lane, at - begin];
+  });
   return complete(merged, counts);
 }
 
@@ -139,7 +149,7 @@ function own(run) {
 
 /** Add running sums: time covered before each segment, bytes and calls before each event; and the categories seen. */
 function sum(run) {
-  const n = run.start.length, seen = new Uint8Array(run.categories.length);
+  const n = run.start.length, seen = new Uint8Array(256);
   run.covered = new Float64Array(run.owner.length + 1);
   run.sums = [0, 1].map(() => ({ bytes: new Float64Array(n + 1), calls: new Uint32Array(n + 1) }));
   const sort = Uint8Array.from(run.labels, ([, kind, category]) => (/^i?send$/.test(kind) ? 0 : category === 3 ? 1 : 2));

@@ -228,9 +228,10 @@ Object.assign(TimelineView.prototype, {
 function render({ model, el }) {
   const root = document.createElement("div");
   el.append(root);
-  const options = () => ({ runs: model.get("runs"), source: model.get("_esm"), style: model.get("_css") });
-  const view = new TimelineView(root, options());
-  const update = () => model.get("runs").length && view.setRuns(model.get("runs")); // none: it is being closed
+  const runs = () => model.get("runs").map((run, i) => ({ ...run, path: model.get("paths")[i] }));
+  const view = new TimelineView(root, { runs: runs(), source: model.get("_esm"), style: model.get("_css") });
+  const update = () => model.get("runs").length && view.setRuns(runs()); // none: it is being closed
+  const trace = () => view.setPaths(model.get("paths"));
   const point = () => {
     const place = model.get("focus"), note = model.get("note");
     if (place >= 0 && place < view.state.runs[0].start.length) view.openAt(0, place);
@@ -238,12 +239,14 @@ function render({ model, el }) {
   };
   const append = (message, [columns]) => view.append({ ...message, columns });
   model.on("change:runs", update);
+  model.on("change:paths", trace);
   model.on("change:focus", point);
   model.on("msg:custom", append);
   point();
   return () => {
     model.off("msg:custom", append);
     model.off("change:runs", update);
+    model.off("change:paths", trace);
     model.off("change:focus", point);
     view.end();
   };

@@ -122,6 +122,14 @@ export class TimelineView {
     }));
   }
 
+  /** Add the runs' critical paths, which follow the picture. */
+  setPaths(paths) {
+    this.packed = this.packed.map((run, i) => ({ ...run, path: paths[i] }));
+    this.state.runs.forEach((run, i) => (run.path = paths[i] && decodePath(paths[i])));
+    this.buttons.path.hidden = !this.state.runs[0].path;
+    this.invalidate();
+  }
+
   /** Take what was recorded since, for the next frame; where a part was lost on its way, wait for the next whole state. */
   append(more) {
     if (more.sequence !== this.sequence + 1) return;
