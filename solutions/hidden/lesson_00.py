@@ -6,19 +6,11 @@ import random
 from collections.abc import Callable
 
 from labkit.checks.case import Case
+from labkit.checks.drawn_cases import drawing
 from labkit.checks.lesson_00.averaging import mean_case
 from labkit.checks.lesson_00.compression import Pair, gradients_case
 from labkit.checks.lesson_00.environments import environment, environments_case, without
 from labkit.checks.lesson_00.unheard import drawn, message, messages_case
-
-
-def cases(exercise_id: str, seed: int) -> list[Case]:
-    """Return the hidden cases of an exercise, the same ones for the same seed.
-
-    Raises:
-        KeyError: If the lesson has no such exercise.
-    """
-    return _CASES[exercise_id](random.Random(f"{exercise_id} {seed}"))
 
 
 def _means(draw: random.Random) -> list[Case]:
@@ -73,9 +65,11 @@ def _messages(draw: random.Random) -> list[Case]:
     ]
 
 
-_CASES: dict[str, Callable[[random.Random], list[Case]]] = {
+_CASES = {
     "0.1": _means,
     "0.2": _environments,
     "0.3": _gradients,
     "0.4": _messages,
 }
+
+cases = drawing(_CASES)

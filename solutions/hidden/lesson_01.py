@@ -7,11 +7,11 @@ smaller than the number of devices, models with and without each thing that goes
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import torch
 
 from labkit.checks.case import Case, Value
+from labkit.checks.drawn_cases import drawing, seed
 from labkit.checks.lesson_01.applying import threads_case
 from labkit.checks.lesson_01.gathering import gather_case
 from labkit.checks.lesson_01.loading import loader_case
@@ -25,21 +25,8 @@ from labkit.checks.lesson_01.trees import drawn
 from labkit.checks.lesson_01.wrapping import nested_case, training_case
 
 
-def cases(exercise_id: str, seed: int) -> list[Case]:
-    """Return the hidden cases of an exercise, the same ones for the same seed.
-
-    Raises:
-        KeyError: If the lesson has no such exercise.
-    """
-    return _CASES[exercise_id](random.Random(f"{exercise_id} {seed}"))
-
-
-def _seed(draw: random.Random) -> int:
-    return draw.randrange(1 << 20)
-
-
 def _generator(draw: random.Random) -> torch.Generator:
-    return torch.Generator().manual_seed(_seed(draw))
+    return torch.Generator().manual_seed(seed(draw))
 
 
 def _scatters(draw: random.Random) -> list[Case]:
@@ -77,22 +64,22 @@ def _gathers(draw: random.Random) -> list[Case]:
 
 def _replicas(draw: random.Random) -> list[Case]:
     return [
-        replicas_case("5 devices, all of it", _seed(draw), 5),
-        replicas_case("3 devices, no shared weight, no frozen layer", _seed(draw), 3, tied=False, frozen=False),
-        replicas_case("2 devices, evaluation", _seed(draw), 2, train=False),
-        replicas_case("one device", _seed(draw), 1),
-        replicas_case("other devices", _seed(draw), ["cpu", "meta", "meta"]),
+        replicas_case("5 devices, all of it", seed(draw), 5),
+        replicas_case("3 devices, no shared weight, no frozen layer", seed(draw), 3, tied=False, frozen=False),
+        replicas_case("2 devices, evaluation", seed(draw), 2, train=False),
+        replicas_case("one device", seed(draw), 1),
+        replicas_case("other devices", seed(draw), ["cpu", "meta", "meta"]),
     ]
 
 
 def _threads(draw: random.Random) -> list[Case]:
     kinds = draw.sample(["ValueError", "KeyError", "BadSampleError"], 3)
     return [
-        threads_case("5 replicas, a keyword", _seed(draw), 5, scale=draw.choice([0.25, 3.0])),
-        threads_case("3 replicas, under no_grad", _seed(draw), 3, gradients=False),
-        threads_case("one replica", _seed(draw), 1),
-        threads_case("the last of 4 raises", _seed(draw), 4, failing={3: kinds[0]}),
-        threads_case("two of 3 raise", _seed(draw), 3, failing={2: kinds[1], 0: kinds[2]}),
+        threads_case("5 replicas, a keyword", seed(draw), 5, scale=draw.choice([0.25, 3.0])),
+        threads_case("3 replicas, under no_grad", seed(draw), 3, gradients=False),
+        threads_case("one replica", seed(draw), 1),
+        threads_case("the last of 4 raises", seed(draw), 4, failing={3: kinds[0]}),
+        threads_case("two of 3 raise", seed(draw), 3, failing={2: kinds[1], 0: kinds[2]}),
     ]
 
 
@@ -101,17 +88,17 @@ def _wrappers(draw: random.Random) -> list[Case]:
         return [{"size": draw.randint(low, low + 6)} for _ in range(count)]
 
     return [
-        training_case("5 devices, drawn batches, four steps", _seed(draw), 5, sizes(4, 6), norm=False),
-        training_case("6 devices, few samples", _seed(draw), 6, [{"size": 2}, {"size": 1}, {"size": 9}], norm=False),
-        training_case("3 devices, BatchNorm, no shared weight", _seed(draw), 3, sizes(3, 6), tied=False),
+        training_case("5 devices, drawn batches, four steps", seed(draw), 5, sizes(4, 6), norm=False),
+        training_case("6 devices, few samples", seed(draw), 6, [{"size": 2}, {"size": 1}, {"size": 9}], norm=False),
+        training_case("3 devices, BatchNorm, no shared weight", seed(draw), 3, sizes(3, 6), tied=False),
         training_case(
-            "2 devices, evaluations and a keyword", _seed(draw), 2,
+            "2 devices, evaluations and a keyword", seed(draw), 2,
             [{"size": 5, "eval": True}, {"size": 6, "spare": True}, {"size": 3, "eval": True}], unused=True,
         ),
-        nested_case("a dict, no offset", _seed(draw), 4, draw.randint(5, 9), offset=False, scale=2.0),
-        nested_case("fewer samples than devices", _seed(draw), 5, 3, offset=True, scale=0.75),
-        training_case("3 devices at the same time", _seed(draw), 3, sizes(1, 5), norm=False, meet=True),
-        training_case("one sample, two kinds of device", _seed(draw), ["cpu", "meta"], [{"size": 1}], norm=False),
+        nested_case("a dict, no offset", seed(draw), 4, draw.randint(5, 9), offset=False, scale=2.0),
+        nested_case("fewer samples than devices", seed(draw), 5, 3, offset=True, scale=0.75),
+        training_case("3 devices at the same time", seed(draw), 3, sizes(1, 5), norm=False, meet=True),
+        training_case("one sample, two kinds of device", seed(draw), ["cpu", "meta"], [{"size": 1}], norm=False),
     ]  # fmt: skip
 
 
@@ -120,9 +107,9 @@ def _losses(draw: random.Random) -> list[Case]:
     holes = list(counts)
     holes[draw.randrange(len(holes))] = 0
     return [
-        losses_case("drawn counts", _seed(draw), counts),
-        losses_case("nothing counted in some", _seed(draw), [0, *holes, 0]),
-        losses_case("one device", _seed(draw), [draw.randint(1, 9)]),
+        losses_case("drawn counts", seed(draw), counts),
+        losses_case("nothing counted in some", seed(draw), [0, *holes, 0]),
+        losses_case("one device", seed(draw), [draw.randint(1, 9)]),
     ]
 
 
@@ -164,14 +151,14 @@ def _speeds(draw: random.Random) -> list[Case]:
 def _loaders(draw: random.Random) -> list[Case]:
     size = draw.randint(30, 60)
     return [
-        loader_case("drawn sizes, three passes", size, draw.randint(5, 11), (5, 2, 3), seed=_seed(draw), epochs=3),
+        loader_case("drawn sizes, three passes", size, draw.randint(5, 11), (5, 2, 3), seed=seed(draw), epochs=3),
         loader_case("in order", size, 7, (1, 4), shuffle=False),
-        loader_case("small batches", 21, 2, (1, 1, 1, 6), seed=_seed(draw)),
-        loader_case("one batch, one device", 20, 50, (3,), seed=_seed(draw)),
+        loader_case("small batches", 21, 2, (1, 1, 1, 6), seed=seed(draw)),
+        loader_case("one batch, one device", 20, 50, (3,), seed=seed(draw)),
     ]
 
 
-_CASES: dict[str, Callable[[random.Random], list[Case]]] = {
+_CASES = {
     "1.1": _scatters,
     "1.2": _gathers,
     "1.3": _replicas,
@@ -183,3 +170,5 @@ _CASES: dict[str, Callable[[random.Random], list[Case]]] = {
     "1.9": _speeds,
     "1.10": _loaders,
 }
+
+cases = drawing(_CASES)

@@ -8,11 +8,11 @@ something is None) are asked only beside sums that cannot be guessed.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import torch
 
 from labkit.checks.case import Case
+from labkit.checks.drawn_cases import drawing, seed
 from labkit.checks.lesson_02.byte_counts import bytes_case
 from labkit.checks.lesson_02.chunking import bounds_case
 from labkit.checks.lesson_02.drop_in import drop_in_case
@@ -27,30 +27,16 @@ from labkit.checks.lesson_02.seconds import seconds_case
 from labkit.checks.lesson_02.sums import fractions, whole_numbers
 
 
-def cases(exercise_id: str, seed: int) -> list[Case]:
-    """Return the hidden cases of an exercise, the same ones for the same seed.
-
-    Raises:
-        KeyError: If the lesson has no such exercise.
-    """
-    draw = random.Random(f"{exercise_id} {seed}")
-    return _CASES[exercise_id](draw)
-
-
-def _seed(draw: random.Random) -> int:
-    return draw.randrange(1 << 30)
-
-
 def _not_divisible(draw: random.Random, world_size: int, low: int, high: int) -> int:
     return draw.choice([n for n in range(low, high) if n % world_size])
 
 
 def _naive(draw: random.Random) -> list[Case]:
     return [
-        naive_case(_seed(draw), 2, (draw.randint(3, 9),)),
-        naive_case(_seed(draw), 3, (draw.randint(4, 9),)),
-        naive_case(_seed(draw), 5, (draw.randint(2, 4), 3)),
-        naive_case(_seed(draw), 7, (draw.randint(5, 9),)),
+        naive_case(seed(draw), 2, (draw.randint(3, 9),)),
+        naive_case(seed(draw), 3, (draw.randint(4, 9),)),
+        naive_case(seed(draw), 5, (draw.randint(2, 4), 3)),
+        naive_case(seed(draw), 7, (draw.randint(5, 9),)),
     ]
 
 
@@ -85,22 +71,22 @@ def _run_plan(draw: random.Random) -> list[Case]:
         return drawn
 
     return [
-        plan_case("3 ranks, rotation", rotation(3, 3, draw.choice([1, 2]), 4, (1, 3)), (2, 2, 2), _seed(draw)),
-        plan_case("2 ranks, drawn", drawn_plans(_seed(draw), 2, 3, 5), sizes(3), _seed(draw)),
-        plan_case("4 ranks, drawn, gaps between steps", drawn_plans(_seed(draw), 4, 4, 6), sizes(4), _seed(draw)),
-        plan_case("7 ranks, drawn, gaps between steps", drawn_plans(_seed(draw), 7, 5, 6), sizes(5), _seed(draw)),
+        plan_case("3 ranks, rotation", rotation(3, 3, draw.choice([1, 2]), 4, (1, 3)), (2, 2, 2), seed(draw)),
+        plan_case("2 ranks, drawn", drawn_plans(seed(draw), 2, 3, 5), sizes(3), seed(draw)),
+        plan_case("4 ranks, drawn, gaps between steps", drawn_plans(seed(draw), 4, 4, 6), sizes(4), seed(draw)),
+        plan_case("7 ranks, drawn, gaps between steps", drawn_plans(seed(draw), 7, 5, 6), sizes(5), seed(draw)),
         plan_case(
             "3 ranks, combine=torch.minimum",
             rotation(3, 3, draw.choice([1, 2]), 5, (0, 2, 3)),
             (2, 2, 2),
-            _seed(draw),
+            seed(draw),
             combine="minimum",
         ),
         plan_case(
             "6 ranks, of which 1, 2 and 5 take part",
-            drawn_plans(_seed(draw), 3, 3, 5),
+            drawn_plans(seed(draw), 3, 3, 5),
             (2, 3, 1),
-            _seed(draw),
+            seed(draw),
             world_size=6,
             group=(1, 2, 5),
         ),
@@ -109,24 +95,24 @@ def _run_plan(draw: random.Random) -> list[Case]:
 
 def _ring_sum(draw: random.Random) -> list[Case]:
     return [
-        sum_case(_seed(draw), 3, (_not_divisible(draw, 3, 10, 30),)),
-        sum_case(_seed(draw), 4, (draw.randint(3, 5), 4)),
-        sum_case(_seed(draw), 5, (_not_divisible(draw, 5, 11, 30),)),
-        sum_case(_seed(draw), 7, (draw.randint(2, 5),)),
-        sum_case(_seed(draw), 4, (0,)),
-        sum_case(_seed(draw), 8, (_not_divisible(draw, 8, 17, 40),)),
-        sum_case(_seed(draw), 6, (2, draw.randint(4, 6)), group=sorted(draw.sample(range(1, 6), 3))),
-        sum_case(_seed(draw), 1, (draw.randint(2, 6),)),
-        sum_case(_seed(draw), 2, (draw.choice([5, 7, 9]),)),
+        sum_case(seed(draw), 3, (_not_divisible(draw, 3, 10, 30),)),
+        sum_case(seed(draw), 4, (draw.randint(3, 5), 4)),
+        sum_case(seed(draw), 5, (_not_divisible(draw, 5, 11, 30),)),
+        sum_case(seed(draw), 7, (draw.randint(2, 5),)),
+        sum_case(seed(draw), 4, (0,)),
+        sum_case(seed(draw), 8, (_not_divisible(draw, 8, 17, 40),)),
+        sum_case(seed(draw), 6, (2, draw.randint(4, 6)), group=sorted(draw.sample(range(1, 6), 3))),
+        sum_case(seed(draw), 1, (draw.randint(2, 6),)),
+        sum_case(seed(draw), 2, (draw.choice([5, 7, 9]),)),
     ]
 
 
 def _drop_in(draw: random.Random) -> list[Case]:
     def numbers(world_size: int, *shape: int, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
-        return whole_numbers(_seed(draw), world_size, shape, dtype)
+        return whole_numbers(seed(draw), world_size, shape, dtype)
 
     def small(world_size: int, numel: int) -> list[torch.Tensor]:
-        return [tensor - 4 for tensor in whole_numbers(_seed(draw), world_size, (numel,), largest=9)]
+        return [tensor - 4 for tensor in whole_numbers(seed(draw), world_size, (numel,), largest=9)]
 
     long = _not_divisible(draw, 5, 11, 30)
     rows = draw.randint(3, 5)
@@ -142,7 +128,7 @@ def _drop_in(draw: random.Random) -> list[Case]:
         drop_in_case("3 ranks, one column", numbers(3, rows, 3), layout="column", op="SUM"),
         drop_in_case("3 ranks, inner rows", numbers(3, rows + 1, 3), layout="inner rows"),
         drop_in_case(
-            "7 ranks, int64", whole_numbers(_seed(draw), 7, (draw.randint(3, 9),), torch.int64, largest=1 << 55)
+            "7 ranks, int64", whole_numbers(seed(draw), 7, (draw.randint(3, 9),), torch.int64, largest=1 << 55)
         ),
         drop_in_case("4 ranks, async_op=True", numbers(4, draw.randint(7, 11)), asynchronous=True),
         drop_in_case(f"6 ranks, of which {group} take part", numbers(6, 7), group=group),
@@ -154,8 +140,8 @@ def _drop_in(draw: random.Random) -> list[Case]:
             asynchronous=True,
             layout="every other",
         ),
-        drop_in_case("8 ranks, bfloat16", fractions(_seed(draw), 8, (96,), torch.bfloat16)),
-        drop_in_case("8 ranks, float16", fractions(_seed(draw), 8, (96,), torch.float16)),
+        drop_in_case("8 ranks, bfloat16", fractions(seed(draw), 8, (96,), torch.bfloat16)),
+        drop_in_case("8 ranks, float16", fractions(seed(draw), 8, (96,), torch.float16)),
     ]
 
 
@@ -169,22 +155,22 @@ def _seconds(draw: random.Random) -> list[Case]:
 
 def _tree(draw: random.Random) -> list[Case]:
     return [
-        sum_case(_seed(draw), 2, (draw.randint(2, 6),)),
-        sum_case(_seed(draw), 3, (draw.randint(2, 6),)),
-        sum_case(_seed(draw), 5, (2, draw.randint(2, 4))),
-        sum_case(_seed(draw), 7, (draw.randint(2, 6),)),
-        sum_case(_seed(draw), 8, (draw.randint(2, 6),)),
-        sum_case(_seed(draw), 6, (draw.randint(2, 6),), group=sorted(draw.sample(range(1, 6), 3))),
+        sum_case(seed(draw), 2, (draw.randint(2, 6),)),
+        sum_case(seed(draw), 3, (draw.randint(2, 6),)),
+        sum_case(seed(draw), 5, (2, draw.randint(2, 4))),
+        sum_case(seed(draw), 7, (draw.randint(2, 6),)),
+        sum_case(seed(draw), 8, (draw.randint(2, 6),)),
+        sum_case(seed(draw), 6, (draw.randint(2, 6),), group=sorted(draw.sample(range(1, 6), 3))),
     ]
 
 
 def _halving(draw: random.Random) -> list[Case]:
     return [
-        halving_case(_seed(draw), 2, draw.choice([5, 7, 9])),
-        halving_case(_seed(draw), 4, draw.choice([9, 10, 11])),
-        halving_case(_seed(draw), 8, draw.choice([20, 28, 36])),  # halves of chunks and halves of the tensor differ
-        halving_case(_seed(draw), 8, draw.randint(3, 6)),
-        halving_case(_seed(draw), draw.choice([3, 5, 6]), 4),
+        halving_case(seed(draw), 2, draw.choice([5, 7, 9])),
+        halving_case(seed(draw), 4, draw.choice([9, 10, 11])),
+        halving_case(seed(draw), 8, draw.choice([20, 28, 36])),  # halves of chunks and halves of the tensor differ
+        halving_case(seed(draw), 8, draw.randint(3, 6)),
+        halving_case(seed(draw), draw.choice([3, 5, 6]), 4),
     ]
 
 
@@ -196,27 +182,27 @@ def _all_to_all(draw: random.Random) -> list[Case]:
 
     group = sorted(draw.sample(range(1, 6), 3))
     return [
-        exchange_case("2 ranks, drawn sizes", table(2), _seed(draw)),
-        exchange_case("4 ranks, one element each", [[1] * 4] * 4, _seed(draw)),
-        exchange_case("5 ranks, drawn sizes", table(5), _seed(draw)),
-        exchange_case("7 ranks, drawn sizes", table(7), _seed(draw)),
-        exchange_case(f"6 ranks, of which {group} take part", table(3), _seed(draw), world_size=6, group=group),
+        exchange_case("2 ranks, drawn sizes", table(2), seed(draw)),
+        exchange_case("4 ranks, one element each", [[1] * 4] * 4, seed(draw)),
+        exchange_case("5 ranks, drawn sizes", table(5), seed(draw)),
+        exchange_case("7 ranks, drawn sizes", table(7), seed(draw)),
+        exchange_case(f"6 ranks, of which {group} take part", table(3), seed(draw), world_size=6, group=group),
     ]
 
 
 def _hierarchical(draw: random.Random) -> list[Case]:
     return [
-        nodes_case(_seed(draw), 4, 2, (_not_divisible(draw, 4, 9, 30),)),
-        nodes_case(_seed(draw), 6, 3, (_not_divisible(draw, 6, 13, 40),)),
-        nodes_case(_seed(draw), 6, 2, (draw.randint(2, 4), 5)),
-        nodes_case(_seed(draw), 8, 4, (_not_divisible(draw, 8, 17, 40),)),
-        nodes_case(_seed(draw), 4, 4, (draw.randint(5, 9),)),
-        nodes_case(_seed(draw), 3, 1, (draw.randint(5, 9),)),
-        nodes_case(_seed(draw), *draw.choice([(4, 3), (5, 2), (6, 4)]), (draw.randint(5, 9),)),
+        nodes_case(seed(draw), 4, 2, (_not_divisible(draw, 4, 9, 30),)),
+        nodes_case(seed(draw), 6, 3, (_not_divisible(draw, 6, 13, 40),)),
+        nodes_case(seed(draw), 6, 2, (draw.randint(2, 4), 5)),
+        nodes_case(seed(draw), 8, 4, (_not_divisible(draw, 8, 17, 40),)),
+        nodes_case(seed(draw), 4, 4, (draw.randint(5, 9),)),
+        nodes_case(seed(draw), 3, 1, (draw.randint(5, 9),)),
+        nodes_case(seed(draw), *draw.choice([(4, 3), (5, 2), (6, 4)]), (draw.randint(5, 9),)),
     ]
 
 
-_CASES: dict[str, Callable[[random.Random], list[Case]]] = {
+_CASES = {
     "2.1": _naive,
     "2.2": _bytes,
     "2.3": _bounds,
@@ -230,3 +216,5 @@ _CASES: dict[str, Callable[[random.Random], list[Case]]] = {
     "2.11": _all_to_all,
     "2.12": _hierarchical,
 }
+
+cases = drawing(_CASES)

@@ -7,9 +7,9 @@ tied, frozen and unused parameters in every mixture.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 from labkit.checks.case import Case
+from labkit.checks.drawn_cases import drawing, seed
 from labkit.checks.lesson_03.bucket_plans import plans_case
 from labkit.checks.lesson_03.overlap_cost import World, cost_case
 from labkit.checks.lesson_03.sampling import sampler_case
@@ -18,42 +18,28 @@ from labkit.checks.lesson_03.uneven import uneven_case
 from labkit.checks.lesson_03.wrappers import accumulating_case, bucketed_case, mini_case, overlapped_case
 
 
-def cases(exercise_id: str, seed: int) -> list[Case]:
-    """Return the hidden cases of an exercise, the same ones for the same seed.
-
-    Raises:
-        KeyError: If the lesson has no such exercise.
-    """
-    draw = random.Random(f"{exercise_id} {seed}")
-    return _CASES[exercise_id](draw)
-
-
-def _seed(draw: random.Random) -> int:
-    return draw.randrange(1 << 20)
-
-
 def _broadcast(draw: random.Random) -> list[Case]:
     return [
-        model_case("5 ranks, all of it", _seed(draw), 5),
-        model_case("3 ranks, BatchNorm", _seed(draw), 3, frozen=False, tied=False),
-        model_case("2 ranks, a frozen layer", _seed(draw), 2, norm=False),
+        model_case("5 ranks, all of it", seed(draw), 5),
+        model_case("3 ranks, BatchNorm", seed(draw), 3, frozen=False, tied=False),
+        model_case("2 ranks, a frozen layer", seed(draw), 2, norm=False),
     ]
 
 
 def _average(draw: random.Random) -> list[Case]:
     return [
-        gradient_case("5 ranks, all of it", _seed(draw), 5),
-        gradient_case("3 ranks, no frozen layer", _seed(draw), 3, frozen=False),
-        gradient_case("4 ranks, a layer that two of them used", _seed(draw), 4, spare=(0, 3), unused=True),
-        gradient_case("2 ranks, a layer that rank 1 used", _seed(draw), 2, spare=(1,), unused=True),
+        gradient_case("5 ranks, all of it", seed(draw), 5),
+        gradient_case("3 ranks, no frozen layer", seed(draw), 3, frozen=False),
+        gradient_case("4 ranks, a layer that two of them used", seed(draw), 4, spare=(0, 3), unused=True),
+        gradient_case("2 ranks, a layer that rank 1 used", seed(draw), 2, spare=(1,), unused=True),
     ]
 
 
 def _overlapped(draw: random.Random) -> list[Case]:
     return [
-        overlapped_case("5 ranks, all of it, three steps", _seed(draw), 5, 3),
-        overlapped_case("3 ranks, no frozen layer", _seed(draw), 3, frozen=False),
-        overlapped_case("2 ranks, no BatchNorm", _seed(draw), 2, norm=False),
+        overlapped_case("5 ranks, all of it, three steps", seed(draw), 5, 3),
+        overlapped_case("3 ranks, no frozen layer", seed(draw), 3, frozen=False),
+        overlapped_case("2 ranks, no BatchNorm", seed(draw), 2, norm=False),
     ]
 
 
@@ -74,10 +60,10 @@ def _plans(draw: random.Random) -> list[Case]:
 
 def _bucketed(draw: random.Random) -> list[Case]:
     return [
-        bucketed_case("5 ranks, drawn cap, three steps", _seed(draw), 5, 8 * draw.randint(30, 70), 3),
-        bucketed_case("3 ranks, small buckets", _seed(draw), 3, 8 * draw.randint(5, 12)),
-        bucketed_case("4 ranks, no frozen layer, no shared weight", _seed(draw), 4, 400, tied=False, frozen=False),
-        bucketed_case("2 ranks, one bucket", _seed(draw), 2, 1 << 22, norm=False),
+        bucketed_case("5 ranks, drawn cap, three steps", seed(draw), 5, 8 * draw.randint(30, 70), 3),
+        bucketed_case("3 ranks, small buckets", seed(draw), 3, 8 * draw.randint(5, 12)),
+        bucketed_case("4 ranks, no frozen layer, no shared weight", seed(draw), 4, 400, tied=False, frozen=False),
+        bucketed_case("2 ranks, one bucket", seed(draw), 2, 1 << 22, norm=False),
     ]
 
 
@@ -85,22 +71,22 @@ def _accumulating(draw: random.Random) -> list[Case]:
     cap = 8 * draw.randint(30, 60)
     return [
         accumulating_case(
-            "4 ranks, drawn numbers of passes", _seed(draw), 4, cap,
+            "4 ranks, drawn numbers of passes", seed(draw), 4, cap,
             {"passes": 2, "quiet": 1}, {}, {"passes": 4, "quiet": 3},
         ),
-        accumulating_case("3 ranks, after an error inside no_sync", _seed(draw), 3, cap, {}, {"stumble": True}, {}),
-        accumulating_case("2 ranks, passes each averaged", _seed(draw), 2, cap, {"passes": 3}, {"keep": True}),
-        accumulating_case("5 ranks, one step", _seed(draw), 5, cap, {"passes": 3, "quiet": 2}),
+        accumulating_case("3 ranks, after an error inside no_sync", seed(draw), 3, cap, {}, {"stumble": True}, {}),
+        accumulating_case("2 ranks, passes each averaged", seed(draw), 2, cap, {"passes": 3}, {"keep": True}),
+        accumulating_case("5 ranks, one step", seed(draw), 5, cap, {"passes": 3, "quiet": 2}),
     ]  # fmt: skip
 
 
 def _mini(draw: random.Random) -> list[Case]:
     one = draw.randrange(5)
     return [
-        mini_case("5 ranks, a layer that one of them uses", _seed(draw), 5, 200, {0: [one], 2: [one]}),
-        mini_case("3 ranks, a layer that nobody uses", _seed(draw), 3, 200, {}, norm=False),
-        mini_case("4 ranks, one after the other", _seed(draw), 4, 200, {0: [0], 1: [1, 2], 2: [3]}, tied=False),
-        mini_case("2 ranks, always used", _seed(draw), 2, 400, {0: [0, 1], 1: [0, 1], 2: [0, 1]}),
+        mini_case("5 ranks, a layer that one of them uses", seed(draw), 5, 200, {0: [one], 2: [one]}),
+        mini_case("3 ranks, a layer that nobody uses", seed(draw), 3, 200, {}, norm=False),
+        mini_case("4 ranks, one after the other", seed(draw), 4, 200, {0: [0], 1: [1, 2], 2: [3]}, tied=False),
+        mini_case("2 ranks, always used", seed(draw), 2, 400, {0: [0, 1], 1: [0, 1], 2: [0, 1]}),
     ]
 
 
@@ -135,13 +121,13 @@ def _uneven(draw: random.Random) -> list[Case]:
     counts = [3, 0, 1, 2]
     draw.shuffle(counts)
     return [
-        uneven_case(f"4 ranks with {counts} batches", _seed(draw), counts),
-        uneven_case("3 ranks, rank 0 has nothing", _seed(draw), [0, 2, 3]),
-        uneven_case("2 ranks, as many each", _seed(draw), [3, 3]),
+        uneven_case(f"4 ranks with {counts} batches", seed(draw), counts),
+        uneven_case("3 ranks, rank 0 has nothing", seed(draw), [0, 2, 3]),
+        uneven_case("2 ranks, as many each", seed(draw), [3, 3]),
     ]
 
 
-_CASES: dict[str, Callable[[random.Random], list[Case]]] = {
+_CASES = {
     "3.1": _broadcast,
     "3.2": _average,
     "3.3": _overlapped,
@@ -153,3 +139,5 @@ _CASES: dict[str, Callable[[random.Random], list[Case]]] = {
     "3.9": _costs,
     "3.10": _uneven,
 }
+
+cases = drawing(_CASES)

@@ -8,9 +8,9 @@ sub-group, and gradients that are there already.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 from labkit.checks.case import Case
+from labkit.checks.drawn_cases import drawing, seed
 from labkit.checks.lesson_05.bubble import best_case, bubble_case
 from labkit.checks.lesson_05.budget import budget_case
 from labkit.checks.lesson_05.chunked import order_case
@@ -23,20 +23,6 @@ from labkit.checks.lesson_05.recompute import recompute_case
 from labkit.checks.lesson_05.split_layer import layer_case
 from labkit.checks.lesson_05.writing import schedule_case
 from labkit.checks.lesson_05.written import read
-
-
-def cases(exercise_id: str, seed: int) -> list[Case]:
-    """Return the hidden cases of an exercise, the same ones for the same seed.
-
-    Raises:
-        KeyError: If the lesson has no such exercise.
-    """
-    draw = random.Random(f"{exercise_id} {seed}")
-    return _CASES[exercise_id](draw)
-
-
-def _seed(draw: random.Random) -> int:
-    return draw.randrange(1 << 30)
 
 
 def _uneven(draw: random.Random, count: int) -> list[int]:
@@ -176,19 +162,19 @@ def _budget(draw: random.Random) -> list[Case]:
 
 def _one_batch(draw: random.Random) -> list[Case]:
     return [
-        batch_case("3 stages", _seed(draw), 3, draw.randint(2, 6)),
-        batch_case("2 stages, samples with rows", _seed(draw), 2, draw.randint(2, 5), rows=draw.randint(2, 4)),
-        batch_case("5 stages, old gradients, rows", _seed(draw), 5, draw.randint(2, 5), rows=2, before=True),
-        batch_case("one stage", _seed(draw), 1, draw.randint(2, 5)),
+        batch_case("3 stages", seed(draw), 3, draw.randint(2, 6)),
+        batch_case("2 stages, samples with rows", seed(draw), 2, draw.randint(2, 5), rows=draw.randint(2, 4)),
+        batch_case("5 stages, old gradients, rows", seed(draw), 5, draw.randint(2, 5), rows=2, before=True),
+        batch_case("one stage", seed(draw), 1, draw.randint(2, 5)),
     ]
 
 
 def _split_layer(draw: random.Random) -> list[Case]:
     return [
-        layer_case("2 ranks", _seed(draw), (draw.randint(1, 4), draw.randint(1, 4))),
-        layer_case("5 ranks", _seed(draw), [draw.randint(1, 3) for _ in range(5)]),
+        layer_case("2 ranks", seed(draw), (draw.randint(1, 4), draw.randint(1, 4))),
+        layer_case("5 ranks", seed(draw), [draw.randint(1, 3) for _ in range(5)]),
         layer_case(
-            "6 ranks, of which 3 take part", _seed(draw), [draw.randint(1, 3) for _ in range(3)],
+            "6 ranks, of which 3 take part", seed(draw), [draw.randint(1, 3) for _ in range(3)],
             group=sorted(draw.sample(range(6), 3)), world_size=6,
         ),
     ]  # fmt: skip
@@ -234,14 +220,14 @@ def _executes(draw: random.Random) -> list[Case]:
         sizes, rows = _uneven(draw, count), draw.choice([0, 2])
         found.append(
             pipeline_case(
-                f"{name}, {sizes} samples", _seed(draw), sizes, _writer(lines), num_stages=stages, rows=rows,
+                f"{name}, {sizes} samples", seed(draw), sizes, _writer(lines), num_stages=stages, rows=rows,
                 before=draw.random() < 0.5,
             )
         )  # fmt: skip
     group = sorted(draw.sample(range(1, 6), 3))
     found.append(
         pipeline_case(
-            f"6 ranks, of which {group} are the stages", _seed(draw), _uneven(draw, 4), _writer(_alternating(3, 4)),
+            f"6 ranks, of which {group} are the stages", seed(draw), _uneven(draw, 4), _writer(_alternating(3, 4)),
             num_stages=3, group=group, world_size=6, before=True,
         )
     )  # fmt: skip
@@ -258,13 +244,13 @@ def _best(draw: random.Random) -> list[Case]:
 
 def _recomputes(draw: random.Random) -> list[Case]:
     return [
-        recompute_case("plain", _seed(draw), draw.randint(3, 7), draw.randint(2, 5)),
-        recompute_case("no gradient for x", _seed(draw), draw.randint(3, 7), 3, needs_gradient=False),
-        recompute_case("dropout", _seed(draw), draw.randint(5, 9), 3, dropout=draw.choice([0.3, 0.5])),
-        recompute_case("dropout, no gradient for x", _seed(draw), 6, 2, dropout=0.4, needs_gradient=False),
-        recompute_case("a frozen and an unused parameter", _seed(draw), 4, 4, frozen=draw.randint(0, 3), spare=True),
-        recompute_case("BatchNorm", _seed(draw), draw.randint(3, 7), draw.randint(2, 4), norm=True),
-        recompute_case("BatchNorm, no gradient for x", _seed(draw), 4, 2, norm=True, needs_gradient=False),
+        recompute_case("plain", seed(draw), draw.randint(3, 7), draw.randint(2, 5)),
+        recompute_case("no gradient for x", seed(draw), draw.randint(3, 7), 3, needs_gradient=False),
+        recompute_case("dropout", seed(draw), draw.randint(5, 9), 3, dropout=draw.choice([0.3, 0.5])),
+        recompute_case("dropout, no gradient for x", seed(draw), 6, 2, dropout=0.4, needs_gradient=False),
+        recompute_case("a frozen and an unused parameter", seed(draw), 4, 4, frozen=draw.randint(0, 3), spare=True),
+        recompute_case("BatchNorm", seed(draw), draw.randint(3, 7), draw.randint(2, 4), norm=True),
+        recompute_case("BatchNorm, no gradient for x", seed(draw), 4, 2, norm=True, needs_gradient=False),
     ]
 
 
@@ -272,9 +258,9 @@ def _hybrid(draw: random.Random) -> list[Case]:
     three = [_uneven(draw, 4), [draw.randint(5, 7) for _ in range(4)]]
     two = [_uneven(draw, 3), [1, 1, 1], [draw.randint(4, 6) for _ in range(3)]]
     return [
-        mesh_case("2 pipelines of 3 stages", _seed(draw), 3, three, _writer(_alternating(3, 4))),
-        mesh_case("3 pipelines of 2 stages", _seed(draw), 2, two, _writer(_gpipe(2, 3))),
-        mesh_case("one pipeline of 2 stages", _seed(draw), 2, [_uneven(draw, 3)], _writer(_alternating(2, 3))),
+        mesh_case("2 pipelines of 3 stages", seed(draw), 3, three, _writer(_alternating(3, 4))),
+        mesh_case("3 pipelines of 2 stages", seed(draw), 2, two, _writer(_gpipe(2, 3))),
+        mesh_case("one pipeline of 2 stages", seed(draw), 2, [_uneven(draw, 3)], _writer(_alternating(2, 3))),
     ]
 
 
@@ -324,19 +310,19 @@ def _halves(draw: random.Random, stages: int, count: int) -> list[str]:
 def _runs(draw: random.Random) -> list[Case]:
     sizes = [_uneven(draw, count) for count in (6, 4, 5, 3, 4)]
     return [
-        linear_case("a layer", _seed(draw), (draw.randint(2, 7), draw.randint(2, 7))),
-        linear_case("a layer, three dimensions more", _seed(draw), (2, 3, 2, 4), frozen=["bias"]),
-        linear_case("a layer without bias", _seed(draw), (4, 3), bias=False),
-        linear_case("a frozen weight", _seed(draw), (3, 2, 5), frozen=["weight"]),
-        program_case("3 ranks, 2 chunks", _seed(draw), sizes[0], _chunks_in_turns(3, 6, 2), before=True),
-        program_case("2 ranks, 3 chunks", _seed(draw), sizes[1], _chunks_in_turns(2, 4, 3), rows=2),
-        program_case("4 ranks, two halves", _seed(draw), sizes[2], _halves(draw, 4, 5), rows=draw.choice([0, 3])),
-        program_case("one rank, two halves", _seed(draw), sizes[3], _halves(draw, 1, 3), before=True),
-        program_case("2 ranks, 2 chunks, one after another", _seed(draw), sizes[4], [one_after_another(2, 4)] * 2),
+        linear_case("a layer", seed(draw), (draw.randint(2, 7), draw.randint(2, 7))),
+        linear_case("a layer, three dimensions more", seed(draw), (2, 3, 2, 4), frozen=["bias"]),
+        linear_case("a layer without bias", seed(draw), (4, 3), bias=False),
+        linear_case("a frozen weight", seed(draw), (3, 2, 5), frozen=["weight"]),
+        program_case("3 ranks, 2 chunks", seed(draw), sizes[0], _chunks_in_turns(3, 6, 2), before=True),
+        program_case("2 ranks, 3 chunks", seed(draw), sizes[1], _chunks_in_turns(2, 4, 3), rows=2),
+        program_case("4 ranks, two halves", seed(draw), sizes[2], _halves(draw, 4, 5), rows=draw.choice([0, 3])),
+        program_case("one rank, two halves", seed(draw), sizes[3], _halves(draw, 1, 3), before=True),
+        program_case("2 ranks, 2 chunks, one after another", seed(draw), sizes[4], [one_after_another(2, 4)] * 2),
     ]
 
 
-_CASES: dict[str, Callable[[random.Random], list[Case]]] = {
+_CASES = {
     "5.1": _budget,
     "5.2": _one_batch,
     "5.3": _split_layer,
@@ -352,3 +338,5 @@ _CASES: dict[str, Callable[[random.Random], list[Case]]] = {
     "5.13": _fills,
     "5.14": _runs,
 }
+
+cases = drawing(_CASES)
