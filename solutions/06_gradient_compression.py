@@ -927,9 +927,9 @@ apart, together = (
 labkit.reveal("6.7", round(apart / together, 1))
 
 # %% [markdown]
-# The bytes are the same. But every all-reduce pays the latency of its steps again (lesson 02), and one KB is *nothing
-# but* latency. So a bucket's P's travel **together**, joined to one flat tensor, and then its Q's: two all-reduces a
-# bucket, however many matrices it has.
+# The bytes are the same. But every all-reduce pays the latency of its steps again (lesson 02), and one KB is hardly
+# anything *but* latency. So a bucket's P's travel **together**, joined to one flat tensor, and then its Q's: two
+# all-reduces a bucket, however many matrices it has.
 #
 # And the biases? A vector of n numbers is a matrix of n x 1. A matrix of n x m has at most min(n, m) columns worth
 # sending, so here P has one, and with one column nothing is lost: P is the vector, scaled to length 1, and Q is its length.
@@ -942,8 +942,8 @@ labkit.reveal("6.7", round(apart / together, 1))
 # First the joining: `average_together` starts **one** all-reduce for the whole list. Then the class, with the three steps
 # above for all gradients of a bucket at once. Its `average` does what `average_together` does, and one call of `compress`
 # calls it **twice**: with all P's, and with all Q's. Each gradient counts as a matrix of its first dimension by all
-# others, keeps a Q of its own, and has min(rank, n, m) columns. `torch.linalg.qr(p)[0]` has orthonormal columns that
-# span what p's span.
+# others, keeps a Q of its own, and has min(rank, n, m) columns. The first Q's come from a `torch.Generator` with the
+# seed, as in 6.3, in the gradient's dtype. `torch.linalg.qr(p)[0]` has orthonormal columns that span what p's span.
 
 
 # %% tags=["exercise"] exercise="6.7" points=10 difficulty=4 importance=3 minutes=15 title="PowerSGD" provides=["average_together", "PowerSGD"] bonus=true
@@ -1116,7 +1116,7 @@ for whose in ("no hook", "yours", "torch's"):
 # %% [markdown]
 # Two columns in place of each matrix: a thirtieth of the bytes, and after forty steps a little behind. Torch's hook
 # sends as much but for one number a bias, in three all-reduces a bucket (it sends the biases for themselves), and stands
-# where yours does. And unlike those of top-k, these packets can be *added*: they go by all-reduce, and do not grow with
+# about where yours does. And unlike those of top-k, these packets can be *added*: they go by all-reduce, and do not grow with
 # the ranks.
 
 # %% [markdown]

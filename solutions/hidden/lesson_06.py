@@ -8,9 +8,9 @@ waits for a work itself is seen here as in the notebook.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 from labkit.checks.case import Case
+from labkit.checks.drawn_cases import drawing, seed
 from labkit.checks.lesson_06.autocast import autocast_case
 from labkit.checks.lesson_06.bits import bits_case
 from labkit.checks.lesson_06.claims import Measured, Promise, claims_case
@@ -26,47 +26,32 @@ from labkit.checks.lesson_06.sparse import sparse_case
 from labkit.checks.lesson_06.together import together_case
 
 
-def cases(exercise_id: str, seed: int) -> list[Case]:
-    """Return the hidden cases of an exercise, the same ones for the same seed.
-
-    Raises:
-        KeyError: If the lesson has no such exercise.
-    """
-    return _CASES[exercise_id](random.Random(f"{exercise_id} {seed}"))
-
-
-def _seed(draw: random.Random) -> int:
-    return draw.randrange(1 << 20)
-
-
 def _bits(draw: random.Random) -> list[Case]:
     return [
         bits_case(
-            "drawn shapes", _seed(draw), [(draw.randint(5, 60),), (3, draw.randint(2, 9), 4)], draw.uniform(0.5, 9)
+            "drawn shapes", seed(draw), [(draw.randint(5, 60),), (3, draw.randint(2, 9), 4)], draw.uniform(0.5, 9)
         ),
-        bits_case("small gradients", _seed(draw), [(draw.randint(5, 60),)], 1e-4),
-        bits_case("tiny gradients", _seed(draw), [(draw.randint(5, 60),), (4, 7)], 10 ** -draw.uniform(6, 8)),
-        bits_case("beyond float16's range", _seed(draw), [(draw.randint(5, 20),)], 2.0, largest=draw.uniform(7e4, 1e7)),
-        bits_case("zeros", _seed(draw), [(4, 3)], 0.0),
+        bits_case("small gradients", seed(draw), [(draw.randint(5, 60),)], 1e-4),
+        bits_case("tiny gradients", seed(draw), [(draw.randint(5, 60),), (4, 7)], 10 ** -draw.uniform(6, 8)),
+        bits_case("beyond float16's range", seed(draw), [(draw.randint(5, 20),)], 2.0, largest=draw.uniform(7e4, 1e7)),
+        bits_case("zeros", seed(draw), [(4, 3)], 0.0),
     ]
 
 
 def _signs(draw: random.Random) -> list[Case]:
     return [
-        signs_case(
-            "sizes that do not divide by eight", _seed(draw), [(8 * k + draw.randint(1, 7),) for k in (0, 1, 9)]
-        ),
-        signs_case("three dimensions", _seed(draw), [(2, 3, draw.randint(3, 9))], shift=-0.3),
-        signs_case("with zeros", _seed(draw), [(draw.randint(20, 40),)], zeros=draw.randint(2, 9)),
+        signs_case("sizes that do not divide by eight", seed(draw), [(8 * k + draw.randint(1, 7),) for k in (0, 1, 9)]),
+        signs_case("three dimensions", seed(draw), [(2, 3, draw.randint(3, 9))], shift=-0.3),
+        signs_case("with zeros", seed(draw), [(draw.randint(20, 40),)], zeros=draw.randint(2, 9)),
     ]
 
 
 def _sparse(draw: random.Random) -> list[Case]:
     return [
-        sparse_case("drawn sizes", _seed(draw), [((100 * draw.randint(1, 3) + 8,), 0.07)]),
-        sparse_case("three dimensions", _seed(draw), [((5, 6, draw.randint(4, 9)), 0.2)]),
-        sparse_case("half of few", _seed(draw), [((draw.randint(5, 9),), 0.5)]),
-        sparse_case("one of sixty", _seed(draw), [((60,), 0.001)]),
+        sparse_case("drawn sizes", seed(draw), [((100 * draw.randint(1, 3) + 8,), 0.07)]),
+        sparse_case("three dimensions", seed(draw), [((5, 6, draw.randint(4, 9)), 0.2)]),
+        sparse_case("half of few", seed(draw), [((draw.randint(5, 9),), 0.5)]),
+        sparse_case("one of sixty", seed(draw), [((60,), 0.001)]),
     ]
 
 
@@ -75,9 +60,9 @@ def _feedback(draw: random.Random) -> list[Case]:
     sizes: dict[str | None, int] = {key: draw.randint(3, 9) for key in keys}
     order = [draw.choice(keys) for _ in range(12)]
     return [
-        feedback_case("one key, ten steps", _seed(draw), [(None, 7)] * 10, step=draw.uniform(0.5, 2)),
-        feedback_case("three keys in a drawn order", _seed(draw), [(key, sizes[key]) for key in order]),
-        feedback_case("three keys of one size", _seed(draw), [(key, 6) for key in order], step=0.7),
+        feedback_case("one key, ten steps", seed(draw), [(None, 7)] * 10, step=draw.uniform(0.5, 2)),
+        feedback_case("three keys in a drawn order", seed(draw), [(key, sizes[key]) for key in order]),
+        feedback_case("three keys of one size", seed(draw), [(key, 6) for key in order], step=0.7),
     ]
 
 
@@ -86,12 +71,12 @@ def _means(draw: random.Random) -> list[Case]:
         return [draw.randint(0, most) for _ in range(count)]
 
     return [
-        mean_case("5 ranks, places that overlap", _seed(draw), (20,), starts(5, 13), 7),
-        mean_case("3 ranks, a tensor of three dimensions", _seed(draw), (4, 5, 6), starts(3, 100), draw.randint(3, 9)),
-        mean_case("2 ranks", _seed(draw), (31,), starts(2, 20), 5),
+        mean_case("5 ranks, places that overlap", seed(draw), (20,), starts(5, 13), 7),
+        mean_case("3 ranks, a tensor of three dimensions", seed(draw), (4, 5, 6), starts(3, 100), draw.randint(3, 9)),
+        mean_case("2 ranks", seed(draw), (31,), starts(2, 20), 5),
         mean_case(
             "5 ranks, of which 0, 2 and 4 take part",
-            _seed(draw),
+            seed(draw),
             (50,),
             starts(3, 40),
             4,
@@ -107,26 +92,26 @@ def _hooks(draw: random.Random) -> list[Case]:
 
     two = sizes(2)
     return [
-        hook_case("5 ranks, packets that must be gathered", _seed(draw), 5, WINDOW, [sizes(1)], length=4),
-        hook_case("4 ranks, packets that may be added", _seed(draw), 4, ROUNDING, [two, two, two]),
-        hook_case("3 ranks, three steps", _seed(draw), 3, WINDOW, [two, two, two], length=5),
+        hook_case("5 ranks, packets that must be gathered", seed(draw), 5, WINDOW, [sizes(1)], length=4),
+        hook_case("4 ranks, packets that may be added", seed(draw), 4, ROUNDING, [two, two, two]),
+        hook_case("3 ranks, three steps", seed(draw), 3, WINDOW, [two, two, two], length=5),
         hook_case(
-            "2 ranks, buckets built anew", _seed(draw), 2, WINDOW, [[64, 40], [50, 30, 40], [50, 30, 40]], length=6
+            "2 ranks, buckets built anew", seed(draw), 2, WINDOW, [[64, 40], [50, 30, 40], [50, 30, 40]], length=6
         ),
         hook_case(
-            "2 ranks, buckets built anew, packets that may be added", _seed(draw), 2, ROUNDING, [[20, 9], [15, 14]]
+            "2 ranks, buckets built anew, packets that may be added", seed(draw), 2, ROUNDING, [[20, 9], [15, 14]]
         ),
-        hook_case("2 ranks, and the hook must not wait", _seed(draw), 2, WINDOW, [sizes(3)] * 2, overlap=True),
+        hook_case("2 ranks, and the hook must not wait", seed(draw), 2, WINDOW, [sizes(3)] * 2, overlap=True),
         hook_case(
             "3 ranks, packets that may be added, and no waiting",
-            _seed(draw),
+            seed(draw),
             3,
             ROUNDING,
             [sizes(2)] * 2,
             overlap=True,
         ),
-        hook_case("4 ranks, of which 1 and 3 take part", _seed(draw), 4, ROUNDING, [two, two], group=(1, 3)),
-        hook_case("5 ranks, of which 0, 1 and 4 take part", _seed(draw), 5, WINDOW, [two], group=(0, 1, 4)),
+        hook_case("4 ranks, of which 1 and 3 take part", seed(draw), 4, ROUNDING, [two, two], group=(1, 3)),
+        hook_case("5 ranks, of which 0, 1 and 4 take part", seed(draw), 5, WINDOW, [two], group=(0, 1, 4)),
     ]
 
 
@@ -136,16 +121,16 @@ def _powers(draw: random.Random) -> list[Case]:
 
     wide = (5, draw.randint(20, 40))
     return [
-        together_case("5 ranks, four tensors", _seed(draw), 5, [matrix(2, 3), (draw.randint(2, 9),), (3, 1, 2), (1,)]),
+        together_case("5 ranks, four tensors", seed(draw), 5, [matrix(2, 3), (draw.randint(2, 9),), (3, 1, 2), (1,)]),
         together_case(
-            "5 ranks, of which 0, 1 and 4 take part", _seed(draw), 5, [(4,), matrix(1, 6), (2,)], group=(0, 1, 4)
+            "5 ranks, of which 0, 1 and 4 take part", seed(draw), 5, [(4,), matrix(1, 6), (2,)], group=(0, 1, 4)
         ),
-        power_case("4 ranks, means of rank 2", _seed(draw), 4, [matrix(7, 7), matrix(7, 7)], 2, true_rank=2),
-        power_case("2 ranks, a wide matrix and two biases", _seed(draw), 2, [(4,), wide, (5,)], 3, true_rank=2),
+        power_case("4 ranks, means of rank 2", seed(draw), 4, [matrix(7, 7), matrix(7, 7)], 2, true_rank=2),
+        power_case("2 ranks, a wide matrix and two biases", seed(draw), 2, [(4,), wide, (5,)], 3, true_rank=3),
         power_case(
-            "3 ranks, convolutions and a bias", _seed(draw), 3, [(8, 3, 3, 3), (8,), (4, 8, 1, 2)], 2, true_rank=1
+            "3 ranks, convolutions and a bias", seed(draw), 3, [(8, 3, 3, 3), (8,), (4, 8, 1, 2)], 2, true_rank=2
         ),
-        power_case("3 ranks, noise, ten calls", _seed(draw), 3, [(16, 24), (16,)], 3, true_rank=3, noise=0.3, calls=10),
+        power_case("3 ranks, noise, ten calls", seed(draw), 3, [(16, 24), (16,)], 3, true_rank=3, noise=0.3, calls=10),
     ]
 
 
@@ -165,7 +150,7 @@ def _costs(draw: random.Random) -> list[Case]:
 
 def _autocasts(draw: random.Random) -> list[Case]:
     return [
-        autocast_case(f"{dtype}, drawn sizes", _seed(draw), dtype, *(draw.randint(3, 12) for _ in range(4)))
+        autocast_case(f"{dtype}, drawn sizes", seed(draw), dtype, *(draw.randint(3, 12) for _ in range(4)))
         for dtype in ("bfloat16", "float16", "bfloat16")
     ]
 
@@ -175,11 +160,11 @@ def _scales(draw: random.Random) -> list[Case]:
         return "".join(draw.choice("....i-nIN") for _ in range(count))
 
     return [
-        scaling_case("drawn events", _seed(draw), "." + events(24), growth_interval=2),
+        scaling_case("drawn events", seed(draw), "." + events(24), growth_interval=2),
         scaling_case(
-            "good steps", _seed(draw), "." * 13, scale=2.0 ** draw.randint(4, 20), growth_interval=draw.randint(2, 5)
+            "good steps", seed(draw), "." * 13, scale=2.0 ** draw.randint(4, 20), growth_interval=draw.randint(2, 5)
         ),
-        scaling_case("a bad one in between", _seed(draw), "...n...i..N....-....", growth_interval=4),
+        scaling_case("a bad one in between", seed(draw), "...n...i..N....-....", growth_interval=4),
     ]
 
 
@@ -203,7 +188,7 @@ def _claims(draw: random.Random) -> list[Case]:
     return [claims_case("drawn rows", steps, products, rows, promised)]
 
 
-_CASES: dict[str, Callable[[random.Random], list[Case]]] = {
+_CASES = {
     "6.1": _bits,
     "6.2": _signs,
     "6.3": _sparse,
@@ -217,3 +202,5 @@ _CASES: dict[str, Callable[[random.Random], list[Case]]] = {
     "6.11": _loaders,
     "6.12": _claims,
 }
+
+cases = drawing(_CASES)

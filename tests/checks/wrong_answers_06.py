@@ -490,6 +490,33 @@ changed("6.7", "flat pieces", "shape lost", ("mean.view_as(tensor)", "mean"))
 changed("6.7", "gathers", "no all-reduce", ("    dist.all_reduce(joined, group=group)\n", GATHERED_SUM))
 changed(
     "6.7",
+    "joined as they are",
+    "joined with their shapes",
+    ("torch.cat([tensor.flatten() for tensor in tensors])", "torch.cat(tensors)"),
+)
+changed("6.7", "a Q in float32", "a Q of another dtype", (".to(gradients[0])", ""))
+changed("6.7", "Q and R of qr", "Q and R", ("torch.linalg.qr(p)[0]", "torch.linalg.qr(p)"))
+changed("6.7", "P times Q", "no transpose", ("p @ q.T", "p @ q"))
+changed(
+    "6.7",
+    "one packet",
+    "no packets",
+    (
+        "parts = zip(ps, self.qs, strict=True)\n",
+        "parts = zip(ps, self.qs, strict=True)\n        return Packet((ps, self.qs), None, None)\n",
+    ),
+)
+changed(
+    "6.7", "one gradient", "a list is no gradient", (RESHAPED, RESHAPED.replace("in gradients]", "in [gradients]]"))
+)
+changed(
+    "6.7",
+    "an average in place",
+    "P is not averaged",
+    (P, P.replace("self.average(", "list(") + "\n        self.average(averaged)"),
+)
+changed(
+    "6.7",
     "P of this rank",
     "P is not averaged",
     (P, "averaged = [matrix @ q for matrix, q in zip(matrices, self.qs, strict=True)]"),

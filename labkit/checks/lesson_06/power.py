@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Value, Values
+from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.drivers.lesson_06 import power
 from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_06.findings import (
@@ -23,7 +23,7 @@ from labkit.checks.lesson_06.findings import (
     wrong_value,
 )
 from labkit.checks.lesson_06.packets import COMMON
-from labkit.checks.lesson_06.together import TOGETHER, WHOLE_WORLD, together, together_case, wrong_together
+from labkit.checks.lesson_06.together import NOT_FLAT, TOGETHER, WHOLE_WORLD, together, together_case, wrong_together
 from labkit.checks.verdict import Mistake
 from labkit.checks.wire import Wire
 
@@ -50,7 +50,8 @@ def power_case(
         world_size: Ranks.
         shapes: Of the bucket's gradients; each makes a matrix of the first dimension by all others.
         rank: Columns of the thin matrices, at most.
-        true_rank: Rank of the means without noise.
+        true_rank: Rank of the means without noise. No less than `rank`, for where P = M Q lacks a column, Gram and
+            Schmidt divide zero by zero, and orthonormal columns are found by other ways only.
         noise: Of the means, relative to their own entries.
         calls: How often the same bucket comes.
     """
@@ -226,8 +227,8 @@ EXERCISE = Exercise(
         together_case("3 ranks average three tensors in one all-reduce", 675, 3, [(4, 3), (7,), (2, 2, 2)]),
         together_case("4 ranks, of which 0, 2 and 3 take part", 676, 4, [(5, 2), (3,)], group=(0, 2, 3)),
         power_case("one rank, two matrices of rank 2", 671, 1, [(9, 7), (5, 8)], 2, true_rank=2),
-        power_case("3 ranks, two matrices, means of rank 1", 672, 3, [(8, 11), (6, 5)], 2, true_rank=1),
-        power_case("3 ranks, a convolution, a bias and a matrix", 673, 3, [(6, 2, 3, 3), (6,), (4, 6)], 3, true_rank=2),
+        power_case("3 ranks, two matrices, means of rank 2", 672, 3, [(8, 11), (6, 5)], 2, true_rank=2),
+        power_case("3 ranks, a convolution, a bias and a matrix", 673, 3, [(6, 2, 3, 3), (6,), (4, 6)], 3, true_rank=3),
         power_case("2 ranks, noise, eight calls", 674, 2, [(20, 16), (20,)], 2, true_rank=2, noise=0.4, calls=8),
     ),
     hints=(
@@ -245,6 +246,26 @@ EXERCISE = Exercise(
             "average of one tensor",
             "average takes a list and returns a list: hand it all P's at once, and then all Q's.",
             "was given one tensor",
+        ),
+        raising(
+            "a list is no gradient",
+            "compress gets the list of all gradients of a bucket, and returns a list with a packet for each.",
+            "'list' object has no attribute",
+        ),
+        raising("Q and R", "torch.linalg.qr returns two tensors, Q and R: the columns are in [0].", "linalg_qr"),
+        raising(
+            "a Q of another dtype",
+            "The first Q must have the gradient's dtype, float64 in these cases: torch.randn(...).to(gradient).",
+            "to have the same dtype",
+            "expected scalar type",
+        ),
+        NOT_FLAT,
+        Mistake(
+            "no transpose",
+            "P is (n, r) and Q is (m, r): their product is P Q^T, p @ q.T.",
+            lambda case, got, wire: (
+                isinstance(got, Failure) and "in decompress" in got.detail and "mat1" in got.message
+            ),
         ),
         _no_product(
             "no Q for each matrix",
@@ -277,9 +298,10 @@ EXERCISE = Exercise(
             more_columns_than_the_matrix_has="A matrix of n x m has at most min(n, m) columns worth sending, and a "
             "bias is one of n x 1: its Q has min(self.rank, n, m) columns.",
             not_two_thin_matrices="The parts are P of (n, r) and Q of (m, r), and nothing else.",
-            P_is_not_averaged="P is another one on each rank: average it before you make it orthonormal, and draw "
-            "the first Q from the seed, the same on all ranks.",
-            Q_is_not_averaged="Q is another one on each rank: average matrix.T @ P as well.",
+            P_is_not_averaged="P is another one on each rank: make orthonormal what self.average returns (it changes "
+            "nothing in place), and draw the first Q from the seed, the same on all ranks.",
+            Q_is_not_averaged="Q is another one on each rank: average matrix.T @ P as well, and take what self.average "
+            "returns.",
             P_is_not_orthonormal="Make P's columns orthonormal after averaging: torch.linalg.qr(p)[0]. The mean of "
             "orthonormal matrices is not orthonormal.",
             the_sum_came_back="The sum of the matrices came back.",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from labkit.checks.case import Case, Value, Values
-from labkit.checks.lesson_06.findings import Finding, hanging, near, normal, unlike, wrong_value
+from labkit.checks.lesson_06.findings import Finding, hanging, near, normal, raising, unlike, wrong_value
 from labkit.checks.wire import Wire
 from labkit.checks.words import join
 
@@ -72,6 +72,7 @@ def wrong_together(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding |
             calls = "collective" if len(kinds) == 1 else "collectives"
             what = f"{len(kinds)} {calls} ({join(sorted(set(kinds)))})" if kinds else "no collective"
             return Finding(name, f"Rank {rank} started {what} for {len(own)} tensors.", "1 all_reduce", what, rank)
+        waited = all(call.waited is not None for call in wire.collectives if call.rank == rank)
         if got[rank]["changed"]:
             return Finding(
                 "tensors changed", f"Rank {rank}: average_together changed the tensors it was given.", rank=rank
@@ -91,9 +92,18 @@ def wrong_together(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding |
                     "divided twice": wanted / len(ranks),
                 }
                 name = next((name for name, wrong in named.items() if near(came, wrong, _ROUNDING)), "not cut right")
+                name = name if waited else "read before it came"
                 return wrong_value(name.strip(), what, cast(Tensor, came), wanted, rank=rank)
     return None
 
+
+NOT_FLAT = raising(
+    "joined with their shapes",
+    "Tensors of other shapes cannot be joined as they are: flatten each first.",
+    "same number of dimensions",
+    "Sizes of tensors must match",
+    "to be equal size",
+)
 
 WHOLE_WORLD = hanging(
     "all ranks of the world",
@@ -110,6 +120,8 @@ TOGETHER = {
     "sum_instead_of_mean": "The sum came back: divide by dist.get_world_size(group).",
     "divided_by_the_whole_world": "Divided by the ranks of the whole world: dist.get_world_size(group) counts those "
     "that take part.",
+    "read_before_it_came": "With async_op=True the all_reduce only begins: wait() for its work before you cut the "
+    "pieces.",
     "divided_twice": "Divided by the number of ranks twice.",
     "not_cut_right": "The pieces do not lie where they were joined: split by [tensor.numel() for tensor in "
     "tensors], and zip the pieces with the tensors.",
