@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from labkit.errors import ConfigError
+from labkit.widgets.buckets import HOOKS, MEMORY_BPS
 from labkit.widgets.explorer import Explorer
+from labkit.widgets.hook_errors import Array, as_ranks, hook_errors, norms, total_error
 from labkit.widgets.scene import GREY, INK, Line, Mark, Scene, Text
 
 _MOST_METHODS, _MOST_LOSSES = 8, 200
@@ -28,6 +30,7 @@ class Method:
         addable: Whether packets are summed by an all_reduce; else every rank gathers all of them.
         losses: Loss after each step, or empty.
         residuals: Norm of what error feedback still owes after each step, or empty.
+        errors: Norm of (what arrives - the mean of the ranks) over that of the mean, in each step, or empty.
     """
 
     name: str
@@ -36,6 +39,7 @@ class Method:
     addable: bool = False
     losses: tuple[float, ...] = ()
     residuals: tuple[float, ...] = ()
+    errors: tuple[float, ...] = ()
 
     def step_s(self, compute_s: float, num_ranks: int, latency_s: float, bandwidth: float) -> float:
         """Return the time of a step on links of that bandwidth, bytes per second."""
@@ -53,19 +57,23 @@ DEFAULT = (
 
 
 def compression_explorer(
-    methods: Mapping[str, Mapping[str, Any]] | Sequence[Method] = DEFAULT,
+    methods: Mapping[str, Mapping[str, Any]] | Sequence[Method] | None = None,
     *,
+    gradients: Sequence[Any] | None = None,
     num_ranks: int = 8,
     compute_s: float = 20e-3,
     latency_s: float = 10e-6,
 ) -> Explorer:
     """Return a figure of a step's time against the link's speed, one line for each way to send gradients.
 
-    The first method is the one that the others are held against. Losses and norms of residuals, where given, are drawn
-    against seconds, bytes or steps.
+    The others are held against the first method. Losses, norms of residuals and errors, where given, are
+    drawn against seconds, bytes or steps.
 
     Args:
-        methods: For each name num_bytes, and if need be compress_s, addable, losses and residuals; at most 8.
+        methods: For each name num_bytes, and if need be compress_s, addable, losses, residuals and errors; at most 8.
+            Without them those of 25 million parameters, or of ``gradients``.
+        gradients: A real gradient for each parameter, or such a list for each rank: bytes and errors of the hooks fp16,
+            PowerSGD and top 1 % are counted on them; their times are passes over memory, as in ``bucket_explorer``.
         num_ranks: 2 to 128.
         compute_s: Forward and backward of a step.
         latency_s: Of a message.
@@ -73,6 +81,8 @@ def compression_explorer(
     Raises:
         ConfigError: If there is no method, or a word is not one of these.
     """
+    if methods is None:
+        methods = DEFAULT if gradients is None else _counted(as_ranks(gradients))
     every = tuple(_method(name, words) for name, words in methods.items()) if isinstance(methods, Mapping) else methods
     if not 1 <= len(every) <= _MOST_METHODS:
         raise ConfigError(f"{len(every)} methods were given; 1 to {_MOST_METHODS} are shown, the plain one first.")
@@ -80,7 +90,7 @@ def compression_explorer(
     for each in every:
         entry: dict[str, Any] = {"name": each.name, "bytes": each.num_bytes, "compress": each.compress_s}
         entry["addable"] = each.addable
-        for name, curve in (("losses", each.losses), ("residuals", each.residuals)):
+        for name, curve in (("losses", each.losses), ("residuals", each.residuals), ("errors", each.errors)):
             if curve:
                 entry[name] = [float(f"{value:.4g}") for value in curve[:_MOST_LOSSES] if math.isfinite(value)]
         entries.append(entry)
@@ -112,15 +122,26 @@ def pays(method: Method, plain: Method, num_ranks: int, latency_s: float) -> tup
 
 
 def _method(name: str, words: Mapping[str, Any]) -> Method:
-    known = {"num_bytes", "compress_s", "addable", "losses", "residuals"}
+    known = {"num_bytes", "compress_s", "addable", "losses", "residuals", "errors"}
     if unknown := set(words) - known or {"num_bytes"} - set(words):
         about = ", ".join(sorted(unknown))
         raise ConfigError(
-            f"{name}: {about}? It must have num_bytes and may have compress_s, addable, losses and residuals."
+            f"{name}: {about}? It must have num_bytes and may have compress_s, addable, losses, residuals and errors."
         )
     num_bytes, compress_s = float(words["num_bytes"]), float(words.get("compress_s", 0))
-    losses, residuals = (tuple(map(float, words.get(key, ()))) for key in ("losses", "residuals"))
-    return Method(name, num_bytes, compress_s, bool(words.get("addable")), losses, residuals)
+    curves = (tuple(map(float, words.get(key, ()))) for key in ("losses", "residuals", "errors"))
+    return Method(name, num_bytes, compress_s, bool(words.get("addable")), *curves)
+
+
+def _counted(ranks: Sequence[Sequence[Array]]) -> tuple[Method, ...]:
+    """Return the hooks with what they send and lose of these gradients."""
+    total, sizes = float(sum(each.nbytes for each in ranks[0])), norms(ranks)
+    found = [Method("none", total, addable=True)]
+    for name, lost in hook_errors(ranks).items():
+        hook, error = HOOKS[name], total_error(lost.errors, sizes)
+        compress_s = hook.passes * total / MEMORY_BPS
+        found.append(Method(name, sum(lost.num_bytes), compress_s, not hook.gathered, errors=(error,)))
+    return tuple(found)
 
 
 def _in_words(speeds: tuple[float, float] | None) -> str:

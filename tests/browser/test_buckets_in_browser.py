@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from labkit.widgets.bucket_explorer import bucket_explorer
+from labkit.widgets.compression_explorer import compression_explorer
 from tests.browser.figure_pages import Open, number, set_slider
 
 pytestmark = [pytest.mark.browser]
@@ -100,3 +102,16 @@ def test_hovering_links_a_parameter_with_its_bucket_and_its_all_reduce(show: Ope
     assert len(page.eval_on_selector_all("[data-link]", lit)) == 12
     set_slider(page, "step", 3)  # by keyboard: the bucket that was sent last is told
     assert page.inner_text("[data-part=say]").startswith("bucket 2: 2.1 MB, ready 10 ms")
+
+
+def test_the_compression_explorer_counts_hooks_on_real_gradients(show: Open) -> None:
+    draw = np.random.default_rng(0)
+    page = show(compression_explorer(gradients=[draw.standard_normal((256, 256)).astype(np.float32)]))
+    assert number(page, "none").endswith("ms")
+    assert number(page, "top 1 %").split("error ")[1] == "96 %"  # of a normal gradient 1 % holds 8 % of the squares
+    assert page.locator('input[data-key="against"]').count() == 0
+    curves = {name: {"num_bytes": 1e6, "errors": [0.9, 0.8, 0.7], "losses": [2, 1, 0.5]} for name in ("a", "b")}
+    page = show(compression_explorer(curves))
+    assert "error of what arrives" in page.text_content("svg[role=img]")
+    assert number(page, "a").endswith("error 80 %")
+    assert not page.failed

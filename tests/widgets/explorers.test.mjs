@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { between, bytes, escaped, inkOn, seconds, sliderPosition, sliderValue, tag, ticks } from "../../labkit/widgets/static/figure.js";
+import { between, bytes, escaped, inkOn, plainColour, seconds, sliderPosition, sliderValue, tag, ticks } from "../../labkit/widgets/static/figure.js";
 import { ringPlayer, ringSeconds, ringSteps, stateBefore, transferTimes } from "../../labkit/widgets/static/ring_player.js";
 
 const LINK = { size: 16e6, latency: 5e-6, bandwidth: 450e9, slow: -1 };
@@ -24,6 +24,13 @@ test("ticks are at 1, 2 or 5 times a power of ten and never past the end", () =>
     assert.ok([1, 2, 5].includes(+(marks[1] / 10 ** Math.floor(Math.log10(marks[1]) + 1e-9)).toFixed(6)));
   }
   assert.deepEqual(ticks(0), [0]);
+});
+
+test("a mixed colour is written as older programs read it", () => {
+  assert.equal(plainColour("color(srgb 0 0.447059 1)"), "rgba(0,114,255,1)");
+  assert.equal(plainColour("color(srgb 0.1 0.1 0.1 / 0.22)"), "rgba(26,26,26,0.22)");
+  assert.equal(plainColour("rgb(1, 2, 3)"), "rgb(1, 2, 3)");
+  assert.equal(plainColour('url("#lk-idle1")'), 'url("#lk-idle1")');
 });
 
 test("a slider's position and value belong together", () => {

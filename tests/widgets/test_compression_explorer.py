@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from labkit.errors import ConfigError
+from labkit.widgets.buckets import HOOKS
 from labkit.widgets.compression_explorer import DEFAULT, Method, compression_explorer, pays
+from labkit.widgets.hook_errors import hook_errors, norms, total_error
 from tests.widgets.in_node import evaluate
 
 PLAIN = Method("plain", 100e6, addable=True)
@@ -54,6 +57,20 @@ def test_losses_and_residuals_that_are_numbers_are_sent() -> None:
     words = {"num_bytes": 4, "losses": [1, math.nan, 0.5], "residuals": [0.12345, math.inf]}
     (entry,) = compression_explorer({"top": words}).data["methods"]
     assert (entry["losses"], entry["residuals"]) == ([1.0, 0.5], [0.1235])
+
+
+def test_real_gradients_say_what_each_hook_sends_and_loses() -> None:
+    draw = np.random.default_rng(0)
+    ranks = [[draw.standard_normal((64, 64)).astype(np.float32) for _ in range(3)] for _ in range(2)]
+    figure = compression_explorer(gradients=ranks)
+    methods = {each["name"]: each for each in figure.data["methods"]}
+    assert list(methods) == list(HOOKS)
+    assert methods["none"]["bytes"] == 3 * 4 * 64 * 64
+    lost = hook_errors(ranks)
+    for name, each in lost.items():
+        assert methods[name]["bytes"] == sum(each.num_bytes)
+        assert methods[name]["errors"] == [pytest.approx(total_error(each.errors, norms(ranks)), rel=1e-3)]
+        assert methods[name]["addable"] == (name != "top 1 %")
 
 
 def test_words_are_checked() -> None:

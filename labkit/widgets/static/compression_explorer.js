@@ -1,4 +1,4 @@
-import { bytes, choice, least, legend, most, plot, powers, range, seconds, slider, speed, strokeOf, tag } from "./figure.js";
+import { bytes, choice, least, legend, most, plot, powers, range, seconds, slider, speed, strokeOf, sum, tag } from "./figure.js";
 
 /** Time of one step: compute, compress, and an all_reduce of what can be added or an all_gather of packets. */
 export function stepSeconds(method, { compute, ranks, latency, bandwidth, scale = 1 }) {
@@ -19,13 +19,14 @@ export function compressionExplorer(data) {
   const { methods } = data, low = 1e7, high = 1e12, speeds = range(51).map((k) => low * (high / low) ** (k / 50));
   const told = methods.some((each) => each.losses) ? { losses: "loss" } : {}, tidy = (v) => String(+v.toPrecision(2));
   if (methods.some((each) => each.residuals)) told.residuals = "residual norm (what is still owed)";
+  if (methods.some((each) => each.errors?.length > 1)) told.errors = "error of what arrives, |sent − mean| / |mean|";
   const axes = { seconds, bytes, steps: tidy };
   return {
     title: "Where compression pays", source: data.source, begin: 20, stepLabel: "link speed",
     sliders: [
       powers("scale", "gradients", 1, 0.01, 100, (v) => bytes(methods[0].bytes * v)), slider("ranks", "ranks", data.ranks, 2, 128),
       powers("compute", "forward and backward", data.compute, 1e-5, 10, seconds), powers("latency", "latency α", data.latency, 1e-7, 1e-3, seconds),
-      ...(told.losses || told.residuals ? [choice("against", "curves against", "seconds", Object.keys(axes))] : []),
+      ...(Object.keys(told).length ? [choice("against", "curves against", "seconds", Object.keys(axes))] : []),
     ],
     steps: () => 50,
     stepName: (values, step) => speed(speeds[step]),
@@ -46,11 +47,12 @@ export function compressionExplorer(data) {
         right = false;
       }
       const borders = methods.map((each) => pays(each, methods[0], values));
+      const lost = ({ errors }) => (errors ? `${tidy((100 * sum(errors)) / errors.length)} %` : "–");
       const said = (b) => (!b ? "nowhere" : b[0] ? `above ${speed(b[0])}` : b[1] < Infinity ? `below ${speed(b[1])}` : "at any speed");
-      const numbers = methods.map((each, k) => [each.name, `${seconds(fastest[k])}${k ? `, faster ${said(borders[k])}` : ""}`]);
+      const numbers = methods.map((each, k) => [each.name, `${seconds(fastest[k])}${k ? `, faster ${said(borders[k])}` : ""}${each.errors ? `, error ${lost(each)}` : ""}`]);
       const [names, more] = legend(methods.map((each) => each.name), bottom, width);
       return { svg: svg + names, height: bottom + more, numbers, say: `At ${speed(bandwidth)} the fastest step is that of ${methods[best].name}, ${seconds(fastest[best])}; ${methods[0].name} takes ${seconds(fastest[0])}.`,
-        table: [["", "bytes", "a step", "faster"], ...methods.map((each, k) => [each.name, bytes(each.bytes * values.scale), seconds(fastest[k]), k ? said(borders[k]) : "–"])], data: { best: methods[best].name } };
+        table: [["", "bytes", "a step", "faster", "error"], ...methods.map((each, k) => [each.name, bytes(each.bytes * values.scale), seconds(fastest[k]), k ? said(borders[k]) : "–", lost(each)])], data: { best: methods[best].name } };
     },
   };
 }
