@@ -30,7 +30,7 @@ def put_out(view: TimelineView) -> None:
     if cell is not None:
         before, views = _SHOWN.get(cell, ("", []))
         for old in views if before != execution else ():
-            old.runs = []  # JupyterLab holds models for as long as their kernel: let this one be empty
+            old.runs, old.paths = [], []  # JupyterLab holds models for as long as their kernel: let this one be empty
             old.layout.close()
             old.close()
         _SHOWN[cell] = (execution, [*(views if before == execution else ()), view])

@@ -15,7 +15,7 @@ import pytest
 
 from labkit.timeline import Timeline
 from labkit.widgets.palette import CATEGORIES, categories_of
-from labkit.widgets.scripts import joined
+from labkit.widgets.scripts import javascript
 from labkit.widgets.shares import share_matrix
 from labkit.widgets.timeline_columns import pack, pack_path
 from labkit.widgets.timeline_view import SCRIPTS
@@ -34,7 +34,7 @@ needs_node = pytest.mark.skipif(NODE is None, reason="no node on this machine: a
 def module(tmp_path: Path) -> Path:
     """The widget's program as the page unpacks it, with its inner functions to be called."""
     path = tmp_path / "timeline.mjs"
-    path.write_text(f"{joined(SCRIPTS)}\nexport {{ {NAMES.replace(' ', ', ')} }};\n", encoding="utf-8")
+    path.write_text(f"{"\n".join(map(javascript, SCRIPTS))}\nexport {{ {NAMES.replace(' ', ', ')} }};\n", encoding="utf-8")
     return path
 
 
