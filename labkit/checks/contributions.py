@@ -10,7 +10,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from labkit.checks.words import ranks_in_words, span_of, times
+from labkit.checks.words import ranks_in_words, times
 
 Shares: TypeAlias = tuple[int, ...] | None
 """How often each rank's contribution is in one element: (1, 0, 2); None where no small numbers explain it."""
@@ -73,8 +73,3 @@ def in_words(share: Shares, ranks: Sequence[int]) -> str:
         parts.append(f"{ranks_in_words(missing)} {'is' if len(missing) == 1 else 'are'} missing")
     parts += [f"rank {rank} is in it {times(count)}" for rank, count in more.items()]
     return ", ".join(parts)
-
-
-def stretch_in_words(start: int, end: int, share: Shares, ranks: Sequence[int]) -> str:
-    """Return "elements 3 to 5: rank 1 is missing"."""
-    return f"{span_of(start, end)}: {in_words(share, ranks)}"

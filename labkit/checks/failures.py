@@ -10,7 +10,7 @@ from labkit.checks.case import Failure, Wait
 from labkit.checks.exercise import Exercise
 from labkit.checks.from_timeline import waits_of
 from labkit.checks.wire import WireProblem
-from labkit.errors import RankFailed, RunError, RunTimeout
+from labkit.errors import RunError, RunTimeout
 from labkit.timeline.span import Problem
 
 _FRAME = re.compile(
@@ -159,6 +159,3 @@ def _first_lines(report: str) -> str:
 def _sentence(text: str) -> str:
     text = text.strip()
     return text if text.endswith((".", "!", "?", ":")) else f"{text}."
-
-
-__all__ = ["RankFailed", "failure_of", "failure_of_traceback", "learners_lines"]

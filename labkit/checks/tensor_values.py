@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from labkit.checks.case import Value, Values
-from labkit.checks.compare import Difference, listing
+from labkit.checks.compare import listing
 from labkit.checks.verdict import Verdict
 from labkit.checks.words import are_wrong, number
 
@@ -108,14 +108,3 @@ def elements_apart(a: Tensor, b: Tensor) -> Tensor:
     if a.shape != b.shape or a.dtype != b.dtype:
         return torch.zeros(a.shape, dtype=torch.bool)
     return ~torch.isclose(a, b, rtol=_RTOL, atol=_ATOL) if a.is_floating_point() else a != b
-
-
-__all__ = [
-    "Difference",
-    "at",
-    "close",
-    "compare_ranks",
-    "elements_apart",
-    "first_wrong",
-    "ratio_of",
-]

@@ -85,15 +85,6 @@ class Wire:
         """Return the position of the first message of `rank` to one of these, empty messages left out."""
         return next((message.sent for message in self.sent_by(rank) if message.dst in to), None)
 
-    def received_by(self, rank: int) -> tuple[Message, ...]:
-        """Return what was sent to `rank`, in the order it asked for it, empty messages left out."""
-        return tuple(
-            sorted(
-                (m for m in self.messages if m.dst == rank and m.bytes),
-                key=lambda m: (m.received is None, m.received, m.src, m.sent),
-            )
-        )
-
     def bytes_sent(self, rank: int) -> int:
         """Return the bytes `rank` sent in all."""
         return sum(m.bytes for m in self.messages if m.src == rank)

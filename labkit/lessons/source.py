@@ -30,7 +30,6 @@ _ATTRIBUTES: dict[str, tuple[type, str]] = {  # of an exercise's header: type, a
     "minutes": (int, "6"),
     "bonus": (bool, "true"),
 }
-_READER_NOTES = ("lines_to_next_cell", "lines_to_end_of_cell_marker", "cell_marker", "skipline", "noskipline")
 _HEADER = re.compile(r"^\s*#?\s*%%(%*)(\s|$)")
 
 

@@ -14,8 +14,6 @@ from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
 from labkit.checks.words import join
 
-Batch = dict[str, list[int]]
-
 
 def loader_case(
     name: str, size: int, batch_size: int, speeds: Sequence[int], *, epochs: int = 2, **options: bool | int

@@ -158,10 +158,6 @@ def _outsider_stuck(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, Failure) and (got.rank in outside or any(wait.rank in outside for wait in got.waits))
 
 
-def _average_of_integers(case: Case, got: Got, wire: Wire) -> bool:
-    return isinstance(got, Failure) and got.kind == "exception" and not base_of(case, 0).is_floating_point()
-
-
 def _wrong_average(case: Case, got: Got, wire: Wire) -> bool:
     if op_of(case) != "AVG":
         return False

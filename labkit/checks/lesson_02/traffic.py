@@ -146,8 +146,7 @@ def root_traffic(case: Case, wire: Wire) -> Verdict | None:
 
 
 def tree_rounds(messages: Sequence[Message]) -> int:
-    """Return how many rounds the messages need when a rank sends or receives one message at a time, in its own "
-    "order."""
+    """Return how many rounds the messages need when a rank sends or receives one at a time, in its own order."""
     free: dict[int, int] = {}
     rounds = 0
     left = list(messages)

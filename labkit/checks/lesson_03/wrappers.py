@@ -17,8 +17,6 @@ from labkit.checks.tensor_values import close
 from labkit.checks.verdict import Mistake
 from labkit.checks.wire import Wire
 
-NO_NORM = {"norm": False, "unused": False}
-
 
 def overlapped_case(name: str, seed: int, world_size: int, num_steps: int = 2, **model: bool) -> Case:
     """Return a case of 3.3."""

@@ -32,7 +32,6 @@ from labkit.grading.sandbox.rank_namespaces import NOT_MADE
 from labkit.grading.sandbox.view import SCRATCH
 
 _HAZY_SECONDS = 2.0
-_EXIT_SECONDS = 1.0
 _serials = itertools.count()
 
 
