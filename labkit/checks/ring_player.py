@@ -22,6 +22,7 @@ def ring_player(
     plan: Callable[..., Any] | Sequence[Any] | None = None,
     *,
     num_ranks: int = 4,
+    num_chunks: int = 0,
     on: World | None = None,
     num_bytes: float = 16e6,
     latency_s: float = 5e-6,
@@ -37,6 +38,7 @@ def ring_player(
         plan: plan(rank, world_size) returns a rank's Send, Recv and Reduce records; or the plans of all ranks; or, with
             `on`, all_reduce(tensor), which sums in place and sends one chunk in each message.
         num_ranks: How many ranks to begin with, 2 to 16; with a plan 2 to 8.
+        num_chunks: Pieces of the tensor, 1 to 16, of the ring itself; 0: as many as ranks, as in every plan and run.
         on: Where to run an all-reduce, such as labkit.virtual(4); 2 to 8 ranks.
         num_bytes: Size of the tensor for the times.
         latency_s: Of a message.
@@ -47,7 +49,7 @@ def ring_player(
         RunError: If the run fails.
     """
     if on is None:
-        return player_of_plans(plan, num_ranks, num_bytes, latency_s, bandwidth_Bps)
+        return player_of_plans(plan, num_ranks, num_bytes, latency_s, bandwidth_Bps, num_chunks)
     if not callable(plan):
         raise ConfigError("on= runs an all-reduce: give the function, ring_player(ring_sum, on=labkit.virtual(4)).")
     from labkit.worlds import run

@@ -73,18 +73,20 @@ class Played:
     """What came of the plans.
 
     Attributes:
-        num_ranks: Ranks, and chunks of each.
+        num_ranks: Ranks.
         steps: In order.
         faults: In the order they appear.
+        num_chunks: Chunks of each rank; 0: as many as ranks.
     """
 
     num_ranks: int
     steps: tuple[Step, ...]
     faults: tuple[Fault, ...] = ()
+    num_chunks: int = 0
 
     def state(self, num_steps: int | None = None) -> list[list[tuple[int, bool]]]:
         """Return [rank][chunk] -> (mask, wrong) after so many steps; None is all."""
-        state = [[(1 << rank, False)] * self.num_ranks for rank in range(self.num_ranks)]
+        state = [[(1 << rank, False)] * (self.num_chunks or self.num_ranks) for rank in range(self.num_ranks)]
         for step in self.steps[:num_steps]:
             for write in step.writes:
                 state[write.rank][write.chunk] = write.mask, write.wrong
@@ -101,16 +103,26 @@ class Played:
         return sum(map(len, self.complete_chunks()))
 
 
-def ring_plan(rank: int, world_size: int) -> list[dict[str, Any]]:
-    """Return one rank's plan of the ring all-reduce: reduce-scatter, then all-gather."""
+def ring_plan(rank: int, world_size: int, num_chunks: int = 0) -> list[dict[str, Any]]:
+    """Return one rank's plan of the ring all-reduce: reduce-scatter, then all-gather.
+
+    Args:
+        rank: Whose plan.
+        world_size: Ranks.
+        num_chunks: Chunks of the tensor; more than ranks take turns, chunk c goes the way of chunk c modulo world_size.
+            0: as many as ranks.
+    """
     plan: list[dict[str, Any]] = []
-    right, left = (rank + 1) % world_size, (rank - 1) % world_size
-    for step in range(2 * (world_size - 1)):
-        turn, reduces = (step, True) if step < world_size - 1 else (step - world_size, False)
-        sent, arriving = (rank - turn) % world_size, (rank - turn - 1) % world_size
-        plan.append({"kind": "Send", "step": step, "chunk": sent, "peer": right})
-        plan.append({"kind": "Recv", "step": step, "chunk": arriving, "peer": left})
-        plan += [{"kind": "Reduce", "step": step, "chunk": arriving}] if reduces else []
+    right, left, chunks = (rank + 1) % world_size, (rank - 1) % world_size, num_chunks or world_size
+    turns = -(-chunks // world_size)
+    for step in range(2 * (world_size - 1) * turns):
+        hop, later = step // turns, step % turns * world_size
+        back, reduces = (hop, True) if hop < world_size - 1 else (hop - world_size, False)
+        sent, arriving = (rank - back) % world_size + later, (rank - back - 1) % world_size + later
+        plan += [{"kind": "Send", "step": step, "chunk": sent, "peer": right}] if sent < chunks else []
+        if arriving < chunks:
+            plan.append({"kind": "Recv", "step": step, "chunk": arriving, "peer": left})
+            plan += [{"kind": "Reduce", "step": step, "chunk": arriving}] if reduces else []
     return plan
 
 
@@ -143,11 +155,12 @@ def records_of(plan: Any, rank: int) -> list[dict[str, Any]]:
     return found
 
 
-def play(plans: Sequence[Any]) -> Played:
+def play(plans: Sequence[Any], num_chunks: int = 0) -> Played:
     """Return what the plans of ranks 0, 1, ... do together; every rank starts with its own numbers in every chunk.
 
     Args:
         plans: One plan for each rank.
+        num_chunks: Chunks of each rank; 0: as many as ranks.
 
     Raises:
         ConfigError: If one is no list of Send, Recv and Reduce records.
@@ -157,7 +170,7 @@ def play(plans: Sequence[Any]) -> Played:
     for rank, plan in enumerate(plans):
         for record in records_of(plan, rank):
             by_step.setdefault(record["step"], []).append((rank, record))
-    state = [[(1 << rank, False)] * num_ranks for rank in range(num_ranks)]
+    state = [[(1 << rank, False)] * (num_chunks or num_ranks) for rank in range(num_ranks)]
     steps: list[Step] = []
     faults: list[Fault] = []
     for place, number in enumerate(sorted(by_step)):
@@ -167,22 +180,24 @@ def play(plans: Sequence[Any]) -> Played:
         steps.append(step)
         faults += [Fault(place, rank, text) for rank, text in found]
     faults += missing(state, len(steps) - 1)
-    return Played(num_ranks, tuple(steps), tuple(faults))
+    return Played(num_ranks, tuple(steps), tuple(faults), num_chunks)
 
 
 def _step(
     number: int, records: Sequence[tuple[int, dict[str, Any]]], state: Sequence[Sequence[tuple[int, bool]]]
 ) -> tuple[Step, list[tuple[int, str]]]:
     size = len(state)
+    limits = {"chunk": len(state[0]), "peer": size}
     faults: list[tuple[int, str]] = []
     kept = []
     for rank, record in records:
-        outside = next((word for word in ("chunk", "peer") if not 0 <= record.get(word, 0) < size), None)
+        outside = next((word for word, limit in limits.items() if not 0 <= record.get(word, 0) < limit), None)
         if outside is None:
             kept.append((rank, record))
         else:
-            what = f"a {record['kind']} with {outside} {record[outside]}; there are {outside}s 0 to {size - 1}"
-            faults.append((rank, f"Step {number}: rank {rank} has {what}. Take the number modulo {size}."))
+            limit = limits[outside]
+            what = f"a {record['kind']} with {outside} {record[outside]}; there are {outside}s 0 to {limit - 1}"
+            faults.append((rank, f"Step {number}: rank {rank} has {what}. Take the number modulo {limit}."))
     sends = [(rank, record["chunk"], record["peer"]) for rank, record in kept if record["kind"] == "Send"]
     reduced = {(rank, record["chunk"]) for rank, record in kept if record["kind"] == "Reduce"}
     transfers, writes, taken = [], [], set()

@@ -10,7 +10,7 @@ from labkit.widgets.explorer import Explorer
 from labkit.widgets.ring_plans import Fault, Played, play, ring_plan
 from labkit.widgets.scene import GREY, INK, RED, Mark, Rect, Scene, Text, between, ink_on
 
-_MOST_RANKS, _MOST_OF_A_PLAN = 16, 8
+_MOST_RANKS, _MOST_OF_A_PLAN, _MOST_CHUNKS = 16, 8, 16
 _WIDTH, _MOST_FAULTS = 760, 12
 
 
@@ -20,6 +20,7 @@ def player_of_plans(
     num_bytes: float,
     latency_s: float,
     bandwidth: float,
+    num_chunks: int = 0,
 ) -> Explorer:
     """Return the player of the ring (None), of a function's plans for 2 to 8 ranks, or of the plans of all ranks.
 
@@ -29,10 +30,16 @@ def player_of_plans(
         num_bytes: Size of the tensor for the times.
         latency_s: Of a message.
         bandwidth: Of a link, bytes per second.
+        num_chunks: Of the ring, 1 to 16; 0: as many as ranks.
 
     Raises:
         ConfigError: If the plans are no lists of records, or the ranks are too many.
     """
+    if num_chunks and (plan is not None or not 1 <= num_chunks <= _MOST_CHUNKS):
+        raise ConfigError(
+            f"num_chunks={num_chunks} were asked for; the ring itself is shown with 1 to {_MOST_CHUNKS} chunks, a plan "
+            "with as many as it has ranks."
+        )
     if callable(plan):
         source, worlds = f"plan: {_name(plan)}", _plans_of(plan, num_ranks)
     elif plan is not None:
@@ -41,10 +48,11 @@ def player_of_plans(
         if not 2 <= num_ranks <= _MOST_RANKS:
             raise ConfigError(f"num_ranks={num_ranks} were asked for; the ring player shows 2 to {_MOST_RANKS}.")
         source = "plan: ring all-reduce"
-        worlds = {num_ranks: play([ring_plan(rank, num_ranks) for rank in range(num_ranks)])}
+        worlds = {num_ranks: play([ring_plan(rank, num_ranks, num_chunks) for rank in range(num_ranks)], num_chunks)}
     shown = worlds.get(num_ranks) or next(iter(worlds.values()))
     data = {"n": shown.num_ranks, "size": num_bytes, "latency": latency_s, "bandwidth": bandwidth}
-    return _player(shown, source, data if plan is None else data | {"played": _all_as_data(worlds)})
+    more: dict[str, Any] = {"chunks": num_chunks} if plan is None else {"played": _all_as_data(worlds)}
+    return _player(shown, source, data | more)
 
 
 def player_of_run(
@@ -108,7 +116,7 @@ def as_data(played: Played) -> Mapping[str, Any]:
 def _sentence(played: Played, source: str) -> str:
     size = played.num_ranks
     text = f"Ring all-reduce of {size} ranks in {len(played.steps)} steps ({source}): "
-    text += f"{played.num_complete()} of {size * size} chunks are complete at the end."
+    text += f"{played.num_complete()} of {size * (played.num_chunks or size)} chunks are complete at the end."
     return text + (f" {played.faults[0].text}" if played.faults else "")
 
 
@@ -118,11 +126,11 @@ def _name(function: Callable[..., Any]) -> str:
 
 def _still(played: Played, source: str) -> Scene:
     """Return what every rank holds at the start and after each step, as small tables side by side."""
-    size, panels = played.num_ranks, len(played.steps) + 1
-    in_a_row = min(panels, max(1, (_WIDTH - 40) // (size * 8 + 14)))
+    size, panels, across = played.num_ranks, len(played.steps) + 1, played.num_chunks or played.num_ranks
+    in_a_row = min(panels, max(1, (_WIDTH - 40) // (across * 8 + 14)))
     in_a_row = -(-panels // -(-panels // in_a_row))
-    cell = min((_WIDTH - 40) / in_a_row / (size + 0.9), 30.0)
-    wide, tall = cell * (size + 0.9), cell * size + 34
+    cell = min((_WIDTH - 40) / in_a_row / (across + 0.9), 30.0)
+    wide, tall = cell * (across + 0.9), cell * size + 34
     marks: list[Mark] = [
         Text(12, 20, "Ring all-reduce: contributions in each chunk", 14, bold=True),
         Text(12, 37, f"{size} ranks, {source}; a row is a rank, a column a chunk", 11, fill=GREY),

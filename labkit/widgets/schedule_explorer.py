@@ -232,8 +232,6 @@ def _still(schedules: Sequence[Schedule], limit: int) -> Scene:
             marks.append(Text(10, y + 12, fault, 11, fill=RED))
             y += 16
         y += 10
-    legend = (
-        "F forward, B backward (I, W: its parts), a dark foot: odd chunk; empty: bubble; time runs to the right"
-    )
+    legend = "F forward, B backward (I, W: its parts), a dark foot: odd chunk; empty: bubble; time runs to the right"
     marks.append(Text(10, y + 4, legend, 10.5, fill=GREY))
     return Scene(_WIDTH, round(y + 12), tuple(marks))

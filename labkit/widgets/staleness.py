@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from labkit.errors import ConfigError
 
 _NAMES = ("worker", "version_read", "version_applied", "start", "end")
+_MORE = ("sequence", "dropped")
 
 
 @dataclass(frozen=True)
 class Update:
-    """One gradient that was applied.
+    """One gradient that was applied, or dropped.
 
     Attributes:
         worker: Who made it.
         version_read: Version of the weights it was made with.
-        version_applied: Version it was applied to; one more came of it.
+        version_applied: Version it was applied to; one more came of it. Of a dropped one: the server's version then.
         start: When the worker had the weights.
         end: When the gradient was applied.
+        dropped: Whether the server made no use of it.
     """
 
     worker: int
@@ -29,6 +33,7 @@ class Update:
     version_applied: int
     start: float
     end: float
+    dropped: bool = False
 
     @property
     def staleness(self) -> int:
@@ -40,8 +45,9 @@ def updates_of(records: Sequence[Any]) -> list[Update]:
     """Return records as updates, in the order they were applied.
 
     Args:
-        records: Objects, mappings or tuples with worker, version_read, version_applied and if known start and end; or
-            tuples of lesson 04, (sequence, worker, version_read, version_applied). Without times a unit is one update.
+        records: Objects, mappings or tuples with worker, version_read, version_applied and if known start, end and
+            dropped; or tuples of lesson 04, (sequence, worker, version_read, version_applied). Without times a unit is
+            one update.
 
     Raises:
         ConfigError: If a record is none of these.
@@ -57,10 +63,26 @@ def updates_of(records: Sequence[Any]) -> list[Update]:
                 f"Record {position} has worker {worker}, start {start:g} and end {end:g}; that cannot be."
             )
         last[worker] = end
-        found.append(Update(worker, int(words["version_read"]), int(words["version_applied"]), start, end))
+        versions = int(words["version_read"]), int(words["version_applied"])
+        found.append(Update(worker, *versions, start, end, bool(words.get("dropped", False))))
     first = min((each.start for each in found), default=0.0)
-    shifted = [Update(u.worker, u.version_read, u.version_applied, u.start - first, u.end - first) for u in found]
+    shifted = [replace(each, start=each.start - first, end=each.end - first) for each in found]
     return sorted(shifted, key=lambda update: update.end)
+
+
+def missing_of(records: Sequence[Any]) -> list[tuple[int, str]]:
+    """Return (records before it, its numbers such as "5" or "5 to 7") of each gap in what numbers the records.
+
+    Args:
+        records: As of updates_of; those without a sequence have no gaps.
+    """
+    numbers = sorted(
+        int(words["sequence"]) for words in map(_words, records, range(len(records))) if "sequence" in words
+    )
+    gaps = [
+        (before + 1, after - 1, at) for at, (before, after) in enumerate(pairwise(numbers), 1) if after > before + 1
+    ]
+    return [(at, f"{first} to {last}" if last > first else str(first)) for first, last, at in gaps]
 
 
 def are_timed(records: Sequence[Any]) -> bool:
@@ -74,7 +96,7 @@ def _words(record: Any, position: int) -> Mapping[str, Any]:
     elif isinstance(record, tuple | list) and len(record) in (4, 5) and not hasattr(record, "_fields"):
         words = dict(zip(_NAMES if len(record) == 5 else ("sequence", *_NAMES), record, strict=False))
     else:
-        words = {name: getattr(record, name) for name in _NAMES if hasattr(record, name)}
+        words = {name: getattr(record, name) for name in (*_NAMES, *_MORE) if hasattr(record, name)}
     missing = [name for name in _NAMES[:3] if name not in words]
     if missing:
         raise ConfigError(
@@ -95,7 +117,14 @@ def draws(seed: int) -> Iterator[float]:
 
 
 def simulate(
-    num_workers: int, bound: int | str, straggler: float, delay: float, seed: int, count: int = 60
+    num_workers: int,
+    bound: int | str,
+    straggler: float,
+    delay: float,
+    seed: int,
+    count: int = 60,
+    drop: int | None = None,
+    law: str = "±25 %",
 ) -> list[Update]:
     """Return the first updates of a server and its workers; computing a gradient takes about 1.
 
@@ -106,30 +135,48 @@ def simulate(
         straggler: How many times slower worker 0 is.
         delay: Of the network, each way.
         seed: For the computing times.
-        count: Updates.
+        count: Updates that are applied; dropped gradients come on top.
+        drop: A gradient staler than this is dropped; None: none is.
+        law: Of the computing times: "equal", "±25 %" (uniform) or "exponential".
     """
     numbers = draws(seed)
     clock, version, sync = [0] * num_workers, 0, bound == "sync"
     most = float("inf") if isinstance(bound, str) else bound
+    applied, stalest = 0, float("inf") if drop is None else drop
 
     def begin(worker: int, start: float, read: int) -> tuple[float, int, float, int]:
-        lasts = (straggler if worker == 0 else 1) * (0.75 + 0.5 * next(numbers)) + delay
+        drawn = next(numbers)
+        takes = {"equal": 1.0, "exponential": -math.log(1 - drawn)}.get(law, 0.75 + 0.5 * drawn)
+        lasts = (straggler if worker == 0 else 1) * takes + delay
         return start + lasts, worker, start, read
 
     busy = [begin(worker, 0.0, 0) for worker in range(num_workers)]
     waiting: list[int] = []
     updates: list[Update] = []
-    while len(updates) < count and busy:
+    while applied < count and busy:
         end, worker, start, read = now = min(busy)
         busy.remove(now)
-        updates.append(Update(worker, read, version, start, end))
+        late = version - read > stalest
+        updates.append(Update(worker, read, version, start, end, late))
         clock[worker] += 1
         waiting.append(worker)
-        version += 0 if sync and busy else 1
+        applied += not late
+        version += not busy if sync else not late
         free = sorted(w for w in waiting if (not busy if sync else clock[w] - min(clock) <= most))
         waiting = [w for w in waiting if w not in free]
         busy += [begin(w, end + delay, version) for w in free]
     return updates
+
+
+def ahead_of(updates: Sequence[Update]) -> list[int]:
+    """Return for each gradient how many pushes its worker had more than the slowest when it was begun."""
+    found = []
+    for update in updates:
+        pushed = dict.fromkeys((each.worker for each in updates), 0)
+        for each in updates:
+            pushed[each.worker] += each.end <= update.start
+        found.append(pushed[update.worker] - min(pushed.values()))
+    return found
 
 
 def losses(
@@ -141,7 +188,7 @@ def losses(
     synchronous server applies them, count with their mean.
 
     Args:
-        updates: In the order they are applied.
+        updates: In the order they are applied; dropped ones count for nothing.
         num_workers: Workers.
         lr: Learning rate.
         seed: Of the noise.
@@ -149,6 +196,7 @@ def losses(
             that is more than 1).
     """
     numbers, steep, history = draws(seed + 1000), (1.0, 0.1), {0: (3.0, 3.0)}
+    updates = [update for update in updates if not update.dropped]
     sizes = Counter(update.version_applied for update in updates)
     weights, found = history[0], []
     for number, update in enumerate(updates):

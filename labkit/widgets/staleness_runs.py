@@ -9,7 +9,7 @@ from typing import Any
 
 from labkit.errors import ConfigError
 from labkit.timeline.timeline import Timeline
-from labkit.widgets.staleness import Update, are_timed, updates_of
+from labkit.widgets.staleness import Update, are_timed, missing_of, updates_of
 
 _MOST_UPDATES, _MOST_RUNS, _MOST_POINTS = 400, 6, 200
 _SPAN = re.compile(r"version (\d+)")
@@ -21,23 +21,32 @@ class ServerRun:
 
     Attributes:
         name: Its name.
-        updates: In the order they were applied.
+        updates: In the order they were applied, or dropped.
         timed: Whether their times are known; else a unit is one update.
         losses: (time, updates so far, loss), or empty.
+        gaps: (time, numbers) where the record lacks updates.
+        sent: Bytes that workers sent to the server, 0 if not known.
     """
 
     name: str
     updates: tuple[Update, ...]
     timed: bool
     losses: tuple[tuple[float, int, float], ...] = ()
+    gaps: tuple[tuple[float, str], ...] = ()
+    sent: int = 0
 
     def as_data(self) -> dict[str, Any]:
         """Return it as the program in the page reads it."""
-        rows = [[u.worker, u.version_read, u.version_applied, _short(u.start), _short(u.end)] for u in self.updates]
+        rows: list[list[Any]] = [
+            [u.worker, u.version_read, u.version_applied, _short(u.start), _short(u.end), *[1] * u.dropped]
+            for u in self.updates
+        ]
         step = -(-len(self.losses) // _MOST_POINTS) or 1
         points = [[_short(time), number, _short(loss)] for time, number, loss in self.losses[::step]]
         data: dict[str, Any] = {"name": self.name, "updates": rows, "timed": self.timed}
-        return data | ({"losses": points} if points else {})
+        data |= {"losses": points} if points else {}
+        data |= {"gaps": [[_short(time), numbers] for time, numbers in self.gaps]} if self.gaps else {}
+        return data | ({"sent": self.sent} if self.sent else {})
 
 
 def read_runs(given: Any) -> list[ServerRun]:
@@ -47,7 +56,7 @@ def read_runs(given: Any) -> list[ServerRun]:
         given: One run or a mapping of names to runs. A run is a list of records (see updates_of); or an object with
             such a list as `updates` and, if known, `seen` with seconds, version and loss; or what labkit.run returned,
             whose first result with `updates` is taken, with times from the spans "version 0", "version 1", ... in which
-            worker w computed on rank w + 1.
+            worker w computed on rank w + 1; a span whose gradient is in no record was dropped.
 
     Raises:
         ConfigError: If there are no updates or too many, too many runs, or a record is none.
@@ -72,16 +81,25 @@ def _read(name: str, given: Any) -> ServerRun:
     timed = are_timed(records)
     if not timed and timeline is not None and (with_times := _times_from(timeline, found)):
         found, timed = with_times, True
+    applied = [update for update in found if not update.dropped]
+    gaps = tuple(((applied[at - 1].end + applied[at].end) / 2, numbers) for at, numbers in missing_of(records))
+    asked = (
+        [span for span in timeline.rows() if span.kind.startswith("rpc_") and span.rank] if timeline is not None else []
+    )
+    sent = sum(span.bytes for span in asked if span.kind != "rpc_serve")
     seen = sorted(getattr(given, "seen", ()), key=lambda each: float(each.seconds))
     losses = tuple(
-        (float(each.seconds), sum(update.version_applied < each.version for update in found), float(each.loss))
+        (float(each.seconds), sum(update.version_applied < each.version for update in applied), float(each.loss))
         for each in seen
     )
-    return ServerRun(name, tuple(found), timed, losses)
+    return ServerRun(name, tuple(found), timed, losses, gaps, sent)
 
 
 def _times_from(timeline: Timeline, updates: Sequence[Update]) -> list[Update]:
-    """Return the updates with the times of the spans in which their gradients were made; [] if they do not match."""
+    """Return the updates with the times of the spans in which their gradients were made; [] if they do not match.
+
+    A span before that of a worker's next update, or after its last, made a gradient that the server dropped.
+    """
     spans: dict[int, list[tuple[int, int, int]]] = {}
     for span in sorted(timeline.rows(), key=lambda span: span.start_ns):
         if span.kind == "span" and (match := _SPAN.fullmatch(span.name)):
@@ -90,11 +108,26 @@ def _times_from(timeline: Timeline, updates: Sequence[Update]) -> list[Update]:
     found = []
     for update in updates:
         mine = spans.get(update.worker, [])
-        if not mine or mine[0][0] != update.version_read:
+        while mine:
+            version, start, end = mine.pop(0)
+            times = (start - first) / 1e9, (end - first) / 1e9
+            if version == update.version_read:
+                found.append(replace(update, start=times[0], end=times[1]))
+                break
+            found.append(Update(update.worker, version, version, *times, dropped=True))
+        else:
             return []
-        _, start, end = mine.pop(0)
-        found.append(replace(update, start=(start - first) / 1e9, end=(end - first) / 1e9))
-    return sorted(found, key=lambda update: update.end)
+    for worker, mine in spans.items():
+        found += [Update(worker, v, v, (a - first) / 1e9, (b - first) / 1e9, dropped=True) for v, a, b in mine]
+    found.sort(key=lambda update: update.end)
+    until = {
+        update.version_applied: update.end for update in found if not update.dropped
+    }  # the last one makes the next
+
+    def then(update: Update) -> int:
+        return max((version + 1 for version, end in until.items() if end <= update.end), default=update.version_read)
+
+    return [replace(each, version_applied=then(each)) if each.dropped else each for each in found]
 
 
 def _short(value: float) -> float:

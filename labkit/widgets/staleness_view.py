@@ -11,7 +11,7 @@ from typing import Any
 from labkit.errors import ConfigError
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, between, ink_on
-from labkit.widgets.staleness import Update, losses, simulate
+from labkit.widgets.staleness import Update, ahead_of, losses, simulate
 from labkit.widgets.staleness_runs import ServerRun, read_runs
 
 COLOURS = ("#1a1a1a", "#0072b2", "#d55e00", "#56b4e9", "#999999", "#332288")
@@ -19,6 +19,8 @@ _LEAST_LOSS, _MOST_LOSS = 1e-4, 1e4
 _SHOWN = 60  # updates of the simulation
 _BOUNDS = ("sync", 0, 1, 2, 4, 8, "async")
 _DIVISORS = ("nothing", "workers", "staleness")
+_DROPS = (None, 0, 1, 2, 4, 8)
+_LAWS = ("equal", "±25 %", "exponential")
 _WIDTH, _LEFT, _RIGHT = 760, 74, 130
 
 
@@ -31,18 +33,24 @@ def staleness_view(
     delay: float = 0.1,
     lr: float = 1.0,
     divided: str = "workers",
+    drop: int | None = None,
+    law: str = "±25 %",
+    num_bytes: float | None = None,
     seed: int = 0,
 ) -> Explorer:
-    """Return a figure of a parameter server's updates: who read which version, what was missed, who waited.
+    """Return a figure of a parameter server's updates: who read which version, what was missed, dropped, who waited.
 
     Where losses are known, they are drawn against time and against updates, of all runs on one axis. The simulation
-    compares its policy with a synchronous, a bounded and an asynchronous server.
+    compares its policy with a synchronous, a bounded and an asynchronous server. Staleness counts versions; a bound
+    counts pushes, so the figure holds against it how far ahead of the slowest a worker was when it began a gradient.
+    (Of N workers bounded by s, each of the others pushes at most 2s + 1 times while one computes.)
 
     Args:
         updates: What a run left behind, or a mapping of names to runs: what labkit.run returned; an object with
             `updates` and, if known, `seen` with seconds, version and loss; or records with worker, version_read,
-            version_applied and, if known, start and end, or lesson 04's (sequence, worker, version_read,
-            version_applied). None: a simulation with sliders.
+            version_applied and, if known, start, end, dropped and sequence, or lesson 04's (sequence, worker,
+            version_read, version_applied). Numbers that lack in the sequence are marked in red. None: a simulation with
+            sliders.
         bound: How many pushes a worker may be ahead of the slowest: 0, 1, 2, 4 or 8, "async" or "sync". With updates
             any whole number, which is held against what happened.
         num_workers: Of the simulation, 1 to 8.
@@ -50,6 +58,9 @@ def staleness_view(
         delay: Of the simulated network, in computing times.
         lr: Learning rate of the simulation; a synchronous server applies it to the mean of all gradients.
         divided: By what the rate of a single gradient is divided: "nothing", "workers" or "staleness".
+        drop: Gradients staler than this are dropped by the simulated server: 0, 1, 2, 4 or 8; None: none is.
+        law: Of the simulated computing times: "equal", "±25 %" or "exponential".
+        num_bytes: Size of the weights, to count what is pulled and pushed; 4 MB in the simulation.
         seed: Of the simulation.
 
     Raises:
@@ -65,23 +76,32 @@ def staleness_view(
             )
         if divided not in _DIVISORS:
             raise ConfigError(f"divided={divided!r} was asked for; there are {', '.join(map(repr, _DIVISORS))}.")
+        if drop not in _DROPS or law not in _LAWS:
+            raise ConfigError(
+                f"drop={drop!r} and law={law!r} were asked for; gradients are dropped if staler than "
+                f"{', '.join(map(repr, _DROPS))}, and times are {', '.join(map(repr, _LAWS))}."
+            )
         runs: list[ServerRun] = []
         for each in dict.fromkeys((bound, "sync", 2, "async")):
-            made = tuple(simulate(num_workers, each, straggler, delay, seed, _SHOWN if each == bound else 4 * _SHOWN))
+            count = _SHOWN if each == bound else 4 * _SHOWN
+            made = tuple(simulate(num_workers, each, straggler, delay, seed, count, drop, law))
             found = losses(made, num_workers, lr, seed, divided)
             end = runs[0].updates[-1].end if runs else made[-1].end
             runs.append(ServerRun(_name(each), made, True, tuple(point for point in found if point[0] <= end)))
         data = {"source": "simulated", "bound": bound, "workers": num_workers, "straggler": straggler}
-        data |= {"delay": delay, "lr": lr, "divided": divided, "seed": seed}
+        data |= {"delay": delay, "lr": lr, "divided": divided, "seed": seed, "law": law}
+        data |= {"drop": "–" if drop is None else drop, "size": num_bytes or 4e6}
     else:
         runs = read_runs(updates)
         given = {"bound": bound} if isinstance(bound, int) else {}
-        data = {"source": f"{len(runs[0].updates)} updates of a run", "runs": [run.as_data() | given for run in runs]}
+        data = {"source": f"{len(runs[0].updates)} gradients of a run", "runs": [run.as_data() | given for run in runs]}
         if len(runs) > 1:
             data["source"] = f"{len(runs)} runs"
-    numbers = {run.name: _numbers(run) for run in runs}
+        data |= {"size": num_bytes} if num_bytes else {}
+    late = delay if updates is None else 0.0
+    numbers = {run.name: _numbers(run, late) for run in runs}
     numbers = numbers[runs[0].name] | {"runs": numbers}
-    sentence = _sentence(runs[0])
+    sentence = _sentence(runs[0], late)
     if updates is not None:
         sentence += "".join(f" {run.name}: {_sentence(run)}" for run in runs[1:])
     scene = _still(runs, sentence)
@@ -92,24 +112,30 @@ def _name(bound: int | str) -> str:
     return {"sync": "synchronous", "async": "asynchronous"}.get(str(bound), f"ahead by {bound}")
 
 
-def _numbers(run: ServerRun) -> dict[str, Any]:
-    stale = [update.staleness for update in run.updates]
-    numbers: dict[str, Any] = {"mean": sum(stale) / len(stale), "most": max(stale)}
+def _numbers(run: ServerRun, delay: float = 0.0) -> dict[str, Any]:
+    applied = [update for update in run.updates if not update.dropped]
+    stale = sorted(update.staleness for update in applied)
+    numbers: dict[str, Any] = {"mean": sum(stale) / len(stale), "most": stale[-1]}
+    numbers |= {"p95": stale[math.ceil(0.95 * len(stale)) - 1], "ahead": max(ahead_of(run.updates))}
+    numbers |= {"dropped": len(run.updates) - len(applied), "missing": [numbers for _, numbers in run.gaps]}
     if run.timed:
-        numbers["waiting"] = waiting_share(run.updates)
+        numbers["waiting"] = waiting_share(run.updates, delay)
     if run.losses:
         numbers["loss"] = run.losses[-1][2]
     return numbers
 
 
-def _sentence(run: ServerRun) -> str:
-    numbers, updates = _numbers(run), run.updates
-    told = f"; workers wait {numbers['waiting']:.0%} of the time" if run.timed else ""
+def _sentence(run: ServerRun, delay: float = 0.0) -> str:
+    numbers, updates = _numbers(run, delay), run.updates
+    told = f"; {numbers['dropped']} gradients dropped" if numbers["dropped"] else ""
+    told += f"; workers wait {numbers['waiting']:.0%} of the time" if run.timed else ""
     told += f"; loss {numbers['loss']:.3g} at the end" if run.losses else ""
     sentence = (
-        f"{len(updates)} updates of {1 + max(u.worker for u in updates)} workers: staleness {numbers['mean']:.2f} in "
-        f"the mean, {numbers['most']} at most{told}."
+        f"{len(updates) - numbers['dropped']} updates of {1 + max(u.worker for u in updates)} workers: staleness "
+        f"{numbers['mean']:.2f} in the mean, {numbers['most']} at most{told}."
     )
+    if numbers["missing"]:
+        sentence += f" The record lacks update {', '.join(numbers['missing'])}."
     if wrong := [(k, update) for k, update in enumerate(updates) if update.staleness < 0]:
         number, update = wrong[0]
         sentence += f" Update {number} of worker {update.worker} read version {update.version_read} but was applied to "
@@ -117,33 +143,42 @@ def _sentence(run: ServerRun) -> str:
     return sentence
 
 
-def waiting_share(updates: Sequence[Update]) -> float:
-    """Return the share of the workers' time, up to the last update of each, in which they have nothing to compute."""
+def waiting_share(updates: Sequence[Update], delay: float = 0.0) -> float:
+    """Return the share of the workers' time, up to the last update of each, in which they neither compute nor send.
+
+    Args:
+        updates: With their times.
+        delay: How long a worker's pull before each gradient but its first lasts; a push is a part of its gradient.
+    """
     last = {update.worker: update.end for update in sorted(updates, key=lambda update: update.end)}
     whole = sum(last.values())
-    return 1 - sum(update.end - update.start for update in updates) / whole if whole else 0.0
+    busy = sum(update.end - update.start + (delay if update.start else 0.0) for update in updates)
+    return 1 - busy / whole if whole else 0.0
 
 
 def _still(runs: Sequence[ServerRun], sentence: str) -> Scene:
     updates = runs[0].updates
+    applied = [update for update in updates if not update.dropped]
     workers, end = 1 + max(u.worker for u in updates), max(u.end for u in updates) or 1.0
-    most, wide, top = max(1, *(u.staleness for u in updates)), _WIDTH - _LEFT - _RIGHT, 40
+    most, wide, top = max([1, *(u.staleness for u in applied)]), _WIDTH - _LEFT - _RIGHT, 40
 
     def x(time: float) -> float:
         return _LEFT + time / end * wide
 
     marks: list[Mark] = [Text(10, 20, "Staleness of each update", 14, bold=True), Text(10, top + 8, "server", 11)]
     marks.append(Line(((_LEFT, top + 4), (_LEFT + wide, top + 4)), GREY))
-    marks += [Line(((x(u.end), top - 2), (x(u.end), top + 10)), INK) for u in updates]
+    marks += [Line(((x(u.end), top - 2), (x(u.end), top + 10)), INK) for u in applied]
+    marks += [Line(((x(time), top - 9), (x(time), top + 17)), RED, 3, dashed=True) for time, _ in runs[0].gaps]
     marks += [Text(10, top + 34 + 24 * worker, f"worker {worker}", 11) for worker in range(workers)]
     for update in updates:
         left, width, y = x(update.start), x(update.end) - x(update.start), top + 20 + 24 * update.worker
-        fill = between("#fff0d9", "#8c2d04", update.staleness / most)
+        fill = "#767676" if update.dropped else between("#fff0d9", "#8c2d04", update.staleness / most)
+        word = "✗" if update.dropped else str(update.staleness)
         wrong = update.staleness < 0
         marks.append(Rect(left, y, width, 19, fill, RED if wrong else INK, 2 if wrong else 0.6))
         if width > 13:
-            marks.append(Text(left + width / 2, y + 14, str(update.staleness), 10, "middle", ink_on(fill)))
-    counts = Counter(update.staleness for update in updates)
+            marks.append(Text(left + width / 2, y + 14, word, 10, "middle", ink_on(fill)))
+    counts = Counter(update.staleness for update in applied)
     tall = min(18.0, (workers * 24 + 20) / (most + 1))
     marks.append(Text(_WIDTH - _RIGHT + 20, top - 8, "with staleness", 10.5))
     for value in range(most + 1):

@@ -39,10 +39,31 @@ def test_the_ring_completes_every_chunk_in_two_n_minus_two_steps(size: int) -> N
 
 
 def test_javascript_and_python_play_the_same_ring() -> None:
-    found = evaluate("ring_player.js", "sizes.map(ringSteps)", sizes=list(range(2, 17)))
+    found = evaluate("ring_player.js", "sizes.map((n) => ringSteps(n))", sizes=list(range(2, 17)))
     for step in (step for steps in found for step in steps):
         step["writes"].sort()
     assert found == [_data(play(_plans(size))) for size in range(2, 17)]
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 3, 4, 5, 8, 16])
+def test_javascript_and_python_play_the_same_ring_of_any_number_of_chunks(chunks: int) -> None:
+    played = [play([ring_plan(rank, size, chunks) for rank in range(size)], chunks) for size in range(2, 9)]
+    assert [(each.num_complete(), each.faults) for each in played] == [(n * chunks, ()) for n in range(2, 9)]
+    found = evaluate("ring_player.js", "sizes.map((n) => ringSteps(n, chunks))", sizes=list(range(2, 9)), chunks=chunks)
+    for step in (step for steps in found for step in steps):
+        step["writes"].sort()
+    assert found == [_data(each) for each in played]
+
+
+def test_fewer_or_more_chunks_than_ranks_take_longer_by_the_formula() -> None:
+    """16 MB over 4 ranks at 1 GB/s and 1 ms: 6 (1 + 4) ms with 4 chunks, 6 (1 + 16) with 1, 12 (1 + 2) with 8."""
+    link = {"size": 16e6, "latency": 1e-3, "bandwidth": 1e9, "slow": -1}
+    expression = (
+        "[4, 1, 2, 8, 16].map((chunks) => [ringSeconds(4, { ...link, chunks }),"
+        " Math.max(...transferTimes(ringSteps(4, chunks), 4, { ...link, chunks }).map((t) => t[4]))])"
+    )
+    found = evaluate("ring_player.js", expression, link=link)
+    assert found == [[pytest.approx(each)] * 2 for each in (30e-3, 102e-3, 54e-3, 36e-3, 48e-3)]
 
 
 def _drawn(seed: int) -> list[Plan]:
@@ -192,6 +213,17 @@ def test_a_figure_is_small_and_the_same_every_time(figure: Any) -> None:
     assert len(bundle["text/html"]) + len(bundle["image/png"]) * 4 / 3 <= 70_000
     assert bundle["text/plain"] in bundle["text/html"]
     assert figure.to_svg().startswith("<svg xmlns=") and figure.to_svg().endswith("</svg>")
+
+
+def test_the_number_of_chunks_is_the_rings_own() -> None:
+    assert ring_player(num_chunks=8).sentence.endswith(
+        "in 12 steps (plan: ring all-reduce): 32 of 32 chunks are complete at the end."
+    )
+    for given, chunks in ((ring_plan, 8), (None, 17)):
+        with pytest.raises(
+            ConfigError, match=f"num_chunks={chunks} were asked for; the ring itself is shown with 1 to 16"
+        ):
+            ring_player(given, num_chunks=chunks)
 
 
 def test_bytes_repeat() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import pytest
 
 from labkit.errors import ConfigError
 from labkit.timeline import COMPUTE, Timeline
-from labkit.widgets.staleness import Update, draws, losses, simulate, updates_of
+from labkit.widgets.staleness import Update, ahead_of, draws, losses, simulate, updates_of
 from labkit.widgets.staleness_runs import read_runs
 from labkit.widgets.staleness_view import staleness_view, waiting_share
 from tests.widgets.in_node import evaluate
@@ -26,16 +27,26 @@ def test_numbers_are_the_same_in_javascript() -> None:
 
 def test_javascript_simulates_the_same_updates() -> None:
     cases = [
-        {"workers": workers, "bound": bound, "straggler": 2.5, "delay": 0.1, "seed": seed}
+        {"workers": workers, "bound": bound, "straggler": 2.5, "delay": 0.1, "seed": seed, "drop": drop, "law": law}
         for workers in (1, 3, 8)
         for bound in BOUNDS
-        for seed in (0, 7)
+        for seed, drop, law in ((0, None, "±25 %"), (7, None, "equal"), (3, 2, "exponential"), (1, 0, "±25 %"))
     ]
-    found = evaluate("staleness_view.js", "cases.map((each) => simulate(each))", cases=cases)
+    expression = "cases.map((each) => simulate({ ...each, drop: each.drop ?? '–' }))"
+    found = evaluate("staleness_view.js", expression, cases=cases)
     for case, updates in zip(cases, found, strict=True):
-        wanted = simulate(case["workers"], case["bound"], 2.5, 0.1, case["seed"])  # type: ignore[arg-type]
+        names = ("workers", "bound", "straggler", "delay", "seed")
+        wanted = simulate(*(case[name] for name in names), drop=case["drop"], law=case["law"])  # type: ignore[arg-type]
         assert [each[:3] for each in updates] == [[u.worker, u.version_read, u.version_applied] for u in wanted]
         assert [each[4] for each in updates] == pytest.approx([u.end for u in wanted])
+        assert [each[5] for each in updates] == [u.dropped for u in wanted]
+        assert sum(not u.dropped for u in wanted) == 60
+
+
+def test_javascript_counts_how_far_ahead_a_worker_was_as_python_does() -> None:
+    made = [simulate(4, bound, 3.0, 0.1, 0) for bound in BOUNDS]
+    rows = [[[u.worker, u.version_read, u.version_applied, u.start, u.end] for u in each] for each in made]
+    assert evaluate("staleness_view.js", "rows.map((each) => aheadOf(each, 4))", rows=rows) == list(map(ahead_of, made))
 
 
 @dataclass(frozen=True)
@@ -104,19 +115,69 @@ def test_a_runs_timeline_gives_the_times_of_its_updates() -> None:
     assert not other.timed
 
 
-def _ahead(updates: list[Update]) -> int:
-    """Return how many pushes a worker had more than the slowest when it began one, at most."""
-    workers = {update.worker for update in updates}
-    return max(
-        sum(o.worker == u.worker and o.end <= u.start for o in updates)
-        - min(sum(o.worker == w and o.end <= u.start for o in updates) for w in workers)
-        for u in updates
+def test_a_span_whose_gradient_is_in_no_record_was_dropped_and_bytes_asked_are_counted() -> None:
+    """Two gradients make a version; worker 2's first comes when version 1 is there, its second after the end."""
+    spans = [(1, 0, 10, 0), (2, 0, 12, 0), (3, 0, 20, 0), (1, 13, 22, 1), (2, 13, 23, 1), (3, 21, 40, 1)]
+    asked = [
+        (1, 10, 12, 80, "rpc_sync"),
+        (0, 10, 12, 80, "rpc_serve"),
+        (3, 20, 21, 88, "rpc_sync"),
+        (0, 0, 5, 7, "rpc_async"),
+    ]
+    timeline = Timeline(
+        [rank for rank, *_ in spans] + [rank for rank, *_ in asked],
+        [COMPUTE] * 10,
+        [span[1] for span in spans + asked],
+        [span[2] for span in spans + asked],
+        [f"version {span[3]}" for span in spans] + ["push"] * 4,
+        ["span"] * 6 + [each[4] for each in asked],
+        bytes=[0] * 6 + [each[3] for each in asked],
     )
+    records = [(0, 0, 0, 0), (1, 1, 0, 0), (2, 0, 1, 1), (3, 1, 1, 1)]
+    figure = staleness_view(Ran([Trained(records, [])], timeline))
+    assert figure.numbers["dropped"] == 2
+    assert figure.sentence.startswith(
+        "4 updates of 3 workers: staleness 0.00 in the mean, 0 at most; 2 gradients dropped; "
+    )
+    (run,) = figure.data["runs"]
+    assert [row[:3] for row in run["updates"] if row[5:]] == [[2, 0, 1], [2, 1, 2]]
+    assert run["sent"] == 168
+
+
+def test_a_gap_in_the_sequence_stands_where_it_is_with_what_is_missing() -> None:
+    records = [(3, 0, 0, 0), (4, 1, 1, 1), (7, 0, 1, 4), (8, 1, 2, 5), (10, 0, 5, 7)]
+    figure = staleness_view(records)  # the record may begin at any number
+    assert figure.data["runs"][0]["gaps"] == [[2.5, "5 to 6"], [4.5, "9"]]
+    assert "The record lacks update 5 to 6, 9." in figure.sentence
+    assert "gaps" not in staleness_view([(0, 0, 0, 0), (1, 1, 1, 1)]).data["runs"][0]
 
 
 @pytest.mark.parametrize("bound", [0, 1, 2, 4])
 def test_no_worker_begins_more_than_the_bound_ahead(bound: int) -> None:
-    assert _ahead(simulate(4, bound, 4.0, 0.1, 3)) == bound
+    assert max(ahead_of(simulate(4, bound, 4.0, 0.1, 3))) == bound
+
+
+def test_how_far_ahead_is_counted_in_pushes_by_hand() -> None:
+    made = [Update(0, 0, 0, 0, 1), Update(0, 1, 1, 1, 2), Update(1, 0, 2, 0, 3), Update(0, 2, 3, 2, 4)]
+    assert ahead_of(made) == [0, 1, 0, 2]
+
+
+@pytest.mark.parametrize("law", ["equal", "±25 %", "exponential"])
+def test_of_a_bounded_server_a_gradient_misses_at_most_2s_plus_1_pushes_of_each_other_worker(law: str) -> None:
+    for bound, workers, seed in product((0, 1, 2), (2, 4, 8), range(4)):
+        made = simulate(workers, bound, 3.0, 0.2, seed, 200, law=law)
+        assert max(update.staleness for update in made) <= (workers - 1) * (2 * bound + 1)
+
+
+@pytest.mark.parametrize("drop", [0, 1, 2, 4])
+def test_what_is_staler_than_the_server_takes_is_dropped_and_makes_no_version(drop: int) -> None:
+    made = simulate(4, "async", 4.0, 0.1, 3, drop=drop)
+    applied = [update for update in made if not update.dropped]
+    assert [update.version_applied for update in applied] == list(range(60))
+    assert max(update.staleness for update in applied) <= drop
+    assert min(update.staleness for update in made if update.dropped) > drop
+    assert losses(made, 4, 0.3, 0) == losses(applied, 4, 0.3, 0)
+    assert f"; {len(made) - 60} gradients dropped; " in staleness_view(drop=drop, straggler=4, seed=3).sentence
 
 
 def test_without_a_bound_nobody_waits_and_the_straggler_is_stalest() -> None:
@@ -124,7 +185,7 @@ def test_without_a_bound_nobody_waits_and_the_straggler_is_stalest() -> None:
     assert waiting_share(updates) == pytest.approx(0)
     worst = max(updates, key=lambda update: update.staleness)
     assert worst.worker == 0
-    assert _ahead(updates) > 4
+    assert max(ahead_of(updates)) > 4
 
 
 def test_when_all_wait_for_all_nothing_is_stale_and_a_version_takes_every_worker() -> None:
@@ -132,6 +193,14 @@ def test_when_all_wait_for_all_nothing_is_stale_and_a_version_takes_every_worker
     assert {update.staleness for update in updates} == {0}
     assert set(Counter(update.version_applied for update in updates).values()) == {4}
     assert waiting_share(updates) > 0.4
+
+
+def test_a_pull_is_no_waiting() -> None:
+    """Equal times 1, pull and push 0.5 each: a worker is at it all the time until its last push, 1.5 + 2 k."""
+    made = simulate(2, "async", 1.0, 0.5, 0, 20, law="equal")
+    assert made[-1].end == pytest.approx(1.5 + 2 * 9)
+    assert waiting_share(made, 0.5) == pytest.approx(0)
+    assert waiting_share(made) == pytest.approx(9 * 0.5 / 19.5)
 
 
 def test_each_push_alone_makes_the_next_version() -> None:
@@ -178,6 +247,8 @@ def test_bounds_of_the_simulation_are_checked() -> None:
         staleness_view(bound=3)
     with pytest.raises(ConfigError, match="divided='two' was asked for; there are 'nothing', 'workers', 'staleness'"):
         staleness_view(divided="two")
+    with pytest.raises(ConfigError, match="drop=3 and law='equal' were asked for; gradients are dropped if staler"):
+        staleness_view(drop=3, law="equal")
 
 
 def test_a_figure_is_small_and_the_same_every_time() -> None:

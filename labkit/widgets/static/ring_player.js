@@ -4,14 +4,16 @@ const mod = (a, n) => ((a % n) + n) % n;
 const count = (mask) => mask.toString(2).replaceAll("0", "").length;
 const ranksOf = (mask, n) => range(n).filter((r) => (mask >> r) & 1);
 
-/** The ring all-reduce of n ranks: for each step sends [src, chunk, dst, into, wrong] and writes [rank, chunk, mask, wrong]. */
-export function ringSteps(n) {
-  return range(2 * (n - 1)).map((s) => {
-    const step = { sends: [], writes: [] };
+/** The ring all-reduce of n ranks: for each step sends [src, chunk, dst, into, wrong] and writes [rank, chunk, mask, wrong]. More chunks than ranks take turns. */
+export function ringSteps(n, chunks = n) {
+  const turns = Math.ceil(chunks / n);
+  return range(2 * (n - 1) * turns).map((at) => {
+    const step = { sends: [], writes: [] }, s = Math.floor(at / turns);
     for (let r = 0; r < n; r++) {
-      const chunk = s < n - 1 ? mod(r - s, n) : mod(r + n - s, n), dst = (r + 1) % n;
+      const first = s < n - 1 ? mod(r - s, n) : mod(r + n - s, n), chunk = first + (at % turns) * n, dst = (r + 1) % n;
       let mask = 0;
-      for (let k = 0; k < Math.min(s + 2, n); k++) mask |= 1 << mod(chunk + k, n);
+      if (chunk >= chunks) continue;
+      for (let k = 0; k < Math.min(s + 2, n); k++) mask |= 1 << mod(first + k, n);
       step.sends.push([r, chunk, dst, chunk, 0]);
       step.writes.push([dst, chunk, mask, 0]);
     }
@@ -20,20 +22,20 @@ export function ringSteps(n) {
 }
 
 /** state[rank][chunk] = [mask of contributions, wrong] before step `upto`. */
-export function stateBefore(steps, n, upto) {
-  const state = range(n).map((r) => range(n).map(() => [1 << r, 0]));
+export function stateBefore(steps, n, upto, chunks = n) {
+  const state = range(n).map((r) => range(chunks).map(() => [1 << r, 0]));
   for (const step of steps.slice(0, upto)) for (const [r, c, mask, wrong] of step.writes) state[r][c] = [mask, wrong];
   return state;
 }
 
 /** When each transfer is under way: [src, dst, step, start, end]; a step begins when both ranks have ended the one before. */
-export function transferTimes(steps, n, { size, latency, bandwidth, slow }) {
+export function transferTimes(steps, n, { size, latency, bandwidth, slow, chunks = n }) {
   const ready = Array(n).fill(0), times = [];
   steps.forEach((step, s) => {
     const ends = [...ready];
     for (const [src, , dst] of step.sends) {
       const start = Math.max(ready[src], ready[dst] ?? 0);
-      const end = start + latency + ((src === slow ? 4 : 1) * size) / n / bandwidth;
+      const end = start + latency + ((src === slow ? 4 : 1) * size) / chunks / bandwidth;
       times.push([src, dst, s, start, end]);
       for (const rank of [src, dst]) if (rank in ends) ends[rank] = Math.max(ends[rank], end);
     }
@@ -42,14 +44,14 @@ export function transferTimes(steps, n, { size, latency, bandwidth, slow }) {
   return times;
 }
 
-export const ringSeconds = (n, { size, latency, bandwidth }) => 2 * (n - 1) * (latency + size / n / bandwidth);
+export const ringSeconds = (n, { size, latency, bandwidth, chunks = n }) => 2 * (n - 1) * Math.ceil(chunks / n) * (latency + size / chunks / bandwidth);
 
 const named = (c) => (c < 0 ? "?" : `c${c}`);
 const met = (c, into) => (into >= 0 && into !== c ? `${named(into)}? ${named(c)}` : named(c));
 const fillOf = (mask, n) => between("#dbe9f6", "#08306b", n > 1 ? (count(mask) - 1) / (n - 1) : 1);
 
-function wheel(state, sends, n, side) {
-  const middle = side / 2, full = side >= 330 && n <= 8, outer = middle - (full ? 66 : 38), pitch = Math.min((outer - 26) / n, 34), cell = Math.min(pitch - 3, (2 * Math.PI * (outer - pitch * (n - 1))) / n - 3);
+function wheel(state, sends, n, side, step) {
+  const chunks = state[0].length, middle = side / 2, full = side >= 330 && n <= 8, outer = middle - (full ? 66 : 38), pitch = Math.min((outer - 26) / chunks, 34), cell = Math.min(pitch - (pitch > 9 ? 3 : 1), (2 * Math.PI * (outer - pitch * (chunks - 1))) / n - 3);
   const angle = (r) => (2 * Math.PI * r) / n - Math.PI / 2, radius = (c) => outer - c * pitch;
   const at = (r, c) => [middle + radius(c) * Math.cos(angle(r)), middle + radius(c) * Math.sin(angle(r))];
   const parts = state.map((chunks, r) => {
@@ -57,7 +59,7 @@ function wheel(state, sends, n, side) {
     const side = dx > 0.3 ? "" : dx < -0.3 ? " end" : " middle";
     return text(middle + far * dx, middle + far * dy + 4 + 5 * dy, full ? `rank ${r}` : n > 8 ? r : `r${r}`, "bold" + side + (n > 8 ? " small" : "")) + chunks.map(([mask, wrong], c) => {
       const [cx, cy] = at(r, c), fill = fillOf(mask, n), whole = count(mask) === n && !wrong;
-      const square = rect(cx - cell / 2, cy - cell / 2, cell, cell, { fill, class: wrong ? "bad" : "edge", style: wrong && `fill:${fill}`, rx: 2, "data-rank": r, "data-chunk": c, "data-count": count(mask) },
+      const square = rect(cx - cell / 2, cy - cell / 2, cell, cell, { fill, class: wrong ? "bad" : "edge", style: wrong && `fill:${fill}`, rx: 2, "data-step": step, "data-rank": r, "data-chunk": c, "data-count": count(mask) },
         `rank ${r}, chunk ${c}: contributions of ranks ${ranksOf(mask, n).join(", ")}${wrong ? "; wrong" : whole ? "; complete" : ""}`);
       const inner = whole && cell > 9 ? rect(cx - cell / 2 + 2, cy - cell / 2 + 2, cell - 4, cell - 4, { fill: "none", stroke: inkOn(fill), rx: 1 }) : "";
       return square + inner + (cell > 10 ? text(cx, cy + 4, wrong ? "✗" : count(mask), "middle " + (cell > 16 ? "small" : "tiny"), ink(fill)) : "");
@@ -86,8 +88,8 @@ function sendGrid(steps, n, now, width, split) {
       const wrong = sends.some((send) => send[4]), state = step.before?.[r];
       const words = sends.map(([, c, , into]) => (wide > 24 ? met(c, into) : c)).join(" ");
       const mask = sends.length && state ? state[sends[0][1]]?.[0] ?? 0 : 0, fill = sends.length ? fillOf(mask, n) : "none";
-      return rect(x(s) + 1, 26 + r * tall, wide - 2, tall - 2, { fill, class: wrong ? "bad" : "edge", style: wrong && `fill:${fill}`, "data-grid": `${s}:${r}` }, sends.map(([, c, dst, into, bad]) => `step ${s}: rank ${r} sends ${named(c)} to rank ${dst}${bad ? `; expected ${named(into)}, got ${named(c)}` : ""}`).join("; ")) +
-        text(x(s) + wide / 2, 30 + r * tall + tall / 2, wide < 12 && n > 10 ? "" : words, "middle " + (wide > 30 ? "small" : "tiny"), fill !== "none" && ink(fill));
+      return rect(x(s) + 1, 26 + r * tall, wide - 2, tall - 2, { fill, class: wrong ? "bad" : "edge", style: wrong && `fill:${fill}`, "data-grid": `${s}:${r}`, "data-step": s }, sends.map(([, c, dst, into, bad]) => `step ${s}: rank ${r} sends ${named(c)} to rank ${dst}${bad ? `; expected ${named(into)}, got ${named(c)}` : ""}`).join("; ")) +
+        text(x(s) + wide / 2, 30 + r * tall + tall / 2, wide < 12 && (n > 10 || wide < 9) ? "" : words, "middle " + (wide > 30 ? "small" : "tiny"), fill !== "none" && ink(fill));
     });
     return mine.join("") + text(x(s) + wide / 2, 19, wide < 15 && s % 5 && s !== now ? "" : s, "middle small");
   });
@@ -109,9 +111,9 @@ function lanes(times, model, n, now, width, latency) {
 
 export function ringPlayer(data) {
   const cache = {};
-  const played = ({ n }) => (cache[n] ??= prepare(data.played?.[n] ?? { steps: ringSteps(n), faults: [] }, n));
-  function prepare({ steps, faults }, n) {
-    const own = steps.map((step, s) => ({ ...step, before: stateBefore(steps, n, s) }));
+  const played = ({ n, chunks }, c = chunks || n) => (cache[[n, c]] ??= prepare(data.played?.[n] ?? { steps: ringSteps(n, c), faults: [] }, n, c));
+  function prepare({ steps, faults }, n, chunks) {
+    const own = steps.map((step, s) => ({ ...step, before: stateBefore(steps, n, s, chunks) }));
     const split = own.findIndex((step, s) => s > 0 && step.sends.some(([src, c]) => count(step.before[src][c]?.[0] ?? 0) === n));
     return { steps: own, faults, split };
   }
@@ -120,6 +122,7 @@ export function ringPlayer(data) {
     title: data.title, source: data.source, begin: 0,
     sliders: [
       ...(sizes.length > 1 ? [choice("n", "ranks", data.n, sizes)] : []),
+      ...(data.played ? [] : [slider("chunks", "chunks", data.chunks, 0, 16, (c) => c || "N")]),
       ...(data.times ? [] : [powers("size", "tensor", data.size, 1e3, 1e10, bytes)]),
       powers("latency", "latency α", data.latency, 1e-7, 1e-3, seconds),
       powers("bandwidth", "link", data.bandwidth, 1e7, 1e12, speed),
@@ -128,26 +131,27 @@ export function ringPlayer(data) {
     steps: (values) => played({ n: data.n, ...values }).steps.length,
     stepName: (values, step) => (step === 0 ? "start" : `after step ${step - 1}`),
     draw(given, step, width) {
-      const values = { n: data.n, size: data.size, ...given }, { n } = values, { steps, faults, split } = played(values);
-      const state = stateBefore(steps, n, step), side = Math.min(Math.max(0.4 * width, 270), 400, width);
+      const values = { n: data.n, size: data.size, ...given }, { n } = values, { steps, faults, split } = played(values), chunks = (values.chunks ||= n);
+      const state = stateBefore(steps, n, step, chunks), side = Math.min(Math.max(0.4 * width, 270), 400, width);
       const besides = width >= 560, rest = besides ? width - side - 20 : width;
       const model = transferTimes(steps, n, values), real = data.times ?? [];
       const grid = sendGrid(steps, n, step, rest, split), lane = lanes(real.length ? real : model, real.length ? model : [], n, step, rest, values.latency);
       const now = step < steps.length ? steps[step].sends : [];
       const [gx, gy] = besides ? [side + 20, 0] : [0, side + 10];
-      const svg = wheel(state, now, n, side) + tag("g", { transform: `translate(${gx} ${gy})` }, grid.svg + tag("g", { transform: `translate(0 ${grid.height + 10})` }, lane.svg));
+      const svg = wheel(state, now, n, side, step) + tag("g", { transform: `translate(${gx} ${gy})` }, grid.svg + tag("g", { transform: `translate(0 ${grid.height + 10})` }, lane.svg));
       const seen = faults.filter(([s]) => s < step || step === steps.length), total = most([0, ...model.map((t) => t[4])]), formula = ringSeconds(n, values);
       const whole = state.flat().filter(([mask, wrong]) => count(mask) === n && !wrong).length;
-      const owners = split > 0 && step === split ? state.every((chunks, r) => chunks.every(([mask, wrong], c) => (count(mask) === n) === (c === (r + 1) % n) && !wrong)) : undefined;
-      const numbers = [["steps", steps.length], ["sent by a rank", bytes((most(range(n).map((r) => steps.flatMap((s) => s.sends).filter((send) => send[0] === r).length)) / n) * values.size)],
-        ["time, model", seconds(total)], ["2(N−1)(α + B/Nβ)", seconds(formula)], ["algbw", speed(values.size / total)], ["busbw", speed(((2 * (n - 1)) / n) * values.size / total)]];
+      // After the first half every rank owns its chunk and no other; told from then on, of plans that are wrong too.
+      const half = Math.ceil(chunks / n) * (n - 1), owners = stateBefore(steps, n, half, chunks).every((each, r) => each.every(([mask, wrong], c) => (count(mask) === n) === (c % n === (r + 1) % n) && !wrong));
+      const numbers = [["steps", steps.length], ["sent by a rank", bytes((most(range(n).map((r) => steps.flatMap((s) => s.sends).filter((send) => send[0] === r).length)) / chunks) * values.size)],
+        ["time, model", seconds(total)], [chunks === n ? "2(N−1)(α + B/Nβ)" : "2(N−1)⌈C/N⌉(α + B/Cβ)", seconds(formula)], ["algbw", speed(values.size / total)], ["busbw", speed(((2 * (n - 1)) / n) * values.size / total)]];
       if (real.length) numbers.push(["time, this run", seconds(most(real.map((t) => t[4])))]);
-      numbers.push(["chunks complete", `${whole} of ${n * n}`, step === steps.length && whole < n * n]);
-      numbers.push(["each rank r owns chunk (r+1) mod N alone", { true: "✓", false: "✗" }[owners] ?? (split > 0 ? `asked after step ${split - 1}` : "–"), owners === false]);
+      numbers.push(["chunks complete", `${whole} of ${n * chunks}`, step === steps.length && whole < n * chunks]);
+      numbers.push(["each rank r owns chunk (r+1) mod N alone", step < half ? `asked after step ${half - 1}` : owners ? "✓" : "✗", step >= half && !owners]);
       const moves = now.map(([src, c, dst, into]) => `${src}→${dst} ${met(c, into)}`).join(", ");
-      const say = seen.length ? (seen.find(([s]) => s === step - 1) ?? seen[0])[2] : step === steps.length ? `${whole} of ${n * n} chunks are complete.` : `Step ${step}: ${moves}.`;
+      const say = seen.length ? (seen.find(([s]) => s === step - 1) ?? seen[0])[2] : step === steps.length ? `${whole} of ${n * chunks} chunks are complete.` : `Step ${step}: ${moves}.`;
       return { svg, height: besides ? Math.max(side, grid.height + lane.height + 12) : side + grid.height + lane.height + 20, numbers, say,
-        table: [["rank", ...range(n).map((c) => `chunk ${c}`)], ...state.map((chunks, r) => [r, ...chunks.map(([mask, wrong]) => `${count(mask)} of ${n}${wrong ? ", wrong" : ""}`)]), ...faults.map((fault) => [`step ${fault[0]}`, fault[2]])],
+        table: [["rank", ...range(chunks).map((c) => `chunk ${c}`)], ...state.map((chunks, r) => [r, ...chunks.map(([mask, wrong]) => `${count(mask)} of ${n}${wrong ? ", wrong" : ""}`)]), ...faults.map((fault) => [`step ${fault[0]}`, fault[2]])],
         data: { whole, faults: faults.length, seen: seen.length } };
     },
   };

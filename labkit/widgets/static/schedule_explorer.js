@@ -249,7 +249,8 @@ export function scheduleExplorer(data) {
         if (which) numbers.push([]);
         numbers.push([`${each.name}: bubble`, stuck ? "–" : percent(bubble), stuck > 0], [`difference from the formula`, stuck ? "–" : percent(bubble - closed)]);
         if (!stuck) {
-          if (now < Infinity && now) numbers.push(["until now", percent(sum(idle.map(([, from, to]) => Math.max(0, Math.min(to, now) - from))) / (p * now))]);
+          const until = Math.min(now, ended(stages)) || 1;
+          numbers.push(["until now", percent(sum(idle.map(([, from, to]) => Math.max(0, Math.min(to, until) - from))) / (p * until))]);
           numbers.push(["warm-up, steady, drain", range(3).map(share).join(", ")], [`${each.name}: time`, unit(whole) + (which && !first.placed === !each.placed && !first.stuck.length ? `, ${percent(whole / ended(first.stages))} of ${first.name}` : "")]);
         }
         if (path.length) {
