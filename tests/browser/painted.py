@@ -1,0 +1,133 @@
+"""What a timeline in a page has painted, and what Python makes of the columns that the page was sent."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from labkit.timeline import COMPUTE, Timeline, metrics
+from labkit.widgets.shares import share_matrix
+
+LEFT, RIGHT = 112, 54
+READ = """(root) => {
+  const view = root.labkit, { state, canvas } = view;
+  if (state.arrows) view.press("a");
+  view.press("Home");
+  view.draw();
+  const columns = Math.round((state.width - 112 - 54) * state.ratio), x = Math.round(112 * state.ratio);
+  const context = canvas.getContext("2d");
+  const ground = [1, 3, 5].map((at) => parseInt(state.theme.band.slice(at, at + 2), 16));
+  const line = (y) => {
+    const { data } = context.getImageData(x, Math.round(y * state.ratio), columns, 1);
+    let text = "";
+    const differs = (c) => [0, 1, 2].some((i) => Math.abs(data[4 * c + i] - ground[i]) > 30);
+    for (let c = 0; c < columns; c++) text += differs(c) ? "1" : "0";
+    return text;
+  };
+  const rows = state.layout.rows.map(({ run, row, y, bar }) => ({
+    run, bar, rank: row.rank, lane: row.lane, first: row.first, last: row.last,
+    top: line(y + 1), bottom: line(y + bar - 2),
+  }));
+  const packed = view.packed.map(({ columns, ...rest }) => {
+    const bytes = new Uint8Array(columns.buffer ?? columns, columns.byteOffset ?? 0, columns.byteLength);
+    let text = "";
+    for (let i = 0; i < bytes.length; i += 8192) text += String.fromCharCode(...bytes.subarray(i, i + 8192));
+    return { ...rest, path: null, columns: btoa(text) };
+  });
+  view.press("a");
+  return JSON.stringify({ rows, packed, view: state.view, offset: state.offset, numbers: view.root.dataset.numbers });
+}"""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """One run as the page was sent it.
+
+    Attributes:
+        timeline: The events, in the page's order.
+        category: Of each event.
+        num_categories: How many there are.
+    """
+
+    timeline: Timeline
+    category: npt.NDArray[np.int64]
+    num_categories: int
+
+
+def unpacked(packed: dict[str, Any]) -> Columns:
+    """Return the columns of one run, read as labkit.widgets.timeline_columns says they are written."""
+    data = base64.b64decode(packed["columns"])
+    column = {
+        name: np.frombuffer(data, f"<{kind}", length, offset)
+        for name, (kind, offset, length) in packed["layout"].items()
+    }
+    labels = [packed["labels"][code] for code in column["label"].tolist()]
+    counts = [count for *_, count in packed["rows"]]
+    start = column["start"].astype(np.int64)
+    timeline = Timeline(
+        rank=np.repeat([rank for rank, *_ in packed["rows"]], counts),
+        lane=np.repeat([lane for _, lane, _ in packed["rows"]], counts),
+        start_ns=start,
+        end_ns=start + column["duration"].astype(np.int64),
+        name=[label[0] for label in labels],
+        kind=[label[1] for label in labels],
+        bytes=column["bytes"].astype(np.int64),
+        peer=[label[3] for label in labels],
+    )
+    category = np.array([label[2] for label in labels], dtype=np.int64)
+    return Columns(timeline, category, len(packed["categories"]))
+
+
+def check(root: Any) -> int:
+    """Assert that a timeline has painted the shares of its columns, row by row, and says their numbers.
+
+    Args:
+        root: Playwright's handle of a ``.labkit-timeline``.
+
+    Returns:
+        How many rows were compared.
+    """
+    read = json.loads(root.evaluate(READ))
+    runs = [unpacked(packed) for packed in read["packed"]]
+    for row in read["rows"]:
+        _check_row(row, runs[row["run"]], read)
+    _check_numbers(json.loads(read["numbers"]), runs[0].timeline)
+    return len(read["rows"])
+
+
+def _check_row(row: dict[str, Any], run: Columns, read: dict[str, Any]) -> None:
+    """Compare a row's highest and lowest lines of pixels with the share of each pixel's time that is filled."""
+    mine, shift = slice(row["first"], row["last"]), read["offset"] if row["run"] else 0
+    window = (round(read["view"][0] - shift), round(read["view"][1] - shift))
+    begin, end = run.timeline.start_ns[mine], run.timeline.end_ns[mine]
+    shares = share_matrix(begin, end, run.category[mine], run.num_categories, window, len(row["top"]))
+    filled, pixel = shares.sum(axis=0), 1 / row["bar"]
+    for line, needed in (("top", 1 - pixel), ("bottom", 2 * pixel)):
+        sure = np.abs(filled - needed) > 1.5 * pixel  # a column that ends within this line of pixels is half painted
+        painted = np.array(list(row[line])) == "1"
+        wrong = float((painted != (filled > needed))[sure].sum()) / len(filled)
+        where = f"rank {row['rank']}, lane {row['lane']}, {line} line"
+        # Names, ticks and whiskers of the clock stand over the bars.
+        assert wrong < 0.04, f"{where}: {wrong:.1%} of {len(filled)} columns are not as Python says"
+
+
+def _check_numbers(said: dict[str, Any], timeline: Timeline) -> None:
+    ranks = np.unique(timeline.rank)
+    span = max(int(timeline.end_ns.max()), 1)
+    busy, computing = (metrics.busy_ns(timeline, lanes)[ranks] / span for lanes in ((0, 1), (COMPUTE,)))
+    communication = metrics.busy_ns(timeline, (1,))[ranks].sum()
+    hidden = metrics.hidden_communication_share(timeline)
+    assert said["window"] == pytest.approx(span)
+    assert said["busyShare"] == pytest.approx(busy.mean(), abs=1e-9)
+    assert said["computeShare"] == pytest.approx(computing.mean(), abs=1e-9)
+    assert said["bubble"] == pytest.approx(1 - computing.mean(), abs=1e-9)
+    assert said["communication"] == pytest.approx(communication, abs=1)
+    assert said["exposed"] == pytest.approx(communication * (1 - hidden), rel=1e-6, abs=2)
+    assert said["sent"] == metrics.bytes_sent(timeline).sum()
+    assert said["payload"] == metrics.collective_payload_bytes(timeline).sum()
