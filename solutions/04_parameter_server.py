@@ -1878,7 +1878,8 @@ for worker in (0, 1):
 #
 # When the power fails, one thing more matters. What a program has written lies in memory for a while before the system
 # brings it to the disk, and a new name may get there before the data. `os.fsync(file.fileno())` comes back when the
-# data is there; call it before you rename. (Only a pulled plug could show the difference, so the check does not ask.)
+# data is there; call it before you rename. (The check pulls a plug that it made itself: what was not brought to the disk
+# is gone then.)
 #
 # And whoever reads must expect a file that is damaged anyway, and take the newest one that is not.
 #

@@ -355,5 +355,6 @@ changed("4.12", "no try", "a damaged file ends it",
          "        found = torch.load(path, weights_only=True)\n"))  # fmt: skip
 changed("4.12", "takes what it finds", "what broke off is taken for whole",
         ("            continue\n", "            return int(path.stem), torch.zeros(0)\n"))  # fmt: skip
+changed("4.12", "no fsync", "not brought to the disk", ("        os.fsync(file.fileno())\n", ""))
 changed("4.12", "writes in place", "written in the place of the old one",
         ("unfinished.open(", "path.open("), ("    unfinished.replace(path)\n", ""))  # fmt: skip

@@ -7,7 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -191,21 +191,70 @@ def _breaking_off(where: str) -> Iterator[None]:
             setattr(owner, name, value)
 
 
+@contextmanager
+def _until_the_plug_is_pulled(folder: Path, save: Any) -> Iterator[list[bool]]:
+    """Cut every file of the folder to what had been brought to the disk; afterwards the list says whether one was cut.
+
+    Renaming is on the disk at once here, data only after os.fsync, os.fdatasync or os.sync: the worst that may happen.
+
+    Args:
+        folder: Where files are written.
+        save: The learner's function; what it imported from os by name is noted too.
+    """
+    before = {path.stat().st_ino: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    on_disk: dict[int, int] = {}
+    lost: list[bool] = []
+
+    def noting(call: Any) -> Any:
+        def noted(file: Any) -> None:
+            call(file)
+            found = os.fstat(file if isinstance(file, int) else file.fileno())
+            on_disk[found.st_ino] = found.st_size
+
+        return noted
+
+    def all_of_it() -> None:
+        on_disk.update({path.stat().st_ino: path.stat().st_size for path in folder.rglob("*")})
+
+    instead = {os.fsync: noting(os.fsync), os.fdatasync: noting(os.fdatasync), os.sync: all_of_it}
+    places = (vars(os), getattr(save, "__globals__", {}))
+    kept = [(place, name, value) for place in places for name, value in place.items() if _among(value, instead)]
+    try:
+        for place, name, value in kept:
+            place[name] = instead[value]
+        yield lost
+    finally:
+        for place, name, value in kept:
+            place[name] = value
+    for path in folder.rglob("*"):
+        found = path.stat()
+        if path.is_file() and before.get(found.st_ino) != found.st_mtime_ns:
+            there = on_disk.get(found.st_ino, 0)
+            lost.append(there < found.st_size)
+            os.truncate(path, min(there, found.st_size))
+
+
+def _among(value: object, calls: Any) -> bool:
+    return any(value is call for call in calls)
+
+
 def keep_checkpoints(functions: Functions, inputs: Values) -> Values:
     """Save, break off and damage checkpoints as told, and load after each (4.12).
 
-    Inputs: script, a list of {"op": "save" | "write" | "rename", "version", "weight"}, {"op": "damage", "bytes"} (what
-    the newest file of the folder keeps).
+    Inputs: script, a list of {"op": "save" | "pull" | "write" | "rename", "version", "weight"}, {"op": "damage",
+    "bytes"} (what the newest file of the folder keeps). With "pull" it is saved, and then the plug is pulled.
     """
     found: list[Value] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         newest: set[Path] = set()
         for step in cast(list[dict[str, Any]], inputs["script"]):
-            broke_off = False
+            broke_off, lost = False, [False]
             before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
-            if step["op"] == "save":
-                functions["save_checkpoint"](folder, step["version"], step["weight"].clone())
+            if step["op"] in ("save", "pull"):
+                pulled = _until_the_plug_is_pulled(folder, functions["save_checkpoint"])
+                with pulled if step["op"] == "pull" else nullcontext([False]) as lost:
+                    functions["save_checkpoint"](folder, step["version"], step["weight"].clone())
                 newest = {
                     path for path in folder.rglob("*") if path.is_file() and before.get(path) != path.stat().st_mtime_ns
                 }
@@ -222,5 +271,5 @@ def keep_checkpoints(functions: Functions, inputs: Values) -> Values:
             if loaded is not None and not (isinstance(loaded, tuple | list) and len(loaded) == 2):
                 loaded = (f"a {type(loaded).__name__}", None)
             version, weight = (None, None) if loaded is None else loaded
-            found.append({"version": version, "weight": weight, "broke_off": broke_off})
+            found.append({"version": version, "weight": weight, "broke_off": broke_off, "lost": any(lost)})
     return {"loads": found}

@@ -23,11 +23,11 @@ def checkpoint_case(name: str, seed: int, said: str) -> Case:
     Args:
         name: In words.
         seed: Draws the weights.
-        said: "s7" saves version 7, "w8" and "r9" break off while writing and while renaming, "d40" leaves 40 bytes of
-            what was saved last.
+        said: "s7" saves version 7, "p7" does and then the plug is pulled, "w8" and "r9" break off while writing and
+            while renaming, "d40" leaves 40 bytes of what was saved last.
     """
     draw, script = drawer(seed, 5), []
-    kinds = {"s": "save", "w": "write", "r": "rename"}
+    kinds = {"s": "save", "p": "pull", "w": "write", "r": "rename"}
     for word in said.split():
         if word[0] == "d":
             script.append({"op": "damage", "bytes": int(word[1:])})
@@ -80,6 +80,7 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
 def _story(words: list[str]) -> str:
     kinds = {
         "s": "version {} saved",
+        "p": "version {} saved and the plug pulled",
         "w": "version {} broken off while writing",
         "r": "version {} broken off before renaming",
         "d": "what was saved last cut to {} bytes",
@@ -117,17 +118,27 @@ EXERCISE = Exercise(
         checkpoint_case("one breaks off while it is written, one before it is renamed", 124, "s5 w6 s7 r8 s9"),
         checkpoint_case("a version saved again breaks off", 126, "s3 w3 r3 s4"),
         checkpoint_case("the newest is cut off, and empty", 125, "s3 s4 d60 s5 d0"),
+        checkpoint_case("the plug is pulled", 127, "p1 s2 p3"),
     ),
     distributed=False,
     hints=(
         "At which moment is neither the old nor the new checkpoint whole? Can you avoid that moment?",
         "A file for each version, its number padded with zeros so that names sort like numbers. torch.save to another "
         "name, then rename it, Path.replace. Loading: newest first, and on an error the next one.",
-        'torch.save({"version": version, "weight": weight}, unfinished); unfinished.replace(folder / '
+        'with unfinished.open("wb") as file: torch.save({"version": version, "weight": weight}, file); file.flush(); '
+        "os.fsync(file.fileno()). Then unfinished.replace(folder / "
         'f"{version:012}.checkpoint"). for path in sorted(folder.glob("*.checkpoint"), reverse=True): try: '
         "torch.load(path, weights_only=True)",
     ),
     mistakes=(
+        Mistake(
+            "not brought to the disk",
+            "save_checkpoint came back, the power failed, and the data had not reached the disk: file.flush(), then "
+            "os.fsync(file.fileno()), then rename.",
+            lambda case, got, wire: (
+                isinstance(got, tuple) and any(each["lost"] for each in cast(list[dict[str, Any]], got[0]["loads"]))
+            ),
+        ),
         Mistake(
             "written in the place of the old one",
             "The version was there, whole, and saving it again destroyed it before it was written anew. Write under "

@@ -249,6 +249,9 @@ def push_safely(replicas, worker, number, gradient):
 # %% 4.12
 def save_checkpoint(folder, version, weight):
     torch.save((version, weight), folder / "unfinished")
+    written = os.open(folder / "unfinished", os.O_RDONLY)
+    os.fsync(written)
+    os.close(written)
     (folder / "unfinished").rename(folder / f"version-{version}.pt")
 
 
