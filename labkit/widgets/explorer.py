@@ -21,6 +21,12 @@ from labkit.widgets.scene import Scene
 from labkit.widgets.scripts import javascript, program
 
 _CORE = "figure.js"
+# marimo sizes a frame when it has loaded, which is before a figure has come to life.
+_FIT = """<script>
+const figure = document.querySelector(".labkit-figure");
+const fit = () => { frameElement.style.height = `${figure.offsetHeight + 32}px`; };
+if (globalThis.frameElement) new ResizeObserver(fit).observe(figure);
+</script>"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,6 +87,10 @@ class Explorer:
 
     def __repr__(self) -> str:
         return self.sentence
+
+    def _repr_html_(self) -> str:
+        """Return the figure for marimo, which gives a frame of its own to HTML with a program, but not to a bundle's."""
+        return self.to_html() + _FIT
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         """Return all forms of the figure; a notebook takes the first that it can show."""

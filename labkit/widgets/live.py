@@ -2,8 +2,12 @@
 
 A saved widget is a random number that means nothing without its kernel, so executed lessons, graded notebooks and
 converted pages hold pictures only. A live page is known by what starts its kernel: a Jupyter server names the
-notebook in JPY_SESSION_NAME. nbclient, papermill, nbval and `labkit build` start kernels without it. Where another
-program starts the kernel (VS Code, Colab) the picture is shown, and ``timeline.explore()`` gives the widget.
+notebook in JPY_SESSION_NAME. nbclient, papermill, nbval and `labkit build` start kernels without it.
+
+VS Code and Colab get the picture, whatever they set: the style that hides it behind the widget is JupyterLab's, and
+whether they replace an output that is already shown was never tried. There ``timeline.explore()`` gives the widget, and
+LABKIT_VIEWS=live both. VS Code is known by VSCODE_PID, which plotly.io's renderers go by too and its terminals do not
+pass on; Colab by the module that anywidget asks for.
 """
 
 from __future__ import annotations
@@ -21,4 +25,6 @@ def is_live() -> bool:
     asked = os.environ.get(VIEWS, "")
     if asked in ("static", "live", "kept"):
         return asked == "live"
+    if "VSCODE_PID" in os.environ or "google.colab" in sys.modules or "COLAB_RELEASE_TAG" in os.environ:
+        return False
     return "ipykernel" in sys.modules and bool(os.environ.get("JPY_SESSION_NAME"))

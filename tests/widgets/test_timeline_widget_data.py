@@ -185,6 +185,18 @@ def test_the_widget_is_shown_where_a_jupyter_server_started_the_kernel(monkeypat
     assert not live.is_live()
 
 
+@pytest.mark.parametrize("set_by", ["VSCODE_PID", "COLAB_RELEASE_TAG"])
+def test_vs_code_and_colab_get_pictures_until_told_otherwise(monkeypatch: pytest.MonkeyPatch, set_by: str) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    monkeypatch.setenv("JPY_SESSION_NAME", "lesson.ipynb")
+    monkeypatch.delenv("LABKIT_VIEWS", raising=False)
+    assert live.is_live()
+    monkeypatch.setenv(set_by, "1")
+    assert not live.is_live()
+    monkeypatch.setenv("LABKIT_VIEWS", "live")
+    assert live.is_live()
+
+
 SHOWN = """
 from labkit.timeline import COMPUTE, Timeline
 import labkit
