@@ -34,7 +34,9 @@ needs_node = pytest.mark.skipif(NODE is None, reason="no node on this machine: a
 def module(tmp_path: Path) -> Path:
     """The widget's program as the page unpacks it, with its inner functions to be called."""
     path = tmp_path / "timeline.mjs"
-    path.write_text(f"{"\n".join(map(javascript, SCRIPTS))}\nexport {{ {NAMES.replace(' ', ', ')} }};\n", encoding="utf-8")
+    path.write_text(
+        "\n".join(map(javascript, SCRIPTS)) + f"\nexport {{ {NAMES.replace(' ', ', ')} }};\n", encoding="utf-8"
+    )
     return path
 
 
