@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from labkit.lessons.executed import _UNSTEADY
-from labkit.widgets import bucket_still, compression_explorer, schedule_explorer
+from labkit.widgets import bucket_explorer, bucket_still, compression_explorer, schedule_explorer, staleness_view
+from labkit.widgets.ring_player import player_of_plans
 from labkit.widgets.scripts import javascript, packed
 from labkit.widgets.timeline_view import SCRIPTS, program
 from tests.widgets.colour_vision import contrast, least_distance
-from tests.widgets.in_node import STATIC
+from tests.widgets.in_node import STATIC, evaluate
 
 VIEWS = sorted(path.name for path in STATIC.glob("*.js") if 'from "./figure.js"' in path.read_text())
 FIGURE = packed((VIEWS[0],), ("figure.js",))[0]
@@ -64,6 +65,29 @@ def test_a_program_asks_no_address_and_needs_no_other_file(name: str) -> None:
     program = javascript(name)
     assert not re.search(r"https?:|\bfetch\(|XMLHttpRequest|WebSocket|^\s*(import|export)\b", program, re.MULTILINE)
     assert not [what for what, pattern in _UNSTEADY.items() if pattern.search(program)]  # as a lesson's output
+
+
+FIGURES = {
+    "bucketExplorer": bucket_explorer.bucket_explorer,
+    "compressionExplorer": compression_explorer.compression_explorer,
+    "ringPlayer": lambda: player_of_plans(None, 4, 16e6, 5e-6, 450e9),
+    "scheduleExplorer": schedule_explorer.schedule_explorer,
+    "stalenessView": staleness_view.staleness_view,
+}
+DRAWN = "(view => view.draw(Object.fromEntries(view.sliders.map(s => [s.key, s.value])), 2, 700))(%s(data))"
+
+
+@pytest.mark.parametrize("view", FIGURES)
+def test_what_is_sent_draws_and_says_what_the_source_does(view: str) -> None:
+    figure = FIGURES[view]()
+    drawn = evaluate(figure.script, DRAWN % view, data=figure.data)
+    assert drawn["say"] and drawn["numbers"]
+    program = f"{javascript('figure.js')}\n{javascript(figure.script)}\nconst data = {json.dumps(figure.data)};"
+    command = [str(shutil.which("node")), "--input-type=module"]
+    script = f"{program}\nprocess.stdout.write(JSON.stringify({DRAWN % view}));"
+    done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == drawn
 
 
 def test_the_pieces_of_a_figure_do_not_share_a_name() -> None:
