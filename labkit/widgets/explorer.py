@@ -68,8 +68,8 @@ class Explorer:
         script = program((self.script,), ["start", self.view], self.script, before=(_CORE,))
         image = base64.b64encode(self._png).decode()
         return (
-            f'<div class="labkit-figure" data-figure="f{mark}"><img style="max-width:100%" alt="{escape(self.sentence)}" '
-            f'src="data:image/png;base64,{image}"></div>\n'
+            f'<div class="labkit-figure" data-figure="f{mark}">'
+            f'<img style="max-width:100%" alt="{escape(self.sentence)}" src="data:image/png;base64,{image}"></div>\n'
             f'<script type="module">\n{script}\nstart("f{mark}",{self.view},{data});\n</script>'
         )
 
@@ -89,7 +89,7 @@ class Explorer:
         return self.sentence
 
     def _repr_html_(self) -> str:
-        """Return the figure for marimo, which gives a frame of its own to HTML with a program, but not to a bundle's."""
+        """Return the figure for marimo, which gives a frame to HTML with a program, but to none in a bundle."""
         return self.to_html() + _FIT
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
