@@ -45,6 +45,6 @@ def number(value: object) -> str:
     return str(value)
 
 
-def span_of(start: int, end: int, noun: str = "element") -> str:
+def span_of(start: int, end: int) -> str:
     """Return "element 3" or "elements 3 to 5" for start <= i < end."""
-    return f"{noun} {start}" if end - start == 1 else f"{noun}s {start} to {end - 1}"
+    return f"element {start}" if end - start == 1 else f"elements {start} to {end - 1}"

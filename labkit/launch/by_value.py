@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import pickle
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -79,11 +79,11 @@ def loads_in_rank(data: bytes, main: ModuleType) -> Any:
     return _RankUnpickler(data, main).load()
 
 
-def find_unpicklable(values: Mapping[str, object], dump: Callable[[object], bytes] = dumps) -> str | None:
+def find_unpicklable(values: Mapping[str, object]) -> str | None:
     """Return the name of the first value that cannot be pickled and why, or None where all can."""
     for name, value in values.items():
         try:
-            dump(value)
+            dumps(value)
         except Exception as error:
             return f"{name} ({type(value).__name__}): {error}"
     return None

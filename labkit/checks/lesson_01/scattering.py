@@ -34,13 +34,11 @@ def balanced(count: int, devices: int) -> list[int]:
     return [count // used + (place < count % used) for place in range(used)]
 
 
-def scatter_case(name: str, value: Value, devices: int | Sequence[str], gradients: bool = True) -> Case:
+def scatter_case(name: str, value: Value, devices: int | Sequence[str]) -> Case:
     """Return a case of 1.1; devices by name, or how many CPUs."""
     names = ["cpu"] * devices if isinstance(devices, int) else list(devices)
     # Nothing goes backward from a device that holds no numbers.
-    return Case(
-        name, 1, ({"value": value, "devices": cast(Value, names), "gradients": gradients and "meta" not in names},)
-    )
+    return Case(name, 1, ({"value": value, "devices": cast(Value, names), "gradients": "meta" not in names},))
 
 
 def _devices(case: Case) -> list[str]:

@@ -12,7 +12,7 @@ from labkit.checks.lesson_03.gradient_marks import marks_of_gradients
 from labkit.checks.lesson_03.replay import models_of
 from labkit.checks.lesson_03.stretches import in_another_order, of_backward, partition, stretches, trained
 from labkit.checks.lesson_03.training import steps_of, truth, waits_in_backward
-from labkit.checks.tensor_values import at, close, elements_apart, first_wrong
+from labkit.checks.tensor_values import at, close, elements_apart
 from labkit.checks.verdict import Mistake
 from labkit.checks.wire import Wire
 
@@ -320,5 +320,3 @@ BLOCKING = Mistake(
     "the handle, and wait in finish_gradient_synchronization.",
     lambda case, got, wire: isinstance(got, tuple) and waits_in_backward(case, wire),
 )
-
-__all__ = ["close", "first_wrong"]

@@ -20,13 +20,13 @@ from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
 
 
-def uneven_case(name: str, seed: int, counts: Sequence[int], cap_bytes: int = 320) -> Case:
+def uneven_case(name: str, seed: int, counts: Sequence[int]) -> Case:
     """Return a case in which rank i has counts[i] batches; the model has no buffers."""
     inputs: list[Values] = []
     for rank, count in enumerate(counts):
         batches = [torture_batch(1000 * seed + 50 * rank + number, 4) for number in range(count)]
         given: dict[str, Value] = {
-            "seed": seed + rank, "model": {**PLAIN, "norm": False}, "lr": 0.1, "cap": cap_bytes / 2**20,
+            "seed": seed + rank, "model": {**PLAIN, "norm": False}, "lr": 0.1, "cap": 320 / 2**20,
             "x": [x for x, _ in batches], "y": [y for _, y in batches],
         }  # fmt: skip
         inputs.append(given)

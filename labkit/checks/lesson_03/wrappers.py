@@ -42,12 +42,11 @@ def accumulating_case(name: str, seed: int, world_size: int, cap_bytes: int, *st
 
 
 def mini_case(
-    name: str, seed: int, world_size: int, cap_bytes: int, spare: dict[int, list[int]], num_steps: int = 3,
-    **model: bool,
+    name: str, seed: int, world_size: int, cap_bytes: int, spare: dict[int, list[int]], **model: bool
 ) -> Case:  # fmt: skip
     """Return a case of 3.7: `spare` says which ranks use the spare layer in which step."""
     return training_case(
-        name, seed, world_size, wrapper="MiniDDP", rule="total", steps=[{}] * num_steps, cap_bytes=cap_bytes,
+        name, seed, world_size, wrapper="MiniDDP", rule="total", steps=[{}] * 3, cap_bytes=cap_bytes,
         model=model, buffers=True, spare=spare,
     )  # fmt: skip
 

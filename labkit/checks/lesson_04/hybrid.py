@@ -44,7 +44,7 @@ def members(case: Case) -> list[int]:
     return list(range(case.world_size)) if group is None else cast(list[int], group)
 
 
-def _train(case: Case, weigh: Callable[[int], float] = lambda rank: 1.0, *, zero: bool = True) -> list[Values]:
+def _train(case: Case, weigh: Callable[[int], float] = lambda rank: 1.0) -> list[Values]:
     """Return what each rank should have, from one process; ranks' losses may be weighed otherwise (a mistake)."""
     ranks, first = members(case), case.inputs[0]
     model, table = Dense(cast(dict[str, Tensor], first["dense"])), cast(Tensor, first["table"])
@@ -52,8 +52,7 @@ def _train(case: Case, weigh: Callable[[int], float] = lambda rank: 1.0, *, zero
     losses: dict[int, list[Value]] = {rank: [] for rank in ranks}
     pushes: dict[int, list[Value]] = {rank: [] for rank in ranks}
     for step in range(len(cast(list[Tensor], first["keys"]))):
-        if zero:
-            optimizer.zero_grad()
+        optimizer.zero_grad()
         for rank in ranks:
             keys = cast(list[Tensor], case.inputs[rank]["keys"])[step]
             targets = cast(list[Tensor], case.inputs[rank]["targets"])[step]
@@ -118,7 +117,7 @@ def _apart(mine: Value, wanted: Tensor) -> str:
     return "" if wrong is None else f"{wrong.got} where {wrong.expected} should be"
 
 
-def _layers_are(weigh: Callable[[Case, int, int], float], zero: bool = True) -> Callable[[Case, Got, Wire], bool]:
+def _layers_are(weigh: Callable[[Case, int, int], float]) -> Callable[[Case, Got, Wire], bool]:
     """Return whether each rank's layers are those of other weights of the ranks' losses: weigh(case, rank, of)."""
 
     def seen(case: Case, got: Got, wire: Wire) -> bool:
@@ -129,7 +128,7 @@ def _layers_are(weigh: Callable[[Case, int, int], float], zero: bool = True) -> 
         ):
             return False
         for rank in members(case):
-            made = _train(case, lambda of, rank=rank: weigh(case, rank, of), zero=zero)[rank]  # type: ignore[misc]
+            made = _train(case, lambda of, rank=rank: weigh(case, rank, of))[rank]  # type: ignore[misc]
             mine, other = cast(dict[str, Tensor], got[rank]["dense"]), cast(dict[str, Tensor], made["dense"])
             if any(_apart(mine[name], other[name]) for name in other):
                 return False
