@@ -117,9 +117,11 @@ export function bucketExplorer(data) {
         strip(each, name, 10);
         row("rank 0", ...model(each), `stacked ${name}`, name);
       }
-      for (const [k, [label, ...rest]] of run.entries()) {
-        if (!k) head("this run");
-        row(label, ...rest, "run", "run");
+      let heading;
+      for (const [label, ...rest] of run) {
+        const [rank, when] = label.split(", ");
+        if (heading !== (heading = `this run${when ? `, ${when}` : ""}`)) head(heading);
+        row(rank, ...rest, "run", "run");
       }
       svg += axis(left, y, wide, end, seconds);
       y += 28;
