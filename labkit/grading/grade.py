@@ -147,7 +147,9 @@ def _kept(submissions: Sequence[Submission], out: Path, fingerprint: str) -> dic
 
 def _conclude(console: Console, report: ClassReport) -> None:
     unread = sum(bool(entry.problem) for entry in report)
-    words = f"{len(report)} submission{'s' if len(report) != 1 else ''} graded in {report.seconds:.1f} s"
+    now, count = sum(entry.graded_now for entry in report), len(report)
+    share = "" if now == count else f"{now} of "
+    words = f"{share}{count} submission{'s' if count != 1 else ''} graded in {report.seconds:.1f} s"
     if unread:
         words += f", {unread} of them could not be read or finished"
     console.print(f"{words}: {report.out}", markup=False, soft_wrap=True, highlight=False)

@@ -191,7 +191,7 @@ def test_the_same_submission_gets_a_byte_identical_result_apart_from_times(
 
 
 def test_the_grader_killed_in_the_middle_leaves_no_process_and_goes_on_where_it_stopped(
-    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What it left in the folder of temporary files is removed by the next run, and nothing else there."""
     temporary = tmp_path / "temporary"
@@ -223,6 +223,8 @@ def test_the_grader_killed_in_the_middle_leaves_no_process_and_goes_on_where_it_
     report = grade([tmp_path / "in"], "90", tmp_path / "out", course=course.root, sandbox=SANDBOX, limits=LIMITS)
     assert [entry.score for entry in report] == [10, 10, 10]
     assert not next(iter(report)).graded_now
+    now = sum(entry.graded_now for entry in report)
+    assert 1 <= now <= 2 and f"{now} of 3 submissions graded in " in capsys.readouterr().err
     assert list(temporary.glob("lk-*")) == [in_use]
 
 

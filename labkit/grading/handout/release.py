@@ -88,7 +88,8 @@ def release(destination: str | Path, lessons: Sequence[str] = (), course: str | 
         if found:
             more = f"\n  and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
             listed = "\n  ".join(map(str, found[:_SHOWN]))
-            raise LessonError(f"nothing was released; students would have got:\n  {listed}{more}")
+            anew = "\nNotebooks that were worked in: `labkit build --no-execute` writes them anew."
+            raise LessonError(f"nothing was released; students would have got:\n  {listed}{more}{anew}")
         files = sorted(path.relative_to(bundle).as_posix() for path in bundle.rglob("*") if path.is_file())
         (bundle / _LIST).write_text(json.dumps(files, indent=1) + "\n", encoding="utf-8")
         size = sum((bundle / name).stat().st_size for name in files)
