@@ -79,7 +79,7 @@ export function bucketExplorer(data) {
       const now = stepOf(values), { plan, times, comm, exposed, whole, skew, hook, alone } = now, low = Math.max(now.compute, comm);
       const stacked = stacks[values.compare].map(([change, name]) => [name, stepOf({ ...values, ...change })]), run = data.run ?? [];
       const left = 74, wide = width - left - 12, end = most([whole, alone, ...stacked.map(([, each]) => each.whole), ...run.flatMap(([, compute, sent]) => [...compute.map((each) => each[2]), ...sent.map((each) => each[4])])]), x = (time) => left + (time / end) * wide, fill = (k) => COLOURS[k % 6];
-      let y = 20, svg = stripes(1) + text(left, 12, "gradients in the order backward makes them; width: bytes; colour and number: bucket", "small grey") + text(0, 35, "gradients");
+      let y = 20, svg = stripes(1) + text(width < 560 ? 0 : left, 12, width < 560 ? "gradients as backward makes them; colour: bucket" : "gradients in the order backward makes them; width: bytes; colour and number: bucket", "small grey") + text(0, 35, "gradients");
       const faded = (k, name, main) => (main && k >= step) || (lit && lit !== name + k), told = (each, begin = 0) => `${each.name}, ready ${seconds(begin + each.ready)}, sent ${seconds(begin + each.start)} to ${seconds(begin + each.end)}`;
       /** The gradients of a step, each in its bucket's colour. */
       const strip = ({ plan, times, used, begin, backward }, name, tall) => {

@@ -82,12 +82,13 @@ const LINES = ["currentColor", ...["#0072b2", "#d55e00", "#56b4e9", "#999999", "
 export function plot(x, y, width, height, title, lines, across, up) {
   const on = ([from, to, , log], v) => (log ? Math.log(v / from) / Math.log(to / from) : (v - from) / (to - from)) || 0;
   const at = ([u, v]) => [x + width * on(across, u), y + height * (1 - Math.min(Math.max(on(up, v), 0), 1))].map((each) => +each.toFixed(1));
-  const marks = ([from, to, , log]) => (log ? range(40).map((k) => 10 ** (k - 20)) : ticks(to, 5)).filter((v) => v >= from * 0.999 && v <= to * 1.001);
+  const marks = ([from, to, , log]) => (log ? range(40).map((k) => 10 ** (k - 20)).filter((_, k) => width > 300 || k % 2) : ticks(to, 5)).filter((v) => v >= from * 0.999 && v <= to * 1.001);
   const drawn = lines.map(([points, style, more, marked]) => {
     const seen = points.filter(([u]) => u <= across[1] * 1.001), [cx, cy] = marked ? at(marked) : [];
     return (seen.length ? tag("path", { d: "M" + seen.map((point) => at(point).join(" ")).join("L") + (seen[1] ? "" : "h4"), style, ...more }) : "") + (marked ? tag("circle", { cx, cy, r: 4, style: style.replace("fill:none", "fill:Canvas") }) : "");
   });
-  return text(x, y - 10, title, "small grey") + marks(up).map((v) => line(x, at([across[0], v])[1], x + width, at([across[0], v])[1], "soft") + text(x - 6, at([across[0], v])[1] + 4, up[2](v), "small end")).join("") +
+  const long = 5.8 * title.length > width;
+  return text(long ? 0 : x, y - 10, title, "small grey", long && { textLength: Math.min(x + width, 5.8 * title.length), lengthAdjust: "spacingAndGlyphs" }) + marks(up).map((v) => line(x, at([across[0], v])[1], x + width, at([across[0], v])[1], "soft") + text(x - 6, at([across[0], v])[1] + 4, up[2](v), "small end")).join("") +
     line(x, y + height, x + width, y + height) + marks(across).map((u) => text(at([u, up[0]])[0], y + height + 16, across[2](u), "small middle")).join("") + drawn.join("");
 }
 
@@ -155,7 +156,7 @@ function sliderMarkup(slider, value) {
 const STYLE = `
 .lk{font:13px/1.45 system-ui,-apple-system,"Segoe UI",sans-serif;max-width:1100px;min-width:300px;--soft:color-mix(in srgb,currentColor 22%,transparent);--grey:color-mix(in srgb,currentColor 68%,transparent);--edge:color-mix(in srgb,currentColor 50%,transparent);--bad:color-mix(in srgb,#e3170a 78%,currentColor)}
 .lk header{display:flex;flex-wrap:wrap;gap:2px 14px;align-items:baseline}.lk header b{font-size:15px}.lk header span{color:var(--grey)}
-.lk .bar{display:flex;flex-wrap:wrap;gap:4px 16px;align-items:center;margin:5px 0}.lk .bar label{display:inline-flex;align-items:center;gap:6px;white-space:nowrap}
+.lk .bar{display:flex;flex-wrap:wrap;gap:4px 16px;align-items:center;margin:5px 0}.lk .bar label{display:inline-flex;flex-wrap:wrap;align-items:center;gap:0 6px}
 .lk input[type=range]{width:112px;margin:0;accent-color:#0072b2;max-width:40vw}.lk .step input{width:190px}.lk .step output{min-width:7.5em}.lk output{font-variant-numeric:tabular-nums;min-width:3.6em}
 .lk button,.lk select,.lk input[type=number]{font:inherit;color:inherit;background:transparent;border:1px solid var(--edge);border-radius:4px;padding:1px 8px;min-width:28px;cursor:pointer}.lk option{color:#000;background:#fff}
 .lk button:disabled{opacity:.4;cursor:default}.lk :focus-visible{outline:2px solid #0072b2;outline-offset:2px}

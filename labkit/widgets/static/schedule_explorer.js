@@ -200,7 +200,7 @@ export function scheduleExplorer(data) {
       shown.forEach((each, which) => {
         const { stages, model } = each, p = stages.length, v = chunks(each), stuck = each.stuck.length, reach = longest(each.placed), end = reach * (stuck ? 1.25 : 1), x = (time) => left + (time / end) * wide, unit = each.placed ? seconds : short;
         const m = new Set(stages.flat().filter(([op]) => op[0] === "F").map(([op]) => op[1])).size, bubble = bubbleOf(stages), closed = (p - 1) / (v * m + p - 1);
-        svg += text(0, y + 16, each.name + (each.edited ? ", edited" : ""), "bold") + text(width, y + 16, stuck ? "cannot be carried out" : `bubble ${percent(bubble)}, formula (P−1)/(${v > 1 ? "VM" : "M"}+P−1): ${percent(closed)}`, "end" + (stuck ? " bad" : ""), { "data-bubble": stuck ? "" : bubble.toFixed(6) });
+        svg += text(0, y + 16, each.name + (each.edited ? ", edited" : ""), "bold") + text(width, (y += width < 400 ? 15 : 0) + 16, stuck ? "cannot be carried out" : `bubble ${percent(bubble)}, formula (P−1)/(${v > 1 ? "VM" : "M"}+P−1): ${percent(closed)}`, "end" + (stuck ? " bad" : ""), { "data-bubble": stuck ? "" : bubble.toFixed(6) });
         y += 24;
         const idle = stuck ? [] : idleOf(stages), path = critical && !stuck ? criticalPath(stages, each.placed ? 0 : values.tm) : [], spots = {}, much = [], { needs } = needsOf(each.lists ?? []);
         stages.forEach((ops, s) => {
@@ -263,7 +263,7 @@ export function scheduleExplorer(data) {
       });
       const [, s, op] = picked ?? lit ?? [];
       if (op) said.push(`${picked ? "Chosen: " : ""}${name(op)} of stage ${s}${picked && !shown[1] ? "" : [...new Set(when.map((w) => w[0]))].map((k, at) => `${at ? "," : ":"} ${shown[k].name} ${when.filter((w) => w[0] === k).map(([, from, to]) => [from, to].map(shown[k].placed ? seconds : short).join(" to ")).join(" and ")}`).join("")}.`);
-      const [words, more] = wrapped("F: forward; B: backward, in two parts I (inputs) and W (weights). Stripes: bubble; / warm-up, | steady, \\ drain. Grey curve: activations held; red line: memory." + (shown.some((each) => chunks(each) > 1) ? " Dark foot: odd chunk." : ""), y + 4, width);
+      const [words, more] = wrapped("F: forward; B: backward, split into I and W. Stripes: bubble; / warm-up, | steady, \\ drain. Grey curve: activations held; red line: memory." + (shown.some((each) => chunks(each) > 1) ? " Dark foot: odd chunk." : ""), y + 4, width);
       return { svg: svg + words, height: y + more, numbers, say: said.join(" "), table, data: { faults: shown.flatMap((each) => each.faults).length, chosen: chosen ?? "" } };
     },
   };

@@ -238,7 +238,7 @@ export class TimelineView {
   resize() {
     const { state } = this;
     state.ratio = window.devicePixelRatio || 1;
-    state.width = Math.max(Math.floor(this.plot.clientWidth) || 900, 320);
+    state.width = Math.max(Math.floor(this.plot.clientWidth) || 900, 240);
     state.layout = layOut(state.runs, state.overlay);
     this.root.dataset.outline = String(state.overlay);
     for (const [canvas, height] of [[this.canvas, state.layout.height], [this.strip, 26]]) {
