@@ -239,7 +239,7 @@ EXERCISE = Exercise(
         Mistake(
             "samples lost or doubled",
             "Some samples are missing or come twice: where one device's piece ends the next one's begins.",
-            _says("are missing, and"),
+            _says(" samples ["),
         ),
     ),
 )
