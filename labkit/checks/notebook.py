@@ -181,8 +181,8 @@ def _misuse(exercise: Exercise, functions: tuple[Any, ...]) -> str:
         owner = _owner(exercise, name)
         if owner is not None and name not in exercise.functions:
             return (
-                f"{name} is what exercise {owner.id} asks for; "
-                f"exercise {exercise.id} is about {join(exercise.functions)}: {call_of(exercise)}."
+                f"{name} is what exercise {owner.id} asks for; exercise {exercise.id} is about "
+                f"{join(exercise.functions)}: {call_of(exercise)}."
             )
     if len(functions) != len(exercise.functions):
         count, given = len(exercise.functions), len(functions)

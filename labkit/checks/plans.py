@@ -81,8 +81,8 @@ def _batches(rank: int, plan: Sequence[Record], world_size: int, num_chunks: int
         if not 0 <= chunk < num_chunks:
             raise _PlanError(
                 "form",
-                f"{place}, a {kind} of step {step}, names chunk {chunk}; "
-                f"there are chunks 0 to {num_chunks - 1}. Take the number modulo {num_chunks}.",
+                f"{place}, a {kind} of step {step}, names chunk {chunk}; there are chunks 0 to {num_chunks - 1}. Take "
+                f"the number modulo {num_chunks}.",
                 (rank, step),
             )
         if not batches or batches[-1].step != step:
@@ -97,8 +97,8 @@ def _batches(rank: int, plan: Sequence[Record], world_size: int, num_chunks: int
         if not isinstance(peer, int) or not 0 <= peer < world_size or peer == rank:
             raise _PlanError(
                 "form",
-                f"{place}, a {kind} of step {step}, names peer {peer}; "
-                f"rank {rank} of {world_size} can talk to {ranks_in_words(r for r in range(world_size) if r != rank)}.",
+                f"{place}, a {kind} of step {step}, names peer {peer}; rank {rank} of {world_size} can talk to "
+                f"{ranks_in_words(r for r in range(world_size) if r != rank)}.",
                 (rank, step),
             )
         (batch.sends if kind == "Send" else batch.recvs).append((chunk, peer))
@@ -123,8 +123,7 @@ def _check_batch(rank: int, batch: _Batch) -> None:
             raise _PlanError(
                 "race",
                 f"In step {batch.step} rank {rank} sends chunk {chunk} to rank {peer} and receives into the same "
-                f"chunk; "
-                "which of the two comes first is not said.",
+                "chunk; which of the two comes first is not said.",
                 (rank, batch.step),
             )
 
@@ -159,8 +158,7 @@ def _execute(batches: list[list[_Batch]], contents: list[list[Content]]) -> None
                         raise _PlanError(
                             "chunk_mismatch",
                             f"Rank {peer} sends chunk {sent_chunk} to rank {rank} (its step {sent_step}), but rank "
-                            f"{rank} "
-                            f"receives that message into chunk {chunk} (its step {batch.step}).",
+                            f"{rank} receives that message into chunk {chunk} (its step {batch.step}).",
                             (rank, batch.step),
                         )
                     arrived[rank][index] = content
@@ -235,8 +233,7 @@ def _require_complete(contents: list[list[Content]]) -> None:
             if missing:
                 raise _PlanError(
                     "missing",
-                    f"At the end rank {rank} holds chunk {chunk} with the contributions of "
-                    f"{ranks_in_words(content)} only; "
-                    f"{ranks_in_words(missing)} {'is' if len(missing) == 1 else 'are'} missing.",
+                    f"At the end rank {rank} holds chunk {chunk} with the contributions of {ranks_in_words(content)} "
+                    f"only; {ranks_in_words(missing)} {'is' if len(missing) == 1 else 'are'} missing.",
                     (rank, -1),
                 )

@@ -66,8 +66,8 @@ def _pack(value: object, where: str, tensors: dict[str, torch.Tensor]) -> object
     if isinstance(value, dict) and all(isinstance(key, str) and not key.startswith("$") for key in value):
         return {key: _pack(item, f"{where}.{key}", tensors) for key, item in value.items()}
     raise WireFormatError(
-        f"{where} is of type {type(value).__name__}; "
-        "only tensors, numbers, strings, None, lists and dicts of these can be returned"
+        f"{where} is of type {type(value).__name__}; only tensors, numbers, strings, None, lists and dicts of these "
+        "can be returned"
     )
 
 

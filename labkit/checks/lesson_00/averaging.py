@@ -135,9 +135,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sum called mean",
-            "Every rank holds the sum: all_reduce adds and does not divide. If you did divide, the quotient went to "
-            "a new "
-            "tensor: tensor = tensor / n only gives a name to it, tensor /= n changes what was handed in.",
+            "Every rank holds the sum: all_reduce adds and does not divide. If you did divide, the quotient went to a "
+            "new tensor: tensor = tensor / n only gives a name to it, tensor /= n changes what was handed in.",
             _is_sum,
         ),
         Mistake(
@@ -177,8 +176,7 @@ EXERCISE = Exercise(
         Mistake(
             "not every rank takes part",
             "A collective needs every rank: one that stands behind `if rank == 0` is called by one rank, and the "
-            "others "
-            "never come.",
+            "others never come.",
             _somebody_did_not_call,
         ),
     ),

@@ -81,8 +81,7 @@ EXERCISE = Exercise(
     hints=(
         "An entry that was dropped comes back as what? Is that damage?",
         "Compare entry by entry: damaged is what is not zero afterwards and not what it was. Return the places, not "
-        "the "
-        "values.",
+        "the values.",
         "((after != 0) & (after != before)).nonzero().flatten().tolist()",
     ),
     mistakes=(
@@ -90,8 +89,7 @@ EXERCISE = Exercise(
         Mistake(
             "dropped counted as damaged",
             "Entries that came back as 0 were dropped, which a compressor may do. Damaged is what came back as "
-            "something "
-            "else than it was.",
+            "something else than it was.",
             as_if(expected, _all_that_differ),
         ),
         Mistake(
@@ -102,8 +100,7 @@ EXERCISE = Exercise(
         Mistake(
             "signs alone",
             "A wrong sign is damage, but not the only one: an entry that came back twice as large, or that was 0 "
-            "before, is "
-            "damaged too.",
+            "before, is damaged too.",
             as_if(expected, _signs_alone),
         ),
         Mistake(
@@ -114,8 +111,7 @@ EXERCISE = Exercise(
         Mistake(
             "a tensor or flags instead of places",
             "Asked for is a list of whole numbers, the places: nonzero() gives the places of a mask, "
-            "flatten().tolist() "
-            "makes a list of them.",
+            "flatten().tolist() makes a list of them.",
             lambda case, got, wire: any(
                 isinstance(answer, str) or (isinstance(answer, list) and any(type(each) is not int for each in answer))
                 for answer in answers_of(got)

@@ -31,8 +31,7 @@ EXERCISE = Exercise(
     hints=(
         "Draw three ranks. For each arrow that touches rank 0, how many bytes does it carry?",
         "Rank 0 gets a whole tensor from each of the other N-1 ranks and sends one back to each. In the ring a "
-        "message is "
-        "one chunk, num_bytes / N, and a rank sends N-1 of them in each of two halves.",
+        "message is one chunk, num_bytes / N, and a rank sends N-1 of them in each of two halves.",
         "root: two directions x (N-1) ranks x num_bytes. ring: two halves x (N-1) steps x num_bytes / N.",
     ),
     mistakes=(

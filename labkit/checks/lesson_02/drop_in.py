@@ -232,20 +232,15 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Start from ring_sum and change one thing at a time: the operation, then the memory layout, then the type, "
-        "then "
-        "what is returned. For each of them: what does dist.all_reduce promise?",
+        "then what is returned. For each of them: what does dist.all_reduce promise?",
         "AVG is SUM and one division by the size of the group, once for each element. A non-contiguous tensor is "
-        "reduced as "
-        "a contiguous copy and copied back. bfloat16 is added up in float32 and rounded once, at the end. A rank "
-        "outside "
-        "the group (dist.get_rank(group) < 0) returns at once. async_op=True returns an object with wait().",
+        "reduced as a contiguous copy and copied back. bfloat16 is added up in float32 and rounded once, at the end. "
+        "A rank outside the group (dist.get_rank(group) < 0) returns at once. async_op=True returns an object with "
+        "wait().",
         "flat = tensor.contiguous().view(-1); work = flat.float() if flat.dtype in (torch.bfloat16, torch.float16) "
-        "else "
-        "flat; run the reduce-scatter on work with torch.add, torch.maximum, torch.minimum or torch.mul; for AVG "
-        "divide "
-        "the chunk this rank owns, (rank + 1) % N; copy that chunk into flat and run the all-gather on flat; at the "
-        "end "
-        "tensor.copy_(flat.view(tensor.shape)).",
+        "else flat; run the reduce-scatter on work with torch.add, torch.maximum, torch.minimum or torch.mul; for AVG "
+        "divide the chunk this rank owns, (rank + 1) % N; copy that chunk into flat and run the all-gather on flat; "
+        "at the end tensor.copy_(flat.view(tensor.shape)).",
     ),
     sweep=sweep(_drop_in_on, ring_steps, slack=3),
     mistakes=(
@@ -266,9 +261,8 @@ EXERCISE = Exercise(
         mistakes.NOT_CONTIGUOUS,
         Mistake(
             "not divided",
-            "The sum came back undivided. Either nothing divides, or what is divided is not the chunk this rank "
-            "owns after "
-            "the reduce-scatter, (rank + 1) % N: all other chunks are overwritten in the all-gather.",
+            "The sum came back undivided. Either nothing divides, or what is divided is not the chunk this rank owns "
+            "after the reduce-scatter, (rank + 1) % N: all other chunks are overwritten in the all-gather.",
             _not_divided,
         ),
         Mistake(
@@ -278,24 +272,21 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "divided wrongly",
-            "The average is off by a whole factor: divide once, by the size of the group (not in every step, not "
-            "on both the "
-            "partial and the final sum, not by the world's size).",
+            "The average is off by a whole factor: divide once, by the size of the group (not in every step, not on "
+            "both the partial and the final sum, not by the world's size).",
             _wrong_average,
         ),
         mistakes.DIVIDED,
         Mistake(
             "adds up in 16 bits",
             "The error grows with the number of ranks: every hop rounded to 16 bits. Add up in float32 and round "
-            "once, at "
-            "the end.",
+            "once, at the end.",
             _coarse,
         ),
         Mistake(
             "a detour through float32",
             "The last digits are lost: only bfloat16 and float16 are added up in float32; integers must stay "
-            "integers, and "
-            "float64 must stay float64.",
+            "integers, and float64 must stay float64.",
             lambda case, got, wire: sum_marks.float_detour(case, got, wire) or _float64_rounded(case, got),
         ),
         Mistake(

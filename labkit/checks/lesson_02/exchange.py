@@ -230,11 +230,9 @@ EXERCISE = Exercise(
     hints=(
         "Write the pieces as a table, one row a rank: what is sent. What is the table that comes out?",
         "outputs[i] on rank r is inputs[r] of rank i, so rank r sends inputs[i] to every i but itself and receives "
-        "outputs[i] "
-        "from every i but itself, all of it in one batch; its own piece is copied.",
+        "outputs[i] from every i but itself, all of it in one batch; its own piece is copied.",
         "outputs[rank].copy_(inputs[rank]); for every other i: dist.P2POp(dist.isend, inputs[i], group=group, "
-        "group_peer=i) "
-        "and dist.P2POp(dist.irecv, outputs[i], group=group, group_peer=i); batch_isend_irecv, wait.",
+        "group_peer=i) and dist.P2POp(dist.irecv, outputs[i], group=group, group_peer=i); batch_isend_irecv, wait.",
     ),
     sweep=sweep(_exchange_on, lambda case: case.world_size - 1, slack=3, sizes=SIZES[:8]),
     mistakes=(
@@ -248,8 +246,7 @@ EXERCISE = Exercise(
         Mistake(
             "puts another tensor into the list",
             "The result belongs into the tensors that were handed in: outputs[i].copy_(...) or receive into "
-            "outputs[i]; "
-            "outputs[i] = tensor only puts another tensor into the list.",
+            "outputs[i]; outputs[i] = tensor only puts another tensor into the list.",
             lambda case, got, wire: isinstance(got, tuple) and any(values.get("replaced") for values in got),
         ),
         Mistake(
@@ -260,8 +257,7 @@ EXERCISE = Exercise(
         Mistake(
             "nothing arrives",
             "The outputs are as they were: receive into outputs[i] itself; outputs[i] = tensor only puts another "
-            "tensor into "
-            "the list.",
+            "tensor into the list.",
             _outputs_as(_as_filled),
         ),
         Mistake(
@@ -283,8 +279,7 @@ EXERCISE = Exercise(
         Mistake(
             "sizes taken for equal",
             "The sizes differ, and some pieces are empty: what is received must have the size of what is sent; use "
-            "outputs[i] "
-            "as the buffer.",
+            "outputs[i] as the buffer.",
             _uneven,
         ),
         sum_mistakes.BLOCKING_RECVS,

@@ -51,8 +51,7 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
         return Verdict(
             False,
             message=f"{are_wrong(wrong, case.world_size)}. Rank {rank} has "
-            f"{first.got}{where}, "
-            f"expected {first.expected}.{_what_happens_there(case, rank, first.index)}",
+            f"{first.got}{where}, expected {first.expected}.{_what_happens_there(case, rank, first.index)}",
             expected=f"rank {rank}: {listing(expected[rank], first.index)}",
             got=f"rank {rank}: {listing(came, first.index) if isinstance(came, Tensor) else first.got}",
             rank=rank,
@@ -96,8 +95,7 @@ def _messages(case: Case, wire: Wire) -> Verdict | None:
             return Verdict(
                 False,
                 message=f"The chunks are right, but rank {rank} sent rank {empty.dst} a message of 0 bytes: leave "
-                f"messages "
-                "of empty chunks out.",
+                "messages of empty chunks out.",
                 rank=rank,
                 call=empty.sent,
             )
@@ -106,8 +104,8 @@ def _messages(case: Case, wire: Wire) -> Verdict | None:
             return Verdict(
                 False,
                 message=f"The chunks are right, but rank {rank} sent {plural(len(sent), 'message')} with "
-                f"{sum(b for _, b in sent)} bytes "
-                f"and its plan has {len(wanted)} with {sum(size for *_, size in wanted)} bytes.",
+                f"{sum(b for _, b in sent)} bytes and its plan has {len(wanted)} with "
+                f"{sum(size for *_, size in wanted)} bytes.",
                 rank=rank,
             )
     return None
@@ -161,16 +159,12 @@ EXERCISE = Exercise(
     ),
     hints=(
         "What must happen before anybody waits? All messages of one step are on their way at the same time.",
-        "Group the records by step. For each step make a P2POp for every Send and Recv, call "
-        "dist.batch_isend_irecv once, "
-        "wait for all of it, and then do the Reduces. A Recv that is reduced needs a buffer of its own; one that "
-        "is not can "
-        "receive straight into its chunk.",
+        "Group the records by step. For each step make a P2POp for every Send and Recv, call dist.batch_isend_irecv "
+        "once, wait for all of it, and then do the Reduces. A Recv that is reduced needs a buffer of its own; one "
+        "that is not can receive straight into its chunk.",
         "dist.P2POp(dist.isend, chunks[r.chunk], group=group, group_peer=r.peer); for work in "
-        "dist.batch_isend_irecv(ops): "
-        "work.wait(); then combine(chunks[r.chunk], incoming[r.chunk], out=chunks[r.chunk]) for each Reduce. Skip "
-        "empty "
-        "chunks, and the batch where a step has no message left.",
+        "dist.batch_isend_irecv(ops): work.wait(); then combine(chunks[r.chunk], incoming[r.chunk], "
+        "out=chunks[r.chunk]) for each Reduce. Skip empty chunks, and the batch where a step has no message left.",
     ),
     sweep=sweep(
         lambda size: plan_case(
@@ -182,8 +176,7 @@ EXERCISE = Exercise(
         Mistake(
             "empty batch",
             "dist.batch_isend_irecv does not take an empty list: where all chunks of a step are empty there is "
-            "nothing to "
-            "post, so leave the call out.",
+            "nothing to post, so leave the call out.",
             lambda case, got, wire: (
                 isinstance(got, Failure)
                 and got.error == "IndexError"
@@ -205,8 +198,7 @@ EXERCISE = Exercise(
         Mistake(
             "out=chunk forgotten",
             "What a Reduce computed was not kept: combine(chunk, incoming) returns a new tensor; with out=chunk it "
-            "writes "
-            "into the chunk.",
+            "writes into the chunk.",
             _as_if(combine=lambda chunk, incoming: chunk),
         ),
         Mistake(
@@ -218,8 +210,7 @@ EXERCISE = Exercise(
         Mistake(
             "never adds",
             "Everything that arrives overwrites its chunk. Where the step also has a Reduce of that chunk, receive "
-            "into a "
-            "buffer of its own and add it.",
+            "into a buffer of its own and add it.",
             _as_if(reduce=lambda record, asked: False),
         ),
         Mistake(
@@ -241,15 +232,13 @@ EXERCISE = Exercise(
         Mistake(
             "chunks not changed in place",
             "Messages came, but the chunks are as they were: write into them (chunk.copy_(incoming), chunk += "
-            "incoming); "
-            "chunks[i] = incoming only puts another tensor into the list.",
+            "incoming); chunks[i] = incoming only puts another tensor into the list.",
             _nothing_received,
         ),
         Mistake(
             "one message at a time",
-            "Every rank stands in send: a step's messages must be posted together, with dist.batch_isend_irecv, "
-            "not one "
-            "after another.",
+            "Every rank stands in send: a step's messages must be posted together, with dist.batch_isend_irecv, not "
+            "one after another.",
             lambda case, got, wire: sum_marks.waits_in(got, "send"),
         ),
         Mistake(

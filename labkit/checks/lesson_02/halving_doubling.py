@@ -162,15 +162,11 @@ EXERCISE = Exercise(
     hints=(
         "In the first step two ranks hold a whole tensor each. How can they share the adding so that each sends half?",
         "For distance N/2, N/4, ..., 1 the partner is rank ^ distance: one of the two keeps the lower half of the "
-        "part they "
-        "share, the other the upper; each sends the half it gives away and adds what arrives to the half it keeps. "
-        "Then the "
-        "same way back: send the part you own, receive the partner's.",
-        "middle = mine.numel() // 2; low, high = mine[:middle], mine[middle:]; theirs, mine = (low, high) if rank "
-        "& distance "
-        "else (high, low); swap in one batch_isend_irecv; mine += incoming. Keep (partner, theirs, mine) and go "
-        "back over "
-        "them in reverse.",
+        "part they share, the other the upper; each sends the half it gives away and adds what arrives to the half it "
+        "keeps. Then the same way back: send the part you own, receive the partner's.",
+        "middle = mine.numel() // 2; low, high = mine[:middle], mine[middle:]; theirs, mine = (low, high) if rank & "
+        "distance else (high, low); swap in one batch_isend_irecv; mine += incoming. Keep (partner, theirs, mine) and "
+        "go back over them in reverse.",
     ),
     sweep=sweep(lambda size: halving_case(100 + size, size, 2 * size + 1), tree_steps),
     mistakes=(
@@ -186,9 +182,8 @@ EXERCISE = Exercise(
         mistakes.DIVIDED,
         Mistake(
             "both keep the same half",
-            "Both partners gave away the same half, so both keep the other one: one must keep the lower half and "
-            "the other "
-            "the upper. rank & distance is 0 on one of them and not on the other.",
+            "Both partners gave away the same half, so both keep the other one: one must keep the lower half and the "
+            "other the upper. rank & distance is 0 on one of them and not on the other.",
             _same_half,
         ),
         Mistake(
@@ -203,9 +198,8 @@ EXERCISE = Exercise(
         mistakes.TWICE,
         Mistake(
             "halves of different sizes",
-            "A part with an odd number of elements has halves of different sizes: the partner must receive exactly "
-            "as many "
-            "as are sent.",
+            "A part with an odd number of elements has halves of different sizes: the partner must receive exactly as "
+            "many as are sent.",
             _uneven_halves,
         ),
         mistakes.BLOCKING_RECVS,

@@ -150,17 +150,13 @@ EXERCISE = Exercise(
         nodes_case(75, 4, 3, (6,)),
     ),
     hints=(
-        "The links inside a node are fast, those between nodes slow. How small can the piece be that a rank must "
-        "send to "
-        "another node?",
+        "The links inside a node are fast, those between nodes slow. How small can the piece be that a rank must send "
+        "to another node?",
         "Three phases: reduce-scatter inside the node, so that each rank owns 1/G of the node's sum; all-reduce of "
-        "that piece "
-        "among the ranks with the same place in every node; all-gather inside the node.",
+        "that piece among the ranks with the same place in every node; all-gather inside the node.",
         "inside ring: ranks node*G .. node*G+G-1; between ring: ranks local, local+G, local+2G, ...; run the first "
-        "half of "
-        "ring_plan(local, G), then ring_plan(node, M) on your own chunk, then the second half of ring_plan(local, "
-        "G), with "
-        "the peers renamed to real ranks.",
+        "half of ring_plan(local, G), then ring_plan(node, M) on your own chunk, then the second half of "
+        "ring_plan(local, G), with the peers renamed to real ranks.",
     ),
     sweep=sweep(
         lambda size: nodes_case(100 + size, size, _NODES[size], (2 * size + 1,)), _steps, slack=3, sizes=tuple(_NODES)
@@ -177,8 +173,7 @@ EXERCISE = Exercise(
         Mistake(
             "peers not translated",
             "A rank was its own peer: a plan's peers count within the small ring. Translate them to real ranks, "
-            "inside a "
-            "node rank = node * G + place, between the nodes rank = place * G + local.",
+            "inside a node rank = node * G + place, between the nodes rank = place * G + local.",
             lambda case, got, wire: (
                 any(m.src == m.dst for m in wire.messages) or (isinstance(got, Failure) and "itself" in got.message)
             ),
@@ -188,9 +183,8 @@ EXERCISE = Exercise(
         mistakes.DIVIDED,
         Mistake(
             "the nodes never talk",
-            "Every node added up its own ranks only: between the phases inside the node comes an all-reduce of "
-            "each piece "
-            "between the nodes.",
+            "Every node added up its own ranks only: between the phases inside the node comes an all-reduce of each "
+            "piece between the nodes.",
             _node_only,
         ),
         Mistake(
@@ -201,15 +195,13 @@ EXERCISE = Exercise(
         Mistake(
             "leaders only",
             "One rank of each node does all the talking to the others, with the whole tensor; share it: each rank "
-            "takes "
-            "its own piece.",
+            "takes its own piece.",
             _leaders_only,
         ),
         Mistake(
             "whole tensor between the nodes",
-            "Each rank sends more than its share between the nodes: reduce-scatter inside first, then only the "
-            "piece of "
-            "1/ranks_per_node travels.",
+            "Each rank sends more than its share between the nodes: reduce-scatter inside first, then only the piece "
+            "of 1/ranks_per_node travels.",
             _whole_between,
         ),
         mistakes.TWICE,

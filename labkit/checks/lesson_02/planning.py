@@ -71,9 +71,8 @@ def _ring_form(size: int, plans: list[list[Record]]) -> str:
             wanted = right if record["kind"] == "Send" else left
             if record["kind"] != "Reduce" and record["peer"] != wanted:
                 return (
-                    f"rank {rank} has a {record['kind']} with peer {record['peer']} in step {record['step']}; in "
-                    f"the ring "
-                    f"it sends to its right neighbour, rank {right}, and receives from its left one, rank {left}."
+                    f"rank {rank} has a {record['kind']} with peer {record['peer']} in step {record['step']}; in the "
+                    f"ring it sends to its right neighbour, rank {right}, and receives from its left one, rank {left}."
                 )
         steps = {record["step"] for record in plan}
         sends = sum(record["kind"] == "Send" for record in plan)
@@ -163,9 +162,8 @@ EXERCISE = Exercise(
     hints=(
         "Follow one chunk, not one rank. Chunk 0 starts on rank 0 and goes right: where is it after each step?",
         "In step s of the reduce-scatter rank r sends chunk (r - s) mod N and receives the chunk that its left "
-        "neighbour "
-        "sends, (r - s - 1) mod N, and reduces it. After N-1 steps rank r owns chunk (r + 1) mod N complete; the "
-        "all-gather starts from that one and overwrites.",
+        "neighbour sends, (r - s - 1) mod N, and reduces it. After N-1 steps rank r owns chunk (r + 1) mod N "
+        "complete; the all-gather starts from that one and overwrites.",
         "for s in range(N - 1): Send(s, (rank - s) % N, right), Recv(s, (rank - s - 1) % N, left), Reduce(s, the same "
         "chunk). Then for s in range(N - 1): step N-1+s sends (rank + 1 - s) % N and receives (rank - s) % N, no "
         "Reduce.",
@@ -183,9 +181,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "sends the chunk it is receiving",
-            "A step sends the very chunk that it receives. What came in one step is sent on in the next one: in "
-            "step 0 rank "
-            "r sends its own chunk r and receives chunk (r - 1) mod N.",
+            "A step sends the very chunk that it receives. What came in one step is sent on in the next one: in step "
+            "0 rank r sends its own chunk r and receives chunk (r - 1) mod N.",
             lambda case, got, wire: (
                 _first_step_sends_same_as_received(case, got, wire) or _problem_is("race")(case, got, wire)
             ),
@@ -193,8 +190,7 @@ EXERCISE = Exercise(
         Mistake(
             "no all-gather",
             "The plan stops after the reduce-scatter: each rank has one complete chunk. Send the complete chunks "
-            "round in "
-            "N-1 more steps.",
+            "round in N-1 more steps.",
             _count_is(lambda n, sends, reduces, steps: sends == n - 1),
         ),
         Mistake(
@@ -232,15 +228,13 @@ EXERCISE = Exercise(
         Mistake(
             "sender and receiver name different chunks",
             "What a rank receives must be what its left neighbour sends in that step: put r - 1 for r into the "
-            "formula of "
-            "the chunk that is sent.",
+            "formula of the chunk that is sent.",
             _problem_is("chunk_mismatch"),
         ),
         Mistake(
             "complete chunks are sent in the wrong order",
-            "The numbers of messages are right, the chunks are not: after the reduce-scatter rank r owns chunk (r "
-            "+ 1) mod "
-            "N, and the all-gather must start with that one.",
+            "The numbers of messages are right, the chunks are not: after the reduce-scatter rank r owns chunk (r + "
+            "1) mod N, and the all-gather must start with that one.",
             _problem_is("missing", "twice"),
         ),
         Mistake(

@@ -75,8 +75,7 @@ EXERCISE = Exercise(
         Mistake(
             "everybody receives first",
             "Every rank that waits stands in a receive: the others must send their tensor before they wait for the "
-            "total, "
-            "and rank 0 must send the total to each of them.",
+            "total, and rank 0 must send the total to each of them.",
             lambda case, got, wire: sum_marks.waits_in(got, "recv"),
         ),
         mistakes.NOT_IN_PLACE,

@@ -59,12 +59,10 @@ EXERCISE = Exercise(
         sum_case(28, 5, (2, 5), group=(1, 3, 4)),
     ),
     hints=(
-        "You have all the parts: bounds, a plan, an executor. What does the executor want, and how do you get it "
-        "from a "
-        "tensor of any shape?",
-        "Flatten the tensor to one dimension without copying it, cut it into as many chunks as the group has "
-        "ranks, take "
-        "this rank's plan, run it.",
+        "You have all the parts: bounds, a plan, an executor. What does the executor want, and how do you get it from "
+        "a tensor of any shape?",
+        "Flatten the tensor to one dimension without copying it, cut it into as many chunks as the group has ranks, "
+        "take this rank's plan, run it.",
         "flat = tensor.view(-1); chunks = [flat[a:b] for a, b in chunk_bounds(flat.numel(), n)]; "
         "run_plan(ring_plan(rank, n), chunks, group), with rank and n from dist.get_rank(group), "
         "dist.get_world_size(group).",

@@ -43,9 +43,8 @@ EXERCISE = Exercise(
     hints=(
         "A message costs its latency plus its bytes over the bandwidth. How many messages follow one another, how "
         "large?",
-        "Ring: 2(N-1) steps, each with a chunk of B/N. Tree: ceil(log2 N) rounds up and as many down, each with "
-        "the whole "
-        "tensor. busbw: the bytes a rank must send in a ring, over the time.",
+        "Ring: 2(N-1) steps, each with a chunk of B/N. Tree: ceil(log2 N) rounds up and as many down, each with the "
+        "whole tensor. busbw: the bytes a rank must send in a ring, over the time.",
         "steps * (latency_s + bytes_per_step / bandwidth_Bps); and bus_bandwidth is num_bytes / seconds times "
         "2 * (world_size - 1) / world_size.",
     ),

@@ -25,16 +25,14 @@ IN_FLIGHT = Mistake(
 )
 BLOCKING_SENDS = Mistake(
     "everybody sends first",
-    "Every rank stands in send and nobody receives: a blocking send may wait until its receiver is there. Post "
-    "send and "
-    "receive together with dist.batch_isend_irecv, or let some ranks receive first.",
+    "Every rank stands in send and nobody receives: a blocking send may wait until its receiver is there. Post send "
+    "and receive together with dist.batch_isend_irecv, or let some ranks receive first.",
     lambda case, got, wire: marks.waits_in(got, "send"),
 )
 BLOCKING_RECVS = Mistake(
     "everybody receives first",
-    "Every rank that waits stands in a receive, and nobody is left who sends: check who sends what to whom, or "
-    "post send "
-    "and receive together with dist.batch_isend_irecv.",
+    "Every rank that waits stands in a receive, and nobody is left who sends: check who sends what to whom, or post "
+    "send and receive together with dist.batch_isend_irecv.",
     lambda case, got, wire: marks.waits_in(got, "recv"),
     general=True,
 )
@@ -47,17 +45,14 @@ STRANGER = Mistake(
 NOT_IN_PLACE = Mistake(
     "not in place",
     "Every rank's tensor is as it was: the result must be written into the tensor that was handed in "
-    "(tensor.copy_(total), "
-    "tensor += incoming), not bound to a new name or returned.",
+    "(tensor.copy_(total), tensor += incoming), not bound to a new name or returned.",
     lambda case, got, wire: marks.unchanged(case, got) and layout_of(case) != "transposed",
 )
 NOT_CONTIGUOUS = Mistake(
     "works on a copy of a non-contiguous tensor",
     "This tensor is not contiguous: contiguous() makes a copy of it, view(-1) refuses, and reshape(-1) gives a copy "
-    "or, "
-    "as of x[::2], a view with gaps that cannot be sent. Work on flat = tensor.contiguous().view(-1) and copy the "
-    "result "
-    "back: tensor.copy_(flat.view(tensor.shape)).",
+    "or, as of x[::2], a view with gaps that cannot be sent. Work on flat = tensor.contiguous().view(-1) and copy the "
+    "result back: tensor.copy_(flat.view(tensor.shape)).",
     lambda case, got, wire: (
         layout_of(case) in ("transposed", "every other", "column")
         and (marks.unchanged(case, got) or (isinstance(got, Failure) and got.kind in ("exception", "died")))
@@ -82,8 +77,7 @@ NO_GATHER = Mistake(
 ONE_STEP_SHORT = Mistake(
     "one step too few",
     "Every rank is wrong in one chunk only: one step is missing. Each half of the ring takes N-1 steps; the usual "
-    "slip is "
-    "the last step of the all-gather.",
+    "slip is the last step of the all-gather.",
     marks.one_step_short,
 )
 TAIL = Mistake(
@@ -94,17 +88,15 @@ TAIL = Mistake(
 )
 TWICE = Mistake(
     "a contribution added twice",
-    "Some contributions are in the sum twice. Usual causes: the all-gather adds what arrives instead of "
-    "overwriting; the "
-    "first step sends the wrong chunk; the chunk that was just received is added and received again.",
+    "Some contributions are in the sum twice. Usual causes: the all-gather adds what arrives instead of overwriting; "
+    "the first step sends the wrong chunk; the chunk that was just received is added and received again.",
     marks.twice,
     general=True,
 )
 WHOLE_TENSOR = Mistake(
     "whole tensor at each step",
     "Each message holds the whole tensor. A ring is fast because a message is one chunk, numel/N elements: cut the "
-    "tensor "
-    "up first.",
+    "tensor up first.",
     marks.whole_tensor,
 )
 EVERYBODY = Mistake(
@@ -121,8 +113,7 @@ THROUGH_ONE = Mistake(
 GROUP_RANKS = Mistake(
     "group ranks taken for global ranks",
     "With a group, dist.get_rank(group) and dist.get_world_size(group) count within the group, while a peer is a "
-    "global "
-    "rank: use group_peer=, group_src= and group_dst=, or dist.get_global_rank(group, r); and pass group on to "
+    "global rank: use group_peer=, group_src= and group_dst=, or dist.get_global_rank(group, r); and pass group on to "
     "every call.",
     marks.group_ranks,
 )
@@ -140,8 +131,7 @@ SOME_MISSING = Mistake(
 UNEVEN = Mistake(
     "needs sizes that divide",
     "The tensor's length does not divide by the number of ranks (it may even be shorter, or empty). Sender and "
-    "receiver "
-    "must agree on each chunk's size: use chunk bounds, and let empty chunks be.",
+    "receiver must agree on each chunk's size: use chunk bounds, and let empty chunks be.",
     marks.short_of_elements,
     general=True,
 )
@@ -149,8 +139,7 @@ UNEVEN = Mistake(
 SIZES_DISAGREE = Mistake(
     "sizes disagree",
     "What a rank receives in a step must be the chunk that its left neighbour sends in it, cut at the same places: "
-    "check "
-    "which chunk each of the two names in that step (the plan of 2.4), then the chunk bounds.",
+    "check which chunk each of the two names in that step (the plan of 2.4), then the chunk bounds.",
     marks.sizes_disagree,
 )
 

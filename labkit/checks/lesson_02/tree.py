@@ -59,8 +59,7 @@ def _tree_traffic(case: Case, wire: Wire) -> Verdict | None:
         return Verdict(
             False,
             message=f"The sums are right, but take {rounds} rounds, one message at a time on each rank; a tree of "
-            f"{size} "
-            f"ranks takes {most}.",
+            f"{size} ranks takes {most}.",
             expected=f"at most {most} rounds",
             got=f"{rounds} rounds",
         )
@@ -122,13 +121,11 @@ EXERCISE = Exercise(
     ),
     hints=(
         "With 8 ranks, which four send in the first round, and to whom, so that four ranks are left?",
-        "With distance d = 1, 2, 4, ...: a rank whose number is an odd multiple of d sends to rank - d and is "
-        "done; an even "
-        "multiple of d receives from rank + d, if there is one, and adds. The way down is the same backwards.",
+        "With distance d = 1, 2, 4, ...: a rank whose number is an odd multiple of d sends to rank - d and is done; "
+        "an even multiple of d receives from rank + d, if there is one, and adds. The way down is the same backwards.",
         "if rank % (2 * d) == d: dist.send(tensor, group_dst=rank - d, group=group); elif rank % (2 * d) == 0 and "
-        "rank + d < n: dist.recv(incoming, group_src=rank + d, group=group); tensor += incoming. Then for d "
-        "reversed, send "
-        "and receive swapped.",
+        "rank + d < n: dist.recv(incoming, group_src=rank + d, group=group); tensor += incoming. Then for d reversed, "
+        "send and receive swapped.",
     ),
     sweep=sweep(lambda size: sum_case(100 + size, size, (3,)), tree_steps),
     mistakes=(
@@ -139,24 +136,21 @@ EXERCISE = Exercise(
         mistakes.ROOT_ONLY,
         Mistake(
             "down in the order of the way up",
-            "The way down goes backwards: take the distances in reverse order, the largest first, or a rank hands "
-            "on the "
-            "total before it has it.",
+            "The way down goes backwards: take the distances in reverse order, the largest first, or a rank hands on "
+            "the total before it has it.",
             _down_forwards,
         ),
         Mistake(
             "everything through rank 0",
             "Rank 0 talks to every rank itself: that is the sum through the root again, N-1 rounds each way. In a "
-            "tree other "
-            "ranks add too, at the same time.",
+            "tree other ranks add too, at the same time.",
             lambda case, got, wire: len(members_of(case)) > 3 and sum_marks.all_through_one(case, got, wire),
         ),
         mistakes.EVERYBODY,
         Mistake(
             "one after another",
-            "The messages are right in number but follow one another: pair the ranks so that half of those left "
-            "send in "
-            "each round.",
+            "The messages are right in number but follow one another: pair the ranks so that half of those left send "
+            "in each round.",
             _one_after_another,
         ),
         Mistake(
@@ -170,8 +164,7 @@ EXERCISE = Exercise(
         Mistake(
             "only for powers of two",
             "With a number of ranks that is no power of two a partner may not exist: check rank + d < N before "
-            "receiving from "
-            "or sending to it.",
+            "receiving from or sending to it.",
             _needs_power_of_two,
         ),
         mistakes.BLOCKING_RECVS,

@@ -70,8 +70,7 @@ EXERCISE = Exercise(
     hints=(
         "In which order do gradients become complete in backward, and so in which order should you walk?",
         "Walk from the last index to 0. Keep the bytes of the bucket you are filling. If the next parameter would go "
-        "over "
-        "the cap, begin a new bucket with it; one larger than the cap has a bucket of its own.",
+        "over the cap, begin a new bucket with it; one larger than the cap has a bucket of its own.",
         "if not buckets or filled + sizes[index] > cap_bytes: buckets.append([]); filled = 0",
     ),
     mistakes=(

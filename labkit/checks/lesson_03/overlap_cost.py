@@ -122,12 +122,10 @@ EXERCISE = Exercise(
     distributed=False,
     hints=(
         "Draw two rows, backward and network, with three buckets: once with short all_reduces, once with long ones. "
-        "What "
-        "does the end hang on in each?",
+        "What does the end hang on in each?",
         "With c the time of one bucket's all_reduce: either the network is always done before the next bucket is "
-        "ready, "
-        "and the end is backward + c; or it never rests after the first bucket, and the end is backward/k + k c. The "
-        "larger of the two is right. The best k: try all.",
+        "ready, and the end is backward + c; or it never rests after the first bucket, and the end is backward/k + k "
+        "c. The larger of the two is right. The best k: try all.",
         "max(backward_s + c, backward_s / k + k * c); min(range(1, most + 1), key=...)",
     ),
     mistakes=(

@@ -117,13 +117,10 @@ EXERCISE = Exercise(
     hints=(
         "How does a rank learn that somebody still has data? And what must a rank without data still do in each step?",
         "Before each step all_reduce a 1 or a 0: the sum is the number of ranks that have a batch. At 0 all stop. A "
-        "rank "
-        "without a batch calls finish_gradient_synchronization, which sends zeros for it; the mean was over all N "
-        "ranks, "
-        "so multiply each gradient by N and divide by the number that had data.",
+        "rank without a batch calls finish_gradient_synchronization, which sends zeros for it; the mean was over all "
+        "N ranks, so multiply each gradient by N and divide by the number that had data.",
         "while True: optimizer.zero_grad(); batch = next(batches, None); active = torch.tensor(float(batch is not "
-        "None)); "
-        "dist.all_reduce(active); if active == 0: break ... p.grad *= dist.get_world_size() / active",
+        "None)); dist.all_reduce(active); if active == 0: break ... p.grad *= dist.get_world_size() / active",
     ),
     mistakes=(
         Mistake(
@@ -139,8 +136,7 @@ EXERCISE = Exercise(
         Mistake(
             "a rank leaves early",
             "A rank without data left, or skipped a call that the others make, and they wait for it: in every step "
-            "every "
-            "rank makes the same calls until nobody has data.",
+            "every rank makes the same calls until nobody has data.",
             marks.hangs,
         ),
         Mistake(

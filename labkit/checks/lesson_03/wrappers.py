@@ -156,8 +156,7 @@ OVERLAPPED = Exercise(
         "When does autograd know a parameter's gradient, and whom can it tell? What may you do meanwhile with a handle "
         "that all_reduce returns?",
         "In __init__: broadcast_module, then parameter.register_post_accumulate_grad_hook(hook) for each parameter "
-        "that "
-        "needs a gradient. The hook divides parameter.grad by the world size and starts an all_reduce of it with "
+        "that needs a gradient. The hook divides parameter.grad by the world size and starts an all_reduce of it with "
         "async_op=True; the handle goes to a list. finish_gradient_synchronization waits for the list and empties it.",
         "parameter.grad /= dist.get_world_size(); self.handles.append(dist.all_reduce(parameter.grad, async_op=True))",
     ),
@@ -183,8 +182,7 @@ BUCKETED = Exercise(
         "gradients in one flat tensor and starts an asynchronous all_reduce. Keep bucket, flat tensor and handle. "
         "finish waits for each and copies the pieces back to parameter.grad, then resets the counts.",
         "flat = torch.cat([p.grad.reshape(-1) for p in bucket]) / dist.get_world_size(); handle = "
-        "dist.all_reduce(flat, "
-        "async_op=True) ... handle.wait(); p.grad.copy_(flat[start:end].view_as(p))",
+        "dist.all_reduce(flat, async_op=True) ... handle.wait(); p.grad.copy_(flat[start:end].view_as(p))",
     ),
     mistakes=(
         *COMMON,
@@ -269,8 +267,7 @@ ACCUMULATING = Exercise(
     ),
     hints=(
         "Where do gradients go when nobody clears parameter.grad between two backward passes? What must the hook not "
-        "do "
-        "meanwhile?",
+        "do meanwhile?",
         "no_sync is a context manager: with @contextmanager it sets a flag, yields, and puts the old value back in a "
         "finally. While the flag is down, the hook returns at once, and no bucket counts.",
         "before, self.synchronize = self.synchronize, False; try: yield; finally: self.synchronize = before",
@@ -297,8 +294,7 @@ ACCUMULATING = Exercise(
         Mistake(
             "accumulation is wrong",
             "The averaged gradient is not that of all backward passes of the step together: the last pass must send "
-            "what "
-            "parameter.grad holds by then, all passes added up, undivided by their number.",
+            "what parameter.grad holds by then, all passes added up, undivided by their number.",
             _last_pass_only,
         ),
         marks.AFTER_BACKWARD,
@@ -325,10 +321,9 @@ MINI = Exercise(
         "A hook that never fires leaves its bucket waiting. Who can still start that bucket, and when is it known that "
         "nothing more will come?",
         "finish_gradient_synchronization starts every bucket that has not left, with zeros for missing gradients, in "
-        "the "
-        "order of the plan on every rank. Let a flag for each parameter travel in the bucket: 1 where this rank used "
-        "it. "
-        "A sum of flags of 0 means nobody did, and its grad stays None. forward broadcasts the buffers from rank 0.",
+        "the order of the plan on every rank. Let a flag for each parameter travel in the bucket: 1 where this rank "
+        "used it. A sum of flags of 0 means nobody did, and its grad stays None. forward broadcasts the buffers from "
+        "rank 0.",
         "parts = [torch.zeros_like(p).view(-1) if p.grad is None else p.grad.view(-1) for p in bucket] plus one tensor "
         "of flags; when it comes back: if flag > 0: p.grad = average.clone()",
     ),

@@ -101,9 +101,8 @@ EXERCISE = server_exercise(
         "How does the server know that a gradient is late? What does the worker tell it?",
         "The version that the worker read names the step it worked for. Is it smaller than the server's version, then "
         "that step is over: a Future of its own, completed at once, and nothing else.",
-        "if version < self.version: late = Future(); late.set_result((self.version, self.weight.clone())); "
-        "return late. "
-        "The rest is SyncServer.push with needed in place of num_workers.",
+        "if version < self.version: late = Future(); late.set_result((self.version, self.weight.clone())); return "
+        "late. The rest is SyncServer.push with needed in place of num_workers.",
     ),
     mistakes=(
         Mistake(
@@ -130,9 +129,8 @@ EXERCISE = server_exercise(
         ),
         Mistake(
             "divided by the number of workers",
-            "The sum of `needed` gradients is divided by the number of workers: the step is too short. It is "
-            "the mean of "
-            "those that came.",
+            "The sum of `needed` gradients is divided by the number of workers: the step is too short. It is the mean "
+            "of those that came.",
             as_if(course, lambda case: course(case, lambda gradients, count: torch.stack(gradients).sum(0) / count)),
         ),
         Mistake(

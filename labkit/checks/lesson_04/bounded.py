@@ -172,9 +172,8 @@ EXERCISE = server_exercise(
         crowd_case("5 workers at the same time, over RPC", "BoundedServer", 46, 5, 4, [1]),
     ),
     hints=(
-        "Draw the clocks of three workers as three stacks of coins. After which events can somebody go on "
-        "who could not "
-        "before?",
+        "Draw the clocks of three workers as three stacks of coins. After which events can somebody go on who could "
+        "not before?",
         "Keep a clock for each worker that is there, and for each that waits its future. One helper, called at the end "
         "of push and of leave: the smallest clock, then answer all who are at most bound above it, with the weights of "
         "now.",
@@ -226,9 +225,8 @@ EXERCISE = server_exercise(
         ),
         Mistake(
             "the weights of the push",
-            "Who had to wait gets weights and version from before the waiting. Put the answer together when "
-            "you complete "
-            "the future.",
+            "Who had to wait gets weights and version from before the waiting. Put the answer together when you "
+            "complete the future.",
             as_if(course, lambda case: course(case, told=lambda script, at, now: at)),
         ),
         Mistake(

@@ -189,11 +189,9 @@ EXERCISE = Exercise(
     hints=(
         "Whose samples are in a layer's gradient after backward? And how do the gradients of a row that two workers "
         "touched come together?",
-        "rows = pull(...), made a leaf by requires_grad_(). After backward: all_reduce each layer's gradient "
-        "and divide by "
-        "the number of workers; optimizer.step(). Rows: servers add what all workers push, so push the "
-        "gradient divided "
-        "by the number of workers.",
+        "rows = pull(...), made a leaf by requires_grad_(). After backward: all_reduce each layer's gradient and "
+        "divide by the number of workers; optimizer.step(). Rows: servers add what all workers push, so push the "
+        "gradient divided by the number of workers.",
         "for p in model.parameters(): if p.grad is not None: dist.all_reduce(p.grad, group=group); p.grad /= "
         "dist.get_world_size(group). Then push(keys.flatten(), rows.grad / dist.get_world_size(group)).",
     ),
@@ -252,9 +250,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "rows not divided",
-            "The servers add up what all workers push, so what arrives is as many times too large as there "
-            "are workers: "
-            "push each worker's share, divided by their number.",
+            "The servers add up what all workers push, so what arrives is as many times too large as there are "
+            "workers: push each worker's share, divided by their number.",
             _pushed_times(lambda case: float(_count(case))),
         ),
         Mistake(

@@ -92,9 +92,8 @@ PLACING = Exercise(
     mistakes=(
         Mistake(
             "equal stretches, the last one short",
-            "Each stretch is as long as the longest, so the last server gets what is left, or nothing. "
-            "Lengths differ by "
-            "at most one.",
+            "Each stretch is as long as the longest, so the last server gets what is left, or nothing. Lengths differ "
+            "by at most one.",
             as_if(PLACES, "place_by_range", _ceiling),
         ),
         Mistake(
@@ -228,9 +227,8 @@ COPIES = Exercise(
         "Take one hot key with 100 reads and 10 writes, and four servers. What does each of them have to do?",
         "Each of the four gets a quarter of its reads and all of its writes. A cold key loads its home only. "
         "topk finds the hot ones, index_add_ adds the loads of the cold ones to their homes.",
-        "hot[reads.topk(num_hot).indices] = True; loads.index_add_(0, home, torch.where(hot, 0.0, reads + "
-        "writes)); then "
-        "+ reads[hot].sum() / num_servers + writes[hot].sum()",
+        "hot[reads.topk(num_hot).indices] = True; loads.index_add_(0, home, torch.where(hot, 0.0, reads + writes)); "
+        "then + reads[hot].sum() / num_servers + writes[hot].sum()",
     ),
     mistakes=(
         Mistake(

@@ -168,9 +168,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "gradients not sent one by one",
-            "The sum is right, but it did not come about by messages to a server: each gradient is a message "
-            "of its own "
-            "to rank 0.",
+            "The sum is right, but it did not come about by messages to a server: each gradient is a message of its "
+            "own to rank 0.",
             lambda case, got, wire: isinstance(got, tuple) and "was sent" in judge(case, got, wire).message,
         ),
     ),

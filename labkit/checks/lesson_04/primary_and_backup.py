@@ -110,11 +110,9 @@ EXERCISE = Exercise(
     hints=(
         "Go through one push and let the primary die after every line of it. After which line may the worker be told "
         "that all is well?",
-        "A set of (worker, number) says what has been applied; only new ones are. The push to the backup "
-        "goes out every "
-        "time, and what push returns is that call's future, turned into the version by then(). push_safely: "
-        "wait inside "
-        "try, go on to the next replica on RuntimeError.",
+        "A set of (worker, number) says what has been applied; only new ones are. The push to the backup goes out "
+        "every time, and what push returns is that call's future, turned into the version by then(). push_safely: "
+        "wait inside try, go on to the next replica on RuntimeError.",
         "return self.backup.push(worker, number, gradient).then(lambda answer: (answer.value(), version)[1]): value() "
         "raises if the backup failed, and then so does this future.",
     ),
@@ -126,16 +124,14 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "a repeated gradient is not passed on",
-            "A gradient that was pushed again did not go to the backup. Perhaps the backup never got it: "
-            "pass it on every "
-            "time, the backup knows what it has.",
+            "A gradient that was pushed again did not go to the backup. Perhaps the backup never got it: pass it on "
+            "every time, the backup knows what it has.",
             lambda case, got, wire: _repeated(case) and _passed_on(case, got)[1],
         ),
         Mistake(
             "acknowledged before the backup has it",
-            "push is complete before the backup has answered. If the primary dies now, the gradient is lost "
-            "and the worker "
-            "believes it is safe.",
+            "push is complete before the backup has answered. If the primary dies now, the gradient is lost and the "
+            "worker believes it is safe.",
             _early,
         ),
         Mistake(

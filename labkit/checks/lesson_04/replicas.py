@@ -158,8 +158,7 @@ def _judge_calls(who: str, came: list[dict[str, Any]], wanted: list[dict[str, An
             return Verdict(
                 False,
                 f"{who} was pushed number {mine['number']} of worker {mine['worker']}, expected number "
-                f"{right['number']} "
-                f"of worker {right['worker']}.",
+                f"{right['number']} of worker {right['worker']}.",
             )
         if difference(mine["gradient"], right["gradient"], torch.full((3,), 1e-9, dtype=torch.float64)) is not None:
             return Verdict(False, f"{who} was pushed another gradient than the one that came.")

@@ -103,9 +103,8 @@ def _pushed(case: Case, got: Got) -> str:
     key = int(apart.nonzero()[0])
     times = int((_given(case, "keys") == key).sum())
     return (
-        f"Key {key} occurs {times} times; the gradients pushed for it add up to {total[key][0].item():.6g} in "
-        "the first "
-        f"place, expected {_sums(case)[key][0].item():.6g}."
+        f"Key {key} occurs {times} times; the gradients pushed for it add up to {total[key][0].item():.6g} in the "
+        f"first place, expected {_sums(case)[key][0].item():.6g}."
     )
 
 
@@ -132,9 +131,8 @@ def _apart(case: Case, got: Got) -> str:
         times = sorted(call["seconds"] for calls in _calls(got, op) for call in calls)
         if times and times[-1] - times[0] > _TOGETHER_S:
             return (
-                f"The calls of {op} came one after the other: the last {1e3 * (times[-1] - times[0]):.1f} ms "
-                "of virtual "
-                "time after the first."
+                f"The calls of {op} came one after the other: the last {1e3 * (times[-1] - times[0]):.1f} ms of "
+                "virtual time after the first."
             )
     return ""
 
@@ -238,10 +236,9 @@ EXERCISE = Exercise(
     hints=(
         "Write down the keys 7, 3, 7, 5 and two servers, odd and even halves. What goes over each line, and in which "
         "order must the rows be returned?",
-        "torch.unique with return_inverse gives the different keys and the way back. home = place(different). For each "
-        "server with any: rpc_async().pull(different[home == number]). Only when all are under way, wait. "
-        "Fill a tensor "
-        "of one row for each different key, and index it by the way back.",
+        "torch.unique with return_inverse gives the different keys and the way back. home = place(different). For "
+        "each server with any: rpc_async().pull(different[home == number]). Only when all are under way, wait. Fill a "
+        "tensor of one row for each different key, and index it by the way back.",
         "rows[home == number] = answer for each server; return rows[where]. For the push: sums = "
         "gradients.new_zeros(len(different), D).index_add_(0, where, gradients), then "
         "one rpc_async().push for each server, then wait for all.",

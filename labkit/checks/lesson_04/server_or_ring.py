@@ -64,9 +64,8 @@ EXERCISE = Exercise(
     hints=(
         "Draw one server with three workers: what does the server's link carry, what each worker's? Now with three "
         "servers, and with ten.",
-        "A worker's link carries B, a server's N/S times B: the larger of the two counts. Half a step is the "
-        "latency and "
-        "that. For the share: share times the busiest = (N-1)/N.",
+        "A worker's link carries B, a server's N/S times B: the larger of the two counts. Half a step is the latency "
+        "and that. For the share: share times the busiest = (N-1)/N.",
         "2 * (latency_s + max(1, num_workers / num_servers) * num_bytes / bandwidth_Bps); and "
         "min(1, (N - 1) / N / max(1, N / S))",
     ),
@@ -79,9 +78,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "the workers' links forgotten",
-            "With more servers than workers the servers' links are not the busiest any more: a worker still "
-            "carries all B "
-            "on its own.",
+            "With more servers than workers the servers' links are not the busiest any more: a worker still carries "
+            "all B on its own.",
             as_if(COUNTED, "server_seconds", lambda b, n, s, a, w: 2 * (a + n / s * b / w)),
         ),
         Mistake(

@@ -219,12 +219,10 @@ INTERLEAVED = Exercise(
     distributed=False,
     hints=(
         "Write down the order of the forwards for 2 ranks, 4 microbatches and 2 chunks. It is the same on both ranks.",
-        "The k-th forward is in group k // (P * V), at place k % (P * V) of it: chunk place // P, microbatch group * P "
-        "+ "
-        "place % P. The k-th backward has chunk V - 1 - that, and the same microbatch.",
+        "The k-th forward is in group k // (P * V), at place k % (P * V) of it: chunk place // P, microbatch group * "
+        "P + place % P. The k-th backward has chunk V - 1 - that, and the same microbatch.",
         "warmup = min(2 * (P - 1 - stage) + (V - 1) * P, M * V); order = forwards[:warmup]; for the others: forward, "
-        "then "
-        "the next backward; then backwards[M * V - warmup:].",
+        "then the next backward; then backwards[M * V - warmup:].",
     ),
     mistakes=(
         Mistake(
@@ -303,8 +301,7 @@ ZERO_BUBBLE = Exercise(
         "Go through one_f_one_b. Forward stays, Backward becomes BackwardInput, and after that of microbatch j comes "
         "BackwardWeight of j - stage, if there is one. The rest of the BackwardWeights comes at the end.",
         "for record in one_f_one_b(...): append Forward or BackwardInput; if it was a backward and record.microbatch "
-        ">= "
-        "stage: append BackwardWeight(record.microbatch - stage). Then BackwardWeight of the last `stage` "
+        ">= stage: append BackwardWeight(record.microbatch - stage). Then BackwardWeight of the last `stage` "
         "microbatches.",
     ),
     mistakes=(

@@ -68,14 +68,11 @@ EXERCISE = Exercise(
         "What does each kind of record need, and what does it leave for a later one? Keep that in dictionaries, by "
         "microbatch.",
         "Recv makes room and fills entered[m]; Forward turns it into left[m] (on the last stage the weighed loss); "
-        "Send "
-        "posts left[m].detach(); RecvGrad fills gradients[m]; Backward is torch.autograd.backward(left.pop(m), "
+        "Send posts left[m].detach(); RecvGrad fills gradients[m]; Backward is torch.autograd.backward(left.pop(m), "
         "gradients.pop(m, None)); SendGrad posts entered.pop(m).grad. One batch_isend_irecv for each step.",
         "for step in steps(schedule): collect a P2POp for each message (group=group, group_peer=record.peer), post "
-        "them "
-        "with dist.batch_isend_irecv and wait for each; the loss of microbatch m is loss_fn(out, targets[m]) * "
-        "(sizes[m] "
-        "/ sum(sizes)), and what is returned is the sum of these, detached.",
+        "them with dist.batch_isend_irecv and wait for each; the loss of microbatch m is loss_fn(out, targets[m]) * "
+        "(sizes[m] / sum(sizes)), and what is returned is the sum of these, detached.",
     ),
     mistakes=(
         mistakes.LIBRARY,

@@ -80,10 +80,8 @@ EXERCISE = Exercise(
     hints=(
         "Which ranks hold the same parameters as this one? What has run_schedule computed, and for which samples?",
         "run_schedule within mesh.get_group('pipe'). Then every gradient times own samples over all samples, and "
-        "summed "
-        "over mesh.get_group('data'); the loss on the last stages likewise. All samples: an all_reduce of sum(sizes) "
-        "over "
-        "the column.",
+        "summed over mesh.get_group('data'); the loss on the last stages likewise. All samples: an all_reduce of "
+        "sum(sizes) over the column.",
         "everybody = torch.tensor(float(sum(sizes)), dtype=torch.float64, device=...); dist.all_reduce(everybody, "
         "group=mesh.get_group('data')); for each p.grad that is there: p.grad *= sum(sizes) / everybody.item(); "
         "dist.all_reduce(p.grad, group=mesh.get_group('data')).",
@@ -120,8 +118,7 @@ EXERCISE = Exercise(
         Mistake(
             "the wrong axis",
             "Gradients were summed over other ranks than those with the same stage, or the schedule ran in another "
-            "group: "
-            "the schedule goes along 'pipe', gradients along 'data'.",
+            "group: the schedule goes along 'pipe', gradients along 'data'.",
             lambda case, got, wire: not isinstance(got, tuple) or _over_everybody(case, got, wire),
         ),
         mistakes.FORWARD_ONLY,

@@ -144,15 +144,11 @@ EXERCISE = Exercise(
     hints=(
         "Play it with coins: one coin a stage, on the first of its steps. Which coin may move? When do you stop?",
         "Keep three things: at[stage], the step it stands at; the set of posted messages, as (stage, record); the set "
-        "of "
-        "records that are done. Go over all stages again and again: post what the step has, and if all of it can be "
-        "done, "
-        "go on to the next step. Stop when a whole round moved nobody.",
+        "of records that are done. Go over all stages again and again: post what the step has, and if all of it can "
+        "be done, go on to the next step. Stop when a whole round moved nobody.",
         "partner = {Send: Recv, Recv: Send, SendGrad: RecvGrad, RecvGrad: SendGrad}; a message on `stage` can be done "
-        "if "
-        "(record.peer, partner[type(record)](stage, record.microbatch)) is in posted. In the end: for each stage that "
-        "is "
-        "not through, the first record of steps[at[stage]] that cannot be done.",
+        "if (record.peer, partner[type(record)](stage, record.microbatch)) is in posted. In the end: for each stage "
+        "that is not through, the first record of steps[at[stage]] that cannot be done.",
     ),
     mistakes=(
         Mistake(
@@ -168,8 +164,7 @@ EXERCISE = Exercise(
         Mistake(
             "does not see what work needs",
             "A Forward without its Recv, a Backward without its Forward or its RecvGrad, a Send before its Forward: "
-            "those "
-            "never can be done either.",
+            "those never can be done either.",
             lambda case, got, wire: "needs" in case.name and not judge(case, got, wire).passed,
         ),
         Mistake(
@@ -184,8 +179,7 @@ EXERCISE = Exercise(
         Mistake(
             "waits where it need not",
             "Schedules that come to an end were called stuck. Messages that stand together are posted together, and "
-            "one "
-            "message of a batch may be done before another; go round until nobody moves.",
+            "one message of a batch may be done before another; go round until nobody moves.",
             _some(lambda right, came: right == {} and came != {}),
         ),
         Mistake(

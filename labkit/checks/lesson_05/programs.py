@@ -238,8 +238,7 @@ def wrong_program(case: Case, got: tuple[Values, ...]) -> Verdict | None:
             return Verdict(
                 False,
                 message=f"The gradients are right, but rank {rank} did its work in another order (F forward, B "
-                "backward "
-                "to the input, W the weights' gradients; chunk.microbatch).",
+                "backward to the input, W the weights' gradients; chunk.microbatch).",
                 expected=" ".join(wanted),
                 got=" ".join(came),
                 rank=rank,

@@ -173,8 +173,7 @@ EXERCISE = Exercise(
         Mistake(
             "other random numbers",
             "With dropout the second run drew other numbers: keep torch.get_rng_state() in forward and set it before "
-            "the "
-            "module runs again.",
+            "the module runs again.",
             lambda case, got, wire: (
                 isinstance(got, tuple)
                 and bool(cast(dict[str, Any], case.inputs[0]["module"])["dropout"])
@@ -184,8 +183,7 @@ EXERCISE = Exercise(
         Mistake(
             "the random state is left changed",
             "After backward the next random number is another one than without recomputing: put back the state that "
-            "was "
-            "there before the second run.",
+            "was there before the second run.",
             _wrong("The random number drawn after backward"),
         ),
         Mistake(

@@ -126,28 +126,23 @@ EXERCISE = Exercise(
         "several chunks, gradients of the whole batch, nobody waits for ever",
     ),
     hints=(
-        "What did the executor of 5.8 keep by microbatch? What of it would two chunks of one rank write over? "
-        "And what of "
-        "a linear layer's backward does no other rank wait for?",
-        "linear_later: an autograd.Function whose backward returns gradient @ weight for x and None for the "
-        "others, and "
-        "appends a function to later that adds gradient.T @ x to weight.grad and the sum over the rows to bias.grad. "
-        "run_orders: dictionaries by (chunk, microbatch); irecv's handle is waited for by the work that needs "
-        "it; after "
-        "backward take a copy of later and clear it: BackwardChunk calls these functions now, BackwardWeight "
-        "does it then.",
+        "What did the executor of 5.8 keep by microbatch? What of it would two chunks of one rank write over? And "
+        "what of a linear layer's backward does no other rank wait for?",
+        "linear_later: an autograd.Function whose backward returns gradient @ weight for x and None for the others, "
+        "and appends a function to later that adds gradient.T @ x to weight.grad and the sum over the rows to "
+        "bias.grad. run_orders: dictionaries by (chunk, microbatch); irecv's handle is waited for by the work that "
+        "needs it; after backward take a copy of later and clear it: BackwardChunk calls these functions now, "
+        "BackwardWeight does it then.",
         "in backward: later.append(rest); return gradient @ weight, None, None. In run_orders: "
-        "torch.autograd.backward(left.pop(key), gradients.pop(key, None)); put_off[m] = later[:]; later.clear(); "
-        "and for "
-        "BackwardWeight: for rest in put_off.pop(m): rest().",
+        "torch.autograd.backward(left.pop(key), gradients.pop(key, None)); put_off[m] = later[:]; later.clear(); and "
+        "for BackwardWeight: for rest in put_off.pop(m): rest().",
     ),
     mistakes=(
         mistakes.LIBRARY,
         Mistake(
             "weights' gradients at once",
-            "The weight's gradient is there right after backward: let backward return None for weight and bias, "
-            "and append "
-            "a function to later that adds them to .grad when it is called.",
+            "The weight's gradient is there right after backward: let backward return None for weight and bias, and "
+            "append a function to later that adds them to .grad when it is called.",
             _said("right after backward; put it off"),
         ),
         Mistake(
@@ -171,9 +166,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "the weights' half is never done",
-            "Some weights never got their gradients: BackwardChunk calls what was put off at once, "
-            "BackwardWeight what its "
-            "BackwardInput had put off.",
+            "Some weights never got their gradients: BackwardChunk calls what was put off at once, BackwardWeight "
+            "what its BackwardInput had put off.",
             _weights_never,
         ),
         Mistake(
@@ -195,9 +189,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "weights when they were put off",
-            "The weights' gradients are computed in another place than the order says: BackwardInput only keeps "
-            "what is in "
-            "later, and the BackwardWeight of the same microbatch calls it.",
+            "The weights' gradients are computed in another place than the order says: BackwardInput only keeps what "
+            "is in later, and the BackwardWeight of the same microbatch calls it.",
             _said("did its work in another order"),
         ),
         Mistake(
@@ -207,9 +200,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "chunks share a place",
-            "With one chunk it may be right, with several it is not: what enters, leaves and comes back belongs "
-            "to a chunk "
-            "and a microbatch. Keep it by both.",
+            "With one chunk it may be right, with several it is not: what enters, leaves and comes back belongs to a "
+            "chunk and a microbatch. Keep it by both.",
             _chunks_mixed,
             certain=True,
         ),

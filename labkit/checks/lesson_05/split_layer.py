@@ -195,18 +195,15 @@ EXERCISE = Exercise(
         "Which of the two does nothing on the way there, and which on the way back? What does every rank have to know "
         "about the others in each case?",
         "f: forward returns x, backward all-reduces a copy of the gradient. g: forward all-reduces a copy of x, "
-        "backward "
-        "returns the gradient. The MLP: gelu(columns(f(x))), then g(rows(...)), then the bias, once.",
+        "backward returns the gradient. The MLP: gelu(columns(f(x))), then g(rows(...)), then the bias, once.",
         "total = gradient.clone(memory_format=torch.contiguous_format); dist.all_reduce(total, group=group); return "
-        "total. "
-        "And: sum_over_ranks(rows(gelu(columns(copy_to_ranks(x, group)))), group) + bias.",
+        "total. And: sum_over_ranks(rows(gelu(columns(copy_to_ranks(x, group)))), group) + bias.",
     ),
     mistakes=(
         Mistake(
             "no gradient",
             "A gradient is missing: an all_reduce on a plain tensor has no backward. Write an autograd.Function and "
-            "call "
-            "its apply.",
+            "call its apply.",
             lambda case, got, wire: (
                 isinstance(got, tuple)
                 and any(
@@ -234,9 +231,8 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "g sums the gradients again",
-            "In backward sum_over_ranks summed the gradients: every rank has the whole gradient already; pass it on as "
-            "it "
-            "is.",
+            "In backward sum_over_ranks summed the gradients: every rank has the whole gradient already; pass it on "
+            "as it is.",
             _is("sum_over_ranks gradient", lambda case, rank, right: cast(Tensor, right["copy_to_ranks gradient"])),
         ),
         Mistake(

@@ -109,16 +109,14 @@ NO_LEAF = Mistake(
 DETACHED = Mistake(
     "the graph was cut",
     "Backward met a tensor without a graph. Detach only what is sent; keep the module's own output for backward, and "
-    "run "
-    "the module outside of torch.no_grad().",
+    "run the module outside of torch.no_grad().",
     _no_graph,
     certain=True,
 )
 LAST_ONLY = Mistake(
     "only the last stage has gradients",
     "Only the last stage has gradients: the gradient of what entered it must be sent back, and every stage goes on "
-    "from "
-    "there with torch.autograd.backward(left, gradient).",
+    "from there with torch.autograd.backward(left, gradient).",
     _last_stage_only,
 )
 NOT_SCALED = Mistake(
@@ -226,8 +224,7 @@ FORWARD_AGAIN = Mistake(
 LIBRARY = Mistake(
     "calls a collective",
     "A collective of torch.distributed was called: a pipeline needs point-to-point messages only, and a barrier makes "
-    "all "
-    "stages wait for each other.",
+    "all stages wait for each other.",
     lambda case, got, wire: bool(wire.collectives),
 )
 

@@ -210,11 +210,9 @@ GPIPE = Exercise(
     distributed=False,
     hints=(
         "Write down on paper what stage 1 of 3 does with two microbatches. Which of it does stage 0 not do, and which "
-        "the "
-        "last?",
+        "the last?",
         "Two loops over the microbatches. In the first each gives Recv, Forward, Send; in the second RecvGrad, "
-        "Backward, "
-        "SendGrad. Leave out what would have a peer of -1 or of num_stages.",
+        "Backward, SendGrad. Leave out what would have a peer of -1 or of num_stages.",
         "if stage > 0: Recv(stage - 1, m); Forward(m); if stage < num_stages - 1: Send(stage + 1, m); and then in a "
         "second loop: if stage < num_stages - 1: RecvGrad(stage + 1, m); Backward(m); if stage > 0: SendGrad(stage - "
         "1, m).",
@@ -278,13 +276,11 @@ ONE_F_ONE_B = Exercise(
         "Three parts: warm-up, pairs, cool-down. How many records of each kind has each part, on stage 1 of 4 with 6 "
         "microbatches?",
         "warmup = min(num_stages - 1 - stage, num_microbatches). Forwards 0 to warmup-1; then for every forward that "
-        "is "
-        "left, that forward and the next backward, which is `warmup` microbatches behind; then the last `warmup` "
+        "is left, that forward and the next backward, which is `warmup` microbatches behind; then the last `warmup` "
         "backwards.",
         "for m in range(warmup): forward_of(m); for m in range(warmup, M): forward_of(m), then backward_of(m - "
-        "warmup); for "
-        "m in range(M - warmup, M): backward_of(m). forward_of and backward_of are the records around a Forward and a "
-        "Backward, as in gpipe.",
+        "warmup); for m in range(M - warmup, M): backward_of(m). forward_of and backward_of are the records around a "
+        "Forward and a Backward, as in gpipe.",
     ),
     mistakes=(
         _SHAPE[0],
@@ -338,8 +334,7 @@ ONE_F_ONE_B = Exercise(
         Mistake(
             "the messages of a pair stand apart",
             "Nobody can go on: a Send and the RecvGrad after it must stand next to each other, so that they are one "
-            "batch; "
-            "so must SendGrad and the next Recv.",
+            "batch; so must SendGrad and the next Recv.",
             lambda case, got, wire: any(
                 not form(schedules, count) and times(schedules).stuck
                 for (_, count), schedules in zip(asked(case), came(case, got), strict=False)

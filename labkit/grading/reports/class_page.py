@@ -42,9 +42,8 @@ def _head(figures: ClassFigures, title: str) -> str:
     unread = f", {figures.num_unread} of them could not be graded" if figures.num_unread else ""
     return (
         f'<header><p class="lesson">{shown(title, 300)}</p>'
-        f"<h1>{_count(figures.num_students, 'submission')}{unread}</h1>"
-        f"<p>Median <strong>{figures.median:g}</strong>, mean <strong>{figures.mean:.1f}</strong> "
-        f"of {figures.max_score:g} points.</p></header>"
+        f"<h1>{_count(figures.num_students, 'submission')}{unread}</h1><p>Median <strong>{figures.median:g}</strong>, "
+        f"mean <strong>{figures.mean:.1f}</strong> of {figures.max_score:g} points.</p></header>"
     )
 
 
