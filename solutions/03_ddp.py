@@ -562,7 +562,7 @@ labkit.reveal("3.5", min(CAPS_MB, key=lambda cap: step_ms(many_layers[cap])))
 # * walk from the **last** parameter to the first: that is the order in which gradients become complete
 # * a bucket leaves when its **last** gradient is complete, in the order of the plan, on every rank
 # * small buckets begin early and pay latency often; large ones pay once and begin late
-# * torch: `bucket_cap_mb=25`, the first bucket 1 MB, the order rebuilt after the first step from what was seen
+# * torch: `bucket_cap_mb=25`, the first bucket 1 MB; all in one in the first step, then rebuilt in the order seen
 
 # %% [markdown]
 # ## 6 no_sync, for accumulation
@@ -988,6 +988,10 @@ plt.show()
 # `bucket_plan` say, below as your `BucketedDDP` really went. Move the cap: to the left the latencies add up, to the
 # right the last bucket sticks out. Then make the link ten times slower. Now the network sets the pace, and what counts
 # is that the first bucket leaves early: give it 1 MiB, as torch does. And let one rank be late: all wait for it.
+#
+# `stack` puts caps, hooks or the steps of torch's DDP under each other. Let the layers be `registered` backwards and stack
+# *DDP's graph*: you see why torch rebuilds its buckets after the first step, and what it costs that with
+# `find_unused_parameters` it never does.
 #
 # But first a guess. With the cap of the formula the step is as short as buckets can make it. **Which share of your
 # communication is hidden under backward then, in %?**

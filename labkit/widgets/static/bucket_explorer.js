@@ -1,7 +1,7 @@
 import { axis, bar, bytes, choice, faint, least, line, most, percent, plot, powers, range, rect, seconds, slider, speed, stripes, strokeOf, sum, text } from "./figure.js";
 
 const COLOURS = ["#0072b2", "#ddaa33", "#56b4e9", "#d55e00", "#332288", "#bbbbbb"];
-const COMPUTE = { F: ["forward", "#8f8f8f"], S: ["search for unused parameters", "#ffffff"], B: ["backward", "#c4c4c4"], O: ["optimizer", "#e6e6e6"] };
+const COMPUTE = { F: ["forward", "#8f8f8f"], S: ["search", "#ffffff"], B: ["backward", "#c4c4c4"], O: ["optimizer", "#e6e6e6"] };
 const MEMORY = 1.6e12; // bytes per second, of an A100
 const GRAPHS = ["default", "find_unused_parameters", "static_graph"];
 
@@ -79,6 +79,7 @@ export function bucketExplorer(data) {
       const now = stepOf(values), { plan, times, comm, exposed, whole, skew, hook, alone } = now, low = Math.max(now.compute, comm);
       const stacked = stacks[values.compare].map(([change, name]) => [name, stepOf({ ...values, ...change })]), run = data.run ?? [];
       const left = 74, wide = width - left - 12, end = most([whole, alone, ...stacked.map(([, each]) => each.whole), ...run.flatMap(([, compute, sent]) => [...compute.map((each) => each[2]), ...sent.map((each) => each[4])])]), x = (time) => left + (time / end) * wide, fill = (k) => COLOURS[k % 6];
+      const numbers = [["buckets", plan.filter((bucket) => bucket.length).length], ["bytes", bytes(sum(times.map((t) => t.bytes)))], ["compute", seconds(now.compute)], ["communication", seconds(comm)], ["exposed", seconds(exposed)], ["overlapped", percent(comm ? Math.max(0, 1 - exposed / comm) : 0)], ["skew", seconds(skew)], ["step", seconds(whole)], ["no overlap", seconds(alone)], ["at least max(compute, comm)", seconds(low)]];
       let y = 20, svg = stripes(1) + text(width < 560 ? 0 : left, 12, width < 560 ? "gradients as backward makes them; colour: bucket" : "gradients in the order backward makes them; width: bytes; colour and number: bucket", "small grey") + text(0, 35, "gradients");
       const faded = (k, name, main) => (main && k >= step) || (lit && lit !== name + k), told = (each, begin = 0) => `${each.name}, ready ${seconds(begin + each.ready)}, sent ${seconds(begin + each.start)} to ${seconds(begin + each.end)}`;
       /** The gradients of a step, each in its bucket's colour. */
@@ -114,6 +115,7 @@ export function bucketExplorer(data) {
       const head = (words) => (svg += text(left, (y += 12), words, "bold"), (y += 6));
       for (const [name, each] of stacked) {
         head(`${name}: ${seconds(each.whole)}, ${seconds(each.exposed)} exposed`);
+        numbers.push([name, seconds(each.whole)]);
         strip(each, name, 10);
         row("rank 0", ...model(each), `stacked ${name}`, name);
       }
@@ -134,10 +136,8 @@ export function bucketExplorer(data) {
       }
       const curve = caps.map((cap) => stepOf({ ...values, cap }).whole), top = most(curve), best = curve.indexOf(least(curve)), at = caps.indexOf(values.cap);
       svg += plot(left, y, wide, 90, "step time for each cap in MiB; ◯ this one", [[curve.map((t, k) => [k, t]), strokeOf(0), {}, [at, curve[at]]]], [0, caps.length - 1, () => ""], [0, top, seconds]) + caps.map((each, k) => text(left + (k / (caps.length - 1)) * wide, y + 106, +(each / 2 ** 20).toPrecision(2), "small middle" + (k === best ? " bold" : ""), { "data-cap": each })).join("");
-      const numbers = [["buckets", plan.filter((bucket) => bucket.length).length], ["bytes", bytes(sum(times.map((t) => t.bytes)))], ["compute", seconds(now.compute)], ["communication", seconds(comm)], ["exposed", seconds(exposed)], ["overlapped", percent(comm ? Math.max(0, 1 - exposed / comm) : 0)], ["skew", seconds(skew)], ["step", seconds(whole)], ["no overlap", seconds(alone)], ["at least max(compute, comm)", seconds(low)]];
       if (hook.passes) numbers.push([`compressing, if ${hook.passes} passes over memory at 1.6 TB/s`, seconds((hook.passes * total) / MEMORY)]);
       if (norms) for (const [name, { errors }] of Object.entries(data.hooks)) if (errors) numbers.push([`error of ${name}`, part(lost(errors, norms, range(n)))]);
-      for (const [name, each] of stacked) numbers.push([name, `${seconds(each.whole)}, ${seconds(each.exposed)} exposed`]);
       for (const [label, value] of Object.entries(data.measured ?? {})) numbers.push([`this run: ${label}`, typeof value === "string" ? value : seconds(value)]);
       const wrong = data.faults?.[at];
       const say = wrong || (step && step < plan.length ? told(times[step - 1], now.begin) : `${plan.length} all-reduces: ${seconds(exposed)} of ${seconds(comm)} communication are exposed; the step takes ${seconds(whole)}. Best of these caps: ${mib(caps[best])}, ${seconds(curve[best])}.`);

@@ -19,7 +19,7 @@ export function compressionExplorer(data) {
   const { methods } = data, low = 1e7, high = 1e12, speeds = range(51).map((k) => low * (high / low) ** (k / 50));
   const told = methods.some((each) => each.losses) ? { losses: "loss" } : {}, tidy = (v) => String(+v.toPrecision(2));
   if (methods.some((each) => each.residuals)) told.residuals = "residual norm (what is still owed)";
-  if (methods.some((each) => each.errors?.length > 1)) told.errors = "error of what arrives, |sent − mean| / |mean|";
+  if (methods.some((each) => each.errors?.length > 1)) told.errors = "error of the mean";
   const axes = { seconds, bytes, steps: tidy };
   return {
     title: "Where compression pays", source: data.source, begin: 20, stepLabel: "link speed",

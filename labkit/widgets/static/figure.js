@@ -189,15 +189,14 @@ function drawing(svg, words) {
   return tag("svg", { xmlns: svg.namespaceURI, ...size, style: "font:13px system-ui,sans-serif" }, rect(0, 0, size.width, size.height, { fill: looks(ground, "background-color") }) + text(12, 20, words, "", { fill: looks(svg, "color") }) + tag("g", { transform: "translate(12 32)" }, new XMLSerializer().serializeToString(copy)));
 }
 
-/** The pixels of an SVG document, two for each one of its own. */
+/** The pixels of an SVG document at an address, two for each one of its own. */
 async function pixels(source) {
   const image = new Image(), canvas = document.createElement("canvas");
-  image.src = "data:image/svg+xml," + encodeURIComponent(source);
+  image.src = source;
   await image.decode();
-  canvas.width = 2 * image.width;
-  canvas.height = 2 * image.height;
-  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-  return new Promise((done) => canvas.toBlob(done));
+  const size = [(canvas.width = 2 * image.width), (canvas.height = 2 * image.height)];
+  canvas.getContext("2d").drawImage(image, 0, 0, ...size);
+  return canvas.toDataURL();
 }
 
 /** A page with the figure as it stands. */
@@ -279,7 +278,8 @@ ${Object.entries(view.buttons ?? {}).map(([act, words]) => `<button type="button
     acts[kind] = async () => {
       const link = document.createElement("a"), source = kind === "html" ? pageOf(root.dataset.figure, { values, step }) : drawing(stage.firstChild, `${view.title} · ${view.source ?? ""}`);
       link.download = `${view.title}.${kind}`;
-      link.href = URL.createObjectURL(kind === "png" ? await pixels(source) : new Blob([source], { type: kind === "svg" ? "image/svg+xml" : "text/html" }));
+      link.href = `data:${kind === "html" ? "text/html" : "image/svg+xml"},${encodeURIComponent(source)}`;
+      if (kind === "png") link.href = await pixels(link.href);
       link.click();
       part("say").textContent = `Saved as ${link.download}.`;
     };
