@@ -143,8 +143,19 @@ def test_shares_are_painted_numbers_agree_and_keys_stay_in_the_widget(lab: Lab) 
     # Two runs on one axis.
     page.locator(f"{WIDGET} >> nth=1").scroll_into_view_if_needed()
     assert _view(lab, "v.state.layout.rows.length", 1) == 8
-    _view(lab, "v.align('end')", 1)
+    second = page.locator(f"{WIDGET} >> nth=1")
+    second.locator("select[aria-label='align the runs at']").select_option("end")
     assert _view(lab, "v.state.offset", 1) == 200_000
+    offset = second.locator(".labkit-compare input")
+    assert offset.input_value() == "0.2"  # ms
+    offset.fill("0.1")
+    page.keyboard.press("Enter")
+    page.wait_for_function(f"() => document.querySelectorAll('{WIDGET}')[1].labkit.state.offset === 100000")
+    assert _view(lab, "v.state.whole", 1) == [0, 1_000_000]
+    assert _view(lab, "v.state.view", 1) == [0, 1_000_000]
+    _view(lab, "v.setOffset(-300000)", 1)
+    assert _view(lab, "v.state.view", 1) == [-300_000, 1_000_000]  # who saw the whole sees it still
+    _view(lab, "v.align('end')", 1)
     difference = page.inner_text(f"{WIDGET} >> nth=1 >> tr[data-number='sent']")
     assert difference.split("\t")[1:4] == ["4 MB in 1 message", "4 MB in 1 message", "0 B"]
     lab.screenshot("timeline-compare")
@@ -252,3 +263,29 @@ def test_a_failed_check_opens_the_timeline_at_the_event_to_look_at(lab: Lab) -> 
     lab.screenshot("failed-check")
     kinds = [set(output.data) for output in lab.saved("fails.ipynb").cells[0].outputs]
     assert [("image/png" in data, "text/html" in data) for data in kinds][:2] == [(False, True), (True, False)]
+
+
+SENDS = """
+import labkit
+import torch
+import torch.distributed as dist
+
+def exchange():
+    value = torch.ones(1000)
+    dist.all_reduce(value)  # this line
+
+timeline = labkit.run(exchange, on=labkit.virtual(2)).timeline
+"""
+
+
+def test_an_event_leads_to_the_line_of_the_notebook_that_called_it(lab: Lab) -> None:
+    lab.open("lines.ipynb", _cells(SENDS, "timeline"))
+    lab.run_all(timeout_s=60)
+    _painted(lab)
+    assert not lab.errors()
+    called = "v.state.runs[0].labels.findIndex(([name]) => name === 'all_reduce')"
+    _view(lab, f"v.setFocus(0, v.state.runs[0].label.indexOf({called}))")
+    link = lab.page.locator(f"{WIDGET} .labkit-detail .labkit-source")
+    assert link.inner_text() == "Cell In[1], line 7"
+    link.click()
+    assert "dist.all_reduce(value)  # this line" in lab.page.inner_text(".cm-line.labkit-here")

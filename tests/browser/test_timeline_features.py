@@ -1,0 +1,210 @@
+"""What a timeline can do besides bars: strip, memory, the clock's error, critical path, table, and files that open."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from PIL import Image
+
+import labkit
+from labkit.timeline import COMMUNICATION, COMPUTE, Timeline
+from labkit.timeline.memory import memory_curve
+from labkit.timeline.metrics import busy_share
+
+pytestmark = [pytest.mark.browser]
+
+VIEW = "document.querySelector('.labkit-timeline').labkit"
+SVG = "{http://www.w3.org/2000/svg}"
+MS = 1_000_000
+
+
+def steps() -> Timeline:
+    """Return rank 0 computing 4 ms and sending 2 ms, rank 1 receiving and computing 2 ms, clocks known to 0.2 ms."""
+    return Timeline(
+        rank=[0, 0, 1, 1],
+        lane=[COMPUTE, COMMUNICATION, COMMUNICATION, COMPUTE],
+        start_ns=[0, 4 * MS, 3 * MS, 6 * MS],
+        end_ns=[4 * MS, 6 * MS, 6 * MS, 8 * MS],
+        name=["forward", "send", "recv", "backward"],
+        kind=["span", "send", "recv", "span"],
+        bytes=[0, 5000, 5000, 0],
+        peer=[-1, 1, 0, -1],
+        flow=[-1, 0, 0, -1],
+        tables={"clock": {"rank": np.array([0, 1]), "err_ns": np.array([0, MS // 5])}},
+    )
+
+
+@pytest.fixture
+def opened(browser: Any, tmp_path: Path) -> Any:
+    """Return a function that opens a timeline as a page of its own."""
+    context = browser.new_context(viewport={"width": 1000, "height": 800}, accept_downloads=True)
+
+    def opened(timeline: Timeline) -> Any:
+        timeline.to_html(tmp_path / "page.html")
+        page = context.new_page()
+        page.goto((tmp_path / "page.html").as_uri())
+        page.wait_for_selector("[data-painted]", timeout=30_000)
+        return page
+
+    yield opened
+    context.close()
+
+
+def _of(page: Any, expression: str) -> Any:
+    return page.evaluate(f"() => {{ const v = {VIEW}; v.draw(); return ({expression}); }}")
+
+
+def _pixels(page: Any, canvas: str, colour: str, box: str) -> list[int]:
+    """Return for each pixel column of a box [x, y, width, height] how many pixels have the colour "#rrggbb"."""
+    script = f"""() => {{
+      const v = {VIEW}; v.draw();
+      const [x, y, width, height] = {box}, [r, g, b] = [1, 3, 5].map((at) => parseInt({colour}.slice(at, at + 2), 16));
+      const {{ data }} = {canvas}.getContext("2d").getImageData(x, y, width, height);
+      return Array.from({{ length: width }}, (_, c) => Array.from({{ length: height }}, (_, l) => 4 * (l * width + c))
+        .filter((at) => Math.abs(data[at] - r) + Math.abs(data[at + 1] - g) + Math.abs(data[at + 2] - b) < 12).length);
+    }}"""
+    return list(page.evaluate(script))
+
+
+def test_the_strip_shows_how_busy_the_run_is_and_moves_the_window(opened: Any) -> None:
+    page = opened(steps())
+    busy = np.array(_of(page, "v.state.overviewBusy"))
+    columns = len(busy)
+    # Computing and communicating are two rows of each rank: one of four is filled at first, then two, one, one.
+    assert busy[columns // 8] == pytest.approx(0.25) and busy[int(0.45 * columns)] == pytest.approx(0.5)
+    assert busy.mean() == pytest.approx((4 + 2 + 3 + 2) / 8 / 4, abs=0.01)
+    painted = np.array(_pixels(page, "v.strip", "v.state.theme.quiet", "[112, 0, v.strip.width - 166, 26]"))
+    assert painted.sum() == 0 or painted.max() <= 26  # covered by the window's shade while all is in view
+    page.evaluate(f"() => {VIEW}.show({2 * MS}, {4 * MS})")
+    painted = np.array(_pixels(page, "v.strip", "v.state.theme.quiet", "[112, 0, v.strip.width - 166, 26]"))
+    outside = [x for x in range(columns) if not 0.23 * columns < x < 0.52 * columns]
+    assert np.abs(painted[outside] - 22 * busy[outside]).max() <= 2
+
+    box = page.locator("canvas.labkit-strip").bounding_box()
+    at = lambda time: box["x"] + 112 + time / 8 * columns  # noqa: E731  (ms)
+    for begin, end in ((3.0, 5.0), (6.0, 7.0)):  # its middle moves the window, its edge makes it longer
+        page.mouse.move(at(begin), box["y"] + 10)
+        page.mouse.down()
+        page.mouse.move(at(end), box["y"] + 10, steps=3)
+        page.mouse.up()
+    assert np.array(_of(page, "v.state.view")) / MS == pytest.approx([4, 7], abs=0.05)
+    assert json.loads(_of(page, "v.root.dataset.numbers"))["window"] == pytest.approx(3 * MS, rel=0.02)
+
+
+def holds_memory() -> None:
+    held = [torch.zeros(1_000_000)]
+    for _ in range(3):
+        held.append(held[-1] @ torch.zeros(1_000_000, 1) + torch.zeros(1_000_000))
+        dist.all_reduce(held[-1])
+
+
+def test_the_memory_of_a_rank_is_drawn_under_its_rows(opened: Any) -> None:
+    timeline = labkit.run(holds_memory, on=labkit.virtual(2)).timeline
+    page = opened(timeline)
+    places = _of(page, "v.state.layout.memories")
+    assert [place["rank"] for place in places] == [0, 1]
+    most = max(int(memory_curve(timeline, rank)[1].max()) for rank in (0, 1))
+    assert most >= 4 * 4_000_000
+    for place in places:
+        times, held = memory_curve(timeline, place["rank"])
+        box = f"[112, {round(place['y'])}, v.canvas.width - 166, {place['height']}]"
+        painted = _pixels(page, "v.canvas", "v.state.theme.memory", box)
+        low, high = _of(page, "v.state.view")
+        edges = timeline.start_ns.min() + low + np.linspace(0, high - low, len(painted) + 1)
+        first, last = (np.searchsorted(times, each, side="right") - 1 for each in (edges[:-1], edges[1:]))
+        steady = np.flatnonzero((first == last) & (first >= 0))[1:-1]
+        expected = held[first[steady]] / most * (place["height"] - 1)
+        assert len(steady) > 100
+        assert (np.abs(np.array(painted)[steady] - expected) > 2.5).mean() < 0.05  # ticks and marks stand over it
+
+
+def test_the_error_of_a_clock_is_drawn_at_the_edges_of_its_bars_and_said(opened: Any) -> None:
+    page = opened(steps())
+    scale = (_of(page, "v.state.width") - 166) / (8 * MS)
+    rows = _of(page, "v.state.layout.rows.map(({ y, bar, row }) => [row.rank, row.lane, y, bar])")
+    (place,) = [each for each in rows if each[:2] == [1, COMPUTE]]
+    edge, reach = 112 + 6 * MS * scale, 0.2 * MS * scale
+    ground = "v.state.theme.band"
+    box = f"[{round(edge - 3 * reach)}, {round(place[2])}, {round(3 * reach) - 1}, {place[3]}]"
+    free = np.array(_pixels(page, "v.canvas", ground, box))
+    # Left of the bar, where nothing runs, the whisker reaches as far as the clock may be off, and no farther.
+    marked = np.flatnonzero(free < free[0])
+    assert len(marked) and abs((len(free) - marked.min()) - reach) <= 2.5
+    page.evaluate(f"() => {VIEW}.setFocus(0, 2)")
+    assert "rank 1, backward (span)" in (said := page.inner_text(".labkit-detail")) or "rank 1" in said
+    assert "clock ± 200 µs" in said
+
+
+def test_the_critical_path_is_drawn_over_both_ranks(opened: Any) -> None:
+    page = opened(steps())
+    columns = """[...Array(v.canvas.width - 166).keys()].map((x) =>
+      v.canvas.getContext("2d").getImageData(112 + x, 22, 1, v.canvas.height - 22).data.join())"""
+    plain = _of(page, columns)
+    page.press("canvas", "c")
+    assert page.inner_text(".labkit-detail").startswith("Critical path, 8 ms")
+    changed = np.array(plain) != np.array(_of(page, columns))
+    assert changed.mean() > 0.95  # from the first begin to the last end
+    page.press("canvas", "c")
+    assert _of(page, columns) == plain
+
+
+def test_the_table_lists_the_events_in_view_for_a_screen_reader(opened: Any) -> None:
+    page = opened(steps())
+    assert not page.is_visible(".labkit-table")
+    page.click("button:has-text('Table')")
+    rows = [row.split("\t") for row in page.locator(".labkit-table tr").all_inner_texts()]
+    assert rows[0] == ["rank", "event", "kind", "begin", "length", "bytes", "peer", "line"]
+    assert [row[:7] for row in rows[1:]] == [
+        ["0", "forward", "span", "0 ns", "4 ms", "", ""],
+        ["0", "send", "send", "4 ms", "2 ms", "5 KB", "1"],
+        ["1", "backward", "span", "6 ms", "2 ms", "", ""],
+        ["1", "recv", "recv", "3 ms", "3 ms", "5 KB", "0"],
+    ]
+    assert page.inner_text(".labkit-table caption") == "4 events in view."
+    page.evaluate(f"() => {VIEW}.show({6.5 * MS}, {8 * MS})")
+    page.wait_for_function("() => document.querySelector('.labkit-table caption').innerText === '1 event in view.'")
+
+
+def _export(page: Any, kind: str, path: Path) -> bytes:
+    with page.expect_download() as download:
+        page.select_option("select[aria-label=Export]", kind)
+    download.value.save_as(path)
+    return path.read_bytes()
+
+
+def test_each_of_the_four_files_opens_and_says_what_the_view_says(opened: Any, browser: Any, tmp_path: Path) -> None:
+    timeline = steps()
+    page = opened(timeline)
+    image = Image.open(io.BytesIO(_export(page, "PNG", tmp_path / "view.png"))).convert("RGB")
+    blue = tuple(int(_of(page, "v.state.theme.colours[0]")[at : at + 2], 16) for at in (1, 3, 5))
+    place = _of(page, "v.state.layout.rows[0].y")
+    width = _of(page, "v.state.width") - 166
+    line = [
+        image.getpixel((112 + x, image.height - _of(page, "v.canvas.height") + round(place) + 1)) for x in range(width)
+    ]
+    assert np.mean([colour == blue for colour in line]) == pytest.approx(0.5, abs=0.02)  # 4 of 8 ms
+
+    drawing = ElementTree.fromstring(_export(page, "SVG", tmp_path / "view.svg"))
+    bars = [each for each in drawing.iter(f"{SVG}rect") if each.get("fill") == _of(page, "v.state.theme.colours[0]")]
+    assert sum(float(each.get("width") or 0) for each in bars) == pytest.approx(width / 2, abs=2)
+
+    trace = json.loads(_export(page, "Chrome trace", tmp_path / "trace.json"))["traceEvents"]
+    spans = {each["name"]: (each["ts"], each["dur"]) for each in trace if each["ph"] == "X"}
+    assert spans["compute/forward"] == (0, 4000) and spans["comm/recv"] == (3000, 3000) and len(spans) == 4
+    assert [each["ph"] for each in trace if each["ph"] in "sf"] == ["s", "f"]
+
+    _export(page, "HTML", tmp_path / "again.html")
+    again = browser.new_page()
+    again.goto((tmp_path / "again.html").as_uri())
+    again.wait_for_selector("[data-painted]", timeout=30_000)
+    numbers = json.loads(_of(again, "v.root.dataset.numbers"))
+    assert numbers["busyShare"] == pytest.approx(busy_share(timeline).mean())
+    again.close()
