@@ -185,6 +185,10 @@ def run(
             shown.finish(error.timeline)
         show_report_alone(error)
         raise error.with_traceback(None) from None
+    except BaseException:
+        if shown is not None:
+            shown.finish(None)
+        raise
     if shown is not None:
         shown.finish(done.timeline)
     return done

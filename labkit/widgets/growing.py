@@ -56,12 +56,14 @@ class GrowingTimeline:
         """Show the whole record with messages and critical path, and leave a picture for pages without a kernel.
 
         Args:
-            timeline: What came of the run, None where nothing could be recorded.
+            timeline: What came of the run; None where it was broken off, or nothing could be recorded: what was shown
+                until then stays.
         """
-        if timeline is None:
-            return
+        stopped = timeline is None
+        timeline = _joined(self._parts) if timeline is None else timeline
         packed = pack(timeline)
         del packed["focus"]
+        packed["title"] += ", stopped" if stopped else ""
         self.view.runs = [packed]
         self._place.update({"image/png": to_png(timeline), "text/plain": timeline.summary()}, raw=True)
         self.view.add_paths([timeline])

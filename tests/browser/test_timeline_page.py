@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,14 @@ def test_it_exports_pictures_a_trace_and_itself(browser: Any, tmp_path: Path) ->
     trace = json.loads(_export(page, "Chrome trace", tmp_path / "trace.json"))
     assert sum(event["ph"] == "X" for event in trace["traceEvents"]) == 4
     assert _export(page, "PNG", tmp_path / "view.png")[1:4] == "PNG"
-    assert '<text x="4" y="33" text-anchor="start"' in _export(page, "SVG", tmp_path / "view.svg")
+    page.press("canvas", "c")
+    page.evaluate(f"() => {VIEW}.setFocus(0, 0)")
+    drawing = ElementTree.fromstring(_export(page, "SVG", tmp_path / "view.svg"))
+    words = [each.text for each in drawing.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"rank 0", "rank 1", "compute", "forward", "isend 1", "recv 0", "time (ms)"} <= set(words)
+    theme = page.evaluate(f"() => {VIEW}.state.theme")
+    strokes = {each.get("stroke") for each in drawing.iter("{http://www.w3.org/2000/svg}path")}
+    assert {theme["arrow"], theme["path"], theme["alarm"]} <= strokes  # a message, the critical path, the frame
     _export(page, "HTML", tmp_path / "again.html")
     page.close()
     again = _open(browser, tmp_path / "again.html")
@@ -43,6 +51,17 @@ def test_it_exports_pictures_a_trace_and_itself(browser: Any, tmp_path: Path) ->
     again.press("canvas", "c")
     assert "Critical path, 2 ms" in again.inner_text(".labkit-detail")
     again.close()
+
+
+def test_it_follows_a_change_of_scheme_and_leaves_f5_to_the_browser(browser: Any, tmp_path: Path) -> None:
+    exchange().to_html(tmp_path / "page.html")
+    page = _open(browser, tmp_path / "page.html", viewport={"width": 900, "height": 700})
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"() => {VIEW}.root.dataset.theme === 'dark'")
+    pressed = "new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true })"
+    left = page.evaluate(f"() => ['F5', 'Home'].filter((key) => {VIEW}.canvas.dispatchEvent({pressed}))")
+    assert left == ["F5"]
+    page.close()
 
 
 @pytest.mark.parametrize(("scheme", "theme"), [("light", "light"), ("dark", "dark")])

@@ -146,6 +146,10 @@ def test_shares_are_painted_numbers_agree_and_keys_stay_in_the_widget(lab: Lab) 
     second = page.locator(f"{WIDGET} >> nth=1")
     second.locator("select[aria-label='align the runs at']").select_option("end")
     assert _view(lab, "v.state.offset", 1) == 200_000
+    assert _view(lab, "v.state.view", 1) == [0, 1_000_000]
+    _view(lab, "v.setOffset(-300000)", 1)
+    assert _view(lab, "v.state.view", 1) == [-300_000, 1_000_000]  # who saw the whole sees it still
+    _view(lab, "v.align('end')", 1)
     offset = second.locator(".labkit-compare input")
     assert offset.input_value() == "0.2"  # ms
     offset.fill("0.1")

@@ -25,7 +25,7 @@ function runOf(rows, more = {}) {
   return m.decode({
     columns: new DataView(columns.buffer, 3), layout, span: Math.max(1, ...events.map((e) => e[1])), summary: "a run", memory: [], clock: [],
     rows: rows.map(([rank, lane, spans]) => [rank, lane, spans.length]), categories: [],
-    labels: [["a", "span", 0, -1, "", ""], ["b", "isend", 1, 1, "", ""], ["c", "wait", 2, -1, "", ""]],
+    labels: [["a", "span", 0, -1, "", ""], ["b", "isend", 1, 1, "", ""], ["c", "wait", 2, -1, "", ""], ["push", "rpc_sync", 1, 1, "", ""], ["push", "rpc_serve", 2, 1, "", ""]],
   });
 }
 
@@ -84,6 +84,11 @@ test("bytes are those of the calls that begin in the window", () => {
   assert.equal(m.numbers(run, 0, 12).sent, 111);
   assert.equal(m.numbers(run, 4, 9).sent, 10);
   assert.equal(m.numbers(run, 5, 9).messages, 0);
+});
+
+test("arguments of remote calls are bytes sent", () => {
+  const run = runOf([[0, 1, [[0, 4, 3, 100], [4, 6, 1, 10], [6, 7, 4, 5]]]]);
+  assert.deepEqual([m.numbers(run, 0, 7).sent, m.numbers(run, 0, 7).messages], [110, 2]);
 });
 
 test("bus bandwidth is bytes over time of the collectives that begin in the window", () => {

@@ -2,15 +2,32 @@
 
 const escapeXml = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 
-/** Return the part in view as SVG: for each row the columns of equal shares as rectangles. */
-export function toSvg(state) {
+/** Return what `paint` takes for a canvas; it writes SVG. */
+function svgPen() {
+  const parts = [], near = (...numbers) => numbers.map((number) => +number.toFixed(2)).join(" ");
+  const box = (x, y, wide, high) => `M${near(x, y)}h${near(wide)}v${near(high)}h${near(-wide)}z`;
+  let path = "", dashes = "";
+  const fill = (d, colour) => parts.push(`<path d="${d}" fill="${colour}"/>`);
+  const stroke = (d, { strokeStyle, lineWidth = 1 }) => parts.push(`<path d="${d}" fill="none" stroke="${strokeStyle}" stroke-width="${lineWidth}" stroke-dasharray="${dashes}"/>`);
+  return {
+    parts, setTransform() {}, save() {}, measureText: (words) => ({ width: 6 * words.length }),
+    clip: () => parts.push('<g clip-path="url(#clip)">'), restore: () => parts.push("</g>"),
+    beginPath: () => (path = ""), moveTo: (...at) => (path += `M${near(...at)}`), lineTo: (...at) => (path += `L${near(...at)}`), rect: (...at) => (path += box(...at)),
+    setLineDash: (lengths) => (dashes = lengths.join(" ")),
+    fill() { fill(path, this.fillStyle); }, fillRect(...at) { fill(box(...at), this.fillStyle); },
+    stroke() { stroke(path, this); }, strokeRect(...at) { stroke(box(...at), this); },
+    fillText(words, x, y) {
+      const anchor = { right: "end", center: "middle" }[this.textAlign] ?? "start";
+      parts.push(`<text x="${near(x)}" y="${near(y)}" text-anchor="${anchor}" dominant-baseline="central" fill="${this.fillStyle}">${escapeXml(words)}</text>`);
+    },
+  };
+}
+
+/** Write for each row the columns of equal shares as rectangles. */
+function shareRects({ parts }, state) {
   const { layout, runs, theme, width } = state, columns = Math.round(width - LEFT - RIGHT), categories = runs[0].categories.length;
-  const parts = [];
-  const text = (x, y, words, anchor = "start") => parts.push(`<text x="${x}" y="${y}" text-anchor="${anchor}" fill="${theme.ink}">${escapeXml(words)}</text>`);
   for (const place of layout.rows) {
     const shares = shareMatrix(runs[place.run], place.row, ...windowOf(state, place.run), columns, categories, new Float64Array(columns * categories));
-    if (place.first) text(4, place.y + 11, `rank ${place.row.rank}`);
-    if (layout.bar >= 9) text(LEFT - 5, place.y + 11, LANES[place.row.lane], "end");
     const column = (x) => shares.subarray(x * categories, (x + 1) * categories).map((share) => Math.round(share * 1000) / 1000);
     for (let x = 0; x < columns; ) {
       const here = column(x);
@@ -26,15 +43,15 @@ export function toSvg(state) {
       x = next;
     }
   }
-  for (const head of layout.heads) text(4, head.y + 12, head.text);
-  const [a, b] = state.view, step = tickStep(b - a, columns / 110);
-  for (let tick = Math.ceil(a / step); tick * step <= b; tick++) {
-    const x = xOf(state, tick * step).toFixed(1);
-    parts.push(`<path d="M${x} ${TOP - 5}v${layout.height - TOP}" stroke="${theme.grid}"/>`);
-    text(x, 12, timeText(tick * step), "middle");
-  }
+}
+
+/** Return the part in view as SVG, with all that the canvas shows. */
+export function toSvg(state) {
+  const { layout, runs, theme, width } = state, pen = svgPen();
+  paint(pen, { ...state, ratio: 1 }, shareRects);
   const hatch = `<pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="3" height="6" fill="${theme.colours[state.hatched.indexOf(true)]}"/></pattern>`;
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${layout.height}" font-family="sans-serif" font-size="11"><title>${escapeXml(runs[0].summary)}</title><defs>${hatch}</defs><rect width="100%" height="100%" fill="${theme.paper}"/>${parts.join("")}</svg>`;
+  const clip = `<clipPath id="clip"><path d="M${LEFT} 0H${width - RIGHT}V${layout.height}H${LEFT}z"/></clipPath>`;
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${layout.height}" font-family="sans-serif" font-size="11"><title>${escapeXml(runs[0].summary)}</title><defs>${hatch}${clip}</defs>${pen.parts.join("")}</svg>`;
 }
 
 /** Return a Chrome trace, laid out as labkit/timeline/chrome.py does; spans that only overlap go to further threads. */

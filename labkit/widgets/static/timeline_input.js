@@ -21,16 +21,26 @@ Object.assign(TimelineView.prototype, {
     this.observers = [new ResizeObserver(() => this.plot.clientWidth && Math.floor(this.plot.clientWidth) !== this.state.width && this.resize()), new MutationObserver(() => this.retheme())];
     this.observers[0].observe(root);
     this.observers[1].observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "class"] });
+    this.gone = new AbortController();
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.retheme(), { signal: this.gone.signal });
+    this.watchPixels();
+  },
+
+  /** Paint anew where the page comes to a screen with other pixels: the width in CSS pixels may stay. */
+  watchPixels() {
+    const again = () => (this.resize(), this.watchPixels());
+    matchMedia(`(resolution: ${devicePixelRatio}dppx)`).addEventListener("change", again, { once: true, signal: this.gone.signal });
   },
 
   end() {
     for (const observer of this.observers) observer.disconnect();
+    this.gone.abort();
     for (const frame of [this.pending, this.playing]) cancelAnimationFrame(frame);
     this.packed = this.state = this.playing = null; // a page may hold what it showed for long: let the columns go
   },
 
   key(event) {
-    if (event.key === "Tab" || !isPlain(event)) return;
+    if (/^(Tab|F\d+)$/.test(event.key) || !isPlain(event)) return; // F5 and F12 are the browser's
     event.preventDefault();
     this.press(event.key);
   },

@@ -105,13 +105,13 @@ export function ownWindow(state, run) {
 export const xOf = (state, time) => LEFT + ((time - state.view[0]) / (state.view[1] - state.view[0])) * (state.width - LEFT - RIGHT);
 export const timeOf = (state, x) => state.view[0] + ((x - LEFT) / (state.width - LEFT - RIGHT)) * (state.view[1] - state.view[0]);
 
-/** Paint all there is. */
-export function paint(context, state) {
+/** Paint all there is; `shares` paints the bars. */
+export function paint(context, state, shares = paintShares) {
   const { layout, ratio, theme, width, runs } = state;
   context.setTransform(1, 0, 0, 1, 0, 0);
   context.fillStyle = theme.paper;
   context.fillRect(0, 0, width * ratio, layout.height * ratio);
-  paintShares(context, state);
+  shares(context, state);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.font = FONT;
   context.textBaseline = "middle";

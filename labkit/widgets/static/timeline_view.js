@@ -18,7 +18,7 @@ const NUMBERS = [
   ["bubble", "bubble", "share of the ranks' time without computation", (n) => percentText(n.bubble)],
   ["communication", "communication", "time in communication, all ranks together", (n) => timeText(n.communication)],
   ["exposed", "exposed communication", "communication while the same rank does not compute", (n) => `${timeText(n.exposed)}, ${percentText(n.exposedShare)}`],
-  ["sent", "sent", "bytes of point-to-point sends that begin in view", (n) => `${bytesText(n.sent)} in ${n.messages} message${n.messages === 1 ? "" : "s"}`],
+  ["sent", "sent", "bytes of sends, and of the arguments of remote calls, that begin in view", (n) => `${bytesText(n.sent)} in ${n.messages} message${n.messages === 1 ? "" : "s"}`],
   ["payload", "collectives", "payload of the calls that begin in view, as nccl-tests counts it", (n) => `${bytesText(n.payload)} in ${n.calls} call${n.calls === 1 ? "" : "s"}`],
   ["busbw", "busbw", "bus bandwidth of the collectives that begin in view, mean over their time", (n) => (Number.isFinite(n.busbw) ? `${bytesText(n.busbw)}/s` : "–")],
 ];
@@ -207,10 +207,11 @@ export class TimelineView {
 
   setOffset(offset) {
     if (!Number.isFinite(offset)) return;
-    this.state.offset = offset;
+    const { state } = this, followed = String(state.view) === String(state.whole);
+    state.offset = offset;
     this.offsetBox.value = String(Number((offset / this.unit).toPrecision(6)));
     this.fit();
-    this.invalidate();
+    this.show(...(followed ? state.whole : state.view));
   }
 
   /** Shift the second run so that both begin, end, or the event in focus begins, at the same time. */
@@ -316,7 +317,7 @@ export class TimelineView {
   showDetail(run, event, aloud) {
     const { text, source, code, unknown } = this.describe(run, event);
     const link = element("button", { type: "button", class: "labkit-source", title: "go to this line" }, source);
-    link.addEventListener("click", () => goToLine(source) || this.say(`${source} is not in view in this notebook: scroll to it by hand.`));
+    link.addEventListener("click", () => goToLine(source, this.root.closest(".jp-Notebook") ?? document) || this.say(`${source} is not in view in this notebook: scroll to it by hand.`));
     this.detail.replaceChildren(text, unknown ? " · no source line recorded" : " · ", ...(unknown ? [] : [/^Cell/.test(source) ? link : source, element("code", {}, code)]));
     if (aloud) this.spoken.textContent = `${text}${source ? `, ${source}: ${code}` : ""}`;
   }
@@ -377,9 +378,9 @@ export function decodePath(path) {
 }
 
 /** Bring "Cell In[5], line 3" of this notebook into view; return false where the page does not hold it just now. */
-function goToLine(source) {
+function goToLine(source, page) {
   const [, count, line] = /In\[(\d+)\], line (\d+)/.exec(source) ?? [];
-  const prompt = [...document.querySelectorAll(".jp-InputPrompt")].find((each) => each.textContent.trim() === `[${count}]:`);
+  const prompt = [...page.querySelectorAll(".jp-InputPrompt")].find((each) => each.textContent.trim() === `[${count}]:`);
   const at = prompt?.closest(".jp-Cell")?.querySelectorAll(".cm-line")[line - 1];
   if (!at) return false;
   at.scrollIntoView({ block: "center" });
