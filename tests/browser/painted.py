@@ -129,5 +129,5 @@ def _check_numbers(said: dict[str, Any], timeline: Timeline) -> None:
     assert said["bubble"] == pytest.approx(1 - computing.mean(), abs=1e-9)
     assert said["communication"] == pytest.approx(communication, abs=1)
     assert said["exposed"] == pytest.approx(communication * (1 - hidden), rel=1e-6, abs=2)
-    assert said["sent"] == metrics.bytes_sent(timeline).sum()
+    assert said["sent"] == (metrics.bytes_sent(timeline) + metrics.remote_call_bytes(timeline)).sum()
     assert said["payload"] == metrics.collective_payload_bytes(timeline).sum()

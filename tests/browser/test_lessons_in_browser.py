@@ -50,14 +50,15 @@ def views(lab: Lab, selector: str) -> Iterator[Any]:
         "(p) => { const e = document.querySelector(p); return e.scrollTop + e.clientHeight >= e.scrollHeight - 2; }"
     )
     unseen = f":is({selector}):not([data-looked-at])"
-    while True:
-        page.wait_for_timeout(120)  # the page lays out what has come into view
+    calm = 0  # at the end, how often nothing new came: a page that was just opened is still growing
+    while calm < 4:
+        page.wait_for_timeout(250 if calm else 120)  # the page lays out what has come into view
         while page.locator(f"{SCROLLED} {unseen}").count():
             found = page.locator(f"{SCROLLED} {unseen}").first.element_handle()
             found.evaluate("(root) => (root.dataset.lookedAt = '')")
+            calm = 0
             yield found
-        if page.evaluate(at_end, SCROLLED):
-            return
+        calm = calm + 1 if page.evaluate(at_end, SCROLLED) else 0
         page.evaluate("(panel) => (document.querySelector(panel).scrollTop += 600)", SCROLLED)
 
 
@@ -82,7 +83,7 @@ def play(lab: Lab, root: Any) -> bool:
         page.keyboard.press("Home")
         return True
     page.wait_for_function("(root) => root.dataset.live === '' && root.querySelector('svg')", arg=root, timeout=60_000)
-    numbers = root.eval_on_selector_all("[data-number]", "each => each.map((one) => one.innerText)")
+    numbers = root.eval_on_selector_all("dd[data-number]", "each => each.map((one) => one.textContent)")
     assert numbers and not [each for each in numbers if re.search("NaN|undefined|Infinity", each) or not each]
     assert root.query_selector_all("svg[role=img] rect, svg[role=img] path")
     root.query_selector("[data-part=stage]").focus()
@@ -127,7 +128,7 @@ def test_a_lesson_runs_is_played_with_saved_reopened_and_converted(lab: Lab, bro
     timelines = sum(WIDGET in each for each in data)
     assert (kinds.count(True), kinds.count(False)) == (timelines, figures)
     pictures = sum("image/png" in each and "text/html" not in each for each in data)
-    assert pictures >= timelines > 0
+    assert pictures >= timelines and kinds
 
     lab.end_kernel(file)
     lab.page.goto(f"{lab.url}/lab/workspaces/reopened-{name}/tree/{file}")

@@ -146,7 +146,7 @@ def test_the_error_of_a_clock_is_drawn_at_the_edges_of_its_bars_and_said(opened:
 def test_the_critical_path_is_drawn_over_both_ranks(opened: Any) -> None:
     page = opened(steps())
     columns = """[...Array(v.canvas.width - 166).keys()].map((x) =>
-      v.canvas.getContext("2d").getImageData(112 + x, 22, 1, v.canvas.height - 22).data.join())"""
+      v.canvas.getContext("2d").getImageData(112 + x, 0, 1, v.canvas.height).data.join())"""
     plain = _of(page, columns)
     page.press("canvas", "c")
     assert page.inner_text(".labkit-detail").startswith("Critical path, 8 ms")
