@@ -59,7 +59,7 @@ class _Joins:
 
 
 class _Partners:
-    """For each call the calls without which it could not end: the other end of a message, a collective's other ranks."""
+    """For each call those without which it could not end: a message's other end, a collective's other ranks."""
 
     def __init__(self, timeline: Timeline) -> None:
         sends = timeline.flow >= 0

@@ -11,10 +11,12 @@ Intervals = tuple["npt.NDArray[np.int64]", "npt.NDArray[np.int64]"]
 
 
 def union(start: npt.NDArray[Any], end: npt.NDArray[Any]) -> Intervals:
-    """Return the disjoint intervals, sorted, that cover exactly what the given ones cover."""
+    """Return disjoint intervals, sorted, that cover exactly what the given ones cover; some may touch."""
     if not len(start):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     start, end = start.astype(np.int64, copy=False), end.astype(np.int64, copy=False)
+    if (start[1:] >= end[:-1]).all():
+        return start, end
     if (start[1:] < start[:-1]).any():
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from labkit.errors import ConfigError
 from labkit.timeline.grouping import by_rank
-from labkit.timeline.intervals import Intervals, overlap, total, union
+from labkit.timeline.intervals import Intervals, total, union
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
@@ -28,6 +28,25 @@ def intervals_of_ranks(timeline: Timeline, lanes: Sequence[Lane]) -> list[Interv
 def busy_ns(timeline: Timeline, lanes: Sequence[Lane] = (Lane.COMPUTE, Lane.COMMUNICATION)) -> npt.NDArray[np.int64]:
     """Return for each rank the time with at least one span in the lanes, shape (num_ranks,)."""
     return np.array([total(intervals) for intervals in intervals_of_ranks(timeline, lanes)], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class LaneTimes:
+    """How long each rank computed, communicated, and did either, ns; arrays of shape (num_ranks,)."""
+
+    compute_ns: npt.NDArray[np.int64]
+    communication_ns: npt.NDArray[np.int64]
+    either_ns: npt.NDArray[np.int64]
+
+    @property
+    def hidden_ns(self) -> npt.NDArray[np.int64]:
+        """Return how long each rank did both at once."""
+        return self.compute_ns + self.communication_ns - self.either_ns
+
+
+def lane_times(timeline: Timeline) -> LaneTimes:
+    """Return for each rank the time it computed, communicated, and did either."""
+    return LaneTimes(busy_ns(timeline, [Lane.COMPUTE]), busy_ns(timeline, [Lane.COMMUNICATION]), busy_ns(timeline))
 
 
 def busy_share(
@@ -85,12 +104,10 @@ def hidden_communication_share(timeline: Timeline, rank: int | None = None) -> f
         timeline: What was recorded.
         rank: One rank, or None for the communication time of all ranks taken together.
     """
-    ranks = range(timeline.num_ranks) if rank is None else [rank]
-    communication = intervals_of_ranks(timeline, [Lane.COMMUNICATION])
-    computation = intervals_of_ranks(timeline, [Lane.COMPUTE])
-    communicating = sum(total(communication[each]) for each in ranks)
-    hidden = sum(overlap(communication[each], computation[each]) for each in ranks)
-    return hidden / communicating if communicating else 0.0
+    ranks = slice(None) if rank is None else [rank]
+    times = lane_times(timeline)
+    communication = times.communication_ns[ranks].sum()
+    return float(times.hidden_ns[ranks].sum() / communication) if communication else 0.0
 
 
 def algbw(num_bytes: float, duration_ns: float) -> float:

@@ -34,9 +34,10 @@ def summary(timeline: Timeline) -> str:
     if remote.any():
         size = format_bytes(int(timeline.bytes[remote].sum()))
         parts.append(f"{_count(int(remote.sum()), 'remote call')} with {size} in all")
-    parts.append(f"ranks busy {_percent_range(metrics.busy_share(timeline))} of the time")
-    if np.any(timeline.lane == Lane.COMMUNICATION) and np.any(timeline.lane == Lane.COMPUTE):
-        hidden = metrics.hidden_communication_share(timeline)
+    times = metrics.lane_times(timeline)
+    parts.append(f"ranks busy {_percent_range(times.either_ns / max(timeline.makespan_ns, 1))} of the time")
+    if times.communication_ns.any() and times.compute_ns.any():
+        hidden = times.hidden_ns.sum() / times.communication_ns.sum()
         parts.append(f"{hidden:.0%} of communication hidden under computation".replace("%", " %"))
     if memory.has_memory(timeline):
         peaks = timeline.tables["memory_peak"]["bytes"]

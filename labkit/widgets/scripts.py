@@ -29,7 +29,8 @@ if (i % 5 === 4) { all.setUint32(at, sum); at += 4; sum = 0; }
 }
 return all.buffer.slice(0, end);
 };
-const unpack = (...parts) => new Response(new Blob(parts.map(bytes)).stream().pipeThrough(new DecompressionStream("deflate"))).text();
+const unpack = (...parts) =>
+new Response(new Blob(parts.map(bytes)).stream().pipeThrough(new DecompressionStream("deflate"))).text();
 const load = async (end, ...parts) => {
 const code = (await unpack(...parts)) + end;
 const address = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));

@@ -81,7 +81,8 @@ def share_matrix(
     width = (window[1] - window[0]) / num_columns
     begin, finish, owner = owned_segments(start - window[0], end - window[0], category)
     shares = np.zeros((num_categories, num_columns))
-    for number in np.flatnonzero(np.bincount(owner)).tolist():
-        mine = owner == number
+    present = np.flatnonzero(np.bincount(owner)).tolist()
+    for number in present:
+        mine = owner == number if len(present) > 1 else slice(None)
         shares[number] = np.diff(covered_before((begin[mine], finish[mine]), edges)) / width
     return np.clip(shares, 0.0, 1.0)
