@@ -9,11 +9,10 @@ from labkit.checks.case import Wait
 from labkit.checks.rank_side import CASE_KIND
 from labkit.checks.wire import CollectiveCall, Message, Wire, WireProblem, ordered
 from labkit.timeline import Timeline
-from labkit.timeline.messages import is_call
+from labkit.timeline.messages import RECEIVES, SENDS, is_call
 from labkit.timeline.span import Lane
 
 _PROBLEMS = ("unmatched_send", "unmatched_recv", "changed_in_flight", "read_before_wait", "size_mismatch", "not_waited")
-_POINT_TO_POINT = ("send", "recv", "isend", "irecv")
 _NO_CALL = ("wait", "span")
 
 
@@ -87,5 +86,5 @@ def waits_of(timeline: Timeline | None) -> tuple[Wait, ...]:
         before = waits.get(rank)
         # A receive that was posted beside a send is what really waits; a blocking call hides what was posted before.
         if before is None or kind in ("send", "recv") or before.operation == "isend":
-            waits[rank] = Wait(rank, kind, peer if peer >= 0 or kind in _POINT_TO_POINT else None)
+            waits[rank] = Wait(rank, kind, peer if peer >= 0 or kind in (*SENDS, *RECEIVES) else None)
     return tuple(waits[rank] for rank in sorted(waits))

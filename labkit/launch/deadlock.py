@@ -9,12 +9,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from labkit.launch.waits import meets
+from labkit.timeline.messages import RECEIVES, SENDS
 
 if TYPE_CHECKING:
     from labkit.launch.recording import RankLog, Wait
-
-_SENDS = ("send", "isend")
-_RECEIVES = ("recv", "irecv")
 
 
 def nothing_in_flight(waiting: Mapping[int, RankLog], logs: Mapping[int, RankLog]) -> bool:
@@ -31,14 +29,14 @@ def nothing_in_flight(waiting: Mapping[int, RankLog], logs: Mapping[int, RankLog
 
 def _can_end(rank: int, wait: Wait, logs: Mapping[int, RankLog]) -> bool:
     others = [other for other in logs if other != rank] if wait.peer is None else [wait.peer]
-    if wait.operation in _RECEIVES:
+    if wait.operation in RECEIVES:
         return any(
-            other not in logs or _count(logs[other], _SENDS, rank) > _count(logs[rank], _RECEIVES, other, done=True)
+            other not in logs or _count(logs[other], SENDS, rank) > _count(logs[rank], RECEIVES, other, done=True)
             for other in others
         )
-    if wait.operation in _SENDS:
+    if wait.operation in SENDS:
         return any(
-            other not in logs or _count(logs[other], _RECEIVES, rank) > _count(logs[rank], _SENDS, other, done=True)
+            other not in logs or _count(logs[other], RECEIVES, rank) > _count(logs[rank], SENDS, other, done=True)
             for other in others
         )
     members = wait.group_ranks or tuple(logs)

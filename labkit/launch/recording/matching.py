@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from labkit.launch.recording import layout
+from labkit.timeline.messages import RECEIVES, SENDS
 from labkit.timeline.span import Problem
-
-SENDS = ("send", "isend")
-RECEIVES = ("recv", "irecv")
 
 
 def match_messages(rows: dict[str, Any]) -> tuple[Any, list[Problem]]:
