@@ -989,8 +989,8 @@ plt.show()
 # right the last bucket sticks out. Then make the link ten times slower. Now the network sets the pace, and what counts
 # is that the first bucket leaves early: give it 1 MiB, as torch does. And let one rank be late: all wait for it.
 #
-# `stack` puts caps, hooks or the steps of torch's DDP under each other. Let the layers be `registered` backwards and stack
-# *DDP's graph*: you see why torch rebuilds its buckets after the first step, and what it costs that with
+# `stack` puts caps, hooks or the steps of torch's DDP under each other. Let the layers be `registered` backwards and
+# stack *DDP's graph*: you see why torch rebuilds its buckets after the first step, and what it costs that with
 # `find_unused_parameters` it never does.
 #
 # But first a guess. With the cap of the formula the step is as short as buckets can make it. **Which share of your
