@@ -109,13 +109,13 @@ export const ARROW = '<defs><marker id="lk-arrow" viewBox="0 0 6 6" refX="4.5" r
 export const arrow = (x1, y1, x2, y2, kind = "now", more = {}) => line(x1, y1, x2, y2, kind, { "marker-end": "url(#lk-arrow)", ...more });
 
 /** Words in lines from x = 0 on: [markup, height]. */
-export function wrapped(words, y, width) {
+export function wrapped(words, y, width, kind = "small grey") {
   const lines = [""];
   for (const word of words.split(" ")) {
     if (5.8 * (lines.at(-1) + word).length > width) lines.push("");
     lines.push(lines.pop() + word + " ");
   }
-  return [lines.map((each, k) => text(0, y + 14 * k, each, "small grey")).join(""), 14 * lines.length];
+  return [lines.map((each, k) => text(0, y + 14 * k, each, kind)).join(""), 14 * lines.length];
 }
 
 /** Stripes for time in which nothing runs: k leans and weighs differently. */

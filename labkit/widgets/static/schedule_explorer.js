@@ -243,7 +243,11 @@ export function scheduleExplorer(data) {
         if (now < Infinity) svg += line(x(now), y - 42 * p - 3, x(now), y, "now");
         svg += axis(left, y + 2, x(reach) - left, reach, each.placed ? seconds : String);
         y += 28;
-        for (const fault of each.faults.slice(0, 3)) svg += text(0, (y += 15), fault, "bad");
+        for (const fault of each.faults.slice(0, 3)) {
+          const [words, more] = wrapped(fault, y + 15, 0.92 * width, "bad");
+          svg += words;
+          y += more + 1;
+        }
         y += 10;
         const whole = ended(stages), share = (part) => percent(sum(idle.filter((i) => i[3] === part).map(([, from, to]) => to - from)) / (p * whole)), first = shown[0];
         if (which) numbers.push([]);
