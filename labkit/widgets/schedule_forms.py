@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import zip_longest
 
-from labkit.widgets.schedules import Op, ops_of
+from labkit.widgets.schedules import Op
+
+
+def _turns(*lists: tuple[int, list[str]]) -> str:
+    """Return an order: at each turn the next word of every list that has one; a list waits some turns before."""
+    number = max(wait + len(words) for wait, words in lists)
+    return "".join(words[at - wait] for at in range(number) for wait, words in lists if 0 <= at - wait < len(words))
+
+
+def _row(kind: str, num_microbatches: int) -> list[str]:
+    return [f"{kind}{number}" for number in range(num_microbatches)]
 
 
 def gpipe(stage: int, num_stages: int, num_microbatches: int) -> str:
     """Return GPipe's order: every forward, then every backward."""
-    return "".join(f"{kind}{number}" for kind in "FB" for number in range(num_microbatches))
+    return _turns((0, _row("F", num_microbatches)), (num_microbatches, _row("B", num_microbatches)))
 
 
 def one_f_one_b(stage: int, num_stages: int, num_microbatches: int) -> str:
     """Return 1F1B's order: a warm-up of forwards, then one forward and one backward in turns, then the rest."""
-    warmup = min(num_stages - 1 - stage, num_microbatches)
-    order = [f"F{number}" for number in range(warmup)]
-    for number in range(num_microbatches):
-        order += [f"F{number + warmup}"] if number + warmup < num_microbatches else []
-        order.append(f"B{number}")
-    return "".join(order)
+    return _turns((0, _row("F", num_microbatches)), (num_stages - 1 - stage, _row("B", num_microbatches)))
 
 
 def interleaved(stage: int, num_stages: int, num_microbatches: int) -> str:
@@ -33,9 +37,7 @@ def interleaved(stage: int, num_stages: int, num_microbatches: int) -> str:
     row = [(chunk, m) for chunk, m in row if m < num_microbatches]
     forwards = [str(Op("F", m, chunk)) for chunk, m in row]
     backwards = [str(Op("B", m, 1 - chunk)) for chunk, m in row]
-    warmup = 2 * (num_stages - 1 - stage) + num_stages
-    turns = zip_longest([*forwards, *[""] * warmup], [*[""] * warmup, *backwards], fillvalue="")
-    return "".join(word for pair in turns for word in pair)
+    return _turns((0, forwards), (2 * (num_stages - 1 - stage) + num_stages, backwards))
 
 
 def zb_h1(stage: int, num_stages: int, num_microbatches: int) -> str:
@@ -43,11 +45,8 @@ def zb_h1(stage: int, num_stages: int, num_microbatches: int) -> str:
 
     Source: Qi et al. 2023, "Zero bubble pipeline parallelism".
     """
-    late, words = min(stage, num_microbatches), []
-    for op in ops_of(one_f_one_b(stage, num_stages, num_microbatches), stage):
-        words.append(str(op).replace("B", "I"))
-        words += [f"W{op.microbatch - late}"] if op.kind == "B" and op.microbatch >= late else []
-    return "".join(words + [f"W{number}" for number in range(num_microbatches - late, num_microbatches)])
+    waits = {"F": 0, "I": num_stages - 1 - stage, "W": num_stages - 1}
+    return _turns(*((wait, _row(kind, num_microbatches)) for kind, wait in waits.items()))
 
 
 _OF_THE_PAGE = (gpipe, one_f_one_b, interleaved, zb_h1)

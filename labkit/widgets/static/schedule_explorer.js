@@ -8,20 +8,18 @@ export const parse = (words) => [...words.matchAll(/([FBIW])(\d+)(?:\.(\d+))?/g)
 const name = ([kind, m, c]) => kind + m + (c ? "." + c : "");
 const ended = (stages) => most([0, ...stages.flat().map((o) => o[2])]);
 
+// An order in turns: at each turn the next of every list [kind, turns to wait, [[microbatch, chunk]]] that has one.
+const turns = (...lists) => range(most(lists.map(([, wait, list]) => wait + list.length))).flatMap((at) => lists.flatMap(([kind, wait, list]) => (list[at - wait] ? [[kind, ...list[at - wait]]] : [])));
+const row = (m) => range(m).map((k) => [k, 0]);
+
 export const FORMS = {
-  gpipe: (s, p, m) => [..."FB"].flatMap((kind) => range(m).map((k) => [kind, k, 0])),
-  one_f_one_b(s, p, m) {
-    const warm = Math.min(p - 1 - s, m);
-    return [...range(warm).map((k) => ["F", k, 0]), ...range(m).flatMap((k) => [...(k + warm < m ? [["F", k + warm, 0]] : []), ["B", k, 0]])];
+  gpipe: (s, p, m) => turns(["F", 0, row(m)], ["B", m, row(m)]),
+  one_f_one_b: (s, p, m) => turns(["F", 0, row(m)], ["B", p - 1 - s, row(m)]),
+  interleaved(s, p, m) {
+    const all = range(2 * m + 2 * p).map((k) => [Math.floor(k / p / 2) * p + (k % p), Math.floor(k / p) % 2]).filter(([k]) => k < m);
+    return turns(["F", 0, all], ["B", 3 * p - 2 - 2 * s, all.map(([k, c]) => [k, 1 - c])]);
   },
-  interleaved(s, p, m, v = 2) {
-    const all = range(Math.ceil(m / p) * p * v).map((k) => [Math.floor(k / p / v) * p + (k % p), Math.floor(k / p) % v]).filter(([k]) => k < m), warm = 2 * (p - 1 - s) + (v - 1) * p;
-    return range(m * v + warm).flatMap((at) => [...(all[at] ? [["F", ...all[at]]] : []), ...(all[at - warm] ? [["B", all[at - warm][0], v - 1 - all[at - warm][1]]] : [])]);
-  },
-  zb_h1(s, p, m) {
-    const late = Math.min(s, m);
-    return [...FORMS.one_f_one_b(s, p, m).flatMap(([kind, k]) => (kind === "F" ? [[kind, k, 0]] : [["I", k, 0], ...(k >= late ? [["W", k - late, 0]] : [])])), ...range(late).map((k) => ["W", m - late + k, 0])];
-  },
+  zb_h1: (s, p, m) => turns(["F", 0, row(m)], ["I", p - 1 - s, row(m)], ["W", p - 1, row(m)]),
 };
 
 /** What must have ended before an operation of these lists, as a function of (stage, operation). */
@@ -106,11 +104,12 @@ export function idleOf(stages) {
 export function criticalPath(stages, tm = 0) {
   const { needs } = needsOf(stages.map((ops) => ops.map(([op]) => op))), path = [];
   const spot = (s, op) => [s, stages[s].findIndex(([each]) => name(each) === name(op))];
-  let at = stages.flatMap((ops, s) => (ops.length ? [[s, ops.length - 1]] : [])).reduce((a, b) => (stages[b[0]][b[1]][2] > (a ? stages[a[0]][a[1]][2] : -1) ? b : a), null);
+  const endOf = ([s, k]) => stages[s][k][2];
+  let at = stages.flatMap((ops, s) => (ops.length ? [[s, ops.length - 1]] : [])).sort((a, b) => endOf(b) - endOf(a))[0];
   while (at && path.length < 5000) {
     path.push(at);
     const [s, k] = at, before = [...(k ? [[s, k - 1]] : []), ...needs(s, stages[s][k][0]).map(([t, w]) => spot(t, w))].filter(([, k]) => k >= 0);
-    const arrives = ([t, k]) => stages[t][k][2] + (t !== s ? tm : 0);
+    const arrives = (one) => endOf(one) + (one[0] !== s ? tm : 0);
     at = before.reduce((a, b) => (!a || arrives(b) > arrives(a) + 1e-9 ? b : a), null);
   }
   return path;
@@ -177,8 +176,8 @@ export function scheduleExplorer(data) {
     },
     hover(mark) {
       const before = over;
-      over = mark.closest("[data-pick]")?.dataset.pick;
-      return over !== before;
+      over = mark.closest("[data-pick]")?.dataset.pick.split(",").map(Number);
+      return over + "" !== before + "";
     },
     pick(mark, far, values) {
       const [k, s, at] = mark.dataset.pick.split(",").map(Number), each = ask(values)[k], row = [...mark.ownerSVGElement.querySelectorAll(`[data-pick^="${k},${s},"]`)];
@@ -194,7 +193,7 @@ export function scheduleExplorer(data) {
       const chunks = (each) => 1 + most([0, ...each.stages.flat().map(([op]) => op[2])]), peakOf = (held) => most([0, ...held.map((h) => h[1])]), short = (t) => +t.toPrecision(4);
       const peaks = shown.map((each) => each.stages.map((ops) => peakOf(heldBy(ops, chunks(each))))), top = most([1, limit, ...peaks.flat()]);
       // The operation under the pointer or chosen, as [schedule, stage, operation], and its microbatch's way.
-      const [lit, picked] = [over?.split(",").map(Number) ?? chosen, chosen].map((at) => at && shown[at[0]]?.lists?.[at[1]]?.[at[2]] && [at[0], at[1], shown[at[0]].lists[at[1]][at[2]]]), follow = over && lit ? lit[2][1] : values.follow;
+      const [lit, picked] = [over ?? chosen, chosen].map(([k, s, at] = []) => shown[k]?.lists?.[s]?.[at] && [k, s, shown[k].lists[s][at]]), follow = over && lit ? lit[2][1] : values.follow;
       let y = 0, svg = ARROW + range(3).map((k) => stripes(k)).join(""), before;
       const numbers = [], table = [["schedule", "stage", "order", "most held"]], said = [], when = [];
       shown.forEach((each, which) => {
@@ -210,7 +209,7 @@ export function scheduleExplorer(data) {
             const twin = lit && s === lit[1] && (which === lit[0] ? name(op) === name(lit[2]) : same(op, lit[2]));
             spots[s + name(op)] = [from, to, y];
             if (twin) {
-              if (before && before[2] < y - 20 && before[3] !== which) svg += line((before[0] + before[1]) / 2, before[2] + 21, (from + to) / 2, y, "now", { "stroke-dasharray": "2 3", "data-cursor": 1 });
+              if (before && before[3] !== which) svg += line((before[0] + before[1]) / 2, before[2] + 21, (from + to) / 2, y, "now", { "stroke-dasharray": "2 3", "data-cursor": 1 });
               before = [from, to, y, which];
             }
             return [twin, { "data-op": `${s}:${name(op)}`, "data-pick": [which, s, at] + "", "data-lit": twin && 1 }, [which, s, at] + "" === chosen + ""];
@@ -219,7 +218,7 @@ export function scheduleExplorer(data) {
           svg += text(0, y + 15, `stage ${s}`) + idle.filter(([t]) => t === s).map(([, from, to, part]) => rect(x(from), y, x(to) - x(from), 21, { fill: `url(#lk-idle${part})`, "data-idle": `${s}:${IDLE[part]}` }, `${IDLE[part]} bubble`)).join("");
           ops.forEach(([op, start, to], at) => {
             const fill = FILL[op[0]], w = x(to) - x(start), onPath = path.some(([t, k]) => t === s && k === at), [twin, hooks, isChosen] = marked(at, op, x(start), x(to));
-            if (twin) when.push([which, start, to]);
+            if (twin) (when[which] ??= []).push(`${unit(start)} to ${unit(to)}`);
             svg += faint(start > now || (follow >= 0 && op[1] !== follow), bar(x(start), y, w, 21, fill, w < 6.5 * name(op).length + 4 ? op[0] : name(op), { style: isChosen ? "stroke:var(--bad);stroke-width:4" : (onPath || twin) && "stroke-width:3.5", ...hooks, "data-critical": onPath && 1 }, `stage ${s}, ${name(op)}: ${short(start)} to ${short(to)}`) + (op[2] % 2 ? rect(x(start), y + 14, w, 7, { fill: "#0005", "pointer-events": "none" }) : ""));
           });
           model?.[s].forEach(([op, start, to]) => (svg += rect(x(start), y - 2, x(to) - x(start), 25, { fill: "none", class: "rule", "stroke-dasharray": "3 2", "pointer-events": "none", "data-model": `${s}:${name(op)}` })));
@@ -265,8 +264,8 @@ export function scheduleExplorer(data) {
         if (limit) numbers.push([`${each.name}: fits into memory`, much.length ? `✗ stage ${much.join(", ")}` : "✓", much.length]);
         said.push((each.faults[0] ?? `${each.name}${each.edited ? ", edited, can be carried out" : ""}: bubble ${percent(bubble)}, at most ${most(peaks[which])} microbatches held.`) + (limit && much.length ? ` ${each.name}: more than the memory's ${limit} on stage ${much.join(", ")}.` : ""));
       });
-      const [, s, op] = picked ?? lit ?? [];
-      if (op) said.push(`${picked ? "Chosen: " : ""}${name(op)} of stage ${s}${picked && !shown[1] ? "" : [...new Set(when.map((w) => w[0]))].map((k, at) => `${at ? "," : ":"} ${shown[k].name} ${when.filter((w) => w[0] === k).map(([, from, to]) => [from, to].map(shown[k].placed ? seconds : short).join(" to ")).join(" and ")}`).join("")}.`);
+      const [, s, op] = picked ?? lit ?? [], spans = when.flatMap((each, k) => `${shown[k].name} ${each.join(" and ")}`);
+      if (op) said.push(`${picked ? "Chosen: " : ""}${name(op)} of stage ${s}${spans[0] ? ": " : ""}${spans.join(", ")}.`);
       const [words, more] = wrapped("F: forward; B: backward, split into I and W. Stripes: bubble; / warm-up, | steady, \\ drain. Grey curve: activations held; red line: memory." + (shown.some((each) => chunks(each) > 1) ? " Dark foot: odd chunk." : ""), y + 4, width);
       return { svg: svg + words, height: y + more, numbers, say: said.join(" "), table, data: { faults: shown.flatMap((each) => each.faults).length, chosen: chosen ?? "" } };
     },

@@ -16,7 +16,7 @@ export function draws(seed) {
 /** Gradients [worker, read, applied, start, end, dropped: staler than `drop`]; a worker may be `bound` pushes ahead of the slowest ("sync": all wait for all). */
 export function simulate({ workers, bound, straggler, delay, seed, drop, law }, count = 60) {
   const next = draws(seed), clock = Array(workers).fill(0), updates = [], sync = bound === "sync", most = bound === "async" ? Infinity : +bound;
-  const lasts = (u) => (law === "equal" ? 1 : law === "exponential" ? -Math.log(1 - u) : 0.75 + 0.5 * u), begin = (w, start, read) => ({ w, start, read, end: start + (w === 0 ? straggler : 1) * lasts(next()) + delay });
+  const begin = (w, start, read, u = next()) => ({ w, start, read, end: start + (w ? 1 : straggler) * ({ equal: 1, exponential: -Math.log(1 - u) }[law] ?? 0.75 + 0.5 * u) + delay });
   let busy = clock.map((_, w) => begin(w, 0, 0)), waiting = [], version = 0, applied = 0;
   while (applied < count && busy.length) {
     const now = busy.reduce((a, b) => (b.end < a.end || (b.end === a.end && b.w < a.w) ? b : a)), late = version - now.read > drop;
@@ -60,13 +60,12 @@ export function stalenessView(data) {
   // Every run on the common axis: [name, updates, [time, updates, loss]]; the first of a simulation is the one that the sliders choose.
   const all = (values) => {
     if (runs) return runs.map(({ name, updates, losses = [] }) => [name, updates, losses]);
-    const named = (bound) => (bound === "sync" ? "synchronous" : bound === "async" ? "asynchronous" : `ahead by ${bound}`);
     return [...new Set([values.bound, "sync", 2, "async"])].map((bound) => {
       const updates = simulate({ ...values, bound }, bound === values.bound ? 60 : 240);
-      return [named(bound), updates, losses(updates, values)];
+      return [{ sync: "synchronous", async: "asynchronous" }[bound] ?? `ahead by ${bound}`, updates, losses(updates, values)];
     });
   };
-  const chosen = (values) => Math.max(0, names?.indexOf(values.run) ?? 0), updatesFor = (values) => (runs ? runs[chosen(values)].updates : simulate(values));
+  const chosen = (values) => Math.max(0, names?.indexOf(values.run) ?? 0);
   return {
     title: "Staleness", source: data.source, begin: 1e9, stepLabel: "update", help: "Click an update to see what it missed.",
     sliders: [
@@ -79,12 +78,13 @@ export function stalenessView(data) {
       ...(!runs || runs.some((run) => run.losses) ? [choice("against", "loss against", "time", ["time", "updates"])] : []),
     ],
     pick: (mark, far) => (far ? undefined : +mark.dataset.pick + 1),
-    steps: (values) => updatesFor(values).length,
+    steps: (values) => all(values)[chosen(values)][1].length,
     draw(values, step, width) {
-      const updates = updatesFor(values), which = chosen(values), shown = updates[step - 1], count = 1 + most(updates.map((u) => u[0])), taus = updates.map((u) => u[2] - u[1]), top = 34, used = updates.filter((u) => !u[5]), tau = used.map((u) => u[2] - u[1]), highest = most([1, ...tau]);
-      const every = all(values), { timed, bound, gaps = [], sent } = runs ? runs[which] : { timed: true, bound: values.bound === "async" ? undefined : values.bound === "sync" ? 0 : values.bound }, { drop } = values, late = runs ? 0 : values.delay, limited = Number.isInteger(bound);
+      const every = all(values), which = chosen(values), updates = every[which][1], shown = updates[step - 1], count = 1 + most(updates.map((u) => u[0])), taus = updates.map((u) => u[2] - u[1]), top = 34, used = updates.filter((u) => !u[5]), tau = used.map((u) => u[2] - u[1]), highest = most([1, ...tau]);
+      const { timed, bound, gaps = [], sent } = runs ? runs[which] : { timed: true, bound: values.bound === "async" ? undefined : values.bound === "sync" ? 0 : values.bound }, { drop } = values, late = runs ? 0 : values.delay, limited = Number.isInteger(bound);
       const left = 94, right = 130, wide = width - left - right, end = most((timed && runs ? runs.filter((run) => run.timed).flatMap((run) => run.updates) : updates).map((u) => u[4])), x = (t) => left + (t / end) * wide, tall = 25, row = (w) => top + 26 + w * tall;
       const span = most([0, ...updates.slice(0, step).map((u) => u[4])]), ahead = aheadOf(updates, count), upright = (t, from, to, kind, more) => line(x(t), from, x(t), to, kind, more);
+      const name = (k, [w, read, to, , , dropped] = updates[k]) => `Update ${k}: worker ${w} read version ${read}, ${dropped ? "dropped at" : "applied to"} version ${to}: staleness ${taus[k]}`;
       let svg = stripes(1) + text(0, top + 8, "server") + line(left, top + 4, left + wide, top + 4), labels = [];
       const versions = new Map(updates.flatMap((u, k) => (u[5] ? [] : [[u[2], k]])));
       const missed = shown ? [...versions].filter(([v]) => v >= shown[1] && v < shown[2]) : [];
@@ -104,19 +104,22 @@ export function stalenessView(data) {
         label(x(at), v, "tiny grey");
       }
       for (const [t, lost] of gaps) svg += upright(t, top - 9, top + 17, "", { style: "stroke:var(--bad);stroke-width:3", "data-gap": lost });
-      for (const [k, [w, , , start, end]] of updates.entries()) svg += faint(k >= step, upright(start, top + 11, row(w), "soft") + upright(end, row(w), top + 11, "soft"));
+      for (const [k, [w, , , start, end]] of updates.entries()) svg += faint(k >= step, upright(start, top + 11, row(w), "soft") + upright(end, top + 11, row(w), "soft"));
+      let busy = 0, own = 0;
       for (let w = 0; w < count; w++) {
-        const held = updates.findLast((u, k) => u[0] === w && (u[3] < span || k < step)) ?? [];
+        const held = updates.findLast((u, k) => u[0] === w && (u[3] < span || k < step));
         let last = 0;
-        svg += text(0, row(w) + 14, `worker ${w}`) + text(left - 8, row(w) + 14, `v${held[1] ?? 0}`, "small end grey", { "data-held": w });
+        svg += text(0, row(w) + 14, `worker ${w}`) + text(left - 8, row(w) + 14, `v${held?.[1] ?? 0}`, "small end grey", { "data-held": w });
         updates.forEach((u, k) => {
           if (u[0] !== w) return;
           const pulled = u[3] - (u[3] && late), pushed = u[4] - late, thin = (from, to, name) => (late && to > from ? rect(x(from), row(w) + 7, x(to) - x(from), 5, { fill: "currentColor" }, name) : "");
           if (pulled > last + 1e-9 * end) svg += rect(x(last), row(w), x(pulled) - x(last), 19, { fill: "url(#lk-idle1)", "data-waits": w }, "waits");
           last = u[4];
+          busy += last - pulled;
           const fill = u[5] ? "#767676" : between(low, high, taus[k] / highest), bad = taus[k] < 0, now = k === step - 1;
-          svg += faint(k >= step, thin(pulled, u[3], "pull") + thin(pushed, u[4], "push") + bar(x(u[3]), row(w), x(pushed) - x(u[3]), 19, fill, u[5] ? "✗" : taus[k], { class: bad ? "bad" : now ? "now" : "edge", style: bad || now ? `fill:${fill}` : "stroke-width:.6", "data-pick": k, "data-update": k, "data-tau": taus[k], "data-dropped": u[5] || undefined }, `update ${k} of worker ${w}: read version ${u[1]}, ${u[5] ? "dropped at" : "applied to"} version ${u[2]}, staleness ${taus[k]}`));
+          svg += faint(k >= step, thin(pulled, u[3], "pull") + thin(pushed, u[4], "push") + bar(x(u[3]), row(w), x(pushed) - x(u[3]), 19, fill, u[5] ? "✗" : taus[k], { class: bad ? "bad" : now ? "now" : "edge", style: bad || now ? `fill:${fill}` : "stroke-width:.6", "data-pick": k, "data-update": k, "data-tau": taus[k], "data-dropped": !!u[5] && 1 }, name(k)));
         });
+        own += last;
       }
       if (shown) svg += upright(shown[3], top + 11, row(shown[0]), "now", { "stroke-dasharray": "2 2" }) + upright(shown[4], row(shown[0]), top + 11, "now");
       let base = row(count) + 76;
@@ -133,18 +136,11 @@ export function stalenessView(data) {
         return rect(hx, y, long, pitch - 2, { fill: between(low, high, t / highest), class: "edge" }) + (pitch > 10 || !t || t === highest ? text(hx - 6, middle, t, "small end") + text(hx + 4 + long, middle, n) : "");
       }).join("");
       const sorted = [...done].sort((a, b) => a - b), n = done.length, mean = n ? (sum(done) / n).toFixed(2) : "–";
-      const busy = sum(updates.map((u) => u[4] - u[3] + (u[3] && late))), own = sum(range(count).map((w) => most([0, ...updates.filter((u) => u[0] === w).map((u) => u[4])])));
-      // What a value may be at most, with a tick or a cross.
-      const held = (value, limit, words = limit) => [`${value} ≤ ${words} ${value <= limit ? "✓" : "✗"}`, value > limit];
-      const numbers = [["updates", n], ...(timed ? [["a unit of time", span ? (n / span).toFixed(2) : "–"]] : []), ["staleness mean", mean], ["95 %", sorted[Math.ceil(0.95 * n) - 1] ?? "–"]];
-      const furthest = most(ahead), free = (count - 1) * (2 * bound + 1), stalest = sorted.at(-1);
-      numbers.push(["most", ...(n && drop >= 0 ? held(stalest, drop) : n && limited && values.bound !== "sync" ? held(stalest, free, `(N−1)(2s+1) = ${free}`) : [stalest ?? "–"])]);
-      if (timed) numbers.push(["waiting", percent(1 - busy / own)]);
-      numbers.push(["furthest ahead of the slowest", ...(limited ? held(furthest, bound) : [furthest])]);
-      if (used.length < updates.length) numbers.push(["dropped", `${step - n} of ${step}`]);
-      if (gaps.length) numbers.push(["missing from the record", gaps.map((gap) => gap[1]).join(", "), 1]);
-      if (values.size) numbers.push(["pulled and pushed", bytes(2 * step * values.size)]);
-      if (sent) numbers.push(["sent to the server", bytes(sent)]);
+            // What a value may be at most, with a tick or a cross.
+      const held = (value, limit, words = "") => (limit >= 0 && n ? [`${value} ≤ ${words}${limit} ${value <= limit ? "✓" : "✗"}`, value > limit] : [value]), free = values.bound === "sync" ? NaN : (count - 1) * (2 * bound + 1);
+      const numbers = [["updates", n], ["a unit of time", timed && span ? (n / span).toFixed(2) : "–"], ["staleness mean", mean], ["95 %", sorted[Math.ceil(0.95 * n) - 1] ?? "–"],
+        ["most", ...(drop >= 0 ? held(sorted.at(-1), drop) : held(sorted.at(-1) ?? "–", free, "(N−1)(2s+1) = "))], ["waiting", timed ? percent(1 - busy / own) : "–"], ["furthest ahead of the slowest", ...held(most(ahead), bound)],
+        ["dropped", `${step - n} of ${step}`], ...(gaps.length ? [["missing from the record", gaps.map((gap) => gap[1]).join(", "), 1]] : []), ...(values.size ? [["pulled and pushed", bytes(2 * step * values.size)]] : []), ...(sent ? [["sent to the server", bytes(sent)]] : [])];
       const curves = every.filter((each) => each[2].length);
       base += 26;
       if (curves.length) {
@@ -156,8 +152,8 @@ export function stalenessView(data) {
         base += 166 + more;
         curves.forEach((each, k) => numbers.push([`${each[0]}: loss at ${tidy(until)}`, tidy(points[k].filter((p) => p[0] <= until).at(-1)?.[1] ?? NaN)]));
       }
-      const wrong = updates.findIndex((u, k) => taus[k] < 0 && k < step), told = missed.map(([v]) => `update ${versions.get(v)}`);
-      const say = wrong >= 0 ? `Update ${wrong} of worker ${updates[wrong][0]} read version ${updates[wrong][1]} but was applied to version ${updates[wrong][2]}.` : shown ? `Update ${step - 1}: worker ${shown[0]} read version ${shown[1]}, ${shown[5] ? "dropped at" : "applied to"} version ${shown[2]}: staleness ${taus[step - 1]}${told[0] ? `; it missed ${told.slice(0, 6).join(", ")}${told[6] ? " and more" : ""}` : ""}.` : "Nothing was applied yet.";
+      const wrong = taus.findIndex((t, k) => t < 0 && k < step), told = missed.map(([v]) => `update ${versions.get(v)}`), at = wrong < 0 ? step - 1 : wrong;
+      const say = shown ? `${name(at)}${wrong < 0 && told[0] ? `; it missed ${told.slice(0, 6).join(", ")}${told[6] ? " and more" : ""}` : ""}.` : "Nothing was applied yet.";
       return { svg, height: base, numbers, say, table: [["update", "worker", "read", "applied", "staleness"], ...updates.slice(0, step).map((u, k) => [k, u[0], u[1], u[5] ? "dropped" : u[2], taus[k]])], data: { updates: updates.length } };
     },
   };
