@@ -161,14 +161,14 @@ export function scheduleExplorer(data) {
   return {
     title: "Pipeline schedules", source: data.source, begin: 1e9, drags: true,
     sliders: [
-      ...(one ? [choice("p", "stages P", data.at[0], data.p), choice("m", "microbatches M", data.at[1], data.m), choice("and", "compare with", "nothing more", ["nothing more", ...forms])] : []),
+      ...(one ? [choice("p", "stages P", data.at[0], data.p), choice("m", "microbatches M", data.at[1], data.m), choice("and", "compare with", "–", ["–", ...forms])] : []),
       ...(free ? [slider("tf", "forward", 1, 0.25, 4, String, 0.25), slider("tb", "backward", 2, 0.25, 6, String, 0.25), slider("tw", "of it W", 0.5, 0, 1, percent, 0.05), slider("tm", "message", 0, 0, 2, String, 0.25)] : []),
       slider("limit", "memory for microbatches", data.limit, 0, most([...data.m, data.limit]), (k) => k || "any"),
       slider("follow", "follow microbatch", -1, -1, most(data.m) - 1, (k) => (k < 0 ? "none" : k)),
     ],
     buttons: { path: "Critical path", ...(free && { undo: "Undo edits" }) },
     keys: { c: "path", u: "undo", ",": "before", ".": "after", "<": "earlier", ">": "later" },
-    help: `c: the critical path; , and . choose an operation, marked in every schedule. ${free ? "Drag it to another place, or move it with < and >; u undoes." : ""}`,
+    help: `c: critical path; , . choose an operation. ${free ? "Drag it, or move it with < >; u undoes." : ""}`,
     acts: {
       path: () => void (critical = !critical),
       undo: () => Object.keys(edits).forEach((key) => delete edits[key]),
@@ -227,7 +227,6 @@ export function scheduleExplorer(data) {
             if (from + 22 < width) svg += rect(from, y, 22, 21, { class: "bad", style: "fill:transparent" + (isChosen ? ";stroke-width:4" : ""), "data-stuck": `${s}:${name(op)}`, ...hooks }) + text(from + 11, y + 15, name(op), "middle small bad");
           });
           svg += tag("path", { class: "rule", style: "fill:var(--soft)", d: `M${x(0)} ${level(0)}` + held.map(([time, h]) => `H${x(time).toFixed(1)}V${level(h).toFixed(1)}`).join("") + `V${level(0)}` }) + text(width, y + 34, `most ${peak}`, "small end" + (tight ? " bad" : ""), { "data-peak": `${s}:${peak}` });
-          if (peak) svg += tag("circle", { cx: x(held.find((h) => h[1] === peak)[0]), cy: level(peak), r: 2.5, fill: "currentColor" });
           if (model) svg += text(width, y + 15, "× " + (ended([ops]) / ended([model[s]])).toFixed(2), "small end", { "data-ratio": s });
           if (limit) svg += line(left, level(limit), x(reach), level(limit), "", { style: "stroke:var(--bad);stroke-width:1.5", "data-limit": s });
           table.push([each.name, s, ops.map(([op]) => name(op)).join(" "), peak]);
@@ -252,13 +251,11 @@ export function scheduleExplorer(data) {
         if (which) numbers.push([]);
         numbers.push([`${each.name}: bubble`, stuck ? "–" : percent(bubble), stuck > 0], [`difference from the formula`, stuck ? "–" : percent(bubble - closed)]);
         if (!stuck) {
-          const until = Math.min(now, ended(stages)) || 1;
-          numbers.push(["until now", percent(sum(idle.map(([, from, to]) => Math.max(0, Math.min(to, until) - from))) / (p * until))]);
           numbers.push(["warm-up, steady, drain", range(3).map(share).join(", ")], [`${each.name}: time`, unit(whole) + (which && !first.placed === !each.placed && !first.stuck.length ? `, ${percent(whole / ended(first.stages))} of ${first.name}` : "")]);
         }
         if (path.length) {
           const busy = sum(path.map(([s, k]) => stages[s][k][2] - stages[s][k][1])) / whole;
-          numbers.push(["critical path", `${path.length} operations, ${percent(busy)} compute, ${percent(1 - busy)} messages`]);
+          numbers.push(["critical path", `${path.length} operations, ${percent(busy)} compute`]);
         }
         if (model) numbers.push(["measured / predicted", (whole / ended(model)).toFixed(2)]);
         if (limit) numbers.push([`${each.name}: fits into memory`, much.length ? `✗ stage ${much.join(", ")}` : "✓", much.length]);
@@ -266,7 +263,7 @@ export function scheduleExplorer(data) {
       });
       const [, s, op] = picked ?? lit ?? [], spans = when.flatMap((each, k) => `${shown[k].name} ${each.join(" and ")}`);
       if (op) said.push(`${picked ? "Chosen: " : ""}${name(op)} of stage ${s}${spans[0] ? ": " : ""}${spans.join(", ")}.`);
-      const [words, more] = wrapped("F: forward; B: backward, split into I and W. Stripes: bubble; / warm-up, | steady, \\ drain. Grey curve: activations held; red line: memory." + (shown.some((each) => chunks(each) > 1) ? " Dark foot: odd chunk." : ""), y + 4, width);
+      const [words, more] = wrapped("F: forward; B: backward, split into I and W. Stripes: bubble; / warm-up, | steady, \\ drain. Grey curve: activations held; red line: memory. Dark foot: odd chunk.", y + 4, width);
       return { svg: svg + words, height: y + more, numbers, say: said.join(" "), table, data: { faults: shown.flatMap((each) => each.faults).length, chosen: chosen ?? "" } };
     },
   };

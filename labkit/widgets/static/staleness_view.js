@@ -67,7 +67,7 @@ export function stalenessView(data) {
   };
   const chosen = (values) => Math.max(0, names?.indexOf(values.run) ?? 0);
   return {
-    title: "Staleness", source: data.source, begin: 1e9, stepLabel: "update", help: "Click an update to see what it missed.",
+    title: "Staleness", source: data.source, begin: 1e9, stepLabel: "update", help: "Click an update.",
     sliders: [
       ...(runs ? (runs.length > 1 ? [choice("run", "run", names[0], names)] : []) : [
         choice("bound", "may be ahead by", data.bound, ["sync", 0, 1, 2, 4, 8, "async"]), choice("drop", "drop if staler than", data.drop, ["–", 0, 1, 2, 4, 8]), slider("workers", "workers", data.workers, 1, 8),
@@ -90,13 +90,11 @@ export function stalenessView(data) {
       const missed = shown ? [...versions].filter(([v]) => v >= shown[1] && v < shown[2]) : [];
       // Names of versions, where they have room; those of the chosen gradient first.
       const label = (at, v, kind) => {
-        if (labels.some((other) => Math.abs(other - at) < 27)) return;
-        labels.push(at);
-        svg += text(Math.min(at, left + wide - 8), top - 12, `v${v}`, kind + " middle");
+        if (!labels.some((other) => Math.abs(other - at) < 27)) svg += text(labels[labels.push(at) - 1], top - 12, `v${v}`, kind + " middle");
       };
       if (shown) {
         label(x(shown[4]), shown[2], "bold small");
-        label(Math.min(x(shown[3]), x(shown[4]) - 28), shown[1], "bold small");
+        label(x(shown[3]), shown[1], "bold small");
       }
       for (const [v, k] of versions) {
         const lit = missed.some(([m]) => m === v), at = updates[k][4];
@@ -112,19 +110,19 @@ export function stalenessView(data) {
         svg += text(0, row(w) + 14, `worker ${w}`) + text(left - 8, row(w) + 14, `v${held?.[1] ?? 0}`, "small end grey", { "data-held": w });
         updates.forEach((u, k) => {
           if (u[0] !== w) return;
-          const pulled = u[3] - (u[3] && late), pushed = u[4] - late, thin = (from, to, name) => (late && to > from ? rect(x(from), row(w) + 7, x(to) - x(from), 5, { fill: "currentColor" }, name) : "");
+          const pulled = u[3] - (u[3] && late), pushed = u[4] - late, thin = (from, to) => (late && to > from ? rect(x(from), row(w) + 7, x(to) - x(from), 5, { fill: "currentColor" }) : "");
           if (pulled > last + 1e-9 * end) svg += rect(x(last), row(w), x(pulled) - x(last), 19, { fill: "url(#lk-idle1)", "data-waits": w }, "waits");
           last = u[4];
           busy += last - pulled;
           const fill = u[5] ? "#767676" : between(low, high, taus[k] / highest), bad = taus[k] < 0, now = k === step - 1;
-          svg += faint(k >= step, thin(pulled, u[3], "pull") + thin(pushed, u[4], "push") + bar(x(u[3]), row(w), x(pushed) - x(u[3]), 19, fill, u[5] ? "✗" : taus[k], { class: bad ? "bad" : now ? "now" : "edge", style: bad || now ? `fill:${fill}` : "stroke-width:.6", "data-pick": k, "data-update": k, "data-tau": taus[k], "data-dropped": !!u[5] && 1 }, name(k)));
+          svg += faint(k >= step, thin(pulled, u[3]) + thin(pushed, u[4]) + bar(x(u[3]), row(w), x(pushed) - x(u[3]), 19, fill, u[5] ? "✗" : taus[k], { class: bad ? "bad" : now ? "now" : "edge", style: bad || now ? `fill:${fill}` : "stroke-width:.6", "data-pick": k, "data-update": k, "data-tau": taus[k], "data-dropped": !!u[5] && 1 }, name(k)));
         });
         own += last;
       }
       if (shown) svg += upright(shown[3], top + 11, row(shown[0]), "now", { "stroke-dasharray": "2 2" }) + upright(shown[4], row(shown[0]), top + 11, "now");
       let base = row(count) + 76;
-      const scale = most([highest, limited && bound, +drop || 0]), level = (t) => base - (56 * Math.max(t, 0)) / scale, flat = (at, words, key) => line(left, level(at), left + wide, level(at), "now", { "stroke-dasharray": "6 3", "data-bound": key }) + text(left + wide + 4, level(at) + 4, words);
-      svg += text(0, base, "staleness") + (limited ? text(0, base - 18, "– ahead", "small grey") + flat(bound, `s = ${bound}`, bound) : "") + (drop >= 0 ? flat(drop, `drop > ${drop}`, drop) : "");
+      const scale = most([highest, limited && bound, +drop || 0]), level = (t) => base - (56 * Math.max(t, 0)) / scale, flat = (at, words) => line(left, level(at), left + wide, level(at), "now", { "stroke-dasharray": "6 3", "data-bound": at }) + text(left + wide + 4, level(at) + 4, words);
+      svg += text(0, base, "staleness") + (limited ? text(0, base - 18, "– ahead", "small grey") + flat(bound, "s") : "") + (drop >= 0 ? flat(drop, "drop") : "");
       updates.forEach((u, k) => {
         const at = x(u[4]);
         svg += faint(k >= step, (u[5] ? "" : upright(u[4], base, level(taus[k]), k === step - 1 ? "now" : "rule") + tag("circle", { cx: at, cy: level(taus[k]), r: 2.5, fill: "currentColor" })) + (limited ? line(at - 4, level(ahead[k]), at + 4, level(ahead[k]), ahead[k] > bound ? "bad" : "now") : ""));
@@ -137,9 +135,9 @@ export function stalenessView(data) {
       }).join("");
       const sorted = [...done].sort((a, b) => a - b), n = done.length, mean = n ? (sum(done) / n).toFixed(2) : "–";
             // What a value may be at most, with a tick or a cross.
-      const held = (value, limit, words = "") => (limit >= 0 && n ? [`${value} ≤ ${words}${limit} ${value <= limit ? "✓" : "✗"}`, value > limit] : [value]), free = values.bound === "sync" ? NaN : (count - 1) * (2 * bound + 1);
+      const held = (value, limit, words = "") => (limit >= 0 && n ? [`${value} ≤ ${words}${limit} ${value <= limit ? "✓" : "✗"}`, value > limit] : [value]), free = (count - 1) * (2 * bound + 1);
       const numbers = [["updates", n], ["a unit of time", timed && span ? (n / span).toFixed(2) : "–"], ["staleness mean", mean], ["95 %", sorted[Math.ceil(0.95 * n) - 1] ?? "–"],
-        ["most", ...(drop >= 0 ? held(sorted.at(-1), drop) : held(sorted.at(-1) ?? "–", free, "(N−1)(2s+1) = "))], ["waiting", timed ? percent(1 - busy / own) : "–"], ["furthest ahead of the slowest", ...held(most(ahead), bound)],
+        ["most", ...(drop >= 0 ? held(sorted.at(-1), drop) : values.bound === "sync" ? [0] : held(sorted.at(-1) ?? "–", free, "(N−1)(2s+1) = "))], ["waiting", timed ? percent(1 - busy / own) : "–"], ["furthest ahead of the slowest", ...held(most(ahead), bound)],
         ["dropped", `${step - n} of ${step}`], ...(gaps.length ? [["missing from the record", gaps.map((gap) => gap[1]).join(", "), 1]] : []), ...(values.size ? [["pulled and pushed", bytes(2 * step * values.size)]] : []), ...(sent ? [["sent to the server", bytes(sent)]] : [])];
       const curves = every.filter((each) => each[2].length);
       base += 26;
