@@ -1,0 +1,144 @@
+"""Views for readers who use a keyboard, a screen reader, large type, high contrast or their own eyes' colours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labkit.checks.ring_player import ring_player
+from labkit.widgets.bucket_explorer import bucket_explorer
+from labkit.widgets.compression_explorer import compression_explorer
+from labkit.widgets.explorer import Explorer
+from labkit.widgets.schedule_explorer import schedule_explorer
+from labkit.widgets.staleness_view import staleness_view
+from tests.browser.figure_pages import ILLEGAL, Open
+from tests.timeline.small_timelines import exchange
+from tests.widgets.colour_vision import contrast
+
+pytestmark = [pytest.mark.browser]
+
+FIGURES: list[Callable[[], Explorer]] = [
+    lambda: ring_player(num_ranks=4),
+    lambda: bucket_explorer(skew_s=2e-3),
+    lambda: schedule_explorer(memory_limit=4),
+    lambda: schedule_explorer(ILLEGAL, num_stages=2, num_microbatches=2),
+    staleness_view,
+    compression_explorer,
+]
+VIEWS = ["timeline", "explorers"]
+
+
+@pytest.fixture
+def opened(browser: Any, show: Open, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Return a function that opens one view in a page of its own."""
+    contexts = []
+
+    def opened(view: str, theme: str = "light", width: int = 640, **options: Any) -> Any:
+        if view != "timeline":
+            page = show(*(figure() for figure in FIGURES), width=width, theme=theme, **options)
+            live = ".labkit-figure[data-live] svg[role=img]"
+            page.wait_for_function(f"document.querySelectorAll('{live}').length === {len(FIGURES)}")
+            return page
+        exchange().to_html(tmp_path / "timeline.html")
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.goto((tmp_path / "timeline.html").as_uri())
+        page.wait_for_selector("[data-painted]", timeout=30_000)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+FOCUSED = """() => {
+  const at = document.activeElement, style = getComputedStyle(at);
+  if (at === document.body) return null;
+  const name = at.ariaLabel ?? at.labels?.[0]?.textContent ?? at.textContent;
+  const all = [...document.querySelectorAll("*")];
+  return [all.indexOf(at), name.trim(), style.outlineStyle, parseFloat(style.outlineWidth), style.outlineColor];
+}"""
+CONTROLS = """() => [...document.querySelectorAll("button, input, select, [tabindex='0']")].filter(
+  (each) => each.checkVisibility() && !each.disabled && each.getClientRects().length).length"""
+
+
+def _hex(colour: str) -> str:
+    """Return "rgb(1, 2, 3)" as "#010203"."""
+    return "#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour)[:3])
+
+
+@pytest.mark.parametrize(("theme", "ground"), [("light", "#ffffff"), ("dark", "#121212")])
+@pytest.mark.parametrize("view", VIEWS)
+def test_tab_reaches_every_control_in_order_and_each_has_a_name_and_a_ring(
+    opened: Callable[..., Any], view: str, theme: str, ground: str
+) -> None:
+    page = opened(view, theme)
+    seen = []
+    for _ in range(200):
+        page.keyboard.press("Tab")
+        focused = page.evaluate(FOCUSED)
+        if focused is None:
+            break
+        seen.append(focused)
+    assert len(seen) == page.evaluate(CONTROLS) > 5
+    assert [place for place, *_ in seen] == sorted(place for place, *_ in seen)
+    assert [place for place, name, *_ in seen if not name] == []
+    for _, name, style, width, colour in seen:
+        assert style == "auto" or (style == "solid" and width >= 2), name
+        assert style == "auto" or contrast(_hex(colour), ground) >= 3, name
+
+
+OUTSIDE = """() => [...document.querySelectorAll("svg[role=img] text, button, label, dd, canvas")].filter((each) => {
+  const at = each.getBoundingClientRect();
+  return each.checkVisibility() && (at.left < -1 || at.right > innerWidth + 1);
+}).map((each) => each.textContent || each.tagName)"""
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_at_320_pixels_which_are_640_at_200_percent_nothing_is_outside(opened: Callable[..., Any], view: str) -> None:
+    page = opened(view, width=320)
+    assert page.evaluate(OUTSIDE) == []
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 320
+
+
+def test_under_forced_colours_the_legend_and_pressed_buttons_keep_theirs(opened: Callable[..., Any]) -> None:
+    page = opened("timeline", forced_colors="active")
+    looks = "each => each.map(mark => getComputedStyle(mark).background)"
+    patches = page.eval_on_selector_all(".labkit-legend i[data-category]", looks)
+    assert len(set(patches)) == len(patches) > 3
+    pressed = page.eval_on_selector("[aria-pressed=true]", "each => getComputedStyle(each).backgroundColor")
+    assert pressed != page.eval_on_selector("[aria-pressed=false]", "each => getComputedStyle(each).backgroundColor")
+
+
+def test_the_table_of_a_timeline_says_every_event_and_the_explorers_tables_have_heads(
+    opened: Callable[..., Any],
+) -> None:
+    page = opened("timeline")
+    page.press("canvas", "t")
+    rows = page.inner_text(".labkit-table tbody").split("\n")
+    assert [row.split("\t")[:5] for row in rows] == [
+        ["0", "forward", "span", "0 ns", "1 ms"],
+        ["0", "isend", "isend", "1 ms", "1 ms"],
+        ["0", "wait", "wait", "1.5 ms", "500 µs"],
+        ["1", "recv", "recv", "500 µs", "1.5 ms"],
+    ]
+    page = opened("explorers")
+    page.click("[data-act=table] >> nth=0")
+    heads = "each => each.map(head => head.scope + ' ' + head.textContent)"
+    assert page.eval_on_selector_all("[data-part=table]:not([hidden]) th", heads)[:2] == ["col rank", "col chunk 0"]
+
+
+def test_what_a_figure_says_is_not_read_aloud_while_it_plays(opened: Callable[..., Any]) -> None:
+    page = opened("explorers")
+    assert page.get_attribute("[data-part=say]", "aria-live") == "polite"
+    page.click("[data-act=play] >> nth=0")
+    page.wait_for_function("document.querySelector('.labkit-figure').dataset.step === '2'")
+    assert page.get_attribute("[data-part=say]", "aria-live") == "off"
+    page.click("[data-act=play] >> nth=0")
+    page.click("[data-act=back] >> nth=0")
+    assert page.get_attribute("[data-part=say]", "aria-live") == "polite"
