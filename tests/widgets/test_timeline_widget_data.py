@@ -185,7 +185,7 @@ def test_the_widget_is_shown_where_a_jupyter_server_started_the_kernel(monkeypat
     assert not live.is_live()
 
 
-@pytest.mark.parametrize("set_by", ["VSCODE_PID", "COLAB_RELEASE_TAG"])
+@pytest.mark.parametrize("set_by", ["VSCODE_PID", "VSCODE_CWD", "COLAB_RELEASE_TAG"])
 def test_vs_code_and_colab_get_pictures_until_told_otherwise(monkeypatch: pytest.MonkeyPatch, set_by: str) -> None:
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
     monkeypatch.setenv("JPY_SESSION_NAME", "lesson.ipynb")
