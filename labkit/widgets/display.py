@@ -25,7 +25,7 @@ def put_out(view: TimelineView) -> None:
     from IPython import get_ipython
     from IPython.display import display
 
-    parent = getattr(get_ipython(), "get_parent", dict)()
+    parent: dict[str, Any] = getattr(get_ipython(), "get_parent", dict)()
     cell, execution = parent.get("metadata", {}).get("cellId"), parent.get("header", {}).get("msg_id", "")
     if cell is not None:
         before, views = _SHOWN.get(cell, ("", []))
