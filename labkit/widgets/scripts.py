@@ -48,60 +48,8 @@ def javascript(name: str) -> str:
     text = files("labkit.widgets").joinpath("static", name).read_text(encoding="utf-8")
     text = re.sub(r"^import .*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"^export (?=const|function|class)", "", text, flags=re.MULTILINE)
-    shortest: str = rjsmin.jsmin(_in_templates(text, _HIDDEN))
-    return shortest.translate({new: old for old, new in _HIDDEN.items()}).strip()
-
-
-# What rjsmin would act on, for to it a template within a template is code: as letters that no program uses.
-_HIDDEN = {ord(each): 0xE000 + number for number, each in enumerate(" \n/\"'")}
-_TOKEN = re.compile(
-    r"(?P<space>\s+)|(?P<note>//.*|/\*[\s\S]*?\*/)|[\w$]+|"
-    r'"(?:\\.|[^"\\])*"'
-    r"|'(?:\\.|[^'\\])*'|."
-)
-_REGEX = re.compile(r"/(?:\\.|\[(?:\\.|[^\]\\])*\]|[^/\\\[\n])+/\w*")
-_WORDS = re.compile(r"(?:\\.|\$(?!\{)|[^`$\\])*", re.DOTALL)
-
-
-def _in_templates(text: str, table: dict[int, int]) -> str:
-    """Return a program with the words of its template literals, also of those within others, translated."""
-    done: list[str] = []
-    at, before = 0, ""
-    braces: list[int] = []  # for each template that is open: how many braces are, in the expression within it
-
-    def words(at: int) -> int:
-        found = _WORDS.match(text, at)
-        assert found
-        done.append(found[0].translate(table))
-        end = found.end()
-        if text.startswith("${", end):
-            braces.append(0)
-            done.append("${")
-            return end + 2
-        done.append("`")
-        return end + 1
-
-    while at < len(text):
-        found = _TOKEN.match(text, at)
-        assert found
-        token, kind = found[0], found.lastgroup
-        if token == "/" and (not before or before in "(,=:[!&|?{};+>"):
-            found = _REGEX.match(text, at)
-            assert found, text[at : at + 40]
-            token = found[0]
-        at += len(token)
-        if token == "`" or (token == "}" and braces and not braces[-1]):
-            if token == "}":
-                braces.pop()
-            done.append(token)
-            at = words(at)
-            before = "`"
-            continue
-        if braces and token in "{}":
-            braces[-1] += 1 if token == "{" else -1
-        done.append(token)
-        before = before if kind in ("space", "note") else token[-1]
-    return "".join(done)
+    shortest: str = rjsmin.jsmin(text)  # which takes a template within a template for code: there is none
+    return shortest.strip()
 
 
 @cache

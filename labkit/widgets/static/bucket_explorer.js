@@ -122,7 +122,7 @@ export function bucketExplorer(data) {
       let heading;
       for (const [label, ...rest] of run) {
         const [rank, when] = label.split(", ");
-        if (heading !== (heading = `this run${when ? `, ${when}` : ""}`)) head(heading);
+        if (heading !== (heading = "this run" + (when ? ", " + when : ""))) head(heading);
         row(rank, ...rest, "run", "run");
       }
       svg += axis(left, y, wide, end, seconds);

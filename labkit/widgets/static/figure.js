@@ -201,7 +201,7 @@ async function pixels(source) {
 
 /** A page with the figure as it stands. */
 const pageOf = (mark, now) =>
-  `<!doctype html><meta charset="utf-8"><meta name="color-scheme" content="light dark">${tag("div", { class: "labkit-figure", "data-figure": mark, "data-now": JSON.stringify(now) })}<script type="module">${[...document.scripts].find((each) => each.text.includes(`"${mark}"`)).text}<\/script>`;
+  `<!doctype html><meta charset="utf-8"><meta name="color-scheme" content="light dark">${tag("div", { class: "labkit-figure", "data-figure": mark, "data-now": JSON.stringify(now) })}<script type="module">${[...document.scripts].find((each) => each.text.includes('"' + mark + '"')).text}<\/script>`;
 
 const PAPER = 720; // pixels of a page's width: what is drawn wider is shrunk to it, words and all
 
@@ -212,12 +212,14 @@ export function mount(root, view, motion = globalThis.matchMedia?.("(prefers-red
   let step = now.step ?? view.begin ?? 0, timer = 0;
   const last = () => view.steps(values);
   const still = motion?.matches ?? false;
+  const buttons = (of) => of.map(([act, words, name]) => tag("button", { type: "button", "data-act": act, title: name, "aria-label": name }, words)).join("");
+  const speeds = [0.25, 0.5, 1, 2, 4].map((x) => tag("option", { selected: x === 1 && "" }, x)).join("");
   root.innerHTML = `<style>${STYLE}</style><div class="lk" role="group" aria-label="${escaped(view.title)}">
 <header><b>${escaped(view.title)}</b><span>${escaped(view.source ?? "")}</span></header>
-<div class="bar step" data-part="player">${ICONS.map(([act, icon, name]) => `<button type="button" data-act="${act}" title="${name}" aria-label="${name}">${icon}</button>`).join("")}
+<div class="bar step" data-part="player">${buttons(ICONS)}
 <label>${escaped(view.stepLabel ?? "step")} <input type="range" min="0" value="0" data-key="step" aria-label="${escaped(view.stepLabel ?? "step")}"> <output></output></label>
-<label>speed <select aria-label="speed">${[0.25, 0.5, 1, 2, 4].map((x) => `<option${x === 1 ? " selected" : ""}>${x}</option>`).join("")}</select></label>
-${Object.entries(view.buttons ?? {}).map(([act, words]) => `<button type="button" data-act="${act}">${words}</button>`).join("")}<button type="button" data-act="table" aria-expanded="false">Table</button><button type="button" data-act="help" aria-label="keys" aria-expanded="false">?</button>${SAVED.map((kind) => `<button type="button" data-act="${kind}" aria-label="save as ${kind}">↓ ${kind}</button>`).join("")}</div>
+<label>speed <select aria-label="speed">${speeds}</select></label>
+${buttons(Object.entries(view.buttons ?? {}))}<button type="button" data-act="table" aria-expanded="false">Table</button><button type="button" data-act="help" aria-label="keys" aria-expanded="false">?</button>${buttons(SAVED.map((kind) => [kind, "↓ " + kind, "save as " + kind]))}</div>
 <div class="bar" data-part="sliders">${view.sliders.map((slider) => sliderMarkup(slider, values[slider.key])).join("")}</div>
 <div data-part="stage" tabindex="0" role="group" aria-label="picture; arrow keys step"></div>
 <div data-part="numbers"></div><p data-part="say" aria-live="polite"></p><p data-part="help" hidden>${HELP} ${view.help ?? ""}</p><div data-part="table" hidden></div></div>`;
@@ -234,11 +236,12 @@ ${Object.entries(view.buttons ?? {}).map(([act, words]) => `<button type="button
     const width = Math.max(Math.min(stage.clientWidth || 760, most), 300), drawn = view.draw(values, step, width);
     const { svg, height, numbers, say, table } = drawn;
     stage.innerHTML = `<svg viewBox="0 0 ${width} ${height}" preserveAspectRatio="xMinYMin" width="100%" height="${height}" role="img" aria-label="${escaped(say)}">${svg}</svg>`;
-    part("numbers").innerHTML = `<dl>${numbers.map(([label, value, bad]) => // [] begins a row
-      label ? `<div><dt>${escaped(label)}</dt><dd data-number="${escaped(label)}"${bad ? ' class="bad"' : ""}>${escaped(value)}</dd></div>` : "</dl><dl>").join("")}</dl>`;
+    part("numbers").innerHTML = tag("dl", {}, numbers.map(([label, value, bad]) => // [] begins a row
+      label ? tag("div", {}, tag("dt", {}, escaped(label)) + tag("dd", { "data-number": label, class: bad ? "bad" : false }, escaped(value))) : "</dl><dl>").join(""));
     part("say").ariaLive = timer ? "off" : "polite"; // while it plays, nobody could listen that fast
     if (part("say").textContent !== say) part("say").textContent = say;
-    part("table").innerHTML = `<table>${(table ?? []).map((row, k) => `<tr>${row.map((cell) => (k ? `<td>${escaped(cell)}</td>` : `<th scope="col">${escaped(cell)}</th>`)).join("")}</tr>`).join("")}</table>`;
+    const cells = (row, k) => row.map((cell) => (k ? tag("td", {}, escaped(cell)) : tag("th", { scope: "col" }, escaped(cell)))).join("");
+    part("table").innerHTML = tag("table", {}, (table ?? []).map((row, k) => tag("tr", {}, cells(row, k))).join(""));
     bar.max = last();
     bar.value = step;
     bar.nextElementSibling.textContent = bar.ariaValueText = view.stepName?.(values, step) ?? `${step} of ${last()}`;

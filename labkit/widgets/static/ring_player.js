@@ -88,7 +88,7 @@ function sendGrid(steps, n, now, width, split) {
       const wrong = sends.some((send) => send[4]), state = step.before?.[r];
       const words = sends.map(([, c, , into]) => (wide > 24 ? met(c, into) : c)).join(" ");
       const mask = sends.length && state ? state[sends[0][1]]?.[0] ?? 0 : 0, fill = sends.length ? fillOf(mask, n) : "none";
-      return rect(x(s) + 1, 26 + r * tall, wide - 2, tall - 2, { fill, class: wrong ? "bad" : "edge", style: wrong && `fill:${fill}`, "data-grid": `${s}:${r}`, "data-step": s }, sends.map(([, c, dst, into, bad]) => `step ${s}: rank ${r} sends ${named(c)} to rank ${dst}${bad ? `; expected ${named(into)}, got ${named(c)}` : ""}`).join("; ")) +
+      return rect(x(s) + 1, 26 + r * tall, wide - 2, tall - 2, { fill, class: wrong ? "bad" : "edge", style: wrong && `fill:${fill}`, "data-grid": `${s}:${r}`, "data-step": s }, sends.map(([, c, dst, into, bad]) => `step ${s}: rank ${r} sends ${named(c)} to rank ${dst}` + (bad ? `; expected ${named(into)}, got ${named(c)}` : "")).join("; ")) +
         text(x(s) + wide / 2, 30 + r * tall + tall / 2, wide < 12 && (n > 10 || wide < 9) ? "" : words, "middle " + (wide > 30 ? "small" : "tiny"), fill !== "none" && ink(fill));
     });
     return mine.join("") + text(x(s) + wide / 2, 19, wide < 15 && s % 5 && s !== now ? "" : s, "middle small");

@@ -62,7 +62,7 @@ export function place(stages, { tf = 1, tb = 2, tm = 0, tw = 0.5 } = {}) {
     const key = ([t, w]) => 2 * (t !== s) + has[t].has(name(w));
     const [t, w] = needs(s, op).filter(([t, w]) => ends[t + name(w)] === undefined).sort((a, b) => key(a) - key(b))[0], here = `Stage ${s} stands at ${name(op)}`;
     blocked.push([s, op, t, w]);
-    if (!has[t].has(name(w))) faults.push(`${here}${t === s ? "" : `, needs ${name(w)} of stage ${t}`}, but stage ${t} has no ${name(w)}.`);
+    if (!has[t].has(name(w))) faults.push(here + (t === s ? "" : `, needs ${name(w)} of stage ${t}`) + `, but stage ${t} has no ${name(w)}.`);
     else if (t === s) faults.push(`Stage ${s}: ${name(op)} stands before ${name(w)}.`);
     else waits.push(`${here} and waits for ${name(w)} of stage ${(on[s] = t)}, which stands at ${name(stages[t][placed[t].length])}.`);
   });

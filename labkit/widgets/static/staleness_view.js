@@ -151,7 +151,7 @@ export function stalenessView(data) {
         curves.forEach((each, k) => numbers.push([`${each[0]}: loss at ${tidy(until)}`, tidy(points[k].filter((p) => p[0] <= until).at(-1)?.[1] ?? NaN)]));
       }
       const wrong = taus.findIndex((t, k) => t < 0 && k < step), told = missed.map(([v]) => `update ${versions.get(v)}`), at = wrong < 0 ? step - 1 : wrong;
-      const say = shown ? `${name(at)}${wrong < 0 && told[0] ? `; it missed ${told.slice(0, 6).join(", ")}${told[6] ? " and more" : ""}` : ""}.` : "Nothing was applied yet.";
+      const say = shown ? name(at) + (wrong < 0 && told[0] ? `; it missed ${told.slice(0, 6).join(", ")}${told[6] ? " and more" : ""}` : "") + "." : "Nothing was applied yet.";
       return { svg, height: base, numbers, say, table: [["update", "worker", "read", "applied", "staleness"], ...updates.slice(0, step).map((u, k) => [k, u[0], u[1], u[5] ? "dropped" : u[2], taus[k]])], data: { updates: updates.length } };
     },
   };

@@ -319,7 +319,7 @@ export class TimelineView {
     const link = element("button", { type: "button", class: "labkit-source", title: "go to this line" }, source);
     link.addEventListener("click", () => goToLine(source, this.root.closest(".jp-Notebook") ?? document) || this.say(`${source} is not in view in this notebook: scroll to it by hand.`));
     this.detail.replaceChildren(text, unknown ? " · no source line recorded" : " · ", ...(unknown ? [] : [/^Cell/.test(source) ? link : source, element("code", {}, code)]));
-    if (aloud) this.spoken.textContent = `${text}${source ? `, ${source}: ${code}` : ""}`;
+    if (aloud) this.spoken.textContent = text + (source ? `, ${source}: ${code}` : "");
   }
 
   say(text) {
