@@ -49,7 +49,8 @@ def test_the_page_unpacks_what_python_packed() -> None:
     texts = [packed(*each) for each in programs]
     assert not {*"".join(itertools.chain(*texts))} & set('<"\\')  # nothing that ends a script or a string
     unpacker = program().partition("const load")[0]
-    script = f"{unpacker}process.stdout.write(JSON.stringify(await Promise.all({json.dumps(texts)}.map((parts) => unpack(...parts)))));"
+    found = f"await Promise.all({json.dumps(texts)}.map((parts) => unpack(...parts)))"
+    script = f"{unpacker}process.stdout.write(JSON.stringify({found}));"
     command = [node, "--input-type=module"]
     done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
