@@ -36,12 +36,15 @@ def covered_before(intervals: Intervals, time: npt.ArrayLike) -> npt.NDArray[np.
     start, end = intervals
     if not len(start):
         return np.zeros(np.shape(time))
+    at = np.asarray(time)
+    if at.dtype.kind == "i":  # counted from the first begin: ns since 1970 are more than a float64 holds
+        start, end, at = start - start[0], end - start[0], at - start[0]
     length = np.cumsum(end - start)
     corners = np.empty(2 * len(start))
     corners[0::2], corners[1::2] = start, end
     covered = np.empty(2 * len(start))
     covered[0::2], covered[1::2] = length - (end - start), length
-    return np.interp(np.asarray(time, dtype=np.float64), corners, covered)
+    return np.interp(at.astype(np.float64), corners, covered)
 
 
 def overlap(one: Intervals, other: Intervals) -> int:

@@ -174,3 +174,14 @@ def test_ranks_that_wait_for_each_other_at_the_same_instant_do_not_go_round_in_c
     word = ["all_reduce"] * num_ranks
     timeline = Timeline(ranks, instant + 1, instant, instant, word, word, tables=tables)
     assert critical_path(timeline) == []
+
+
+@pytest.mark.parametrize("origin", [0, 1_760_000_000_000_000_000])
+def test_times_since_1970_are_told_to_the_nanosecond(origin: int) -> None:
+    late: list[Operation] = [("compute", (0,), 10), ("compute", (1,), 1), ("message", (0, 1), 5), ("compute", (1,), 3)]
+    small = play(late, 2).timeline()
+    timeline = Timeline(
+        small.rank, small.lane, small.start_ns + origin, small.end_ns + origin, small.name, small.kind,
+        flow=small.flow, tables=small.tables,
+    )  # fmt: skip
+    assert "computing 72 %, communicating 28 %, neither 0 %" in in_words(timeline, critical_path(timeline))

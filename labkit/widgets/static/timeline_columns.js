@@ -152,7 +152,7 @@ function sum(run) {
   const n = run.start.length, seen = new Uint8Array(256);
   run.covered = new Float64Array(run.owner.length + 1);
   run.sums = [0, 1].map(() => ({ bytes: new Float64Array(n + 1), calls: new Uint32Array(n + 1) }));
-  const sort = Uint8Array.from(run.labels, ([, kind, category]) => (/^(i?send|rpc_a?sync|remote|to_here)$/.test(kind) ? 0 : category === 3 ? 1 : 2));
+  const sort = Uint8Array.from(run.labels, ([, kind, category]) => (/^(i?send|rpc_a?sync|remote|to_here)$/.test(kind) ? 0 : category === 3 && kind !== "span" ? 1 : 2));
   for (const row of run.rows) {
     cover(run, seen, row);
     for (const which of [0, 1]) count(run, sort, which, row);
