@@ -37,7 +37,10 @@ _FOREIGN = (
 
 @dataclass(slots=True)
 class Row:
-    """One span while it is being recorded; end_ns is -1 until it is known, thread 0 is the rank's own."""
+    """One span while it is being recorded; end_ns is -1 until it is known, thread 0 is the rank's own.
+
+    ``of`` is the call a wait was for, ``answered`` the serving that answered a remote call in place of its own.
+    """
 
     lane: Lane
     start_ns: int
@@ -56,6 +59,7 @@ class Row:
     failed: bool = False
     waited: bool = False
     of: Row | None = None
+    answered: Row | None = None
     thread: int = 0
 
 
@@ -186,6 +190,7 @@ def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Se
         chosen = spans if numbers is None else [spans[number] for number in numbers]
         return np.array([of(row) for row in chosen], dtype=dtype)
 
+    left = [n for n, row in enumerate(spans) if row.answered is not None]
     num_ranks = len(records)
     noted = [*(each for record in records for each in record.problems), *problems]
     tables = {
@@ -218,6 +223,9 @@ def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Se
             "closed": np.ones(num_ranks, dtype=np.bool_),
         },
     }
+    if left:
+        by = column(lambda r: number_of[id(r.answered)], np.int64, left)
+        tables["reply"] = {"span": by, "of": np.array(left, dtype=np.int64)}
     return Timeline(
         rank=ranks, lane=column(lambda r: int(r.lane), np.int8), start_ns=column(lambda r: r.start_ns, np.int64),
         end_ns=np.array(ends, dtype=np.int64), name=column(lambda r: r.name, np.str_),

@@ -69,6 +69,7 @@ class Call:
         future: Holds the reply at the caller.
         key: Where the callee keeps the result, for "remote".
         handler: The number of the clock that handles it, -1 before.
+        served: Its span at the callee, once it is handled.
         done: Whether the caller has its answer.
     """
 
@@ -81,6 +82,7 @@ class Call:
     future: Future[Any]
     key: tuple[int, int] | None = None
     handler: int = -1
+    served: Row | None = None
     done: bool = False
 
     def text(self) -> str:
@@ -247,7 +249,7 @@ class Agent:
     def _handle(self, call: Call) -> None:
         """Execute a call, in a thread of its own."""
         rank = the_rank()
-        row = rank.record.add(
+        row = call.served = rank.record.add(
             Row(
                 Lane.HOST, rank.now_ns, -1, call.name, "rpc_serve", call.request.bytes, call.caller.rank.rank,
                 call.row.flow, source=call.row.source, waited=True,
@@ -293,6 +295,9 @@ class Agent:
         rank = the_rank()
         if rank.simulation.scheduler.has_ended:
             return
+        number = rank.clock.number
+        if number != call.handler:
+            call.row.answered = next((each.served for each in self.at_work if each.handler == number), None)
         if not fine:
             print(value.text, file=sys.stderr)
         if call.key is not None:

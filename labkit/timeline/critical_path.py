@@ -6,6 +6,12 @@ its ranks came to it: the sender of a receive, the receiver of a send that had t
 There the path changes ranks; where this rank itself came last, it stays and goes through the call. Threads of a rank
 are taken as one program.
 
+A remote call leads to the rank that served it, if a flow joins both. From the call's end back to the serving's end is
+the reply; the serving, and what it joined itself, is that rank's program; from its begin back to when the call was made
+is the request. A serving that began as another one ended stood in line if its call had been made by then: the path goes
+on in that other one. An answer left to a later serving (async_execution; the table "reply") comes from there. A call
+that ended before its serving did (a timeout) leads nowhere, and one that nobody waited for is on no path.
+
 Source: Böhme, Geimer, Wolf, Arnold 2010, "Identifying the root causes of wait states in large-scale parallel
 applications"; Böhme, de Supinski, Geimer, Schulz, Wolf 2012, "Scalable critical-path based performance analysis".
 """
@@ -23,9 +29,12 @@ from labkit.timeline.distinct import distinct_rows
 from labkit.timeline.intervals import covered_before
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED, is_call
 from labkit.timeline.metrics import intervals_of_ranks
+from labkit.timeline.servings import Servings
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
 from labkit.units import format_time
+
+_EVER = -(1 << 63)
 
 
 @dataclass(frozen=True)
@@ -91,24 +100,45 @@ def critical_path(timeline: Timeline) -> list[Step]:
     last = int(np.lexsort((timeline.lane != Lane.COMMUNICATION, -timeline.end_ns))[0])
     joins = _joins(timeline, last)
     left = [len(of_rank.row) for of_rank in joins]
-    partners = _Partners(timeline)
+    partners, servings = _Partners(timeline), Servings(timeline)
     begins = np.full(timeline.num_ranks, timeline.end_ns.max(), dtype=np.int64)
     np.minimum.at(begins, timeline.rank, timeline.start_ns)
     first = begins.tolist()
     rank, now = int(timeline.rank[last]), int(timeline.end_ns[last])
+    serving = servings.around(rank, int(timeline.start_ns[last]), now)  # what the path is inside of, -1 for none
     found: list[Step] = []
     while True:
         mine = joins[rank]
+        begin = servings.start_ns[serving] if serving >= 0 else _EVER
         place = bisect_right(mine.end_ns, now, hi=left[rank]) - 1
-        if place < 0:
+        while place >= 0 and mine.start_ns[place] < begin < mine.end_ns[place]:
+            place -= 1  # of another thread
+        if place >= 0 and mine.end_ns[place] > begin:
+            left[rank] = place
+            end, row = mine.end_ns[place], mine.row[place]
+            found.append(Step(end, now, rank, rank, "program"))
+            answering = servings.answering(row, end)
+            if answering >= 0:
+                came, at = servings.rank[answering], min(servings.end_ns[answering], end)
+            else:
+                came, at = _last_to_come(timeline, row, rank, mine.start_ns[place], end, partners)
+                answering = serving if came == rank else servings.around(came, at, end)
+            found.append(Step(at, end, came, rank, "call", row))
+            rank, now, serving = came, at, answering
+        elif serving >= 0:
+            found.append(Step(begin, now, rank, rank, "program"))
+            row, came, called = servings.call[serving], servings.caller[serving], servings.called_ns[serving]
+            ahead = servings.ahead_of(serving)
+            if ahead >= 0 and called < begin:
+                now, serving = begin, ahead
+                continue
+            found.append(Step(called, begin, came, rank, "call", row))
+            # A call that took no time leads out of any serving, lest it go round in circles.
+            serving = servings.around(came, called, int(timeline.end_ns[row])) if called < begin else -1
+            rank, now = came, called
+        else:
             found.append(Step(min(first[rank], now), now, rank, rank, "program"))
             break
-        left[rank] = place
-        end, row = mine.end_ns[place], mine.row[place]
-        found.append(Step(end, now, rank, rank, "program"))
-        came, at = _last_to_come(timeline, row, rank, mine.start_ns[place], end, partners)
-        found.append(Step(at, end, came, rank, "call", row))
-        rank, now = came, at
     return [step for step in reversed(found) if step.end_ns > step.start_ns]
 
 
