@@ -8,7 +8,7 @@ from typing import Any
 
 from labkit.errors import ConfigError
 from labkit.timeline.timeline import Timeline
-from labkit.widgets import measured_hooks
+from labkit.widgets import bucket_rows, measured_hooks
 from labkit.widgets.bucket_rows import Row, communication, measured, modelled, run_numbers, worth_showing
 from labkit.widgets.bucket_still import still
 from labkit.widgets.buckets import GRAPHS, HOOKS, Link, bucket_plan, checked, ddp_plan, sent
@@ -124,16 +124,22 @@ def bucket_explorer(
         return shown, [modelled(times, link, forward_s, optimizer_s, rank, searched) for rank in whose]
 
     shown, model = modelled_at(cap_mb)
-    comm, exposed = communication(model[0]), model[0].end - optimizer_s - model[0].compute[-2][2]
+    comm, exposed, waits = communication(model[0]), bucket_rows.exposed(model[0]), bucket_rows.waiting(model[0])
     num_buckets = sum(map(bool, shown))
     numbers: dict[str, Any] = {"buckets": num_buckets, "step_s": model[0].end, "communication_s": comm}
-    numbers |= {"exposed_s": exposed, "overlapped": max(0.0, 1 - exposed / comm) if comm else 0.0, "skew_s": skew_s}
+    numbers |= {
+        "exposed_s": exposed,
+        "waiting_s": waits,
+        "overlapped": 1 - exposed / comm if comm else 0.0,
+        "skew_s": skew_s,
+    }
     if "norms" in hooks:
         numbers["errors"] = {name: total_error(each["errors"], hooks["norms"]) for name, each in _lossy(hooks)}
     sentence = (
         f"{num_buckets} buckets of at most {cap_mb:g} MiB: {1e3 * comm:.3g} ms of communication, "
         f"{1e3 * exposed:.3g} ms of it exposed after {1e3 * backward_s:.3g} ms of backward."
     )
+    sentence += f" Rank 0 waits {1e3 * waits:.3g} ms for the slowest rank." if waits else ""
     drawn = [("model" if row is model[0] else "slowest", row) for row in model]
     if compare:
         stacked = {cap: modelled_at(cap)[1][0] for cap in compare}

@@ -108,14 +108,25 @@ def communication(row: Row) -> float:
     return sum(each.end - each.start for each in row.sent)
 
 
+def exposed(row: Row) -> float:
+    """Return for how long buckets travel after a row's backward is over, seconds."""
+    return sum(max(0.0, each.end - max(each.start, row.computed)) for each in row.sent)
+
+
+def waiting(row: Row) -> float:
+    """Return for how long a row, its backward over, waits for a bucket that a later rank has not got ready, seconds."""
+    free = [row.computed, *(max(each.end, row.computed) for each in row.sent)]
+    return sum(max(0.0, each.start - before) for each, before in zip(row.sent, free, strict=False))
+
+
 def run_numbers(rows: Sequence[Row]) -> dict[str, float]:
     """Return a run's numbers: of rank 0, and its skew."""
     first = rows[0]
-    exposed = max(0.0, max(each.end for each in first.sent) - first.computed)
     return {
         "step_s": first.end,
         "communication_s": communication(first),
-        "exposed_s": exposed,
+        "exposed_s": exposed(first),
+        "waiting_s": waiting(first),
         "skew_s": skew(rows),
     }
 

@@ -88,7 +88,37 @@ def test_a_small_first_bucket_leaves_earlier() -> None:
 def test_all_wait_for_the_slowest_rank() -> None:
     one, late = bucket_explorer(cap_mb=100), bucket_explorer(cap_mb=100, skew_s=3e-3)
     assert late.numbers["step_s"] == pytest.approx(one.numbers["step_s"] + 3e-3)
-    assert late.numbers["exposed_s"] == pytest.approx(one.numbers["exposed_s"] + 3e-3)
+    assert late.numbers["exposed_s"] == pytest.approx(one.numbers["exposed_s"])
+    assert (one.numbers["waiting_s"], late.numbers["waiting_s"]) == (0, pytest.approx(3e-3))
+    assert late.sentence.endswith("Rank 0 waits 3 ms for the slowest rank.")
+
+
+def test_waiting_for_a_late_rank_is_no_communication_and_both_programs_tell_them_apart() -> None:
+    draw, drawn = random.Random(2), []
+    for _ in range(30):
+        sizes = [draw.randint(1, 4 * 10**6) for _ in range(draw.randint(1, 30))]
+        late, slow = draw.choice([0, 0.05, 0.3, 1]) * 10e-3, draw.choice([1e9, 12.5e9, 1e11])
+        drawn.append(bucket_explorer(sizes, cap_mb=draw.choice([1, 5, 25]), skew_s=late, bandwidth_Bps=slow))
+    expression = """figures.map((data) => {
+      const figure = module.bucketExplorer(data);
+      const values = Object.fromEntries(figure.sliders.map((s) => [s.key, s.value]));
+      return Object.fromEntries(figure.draw({ registered: "as used", ...values }, 1e9, 900).numbers);
+    })"""
+    told = evaluate("bucket_explorer.js", expression, figures=[each.data for each in drawn])
+    units = {"s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
+    for figure, found in zip(drawn, told, strict=True):
+        numbers, data = figure.numbers, figure.data
+        exposed, waiting = numbers["exposed_s"], numbers["waiting_s"]
+        assert 0 <= exposed <= numbers["communication_s"] and 0 <= waiting <= numbers["skew_s"] + 1e-12
+        spent = data["forward"] + data["backward"] + data["optimizer"] + exposed + waiting
+        assert numbers["step_s"] == pytest.approx(spent)  # nothing is counted twice or left out
+        for name, wanted in (
+            ("exposed", exposed),
+            ("waits for the slowest rank", waiting),
+            ("step", numbers["step_s"]),
+        ):
+            value, unit = found[name].split()
+            assert float(value) * units[unit] == pytest.approx(wanted, rel=1e-2, abs=1e-12)
 
 
 def _run(num_ranks: int) -> Timeline:
@@ -107,7 +137,8 @@ def _run(num_ranks: int) -> Timeline:
 def test_a_run_shows_its_last_step_rank_by_rank() -> None:
     figure = bucket_explorer([8_000, 4_000], run=_run(2))
     numbers = figure.numbers["run"]
-    assert numbers == pytest.approx({"step_s": 4.5e-3, "communication_s": 1.9e-3, "exposed_s": 1e-3, "skew_s": 1e-4})
+    wanted = {"step_s": 4.5e-3, "communication_s": 1.9e-3, "exposed_s": 1e-3, "waiting_s": 0, "skew_s": 1e-4}
+    assert numbers == pytest.approx(wanted)
     (rank, compute, buckets), (_, _, late) = figure.data["run"]
     assert (rank, compute) == ("rank 0", [["F", 0.0, 0.001], ["B", 0.001, 0.003], ["O", 0.004, 0.0045]])
     assert buckets == [[4000.0, 0.002, 0.0021, 0.0021, 0.0032], [8000.0, 0.003, 0.0031, 0.0032, 0.004]]

@@ -34,7 +34,7 @@ export function bucketTimes(sizes, plan, { backward, ranks, latency, bandwidth, 
   let before = 0, free = 0;
   for (const at of [...used].reverse()) done[at] = ((before += sizes[at]) / total) * backward;
   return plan.map((bucket) => {
-    const b = bucket.length ? of(bucket, hook.bytes ?? sizes) : 4 * sizes.length, ready = bucket.length ? most(bucket.map((at) => done[at])) : backward, start = Math.max(ready + skew, free);
+    const b = bucket.length ? of(bucket, hook.bytes ?? sizes) : 4 * sizes.length, ready = bucket.length ? most(bucket.map((at) => done[at])) : backward, start = most([ready + skew, free]);
     free = start + ((hook.passes ?? 0) * of(bucket, sizes)) / MEMORY + (hook.gathered && bucket.length ? (ranks - 1) * (latency + b / bandwidth) : 2 * (ranks - 1) * (latency + b / ranks / bandwidth));
     return { bytes: b, ready, all: ready + skew, start, end: free };
   });
@@ -53,10 +53,17 @@ export function bucketExplorer(data) {
     const values = { first: 0, graph: data.graph, turn: data.turn, registered: "as used", ...chosen }, { backward, cap, graph } = values;
     const used = data.used ?? (values.registered === "as used" ? range(n) : range(n).reverse()), hook = data.hooks[values.hook], skew = values.late * backward, search = graph === GRAPHS[1] && !data.plans ? data.search : 0;
     const plan = data.plans ? data.plans[caps.indexOf(cap)] ?? [range(n)] : ddpPlan(sizes, cap, values.first, used, graph, values.turn), times = bucketTimes(sizes, plan, { ...values, used, hook, skew });
-    const [forward, optimizer] = [data.forward, data.optimizer].map((part) => (part * backward) / data.backward), last = most([backward + skew, ...times.map((each) => each.end)]), begin = forward + search;
+    const [forward, optimizer] = [data.forward, data.optimizer].map((part) => (part * backward) / data.backward), begin = forward + search;
     const comm = sum(times.map((each) => each.end - each.start)), compute = begin + backward + optimizer;
-    times.forEach((each, k) => (each.name = plan[k].length ? `bucket ${k}: ${bytes(each.bytes)}` : `which were used: ${bytes(each.bytes)}`));
-    return { plan, times, used, hook, skew, search, forward, backward, begin, optimizer, last, comm, compute, whole: begin + last + optimizer, exposed: last - backward, alone: compute + skew + comm };
+    let over = backward, exposed = 0, waits = 0;
+    times.forEach((each, k) => {
+      each.name = (plan[k].length ? `bucket ${k}: ` : "which were used: ") + bytes(each.bytes);
+      const from = most([over, each.start]);
+      waits += from - over;
+      exposed += (over = most([from, each.end])) - from;
+    });
+    const last = most([over, backward + skew]);
+    return { plan, times, used, hook, skew, search, forward, backward, begin, optimizer, last, comm, compute, whole: begin + last + optimizer, exposed, waits, alone: compute + skew + comm };
   };
   return {
     title: "Buckets", source: data.source, begin: 1e9, stepLabel: "bucket",
@@ -76,10 +83,10 @@ export function bucketExplorer(data) {
       return was !== lit;
     },
     draw(values, step, width) {
-      const now = stepOf(values), { plan, times, comm, exposed, whole, skew, hook, alone } = now, low = Math.max(now.compute, comm);
+      const now = stepOf(values), { plan, times, comm, exposed, whole, skew, hook, alone } = now, low = most([now.compute, comm]);
       const stacked = stacks[values.compare].map(([change, name]) => [name, stepOf({ ...values, ...change })]), run = data.run ?? [];
       const left = 74, wide = width - left - 12, end = most([whole, alone, ...stacked.map(([, each]) => each.whole), ...run.flatMap(([, compute, sent]) => [...compute.map((each) => each[2]), ...sent.map((each) => each[4])])]), x = (time) => left + (time / end) * wide, fill = (k) => COLOURS[k % 6];
-      const numbers = [["buckets", plan.filter((bucket) => bucket.length).length], ["bytes", bytes(sum(times.map((t) => t.bytes)))], ["compute", seconds(now.compute)], ["communication", seconds(comm)], ["exposed", seconds(exposed)], ["overlapped", percent(comm ? Math.max(0, 1 - exposed / comm) : 0)], ["skew", seconds(skew)], ["step", seconds(whole)], ["no overlap", seconds(alone)], ["at least max(compute, comm)", seconds(low)]];
+      const numbers = [["buckets", plan.filter((bucket) => bucket.length).length], ["bytes", bytes(sum(times.map((t) => t.bytes)))], ["compute", seconds(now.compute)], ["communication", seconds(comm)], ["exposed", seconds(exposed)], ["overlapped", percent(comm && 1 - exposed / comm)], ["skew", seconds(skew)], ["waits for the slowest rank", seconds(now.waits)], ["step", seconds(whole)], ["no overlap", seconds(alone)], ["at least max(compute, comm)", seconds(low)]];
       let y = 20, svg = stripes(1) + text(width < 560 ? 0 : left, 12, width < 560 ? "gradients as backward makes them; colour: bucket" : "gradients in the order backward makes them; width: bytes; colour and number: bucket", "small grey") + text(0, 35, "gradients");
       const faded = (k, name, main) => (main && k >= step) || (lit && lit !== name + k), told = (each, begin = 0) => `${each.name}, ready ${seconds(begin + each.ready)}, sent ${seconds(begin + each.start)} to ${seconds(begin + each.end)}`;
       /** The gradients of a step, each in its bucket's colour. */
@@ -94,13 +101,13 @@ export function bucketExplorer(data) {
       };
       // A rank: what it computes [letter, start, end], and its buckets [bytes, ready here, ready everywhere, start, end].
       const row = (name, compute, sent, kind, link = kind) => {
-        const own = most([0, ...compute.filter(([word]) => word !== "O").map((each) => each[2])]);
-        svg += text(0, y + 15, name) + compute.map(([word, from, to]) => to > from && bar(x(from), y, x(to) - x(from), 21, COMPUTE[word][1], x(to) - x(from) > 70 ? COMPUTE[word][0] : word, { "data-compute": `${kind}:${word}` }, `${COMPUTE[word][0]}: ${seconds(from)} to ${seconds(to)}`)).filter(Boolean).join("");
+        const own = most(compute.map(([word, , to]) => (word === "O" ? 0 : to)));
+        svg += text(0, y + 15, name) + compute.map(([word, from, to]) => to > from ? bar(x(from), y, x(to) - x(from), 21, COMPUTE[word][1], x(to) - x(from) > 70 ? COMPUTE[word][0] : word, { "data-compute": `${kind}:${word}` }, `${COMPUTE[word][0]}: ${seconds(from)} to ${seconds(to)}`) : "").join("");
         sent.forEach(([size, ready, all, start, to, name], k) => {
-          const w = x(to) - x(start), mine = Math.max(ready, sent[k - 1]?.[4] ?? 0), late = all > mine && start > mine;
+          const w = x(to) - x(start), mine = most([ready, sent[k - 1]?.[4] ?? 0]), late = all > mine && start > mine;
           svg += faint(faded(k, link, !link), line(x(ready), y + 21, x(ready), y + 28) + (start > ready ? line(x(ready), y + 23 + (k % 2) * 3, x(start), y + 23 + (k % 2) * 3) : "") + (late ? rect(x(mine), y + 28, x(start) - x(mine), 21, { fill: "url(#lk-idle1)", "data-late": k }, "waits for the slowest rank") : "") +
             bar(x(start), y + 28, w, 21, fill(k), k, {}, told({ name: name ?? `bucket ${k}: ${bytes(size)}`, ready, start, end: to })) +
-            (to > own ? line(x(Math.max(start, own)), y + 27, x(to), y + 27, "", { style: "stroke:currentColor;stroke-width:4", "data-exposed": k }) : ""), { "data-sent": k, "data-row": kind, "data-link": link + k });
+            (to > own ? line(x(most([start, own])), y + 27, x(to), y + 27, "", { style: "stroke:currentColor;stroke-width:4", "data-exposed": k }) : ""), { "data-sent": k, "data-row": kind, "data-link": link + k });
         });
         svg += text(0, y + 43, "all-reduce", "small grey") + line(x(own), y - 3, x(own), y + 52, "now", { "stroke-dasharray": "3 3" });
         y += 58;
