@@ -103,7 +103,7 @@ def test_the_operation_under_the_pointer_is_lit_in_every_schedule_with_its_micro
     page = show(schedule_explorer())
     page.hover('[data-op="1:F3"] >> nth=0')
     assert _lit(page) == ["01:F3", "11:F3"]
-    assert page.inner_text("[data-part=say]").endswith("F3 of stage 1: gpipe 4 to 5, one_f_one_b 10 to 11.")
+    assert page.inner_text("[data-part=say]").endswith("F3 of stage 1: gpipe from 4 to 5, one_f_one_b from 10 to 11.")
     assert page.locator("[data-cursor]").count() == 1
     sent = page.eval_on_selector_all("[data-message]", "each => each.map(arrow => arrow.dataset.message).sort()")
     assert sent == sorted(2 * ["0:F3", "1:F3", "2:F3", "1:B3", "2:B3", "3:B3"])
@@ -141,7 +141,7 @@ def test_keys_choose_an_operation_in_every_schedule_also_in_a_measured_one(show:
     page.keyboard.press(".")
     page.keyboard.press(">")  # what was measured stays as it was
     assert _lit(page) == ["00:F0", "10:F0"]
-    said = "Chosen: F0 of stage 0: one 0 ns to 100 ns, other 0 ns to 100 ns."
+    said = "Chosen: F0 of stage 0: one from 0 ns to 100 ns, other from 0 ns to 100 ns."
     assert page.inner_text("[data-part=say]").endswith(said)
 
 

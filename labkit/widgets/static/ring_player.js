@@ -89,9 +89,9 @@ function sendGrid(steps, n, now, width, split) {
       const words = sends.map(([, c, , into]) => (wide > 24 ? met(c, into) : c)).join(" ");
       const mask = sends.length && state ? state[sends[0][1]]?.[0] ?? 0 : 0, fill = sends.length ? fillOf(mask, n) : "none";
       return rect(x(s) + 1, 26 + r * tall, wide - 2, tall - 2, { fill, class: wrong ? "bad" : "edge", style: wrong && `fill:${fill}`, "data-grid": `${s}:${r}`, "data-step": s }, sends.map(([, c, dst, into, bad]) => `step ${s}: rank ${r} sends ${named(c)} to rank ${dst}` + (bad ? `; expected ${named(into)}, got ${named(c)}` : "")).join("; ")) +
-        text(x(s) + wide / 2, 30 + r * tall + tall / 2, wide < 12 && (n > 10 || wide < 9) ? "" : words, "middle " + (wide > 30 ? "small" : "tiny"), fill !== "none" && ink(fill));
+        text(x(s) + wide / 2, 30 + r * tall + tall / 2, wide < 12 && (state?.length > 10 || wide < 9) ? "" : words, "middle " + (wide > 30 ? "small" : "tiny"), fill !== "none" && ink(fill));
     });
-    return mine.join("") + text(x(s) + wide / 2, 19, wide < 15 && s % 5 && s !== now ? "" : s, "middle small");
+    return mine.join("") + text(x(s) + wide / 2, 19, wide < 15 && s !== now && (s % 5 || Math.abs(s - now) < 2) ? "" : s, "middle small");
   });
   const frame = now < steps.length ? rect(x(now), 4, wide, 24 + n * tall, { class: "now", rx: 3 }) : "";
   const halves = split > 0 && split < steps.length ? [0, 3].map((d) => line(x(split) - 6 + d, 22, x(split) - 6 + d, 26 + n * tall)).join("") : "";

@@ -261,7 +261,7 @@ export function scheduleExplorer(data) {
         if (limit) numbers.push([`${each.name}: fits into memory`, much.length ? `✗ stage ${much.join(", ")}` : "✓", much.length]);
         said.push((each.faults[0] ?? `${each.name}${each.edited ? ", edited, can be carried out" : ""}: bubble ${percent(bubble)}, at most ${most(peaks[which])} microbatches held.`) + (limit && much.length ? ` ${each.name}: more than the memory's ${limit} on stage ${much.join(", ")}.` : ""));
       });
-      const [, s, op] = picked ?? lit ?? [], spans = when.flatMap((each, k) => `${shown[k].name} ${each.join(" and ")}`);
+      const [, s, op] = picked ?? lit ?? [], spans = when.flatMap((each, k) => `${shown[k].name} from ${each.join(" and ")}`);
       if (op) said.push(`${picked ? "Chosen: " : ""}${name(op)} of stage ${s}${spans[0] ? ": " : ""}${spans.join(", ")}.`);
       const [words, more] = wrapped("F: forward; B: backward, split into I and W. Stripes: bubble; / warm-up, | steady, \\ drain. Grey curve: activations held; red line: memory. Dark foot: odd chunk.", y + 4, width);
       return { svg: svg + words, height: y + more, numbers, say: said.join(" "), table, data: { faults: shown.flatMap((each) => each.faults).length, chosen: chosen ?? "" } };

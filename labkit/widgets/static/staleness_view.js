@@ -111,7 +111,7 @@ export function stalenessView(data) {
         updates.forEach((u, k) => {
           if (u[0] !== w) return;
           const pulled = u[3] - (u[3] && late), pushed = u[4] - late, thin = (from, to) => (late && to > from ? rect(x(from), row(w) + 7, x(to) - x(from), 5, { fill: "currentColor" }) : "");
-          if (pulled > last + 1e-9 * end) svg += rect(x(last), row(w), x(pulled) - x(last), 19, { fill: "url(#lk-idle1)", "data-waits": w }, "waits");
+          if (pulled > last + 1e-9 * end) svg += faint(k >= step, rect(x(last), row(w), x(pulled) - x(last), 19, { fill: "url(#lk-idle1)", "data-waits": w }, "waits"));
           last = u[4];
           busy += last - pulled;
           const fill = u[5] ? "#767676" : between(low, high, taus[k] / highest), bad = taus[k] < 0, now = k === step - 1;

@@ -15,7 +15,7 @@ export function layOut(runs, overlay) {
   let y = TOP;
   shown.forEach((run, number) => {
     if (shown.length > 1) {
-      heads.push({ y, text: `${"AB"[number]}  ${run.name || run.title}` });
+      heads.push({ y, text: run.name || "AB"[number] });
       y += 18;
     }
     let rank = -1, first = y;
