@@ -171,6 +171,7 @@ def _joins(timeline: Timeline, last: int) -> list[_Joins]:
     if table is not None:
         blocking[:] = False
         blocking[table["span"][table["blocking"].astype(bool)]] = True
+        blocking |= call & np.isin(timeline.kind, ("rpc_sync", "to_here"))  # records of real runs do not say so
     if call[last]:
         blocking[last] = True  # the last to end is what the run waited for, whoever did
     where = of = np.flatnonzero(blocking)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from labkit.launch.recording import layout
-from labkit.timeline.messages import RECEIVES, SENDS
+from labkit.timeline.messages import RECEIVES, SENDS, SERVED
 from labkit.timeline.span import Problem
 
 
@@ -16,7 +16,8 @@ def match_messages(rows: dict[str, Any]) -> tuple[Any, list[Problem]]:
     """Return the flow number of every row (-1 for none) and what is wrong with the messages.
 
     Args:
-        rows: Columns rank, kind, peer, tag, group, bytes, source, flags, state; each rank's rows in the order posted.
+        rows: Columns rank, index, kind, peer, link, tag, group, bytes, source, flags, state; each rank's rows in the
+            order posted.
     """
     flow = np.full(len(rows["rank"]), -1, dtype=np.int64)
     ends: dict[tuple[Any, ...], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
@@ -37,10 +38,24 @@ def match_messages(rows: dict[str, Any]) -> tuple[Any, list[Problem]]:
                 problems.append(_size_mismatch(rows, send, receive))
         problems += [_unmatched(rows, row, "unmatched_send") for row in sent[len(received) :]]
         problems += [_unmatched(rows, row, "unmatched_recv") for row in received[len(sent) :]]
+    _join_remote_calls(rows, flow, next_flow)
     problems += [_changed(rows, row) for row in np.flatnonzero(rows["flags"] & layout.BUFFER_CHANGED).tolist()]
     unfinished = is_call & (rows["flags"] & layout.NOT_WAITED != 0) & np.isin(rows["kind"], ("isend", "irecv"))
     problems += [_not_waited(rows, row) for row in np.flatnonzero(unfinished & (flow >= 0)).tolist()]
     return flow, problems
+
+
+def _join_remote_calls(rows: dict[str, Any], flow: Any, next_flow: int) -> None:
+    """Number each remote call and its execution alike, from next_flow: the callee notes whose record it came from."""
+    served = np.flatnonzero((rows["kind"] == SERVED) & (rows["link"] >= 0))
+    if not len(served):
+        return
+    row_of = {key: row for row, key in enumerate(zip(rows["rank"].tolist(), rows["index"].tolist(), strict=True))}
+    for row in served.tolist():
+        call = row_of.get((int(rows["peer"][row]), int(rows["link"][row])))
+        if call is not None:
+            flow[row] = flow[call] = next_flow
+            next_flow += 1
 
 
 def _where(rows: dict[str, Any], row: int) -> str:
