@@ -268,3 +268,14 @@ def test_in_jupyterlab_no_key_reaches_the_notebook_and_a_saved_figure_plays_agai
     lab.page.click("[data-act=next]")
     assert lab.page.get_attribute(".labkit-figure", "data-step") == "1"
     assert lab.page.inner_text(".jp-CodeCell .jp-InputPrompt") == "[1]:"
+
+
+def test_stripes_and_arrows_are_each_figures_own_so_that_a_hidden_one_takes_none_away(show: Open) -> None:
+    page = show(schedule_explorer(), schedule_explorer(), ring_player(num_ranks=4))  # two alike, as a notebook may hold
+    page.wait_for_function("document.querySelectorAll('.labkit-figure[data-live] svg[role=img]').length === 3")
+    named = """(figure) => [...figure.querySelectorAll("[fill^='url'], [marker-end^='url']")].map((mark) => {
+      const name = mark.getAttribute("marker-end") ?? mark.getAttribute("fill");
+      return figure.contains(document.getElementById(name.slice(5, -1)));
+    })"""
+    for figure in page.query_selector_all(".labkit-figure"):
+        assert set(figure.evaluate(named)) == {True}

@@ -158,15 +158,15 @@ const STYLE = `
 .lk header{display:flex;flex-wrap:wrap;gap:2px 14px;align-items:baseline}.lk header b{font-size:15px}.lk header span{color:var(--grey)}
 .lk .bar{display:flex;flex-wrap:wrap;gap:4px 16px;align-items:center;margin:5px 0}.lk .bar label{display:inline-flex;flex-wrap:wrap;align-items:center;gap:0 6px}
 .lk input[type=range]{width:112px;margin:0;accent-color:#0072b2;max-width:40vw}.lk .step input{width:190px}.lk .step output{min-width:7.5em}.lk output{font-variant-numeric:tabular-nums;min-width:3.6em}
-.lk button,.lk select,.lk input[type=number]{font:inherit;color:inherit;background:transparent;border:1px solid var(--edge);border-radius:4px;padding:1px 8px;min-width:28px;cursor:pointer}.lk option{color:#000;background:#fff}
-.lk button:disabled{opacity:.4;cursor:default}.lk :focus-visible{outline:2px solid #0072b2;outline-offset:2px}
-.lk svg{display:block;overflow:visible;touch-action:pan-y}.lk svg text{pointer-events:none}.lk svg [data-pick]{cursor:pointer}.lk svg text{fill:currentColor;font:12px system-ui,sans-serif}.lk svg .small{font-size:11px}.lk svg .tiny{font-size:9px}.lk svg .middle{text-anchor:middle}.lk svg .end{text-anchor:end}.lk svg .bold{font-weight:700}
-.lk svg .grey{fill:var(--grey)}.lk svg .rule{stroke:var(--grey);fill:none}.lk svg .soft{stroke:var(--soft);fill:none}.lk svg .edge{stroke:currentColor;stroke-width:1}.lk .bad{color:var(--bad)}.lk svg .bad{stroke:currentColor;fill:none;stroke-width:2.5;stroke-dasharray:5 3}.lk svg text.bad{fill:currentColor;stroke:none}.lk svg .now{stroke:currentColor;fill:none;stroke-width:2}
+.lk button,.lk select{font:inherit;color:inherit;background:transparent;border:1px solid var(--edge);border-radius:4px;padding:1px 8px;min-width:28px;cursor:pointer}.lk option{color:#000;background:#fff}
+.lk :focus-visible{outline:2px solid #0072b2;outline-offset:2px}
+.lk svg{display:block;overflow:visible;touch-action:pan-y}.lk svg [data-pick]{cursor:pointer}.lk svg text{pointer-events:none;fill:currentColor;font:12px system-ui,sans-serif}.lk svg .small{font-size:11px}.lk svg .tiny{font-size:9px}.lk svg .middle{text-anchor:middle}.lk svg .end{text-anchor:end}.lk svg .bold{font-weight:700}
+.lk svg .grey{fill:var(--grey)}.lk svg .rule{stroke:var(--grey);fill:none}.lk svg .soft{stroke:var(--soft);fill:none}.lk svg .edge{stroke:currentColor}.lk .bad{color:var(--bad)}.lk svg .bad{stroke:currentColor;fill:none;stroke-width:2.5;stroke-dasharray:5 3}.lk svg text.bad{fill:currentColor;stroke:none}.lk svg .now{stroke:currentColor;fill:none;stroke-width:2}
 .lk dl{display:flex;flex-wrap:wrap;gap:3px 20px;margin:6px 0}.lk dl div{display:flex;gap:6px}.lk dt,.lk dd{margin:0;float:none;width:auto}.lk dt{color:var(--grey);font-weight:400}.lk dd{font-weight:600;font-variant-numeric:tabular-nums}
 .lk p{margin:4px 0;min-height:1.45em}.lk table{border-collapse:collapse;font-size:12px;margin:6px 0}.lk :is(th,td){border:1px solid var(--soft);padding:2px 7px;text-align:left}.lk th{font-weight:600}.lk [data-part=table]{overflow:auto}.lk [hidden]{display:none!important}
 @media print{.lk{break-inside:avoid}.lk svg{height:auto}.lk button,.lk input,.lk label:has(select){display:none!important}}`;
 
-const HELP = "Keys: ← → one step, Home and End, space plays, t shows the table, ? this line. Tab reaches the sliders.";
+const HELP = "Keys: ← → one step, Home and End, space plays, t shows the table, ? this line.";
 const ICONS = [["first", "|◀", "first step"], ["back", "◀", "one step back"], ["play", "▶", "play"], ["next", "▶|", "one step on"], ["last", "▶▶|", "last step"]];
 
 // ---- what is seen, as a file ----
@@ -209,6 +209,8 @@ const PAPER = 720; // pixels of a page's width: what is drawn wider is shrunk to
 export function mount(root, view, motion = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)")) {
   const now = JSON.parse(root.dataset.now ?? "{}");
   const values = Object.assign(Object.fromEntries(view.sliders.map((slider) => [slider.key, slider.value])), now.values);
+  // Names of its own for arrows and stripes: where another figure is hidden, its are not painted.
+  const mine = "$1lk" + Math.random();
   let step = now.step ?? view.begin ?? 0, timer = 0;
   const last = () => view.steps(values);
   const still = motion?.matches ?? false;
@@ -235,7 +237,7 @@ ${buttons(Object.entries(view.buttons ?? {}))}<button type="button" data-act="ta
     step = atEnd ? last() : Math.min(Math.max(step, 0), last());
     const width = Math.max(Math.min(stage.clientWidth || 760, most), 300), drawn = view.draw(values, step, width);
     const { svg, height, numbers, say, table } = drawn;
-    stage.innerHTML = `<svg viewBox="0 0 ${width} ${height}" preserveAspectRatio="xMinYMin" width="100%" height="${height}" role="img" aria-label="${escaped(say)}">${svg}</svg>`;
+    stage.innerHTML = `<svg viewBox="0 0 ${width} ${height}" preserveAspectRatio="xMinYMin" width="100%" height="${height}" role="img" aria-label="${escaped(say)}">${svg.replace(/([#"])lk/g, mine)}</svg>`;
     part("numbers").innerHTML = tag("dl", {}, numbers.map(([label, value, bad]) => // [] begins a row
       label ? tag("div", {}, tag("dt", {}, escaped(label)) + tag("dd", { "data-number": label, class: bad ? "bad" : false }, escaped(value))) : "</dl><dl>").join(""));
     part("say").ariaLive = timer ? "off" : "polite"; // while it plays, nobody could listen that fast
