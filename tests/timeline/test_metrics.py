@@ -27,7 +27,7 @@ def _covered(pairs: list[tuple[int, int]]) -> set[int]:
 def test_a_union_covers_what_its_intervals_cover_once(pairs: list[tuple[int, int]]) -> None:
     merged = union(*_arrays(pairs))
     assert total(merged) == len(_covered(pairs))
-    assert (merged[0][1:] > merged[1][:-1]).all()
+    assert (merged[0][1:] >= merged[1][:-1]).all()  # some may touch
     for time in range(0, 55, 3):
         assert covered_before(merged, time) == pytest.approx(sum(tick < time for tick in _covered(pairs)))
 
