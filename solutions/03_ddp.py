@@ -1007,6 +1007,9 @@ buckets = labkit.bucket_explorer(layer_bytes, bucket_plan, cap_mb=round(predicte
 labkit.reveal("3.9", 100 * hidden_communication_share(step_of(best)), buckets)
 
 # %% [markdown]
+# (The figure's "this run" calls a little less hidden: it counts until backward ends, and `hidden_communication_share`
+# whatever the rank computes meanwhile, also copying a bucket's mean back into the gradients.)
+#
 # And on this machine, with real processes? On the GPUs of section 3 a hook for each parameter brought the step from
 # 23.6 to 16.1 ms, to less than 70 %. **Will it help as much here?** (Write True or False.)
 
