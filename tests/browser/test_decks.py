@@ -72,7 +72,7 @@ def test_every_slide_fits_and_nothing_is_fetched(opened: Any, tmp_path: Path, na
     assert opened.evaluate("document.querySelectorAll('aside.notes').length") >= 3
 
 
-def test_an_explorer_moves_in_a_slide(opened: Any, tmp_path: Path) -> None:
+def test_an_explorer_comes_after_its_question_and_moves_in_a_slide(opened: Any, tmp_path: Path) -> None:
     opened.goto(deck("02_ring_all_reduce", tmp_path))
     opened.wait_for_function("window.Reveal && Reveal.isReady()")
     holders = "[...document.querySelectorAll('.slides > section')]"
@@ -80,6 +80,9 @@ def test_an_explorer_moves_in_a_slide(opened: Any, tmp_path: Path) -> None:
     assert number > 0
     opened.evaluate(f"Reveal.slide({number})")
     figure = opened.locator("section.present .labkit-figure")
+    assert not figure.is_visible()  # the slide asks for a guess first
+    while opened.evaluate("Reveal.availableFragments().next"):
+        opened.keyboard.press("PageDown")
     before = figure.inner_html()
     figure.locator("button").nth(2).click()
     shown = "document.querySelector('section.present .labkit-figure').innerHTML"
