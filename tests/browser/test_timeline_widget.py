@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import nbformat
 import pytest
 
+from tests.browser.views_notebook import FAILS
+
 if TYPE_CHECKING:
     from tests.browser.conftest import Lab
 
@@ -230,29 +232,8 @@ def _without_a_kernel(lab: Lab, name: str) -> None:
     assert 'src="data:image/png;base64,' in page
 
 
-FAILS = """
-import labkit
-import torch
-import torch.distributed as dist
-
-def naive_all_reduce(tensor):
-    if dist.get_rank():
-        dist.send(tensor, 0)
-        dist.recv(tensor, 0)
-    else:
-        for peer in range(1, dist.get_world_size()):
-            part = torch.empty_like(tensor)
-            dist.recv(part, peer)
-            tensor += part
-        for peer in range(1, dist.get_world_size()):
-            dist.send(2 * tensor, peer)
-
-labkit.check("2.1", naive_all_reduce)
-"""
-
-
 def test_a_failed_check_opens_the_timeline_at_the_event_to_look_at(lab: Lab) -> None:
-    lab.open("fails.ipynb", _cells(FAILS))
+    lab.open("fails.ipynb", _cells("\nimport labkit\nimport torch\nimport torch.distributed as dist\n" + FAILS))
     lab.run_all(timeout_s=120)
     _painted(lab)
     assert not lab.errors()
