@@ -15,7 +15,7 @@ from typing import Any
 
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.live import VIEWS
-from labkit.widgets.timeline_columns import pack, pack_path
+from labkit.widgets.timeline_columns import as_text, pack, pack_path
 
 MOST_BYTES = 150_000
 """A timeline that needs more, deflated and as text, is kept as its picture only."""
@@ -36,7 +36,7 @@ def metadata(timelines: Sequence[Timeline], **packed: Any) -> dict[str, Any]:
         run = pack(timeline, name=name, ranks=packed.get("ranks"))
         del run["focus"]
         run["labels"] = [[*label[:4], "", ""] for label in run["labels"]]
-        runs.append(_as_text(run) | {"path": _as_text(pack_path(timeline, packed.get("ranks")))})
+        runs.append(as_text(run) | {"path": as_text(pack_path(timeline, packed.get("ranks")))})
     runs[0]["overlay"] = packed.get("overlay", False)
     text = json.dumps(runs, separators=(",", ":"), ensure_ascii=False)
     kept = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
@@ -49,7 +49,3 @@ def runs(output_metadata: dict[str, Any]) -> str | None:
     if kept is None:
         return None
     return zlib.decompress(base64.b64decode(kept)).decode().replace("<", "\\u003c")
-
-
-def _as_text(part: dict[str, Any]) -> dict[str, Any]:
-    return {**part, "columns": base64.b64encode(part["columns"]).decode()}

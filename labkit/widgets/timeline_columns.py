@@ -6,6 +6,7 @@ overlap lies on top. A row's number is not stored, for the rows follow each othe
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -109,6 +110,11 @@ def pack_path(timeline: Timeline, ranks: Sequence[int] | None = None) -> dict[st
     left_out = f" {hidden} of its {len(steps)} pieces lie on ranks that are not shown." if hidden else ""
     text = _critical_path.in_words(timeline, steps) + left_out
     return {"columns": data, "layout": layout, "text": text}
+
+
+def as_text(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a packed timeline or path with its columns in base 64, for JSON."""
+    return {**part, "columns": base64.b64encode(part["columns"]).decode()}
 
 
 def _sorted(timeline: Timeline, shown: Sequence[int]) -> tuple[npt.NDArray[np.int64], list[list[int]]]:
