@@ -67,8 +67,10 @@ def report(exercise_id: str, passed: bool) -> str:
     membership = member()
     if membership is None:
         return ""
+    # First: a board that is away refuses at once, and what this very result meets is told with the next one.
+    trouble = _SENDER.trouble()
     _SENDER.tell(membership, exercise_id, passed)
-    return _SENDER.trouble()
+    return trouble
 
 
 def wait() -> None:

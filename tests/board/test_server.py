@@ -20,6 +20,7 @@ import pytest
 
 import labkit
 from labkit.board import reporting
+from labkit.board.membership import Membership
 from labkit.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -125,6 +126,22 @@ def test_a_board_that_is_away_is_named_at_the_next_check_and_told_everything_lat
         assert again.standing()["learners"] == {"bo": {"2.1": [1, 1], "2.2": [0, 1], "2.3": [1, 1]}}
     finally:
         stop(again)
+
+
+def test_a_board_that_refuses_at_once_is_still_named_only_at_the_next_check(
+    board: Running, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop(board)
+    labkit.join_class(board.link, "bo")
+    tell = reporting._SENDER.tell
+
+    def tell_and_wait(membership: Membership, exercise_id: str, passed: bool) -> None:
+        tell(membership, exercise_id, passed)
+        reporting.wait()
+
+    monkeypatch.setattr(reporting._SENDER, "tell", tell_and_wait)
+    assert reporting.report("2.1", True) == ""
+    assert "did not answer" in reporting.report("2.2", False)
 
 
 def test_a_nickname_that_is_taken_is_told_at_the_next_check(board: Running, own_home: Path) -> None:
