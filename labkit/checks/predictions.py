@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import math
 import re
 from collections.abc import Mapping
@@ -50,7 +52,8 @@ class Revealed:
         result: What came out.
         unit: Of both.
         problem: Why nothing is revealed, or "".
-        figure: An explorer, a timeline or a comparison that is shown with them and not before, or None.
+        figure: An explorer, a timeline, a comparison, a matplotlib figure or text that is shown with them and not
+            before, or None.
     """
 
     id: str
@@ -85,13 +88,13 @@ class Revealed:
             return data, {}
         kept: dict[str, Any] = {}
         if self.figure is not None:
-            shown = self.figure._repr_mimebundle_()
-            shown, about = shown if isinstance(shown, tuple) else (shown, {})
+            shown, about = _forms_of(self.figure)
             kept = about.get("labkit", {})
             data["text/plain"] += f"\n{shown['text/plain']}"
             if "text/html" in shown:
                 data["text/html"] = f"<p>{escape(repr(self))}</p>\n{shown['text/html']}"
-            data["image/png"] = shown["image/png"]
+            if "image/png" in shown:
+                data["image/png"] = shown["image/png"]
         elif _can_be_drawn(self.guess) and _can_be_drawn(self.result):
             from labkit.widgets.guess_picture import to_png
 
@@ -131,8 +134,8 @@ def reveal(exercise_id: str, result: Any, figure: Any = None) -> Revealed:
     Args:
         exercise_id: As in :func:`predict`.
         result: The number (a tensor of one element counts as one), word or flag that came out, in the guess's unit.
-        figure: What to show with them, such as labkit.ring_player(), a run's timeline or labkit.compare(...): it stays
-            hidden until there is a guess.
+        figure: What to show with them, such as labkit.ring_player(), a run's timeline, labkit.compare(...), a figure of
+            matplotlib's, or text: a table as a list of lines. It stays hidden until there is a guess.
     """
     if problem := _not_an_id(exercise_id, "reveal"):
         return Revealed("", None, None, problem=problem)
@@ -178,6 +181,23 @@ def how_far(guess: Plain, result: Plain) -> str:
         return f"{abs(mine / found - 1) * 100:.0f} % too {'high' if mine > found else 'low'}"
     factor = with_unit(float(f"{max(mine / found, found / mine):.2g}"), "")
     return f"too {'high' if mine > found else 'low'} by a factor of {factor}"
+
+
+def _forms_of(figure: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a notebook can show of something, and the metadata of that."""
+    if isinstance(figure, str):
+        return {"text/plain": figure}, {}
+    if isinstance(figure, list):
+        return {"text/plain": "\n".join(map(str, figure))}, {}
+    if hasattr(figure, "savefig"):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", metadata={"Software": None})
+        titles = "; ".join(filter(None, (axes.get_title() for axes in figure.axes)))
+        image = base64.b64encode(buffer.getvalue()).decode()
+        html = f'<img style="max-width:100%" alt="{escape(titles)}" src="data:image/png;base64,{image}">'
+        return {"text/plain": titles, "text/html": html, "image/png": buffer.getvalue()}, {}
+    shown = figure._repr_mimebundle_()
+    return shown if isinstance(shown, tuple) else (shown, {})
 
 
 _NOT_PLAIN = object()

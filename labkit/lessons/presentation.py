@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from labkit.checks.predictions import with_unit
 from labkit.errors import LessonError
 from labkit.lessons.code import predicted_name
 from labkit.lessons.lesson import Cell, Lesson
@@ -122,9 +123,11 @@ def _drawn(output: Any, title: str, asked: dict[str, str]) -> Slide | None:
     about = output.get("metadata", {}).get("labkit", {})
     question = answer = ""
     if "prediction" in about:
-        answer, _, sentence = sentence.partition("\n")
+        sentence = sentence.partition("\n")[2]
         if not sentence:  # no figure waited for this guess
             return None
+        # The guess in the executed lesson is its author's; a room has its own.
+        answer = f"It is {with_unit(about['result'], about.get('unit', ''))}."
         question = asked.get(about["prediction"], "")
     # What a figure says of itself helps whoever stands before it; matplotlib's says only its size.
     notes = [] if sentence.startswith("<") else [sentence.replace("\n", "\n\n")]
