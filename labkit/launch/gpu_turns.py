@@ -46,7 +46,7 @@ def gpu_turn(gpus: Sequence[str], wanted: int, say: Callable[[str], None] | None
             taken: dict[str, socket.socket] = {}
             while True:
                 names = _names()
-                place = sorted(name for name in names if name.startswith(f"{_PREFIX}/line/")).index(ticket)
+                place = sum(name < ticket for name in names if name.startswith(f"{_PREFIX}/line/"))
                 if place == 0:
                     for gpu in gpus:
                         lock = _try(f"{_PREFIX}/taken/{gpu}") if gpu not in taken and len(taken) < wanted else None
@@ -54,6 +54,10 @@ def gpu_turn(gpus: Sequence[str], wanted: int, say: Callable[[str], None] | None
                             taken[gpu] = held.enter_context(lock)
                     if len(taken) == wanted:
                         break
+                else:  # somebody asked earlier and came into the line later: each would wait for what the other has
+                    for lock in taken.values():
+                        lock.close()
+                    taken.clear()
                 now = _words(names, place, wanted, len(gpus))
                 if say is not None and now != said:
                     say(now)

@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 import labkit
 from labkit import worlds
+from labkit.launch import gpu_turns
 from labkit.launch.gpu_turns import gpu_turn, visible_gpus
 from labkit.launch.local import Outcome
 
@@ -21,8 +23,10 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="turns are taken
 # Takes GPUs, says which, and holds them until a line comes in.
 HOLDER = """
 import sys
-from labkit.launch.gpu_turns import gpu_turn
-with gpu_turn(sys.argv[2].split(","), int(sys.argv[1]), lambda words: print("says:", words, flush=True)) as held:
+from labkit.launch import gpu_turns
+gpu_turns._PREFIX = sys.argv[3]
+say = lambda words: print("says:", words, flush=True)
+with gpu_turns.gpu_turn(sys.argv[2].split(","), int(sys.argv[1]), say) as held:
     print("holds:", *held, flush=True)
     sys.stdin.readline()
 """
@@ -30,9 +34,10 @@ Start = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture
-def names() -> str:
-    """Names of two GPUs that no other test of this machine uses."""
-    return f"test-{os.getpid()}-a,test-{os.getpid()}-b"
+def names(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Names of two GPUs, in a line of this test's own: in the machine's, others may stand."""
+    monkeypatch.setattr(gpu_turns, "_PREFIX", f"labkit-test-{os.getpid()}")
+    return "a,b"
 
 
 @pytest.fixture
@@ -40,7 +45,7 @@ def start(names: str) -> Iterator[Start]:
     started = []
 
     def run(wanted: int) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", HOLDER, str(wanted), names]
+        command = [sys.executable, "-c", HOLDER, str(wanted), names, gpu_turns._PREFIX]
         started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
         return started[-1]
 
@@ -52,8 +57,18 @@ def start(names: str) -> Iterator[Start]:
 
 
 def line(process: subprocess.Popen[str]) -> str:
+    """Return the next line a process says."""
     assert process.stdout is not None
-    return process.stdout.readline().rstrip("\n")
+    said = process.stdout.readline()
+    assert said, f"it ended with {process.wait(60)}"
+    return said.rstrip("\n")
+
+
+def holds(process: subprocess.Popen[str]) -> str:
+    """Return what a process holds, after what it said while it waited."""
+    while not (said := line(process)).startswith("holds: "):
+        assert "turn" in said or "Waiting" in said
+    return said.removeprefix("holds: ")
 
 
 def end(process: subprocess.Popen[str]) -> None:
@@ -61,9 +76,8 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def test_two_runs_of_one_gpu_each_run_side_by_side(start: Start, names: str) -> None:
-    first, second = names.split(",")
-    one, two = start(1), start(1)
-    assert {line(one), line(two)} == {f"holds: {first}", f"holds: {second}"}
+    one, two = start(1), start(1)  # whoever comes second may see the first still in line, and says so
+    assert {holds(one), holds(two)} == set(names.split(","))
 
 
 def test_who_waits_sees_who_runs_and_gets_the_next_turn(start: Start, names: str) -> None:
@@ -87,12 +101,10 @@ def test_a_large_run_is_not_overtaken_by_small_ones(start: Start) -> None:
     later = start(1)
     assert "1 run is before you in line" in line(later)
     end(small)
-    while not (words := line(large)).startswith("holds:"):
-        assert "turn" in words or "Waiting" in words
+    holds(large)
     assert later.poll() is None
     end(large)
-    while not line(later).startswith("holds:"):
-        pass
+    holds(later)
 
 
 def test_a_killed_run_lets_go(start: Start) -> None:
@@ -100,9 +112,7 @@ def test_a_killed_run_lets_go(start: Start) -> None:
     line(one)
     one.send_signal(signal.SIGKILL)
     one.wait(60)
-    two = start(2)
-    while not line(two).startswith("holds:"):
-        pass
+    holds(start(2))
 
 
 def test_somebody_who_leaves_the_line_does_not_hold_it_up(start: Start) -> None:
@@ -115,6 +125,19 @@ def test_somebody_who_leaves_the_line_does_not_hold_it_up(start: Start) -> None:
     two.kill()
     two.wait(60)
     assert "you are next" in line(three)
+
+
+def test_two_who_each_have_part_of_what_both_want_do_not_wait_for_ever(start: Start) -> None:
+    """Who asked first may be the last to be seen in the line: its number is drawn before it stands there."""
+    with ExitStack() as other:
+        other.enter_context(gpu_turns._bound(f"{gpu_turns._PREFIX}/taken/b"))
+        late = start(2)
+        assert "you are next" in line(late)
+        with ExitStack() as early:
+            early.enter_context(gpu_turns._bound(f"{gpu_turns._PREFIX}/line/{1:020}/1/somebody/2"))
+            assert "1 run is before you in line" in line(late)
+            early.enter_context(gpu_turns._bound(f"{gpu_turns._PREFIX}/taken/a"))
+    assert holds(late) == "a b"
 
 
 def test_names_follow_cuda_visible_devices(monkeypatch: pytest.MonkeyPatch) -> None:
