@@ -32,6 +32,7 @@ _SETTLE_ECHO = 0.8
 """The same where all that is known is that a peer went away."""
 _ARRIVE_LIMIT = 0.5
 _STACK_LIMIT = 0.5
+_DRAIN_LIMIT = 1.0
 _LEAVE_LIMIT = 20.0
 _LOAD_LIMIT = 300.0
 
@@ -41,6 +42,7 @@ class _RankState:
     process: RankProcess
     output: RankOutput
     inbox: Inbox = field(default_factory=Inbox)
+    output_open: bool = True
     started: bool = False
     result: bytes | None = None
     error: dict[str, Any] | None = None
@@ -141,10 +143,10 @@ class Supervisor:
         return tuple(state.output.text() for state in self._states)
 
     def drain(self) -> None:
-        """Take in what ended ranks have left in their pipes."""
-        until = time.monotonic() + 1.0
-        while time.monotonic() < until and self._pump(0):
-            continue
+        """Take in what ended ranks have left in their pipes: until each says its end, where nobody holds it open."""
+        until = time.monotonic() + _DRAIN_LIMIT
+        while time.monotonic() < until and any(state.output_open for state in self._states):
+            self._pump(_TICK)
 
     def close(self) -> None:
         """Close every descriptor of the run."""
@@ -184,7 +186,6 @@ class Supervisor:
             self._pump(_TICK)
             if time.monotonic() > until:
                 self._give_up(f"Every function returned, but {_LEAVE_LIMIT:g} s later not every rank had ended.")
-        self.drain()
         if any(state.end().failed for state in self._states):
             self._fail()
 
@@ -208,6 +209,7 @@ class Supervisor:
                 break
             self._pump(_TICK)
         standing = self._standing([state for state in self._states if state.live])
+        standing = {rank: words for rank, words in standing.items() if self._states[rank].live}  # not: failed since
         ends = [state.end() for state in self._states]
         first = reports.root_cause(ends)
         described = {end.rank: self._describe(end) for end in ends if end.failed}
@@ -239,7 +241,7 @@ class Supervisor:
     def _standing(self, states: list[_RankState]) -> dict[int, str]:
         """Return for each of these ranks the Python line it stands on and what it waits for."""
         asked = [state for state in states if state.started]
-        self._let_arrive({state.process.rank for state in asked})
+        self._let_arrive(asked)
         for state in asked:
             state.stack = ""
             self._processes.ask_for_stack(state.process)
@@ -260,11 +262,12 @@ class Supervisor:
             )
         return found
 
-    def _let_arrive(self, ranks: set[int]) -> None:
-        """Give ranks that are on their way into a communication call the moment they need to be seen in it."""
+    def _let_arrive(self, states: list[_RankState]) -> None:
+        """Give ranks on their way into a communication call, or to an error, the moment they need to be seen there."""
         until = time.monotonic() + _ARRIVE_LIMIT
         while time.monotonic() < until:
             logs = self.read_logs()
+            ranks = [state.process.rank for state in states if state.live]
             if all(rank in logs and logs[rank].waiting for rank in ranks):
                 return
             self._pump(_TICK)
@@ -284,6 +287,7 @@ class Supervisor:
             data = state.process.read(key.fileobj)
             if not data:
                 self._selector.unregister(key.fileobj)
+                state.output_open = state.output_open and kind != "output"
             elif kind == "output":
                 state.output.feed(data)
             elif kind == "stacks":

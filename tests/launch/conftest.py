@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from live_kernel import Notebook
 
+from labkit.launch import supervisor
+
 
 @pytest.fixture(scope="session")
 def notebook() -> Iterator[Notebook]:
@@ -29,3 +31,10 @@ def doomed_notebook() -> Iterator[Notebook]:
 def no_forced_start_method(monkeypatch: pytest.MonkeyPatch) -> None:
     if "LABKIT_START_METHOD" in os.environ:
         monkeypatch.delenv("LABKIT_START_METHOD")
+
+
+@pytest.fixture(autouse=True)
+def time_to_say_where_ranks_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A learner is kept waiting for half a second at most; on a loaded machine a rank takes longer to say it."""
+    monkeypatch.setattr(supervisor, "_ARRIVE_LIMIT", 30.0)
+    monkeypatch.setattr(supervisor, "_STACK_LIMIT", 30.0)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -19,6 +21,8 @@ import ctypes, functools, os, sys, threading, time
 import torch
 import torch.distributed as dist
 import labkit
+from labkit.launch import supervisor
+supervisor._ARRIVE_LIMIT = supervisor._STACK_LIMIT = 30.0  # of a loaded machine
 labkit.run(lambda: None, on=labkit.local(1))
 """
 
@@ -50,7 +54,7 @@ class Notebook:
         self.manager.start_kernel()
         self.client = self.manager.client()
         self.client.start_channels()
-        self.client.wait_for_ready(60)
+        self.client.wait_for_ready(180)
         self.pid: int = self.manager.provisioner.pid
         reply = self.run(SETUP)
         assert reply.error is None, reply
@@ -58,7 +62,7 @@ class Notebook:
     def start(self, code: str) -> str:
         return self.client.execute(code)
 
-    def finish(self, message_id: str, seconds: float = 60.0) -> Reply:
+    def finish(self, message_id: str, seconds: float = 180.0) -> Reply:
         began, number, text, error = time.monotonic(), 0, "", None
         while True:
             message = self.client.get_iopub_msg(timeout=seconds)
@@ -94,6 +98,22 @@ class Notebook:
         self.manager.cleanup_resources()
 
 
+def noted(folder: Path) -> list[psutil.Process]:
+    """Return the processes whose ids are the names of a folder's files, without those that have gone since."""
+    found = []
+    for file in folder.iterdir():
+        with suppress(psutil.NoSuchProcess):
+            found.append(psutil.Process(int(file.name)))
+    return found
+
+
 def alive(processes: list[psutil.Process]) -> list[int]:
     """Return which of these processes still live."""
-    return [p.pid for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    return [process.pid for process in processes if _lives(process)]
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it went between the two questions
+        return False

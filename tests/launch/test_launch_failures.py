@@ -9,19 +9,17 @@ import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-import psutil
 import pytest
 import torch
 import torch.distributed as dist
-from live_kernel import alive, wait_until
+from live_kernel import alive, noted, wait_until
 
 import labkit
 from labkit.errors import EnvironmentProblem, RankFailed, RunTimeout
-
-
-def pids_in(folder: Path) -> list[psutil.Process]:
-    return [psutil.Process(int(file.name)) for file in folder.iterdir()]
+from labkit.launch import supervisor
 
 
 def test_an_exception_on_one_rank_ends_the_others_within_two_seconds(tmp_path: Path) -> None:
@@ -29,8 +27,7 @@ def test_an_exception_on_one_rank_ends_the_others_within_two_seconds(tmp_path: P
         (tmp_path / str(os.getpid())).touch()
         dist.all_reduce(torch.ones(1))
         if dist.get_rank() == 2:
-            found = pids_in(tmp_path)
-            assert len(found) == 4
+            assert len(list(tmp_path.iterdir())) == 4
             (tmp_path.with_suffix(".raised")).write_text(str(time.monotonic()))
             raise KeyError("no such layer")
         dist.all_reduce(torch.ones(1000))
@@ -40,8 +37,7 @@ def test_an_exception_on_one_rank_ends_the_others_within_two_seconds(tmp_path: P
     ended = time.monotonic()
     assert caught.value.rank == 2, str(caught.value)
     assert ended - float((tmp_path.with_suffix(".raised")).read_text()) < 2.0
-    processes = [psutil.Process(int(f.name)) for f in tmp_path.iterdir() if psutil.pid_exists(int(f.name))]
-    assert not alive(processes), "when the error is there, the ranks are gone"
+    assert not alive(noted(tmp_path)), "when the error is there, the ranks are gone"
     error = caught.value
     assert str(error).startswith("rank 2 of 4 failed first: KeyError: 'no such layer'\n\nTraceback")
     assert "raise KeyError" in error.reports[2]
@@ -114,20 +110,37 @@ def test_a_slow_sender_is_no_deadlock() -> None:
     assert labkit.run(work, on=labkit.local(2), stall=0.3).results == [1.0, 0.0]
 
 
-def test_the_time_limit_finds_a_rank_that_spins_and_one_that_is_blocked_in_native_code() -> None:
+def test_the_time_limit_finds_a_rank_that_spins_and_one_that_is_blocked_in_native_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The limit passes when each rank has come where it stays."""
+
     def work() -> None:
+        read_end, _ = os.pipe()
+        (tmp_path / str(dist.get_rank())).touch()
         if dist.get_rank() == 0:
             while True:
                 pass
         if dist.get_rank() == 1:
-            read_end, _ = os.pipe()
             ctypes.PyDLL(None).read(read_end, None, 1)  # keeps the interpreter lock: no Python runs here any more
         dist.barrier()
 
+    rounds: list[int] = []
+
+    def look(self: supervisor.Supervisor) -> None:
+        if len(list(tmp_path.iterdir())) == 3 and all(state.started for state in self._states):
+            rounds.append(1)
+
+    def clock() -> float:
+        return time.monotonic() + 1000 * (len(rounds) > 1)  # in the first of them the limit begins to count
+
+    monkeypatch.setattr(supervisor.Supervisor, "_follow", look)
+    monkeypatch.setattr(supervisor, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(supervisor, "_ARRIVE_LIMIT", 0.5)  # two of them never come
     with pytest.raises(RunTimeout) as caught:
-        labkit.run(work, on=labkit.local(3), timeout=1)
+        labkit.run(work, on=labkit.local(3), timeout=900)
     reports = caught.value.reports
-    assert str(caught.value).startswith("The time limit of 1 s passed (timeout=1).")
+    assert str(caught.value).startswith("The time limit of 900 s passed (timeout=900).")
     assert reports[0].startswith("rank 0 is in no communication call, it computes\n")
     assert "while True" in reports[0] or "pass" in reports[0]
     assert "ctypes.PyDLL(None).read(" in reports[1]
@@ -220,6 +233,26 @@ def test_the_same_error_on_every_rank_is_told_once() -> None:
     assert message.endswith("The same on ranks 1, 2.")
 
 
+def test_an_error_that_comes_while_it_is_asked_where_others_stand_is_told_as_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked, let_arrive = tmp_path / "asked", supervisor.Supervisor._let_arrive
+
+    def ask(self: supervisor.Supervisor, states: list[Any]) -> None:
+        asked.touch()
+        let_arrive(self, states)
+
+    def work() -> None:
+        while dist.get_rank() and not asked.exists():
+            time.sleep(0.01)
+        raise NotImplementedError("Exercise 2.3: chunk bounds")
+
+    monkeypatch.setattr(supervisor.Supervisor, "_let_arrive", ask)
+    with pytest.raises(RankFailed) as caught:
+        labkit.run(work, on=labkit.local(2))
+    assert str(caught.value).endswith("The same on rank 1.")
+
+
 def test_a_cause_and_its_context_stay_in_the_traceback() -> None:
     def work() -> None:
         try:
@@ -241,6 +274,6 @@ def test_when_the_preloaded_process_dies_the_run_says_so_and_the_next_one_works(
 
     with pytest.raises(EnvironmentProblem, match="forked from has died"):
         labkit.run(work, on=labkit.local(2))
-    left = [psutil.Process(int(f.name)) for f in tmp_path.iterdir() if psutil.pid_exists(int(f.name))]
-    wait_until(lambda: not alive(left), 5)
+    left = noted(tmp_path)
+    wait_until(lambda: not alive(left))
     assert labkit.run(dist.get_rank, on=labkit.local(2)).results == [0, 1]

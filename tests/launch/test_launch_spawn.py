@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +14,11 @@ import psutil
 import pytest
 import torch
 import torch.distributed as dist
-from live_kernel import alive, wait_until
+from live_kernel import alive, noted, wait_until
 
 import labkit
 from labkit.errors import RankFailed, RunTimeout
+from labkit.launch import spawn
 
 SPAWNED = {"start_method": "spawn"}
 
@@ -59,8 +61,8 @@ def test_spawned_ranks_tell_a_deadlock_and_leave_nothing(tmp_path: Path) -> None
     assert str(caught.value).startswith("Deadlock: ")
     assert "rank 0 waits for a message from rank 1 (4 B)\n" in caught.value.reports[0]
     assert "dist.recv(torch.ones(1)" in caught.value.reports[0]
-    left = [psutil.Process(int(f.name)) for f in tmp_path.iterdir() if psutil.pid_exists(int(f.name))]
-    wait_until(lambda: not alive(left), 5)
+    left = noted(tmp_path)
+    wait_until(lambda: not alive(left))
 
 
 def test_spawned_ranks_name_exception_exit_and_signal() -> None:
@@ -80,6 +82,17 @@ def test_spawned_ranks_name_exception_exit_and_signal() -> None:
     assert "ctypes.string_at(0)" in caught.value.reports[1]
 
 
+def test_what_a_spawned_rank_printed_last_is_kept_however_late_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = spawn._copy_output
+
+    def copy_late(child: subprocess.Popen[bytes], target: socket.socket) -> None:
+        child.wait(180)
+        copy(child, target)
+
+    monkeypatch.setattr(spawn, "_copy_output", copy_late)
+    assert labkit.run(lambda: print("last"), on=labkit.local(1, **SPAWNED), echo=False).output == ["last\n"]
+
+
 def test_spawned_ranks_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     program = f"""
 import os, pathlib, time, labkit
@@ -90,11 +103,12 @@ if __name__ == "__main__":
     labkit.run(work, on=labkit.local(2, start_method="spawn"), timeout=None)
 """
     starter = subprocess.Popen([sys.executable, "-c", program])
-    wait_until(lambda: len(list(tmp_path.iterdir())) == 2, 60)
-    ranks = [psutil.Process(int(f.name)) for f in tmp_path.iterdir()]
+    wait_until(lambda: len(list(tmp_path.iterdir())) == 2, 180)
+    ranks = noted(tmp_path)
+    assert len(ranks) == 2
     starter.send_signal(signal.SIGKILL)
     starter.wait()
-    wait_until(lambda: not alive(ranks), 5)
+    wait_until(lambda: not alive(ranks))
 
 
 def test_without_room_for_logs_the_run_works_and_says_what_is_missing(
