@@ -54,7 +54,7 @@ def probe(template: Template, oracle: Oracle, tmp_path: Path) -> Probe:
         exercise_id: str,
         answers: Mapping[str, str] | None = None,
         case: int = 0,
-        seconds: float = 20.0,
+        seconds: float = 60.0,
         limits: Limits | None = None,
     ) -> Outcome:
         sources = {**RIGHT, **(answers or {})}

@@ -7,6 +7,7 @@ interrupted, then ended; what prints too much is cut. Nothing here earns points.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import subprocess
@@ -71,9 +72,9 @@ class _Record:
     """Where the engine leaves what it saw."""
 
     limits: Limits
-    deadline: float
     states: dict[int, str]
     notebook: Any = None
+    deadline: float = math.inf
     cells: tuple[Any, ...] = ()
     stopped: str = ""
     out_of_memory: bool = False
@@ -99,6 +100,7 @@ class LabkitClient(PapermillNotebookClient):  # type: ignore[misc]
 
     def papermill_execute_cells(self) -> None:
         """Run every code cell, whatever happens in the others, until the kernel or the time is gone."""
+        self._record.deadline = time.monotonic() + self._record.limits.notebook_seconds  # the kernel is there
         for index, cell in enumerate(self.nb.cells):
             if cell.cell_type != "code" or not cell.source.strip():
                 continue
@@ -240,7 +242,7 @@ def execute(
         preloaded: Fork the kernel from it; else, and without a sandbox, the kernel is a new program.
     """
     limits = limits or Limits()
-    record = _Record(limits, time.monotonic() + limits.notebook_seconds, {}, notebook)
+    record = _Record(limits, {}, notebook)
     failure = ""
     try:
         execute_notebook(
