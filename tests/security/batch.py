@@ -7,6 +7,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,7 +93,7 @@ def run_batch(
         patch.setenv("LABKIT_TEST_SECRET", "hunter2")
         patch.setattr(tempfile, "tempdir", None)
         mounts = _mounts()
-        begin = time.monotonic()
+        begin, begun = time.monotonic(), time.time()
         paths, about = [root / "in"], {"jobs": jobs, "course": course, "limits": LIMITS, "sandbox": sandbox}
         report = grade(paths, "90", root / "out", progress=False, **about)  # type: ignore[arg-type]
         seconds = time.monotonic() - begin
@@ -104,26 +105,55 @@ def run_batch(
         except BlockingIOError:
             pass
     files = [str(path) for folder in (temporary, outside) for path in folder.rglob("*")]
-    processes = [f"{each.pid} {each.name()}" for each in psutil.process_iter() if _is_of(each, str(root))]
+    processes = _processes_of(str(root), begun)
     scores = {entry.name: entry.score for entry in report}
     hostile = (*chosen, *handed_in)
     return Batch(root / "out", scores, hostile, processes, _mounts() - mounts, files, calls, seconds)
 
 
 def _mounts() -> set[str]:
-    return {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+    """Return where something is mounted, but for the networks that another test may make meanwhile."""
+    places = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+    return {place for place in places if not place.startswith("/run/netns")}
 
 
-def _is_of(process: psutil.Process, mark: str) -> bool:
-    """Whether a process was started for this batch, by the grader or by a submission."""
+def _processes_of(mark: str, begun: float) -> list[str]:
+    """Return the processes that were started for this batch, by the grader or by a submission.
+
+    A grader that another test killed leaves processes that nobody is above, too. Those end by themselves, at once.
+    """
+    marked = [each for each in psutil.process_iter() if _is_marked(each, mark)]
+    _, stayed = psutil.wait_procs([each for each in psutil.process_iter() if _is_orphan(each, begun)], timeout=60)
+    return sorted(f"{each.pid} {' '.join(_words(each))[:200]}" for each in {*marked, *filter(_lives, stayed)})
+
+
+def _is_marked(process: psutil.Process, mark: str) -> bool:
+    if process.pid == os.getpid() or not _lives(process):
+        return False
+    return any(mark in text for text in _words(process))
+
+
+def _is_orphan(process: psutil.Process, begun: float) -> bool:
+    """Whether nobody is above a process of a grader or a submission; what it was started with may name no batch."""
     try:
-        if process.status() == psutil.STATUS_ZOMBIE or process.pid == os.getpid():
-            return False
-        if any(uid >= 1_900_000_000 for uid in process.uids()):
-            return any(mark in text for text in process.environ().values()) or process.ppid() == 1
-        if process.ppid() == 1 and any(word.startswith("labkit.grading.") for word in process.cmdline()):
-            return True  # what it was started with says nothing of a batch, so that no submission can read it
-        seen = [process.cwd(), *process.cmdline(), *process.environ().values()]
+        ours = any(word.startswith("labkit.grading.") for word in process.cmdline())
+        stranger = any(uid >= 1_900_000_000 for uid in process.uids())
+        return process.ppid() == 1 and (ours or stranger) and process.create_time() > begun - 1 and _lives(process)
     except psutil.Error:
         return False
-    return any(mark in text for text in seen)
+
+
+def _words(process: psutil.Process) -> list[str]:
+    """Return what a process was started with and where it is, as far as that can be read."""
+    found: list[str] = []
+    for ask in (process.cmdline, lambda: [process.cwd()], lambda: list(process.environ().values())):
+        with suppress(psutil.Error):
+            found += ask()
+    return found
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
