@@ -270,7 +270,7 @@ def test_no_thread_is_left_whatever_happens() -> None:
         threading.Thread(target=threading.Event().wait, daemon=True).start()
 
     _run(forget)
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before  # some of another test may have ended meanwhile
     lock = threading.Lock()
     assert type(lock).__module__ == "_thread" and lock.acquire(timeout=1.0)
 

@@ -171,8 +171,17 @@ def test_categories_are_told_apart_with_any_colour_vision() -> None:
     assert min(contrast(colour, "#111111") for colour in DARK_COLOURS) >= 3
 
 
+ELSEWHERE = ("VSCODE_PID", "VSCODE_CWD", "COLAB_RELEASE_TAG")
+
+
+def _in_no_editor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what says how a notebook is shown: the tests may be run from a terminal of VS Code."""
+    for name in ("LABKIT_VIEWS", *ELSEWHERE):
+        monkeypatch.delenv(name, raising=False)
+
+
 def test_the_widget_is_shown_where_a_jupyter_server_started_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LABKIT_VIEWS", raising=False)
+    _in_no_editor(monkeypatch)
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
     monkeypatch.setenv("JPY_SESSION_NAME", "lesson.ipynb")
     assert live.is_live()
@@ -185,11 +194,11 @@ def test_the_widget_is_shown_where_a_jupyter_server_started_the_kernel(monkeypat
     assert not live.is_live()
 
 
-@pytest.mark.parametrize("set_by", ["VSCODE_PID", "VSCODE_CWD", "COLAB_RELEASE_TAG"])
+@pytest.mark.parametrize("set_by", ELSEWHERE)
 def test_vs_code_and_colab_get_pictures_until_told_otherwise(monkeypatch: pytest.MonkeyPatch, set_by: str) -> None:
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
     monkeypatch.setenv("JPY_SESSION_NAME", "lesson.ipynb")
-    monkeypatch.delenv("LABKIT_VIEWS", raising=False)
+    _in_no_editor(monkeypatch)
     assert live.is_live()
     monkeypatch.setenv(set_by, "1")
     assert not live.is_live()
