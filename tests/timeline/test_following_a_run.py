@@ -42,7 +42,9 @@ def test_a_span_is_told_when_it_has_ended_and_once(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_watched_run_shows_its_spans_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watched_run_shows_its_spans_before_it_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ranks take their next step when the last one has been shown."""
+
     class Shown:
         def __init__(self) -> None:
             self.parts: list[Timeline] = []
@@ -50,6 +52,8 @@ def test_a_watched_run_shows_its_spans_before_it_ends(monkeypatch: pytest.Monkey
 
         def add(self, spans: Timeline) -> None:
             self.parts.append(spans)
+            for rank, name in ((span.rank, span.name) for span in spans.rows()):
+                (tmp_path / f"{name} of {rank}").touch()
 
         def finish(self, timeline: Timeline | None) -> None:
             self.whole = timeline
@@ -58,11 +62,14 @@ def test_a_watched_run_shows_its_spans_before_it_ends(monkeypatch: pytest.Monkey
     monkeypatch.setattr(worlds, "growing_timeline", lambda: shown)
 
     def _steps() -> None:
+        import os
         import time
 
-        for number in range(5):
+        for number in range(3):
             with labkit.span(f"step {number}"):
-                time.sleep(0.15)
+                time.sleep(0.001)
+            while number < 2 and not (tmp_path / f"step {number} of {os.environ['RANK']}").exists():
+                time.sleep(0.01)
 
     run = labkit.run(_steps, on=labkit.local(2, device="cpu"), watch=True, echo=False)
     assert shown.whole is run.timeline and run.timeline is not None
