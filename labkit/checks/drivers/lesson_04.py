@@ -192,7 +192,7 @@ def _breaking_off(where: str) -> Iterator[None]:
 
 
 @contextmanager
-def _until_the_plug_is_pulled(folder: Path, save: Any) -> Iterator[list[bool]]:
+def _until_the_plug_is_pulled(folder: Path, save: Any, written_ns: dict[Path, int]) -> Iterator[list[bool]]:
     """Cut every file of the folder to what had been brought to the disk; afterwards the list says whether one was cut.
 
     Renaming is on the disk at once here, data only after os.fsync, os.fdatasync or os.sync: the worst that may happen.
@@ -200,8 +200,9 @@ def _until_the_plug_is_pulled(folder: Path, save: Any) -> Iterator[list[bool]]:
     Args:
         folder: Where files are written.
         save: The learner's function; what it imported from os by name is noted too.
+        written_ns: When each file was written that is there already.
     """
-    before = {path.stat().st_ino: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    before = {path.stat().st_ino: time_ns for path, time_ns in written_ns.items()}
     on_disk: dict[int, int] = {}
     lost: list[bool] = []
 
@@ -234,6 +235,17 @@ def _until_the_plug_is_pulled(folder: Path, save: Any) -> Iterator[list[bool]]:
             os.truncate(path, min(there, found.st_size))
 
 
+def _aged(folder: Path) -> dict[Path, int]:
+    """Return when each file was written, in ns, a second longer ago than it was: the next writing shows, however soon.
+
+    A file system's clock may stand still for 10 ms, in which a small file is written twice.
+    """
+    aged = {path: path.stat().st_mtime_ns - 10**9 for path in folder.rglob("*") if path.is_file()}
+    for path, time_ns in aged.items():
+        os.utime(path, ns=(time_ns, time_ns))
+    return {path: path.stat().st_mtime_ns for path in aged}
+
+
 def _among(value: object, calls: Any) -> bool:
     return any(value is call for call in calls)
 
@@ -250,9 +262,9 @@ def keep_checkpoints(functions: Functions, inputs: Values) -> Values:
         newest: set[Path] = set()
         for step in cast(list[dict[str, Any]], inputs["script"]):
             broke_off, lost = False, [False]
-            before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+            before = _aged(folder)
             if step["op"] in ("save", "pull"):
-                pulled = _until_the_plug_is_pulled(folder, functions["save_checkpoint"])
+                pulled = _until_the_plug_is_pulled(folder, functions["save_checkpoint"], before)
                 with pulled if step["op"] == "pull" else nullcontext([False]) as lost:
                     functions["save_checkpoint"](folder, step["version"], step["weight"].clone())
                 newest = {
