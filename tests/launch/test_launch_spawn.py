@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import psutil
@@ -18,7 +19,7 @@ from live_kernel import alive, noted, wait_until
 
 import labkit
 from labkit.errors import RankFailed, RunTimeout
-from labkit.launch import spawn
+from labkit.launch import spawn, supervisor
 
 SPAWNED = {"start_method": "spawn"}
 
@@ -83,13 +84,27 @@ def test_spawned_ranks_name_exception_exit_and_signal() -> None:
 
 
 def test_what_a_spawned_rank_printed_last_is_kept_however_late_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    copy = spawn._copy_output
+    """It comes when the ranks were ended and the run has looked once for what they left."""
+    ended, looked = threading.Event(), threading.Event()
+    copy, end, pump = spawn._copy_output, spawn.SpawnedRanks.end, supervisor.Supervisor._pump
 
     def copy_late(child: subprocess.Popen[bytes], target: socket.socket) -> None:
-        child.wait(180)
+        looked.wait(180)
         copy(child, target)
 
+    def end_and_note(self: spawn.SpawnedRanks) -> None:
+        end(self)
+        ended.set()
+
+    def pump_and_note(self: supervisor.Supervisor, seconds: float) -> bool:
+        found = pump(self, seconds)
+        if ended.is_set():
+            looked.set()
+        return found
+
     monkeypatch.setattr(spawn, "_copy_output", copy_late)
+    monkeypatch.setattr(spawn.SpawnedRanks, "end", end_and_note)
+    monkeypatch.setattr(supervisor.Supervisor, "_pump", pump_and_note)
     assert labkit.run(lambda: print("last"), on=labkit.local(1, **SPAWNED), echo=False).output == ["last\n"]
 
 
