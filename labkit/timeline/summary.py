@@ -12,15 +12,20 @@ from labkit.timeline.timeline import Timeline
 from labkit.units import format_bytes, format_time
 
 
+def extent(timeline: Timeline) -> str:
+    """Return how many ranks and how long: "8 ranks, 1.92 ms", or "8 ranks, nothing recorded"."""
+    length = format_time(timeline.makespan_ns) if len(timeline) else "nothing recorded"
+    return f"{_count(timeline.num_ranks, 'rank')}, {length}"
+
+
 def summary(timeline: Timeline) -> str:
     """Return a sentence with ranks, duration, messages, collectives, remote calls, busy share, overlap; then problems.
 
     Messages are counted where they are sent, collectives once for each rank that calls one, remote calls at the caller.
     """
-    ranks = _count(timeline.num_ranks, "rank")
+    parts = [extent(timeline)]
     if not len(timeline):
-        return f"{ranks}, nothing recorded."
-    parts = [ranks, format_time(timeline.makespan_ns)]
+        return f"{parts[0]}."
     kinds, kind = timeline.kind_codes
     call = (timeline.lane == Lane.COMMUNICATION) & (np.array(kinds) != "span")[kind]
     sends, receives = np.isin(kinds, SENDS)[kind] & call, np.isin(kinds, RECEIVES)[kind] & call

@@ -12,7 +12,6 @@ import numpy as np
 
 from labkit.errors import ConfigError
 from labkit.timeline.span import Collective, Lane, Message, Problem, Span
-from labkit.units import format_time
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -183,7 +182,9 @@ class Timeline:
         return _summary.summary(self)
 
     def __repr__(self) -> str:
-        return f"Timeline({self.num_ranks} rank{'s' * (self.num_ranks != 1)}, {format_time(self.makespan_ns)})"
+        from labkit.timeline import summary as _summary
+
+        return f"Timeline({_summary.extent(self)})"
 
     def explore(self, ranks: Sequence[int] | None = None, row: int = -1) -> Any:
         """Return the timeline as a widget to zoom, measure and compare in, for a page that runs widgets.

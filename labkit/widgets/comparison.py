@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 from PIL import Image
 
 from labkit.errors import ConfigError
-from labkit.timeline.timeline import COLUMNS, Timeline
-from labkit.units import format_time
+from labkit.timeline.summary import extent
+from labkit.timeline.timeline import Timeline
 from labkit.widgets import display as _display
 from labkit.widgets.kept import metadata
 from labkit.widgets.live import is_live
@@ -47,7 +46,7 @@ class Comparison:
         """Return both pictures, the second under the first, with one scale of time."""
         span = max(timeline.makespan_ns for timeline in self.timelines)
         parts = [
-            Image.open(io.BytesIO(to_png(_lasting(timeline, span), title=f"{name}: {_what(timeline)}"))).convert("RGB")
+            Image.open(io.BytesIO(to_png(timeline, f"{name}: {extent(timeline)}", lasting_ns=span))).convert("RGB")
             for timeline, name in zip(self.timelines, self.names, strict=True)
         ]
         both = Image.new("RGB", (max(part.width for part in parts), sum(part.height for part in parts)), "white")
@@ -59,9 +58,11 @@ class Comparison:
 
     def __repr__(self) -> str:
         first, second = self.timelines
-        times = second.makespan_ns / first.makespan_ns if first.makespan_ns else float("nan")
         lines = [f"{name}: {timeline.summary()}" for name, timeline in zip(self.names, self.timelines, strict=True)]
-        return "\n".join([*lines, f"{self.names[1]} takes {times:.3g} times as long as {self.names[0]}."])
+        if first.makespan_ns and second.makespan_ns:
+            times = second.makespan_ns / first.makespan_ns
+            lines.append(f"{self.names[1]} takes {times:.3g} times as long as {self.names[0]}.")
+        return "\n".join(lines)
 
     def _view(self) -> TimelineView:
         pairs = zip(self.timelines, self.names, strict=True)
@@ -115,18 +116,3 @@ def _timeline_of(given: Any) -> Timeline:
     if not isinstance(timeline, Timeline):
         raise ConfigError(f"labkit.compare needs two timelines or runs, and got a {type(given).__name__}.")
     return timeline
-
-
-def _what(timeline: Timeline) -> str:
-    return f"{timeline.num_ranks} rank{'s' * (timeline.num_ranks != 1)}, {format_time(timeline.makespan_ns)}"
-
-
-def _lasting(timeline: Timeline, span_ns: int) -> Timeline:
-    """Return the timeline with one more span of no length, which paints nothing, so that it lasts this long."""
-    if not len(timeline):
-        return timeline
-    end = int(timeline.start_ns.min()) + span_ns
-    last: dict[str, Any] = {"rank": timeline.rank[0], "lane": timeline.lane[0], "start_ns": end, "end_ns": end}
-    last |= {"name": "", "kind": "span", "bytes": 0, "peer": -1, "flow": -1}
-    columns = {key: np.append(getattr(timeline, key), last[key]) for key in COLUMNS}
-    return Timeline(**columns, tables=timeline.tables, problems=timeline.problems, num_ranks=timeline.num_ranks)

@@ -25,11 +25,21 @@ _LINE_OF_TEXT = 8
 _LANES = {Lane.COMPUTE: "compute", Lane.COMMUNICATION: "comm", Lane.HOST: "host"}
 
 
-def label_rows(paper: Paper, timeline: Timeline, layout: RowLayout, busy: npt.NDArray[np.float64]) -> None:
-    """Name ranks and lanes on the left and give the share of time each is busy, by row, on the right.
+def label_rows(
+    paper: Paper, timeline: Timeline, layout: RowLayout, filled: npt.NDArray[np.float64], length_ns: int
+) -> None:
+    """Name ranks and lanes on the left and give the share of time each is busy on the right.
 
     Where bars are too low for a line of text each, a rank's lanes share one number.
+
+    Args:
+        paper: Where the rows are painted.
+        timeline: What was recorded.
+        layout: Where the rows lie.
+        filled: What share of the axis each row fills.
+        length_ns: The time of which shares are given, the axis or less.
     """
+    busy = filled * timeline.makespan_ns / max(length_ns, 1)
     rows, groups = picture_rows(timeline), None
     at_right = LEFT + NUM_COLUMNS + 46
     each_lane = layout.bar_height >= _LINE_OF_TEXT
@@ -50,7 +60,7 @@ def label_rows(paper: Paper, timeline: Timeline, layout: RowLayout, busy: npt.ND
         if not each_lane:
             groups = groups or by_rank_and_lane(timeline)
             lanes = [groups.get((rank, each), NO_ROWS) for each in (Lane.COMPUTE, Lane.COMMUNICATION)]
-            share = _busy_share(timeline, lanes)
+            share = _busy_ns(timeline, lanes) / max(length_ns, 1)
             paper.words(at_right, middle, f"{100 * share:.0f} %", SMALL, colour=GREY, across="right")
     if rows:
         paper.words(at_right, TOP - 4, "busy", SMALL, colour=GREY, across="right", down="bottom")
@@ -62,9 +72,9 @@ def lanes_in_words(timeline: Timeline, layout: RowLayout) -> str:
     return "" if layout.bar_height >= _LINE_OF_TEXT or len(lanes) < 2 else f", rows of a rank: {', '.join(lanes)}"
 
 
-def _busy_share(timeline: Timeline, groups: list[Any]) -> float:
+def _busy_ns(timeline: Timeline, groups: list[Any]) -> int:
     rows = np.concatenate(groups)
-    return total(union(timeline.start_ns[rows], timeline.end_ns[rows])) / max(timeline.makespan_ns, 1)
+    return total(union(timeline.start_ns[rows], timeline.end_ns[rows]))
 
 
 def label_bars(paper: Paper, timeline: Timeline, layout: RowLayout) -> None:

@@ -1,4 +1,4 @@
-"""What each rank held over time, as a low area under its rows, with the most it held beside it."""
+"""What each rank held over time, as a low area under its rows, with an arrow to the most it held and that beside it."""
 
 from __future__ import annotations
 
@@ -53,5 +53,7 @@ def draw_memory(paper: Paper, timeline: Timeline, layout: RowLayout) -> None:
         filled = np.clip(lines * curve / max(largest, 1) - np.arange(lines)[::-1, None], 0, 1)[:, :, None]
         paper.pixels(LEFT, base - lines, np.rint(255 - filled * (255 - _SHADE)).astype(np.uint8).repeat(3, axis=2))
         middle = base - layout.memory_height / 2
-        paper.words(LEFT - 6, middle, "memory", SMALL, colour=GREY, across="right")
+        peak = int(curve.argmax())
+        paper.arrows([(LEFT + peak, base, LEFT + peak, base - lines * curve[peak] / max(largest, 1))], "#000000", 1.0)
+        paper.words(LEFT - 6, middle, "memory, ↑ peak", SMALL, colour=GREY, across="right")
         paper.words(LEFT + NUM_COLUMNS + 46, middle, format_bytes(int(curve.max())), SMALL, colour=GREY, across="right")

@@ -7,15 +7,15 @@ light and on a dark page.
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from labkit.timeline.grouping import by_rank_and_lane
-from labkit.timeline.summary import summary
-from labkit.timeline.timeline import Timeline
-from labkit.units import format_time
+from labkit.timeline.summary import extent, summary
+from labkit.timeline.timeline import COLUMNS, Timeline
 from labkit.widgets.frame import GREY, MESSAGE_COLOUR, SMALL, draw_axis, draw_legend
 from labkit.widgets.layout import (
     BOTTOM,
@@ -39,7 +39,9 @@ MAX_BYTES = 60_000
 _PALETTE_HELPS = 6  # a palette makes a picture this many times smaller at best
 
 
-def to_png(timeline: Timeline, title: str = "", event: int = -1, note: str = "") -> bytes:
+def to_png(
+    timeline: Timeline, title: str = "", event: int = -1, note: str = "", lasting_ns: int | None = None
+) -> bytes:
     """Return the picture, at most 60 KB whatever the timeline's size.
 
     Where the exact picture is larger, shades are rounded to sixteenths, then columns are widened; the shares of these
@@ -50,10 +52,11 @@ def to_png(timeline: Timeline, title: str = "", event: int = -1, note: str = "")
         title: Stands above it; without one its size does.
         event: A row of the timeline to put a frame around, -1 for none.
         note: Stands under the title in place of the numbers.
+        lasting_ns: What the axis spans, at least the makespan; shares of time are of the makespan all the same.
     """
     columns = NUM_COLUMNS
     while True:
-        image = draw(timeline, columns, title, event, note)
+        image = draw(timeline, columns, title, event, note, lasting_ns)
         png = _encoded(image)
         if MAX_BYTES < len(png) < _PALETTE_HELPS * MAX_BYTES:
             png = _encoded(image.quantize(palette=_palette(), dither=Image.Dither.NONE))
@@ -103,9 +106,22 @@ def _bytes(colours: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
 
 
 def draw(
-    timeline: Timeline, num_columns: int = NUM_COLUMNS, title: str = "", event: int = -1, note: str = ""
+    timeline: Timeline,
+    num_columns: int = NUM_COLUMNS,
+    title: str = "",
+    event: int = -1,
+    note: str = "",
+    lasting_ns: int | None = None,
 ) -> Image.Image:
     """Return the picture; see :func:`to_png`."""
+    title = title or title_of(timeline)
+    if not len(timeline):
+        paper = Paper(LEFT + NUM_COLUMNS + RIGHT, TOP)
+        paper.words(12, 12, title, 15, bold=True, down="top")
+        return paper.image
+    says = note or "".join(summary(timeline).splitlines()[0].split(", ", 2)[2:])
+    makespan = timeline.makespan_ns
+    timeline = timeline if lasting_ns is None else _lasting(timeline, lasting_ns)
     layout = row_layout(timeline)
     shares = picture_shares(timeline, num_columns)
     paper = Paper(LEFT + NUM_COLUMNS + RIGHT, TOP + layout.height + BOTTOM)
@@ -113,12 +129,11 @@ def draw(
     unit, unit_ns = time_unit(timeline.makespan_ns)
     draw_axis(paper, max(timeline.makespan_ns, 1) / unit_ns, f"time ({unit}){lanes_in_words(timeline, layout)}")
     draw_memory(paper, timeline, layout)
-    label_rows(paper, timeline, layout, shares.sum((1, 2)) / num_columns)
+    label_rows(paper, timeline, layout, shares.sum((1, 2)) / num_columns, makespan)
     label_bars(paper, timeline, layout)
     has_arrows = draw_messages(paper, timeline, layout)
-    paper.words(12, 12, title or title_of(timeline), 15, bold=True, down="top")
-    numbers = summary(timeline).splitlines()[0].split(", ", 2)[2:]
-    paper.words(12, 32, note or "".join(numbers), SMALL, colour=EVENT_COLOUR if note else GREY, down="top")
+    paper.words(12, 12, title, 15, bold=True, down="top")
+    paper.words(12, 32, says, SMALL, colour=EVENT_COLOUR if note else GREY, down="top")
     if event >= 0:
         frame_event(paper, timeline, layout, event)
     present = [category for number, category in enumerate(CATEGORIES) if shares[:, number].any()]
@@ -128,9 +143,16 @@ def draw(
 
 def title_of(timeline: Timeline) -> str:
     """Return how large a timeline is: "8 ranks, 1.92 ms"."""
-    ranks = f"{timeline.num_ranks} rank{'s' * (timeline.num_ranks != 1)}"
-    choice = f" ({MOST_RANKS} of the ranks shown)" if timeline.num_ranks > MOST_RANKS else ""
-    return f"{ranks}, {format_time(timeline.makespan_ns)}{choice}"
+    return extent(timeline) + (f" ({MOST_RANKS} of the ranks shown)" if timeline.num_ranks > MOST_RANKS else "")
+
+
+def _lasting(timeline: Timeline, span_ns: int) -> Timeline:
+    """Return the timeline with one more span of no length, which paints nothing, so that it lasts this long."""
+    end = int(timeline.start_ns.min()) + span_ns
+    last: dict[str, Any] = {"rank": timeline.rank[0], "lane": timeline.lane[0], "start_ns": end, "end_ns": end}
+    last |= {"name": "", "kind": "span", "bytes": 0, "peer": -1, "flow": -1}
+    columns = {key: np.append(getattr(timeline, key), last[key]) for key in COLUMNS}
+    return Timeline(**columns, tables=timeline.tables, problems=timeline.problems, num_ranks=timeline.num_ranks)
 
 
 def _palette() -> Image.Image:

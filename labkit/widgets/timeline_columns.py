@@ -18,10 +18,11 @@ from labkit.errors import ConfigError
 from labkit.timeline import critical_path as _critical_path
 from labkit.timeline.distinct import distinct_rows
 from labkit.timeline.memory import has_memory, memory_curve
-from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS
+from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED
 from labkit.timeline.metrics import busbw_factor
 from labkit.timeline.source_lines import shown_source
 from labkit.timeline.span import Lane
+from labkit.timeline.summary import extent
 from labkit.timeline.timeline import Timeline
 from labkit.units import format_time
 from labkit.widgets.layout import shown_ranks
@@ -70,20 +71,23 @@ def pack(
             memory.append(rank)
     place = np.full(len(timeline), -1, dtype=np.int64)
     place[order] = np.arange(len(order))
-    columns |= {"label": codes} | _flows(timeline, place)
+    flows = _flows(timeline, place)
+    columns |= {"label": codes} | flows
     data, layout = _joined(columns)
     choice = f" ({len(shown)} of the ranks shown)" if len(shown) < timeline.num_ranks else ""
     clock = timeline.tables.get("clock", {})
+    errors = _clock_errors(clock)
     return {
         "name": name,
-        "title": f"{_ranks(timeline.num_ranks)}, {format_time(timeline.makespan_ns)}{choice}",
+        "title": extent(timeline) + choice,
         "summary": timeline.summary(),
-        "source": _world(clock),
+        "says": _first_of_all(timeline, *(order[places] for places in flows.values()), dict(errors)),
+        "source": _world(clock, max((error for _, error in errors), default=0)),
         "span": int(timeline.end_ns.max()) - t0 if len(timeline) else 0,
         "rows": rows,
         "labels": labels,
         "memory": memory,
-        "clock": _clock_errors(clock),
+        "clock": errors,
         "layout": layout,
         "categories": [
             [category.name, category.colour, dark, category.hatched]
@@ -230,13 +234,37 @@ def _narrowed(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return column
 
 
-def _ranks(number: int) -> str:
-    return f"{number} rank{'s' * (number != 1)}"
+def _first_of_all(
+    timeline: Timeline, sent: npt.NDArray[np.int64], received: npt.NDArray[np.int64], error_ns: dict[int, int]
+) -> str:
+    """Return what a reader must know before looking: that there is nothing, what is wrong in the record, or "".
+
+    Args:
+        timeline: What was recorded.
+        sent: The row of each message at its sender.
+        received: The same at its receiver.
+        error_ns: How far the clocks of some ranks may be off.
+    """
+    if not len(timeline):
+        return "Nothing recorded."
+    says = timeline.summary().splitlines()[1:]
+    error = np.array([error_ns.get(rank, 0) for rank in range(timeline.num_ranks)], dtype=np.int64)
+    served = timeline.kind[received] == SERVED
+    arrives = np.where(served, timeline.start_ns[received], timeline.end_ns[received])
+    doubt = np.maximum(error[timeline.rank[sent]], error[timeline.rank[received]])
+    early = int((timeline.start_ns[sent] - arrives > doubt).sum())
+    if early:
+        messages = "1 message arrives before it left" if early == 1 else f"{early} messages arrive before they left"
+        says.append(
+            f"{messages}, by more than the clocks may be off (red arrows): the ranks' times do not fit together."
+        )
+    return " ".join(says)
 
 
-def _world(clock: dict[str, Any]) -> str:
+def _world(clock: dict[str, Any], error_ns: int) -> str:
     method = str(clock["method"][0]) if len(clock.get("method", ())) else ""
-    return {"virtual time": "simulated", "": ""}.get(method, "measured")
+    known = {"virtual time": "simulated", "": ""}.get(method, "measured")
+    return f"{known}, clocks ± {format_time(error_ns)}".lstrip(", ") if error_ns else known
 
 
 def _clock_errors(clock: dict[str, Any]) -> list[list[int]]:

@@ -129,7 +129,7 @@ def test_columns_cannot_be_changed_under_a_reader() -> None:
 
 def test_repr_and_sentence_hold_numbers_and_no_addresses() -> None:
     assert repr(exchange()) == "Timeline(2 ranks, 2 ms)"
-    assert repr(Timeline()) == "Timeline(0 ranks, 0 ns)"
+    assert repr(Timeline()) == "Timeline(0 ranks, nothing recorded)"
     assert exchange().summary() == (
         "2 ranks, 2 ms, 1 message with 4 KB in all, ranks busy 75 to 100 % of the time, "
         "0 % of communication hidden under computation.\nRank 0 sent and nobody received."

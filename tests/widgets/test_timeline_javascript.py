@@ -24,7 +24,7 @@ from tests.timeline.small_timelines import exchange
 NODE = shutil.which("node")
 NAMES = (
     "decode merge shareMatrix numbers hit snap nextEdge memoryColumns tickStep timeText bytesText percentText toChrome"
-    " toSvg decodePath"
+    " toSvg unpack categoryTimes"
 )
 
 needs_node = pytest.mark.skipif(NODE is None, reason="no node on this machine: apt install nodejs")
@@ -102,7 +102,7 @@ process.stdout.write(JSON.stringify(answers));
 PATH = """
 import { readFileSync } from "node:fs";
 const m = await import(process.env.LABKIT_MODULE), given = JSON.parse(readFileSync(0));
-const path = m.decodePath({ ...given, columns: Buffer.from(given.columns, "base64") });
+const path = m.unpack({ ...given, columns: Buffer.from(given.columns, "base64") });
 process.stdout.write(JSON.stringify([[...path.path_end], [...path.path_to], path.text]));
 """
 

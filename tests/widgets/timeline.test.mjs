@@ -23,7 +23,7 @@ function runOf(rows, more = {}) {
   const columns = new Uint8Array(at + 3);
   for (const [i, name] of Object.keys(layout).entries()) columns.set(parts[i], 3 + layout[name][1]);
   return m.decode({
-    columns: new DataView(columns.buffer, 3), layout, span: Math.max(1, ...events.map((e) => e[1])), summary: "a run", memory: [], clock: [],
+    columns: new DataView(columns.buffer, 3), layout, span: Math.max(1, ...events.map((e) => e[1])), name: "", says: "", summary: "a run", memory: [], clock: [],
     rows: rows.map(([rank, lane, spans]) => [rank, lane, spans.length]), categories: [],
     labels: [["a", "span", 0, -1, "", ""], ["b", "isend", 1, 1, "", ""], ["c", "wait", 2, -1, "", ""], ["push", "rpc_sync", 1, 1, "", ""], ["push", "rpc_serve", 2, 1, "", ""]],
   });
@@ -111,14 +111,14 @@ test("what is hit is what is painted there; beside a thin one the nearest within
 
 test("a measured end snaps to the nearest edge of any event, and stays where none is near", () => {
   const run = runOf([[0, 0, [[10, 20, 0]]], [1, 0, [[24, 90, 0]]]]);
-  assert.equal(m.snap(run, 21, 3), 20);
-  assert.equal(m.snap(run, 23, 3), 24);
-  assert.equal(m.snap(run, 50, 3), 50);
+  assert.equal(m.snap({ runs: [run], offset: 0 }, 21, 3), 20);
+  assert.equal(m.snap({ runs: [run], offset: 0 }, 23, 3), 24);
+  assert.equal(m.snap({ runs: [run], offset: 0 }, 50, 3), 50);
 });
 
 test("the cursor visits every edge once in either direction", () => {
   const run = runOf([[0, 0, [[1, 5, 0], [5, 9, 0]]], [1, 0, [[3, 5, 0]]]]);
-  const walk = (time, direction) => { const seen = []; for (let next; (next = m.nextEdge(run, time, direction)) !== time; time = next) seen.push(next); return seen; };
+  const walk = (time, direction) => { const seen = []; for (let next; (next = m.nextEdge({ runs: [run], offset: 0 }, time, direction)) !== time; time = next) seen.push(next); return seen; };
   assert.deepEqual(walk(0, 1), [1, 3, 5, 9]);
   assert.deepEqual(walk(10, -1), [9, 5, 3, 1]);
 });
@@ -148,7 +148,7 @@ test("sizes and times are in words", () => {
 
 test("in a Chrome trace the slices of a thread nest, and a message's arrow joins its two ends", () => {
   const run = runOf([[0, 1, [[0, 10, 0], [2, 4, 0], [3, 12, 1]]], [1, 1, [[5, 13, 1]]]], { u4: { flow_from: [2], flow_to: [3] } });
-  const { traceEvents } = JSON.parse(m.toChrome(run)), slices = traceEvents.filter((e) => e.ph === "X");
+  const { traceEvents } = JSON.parse(m.toChrome({ runs: [run], offset: 0 })), slices = traceEvents.filter((e) => e.ph === "X");
   assert.equal(slices.length, 4);
   for (const a of slices) for (const b of slices)
     if (a !== b && a.tid === b.tid && a.ts <= b.ts && b.ts < a.ts + a.dur) assert.ok(b.ts + b.dur <= a.ts + a.dur + 1e-9);

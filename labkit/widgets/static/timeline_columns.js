@@ -11,19 +11,25 @@ export function lowerBound(a, from, to, x) {
   return from;
 }
 
-/** Return a run's columns from what Python packed (labkit/widgets/timeline_columns.py). */
-export function decode(packed) {
-  const view = packed.columns;
-  const bytes = new Uint8Array(view.buffer ?? view, view.byteOffset ?? 0, view.byteLength);
+/** Return bytes in whatever they came as bytes. */
+export const bytesOf = (view) => new Uint8Array(view.buffer ?? view, view.byteOffset ?? 0, view.byteLength);
+
+/** Return a packed part with its columns as typed arrays (labkit/widgets/timeline_columns.py). */
+export function unpack(packed) {
+  const bytes = bytesOf(packed.columns), part = { ...packed };
   const buffer = bytes.byteOffset % 8 ? bytes.slice().buffer : bytes.buffer; // typed arrays need aligned bytes
   const base = bytes.byteOffset % 8 ? 0 : bytes.byteOffset;
   const types = { f8: Float64Array, u4: Uint32Array, u2: Uint16Array, u1: Uint8Array };
-  const run = { ...packed, categories: packed.categories };
   for (const [name, [type, offset, length]] of Object.entries(packed.layout)) {
     const sent = new types[type](buffer, base + offset, length), Wanted = /^label|^flow|_from|_to/.test(name) ? Uint32Array : Float64Array;
-    run[name] = sent instanceof Wanted ? sent : new Wanted(sent);
+    part[name] = sent instanceof Wanted ? sent : new Wanted(sent);
   }
-  const n = run.start.length;
+  return part;
+}
+
+/** Return a run from what Python packed. */
+export function decode(packed) {
+  const run = unpack(packed), n = run.start.length;
   run.end = new Float64Array(n);
   run.category = new Uint8Array(n);
   const categoryOf = Uint8Array.from(run.labels, (each) => each[2]);
@@ -41,6 +47,12 @@ function spread({ start, duration, end, label, category }, categoryOf, from, to)
     category[i] = categoryOf[label[i]];
   }
 }
+
+/** Return words about a run, after its name where it stands beside another. */
+export const named = ({ name }, words, mark = " ") => [name, words].filter((word) => word !== "").join(mark);
+
+/** Return the row that holds an event. */
+export const rowOf = (run, event) => run.rows.find(({ first, last }) => event >= first && event < last);
 
 /** Add to a run's columns what is computed from them; rows are [rank, lane, number of events]. */
 function complete(run, rows) {
@@ -76,7 +88,7 @@ export function merge(run, more) {
     }
   });
   const n = run.start.length + more.start.length;
-  const merged = { ...run, labels, span: Math.max(run.span, more.span), start: new Float64Array(n), duration: new Float64Array(n), bytes: new Float64Array(n), end: new Float64Array(n), label: new Uint32Array(n), category: new Uint8Array(n), flow_from: new Uint32Array(), flow_to: new Uint32Array() };
+  const merged = { ...run, labels, says: more.says, span: Math.max(run.span, more.span), start: new Float64Array(n), duration: new Float64Array(n), bytes: new Float64Array(n), end: new Float64Array(n), label: new Uint32Array(n), category: new Uint8Array(n), flow_from: new Uint32Array(), flow_to: new Uint32Array() };
   const copy = (of, first, last, at) => {
     for (const name of ["start", "duration", "bytes", "end", "label", "category"]) merged[name].set(of[name].subarray(first, last), at);
     return at + last - first;
@@ -245,8 +257,9 @@ export function shareMatrix(run, row, t0, t1, columns, categories, shares) {
 
 /** Return the numbers of the interval [t0, t1): all from the columns the picture is painted from. */
 export function numbers(run, t0, t1) {
-  const all = Math.max(t1 - t0, 1e-9) * Math.max(run.ranks.size, 1);
-  const found = { window: t1 - t0, busy: 0, compute: 0, communication: 0, exposed: 0, sent: 0, messages: 0, payload: 0, calls: 0 };
+  // Where nothing was recorded, or all at one instant, there is no time to have a share of.
+  const all = run.span ? Math.max(t1 - t0, 1e-9) * run.ranks.size : NaN;
+  const found = { window: run.span && t1 - t0, busy: 0, compute: 0, communication: 0, exposed: 0, sent: 0, messages: 0, payload: 0, calls: 0 };
   for (const { lanes, busy } of run.ranks.values()) {
     const compute = rowBusy(run, lanes[0], t0, t1), communication = rowBusy(run, lanes[1], t0, t1);
     const { begins, ends, sums } = busy;
@@ -275,8 +288,15 @@ export function numbers(run, t0, t1) {
   found.exposed = seen(found.exposed);
   return {
     ...found, busyShare: share(found.busy), computeShare: share(found.compute), bubble: share(seen(all - found.compute)),
-    exposedShare: found.communication ? found.exposed / found.communication : 0, busbw: took ? (bus / took) * 1e9 : NaN,
+    exposedShare: found.exposed / found.communication, busbw: (bus / took) * 1e9,
   };
+}
+
+/** Return how long the ranks together were in each category in [t0, t1), ns. */
+export function categoryTimes(run, t0, t1) {
+  const shares = new Float64Array(run.categories.length);
+  for (const row of run.rows) shareMatrix(run, row, t0, t1, 1, shares.length, shares);
+  return shares.map((share) => share * (t1 - t0));
 }
 
 /** Return the event painted at this time in the row, or the nearest within `reach` ns, else -1. */
@@ -292,32 +312,31 @@ export function hit(run, row, time, reach = 0) {
   return best;
 }
 
-/** Return the begin or end of an event nearest to the time, over all rows, or the time itself beyond `reach` ns. */
-export function snap(run, time, reach) {
-  let best = time, distance = reach;
-  for (const row of run.rows)
-    for (const [edges, from, to] of [[run.start, row.first, row.last], [run.segmentEnd, row.from, row.to]]) {
-      const at = lowerBound(edges, from, to, time);
-      for (const i of [at - 1, at])
-        if (i >= from && i < to && Math.abs(edges[i] - time) < distance) {
-          best = edges[i];
-          distance = Math.abs(best - time);
-        }
-    }
-  return best;
+/** Return the last begin or end of any event at or before the time, and the first at or after it; they are whole ns. */
+function edgesAt({ runs, offset }, time) {
+  const found = [-Infinity, Infinity];
+  runs.forEach((run, r) => {
+    const shift = r ? offset : 0;
+    for (const row of run.rows)
+      for (const [edges, from, to] of [[run.start, row.first, row.last], [run.segmentEnd, row.from, row.to]]) {
+        const before = lowerBound(edges, from, to, Math.floor(time - shift) + 1) - 1, after = lowerBound(edges, from, to, time - shift);
+        if (before >= from) found[0] = Math.max(found[0], edges[before] + shift);
+        if (after < to) found[1] = Math.min(found[1], edges[after] + shift);
+      }
+  });
+  return found;
 }
 
-/** Return the next begin or end of an event after (direction 1) or before (-1) the time, over all rows. */
-export function nextEdge(run, time, direction) {
-  let best = direction > 0 ? Infinity : -Infinity;
-  for (const row of run.rows)
-    for (const [edges, from, to] of [[run.start, row.first, row.last], [run.segmentEnd, row.from, row.to]]) {
-      let i = lowerBound(edges, from, to, time);
-      if (direction > 0) while (i < to && edges[i] <= time) i++;
-      else i--;
-      if (i >= from && i < to) best = direction > 0 ? Math.min(best, edges[i]) : Math.max(best, edges[i]);
-    }
-  return Number.isFinite(best) ? best : time;
+/** Return the begin or end of an event nearest to the time, or the time itself beyond `reach` ns. */
+export function snap(shown, time, reach) {
+  const [before, after] = edgesAt(shown, time), near = time - before < after - time ? before : after;
+  return Math.abs(near - time) < reach ? near : time;
+}
+
+/** Return the next begin or end of an event after (direction 1) or before (-1) the time. */
+export function nextEdge(shown, time, direction) {
+  const edge = direction > 0 ? edgesAt(shown, Math.floor(time) + 1)[1] : edgesAt(shown, Math.ceil(time) - 1)[0];
+  return Number.isFinite(edge) ? edge : time;
 }
 
 /** Return the most a rank's memory held in each of the columns of [t0, t1). */
@@ -341,14 +360,20 @@ export function tickStep(length, most) {
   return [1, 2, 5, 10].map((digit) => digit * power).find((step) => step >= least * (1 - 1e-9));
 }
 
+const TIMES = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]];
+/** Return the largest unit, as [name, size], in which a value is at least 1; the smallest where there is none. */
+export const unitOf = (value, units = TIMES) => units.find(([, size]) => value >= size) ?? units.at(-1);
+
 function scaled(value, units) {
   if (!Number.isFinite(value)) return "–";
-  const [name, size] = units.find(([, least]) => Math.abs(value) >= least * 0.9995) ?? units[units.length - 1];
+  const [name, size] = unitOf(Math.abs(value) * 1.0005, units);
   return `${Number((value / size).toPrecision(3))} ${name}`;
 }
 
 /** Return a time in words: "12.3 ms". */
-export const timeText = (ns) => scaled(ns, [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]]);
+export const timeText = (ns) => scaled(ns);
 /** Return a size in words: "1.5 MB". */
 export const bytesText = (size) => scaled(size, [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["KB", 1e3], ["B", 1]]);
 export const percentText = (share) => (Number.isFinite(share) ? `${Number((100 * share).toPrecision(3))} %` : "–");
+/** Return a number of things in words: "1 event". */
+export const countText = (number, thing) => `${number} ${thing}${number === 1 ? "" : "s"}`;

@@ -24,7 +24,7 @@ function svgPen() {
 }
 
 /** Write for each row the columns of equal shares as rectangles. */
-function shareRects({ parts }, state) {
+function shareRects(pen, state) {
   const { layout, runs, theme, width } = state, columns = Math.round(width - LEFT - RIGHT), categories = runs[0].categories.length;
   for (const place of layout.rows) {
     const shares = shareMatrix(runs[place.run], place.row, ...windowOf(state, place.run), columns, categories, new Float64Array(columns * categories));
@@ -37,8 +37,8 @@ function shareRects({ parts }, state) {
       here.forEach((share, c) => {
         if (!share) return;
         bottom -= share * place.bar;
-        const fill = state.hatched[c] ? `url(#hatch)` : theme.colours[c];
-        parts.push(`<rect x="${LEFT + x}" y="${bottom.toFixed(2)}" width="${next - x}" height="${(share * place.bar).toFixed(2)}" fill="${fill}"/>`);
+        pen.fillStyle = state.hatched[c] ? "url(#hatch)" : theme.colours[c];
+        pen.fillRect(LEFT + x, bottom, next - x, share * place.bar);
       });
       x = next;
     }
@@ -47,45 +47,55 @@ function shareRects({ parts }, state) {
 
 /** Return the part in view as SVG, with all that the canvas shows. */
 export function toSvg(state) {
-  const { layout, runs, theme, width } = state, pen = svgPen();
+  const { layout, theme, width } = state, pen = svgPen();
   paint(pen, { ...state, ratio: 1 }, shareRects);
   const hatch = `<pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="3" height="6" fill="${theme.colours[state.hatched.indexOf(true)]}"/></pattern>`;
   const clip = `<clipPath id="clip"><path d="M${LEFT} 0H${width - RIGHT}V${layout.height}H${LEFT}z"/></clipPath>`;
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${layout.height}" font-family="sans-serif" font-size="11"><title>${escapeXml(runs[0].summary)}</title><defs>${hatch}${clip}</defs>${pen.parts.join("")}</svg>`;
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${layout.height}" font-family="sans-serif" font-size="11"><title>${escapeXml(state.summary)}</title><defs>${hatch}${clip}</defs>${pen.parts.join("")}</svg>`;
 }
 
-/** Return a Chrome trace, laid out as labkit/timeline/chrome.py does; spans that only overlap go to further threads. */
-export function toChrome(run) {
-  const events = [], threads = new Map();
-  for (const { rank, lane, first, last } of run.rows) {
-    const pid = 1000 + rank, open = [];
-    events.push({ ph: "M", name: "process_name", pid, tid: 0, args: { name: `rank ${rank}` } }, { ph: "M", name: "process_sort_index", pid, tid: 0, args: { sort_index: rank } });
-    for (let i = first; i < last; i++) {
-      let at = 0;
-      for (; ; at++) {
-        const ends = (open[at] ??= []);
-        while (ends.length && ends[ends.length - 1] <= run.start[i]) ends.pop();
-        if (!ends.length || run.end[i] <= ends[ends.length - 1]) break;
+/**
+ * Return a Chrome trace, laid out as labkit/timeline/chrome.py does; spans that only overlap go to further threads. The
+ * ranks of a second run are processes of their own, shifted as in the view.
+ */
+export function toChrome({ runs, offset }) {
+  const events = [];
+  runs.forEach((run, number) => {
+    const threads = [], shift = Math.max(number ? offset : -offset, 0); // no time is negative
+    const process = (rank) => 1000 + 100000 * number + rank, at = (time) => (time + shift) / 1000;
+    const tell = (pid, tid, name, args) => events.push({ ph: "M", name, pid, tid, args });
+    for (const { rank, lane, first, last } of run.rows) {
+      const pid = process(rank), open = [], thread = (row) => 10000 * pid + 1000 * lane + Math.min(row, 999);
+      tell(pid, 0, "process_name", { name: named(run, `rank ${rank}`) });
+      tell(pid, 0, "process_sort_index", { sort_index: pid });
+      for (let i = first; i < last; i++) {
+        let row = 0;
+        for (; ; row++) {
+          const ends = (open[row] ??= []);
+          while (ends.length && ends[ends.length - 1] <= run.start[i]) ends.pop();
+          if (!ends.length || run.end[i] <= ends[ends.length - 1]) break;
+        }
+        open[row].push(run.end[i]);
+        const [name, kind, , peer, source] = run.labels[run.label[i]];
+        threads[i] = { pid, tid: thread(row) };
+        events.push({ ph: "X", ...threads[i], cat: LANES[lane], name: `${kind === "wait" ? kind : LANES[lane]}/${name}`, ts: at(run.start[i]), dur: Math.max(run.duration[i], 1) / 1000, args: { kind, bytes: run.bytes[i], ...(peer >= 0 && { peer }), ...(source && { source }) } });
       }
-      open[at].push(run.end[i]);
-      const tid = 10000 * pid + 1000 * lane + Math.min(at, 999), [name, kind, , peer, source] = run.labels[run.label[i]];
-      threads.set(i, tid);
-      events.push({ ph: "X", pid, tid, cat: LANES[lane], name: `${kind === "wait" ? "wait" : LANES[lane]}/${name}`, ts: run.start[i] / 1000, dur: Math.max(run.duration[i], 1) / 1000, args: { kind, bytes: run.bytes[i], ...(peer >= 0 && { peer }), ...(source && { source }) } });
+      open.forEach((_, row) => tell(pid, thread(row), "thread_name", { name: LANES[lane] + (row ? ` ${row + 1}` : "") }));
     }
-    open.forEach((_, at) => events.push({ ph: "M", name: "thread_name", pid, tid: 10000 * pid + 1000 * lane + at, args: { name: LANES[lane] + (at ? ` ${at + 1}` : "") } }));
-  }
-  const rankOf = (event) => run.rows.find(({ first, last }) => event >= first && event < last).rank;
-  run.flow_from.forEach((from, id) => {
-    const to = run.flow_to[id], common = { id, cat: "comm", name: "message" };
-    events.push({ ph: "s", ...common, pid: 1000 + rankOf(from), tid: threads.get(from), ts: run.start[from] / 1000 });
-    events.push({ ph: "f", bp: "e", ...common, pid: 1000 + rankOf(to), tid: threads.get(to), ts: Math.max(run.start[from], run.start[to]) / 1000 });
+    for (const rank of run.memory)
+      run[`memory_time_${rank}`].forEach((time, i) => events.push({ ph: "C", name: "memory (bytes)", pid: process(rank), tid: 0, ts: at(time), args: { held: run[`memory_held_${rank}`][i] } }));
+    run.flow_from.forEach((from, id) => {
+      const to = run.flow_to[id], message = { id: `${number} ${id}`, cat: "comm", name: "message" };
+      events.push({ ph: "s", ...message, ...threads[from], ts: at(run.start[from]) });
+      events.push({ ph: "f", bp: "e", ...message, ...threads[to], ts: at(Math.max(run.start[from], run.start[to])) });
+    });
   });
   return JSON.stringify({ traceEvents: events, displayTimeUnit: "ns" });
 }
 
 /** Return bytes as text that a page can carry. */
 export function toBase64(view) {
-  const bytes = new Uint8Array(view.buffer ?? view, view.byteOffset ?? 0, view.byteLength);
+  const bytes = bytesOf(view);
   let text = "";
   for (let i = 0; i < bytes.length; i += 0x8000) text += String.fromCharCode(...bytes.subarray(i, i + 0x8000));
   return btoa(text);
@@ -94,9 +104,9 @@ export function toBase64(view) {
 /** Show what a page of its own carries (labkit/widgets/timeline_page.py): runs whose bytes are base64. */
 export function showPage(root, runs) {
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  const unpack = (part) => part && { ...part, columns: bytes(part.columns) };
+  const read = (part) => part && { ...part, columns: bytes(part.columns) };
   const code = document.querySelector("script[type=module]").textContent, style = document.querySelector("style").textContent;
-  return new TimelineView(root, { runs: runs.map((run) => ({ ...unpack(run), path: unpack(run.path) })), source: code.replace(/\nshowPage\([^]*$/, ""), style });
+  return new TimelineView(root, { runs: runs.map((run) => ({ ...read(run), path: read(run.path) })), source: code.replace(/\nshowPage\([^]*$/, ""), style });
 }
 
 /** Return a page that shows the runs anywhere, without a network and without a kernel. */
@@ -116,5 +126,5 @@ TimelineView.prototype.export = function (kind) {
   if (kind === "PNG") this.canvas.toBlob((blob) => save(blob, "png"));
   else if (kind === "SVG") save(new Blob([toSvg(this.state)], { type: "image/svg+xml" }), "svg");
   else if (kind === "HTML") save(new Blob([toPage(this.packed, this.code)], { type: "text/html" }), "html");
-  else save(new Blob([toChrome(this.state.runs[0])], { type: "application/json" }), "json");
+  else save(new Blob([toChrome(this.state)], { type: "application/json" }), "json");
 };

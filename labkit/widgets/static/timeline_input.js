@@ -47,24 +47,16 @@ Object.assign(TimelineView.prototype, {
 
   /** Do what a key says. */
   press(key) {
-    const { state } = this, keep = state.view;
-    const steps = { ArrowLeft: -1, ArrowRight: 1 }, rows = { ArrowUp: -1, ArrowDown: 1 };
-    if (key in steps) this.step(steps[key]);
-    else if (key in rows) this.stepRow(rows[key]);
-    else if (key === "+" || key === "=") this.zoom(1 / 1.6, this.anchor());
-    else if (key === "-" || key === "_") this.zoom(1.6, this.anchor());
-    else if (key === "Home") this.show(...state.whole);
-    else if (key === "PageUp") this.pan(-0.5);
-    else if (key === "PageDown") this.pan(0.5);
-    else if (key === "Enter") this.zoomToMark();
-    else if (key === "[" || key === "]") this.setCursor(nextEdge(state.runs[0], state.cursor ?? keep[0], key === "]" ? 1 : -1));
-    else if (key === " ") this.play();
-    else if (key === "c") this.togglePath();
-    else if (key === "a") state.arrows = !state.arrows;
-    else if (key === "t") this.table.hidden = !this.table.hidden;
-    else if (key === "?") this.help.hidden = !this.help.hidden;
-    else if (key === "Escape") Object.assign(state, { focus: null, measured: null, cursor: null });
-    if (key === "a") this.say(!state.arrows ? "Arrows off." : state.crowded ? "Too many messages in view: arrows of the event in focus only; zoom in for all." : "Arrows on.");
+    const { state } = this;
+    const edge = (direction) => this.setCursor(nextEdge(state, state.cursor ?? state.view[0], direction));
+    const keys = {
+      ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1), ArrowUp: () => this.stepRow(-1), ArrowDown: () => this.stepRow(1),
+      "+": () => this.zoom(1 / 1.6, this.anchor()), "-": () => this.zoom(1.6, this.anchor()), Home: () => this.show(...state.whole),
+      PageUp: () => this.pan(-0.5), PageDown: () => this.pan(0.5), Enter: () => this.zoomToMark(), "[": () => edge(-1), "]": () => edge(1), " ": () => this.play(),
+      m: () => this.measureFrom(), c: () => this.togglePath(), a: () => this.toggleArrows(), o: () => this.toggleOutline(), t: () => (this.table.hidden = !this.table.hidden), "?": () => (this.help.hidden = !this.help.hidden),
+      Escape: () => Object.assign(state, { focus: null, measured: null, cursor: null, from: null }),
+    };
+    keys[{ "=": "+", _: "-" }[key] ?? key]?.();
     this.invalidate();
   },
 
@@ -76,7 +68,7 @@ Object.assign(TimelineView.prototype, {
 
   zoomToMark() {
     const { focus, measured, runs } = this.state;
-    const [a, b] = measured ? [...measured].sort((p, q) => p - q) : focus ? [runs[focus.run].start[focus.event], runs[focus.run].end[focus.event]] : this.state.whole;
+    const [a, b] = measured ?? (focus ? [runs[focus.run].start[focus.event], runs[focus.run].end[focus.event]] : this.state.whole);
     if (b > a) this.show(a - 0.1 * (b - a), b + 0.1 * (b - a));
   },
 
@@ -87,15 +79,26 @@ Object.assign(TimelineView.prototype, {
     this.show(start[event] - long, end[event] + long);
   },
 
+  toggleArrows() {
+    const { state } = this;
+    state.arrows = !state.arrows;
+    this.say(!state.arrows ? "Arrows off." : state.crowded ? "Too many messages in view: arrows of the event in focus only; zoom in for all." : "Arrows on.");
+  },
+
+  toggleOutline() {
+    Object.assign(this.state, { overlay: this.state.runs.length > 1 && !this.state.overlay, focus: null });
+    this.resize();
+  },
+
   togglePath() {
-    const [run] = this.state.runs;
-    if (!run.path) return this.say("The critical path is not there yet.");
+    const { runs } = this.state;
+    if (!runs[0].path) return this.say("The critical path is not there yet.");
     this.state.showPath = !this.state.showPath;
-    return this.say(this.state.showPath ? run.path.text : "Critical path off.");
+    return this.say(this.state.showPath ? runs.map((run) => named(run, run.path.text, ": ")).join(" ") : "Critical path off.");
   },
 
   setFocus(run, event) {
-    const { state } = this, of = state.runs[run], shift = run ? state.offset : 0;
+    const { state } = this, of = state.runs[run], shift = shiftOf(state, run);
     state.focus = { run, event };
     const [a, b] = state.view, begin = of.start[event] + shift, end = of.end[event] + shift;
     if (begin > b || end < a) this.show(begin - (b - a) / 3, begin + ((b - a) * 2) / 3);
@@ -105,17 +108,17 @@ Object.assign(TimelineView.prototype, {
 
   /** Go to the previous or next event of the row in focus; at first to the first one in view. */
   step(direction) {
-    const { focus, layout, runs } = this.state;
+    const { focus } = this.state;
     if (!focus) return this.stepRow(0);
-    const place = layout.rows.find(({ run, row }) => run === focus.run && focus.event >= row.first && focus.event < row.last);
+    const place = placeOf(this.state, focus.run, focus.event);
     const next = focus.event + direction;
-    if (place && next >= place.row.first && next < place.row.last) this.setFocus(focus.run, next);
-    else this.say(`That was the ${direction > 0 ? "last" : "first"} event of this row of rank ${place ? place.row.rank : 0}, of ${runs.length ? place.row.last - place.row.first : 0}.`);
+    if (next >= place.row.first && next < place.row.last) this.setFocus(focus.run, next);
+    else this.say(`That was the ${direction > 0 ? "last" : "first"} event of this row of rank ${place.row.rank}, of ${place.row.last - place.row.first}.`);
   },
 
   stepRow(direction) {
     const { focus, layout, runs } = this.state, { rows } = layout;
-    const here = focus ? rows.findIndex(({ run, row }) => run === focus.run && focus.event >= row.first && focus.event < row.last) : -1;
+    const here = focus ? rows.indexOf(placeOf(this.state, focus.run, focus.event)) : -1;
     const at = focus ? runs[focus.run].start[focus.event] : this.state.view[0];
     for (let i = focus ? here + direction : 0; i >= 0 && i < rows.length; i += direction || 1) {
       const { run, row } = rows[i];
@@ -130,13 +133,27 @@ Object.assign(TimelineView.prototype, {
     const { state } = this, [a, b] = state.view, length = b - a;
     state.cursor = time;
     if (time < a || time > b) this.show(time - length / 4, time + (length * 3) / 4);
-    const doing = state.runs[0].rows.flatMap((row) => {
-      const event = hit(state.runs[0], row, time);
-      return event < 0 ? [] : [`rank ${row.rank}: ${state.runs[0].labels[state.runs[0].label[event]][0]}`];
-    });
+    const doing = state.runs.flatMap((run, r) => run.rows.flatMap((row) => {
+      const event = hit(run, row, time - shiftOf(state, r));
+      return event < 0 ? [] : [named(run, `rank ${row.rank}: ${run.labels[run.label[event]][0]}`)];
+    }));
+    if (state.from !== null) return this.measure(state.from, time);
     const text = `${timeText(time)}: ${doing.slice(0, 12).join(", ") || "all idle"}${doing.length > 12 ? ", ..." : ""}`;
     this.detail.textContent = text;
     if (!this.playing) this.spoken.textContent = text;
+    return this.invalidate();
+  },
+
+  /** Measure from the cursor to wherever it goes next. */
+  measureFrom() {
+    this.state.from = this.state.cursor;
+    this.say(this.state.from === null ? "First put the cursor somewhere, with [ or ]." : `Measuring from ${timeText(this.state.from)}: move the cursor.`);
+  },
+
+  measure(...ends) {
+    const { state } = this, [a, b] = (state.measured = ends.sort((p, q) => p - q));
+    const busy = state.runs.map((run, r) => named(run, percentText(numbers(run, a - shiftOf(state, r), b - shiftOf(state, r)).busyShare)));
+    this.say(`Measured: ${timeText(b - a)}, from ${timeText(a)} to ${timeText(b)}; ranks busy ${busy.join(", ")}.`);
     this.invalidate();
   },
 
@@ -169,11 +186,11 @@ Object.assign(TimelineView.prototype, {
   },
 
   under(event) {
-    const { layout, runs, view, width } = this.state, y = event.offsetY;
+    const { layout, runs } = this.state, y = event.offsetY;
     const place = layout.rows.find((each) => y >= each.y - 1 && y <= each.y + each.bar + 1);
     if (!place || event.offsetX < LEFT) return null;
-    const time = timeOf(this.state, event.offsetX) - (place.run ? this.state.offset : 0);
-    const found = hit(runs[place.run], place.row, time, (3 * (view[1] - view[0])) / (width - LEFT - RIGHT));
+    const time = timeOf(this.state, event.offsetX) - shiftOf(this.state, place.run);
+    const found = hit(runs[place.run], place.row, time, 3 * pixelOf(this.state));
     return found < 0 ? null : { run: place.run, event: found };
   },
 
@@ -184,11 +201,7 @@ Object.assign(TimelineView.prototype, {
   },
 
   snapped(x) {
-    const { state } = this, reach = (6 * (state.view[1] - state.view[0])) / (state.width - LEFT - RIGHT);
-    const time = timeOf(state, x), near = snap(state.runs[0], time, reach);
-    if (state.runs.length < 2) return near;
-    const other = snap(state.runs[1], time - state.offset, reach) + state.offset;
-    return near === time || (other !== time && Math.abs(other - time) < Math.abs(near - time)) ? other : near;
+    return snap(this.state, timeOf(this.state, x), 6 * pixelOf(this.state));
   },
 
   down(event) {
@@ -205,31 +218,23 @@ Object.assign(TimelineView.prototype, {
     if (!drag.began && Math.abs(event.offsetX - drag.x) < 4) return undefined;
     drag.began = true;
     if (drag.moves) {
-      const by = ((drag.x - event.offsetX) / (state.width - LEFT - RIGHT)) * (drag.view[1] - drag.view[0]);
+      const by = (drag.x - event.offsetX) * pixelOf(state);
       return this.show(drag.view[0] + by, drag.view[1] + by);
     }
-    state.measured = [this.snapped(drag.x), this.snapped(Math.max(LEFT, Math.min(event.offsetX, state.width - RIGHT)))];
-    const [a, b] = [...state.measured].sort((p, q) => p - q);
-    this.say(`Measured: ${timeText(b - a)}, from ${timeText(a)} to ${timeText(b)}; ranks busy ${percentText(numbers(state.runs[0], a, b).busyShare)}.`);
-    return this.invalidate();
-  },
-
-  stripTime(event) {
-    const { whole, width } = this.state;
-    return whole[0] + ((event.offsetX - LEFT) / (width - LEFT - RIGHT)) * (whole[1] - whole[0]);
+    return this.measure(...[drag.x, Math.max(LEFT, Math.min(event.offsetX, state.width - RIGHT))].map((x) => this.snapped(x)));
   },
 
   stripDown(event) {
     this.strip.setPointerCapture(event.pointerId);
-    const { view, whole, width } = this.state, time = this.stripTime(event), reach = (6 * (whole[1] - whole[0])) / (width - LEFT - RIGHT);
-    const edge = view.findIndex((each) => Math.abs(each - time) < reach);
+    const strip = wholeOf(this.state), { view } = this.state, time = timeOf(strip, event.offsetX);
+    const edge = view.findIndex((each) => Math.abs(each - time) < 6 * pixelOf(strip));
     if (edge < 0 && (time < view[0] || time > view[1])) this.pan((time - (view[0] + view[1]) / 2) / (view[1] - view[0]));
     this.stripDrag = { time, edge, view: this.state.view };
   },
 
   stripMove(event) {
     if (!this.stripDrag) return;
-    const { time, edge, view } = this.stripDrag, by = this.stripTime(event) - time;
+    const { time, edge, view } = this.stripDrag, by = timeOf(wholeOf(this.state), event.offsetX) - time;
     const [a, b] = edge < 0 ? [view[0] + by, view[1] + by] : view.map((each, i) => (i === edge ? each + by : each));
     if (b - a > 1) this.show(a, b);
   },
@@ -241,7 +246,6 @@ function render({ model, el }) {
   const runs = () => model.get("runs").map((run, i) => ({ ...run, path: model.get("paths")[i] }));
   const view = new TimelineView(root, { runs: runs(), source: model.get("_esm"), style: model.get("_css") });
   const update = () => model.get("runs").length && view.setRuns(runs()); // none: it is being closed
-  const trace = () => view.setPaths(model.get("paths"));
   const point = () => {
     const place = model.get("focus"), note = model.get("note");
     if (place >= 0 && place < view.state.runs[0].start.length) view.openAt(0, place);
@@ -249,14 +253,14 @@ function render({ model, el }) {
   };
   const append = (message, [columns]) => view.append({ ...message, columns });
   model.on("change:runs", update);
-  model.on("change:paths", trace);
+  model.on("change:paths", update);
   model.on("change:focus", point);
   model.on("msg:custom", append);
   point();
   return () => {
     model.off("msg:custom", append);
     model.off("change:runs", update);
-    model.off("change:paths", trace);
+    model.off("change:paths", update);
     model.off("change:focus", point);
     view.end();
   };

@@ -15,7 +15,7 @@ export function layOut(runs, overlay) {
   let y = TOP;
   shown.forEach((run, number) => {
     if (shown.length > 1) {
-      heads.push({ y, text: run.name || "AB"[number] });
+      heads.push({ y, text: run.name });
       y += 18;
     }
     let rank = -1, first = y;
@@ -30,13 +30,13 @@ export function layOut(runs, overlay) {
         if (rank >= 0) y += rankGap;
         [rank, first] = [row.rank, y];
       }
-      rows.push({ run: number, row, index, y, bar, first: y === first, lanes: run.ranks.get(rank).lanes.filter(Boolean).length });
+      rows.push({ run: number, row, index, y, bar, first: y === first });
       y += bar + laneGap;
     });
     remember();
     y += rankGap;
   });
-  return { rows, memories, heads, bar, height: Math.max(y, TOP + 24), laneGap };
+  return { rows, memories, heads, bar, height: Math.max(y, TOP + 24) };
 }
 
 function rgb(colour) {
@@ -88,11 +88,11 @@ export function paintShares(context, state) {
   }
 }
 
-/** Return the part of a run that is in view: a run shown beside another is shifted by its offset. */
-export function windowOf(state, run) {
-  const shift = run ? state.offset : 0;
-  return [state.view[0] - shift, state.view[1] - shift];
-}
+/** Return by how much a run is shifted: one shown beside another by its offset. */
+export const shiftOf = (state, run) => (run ? state.offset : 0);
+
+/** Return the part of a run that is in view. */
+export const windowOf = (state, run) => state.view.map((time) => time - shiftOf(state, run));
 
 /** Return that part of it in which the run had begun and not ended, where it stands beside another: a shorter run is not idle after its end. */
 export function ownWindow(state, run) {
@@ -102,43 +102,54 @@ export function ownWindow(state, run) {
   return [from, Math.max(Math.min(b, span), from)];
 }
 
-export const xOf = (state, time) => LEFT + ((time - state.view[0]) / (state.view[1] - state.view[0])) * (state.width - LEFT - RIGHT);
-export const timeOf = (state, x) => state.view[0] + ((x - LEFT) / (state.width - LEFT - RIGHT)) * (state.view[1] - state.view[0]);
+/** Return how many ns a pixel stands for; and where a time lies, and which time lies there. */
+export const pixelOf = ({ view, width }) => (view[1] - view[0]) / (width - LEFT - RIGHT);
+export const xOf = (state, time) => LEFT + (time - state.view[0]) / pixelOf(state);
+export const timeOf = (state, x) => state.view[0] + (x - LEFT) * pixelOf(state);
+/** Return a state in which the whole lies in view, as the strip shows it. */
+export const wholeOf = (state) => ({ ...state, view: state.whole });
 
-/** Paint all there is; `shares` paints the bars. */
-export function paint(context, state, shares = paintShares) {
-  const { layout, ratio, theme, width, runs } = state;
+/** Clear the ground, paint `pixels` on it, and set the pen for CSS pixels. */
+function begin(context, state, height, pixels) {
+  const { ratio, theme, width } = state;
   context.setTransform(1, 0, 0, 1, 0, 0);
   context.fillStyle = theme.paper;
-  context.fillRect(0, 0, width * ratio, layout.height * ratio);
-  shares(context, state);
+  context.fillRect(0, 0, width * ratio, height * ratio);
+  pixels(context, state);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.font = FONT;
   context.textBaseline = "middle";
+}
+
+/** Paint all there is; `shares` paints the bars. */
+export function paint(context, state, shares = paintShares) {
+  const { layout, width, runs } = state;
+  begin(context, state, layout.height, shares);
   paintAxis(context, state);
   paintRowNames(context, state);
+  for (const memory of layout.memories) paintMemory(context, state, memory);
   context.save();
   context.beginPath();
   context.rect(LEFT, 0, width - LEFT - RIGHT, layout.height);
   context.clip();
-  for (const memory of layout.memories) paintMemory(context, state, memory);
   paintNames(context, state);
   if (state.overlay && runs.length > 1) paintOutline(context, state);
   if (state.arrows) paintArrows(context, state);
-  if (state.showPath && runs[0].path) paintPath(context, state);
+  if (state.showPath) runs.forEach((run, number) => run.path && paintPath(context, state, number));
   paintClockErrors(context, state);
   paintMarks(context, state);
   context.restore();
 }
 
-function paintAxis(context, { view, theme, width, layout }) {
-  const span = view[1] - view[0], step = tickStep(span, (width - LEFT - RIGHT) / 90);
-  const [unit, size] = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]].find(([, least]) => view[1] >= least && step * 1e4 >= least) ?? ["ns", 1];
+function paintAxis(context, state) {
+  const { view, theme, width, layout, overlay } = state, step = tickStep(90 * pixelOf(state), 1);
+  if (!state.runs.some(({ span }) => span)) return;
+  const [unit, size] = unitOf(Math.min(view[1], step * 1e4));
   const digits = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / size) - 1e-9)));
   context.fillStyle = theme.quiet;
   context.textAlign = "center";
   for (let tick = Math.ceil(view[0] / step - 1e-9); tick * step <= view[1]; tick++) {
-    const x = LEFT + ((tick * step - view[0]) / span) * (width - LEFT - RIGHT);
+    const x = xOf(state, tick * step);
     context.fillStyle = theme.grid;
     context.fillRect(Math.round(x), TOP - 5, 1, layout.height - TOP + 1);
     context.fillStyle = theme.quiet;
@@ -147,7 +158,7 @@ function paintAxis(context, { view, theme, width, layout }) {
   }
   context.textAlign = "right";
   context.fillText(`time (${unit})`, LEFT - 16, 8);
-  if (layout.bar >= 9) context.fillText("busy", width - 6, 8);
+  if (layout.bar >= 9) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
 }
 
 function paintRowNames(context, state) {
@@ -171,45 +182,45 @@ function paintRowNames(context, state) {
     context.fillText(LANES[row.lane], LEFT - 5, y + bar / 2);
     const [t0, t1] = ownWindow(state, run), busy = rowBusy(runs[run], row, t0, t1);
     let text = t1 > t0 ? `${((100 * busy) / (t1 - t0)).toFixed(0)} %` : "–";
-    if (state.overlay && runs[1]) {
-      const other = runs[1].rows.find(({ rank, lane }) => rank === row.rank && lane === row.lane);
-      const expected = rowBusy(runs[1], other, ...windowOf(state, 1));
+    if (state.overlay) {
+      const expected = rowBusy(runs[1], twinOf(runs[1], row), ...windowOf(state, 1));
       text = expected ? `× ${(busy / expected).toPrecision(3)}` : "–";
     }
     context.fillText(text, width - 6, y + bar / 2);
   }
-  for (const { y, height, rank, run } of layout.memories) {
-    context.fillStyle = theme.quiet;
-    context.textAlign = "right";
-    context.fillText("memory", LEFT - 5, y + height / 2);
-    context.fillText(bytesText(runs[run].held.get(rank).most), width - 2, y + height / 2);
-  }
 }
 
+/** Return the row of another run that stands for the same lane of the same rank. */
+export const twinOf = (run, { rank, lane }) => run.ranks.get(rank)?.lanes[lane];
+
+/** Draw what a rank held over time, all to one scale, with an arrow to the most it held. */
 function paintMemory(context, state, { y, height, rank, run }) {
-  const { width, theme, runs } = state, columns = Math.round(width - LEFT - RIGHT);
-  const most = Math.max(...state.runs.flatMap((each) => [...each.held.values()].map((memory) => memory.most)), 1);
-  const held = memoryColumns(runs[run].held.get(rank), ...windowOf(state, run), columns);
+  const { width, theme, runs } = state, columns = Math.round(width - LEFT - RIGHT), base = y + height;
+  const scale = (height - 1) / Math.max(...runs.flatMap((each) => [...each.held.values()].map(({ most }) => most)), 1);
+  const memory = runs[run].held.get(rank), x = xOf(state, memory.peak + shiftOf(state, run));
   context.fillStyle = theme.memory;
   context.beginPath();
-  context.moveTo(LEFT, y + height);
-  held.forEach((value, x) => {
-    const top = y + height - (value / most) * (height - 1);
-    context.lineTo(LEFT + x, top);
-    context.lineTo(LEFT + x + 1, top);
+  context.moveTo(LEFT, base);
+  memoryColumns(memory, ...windowOf(state, run), columns).forEach((value, x) => {
+    for (const side of [0, 1]) context.lineTo(LEFT + x + side, base - value * scale);
   });
-  context.lineTo(LEFT + columns, y + height);
+  context.lineTo(LEFT + columns, base);
   context.fill();
+  context.strokeStyle = context.fillStyle = theme.ink;
+  if (x >= LEFT && x <= LEFT + columns) arrow(context, x, base, x, base - memory.most * scale, 1);
+  context.fillStyle = theme.quiet;
+  context.textAlign = "right";
+  context.fillText("memory, ↑ peak", LEFT - 5, y + height / 2);
+  context.fillText(bytesText(memory.most), width - 2, y + height / 2);
 }
 
 /** Call `draw` with each event in view that is at least `least` pixels wide, and its begin and width in pixels. */
-export function eachWide(state, place, least, draw) {
-  const run = state.runs[place.run], [t0, t1] = windowOf(state, place.run);
-  const k = (state.width - LEFT - RIGHT) / (t1 - t0), { row } = place;
+export function eachWide(state, { run: number, row }, least, draw) {
+  const run = state.runs[number], [t0, t1] = windowOf(state, number), pixel = pixelOf(state);
   const stop = lowerBound(run.segmentStart, row.from, row.to, t1);
   for (let s = Math.max(row.from, lowerBound(run.segmentStart, row.from, row.to, t0) - 1); s < stop; s++) {
-    const wide = (run.segmentEnd[s] - run.segmentStart[s]) * k;
-    if (wide >= least) draw(run.owner[s], LEFT + (run.segmentStart[s] - t0) * k, wide);
+    const wide = (run.segmentEnd[s] - run.segmentStart[s]) / pixel;
+    if (wide >= least) draw(run.owner[s], LEFT + (run.segmentStart[s] - t0) / pixel, wide);
   }
 }
 
@@ -237,39 +248,30 @@ function measure(context, state, text) {
 
 /** Draw the second run's bars as dashed outlines over the first one's. */
 function paintOutline(context, state) {
-  const run = state.runs[1], [t0, t1] = windowOf(state, 1), k = (state.width - LEFT - RIGHT) / (t1 - t0);
   context.beginPath();
-  for (const place of state.layout.rows) {
-    const row = run.rows.find(({ rank, lane }) => rank === place.row.rank && lane === place.row.lane);
-    if (!row) continue;
+  for (const { row, y, bar } of state.layout.rows) {
+    const twin = twinOf(state.runs[1], row);
     let drawn = 0;
-    const stop = lowerBound(run.segmentStart, row.from, row.to, t1);
-    for (let s = Math.max(row.from, lowerBound(run.segmentStart, row.from, row.to, t0) - 1); s < stop && drawn < 1500; s++) {
-      const x = LEFT + (run.segmentStart[s] - t0) * k, wide = (run.segmentEnd[s] - run.segmentStart[s]) * k;
-      if (wide < 3) continue;
-      context.rect(Math.round(x) + 0.5, place.y - 1.5, Math.round(wide), place.bar + 2);
-      drawn++;
-    }
+    if (twin) eachWide(state, { run: 1, row: twin }, 3, (event, x, wide) => drawn++ < 1500 && context.rect(Math.round(x) + 0.5, y - 1.5, Math.round(wide), bar + 2));
   }
   // Dashes of ink, gaps of ground: one of the two stands out from a bar of any colour.
-  [[state.theme.outline, [3, 3], 0], [state.theme.paper, [3, 3], 3]].forEach(([colour, dashes, from]) => {
-    context.strokeStyle = colour;
-    context.setLineDash(dashes);
-    context.lineDashOffset = from;
+  ["ink", "paper"].forEach((colour, i) => {
+    context.strokeStyle = state.theme[colour];
+    context.setLineDash([3, 3]);
+    context.lineDashOffset = 3 * i;
     context.stroke();
   });
   context.setLineDash([]);
 }
 
-function placeOf(state, run, event) {
-  return state.layout.rows.find((place) => place.run === run && event >= place.row.first && event < place.row.last);
-}
+/** Return where the row of an event lies, if it has one. */
+export const placeOf = (state, run, event) => state.layout.rows.find((place) => place.run === run && event >= place.row.first && event < place.row.last);
 
 const MOST_ARROWS = 300;
 
 /** Draw messages from where they leave to where they arrive; where they are many, only those of the event in focus. */
 function paintArrows(context, state) {
-  state.layout.rows.length && state.runs.slice(0, state.overlay ? 1 : 2).forEach((run, number) => {
+  state.runs.forEach((run, number) => {
     const [t0, t1] = windowOf(state, number), few = [];
     const focus = state.focus && state.focus.run === number ? run.flowsOf.get(state.focus.event) ?? [] : [];
     for (let f = 0; f < run.flow_from.length && few.length <= MOST_ARROWS; f++)
@@ -284,7 +286,7 @@ function paintArrows(context, state) {
       const error = Math.max(run.clockError.get(from.row.rank) ?? 0, run.clockError.get(to.row.rank) ?? 0);
       const back = leaves - arrives;
       context.strokeStyle = context.fillStyle = back > error ? state.theme.alarm : back > 0 ? state.theme.quiet : state.theme.arrow;
-      const shift = number ? state.offset : 0, down = to.y > from.y;
+      const shift = shiftOf(state, number), down = to.y > from.y;
       arrow(context, xOf(state, leaves + shift), from.y + (down ? from.bar : 0), xOf(state, arrives + shift), to.y + (down ? 0 : to.bar), focus.includes(f) ? 2 : 1);
     }
   });
@@ -305,22 +307,22 @@ function arrow(context, x0, y0, x1, y1, thick) {
 }
 
 /** Draw the critical path: along the upper edge of a rank's rows, and across where it changes ranks. */
-function paintPath(context, state) {
-  const { path_start: starts, path_end: ends, path_from: from, path_to: to } = state.runs[0].path;
-  const tops = new Map();
-  for (const place of state.layout.rows) if (place.run === 0 && place.first) tops.set(place.row.rank, place.y - 3);
+function paintPath(context, state, run) {
+  const { path_start: starts, path_end: ends, path_from: from, path_to: to } = state.runs[run].path;
+  const tops = new Map(), shift = shiftOf(state, run), [t0, t1] = windowOf(state, run);
+  for (const place of state.layout.rows) if (place.run === run && place.first) tops.set(place.row.rank, place.y - 3);
   context.strokeStyle = state.theme.path;
   context.lineWidth = 3;
   context.lineJoin = "round";
   context.beginPath();
   let pen = null;
-  for (let i = lowerBound(ends, 0, ends.length, state.view[0]); i < starts.length && starts[i] < state.view[1]; i++) {
+  for (let i = lowerBound(ends, 0, ends.length, t0); i < starts.length && starts[i] < t1; i++) {
     const y0 = tops.get(from[i]), y1 = tops.get(to[i]);
     if (y0 === undefined || y1 === undefined) {
       pen = null;
       continue;
     }
-    const x0 = Math.max(xOf(state, starts[i]), -10), x1 = Math.min(xOf(state, ends[i]), state.width + 10);
+    const x0 = Math.max(xOf(state, starts[i] + shift), -10), x1 = Math.min(xOf(state, ends[i] + shift), state.width + 10);
     if (pen !== y0) context.moveTo(x0, y0);
     context.lineTo(x0, y1);
     context.lineTo(x1, y1);
@@ -332,10 +334,9 @@ function paintPath(context, state) {
 
 /** Draw how far a clock may be off, as whiskers at the edges of bars wide enough to carry them. */
 function paintClockErrors(context, state) {
-  const k = (state.width - LEFT - RIGHT) / (state.view[1] - state.view[0]);
   context.beginPath();
   for (const place of state.layout.rows) {
-    const reach = (state.runs[place.run].clockError.get(place.row.rank) ?? 0) * k;
+    const reach = (state.runs[place.run].clockError.get(place.row.rank) ?? 0) / pixelOf(state);
     if (reach < 1.5) continue;
     const y = place.y + (place.bar < 12 ? place.bar / 2 : place.bar - 2); // under the name
     eachWide(state, place, Math.min(reach, 12), (event, x, wide) => {
@@ -357,12 +358,12 @@ function paintClockErrors(context, state) {
 function paintMarks(context, state) {
   const { layout, theme, focus, measured } = state;
   if (measured) {
-    const [a, b] = measured.map((time) => xOf(state, time)).sort((p, q) => p - q);
+    const [a, b] = measured.map((time) => xOf(state, time));
     context.fillStyle = theme.selection;
     context.fillRect(a, TOP - 4, b - a, layout.height);
     context.fillStyle = theme.ink;
     for (const x of [a, b]) context.fillRect(Math.round(x), TOP - 4, 1, layout.height);
-    const text = timeText(Math.abs(measured[1] - measured[0])), wide = context.measureText(text).width + 8;
+    const text = timeText(measured[1] - measured[0]), wide = context.measureText(text).width + 8;
     const left = Math.max(LEFT, Math.min((a + b - wide) / 2, state.width - RIGHT - wide));
     context.fillStyle = theme.ink;
     context.fillRect(left, layout.height - 18, wide, 16);
@@ -373,7 +374,7 @@ function paintMarks(context, state) {
   if (focus) {
     const place = placeOf(state, focus.run, focus.event), run = state.runs[focus.run];
     if (place) {
-      const shift = focus.run ? state.offset : 0;
+      const shift = shiftOf(state, focus.run);
       const x0 = xOf(state, run.start[focus.event] + shift), x1 = xOf(state, run.end[focus.event] + shift);
       // A frame in a colour no bar has, set off from bars of any colour by the ground.
       for (const [out, thick, colour] of [[1, 2, theme.paper], [2.5, 2, theme.alarm]]) {
@@ -385,42 +386,44 @@ function paintMarks(context, state) {
     }
   }
   if (state.cursor !== null) {
-    context.fillStyle = theme.focus;
+    context.fillStyle = theme.ink;
     context.fillRect(Math.round(xOf(state, state.cursor)), TOP - 4, 1, layout.height);
   }
 }
 
-/** Paint the whole run small, with the part in view marked. */
+const STRIP = 26;
+
+/** Paint each whole run small, one under the other, with the part in view marked. */
 export function paintOverview(context, state) {
-  const { width, ratio, theme, runs, whole } = state, height = 26;
-  const columns = Math.max(Math.round((width - LEFT - RIGHT) * ratio), 1);
-  context.setTransform(1, 0, 0, 1, 0, 0);
-  context.fillStyle = theme.paper;
-  context.fillRect(0, 0, width * ratio, height * ratio);
-  if (state.overviewOf !== `${columns} ${whole} ${state.offset} ${runs[0].start.length}`) {
-    state.overviewOf = `${columns} ${whole} ${state.offset} ${runs[0].start.length}`;
-    const categories = runs[0].categories.length, shares = new Float64Array(columns * categories);
-    for (const row of runs[0].rows) if (row.lane < 2) shareMatrix(runs[0], row, whole[0], whole[1], columns, categories, shares);
-    const most = Math.max(runs[0].rows.filter((row) => row.lane < 2).length, 1);
-    state.overviewBusy = Array.from({ length: columns }, (_, x) => {
-      let sum = 0;
-      for (let c = 0; c < categories; c++) sum += shares[x * categories + c];
-      return sum / most;
+  const { theme, runs } = state, high = STRIP / runs.length;
+  begin(context, state, STRIP, paintBusy);
+  const [a, b] = state.view.map((time) => xOf(wholeOf(state), time));
+  context.fillStyle = theme.selection;
+  context.fillRect(a, 0, Math.max(b - a, 2), STRIP);
+  context.strokeStyle = theme.ink;
+  context.strokeRect(a + 0.5, 0.5, Math.max(b - a - 1, 2), STRIP - 1);
+  context.fillStyle = theme.quiet;
+  context.textAlign = "right";
+  runs.forEach(({ name }, number) => context.fillText(name || "whole run", LEFT - 5, high * (number + 0.5), LEFT - 9));
+}
+
+/** Paint what share of its rows each run fills in every pixel column. */
+function paintBusy(context, state) {
+  const { width, ratio, theme, runs, whole, offset } = state, high = (STRIP / runs.length) * ratio;
+  const columns = Math.max(Math.round((width - LEFT - RIGHT) * ratio), 1), left = Math.round(LEFT * ratio);
+  const key = [columns, whole, offset, ...runs.map((run) => run.start.length)].join();
+  if (state.overviewOf !== key) {
+    state.overviewOf = key;
+    state.overviewBusy = runs.map((run, number) => {
+      const busy = new Float64Array(columns), rows = run.rows.filter(({ lane }) => lane < 2), window = windowOf(wholeOf(state), number);
+      const plain = { ...run, category: new Uint8Array(run.start.length) }; // all of one category
+      for (const row of rows) shareMatrix(plain, row, ...window, columns, 1, busy);
+      return busy.map((sum) => sum / rows.length);
     });
   }
   context.fillStyle = theme.quiet;
-  const left = Math.round(LEFT * ratio), full = (height - 4) * ratio;
-  state.overviewBusy.forEach((busy, x) => context.fillRect(left + x, full * (1 - busy) + 2 * ratio, 1, full * busy));
-  context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  const place = (time) => LEFT + ((time - whole[0]) / (whole[1] - whole[0])) * (width - LEFT - RIGHT);
-  const [a, b] = state.view.map(place);
-  context.fillStyle = theme.selection;
-  context.fillRect(a, 0, Math.max(b - a, 2), height);
-  context.strokeStyle = theme.focus;
-  context.strokeRect(a + 0.5, 0.5, Math.max(b - a - 1, 2), height - 1);
-  context.font = FONT;
-  context.fillStyle = theme.quiet;
-  context.textAlign = "right";
-  context.textBaseline = "middle";
-  context.fillText("whole run", LEFT - 5, height / 2);
+  state.overviewBusy.forEach((shares, number) => shares.forEach((share, x) => {
+    const tall = (high - 4 * ratio) * share;
+    context.fillRect(left + x, high * (number + 1) - 2 * ratio - tall, 1, tall);
+  }));
 }

@@ -3,24 +3,23 @@
 const KEYS = [
   ["← →", "previous, next event of the row"], ["↑ ↓", "row above, below"], ["+ −", "zoom in, out"],
   ["Home", "whole run"], ["PgUp PgDn", "earlier, later"], ["Enter", "zoom to the event or the measured interval"],
-  ["[ ]", "cursor to the previous, next edge of any event"], ["Space", "let the cursor run, stop it"],
-  ["c", "critical path"], ["a", "arrows"], ["t", "table"], ["Esc", "clear marks"], ["?", "these keys"],
+  ["[ ]", "cursor to the previous, next edge of any event"], ["Space", "let the cursor run, stop it"], ["m", "measure from the cursor on"],
+  ["c", "critical path"], ["o", "outline"], ["a", "arrows"], ["t", "table"], ["Esc", "clear marks"], ["?", "these keys"],
 ];
 const POINTER = "Drag to measure (ends snap to edges of events), Shift+drag to move, double click to zoom to an event, " +
   "Ctrl or Cmd+wheel (or the wheel alone while the picture has the focus) to zoom; drag the strip below to move, its edges to zoom.";
 
-const NOTHING = "No events.";
-
+// Field, label, what it is, how its value is written, and what is written after it.
 const NUMBERS = [
-  ["window", "length", "time in view", (n) => timeText(n.window)],
-  ["busy", "busy", "share of the ranks' time in which they compute or communicate", (n) => percentText(n.busyShare)],
-  ["compute", "computing", "share of the ranks' time with a span in the compute row", (n) => percentText(n.computeShare)],
-  ["bubble", "bubble", "share of the ranks' time without computation", (n) => percentText(n.bubble)],
-  ["communication", "communication", "time in communication, all ranks together", (n) => timeText(n.communication)],
-  ["exposed", "exposed communication", "communication while the same rank does not compute", (n) => `${timeText(n.exposed)}, ${percentText(n.exposedShare)}`],
-  ["sent", "sent", "bytes of sends, and of the arguments of remote calls, that begin in view", (n) => `${bytesText(n.sent)} in ${n.messages} message${n.messages === 1 ? "" : "s"}`],
-  ["payload", "collectives", "payload of the calls that begin in view, as nccl-tests counts it", (n) => `${bytesText(n.payload)} in ${n.calls} call${n.calls === 1 ? "" : "s"}`],
-  ["busbw", "busbw", "bus bandwidth of the collectives that begin in view, mean over their time", (n) => (Number.isFinite(n.busbw) ? `${bytesText(n.busbw)}/s` : "–")],
+  ["window", "length", "time in view", timeText],
+  ["busyShare", "busy", "share of the ranks' time in which they compute or communicate", percentText],
+  ["computeShare", "computing", "share of the ranks' time with a span in the compute row", percentText],
+  ["bubble", "bubble", "share of the ranks' time without computation", percentText],
+  ["communication", "communication", "time in communication, all ranks together", timeText],
+  ["exposed", "exposed communication", "communication while the same rank does not compute", timeText, (n) => `, ${percentText(n.exposedShare)}`],
+  ["sent", "sent", "bytes of sends, and of the arguments of remote calls, that begin in view", bytesText, (n) => ` in ${countText(n.messages, "message")}`],
+  ["payload", "collectives", "payload of the calls that begin in view, as nccl-tests counts it", bytesText, (n) => ` in ${countText(n.calls, "call")}`],
+  ["busbw", "busbw", "bus bandwidth of the collectives that begin in view, mean over their time", (speed) => (Number.isFinite(speed) ? `${bytesText(speed)}/s` : "–")],
 ];
 
 function element(name, attributes = {}, ...children) {
@@ -29,6 +28,9 @@ function element(name, attributes = {}, ...children) {
   made.append(...children);
   return made;
 }
+
+/** Return the two parts of a table. */
+const tableOf = (heads, rows) => [element("thead", {}, element("tr", {}, ...heads.map((head) => (head ? element("th", { scope: "col" }, head) : element("td"))))), element("tbody", {}, ...rows)];
 
 /** Return whether the page around the element is dark. */
 function isDark(root) {
@@ -41,16 +43,13 @@ function isDark(root) {
   return matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-function themeOf(dark, categories) {
-  const common = dark
-    ? { paper: "#111111", band: "#1c1c1c", ink: "#eeeeee", quiet: "#aaaaaa", grid: "rgba(255,255,255,.12)", arrow: "#ff9d5c", memory: "#666666", path: "#ff4fa3", focus: "#ffffff" }
-    : { paper: "#ffffff", band: "#f4f4f4", ink: "#111111", quiet: "#555555", grid: "rgba(128,128,128,.22)", arrow: "#d55e00", memory: "#8c8c8c", path: "#c2006e", focus: "#111111" };
-  const colours = categories.map((category) => category[dark ? 2 : 1]);
+/** Return the colours of the style sheet in force, and those of the categories. */
+function themeOf(root, dark, categories) {
+  const style = getComputedStyle(root), colours = categories.map((category) => category[dark ? 2 : 1]), theme = { colours };
+  for (const name of ["paper", "band", "ink", "quiet", "grid", "arrow", "memory", "path", "alarm", "selection"]) theme[name] = style.getPropertyValue(`--${name}`).trim();
   const bright = (hex) => [0.299, 0.587, 0.114].reduce((sum, weight, i) => sum + weight * parseInt(hex.slice(1 + 2 * i, 3 + 2 * i), 16), 0);
-  return {
-    ...common, colours, onBar: colours.map((colour) => (bright(colour) > 140 ? "#000000" : "#ffffff")), alarm: dark ? "#ff6b6b" : "#c00000",
-    selection: dark ? "rgba(255,255,255,.16)" : "rgba(0,0,0,.10)", outline: common.ink,
-  };
+  theme.onBar = colours.map((colour) => (bright(colour) > 140 ? "#000000" : "#ffffff"));
+  return theme;
 }
 
 export class TimelineView {
@@ -59,7 +58,7 @@ export class TimelineView {
     this.code = { source, style };
     this.state = {
       runs: [], view: [0, 1], whole: [0, 1], offset: 0, ratio: 1, width: 0, overlay: false, arrows: true, showPath: false,
-      focus: null, measured: null, cursor: null, widths: new Map(), hatched: [],
+      focus: null, measured: null, cursor: null, from: null, widths: new Map(), hatched: [],
     };
     this.frames = 0;
     this.build();
@@ -68,27 +67,31 @@ export class TimelineView {
   }
 
   build() {
-    const button = (label, key, title, press) => {
-      const made = element("button", { type: "button", title: key ? `${title} (${key})` : title }, label);
-      made.addEventListener("click", press);
+    const button = (label, key, title) => {
+      const made = element("button", { type: "button", title: `${title} (${key})` }, label);
+      made.addEventListener("click", () => this.press(key));
+      return made;
+    };
+    this.choice = (label, words, choose) => {
+      const made = element("select", { "aria-label": label }, ...words.map((word) => element("option", {}, word)));
+      made.addEventListener("change", () => choose(made.value));
       return made;
     };
     this.title = element("span", { class: "labkit-title" });
     this.buttons = {
-      arrows: button("Arrows", "a", "messages from send to receive", () => this.press("a")),
-      path: button("Critical path", "c", "the chain of work and messages that decided when the run ended", () => this.press("c")),
-      table: button("Table", "t", "numbers and events in view as a table", () => this.press("t")),
+      arrows: button("Arrows", "a", "messages from send to receive"),
+      path: button("Critical path", "c", "the chain of work and messages that decided when the run ended"),
+      outline: button("Outline", "o", "second run as an outline over the first, or below it"),
+      table: button("Table", "t", "numbers and events in view as a table"),
     };
-    this.exports = element("select", { "aria-label": "Export", title: "Export what is in view, or the run" },
-      element("option", { value: "" }, "Export"), ...["PNG", "SVG", "HTML", "Chrome trace"].map((kind) => element("option", { value: kind }, kind)));
-    this.exports.addEventListener("change", () => {
-      if (this.exports.value) this.export(this.exports.value);
-      this.exports.value = "";
+    this.exports = this.choice("Export", ["Export", "PNG", "SVG", "HTML", "Chrome trace"], (kind) => {
+      this.exports.selectedIndex = 0;
+      this.export(kind);
     });
     this.comparing = element("span", { class: "labkit-compare" });
     const head = element("div", { class: "labkit-head" }, this.title,
-      button("Fit", "Home", "whole run", () => this.press("Home")), button("−", "-", "zoom out", () => this.press("-")), button("+", "+", "zoom in", () => this.press("+")),
-      this.buttons.arrows, this.buttons.path, this.comparing, this.buttons.table, this.exports, button("?", "?", "keys", () => this.press("?")));
+      button("Fit", "Home", "whole run"), button("−", "-", "zoom out"), button("+", "+", "zoom in"),
+      this.buttons.arrows, this.buttons.path, this.buttons.outline, this.comparing, this.buttons.table, this.exports, button("?", "?", "keys"));
     this.canvas = element("canvas", { tabindex: "0", role: "application", "aria-roledescription": "timeline" });
     this.plot = element("div", { class: "labkit-plot" }, this.canvas);
     this.strip = element("canvas", { class: "labkit-strip", "aria-hidden": "true" });
@@ -113,21 +116,13 @@ export class TimelineView {
     this.take(packed.map((each) => {
       const run = decode(each);
       run.held = new Map(run.memory.map((rank) => {
-        const [time, held] = [run[`memory_time_${rank}`], run[`memory_held_${rank}`]];
-        return [rank, { time, held, most: held.reduce((most, value) => Math.max(most, value), 0) }];
+        const time = run[`memory_time_${rank}`], held = run[`memory_held_${rank}`], most = held.reduce((a, b) => Math.max(a, b), 0);
+        return [rank, { time, held, most, peak: time[held.indexOf(most)] }];
       }));
       run.clockError = new Map(run.clock);
-      if (each.path) run.path = decodePath(each.path);
+      run.path = each.path && unpack(each.path);
       return run;
     }));
-  }
-
-  /** Add the runs' critical paths, which follow the picture. */
-  setPaths(paths) {
-    this.packed = this.packed.map((run, i) => ({ ...run, path: paths[i] }));
-    this.state.runs.forEach((run, i) => (run.path = paths[i] && decodePath(paths[i])));
-    this.buttons.path.hidden = !this.state.runs[0].path;
-    this.invalidate();
   }
 
   /** Take what was recorded since, for the next frame; where a part was lost on its way, wait for the next whole state. */
@@ -142,11 +137,11 @@ export class TimelineView {
   /** Add what came in since the last frame; the event in focus is found again. */
   grow() {
     const { state, incoming } = this, [run] = state.runs, at = state.focus?.event;
-    const row = at === undefined ? null : run.rows.find(({ first, last }) => at >= first && at < last), [start, end] = [run.start[at], run.end[at]];
+    const row = rowOf(run, at), start = run.start[at], end = run.end[at];
     this.incoming = null;
     this.take([merge(run, incoming)]);
     if (!row) return;
-    const [grown] = state.runs, mine = grown.rows.find(({ rank, lane }) => rank === row.rank && lane === row.lane);
+    const [grown] = state.runs, mine = twinOf(grown, row);
     let event = lowerBound(grown.start, mine.first, mine.last, start);
     while (grown.end[event] !== end) event++;
     state.focus = { run: 0, event };
@@ -159,11 +154,11 @@ export class TimelineView {
     const [run, other] = runs;
     if (before !== runs.length) state.overlay = Boolean(run.overlay);
     state.hatched = run.categories.map((category) => category[3]);
-    this.title.textContent = [run.name, run.title, run.source].filter(Boolean).join(" · ");
-    this.canvas.setAttribute("aria-label", `${run.summary} Press ? for keys.`);
-    this.buttons.path.hidden = !run.path;
+    this.title.textContent = runs.map(({ name, title, source }) => [name, title, source].filter(Boolean).join(" · ")).join(" | ");
+    state.summary = runs.map((each) => named(each, each.summary, ": ")).join(" ");
+    this.canvas.setAttribute("aria-label", `${state.summary} Press ? for keys.`);
     if (!before) this.buildCompare(other);
-    if (!run.start.length || this.detail.textContent === NOTHING) this.detail.textContent = run.start.length ? "" : NOTHING;
+    if (this.detail.textContent === (this.said ?? "")) this.detail.textContent = this.said = runs.flatMap((each) => (each.says ? [named(each, each.says, ": ")] : [])).join(" ");
     this.fit();
     if (!before || followed) state.view = [...state.whole];
     const present = new Set(runs.flatMap((each) => [...each.owned])), shape = `${[...present]} ${runs.map((each) => each.rows.length)} ${run.flow_from.length > 0}`;
@@ -175,7 +170,7 @@ export class TimelineView {
     this.legend.replaceChildren(...run.categories.flatMap((category, c) =>
       present.has(c) ? [element("span", {}, element("i", { "data-category": c, class: category[3] ? "labkit-hatched" : "" }), category[0])] : []),
       element("span", {}, element("i", { "data-category": "idle" }), "idle: empty"), ...(run.flow_from.length ? [element("span", {}, element("b", {}, "↗"), " message")] : []),
-      ...(other ? [element("span", { class: "labkit-dashed" }, element("i"), other.name || "B")] : []));
+      ...(other ? [element("span", { class: "labkit-dashed" }, element("i"), `${other.name}; ratio: busy time, ${run.name} / ${other.name}`)] : []));
     this.retheme();
     return this.resize();
   }
@@ -186,29 +181,19 @@ export class TimelineView {
   }
 
   buildCompare(other) {
-    this.comparing.replaceChildren();
     if (!other) return;
-    const mode = element("button", { type: "button", title: "second run below the first, or as an outline over it" }, this.state.overlay ? "Below" : "Outline");
-    mode.addEventListener("click", () => {
-      this.state.overlay = !this.state.overlay;
-      mode.textContent = this.state.overlay ? "Below" : "Outline";
-      this.state.focus = null;
-      this.resize();
-    });
-    const unit = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]].find(([, size]) => this.state.runs[0].span >= size) ?? ["ns", 1];
-    this.offsetBox = element("input", { type: "number", step: "any", value: String(this.state.offset / unit[1]), "aria-label": `offset of ${other.name || "the second run"} in ${unit[0]}` });
-    this.offsetBox.addEventListener("change", () => this.setOffset(Number(this.offsetBox.value) * unit[1]));
-    const align = element("select", { "aria-label": "align the runs at" },
-      ...["begin", "end", "event in focus"].map((at) => element("option", { value: at }, `align: ${at}`)));
-    align.addEventListener("change", () => this.align(align.value));
-    this.comparing.append(mode, align, " offset ", this.offsetBox, ` ${unit[0]}`);
-    this.unit = unit[1];
+    const [unit, size] = unitOf(this.state.runs[0].span);
+    this.offsetBox = element("input", { type: "number", step: "any", value: String(this.state.offset / size), "aria-label": `offset of ${other.name} in ${unit}` });
+    this.offsetBox.addEventListener("change", () => this.setOffset(Number(this.offsetBox.value) * size));
+    const align = this.choice("align the runs at", ["begin", "end", "event in focus"], (at) => this.align(at));
+    this.comparing.append("align ", align, " offset ", this.offsetBox, ` ${unit}`);
+    this.unit = size;
   }
 
   setOffset(offset) {
     if (!Number.isFinite(offset)) return;
     const { state } = this, followed = String(state.view) === String(state.whole);
-    state.offset = offset;
+    state.offset = Math.round(offset);
     this.offsetBox.value = String(Number((offset / this.unit).toPrecision(6)));
     this.fit();
     this.show(...(followed ? state.whole : state.view));
@@ -220,9 +205,9 @@ export class TimelineView {
     if (at === "begin") return this.setOffset(0);
     if (at === "end") return this.setOffset(run.span - other.span);
     if (!focus || focus.run !== 0) return this.say("First choose an event of the first run, with the mouse or the arrow keys.");
-    const [name] = run.labels[run.label[focus.event]], row = run.rows.find(({ first, last }) => focus.event >= first && focus.event < last);
+    const [name] = run.labels[run.label[focus.event]], row = rowOf(run, focus.event);
     const same = (of, { first, last }) => [...Array(last - first).keys()].map((i) => first + i).filter((i) => of.labels[of.label[i]][0] === name);
-    const theirs = other.rows.find(({ rank, lane }) => rank === row.rank && lane === row.lane);
+    const theirs = twinOf(other, row);
     const twin = theirs && same(other, theirs)[same(run, row).indexOf(focus.event)];
     if (twin === undefined) return this.say(`The second run has no such ${name} on rank ${row.rank}.`);
     return this.setOffset(run.start[focus.event] - other.start[twin]);
@@ -231,7 +216,7 @@ export class TimelineView {
   retheme() {
     const dark = isDark(this.root);
     this.root.dataset.theme = dark ? "dark" : "light";
-    this.state.theme = themeOf(dark, this.state.runs[0].categories);
+    this.state.theme = themeOf(this.root, dark, this.state.runs[0].categories);
     for (const patch of this.legend.querySelectorAll("i")) patch.style.setProperty("--colour", this.state.theme.colours[patch.dataset.category] ?? this.state.theme.band);
     this.invalidate();
   }
@@ -242,7 +227,7 @@ export class TimelineView {
     state.width = Math.max(Math.floor(this.plot.clientWidth) || 900, 240);
     state.layout = layOut(state.runs, state.overlay);
     this.root.dataset.outline = String(state.overlay);
-    for (const [canvas, height] of [[this.canvas, state.layout.height], [this.strip, 26]]) {
+    for (const [canvas, height] of [[this.canvas, state.layout.height], [this.strip, STRIP]]) {
       canvas.width = Math.round(state.width * state.ratio);
       canvas.height = Math.round(height * state.ratio);
       canvas.style.width = `${state.width}px`;
@@ -259,49 +244,49 @@ export class TimelineView {
   draw() {
     this.pending = null;
     if (!this.state.layout) return;
+    if (!this.state.theme.paper) return this.retheme(); // not in the page yet: at the next frame
     if (this.incoming) this.grow();
     const begin = performance.now();
     paint(this.canvas.getContext("2d"), this.state);
     paintOverview(this.strip.getContext("2d"), this.state);
     this.writeNumbers();
-    for (const [name, on] of [["arrows", this.state.arrows], ["path", this.state.showPath], ["table", !this.table.hidden]])
+    const [run, other] = this.state.runs;
+    for (const [name, on, there] of [["arrows", this.state.arrows, true], ["path", this.state.showPath, run.path], ["outline", this.state.overlay, other], ["table", !this.table.hidden, true]]) {
       this.buttons[name].setAttribute("aria-pressed", String(on));
+      this.buttons[name].hidden = !there;
+    }
     if (!this.table.hidden) this.writeTable();
     this.paintMs = performance.now() - begin;
     this.root.dataset.painted = String(++this.frames);
   }
 
-  inView(run = 0) {
-    return numbers(this.state.runs[run], ...ownWindow(this.state, run));
-  }
-
   writeNumbers() {
-    const { runs } = this.state, key = runs.map((run) => run.start.length).join();
+    const { runs } = this.state, beside = runs.length > 1, key = runs.map((run) => run.start.length).join();
+    const of = (run, t0, t1) => ({ ...numbers(run, t0, t1), ...(beside && categoryTimes(run, t0, t1)) });
     if (this.numbersOf !== key) {
       this.numbersOf = key;
-      this.wholes = runs.map((run) => numbers(run, 0, Math.max(run.span, 1)));
-      const names = runs.map((run, r) => run.name || "AB"[r]), heads = runs.length > 1 ? ["", ...names, "difference", ...names.map((name) => `whole: ${name}`)] : ["", "in view", "whole run"];
-      this.cells = {};
-      const rows = NUMBERS.map(([name, label, title]) => {
-        const cells = heads.slice(1).map(() => element("td"));
-        this.cells[name] = cells;
-        return element("tr", { "data-number": name }, element("th", { scope: "row", title }, label), ...cells);
+      this.wholes = runs.map((run) => of(run, 0, Math.max(run.span, 1)));
+      const names = runs.map(({ name }) => name), heads = beside ? [...names, "difference", ...names.map((name) => `whole: ${name}`)] : ["in view", "whole run"];
+      const categories = runs[0].categories.flatMap(([category], c) => (beside && runs.some(({ owned }) => owned.has(c)) ? [[c, `time in ${category}`, "all ranks together", timeText]] : []));
+      this.rows = [...NUMBERS, ...categories].map(([name, label, title, ...texts]) => {
+        const cells = heads.map(() => element("td"));
+        return { name, texts, cells, row: element("tr", { "data-number": name }, element("th", { scope: "row", title }, label), ...cells) };
       });
-      this.numbers.replaceChildren(element("thead", {}, element("tr", {}, ...heads.map((head) => (head ? element("th", { scope: "col" }, head) : element("td"))))), element("tbody", {}, ...rows));
+      this.numbers.replaceChildren(...tableOf(["", ...heads], this.rows.map(({ row }) => row)));
     }
-    const here = runs.map((run, r) => this.inView(r));
-    for (const [name, , , text] of NUMBERS) {
-      const shown = [...here, ...this.wholes].map(text);
-      if (runs.length > 1) shown.splice(2, 0, difference(name, here));
-      shown.forEach((words, i) => (this.cells[name][i].textContent = words));
+    const here = runs.map((run, r) => of(run, ...ownWindow(this.state, r)));
+    for (const { name, texts: [text, after = () => ""], cells } of this.rows) {
+      const shown = [...here, ...this.wholes].map((n) => text(n[name]) + after(n));
+      if (beside) shown.splice(2, 0, difference(text, here[1][name] - here[0][name]));
+      shown.forEach((words, i) => (cells[i].textContent = words));
     }
     this.root.dataset.numbers = JSON.stringify(here[0]);
   }
 
   describe(run, event) {
-    const of = this.state.runs[run], [name, kind, category, peer, source, code] = of.labels[of.label[event]];
-    const row = of.rows.find(({ first, last }) => event >= first && event < last);
-    const parts = [`rank ${row.rank}`, kind === name || kind === "span" ? name : `${name} (${kind})`, `${timeText(of.end[event] - of.start[event])} from ${timeText(of.start[event])}`];
+    const of = this.state.runs[run], [name, kind, , peer, source, code] = of.labels[of.label[event]];
+    const row = rowOf(of, event);
+    const parts = [named(of, `rank ${row.rank}`), kind === name || kind === "span" ? name : `${name} (${kind})`, `${timeText(of.end[event] - of.start[event])} from ${timeText(of.start[event])}`];
     if (peer >= 0) parts.push(/recv|serve/.test(kind) ? `from rank ${peer}` : `to rank ${peer}`);
     if (of.bytes[event] && row.lane) parts.push(bytesText(of.bytes[event]));
     const error = of.clockError.get(row.rank);
@@ -310,15 +295,14 @@ export class TimelineView {
       const [from, to] = [of.flow_from[f], of.flow_to[f]];
       parts.push(event === from ? `received until ${timeText(of.end[to])}` : `sent at ${timeText(of.start[from])}`);
     }
-    if (runs2(this.state)) parts.unshift(of.name || "AB"[run]);
-    return { text: parts.join(", "), source: source || "", code: code || "", unknown: !source, category };
+    return { text: parts.join(", "), source, code };
   }
 
   showDetail(run, event, aloud) {
-    const { text, source, code, unknown } = this.describe(run, event);
+    const { text, source, code } = this.describe(run, event);
     const link = element("button", { type: "button", class: "labkit-source", title: "go to this line" }, source);
     link.addEventListener("click", () => goToLine(source, this.root.closest(".jp-Notebook") ?? document) || this.say(`${source} is not in view in this notebook: scroll to it by hand.`));
-    this.detail.replaceChildren(text, unknown ? " · no source line recorded" : " · ", ...(unknown ? [] : [/^Cell/.test(source) ? link : source, element("code", {}, code)]));
+    this.detail.replaceChildren(text, ...(source ? [" · ", /^Cell/.test(source) ? link : source, element("code", {}, code)] : [" · no source line recorded"]));
     if (aloud) this.spoken.textContent = text + (source ? `, ${source}: ${code}` : "");
   }
 
@@ -334,13 +318,13 @@ export class TimelineView {
         for (let i = row.first; i < row.last && rows.length <= most && run.start[i] < t1; i++) {
           if (run.end[i] <= t0) continue;
           const [name, kind, , peer, source] = run.labels[run.label[i]];
-          rows.push([row.rank, name, kind, timeText(run.start[i]), timeText(run.end[i] - run.start[i]), run.bytes[i] ? bytesText(run.bytes[i]) : "", peer >= 0 ? peer : "", source]);
+          rows.push([named(run, row.rank), name, kind, timeText(run.start[i]), timeText(run.end[i] - run.start[i]), run.bytes[i] ? bytesText(run.bytes[i]) : "", peer >= 0 ? peer : "", source]);
         }
     });
     const heads = ["rank", "event", "kind", "begin", "length", "bytes", "peer", "line"];
-    const more = rows.length > most ? `The first ${most} events in view; zoom in for the others.` : `${rows.length} event${rows.length === 1 ? "" : "s"} in view.`;
-    this.table.replaceChildren(element("table", {}, element("caption", {}, more), element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))),
-      element("tbody", {}, ...rows.slice(0, most).map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, String(cell))))))));
+    const more = rows.length > most ? `The first ${most} events in view; zoom in for the others.` : runs.some((run) => run.span) ? `${countText(rows.length, "event")} in view.` : this.said;
+    const shown = rows.slice(0, most).map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, String(cell)))));
+    this.table.replaceChildren(element("table", {}, element("caption", {}, more), ...tableOf(heads, shown)));
   }
 
   zoom(factor, at = 0.5) {
@@ -363,18 +347,10 @@ export class TimelineView {
   }
 }
 
-const runs2 = (state) => state.runs.length > 1;
-
-function difference(name, [a, b]) {
-  const of = { window: "window", busy: "busyShare", compute: "computeShare", bubble: "bubble", communication: "communication", exposed: "exposed", sent: "sent", payload: "payload", busbw: "busbw" }[name];
-  const change = b[of] - a[of], sign = change > 0 ? "+" : change < 0 ? "−" : "", size = Math.abs(change);
-  if (/Share|bubble/.test(of)) return `${sign}${(100 * size).toFixed(1)} points`;
-  return sign + (/sent|payload/.test(of) ? bytesText(size) : of === "busbw" ? bytesText(size).replace(/^–$|$/, "") + (Number.isFinite(size) ? "/s" : "") : timeText(size));
-}
-
-export function decodePath(path) {
-  const decoded = decode({ ...path, rows: [], labels: [], categories: [], layout: { ...path.layout, start: ["f8", 0, 0], duration: ["f8", 0, 0], bytes: ["f8", 0, 0], label: ["u4", 0, 0], flow_from: ["u4", 0, 0], flow_to: ["u4", 0, 0] } });
-  return { path_start: decoded.path_start, path_end: decoded.path_end, path_from: decoded.path_from, path_to: decoded.path_to, text: path.text };
+/** Return a change in words, in the unit of the two numbers; of shares in points. */
+function difference(text, change) {
+  const sign = change > 0 ? "+" : change < 0 ? "−" : "", size = Math.abs(change);
+  return Number.isFinite(size) && text === percentText ? `${sign}${(100 * size).toFixed(1)} points` : sign + text(size);
 }
 
 /** Bring "Cell In[5], line 3" of this notebook into view; return false where the page does not hold it just now. */
