@@ -60,6 +60,10 @@ def _waited(timeline: Timeline, keep: npt.NDArray[np.bool_]) -> dict[tuple[int, 
     blocking = set(table["span"][table["blocking"].astype(bool)].tolist())
     begun: dict[int, int] = {}
     waits = timeline.tables.get("wait")
+    if waits is not None:
+        # A callback, or another thread of the learner's, may wait while the program goes on.
+        own = ~waits["aside"] if "aside" in waits else np.ones(len(waits["span"]), dtype=bool)
+        waits = {"span": waits["span"][own], "of": waits["of"][own]}
     for wait, of in [] if waits is None else zip(waits["span"].tolist(), waits["of"].tolist(), strict=True):
         start = int(timeline.start_ns[wait])
         begun[int(of)] = min(start, begun.get(int(of), start))

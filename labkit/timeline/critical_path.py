@@ -171,7 +171,6 @@ def _joins(timeline: Timeline, last: int) -> list[_Joins]:
     if table is not None:
         blocking[:] = False
         blocking[table["span"][table["blocking"].astype(bool)]] = True
-        blocking |= call & np.isin(timeline.kind, ("rpc_sync", "to_here"))  # records of real runs do not say so
     if call[last]:
         blocking[last] = True  # the last to end is what the run waited for, whoever did
     where = of = np.flatnonzero(blocking)
@@ -180,7 +179,7 @@ def _joins(timeline: Timeline, last: int) -> list[_Joins]:
         late = timeline.end_ns[waits["of"]] > timeline.start_ns[waits["span"]]  # others were complete when asked for
         where, of = np.concatenate((where, waits["span"][late])), np.concatenate((of, waits["of"][late]))
     rank, end, start = timeline.rank[where], timeline.end_ns[where], timeline.start_ns[of]
-    order = np.lexsort((where, start, end, rank))
+    order = np.lexsort((where, start, timeline.end_ns[of], end, rank))  # of several that were waited for, the last
     parts = np.split(order, np.searchsorted(rank[order], np.arange(1, timeline.num_ranks)))
     return [_Joins(end[part].tolist(), start[part].tolist(), of[part].tolist()) for part in parts]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,45 @@ def waits(seconds: float) -> None:
     time.sleep(seconds)
 
 
+@rpc.functions.async_execution
+def passed_on(to: str, number: int) -> Any:
+    """Leave the answer to another worker."""
+    return rpc.rpc_async(to, told, args=(number,)).then(lambda future: future.wait()[0])
+
+
+@rpc.functions.async_execution
+def no_future() -> Any:
+    """Return what may not be returned."""
+    return 1
+
+
+def _refuses(future: Any) -> Any:
+    raise LookupError("not this value")
+
+
+def _completed(*, error: bool = False) -> Any:
+    """Return a future that another thread completes."""
+    future: Future[int] = Future()
+    complete = (lambda: future.set_exception(OverflowError("too much"))) if error else (lambda: future.set_result(5))
+    threading.Timer(0.01, complete).start()
+    return future
+
+
+def _chained(future: Any) -> Any:
+    """Return a future that is completed in a callback of this one."""
+    chained: Future[Any] = Future()
+    future.add_done_callback(lambda complete: chained.set_result(complete.value()))
+    return chained
+
+
+def _value(future: Any) -> Any:
+    return future.value()
+
+
+def _twice(future: Any) -> tuple[Any, Any, bool]:
+    return future.wait(), future.wait(), future.done()
+
+
 def _error(call: Any) -> tuple[str, str]:
     try:
         call()
@@ -85,6 +125,34 @@ def remote_calls(rank: int, num_ranks: int, unrecorded: int = -1) -> Any:
             _error(lambda: rpc.rpc_sync("rank1", lambda: 1))[0],
             _error(lambda: rpc.rpc_sync("nobody", told))[0],
             _error(lambda: box.rpc_sync().nothing())[0],
+            rpc.rpc_async("rank1", told, args=(6,)).then(lambda future: future.wait()[0]).wait(),
+            rpc.rpc_async("rank1", told, args=(6,)).then(lambda future: future.value()[0]).then(_value).wait(),
+            [each.wait() for each in torch.futures.collect_all([box.rpc_async().add(n) for n in (0, 0)]).wait()],
+            repr(
+                torch.futures.wait_all([rpc.rpc_async("rank1", each, (torch.ones(1),)) for each in (told, torch.neg)])
+            ),
+            _chained(rpc.rpc_async("rank1", told, args=(7,))).wait(),
+            _completed().wait(),
+            rpc.rpc_sync("rank1", passed_on, args=("rank0", 8)),
+            rpc.remote("rank1", passed_on, args=("rank0", 9)).to_here(),
+            rpc.remote("rank1", Box, args=(3,)).rpc_async().add(2).wait(),
+            rpc.remote("rank0", Box, args=(3,)).to_here().value,
+            rpc.RRef(Box(4)).rpc_sync().add(2),
+            rpc.RRef(Box(4)).remote().add(3).to_here(),
+            _twice(box.rpc_async(timeout=30).add(number=1)),
+            _error(_completed(error=True).wait),
+            _error(rpc.rpc_async("rank1", told).then(_refuses).wait),
+            _error(torch.futures.collect_all([rpc.rpc_async("rank1", fails)]).wait),
+            _error(lambda: torch.futures.wait_all([rpc.rpc_async("rank1", fails)])),
+            _error(rpc.rpc_async("rank1", fails).then(lambda future: future.wait()).wait)[0],
+            _error(rpc.rpc_async("rank1", no_future).wait),
+            _error(rpc.rpc_async("rank1", waits, args=(0.5,), timeout=0.1).wait)[0],
+            _error(lambda: Future().then(5))[0],
+            _error(lambda: box.rpc_async().nothing().wait())[0],
+            _error(lambda: box.remote().nothing())[0],
+            _error(lambda: rpc.remote("nobody", told))[0],
+            _error(lambda: rpc.remote("rank1", fails).rpc_sync().add(1))[0],
+            _error(lambda: rpc.rpc_async("rank1", 5))[0],
         ]
     rpc.shutdown()
     return found
@@ -98,7 +166,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 def test_remote_calls_give_the_same_recorded_or_not(plain: list[Any], tmp_path: Path) -> None:
     assert plain[0][5:9] == [7, 8, 8, 8]
     assert [error[0] for error in plain[0][9:11]] == ["RuntimeError", "KeyError"]
-    assert plain[0][11:] == ["RuntimeError", "AttributeError", "RuntimeError", "AttributeError"]
+    assert plain[0][11:15] == ["RuntimeError", "AttributeError", "RuntimeError", "AttributeError"]
     assert run_ranks(remote_calls, 2, tmp_path) == plain
 
 
@@ -113,11 +181,10 @@ def test_a_call_and_its_serving_share_a_flow_at_either_end(tmp_path: Path) -> No
     run_ranks(remote_calls, 2, tmp_path)
     timeline = record_of(tmp_path, 2)
     spans = list(timeline.rows())
-    alone = [span.name for span in spans if span.kind == "rpc_serve" and span.flow < 0]
-    assert alone == ["add"]  # by box.remote()
+    assert not [span.name for span in spans if span.kind == "rpc_serve" and span.flow < 0]
     served = [span for span in spans if span.kind == "rpc_serve" and span.flow >= 0]
     calls = {span.flow: span for span in spans if span.kind in ("rpc_sync", "rpc_async", "remote")}
-    assert len(served) >= 10
+    assert len(served) >= 30
     for span in served:
         call = calls[span.flow]
         assert (call.rank, call.peer, call.name) == (span.peer, span.rank, span.name)

@@ -37,11 +37,13 @@ def assemble(logs: list[RankLog], ended_ns: int | None = None) -> Timeline:
     origin_ns = int(rows["start_ns"].min()) if len(rows["rank"]) else min((log.started_ns for log in logs), default=0)
     rows["start_ns"] -= origin_ns
     rows["end_ns"] -= origin_ns
-    flow, found = match_messages(rows)
+    flow, replies, found = match_messages(rows)
     problems += found
+    table = np.array(replies, dtype=np.int64).reshape(-1, 2).T
+    replied = {"reply": {"span": table[0], "of": table[1]}} if replies else {}
     timeline_rows = {key: rows[key] for key in ("rank", "lane", "start_ns", "end_ns", "name", "kind", "bytes", "peer")}
     return Timeline(
-        **timeline_rows, flow=flow, tables=_tables(rows, logs, origin_ns), problems=tuple(problems),
+        **timeline_rows, flow=flow, tables=_tables(rows, logs, origin_ns) | replied, problems=tuple(problems),
         num_ranks=max((log.rank for log in logs), default=-1) + 1,
     )  # fmt: skip
 
@@ -69,7 +71,7 @@ _DTYPES: dict[str, Any] = {
 
 def columns_of(log: RankLog, ended_ns: int | None) -> dict[str, Any]:
     """Return one rank's records as columns, times as the clock gave them; see assemble."""
-    index = np.flatnonzero(log.records["state"] != layout.EMPTY)
+    index = np.flatnonzero((log.records["state"] != layout.EMPTY) & (log.records["flags"] & layout.ALONGSIDE == 0))
     records = log.records[index]
     names = np.array(log.names, dtype=np.str_)
     is_open = records["state"] == layout.OPEN
@@ -92,10 +94,13 @@ def _tables(rows: dict[str, Any], logs: list[RankLog], origin_ns: int) -> dict[s
     calls = np.flatnonzero(rows["lane"] == Lane.COMMUNICATION)
     sourced = np.flatnonzero(rows["source"] != "")
     row_of = {key: row for row, key in enumerate(zip(rows["rank"].tolist(), rows["index"].tolist(), strict=True))}
-    waits = np.flatnonzero((rows["kind"] == "wait") & (rows["link"] >= 0))
-    waits = np.array(
-        [row for row in waits if (int(rows["rank"][row]), int(rows["link"][row])) in row_of], dtype=np.int64
-    )
+    linked = np.flatnonzero((rows["kind"] == "wait") & (rows["link"] >= 0))
+    joined = [*zip(*(rows[key][linked].tolist() for key in ("rank", "index", "link")), strict=True)]
+    for log in logs:
+        others = log.records[log.records["flags"] & layout.ALONGSIDE != 0]
+        joined += [(log.rank, *pair) for pair in zip(others["number"].tolist(), others["link"].tolist(), strict=True)]
+    pairs = [(row_of.get((rank, wait), -1), row_of.get((rank, call), -1)) for rank, wait, call in joined]
+    waits, of = np.array([pair for pair in pairs if min(pair) >= 0], dtype=np.int64).reshape(-1, 2).T
     groups = [describe_group(description) for description in rows["group"][calls].tolist()]
     return {
         "source": {"span": sourced, "line": rows["source"][sourced]},
@@ -111,7 +116,8 @@ def _tables(rows: dict[str, Any], logs: list[RankLog], origin_ns: int) -> dict[s
         },
         "wait": {
             "span": waits,
-            "of": np.array([row_of[int(rows["rank"][row]), int(rows["link"][row])] for row in waits], dtype=np.int64),
+            "of": of,
+            "aside": (rows["flags"][waits] & layout.IN_CALLBACK != 0) | (rows["thread"][waits] != rows["thread"][of]),
         },
         "open": {"span": span[rows["state"] == layout.OPEN]},
         "clock": {

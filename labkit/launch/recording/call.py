@@ -20,7 +20,7 @@ COMMUNICATION = int(Lane.COMMUNICATION)
 HOST = int(Lane.HOST)
 
 
-@dataclass
+@dataclass(eq=False)
 class Call:
     """What is known of a call while it is under way.
 
@@ -42,7 +42,10 @@ class Call:
         device: The GPU that carries it out, None where the host sees the true times.
         device_start: The event before it on the caller's stream.
         flags: See layout.
+        remote: Whether it is a call of torch.distributed.rpc.
         done: Whether the record is closed.
+        end_ns: When it was, 0 before.
+        waited: Whether a wait for a future of it is on record.
         sender: Turns the group rank a receive took its message from into a global rank; None where the peer is known.
     """
 
@@ -64,10 +67,18 @@ class Call:
     device: Any = None
     device_start: Any = None
     flags: int = 0
+    remote: bool = False
     done: bool = field(default=False, repr=False)
+    end_ns: int = 0
+    waited: bool = False
 
     def wait_begins(self, since_ns: int) -> int:
-        """Say that this thread blocks from now on; return the wait slot. A blocking call counts from its begin."""
+        """Say that this thread blocks from now on; return the wait slot. A blocking call counts from its begin.
+
+        Remote calls do not say so: ranks that all wait for one may have others to serve, and are not stuck.
+        """
+        if self.remote:
+            return -1
         since_ns = self.start_ns if self.blocking else since_ns
         return self.recorder.log.waiting(
             since_ns, self.kind, self.num_bytes, self.peer, self.group, self.source, self.tag, self.record
@@ -75,14 +86,14 @@ class Call:
 
     def wait_returned(self, work: Any, begin_ns: int, end_ns: int, flags: int, *, record_wait: bool) -> None:
         """Record that ``wait()`` returned, as a span of its own where the call itself did not block."""
-        log = self.recorder.log
+        log, self.waited = self.recorder.log, True
         if not self.blocking and record_wait:
             wait = log.intern("wait")
             index = log.begin(
                 begin_ns, HOST, wait, wait, num_bytes=self.num_bytes, peer=self.peer, tag=self.tag, group=self.group,
                 source=self.source, link=self.record,
             )  # fmt: skip
-            log.end(index, end_ns, HOST, flags)
+            log.end(index, end_ns, HOST, flags | (layout.IN_CALLBACK if self.recorder.futures.in_callback else 0))
         if self.done or not (self.completes_on_wait or flags):
             return
         if self.sender is not None and not flags:
@@ -92,11 +103,16 @@ class Call:
         self.tensor = None
         self.complete(end_ns, flags)
 
+    def joined(self, end_ns: int, flags: int) -> None:
+        """Note that a wait for a future of the call returned; what raised may have been a callback, or the call."""
+        if self.completes_on_wait:
+            self.complete(end_ns, flags if self.blocking else 0)
+
     def complete(self, end_ns: int | None = None, flags: int = 0) -> None:
-        """Close the record now, or at the given time."""
-        if not self.done:
-            self.done = True
-            self.recorder.log.end(self.record, end_ns or time.monotonic_ns(), COMMUNICATION, self.flags | flags)
+        """Close the record now, or at the given time; once it is closed, only what went wrong is added."""
+        if not self.done or flags & ~self.flags:
+            self.done, self.end_ns, self.flags = True, self.end_ns or end_ns or time.monotonic_ns(), self.flags | flags
+            self.recorder.log.end(self.record, self.end_ns, COMMUNICATION, self.flags)
 
 
 def buffer_version(tensor: Any) -> int:

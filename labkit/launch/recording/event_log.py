@@ -119,6 +119,19 @@ class EventLog:
         if index >= 0:
             layout.PEER.pack_into(self._map, layout.RECORDS_AT + index * layout.RECORD_BYTES + layout.PEER_OFFSET, peer)
 
+    def relink(self, index: int, link: int, peer: int) -> None:
+        """Note which record, with which peer, this one turned out to belong to."""
+        if index >= 0:
+            at = layout.RECORDS_AT + index * layout.RECORD_BYTES
+            layout.RECORD_END.pack_into(self._map, at + layout.LINK_OFFSET, link)
+            layout.PEER.pack_into(self._map, at + layout.PEER_OFFSET, peer)
+
+    def answered_by(self, index: int, answering: int) -> None:
+        """Note in the record of a serving which other record its answer came from: its number, and one more."""
+        if index >= 0 and answering >= 0:
+            at = layout.RECORDS_AT + index * layout.RECORD_BYTES + layout.NUMBER_OFFSET
+            layout.NUMBER.pack_into(self._map, at, answering + 1)
+
     def waiting(
         self, since_ns: int, operation: int, num_bytes: int, peer: int, group: int, source: int, tag: int, record: int
     ) -> int:

@@ -11,7 +11,7 @@ from labkit.launch.recording.event_log import DEFAULT_CAPACITY, EventLog
 from labkit.launch.recording.recorder import Recorder
 
 _recorder: Recorder | None = None
-_undo: Callable[[], None] | None = None
+_undo: list[Callable[[], None]] = []
 
 
 def install(log_path: str | Path, rank: int, *, capacity: int = DEFAULT_CAPACITY) -> bool:
@@ -25,7 +25,7 @@ def install(log_path: str | Path, rank: int, *, capacity: int = DEFAULT_CAPACITY
         rank: Global rank.
         capacity: Calls and spans kept; what comes after is counted.
     """
-    global _recorder, _undo
+    global _recorder
     try:
         log = EventLog(log_path, rank, capacity)
     except OSError:
@@ -40,7 +40,7 @@ def install(log_path: str | Path, rank: int, *, capacity: int = DEFAULT_CAPACITY
     # Everything under torch/ is torch's; a learner's own packages beside it are not.
     _recorder = Recorder(log, rank, (str(Path(torch.__file__).parent) + "/",))
     c10d.ProcessGroup = make_group_class(_recorder)  # type: ignore[misc]
-    _undo = record_remote_calls(_recorder)
+    _undo.extend((_recorder.futures.install(), record_remote_calls(_recorder)))
     return True
 
 
@@ -49,8 +49,8 @@ def close() -> None:
     global _recorder
     if _recorder is None:
         return
-    if _undo is not None:
-        _undo()
+    while _undo:
+        _undo.pop()()
     from torch.distributed import distributed_c10d as c10d
 
     from labkit.launch.recording.group import PlainGroup

@@ -45,6 +45,9 @@ FLAGS = Struct("<HBB")
 FLAGS_OFFSET = 64
 PEER = Struct("<i")
 PEER_OFFSET = 32
+LINK_OFFSET = 24
+NUMBER = Struct("<I")
+NUMBER_OFFSET = 52
 RECORD_BYTES = 72
 DTYPE = np.dtype(
     {
@@ -70,6 +73,10 @@ NOT_WAITED = 8
 """A point-to-point call whose wait() has not returned."""
 DEVICE_TIME = 16
 """Begin and end are times of the device (CUDA events), not of the caller."""
+IN_CALLBACK = 32
+"""A wait inside a callback of a future."""
+ALONGSIDE = 64
+"""No span: another call that a wait for several was for; its number is the index of that wait's record."""
 
 CHUNK = 1 << 20
 """Disk space is claimed in pieces of this size, so that a full disk drops records and never kills the rank."""

@@ -12,12 +12,15 @@ from labkit.timeline.messages import RECEIVES, SENDS, SERVED
 from labkit.timeline.span import Problem
 
 
-def match_messages(rows: dict[str, Any]) -> tuple[Any, list[Problem]]:
-    """Return the flow number of every row (-1 for none) and what is wrong with the messages.
+def match_messages(rows: dict[str, Any]) -> tuple[Any, list[tuple[int, int]], list[Problem]]:
+    """Return the flow number of every row (-1 for none), what answered remote calls, and what is wrong with messages.
+
+    The second is for each call whose answer did not come from its own serving: the row of what it came from, and the
+    call's. A serving's line and bytes become those of the call.
 
     Args:
-        rows: Columns rank, index, kind, peer, link, tag, group, bytes, source, flags, state; each rank's rows in the
-            order posted.
+        rows: Columns rank, index, kind, peer, link, tag, group, number, bytes, source, flags, state and times; each
+            rank's rows in the order posted.
     """
     flow = np.full(len(rows["rank"]), -1, dtype=np.int64)
     ends: dict[tuple[Any, ...], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
@@ -38,24 +41,36 @@ def match_messages(rows: dict[str, Any]) -> tuple[Any, list[Problem]]:
                 problems.append(_size_mismatch(rows, send, receive))
         problems += [_unmatched(rows, row, "unmatched_send") for row in sent[len(received) :]]
         problems += [_unmatched(rows, row, "unmatched_recv") for row in received[len(sent) :]]
-    _join_remote_calls(rows, flow, next_flow)
+    replies = _join_remote_calls(rows, flow, next_flow)
     problems += [_changed(rows, row) for row in np.flatnonzero(rows["flags"] & layout.BUFFER_CHANGED).tolist()]
     unfinished = is_call & (rows["flags"] & layout.NOT_WAITED != 0) & np.isin(rows["kind"], ("isend", "irecv"))
     problems += [_not_waited(rows, row) for row in np.flatnonzero(unfinished & (flow >= 0)).tolist()]
-    return flow, problems
+    return flow, replies, problems
 
 
-def _join_remote_calls(rows: dict[str, Any], flow: Any, next_flow: int) -> None:
+def _join_remote_calls(rows: dict[str, Any], flow: Any, next_flow: int) -> list[tuple[int, int]]:
     """Number each remote call and its execution alike, from next_flow: the callee notes whose record it came from."""
     served = np.flatnonzero((rows["kind"] == SERVED) & (rows["link"] >= 0))
     if not len(served):
-        return
+        return []
     row_of = {key: row for row, key in enumerate(zip(rows["rank"].tolist(), rows["index"].tolist(), strict=True))}
+    replies, made = [], {}
     for row in served.tolist():
         call = row_of.get((int(rows["peer"][row]), int(rows["link"][row])))
-        if call is not None:
-            flow[row] = flow[call] = next_flow
-            next_flow += 1
+        if call is None:
+            continue
+        flow[row] = flow[call] = next_flow
+        next_flow += 1
+        rows["source"][row], rows["bytes"][row] = rows["source"][call], rows["bytes"][call]
+        by = row_of.get((int(rows["rank"][row]), int(rows["number"][row]) - 1))
+        if by is not None:
+            replies.append((by, call))
+        made[call] = row if by is None else by
+    for row in np.flatnonzero((rows["kind"] == "to_here") & (rows["link"] >= 0)).tolist():
+        by = made.get(row_of.get((int(rows["rank"][row]), int(rows["link"][row])), -1))
+        if by is not None and rows["end_ns"][by] > rows["start_ns"][row]:  # else the object was there when asked for
+            replies.append((by, row))
+    return replies
 
 
 def _where(rows: dict[str, Any], row: int) -> str:

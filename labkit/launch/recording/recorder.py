@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from labkit.launch.recording import layout
 from labkit.launch.recording.event_log import EventLog
+from labkit.launch.recording.future_waits import wait_recorded
+from labkit.launch.recording.futures import Futures
 from labkit.timeline.span import Lane
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ class Recorder:
         self._sources: dict[tuple[int, int], int] = {}
         self._seen: list[CodeType] = []
         self.device_times: DeviceTimes | None = None
+        self.futures = Futures(lambda future, calls, wait: wait_recorded(self, future, calls, wait))
 
     @property
     def active(self) -> bool:

@@ -1,11 +1,13 @@
 """Calls of torch.distributed.rpc in a rank's record: at the caller until the reply is there, at the callee as they run.
 
 What is wrapped is what torch's own functions call, so every way of importing them is seen. Bytes are those of tensors
-among the arguments; a reply's are not known here.
+among the arguments; a reply's are not known here. Methods called through an RRef are on record from the learner's line
+on: the first one asks the owner for the object's type.
 
 The caller's rank and the number of its record travel behind the pickled call, where unpickling ends before them: a
 callee that is not recorded, or knows nothing of labkit, reads the same call as ever. Functions that torch carries out
-in C++ (torch.add) are not pickled and not seen at the callee; a method called by ``rref.remote()`` is seen there alone.
+in C++ (torch.add) are not pickled and not seen at the callee. A serving ends when its function returns; where that was
+a future, its record names the serving, or the call, that completed it: from there the answer came.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from struct import Struct
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from labkit.launch.recording import layout
+from labkit.launch.recording.call import Call
 from labkit.launch.recording.recorder import Recorder
 from labkit.timeline.span import Lane
 
@@ -26,18 +30,35 @@ _TRAILER = Struct("<iq8s")
 """The caller's rank, the number of its record, and what tells that they are there: a pickle ends with a full stop."""
 _SIGN = b"LABKITno"
 _STAND_INS = ("_local_invoke", "_local_invoke_async_execution")
+_COMMUNICATION, _HOST = int(Lane.COMMUNICATION), int(Lane.HOST)
+
+
+class _Thread(threading.local):
+    """What a thread is about: the record whose call is being sent, the call that an RRef's method is, the serving."""
+
+    record = -1
+    method: Call | None = None
+    serving = -1
+
+
+class _Method(str):
+    """The name of an RRef's method, on its way to where torch calls it, perhaps in another thread, with its call."""
+
+    __slots__ = ("call",)
+    call: Any
 
 
 def record_remote_calls(recorder: Recorder) -> Callable[[], None]:
     """Record remote calls from now on; return what undoes it. Without torch's RPC nothing is done."""
+    import torch
     import torch.distributed as dist
 
     if not dist.rpc.is_available():
         return lambda: None
-    from torch.distributed.rpc import api, internal
+    from torch.distributed.rpc import api, internal, rref_proxy
 
-    places: Any = (api, internal, dist.rpc, api.PyRRef)  # type: ignore[attr-defined]
-    private, inside, public, reference = places
+    places: Any = (api, internal, dist.rpc, api.PyRRef, rref_proxy)  # type: ignore[attr-defined]
+    private, inside, public, reference, proxy = places
     before = [
         (private, "_invoke_rpc", private._invoke_rpc),
         (inside, "_run_function", inside._run_function),
@@ -45,11 +66,13 @@ def record_remote_calls(recorder: Recorder) -> Callable[[], None]:
         (public, "remote", public.remote),
         (reference, "to_here", reference.to_here),
         (inside, "deserialize", inside.deserialize),
+        (proxy, "_invoke_rpc", proxy._invoke_rpc),
         (private, "_invoke_rpc_python_udf", private._invoke_rpc_python_udf),
         (private, "_invoke_remote_python_udf", private._invoke_remote_python_udf),
     ]
-    invoke, run, remote, _, to_here, deserialize, *sending = (value for _, _, value in before)
-    under_way = threading.local()
+    invoke, run, remote, _, to_here, deserialize, call_method, *sending = (value for _, _, value in before)
+    futures, thread = recorder.futures, _Thread()
+    made: WeakKeyDictionary[Any, Call] = WeakKeyDictionary()
 
     class NumberedCall(inside.PythonUDF):  # type: ignore[misc,name-defined]
         """A call as torch takes it, and who made it."""
@@ -58,9 +81,8 @@ def record_remote_calls(recorder: Recorder) -> Callable[[], None]:
 
     def numbered(send: Any) -> Any:
         def send_numbered(to: Any, pickled: Any, *args: Any, **kwargs: Any) -> Any:
-            record = getattr(under_way, "record", -1)
-            if record >= 0 and isinstance(pickled, bytes):
-                pickled += _TRAILER.pack(recorder.rank, record, _SIGN)
+            if thread.record >= 0 and isinstance(pickled, bytes):
+                pickled += _TRAILER.pack(recorder.rank, thread.record, _SIGN)
             return send(to, pickled, *args, **kwargs)
 
         return send_numbered
@@ -72,39 +94,122 @@ def record_remote_calls(recorder: Recorder) -> Callable[[], None]:
             value.caller, value.record, _ = _TRAILER.unpack_from(pickled, len(pickled) - _TRAILER.size)
         return value
 
-    def invoke_rpc(to: Any, func: Any, rpc_type: Any, *args: Any, **kwargs: Any) -> Any:
-        record = _begin(recorder, f"rpc_{rpc_type.value}", _name(func, args), _id_of(private, to), args[:2])
-        with _ended_if_it_fails(recorder, record), _as(under_way, record):
-            future = invoke(to, func, rpc_type, *args, **kwargs)
-        future.add_done_callback(lambda _: _end(recorder, record, Lane.COMMUNICATION))
+    def begin(kind: str, name: str, peer: int, arguments: Any, link: int = -1) -> Call | None:
+        if not recorder.active or not name:
+            return None
+        log, blocking = recorder.log, kind in ("rpc_sync", "to_here")
+        source, _ = recorder.source_and_entry(sys._getframe(2), {})
+        word, num_bytes, start_ns = log.intern(kind), _bytes_of(arguments), time.monotonic_ns()
+        flags = layout.BLOCKING if blocking else 0
+        record = log.begin(
+            start_ns, _COMMUNICATION, word, log.intern(name), num_bytes=num_bytes, peer=peer, source=source, link=link,
+            flags=flags,
+        )  # fmt: skip
+        return Call(
+            recorder, record, word, num_bytes, peer, 0, 0, source, blocking, False, start_ns=start_ns, flags=flags,
+            remote=True,
+        )  # fmt: skip
+
+    @contextmanager
+    def sending_of(call: Call | None) -> Iterator[None]:
+        was, thread.record = thread.record, -1 if call is None else call.record
+        try:
+            yield
+        except BaseException:
+            if call is not None:
+                call.complete(flags=layout.FAILED)
+            raise
+        finally:
+            thread.record = was
+
+    def followed(call: Call | None, future: Any) -> Any:
+        futures.bind(future, () if call is None else (call,))
+        if call is not None:
+            futures.when_done(future, lambda _: call.complete())
         return future
 
-    def remote_recorded(to: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
-        record = _begin(recorder, "remote", _name(func, args), _id_of(private, to), (*args[:2], kwargs))
-        with _ended_if_it_fails(recorder, record), _as(under_way, record):
-            rref = remote(to, func, *args, **kwargs)
-        rref._get_future().add_done_callback(lambda _: _end(recorder, record, Lane.COMMUNICATION))
+    def invoke_rpc(to: Any, func: Any, rpc_type: Any, *args: Any, **kwargs: Any) -> Any:
+        call = None
+        if getattr(func, "__name__", "") in _STAND_INS and args:
+            rref, method, *rest = args[0]
+            call = getattr(method, "call", thread.method)
+            args = ((rref, str(method), *rest), *args[1:])
+        if call is None:
+            call = begin(f"rpc_{rpc_type.value}", _name(func, args), _id_of(private, to), args[:2])
+        with sending_of(call):
+            return followed(call, invoke(to, func, rpc_type, *args, **kwargs))
+
+    def method_called(rref: Any, rpc_api: Any, name: str, timeout: float, *args: Any, **kwargs: Any) -> Any:
+        kind = rpc_api.__name__
+        call = begin(kind, name, int(rref.owner().id), (args, kwargs))
+        if call is not None and kind == "rpc_async":
+            name = _Method(name)
+            name.call = call
+        with sending_of(call), futures.unwatched():
+            if kind == "rpc_async":
+                return followed(call, call_method(rref, rpc_api, name, timeout, *args, **kwargs))
+            thread.method = call
+            try:
+                value = call_method(rref, rpc_api, name, timeout, *args, **kwargs)
+            finally:
+                thread.method = None
+        if kind == "remote":
+            return reference_followed(call, value)
+        if call is not None:
+            call.complete()
+        return value
+
+    def reference_followed(call: Call | None, rref: Any) -> Any:
+        if call is not None:
+            made[rref] = call
+            futures.when_done(rref._get_future(), lambda _: call.complete())
         return rref
 
-    def to_here_recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.is_owner():
-            return to_here(self, *args, **kwargs)
-        record = _begin(recorder, "to_here", "to_here", int(self.owner().id), ())
-        with _ended_if_it_fails(recorder, record):
-            value = to_here(self, *args, **kwargs)
-        _end(recorder, record, Lane.COMMUNICATION)
+    def remote_recorded(to: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        call = thread.method or begin("remote", _name(func, args), _id_of(private, to), (*args[:2], kwargs))
+        with sending_of(call):
+            return reference_followed(call, remote(to, func, *args, **kwargs))
+
+    remote_recorded.__name__ = "remote"
+
+    def to_here_recorded(rref: Any, *args: Any, **kwargs: Any) -> Any:
+        if rref.is_owner():
+            return to_here(rref, *args, **kwargs)
+        maker = made.get(rref)
+        call = begin("to_here", "to_here", int(rref.owner().id), (), -1 if maker is None else maker.record)
+        with sending_of(call):
+            value = to_here(rref, *args, **kwargs)
+        if call is not None:
+            call.complete()
         return value
 
     def run_function(python_udf: Any) -> Any:
         name = _name(getattr(python_udf, "func", None), (getattr(python_udf, "args", ()),))
-        caller, link = getattr(python_udf, "caller", -1), getattr(python_udf, "record", -1)
-        record = _begin(recorder, "rpc_serve", name, caller, (), Lane.HOST, link)
-        try:
+        if not recorder.active or not name:
             return run(python_udf)
+        log = recorder.log
+        word = log.intern("rpc_serve")
+        serving = log.begin(
+            time.monotonic_ns(), _HOST, word, log.intern(name), peer=getattr(python_udf, "caller", -1),
+            link=getattr(python_udf, "record", -1),
+        )  # fmt: skip
+        was, thread.serving = thread.serving, serving
+        try:
+            value = run(python_udf)
+            if isinstance(value, torch._C.Future):
+                calls = futures.behind(value)
+                futures.when_done(value, lambda future: answered(serving, futures.behind(future) or calls))
+            return value
         finally:
-            _end(recorder, record, Lane.HOST)
+            thread.serving = was
+            log.end(serving, time.monotonic_ns(), _HOST)
 
-    private._invoke_rpc, inside._run_function = invoke_rpc, run_function
+    def answered(serving: int, calls: Sequence[Call] | None) -> None:
+        by = max(calls, key=lambda call: call.end_ns).record if calls else thread.serving
+        if by != serving:
+            recorder.log.answered_by(serving, by)
+
+    private._invoke_rpc, inside._run_function, proxy._invoke_rpc = invoke_rpc, run_function, method_called
     private.remote = public.remote = remote_recorded
     reference.to_here = to_here_recorded
     inside.deserialize = deserialize_numbered
@@ -123,42 +228,6 @@ def _name(func: Any, args: Any) -> str:
     if not str(getattr(func, "__module__", "")).startswith("torch.distributed.rpc."):
         return name
     return str(args[0][1]) if name in _STAND_INS and args else ""
-
-
-def _begin(
-    recorder: Recorder, kind: str, name: str, peer: int, args: Any, lane: Lane = Lane.COMMUNICATION, link: int = -1
-) -> int:
-    if not recorder.active or not name:
-        return -1
-    log = recorder.log
-    source, _ = recorder.source_and_entry(sys._getframe(1), {})
-    return log.begin(
-        time.monotonic_ns(), int(lane), log.intern(kind), log.intern(name), num_bytes=_bytes_of(args), peer=peer,
-        source=source, link=link,
-    )  # fmt: skip
-
-
-def _end(recorder: Recorder, record: int, lane: Lane, flags: int = 0) -> None:
-    if recorder.active:
-        recorder.log.end(record, time.monotonic_ns(), int(lane), flags)
-
-
-@contextmanager
-def _ended_if_it_fails(recorder: Recorder, record: int) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        _end(recorder, record, Lane.COMMUNICATION, layout.FAILED)
-        raise
-
-
-@contextmanager
-def _as(under_way: threading.local, record: int) -> Iterator[None]:
-    before, under_way.record = getattr(under_way, "record", -1), record
-    try:
-        yield
-    finally:
-        under_way.record = before
 
 
 def _id_of(api: Any, to: Any) -> int:

@@ -73,11 +73,16 @@ class RecordedWork(dist.Work):
 
     def get_future(self) -> Any:
         """Return the future of the inner handle."""
-        return self._inner.get_future()
+        return self._followed(self._inner.get_future())
 
     def get_future_result(self) -> Any:
         """Return the future of the inner handle's result."""
-        return self._inner.get_future_result()
+        return self._followed(self._inner.get_future_result())
+
+    def _followed(self, future: Any) -> Any:
+        if self._calls:
+            self._calls[0].recorder.futures.bind(future, self._calls)
+        return future
 
     def block_current_stream(self) -> None:
         """Make the current stream wait, not the host."""
