@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import random
 import re
 import signal
 import socket
@@ -13,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,6 +22,7 @@ import labkit
 from labkit.board import reporting
 from labkit.board.membership import Membership
 from labkit.errors import ConfigError
+from tests.lasting_port import lasting_port
 
 ROOT = Path(__file__).parents[2]
 BOARD = (sys.executable, "-c", "from labkit.cli import main; main()", "board")
@@ -67,17 +66,6 @@ def start(folder: Path, port: int = 0) -> Running:
         said = first + process.communicate(timeout=60)[0]
         pytest.fail(said)
     return Running(process, found[1])
-
-
-def lasting_port() -> int:
-    """Return a free port that the system gives nobody who asks for any: it is still free when a board comes back."""
-    given = Path("/proc/sys/net/ipv4/ip_local_port_range")
-    lowest = int(given.read_text().split()[0]) if given.exists() else 49152
-    for port in random.sample(range(max(1024, lowest - 10_000), lowest), 100):
-        with socket.socket() as tried, suppress(OSError):
-            tried.bind(("127.0.0.1", port))
-            return port
-    pytest.skip("no free port below those the system gives")
 
 
 def stop(running: Running, how: signal.Signals = signal.SIGINT) -> int:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -23,10 +22,13 @@ import pytest
 from labkit.doctor import find_browser
 from labkit.widgets.explorer import Explorer
 from tests.browser.figure_pages import PAGE, Open
+from tests.lasting_port import lasting_port
 
 ERROR = "application/vnd.jupyter.error"
 ROOT = Path(__file__).parents[2]
 TOKEN = "of-this-test-only"
+PATIENCE_MS = 180_000
+"""How long a test waits for what comes, where it says nothing else: a loaded machine takes long for a page."""
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -54,30 +56,34 @@ class Lab:
         nbformat.write(notebook, self.folder / name)
         # A workspace of its own: JupyterLab opens again what was open in the one it knows.
         self.page.goto(f"{self.url}/lab/workspaces/{Path(name).stem}/tree/{name}")
-        self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         self._wait_for_kernel(name)
 
     def _wait_for_kernel(self, name: str) -> None:
         """Wait until the notebook's kernel is idle and the page has joined it; before that, "Run All" asks for one."""
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while time.monotonic() < until:
-            with urllib.request.urlopen(f"{self.url}/api/sessions?token={TOKEN}", timeout=10) as answer:
+            with urllib.request.urlopen(f"{self.url}/api/sessions?token={TOKEN}", timeout=60) as answer:
                 sessions = {session["path"]: session["kernel"] for session in json.load(answer)}
             kernel = sessions.get(name, {})
             if kernel.get("execution_state") == "idle" and kernel.get("connections"):
-                self.page.wait_for_selector("#jp-main-statusbar >> text=/\\| Idle/", timeout=60_000)
+                self.page.wait_for_selector("#jp-main-statusbar >> text=/\\| Idle/")
                 return
             self.page.wait_for_timeout(100)
         raise RuntimeError(f"no kernel for {name}: {sessions}")
 
     def run_all(self, timeout_s: float) -> None:
-        """Run every cell and wait until the last one is done."""
+        """Run every cell and wait until the last one is done.
+
+        Args:
+            timeout_s: What is plenty where nothing else runs; a loaded machine gets four times as long.
+        """
         self.page.click("li.lm-MenuBar-item:has-text('Run') >> nth=0")
         self.page.click("li.lm-Menu-item[data-command='runmenu:run-all']")
         prompts = "[...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].map(p => p.textContent)"
         try:
-            self.page.wait_for_function(f"() => {prompts}.some(text => /[*0-9]/.test(text))", timeout=20_000)
-            self.page.wait_for_function(f"() => !{prompts}.some(text => text.includes('*'))", timeout=timeout_s * 1000)
+            self.page.wait_for_function(f"() => {prompts}.some(text => /[*0-9]/.test(text))")
+            self.page.wait_for_function(f"() => !{prompts}.some(text => text.includes('*'))", timeout=timeout_s * 4000)
         except Exception:
             self.screenshot("not-finished")
             raise
@@ -86,7 +92,7 @@ class Lab:
         """Save from the page and return the notebook as it then lies on disk: what the page had in every cell."""
         before = (self.folder / name).stat().st_mtime_ns
         self.page.keyboard.press("Control+s")
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while time.monotonic() < until:
             self.page.wait_for_timeout(50)
             if (self.folder / name).stat().st_mtime_ns != before:
@@ -96,10 +102,10 @@ class Lab:
 
     def end_kernel(self, name: str) -> None:
         """End the notebook's kernel, as "Shut Down Kernel" does."""
-        with urllib.request.urlopen(f"{self.url}/api/sessions?token={TOKEN}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}/api/sessions?token={TOKEN}", timeout=60) as answer:
             (session,) = [each["id"] for each in json.load(answer) if each["path"] == name]
         address = f"{self.url}/api/sessions/{session}?token={TOKEN}"
-        urllib.request.urlopen(urllib.request.Request(address, method="DELETE"), timeout=20).close()
+        urllib.request.urlopen(urllib.request.Request(address, method="DELETE"), timeout=120).close()
 
     def errors(self) -> list[str]:
         """Return the text of every error output in view; JupyterLab keeps only cells near the view in the page."""
@@ -122,9 +128,7 @@ def running_lab(folder: Path, state: Path, python: str = sys.executable) -> Iter
         state: Where it keeps what is its own.
         python: The Python whose environment it is installed in.
     """
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+    port = lasting_port()  # JupyterLab opens it seconds later
     command = [python, "-m", "jupyterlab", "--no-browser", f"--port={port}", f"--ServerApp.root_dir={folder}"]
     command += [f"--IdentityProvider.token={TOKEN}", "--ServerApp.port_retries=0", "--ip=127.0.0.1"]
     if os.name == "posix" and os.getuid() == 0:
@@ -157,12 +161,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
 
 
 def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while time.monotonic() < until:
         if process.poll() is not None:
             break
         try:
-            with urllib.request.urlopen(url, timeout=5):
+            with urllib.request.urlopen(url, timeout=60):
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.1)
@@ -179,7 +183,20 @@ def browser() -> Iterator[Any]:
         pytest.skip("tried on Linux only")
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=ARGUMENTS)
+        chromium = driver.chromium.launch(executable_path=path, args=ARGUMENTS, timeout=PATIENCE_MS)
+        new_context, new_page = chromium.new_context, chromium.new_page
+
+        def patient_context(**options: Any) -> Any:
+            context = new_context(**options)
+            context.set_default_timeout(PATIENCE_MS)
+            return context
+
+        def patient_page(**options: Any) -> Any:
+            page = new_page(**options)
+            page.set_default_timeout(PATIENCE_MS)
+            return page
+
+        chromium.new_context, chromium.new_page = patient_context, patient_page
         yield chromium
         chromium.close()
 
@@ -194,7 +211,7 @@ def lab(browser: Any, server: tuple[str, Path]) -> Iterator[Lab]:
     context.on("request", lambda request: lab.requests.append(request.url))
     page.on("websocket", lambda socket: lab.requests.append(socket.url))
     page.goto(f"{url}/lab?token={TOKEN}&reset")
-    page.wait_for_selector("#jp-main-dock-panel", timeout=60_000)
+    page.wait_for_selector("#jp-main-dock-panel")
     yield lab
     context.close()
 
