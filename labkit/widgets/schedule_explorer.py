@@ -11,7 +11,7 @@ from labkit.errors import ConfigError
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, between, ink_on
-from labkit.widgets.schedule_forms import FORMS
+from labkit.widgets.schedule_forms import FORMS, V_SHAPED
 from labkit.widgets.schedules import Op, Placed, Schedule, num_chunks, ops_of, place
 
 FILL = {"F": "#0072b2", "B": "#ddaa33", "I": "#ddaa33", "W": "#d55e00"}
@@ -25,7 +25,7 @@ def schedule_explorer(
 ) -> Explorer:
     """Return a figure that shows pipeline schedules one above the other: bubble, memory, and what cannot be, in red.
 
-    Without an argument it shows GPipe and 1F1B, and interleaved 1F1B (two chunks) or ZB-H1 below them when chosen.
+    Without an argument it shows GPipe and 1F1B, and interleaved 1F1B (two chunks), ZB-H1 or ZB-V below when chosen.
     Functions are tried for other numbers of stages and microbatches too: the sliders work without a kernel. The
     operation under the pointer is marked in every schedule, with the way of its microbatch. An operation can be dragged
     to another place in its stage's order; what comes of it, or why that cannot be, is said at once.
@@ -82,8 +82,9 @@ def _read(
         schedule = measured(name, given)
         return schedule, {"name": name, "placed": _times(schedule), "model": _times(_predicted(schedule))}
     if callable(given):
-        schedule = place(name, _lists(given, *at))
-        if form := _form(given, sizes):
+        form = _form(given, sizes)
+        schedule = place(name, _lists(given, *at), v_shaped=form in V_SHAPED)
+        if form:
             return schedule, {"name": name, "form": form}
         lists, faults = {}, {}
         for stages in sizes[0]:
@@ -174,11 +175,17 @@ def _num_microbatches(schedules: Sequence[Schedule]) -> int:
 
 
 def closed_form(schedule: Schedule) -> float:
-    """Return (P-1)/(VM+P-1): the bubble with equal stages and messages that take no time."""
-    stages = len(schedule.stages)
-    chunks = num_chunks([[placed.op for placed in row] for row in schedule.stages])
-    microbatches = {placed.op.microbatch for row in schedule.stages for placed in row if placed.op.kind == "F"}
-    return (stages - 1) / max(chunks * len(microbatches) + stages - 1, 1)
+    """Return (P-1)/(kM+P-1): the bubble with equal stages, messages that take no time and, with W, F = I = W.
+
+    k is the number of chunks, and three times that where backward is in two parts: 1 for GPipe and 1F1B, 2 for
+    interleaved 1F1B, 3 for ZB-H1, 6 for ZB-V.
+
+    Source: Narayanan et al. 2021; Qi et al. 2023, where a stage of ZB-H1 waits (P-1)(F+I-W).
+    """
+    stages, every = len(schedule.stages), [[placed.op for placed in row] for row in schedule.stages]
+    microbatches = {op.microbatch for row in every for op in row if op.kind == "F"}
+    pieces = num_chunks(every) * (3 if any(op.kind == "W" for row in every for op in row) else 1)
+    return (stages - 1) / max(pieces * len(microbatches) + stages - 1, 1)
 
 
 def _sentence(schedule: Schedule, limit: int) -> str:

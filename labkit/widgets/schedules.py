@@ -56,6 +56,7 @@ class Schedule:
         stuck: For each operation that is never reached: its stage and itself, in order.
         faults: What is wrong with the order, in sentences.
         blocked: For each stage that stands still: (stage, operation, stage, operation), the one waits for the other.
+        v_shaped: Whether a microbatch comes back through the stages: stage 0 has the first chunk and the last.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Schedule:
     stuck: tuple[tuple[int, Op], ...] = ()
     faults: tuple[str, ...] = ()
     blocked: tuple[tuple[int, Op, int, Op], ...] = ()
+    v_shaped: bool = False
 
     @property
     def makespan(self) -> float:
@@ -109,7 +111,7 @@ class Schedule:
             stage, op = at
             position = lists[stage].index(op)
             before = [(stage, lists[stage][position - 1])] if position else []
-            before += [each for each in needs(stage, op, len(lists), chunks, lists) if each in ends]
+            before += [each for each in needs(stage, op, len(lists), chunks, lists, self.v_shaped) if each in ends]
             at, latest = None, -1.0
             for each in before:
                 arrives = ends[each] + (message if each[0] != stage else 0.0)
@@ -180,6 +182,7 @@ def place(
     backward: float = 2.0,
     message: float = 0.0,
     weights: float = 0.5,
+    v_shaped: bool = False,
 ) -> Schedule:
     """Return when each operation runs: as soon as its stage is free and what it needs has arrived.
 
@@ -190,6 +193,7 @@ def place(
         backward: Time of its backward, both parts together.
         message: Time from one stage to another.
         weights: Share of the backward that is W, 0 to 1; I is the rest.
+        v_shaped: Whether every second chunk is handed from the last stage to the first.
     """
     chunks, size = num_chunks(stages), len(stages)
     whole = {"F": forward, "B": backward, "I": backward - backward * weights, "W": backward * weights}
@@ -202,7 +206,7 @@ def place(
         for stage, ops in enumerate(stages):
             while len(placed[stage]) < len(ops):
                 op = ops[len(placed[stage])]
-                wanted = needs(stage, op, size, chunks, stages)
+                wanted = needs(stage, op, size, chunks, stages, v_shaped)
                 if any(each not in ends for each in wanted):
                     break
                 free = placed[stage][-1].end if placed[stage] else 0.0
@@ -211,17 +215,24 @@ def place(
                 ends.setdefault((stage, op), start + lasts[op.kind])
                 moved = True
     stuck = tuple((stage, op) for stage, ops in enumerate(stages) for op in ops[len(placed[stage]) :])
-    blocked = _blocked(stages, placed, ends, chunks)
+    blocked = _blocked(stages, placed, ends, chunks, v_shaped)
     faults = [*_order_faults(stages, placed, blocked), *_count_faults(stages)]
-    return Schedule(name, tuple(map(tuple, placed)), stuck, tuple(faults), tuple(blocked))
+    return Schedule(name, tuple(map(tuple, placed)), stuck, tuple(faults), tuple(blocked), v_shaped)
 
 
-def needs(stage: int, op: Op, num_stages: int, chunks: int, stages: Sequence[Sequence[Op]]) -> list[tuple[int, Op]]:
+def needs(
+    stage: int, op: Op, num_stages: int, chunks: int, stages: Sequence[Sequence[Op]], v_shaped: bool = False
+) -> list[tuple[int, Op]]:
     """Return what must have ended before an operation, as (stage, operation)."""
-    part, last = op.chunk * num_stages + stage, chunks * num_stages - 1
+
+    def turned(place: int, chunk: int) -> int:
+        return num_stages - 1 - place if v_shaped and chunk % 2 else place
+
+    part, last = op.chunk * num_stages + turned(stage, op.chunk), chunks * num_stages - 1
 
     def at(part: int, kind: str) -> tuple[int, Op]:
-        where, there = part % num_stages, Op(kind, op.microbatch, part // num_stages)
+        chunk, place = divmod(part, num_stages)
+        where, there = turned(place, chunk), Op(kind, op.microbatch, chunk)
         in_parts = Op("I", op.microbatch, there.chunk)
         return where, in_parts if kind == "B" and in_parts in stages[where] else there
 
@@ -237,12 +248,13 @@ def _blocked(
     placed: Sequence[Sequence[Placed]],
     ends: Mapping[tuple[int, Op], float],
     chunks: int,
+    v_shaped: bool,
 ) -> list[tuple[int, Op, int, Op]]:
     found = []
     for stage, ops in enumerate(stages):
         if len(placed[stage]) < len(ops):
             op = ops[len(placed[stage])]
-            missing = [each for each in needs(stage, op, len(stages), chunks, stages) if each not in ends]
+            missing = [each for each in needs(stage, op, len(stages), chunks, stages, v_shaped) if each not in ends]
             first = min(missing, key=lambda each: (each[0] != stage, each[1] in stages[each[0]]))
             found.append((stage, op, *first))
     return found

@@ -12,7 +12,8 @@ from typing import Any
 from labkit.errors import ConfigError
 
 _NAMES = ("worker", "version_read", "version_applied", "start", "end")
-_MORE = ("sequence", "dropped")
+_NORMS = ("error", "residual")
+_MORE = ("sequence", "dropped", *_NORMS)
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Update:
         start: When the worker had the weights.
         end: When the gradient was applied.
         dropped: Whether the server made no use of it.
+        error: Of a compressed gradient: norm of what was sent minus what was meant; None if not known.
+        residual: Norm of what error feedback keeps back after it; None if not known.
     """
 
     worker: int
@@ -34,6 +37,8 @@ class Update:
     start: float
     end: float
     dropped: bool = False
+    error: float | None = None
+    residual: float | None = None
 
     @property
     def staleness(self) -> int:
@@ -45,9 +50,9 @@ def updates_of(records: Sequence[Any]) -> list[Update]:
     """Return records as updates, in the order they were applied.
 
     Args:
-        records: Objects, mappings or tuples with worker, version_read, version_applied and if known start, end and
-            dropped; or tuples of lesson 04, (sequence, worker, version_read, version_applied). Without times a unit is
-            one update.
+        records: Objects, mappings or tuples with worker, version_read, version_applied and if known start, end,
+            dropped and, of compressed gradients, error and residual; or tuples of lesson 04, (sequence, worker,
+            version_read, version_applied). Without times a unit is one update.
 
     Raises:
         ConfigError: If a record is none of these.
@@ -64,7 +69,8 @@ def updates_of(records: Sequence[Any]) -> list[Update]:
             )
         last[worker] = end
         versions = int(words["version_read"]), int(words["version_applied"])
-        found.append(Update(worker, *versions, start, end, bool(words.get("dropped", False))))
+        norms = (None if words.get(name) is None else float(words[name]) for name in _NORMS)
+        found.append(Update(worker, *versions, start, end, bool(words.get("dropped", False)), *norms))
     first = min((each.start for each in found), default=0.0)
     shifted = [replace(each, start=each.start - first, end=each.end - first) for each in found]
     return sorted(shifted, key=lambda update: update.end)
@@ -128,10 +134,16 @@ def simulate(
 ) -> list[Update]:
     """Return the first updates of a server and its workers; computing a gradient takes about 1.
 
+    Two policies lie between the synchronous and the asynchronous server. Stale synchronous parallel (Ho et al. 2013)
+    compares the workers' own counts of pushes. Bounded delay (Li et al. 2014, "Scaling distributed machine learning
+    with the parameter server": a task is blocked until all tasks from before the maximal delay are done) counts tasks,
+    here the gradients of all workers together, in the order they were begun.
+
     Args:
         num_workers: Workers.
         bound: How many pushes a worker may be ahead of the slowest; "async": any number; "sync": all wait for all, and
-            their gradients make one version.
+            their gradients make one version; "delay 4": no gradient is begun before all are in that were begun more
+            than 4 before it. Of N workers none is then staler than d + min(d, N - 1).
         straggler: How many times slower worker 0 is.
         delay: Of the network, each way.
         seed: For the computing times.
@@ -142,19 +154,32 @@ def simulate(
     numbers = draws(seed)
     clock, version, sync = [0] * num_workers, 0, bound == "sync"
     most = float("inf") if isinstance(bound, str) else bound
+    furthest = delay_of(bound)
     applied, stalest = 0, float("inf") if drop is None else drop
 
-    def begin(worker: int, start: float, read: int) -> tuple[float, int, float, int]:
-        drawn = next(numbers)
-        takes = {"equal": 1.0, "exponential": -math.log(1 - drawn)}.get(law, 0.75 + 0.5 * drawn)
-        lasts = (straggler if worker == 0 else 1) * takes + delay
-        return start + lasts, worker, start, read
-
-    busy = [begin(worker, 0.0, 0) for worker in range(num_workers)]
-    waiting: list[int] = []
+    busy: list[tuple[float, int, float, int, int]] = []
+    waiting = list(range(num_workers))
     updates: list[Update] = []
-    while applied < count and busy:
-        end, worker, start, read = now = min(busy)
+    begun = 0
+
+    def begin(start: float) -> None:
+        nonlocal begun, waiting
+        everybody, slowest, still = not busy, min(clock), []
+        for worker in waiting:  # in the order they came, or one might wait for ever
+            oldest = min((number for *_, number in busy), default=begun)
+            if everybody if sync else clock[worker] - slowest <= most and begun - oldest <= furthest:
+                drawn = next(numbers)
+                takes = {"equal": 1.0, "exponential": -math.log(1 - drawn)}.get(law, 0.75 + 0.5 * drawn)
+                lasts = (straggler if worker == 0 else 1) * takes + delay
+                busy.append((start + lasts, worker, start, version, begun))
+                begun += 1
+            else:
+                still.append(worker)
+        waiting = still
+
+    begin(0.0)
+    while applied < count:
+        end, worker, start, read, _ = now = min(busy)
         busy.remove(now)
         late = version - read > stalest
         updates.append(Update(worker, read, version, start, end, late))
@@ -162,10 +187,13 @@ def simulate(
         waiting.append(worker)
         applied += not late
         version += not busy if sync else not late
-        free = sorted(w for w in waiting if (not busy if sync else clock[w] - min(clock) <= most))
-        waiting = [w for w in waiting if w not in free]
-        busy += [begin(w, end + delay, version) for w in free]
+        begin(end + delay)
     return updates
+
+
+def delay_of(bound: int | str) -> float:
+    """Return the 4 of "delay 4", infinity for another policy."""
+    return float(bound.split()[1]) if isinstance(bound, str) and bound.startswith("delay ") else math.inf
 
 
 def ahead_of(updates: Sequence[Update]) -> list[int]:

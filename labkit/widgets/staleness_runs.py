@@ -45,6 +45,9 @@ class ServerRun:
         points = [[_short(time), number, _short(loss)] for time, number, loss in self.losses[::step]]
         data: dict[str, Any] = {"name": self.name, "updates": rows, "timed": self.timed}
         data |= {"losses": points} if points else {}
+        norms = {name: [getattr(update, name) for update in self.updates] for name in ("error", "residual")}
+        known = {name: [_short(v) for v in values] for name, values in norms.items() if None not in values}
+        data |= {"norms": known} if known else {}
         data |= {"gaps": [[_short(time), numbers] for time, numbers in self.gaps]} if self.gaps else {}
         return data | ({"sent": self.sent} if self.sent else {})
 

@@ -17,7 +17,7 @@ from labkit.widgets.staleness_runs import ServerRun, read_runs
 COLOURS = ("#1a1a1a", "#0072b2", "#d55e00", "#56b4e9", "#999999", "#332288")
 _LEAST_LOSS, _MOST_LOSS = 1e-4, 1e4
 _SHOWN = 60  # updates of the simulation
-_BOUNDS = ("sync", 0, 1, 2, 4, 8, "async")
+_BOUNDS = ("sync", 0, 1, 2, 4, 8, "delay 2", "delay 4", "delay 8", "async")
 _DIVISORS = ("nothing", "workers", "staleness")
 _DROPS = (None, 0, 1, 2, 4, 8)
 _LAWS = ("equal", "±25 %", "exponential")
@@ -43,16 +43,21 @@ def staleness_view(
     Where losses are known, they are drawn against time and against updates, of all runs on one axis. The simulation
     compares its policy with a synchronous, a bounded and an asynchronous server. Staleness counts versions; a bound
     counts pushes, so the figure holds against it how far ahead of the slowest a worker was when it began a gradient.
-    (Of N workers bounded by s, each of the others pushes at most 2s + 1 times while one computes.)
+    (Of N workers bounded by s, each of the others pushes at most 2s + 1 times while one computes: a staleness of up to
+    (N - 1)(2s + 1).) Bounded delay d counts the gradients of all workers instead, and holds staleness itself down, to
+    d + min(d, N - 1).
 
     Args:
         updates: What a run left behind, or a mapping of names to runs: what labkit.run returned; an object with
             `updates` and, if known, `seen` with seconds, version and loss; or records with worker, version_read,
-            version_applied and, if known, start, end, dropped and sequence, or lesson 04's (sequence, worker,
-            version_read, version_applied). Numbers that lack in the sequence are marked in red. None: a simulation with
+            version_applied and, if known, start, end, dropped, sequence and, of compressed gradients, the norms error
+            and residual, which are then drawn under the staleness; or lesson 04's (sequence, worker, version_read,
+            version_applied). Numbers that lack in the sequence are marked in red. None: a simulation with
             sliders.
-        bound: How many pushes a worker may be ahead of the slowest: 0, 1, 2, 4 or 8, "async" or "sync". With updates
-            any whole number, which is held against what happened.
+        bound: The server's policy. How many pushes a worker may be ahead of the slowest: 0, 1, 2, 4 or 8 (stale
+            synchronous parallel, Ho et al. 2013); "delay 2", "delay 4" or "delay 8": no gradient is begun before all
+            are in that were begun more than so many before it (bounded delay, Li et al. 2014); "async" or "sync". With
+            updates any whole number, which is held against what happened.
         num_workers: Of the simulation, 1 to 8.
         straggler: How many times slower worker 0 is in the simulation, 1 to 8.
         delay: Of the simulated network, in computing times.
@@ -109,7 +114,8 @@ def staleness_view(
 
 
 def _name(bound: int | str) -> str:
-    return {"sync": "synchronous", "async": "asynchronous"}.get(str(bound), f"ahead by {bound}")
+    names = {"sync": "synchronous", "async": "asynchronous"}
+    return f"ahead by {bound}" if isinstance(bound, int) else names.get(bound, bound)
 
 
 def _numbers(run: ServerRun, delay: float = 0.0) -> dict[str, Any]:

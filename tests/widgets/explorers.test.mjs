@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { between, bytes, escaped, inkOn, plainColour, seconds, sliderPosition, sliderValue, tag, ticks } from "../../labkit/widgets/static/figure.js";
+import { between, bytes, escaped, inkOn, plainColour, powers, seconds, tag, ticks } from "../../labkit/widgets/static/figure.js";
 import { ringPlayer, ringSeconds, ringSteps, stateBefore, transferTimes } from "../../labkit/widgets/static/ring_player.js";
 
 const LINK = { size: 16e6, latency: 5e-6, bandwidth: 450e9, slow: -1 };
@@ -33,17 +33,16 @@ test("a mixed colour is written as older programs read it", () => {
   assert.equal(plainColour('url("#lk-idle1")'), 'url("#lk-idle1")');
 });
 
-test("a slider's position and value belong together", () => {
-  const log = { log: true, min: 1e3, max: 1e10 }, list = { options: [2, 3, 8] }, plain = { min: 0, max: 9 };
-  assert.equal(sliderValue(log, sliderPosition(log, 1e3)), 1e3);
-  assert.equal(sliderValue(log, 100), 1e10);
-  assert.equal(sliderValue(list, sliderPosition(list, 8)), 8);
-  assert.equal(sliderValue(plain, sliderPosition(plain, 4)), 4);
+test("a slider of powers goes from end to end in a hundred steps of one factor and stands at exactly what was given", () => {
+  const { options, min, max, step } = powers("size", "tensor", 123456789, 1e3, 1e10, String);
+  assert.deepEqual([options.length, options[0], options[100], min, max, step], [101, 1e3, 1e10, 0, 100, 1]);
+  assert.equal(options.indexOf(123456789), 73); // 1e3 * 1e7 ** 0.73 is 128.8 million, the nearest of the hundred
+  for (let at = 1; at <= 100; at++) assert.ok(options[at] / options[at - 1] > 1.1 && options[at] / options[at - 1] < 1.25);
 });
 
 test("text cannot become markup", () => {
-  assert.equal(escaped('<b a="1">&'), "&lt;b a=&quot;1&quot;&gt;&amp;");
-  assert.equal(tag("g", { a: '"', gone: undefined }), '<g a="&quot;"></g>');
+  assert.equal(escaped('<b a="1">&'), "&#60;b a=&#34;1&#34;&#62;&#38;");
+  assert.equal(tag("g", { a: '"', gone: undefined }), '<g a="&#34;"></g>');
 });
 
 test("ink stands out at least 4.5 to 1 on every shade of the scale", () => {

@@ -10,7 +10,7 @@ import pytest
 
 from labkit.widgets.buckets import HOOKS, Link, bucket_plan, sent
 from labkit.widgets.compression_explorer import Method, pays
-from labkit.widgets.schedule_forms import FORMS
+from labkit.widgets.schedule_forms import FORMS, V_SHAPED
 from labkit.widgets.schedules import Op, Schedule, ops_of, place
 from labkit.widgets.staleness_view import staleness_view
 from tests.widgets.in_node import evaluate
@@ -20,11 +20,14 @@ def _stages(form: str, stages: int, microbatches: int) -> list[tuple[Op, ...]]:
     return [ops_of(FORMS[form](stage, stages, microbatches), stage) for stage in range(stages)]
 
 
-def _longest(lists: list[tuple[Op, ...]], lasts: dict[str, float], message: float) -> float:
+def _longest(lists: list[tuple[Op, ...]], lasts: dict[str, float], message: float, v_shaped: bool = False) -> float:
     """Return the longest way through what waits for what, found from each operation backwards."""
     size, chunks = len(lists), 1 + max(op.chunk for ops in lists for op in ops)
     in_parts = any(op.kind == "W" for ops in lists for op in ops)
     back = "I" if in_parts else "B"
+    way = [(stage, chunk) for chunk in range(chunks) for stage in range(size)]  # of a microbatch
+    if v_shaped:
+        way[size:] = way[: size - 1 : -1]
 
     @cache
     def ends(stage: int, kind: str, m: int, chunk: int) -> float:
@@ -34,15 +37,17 @@ def _longest(lists: list[tuple[Op, ...]], lasts: dict[str, float], message: floa
         if at:
             before = ops[at - 1]
             begins.append(ends(stage, before.kind, before.microbatch, before.chunk))
-        virtual = chunk * size + stage
+        virtual = way.index((stage, chunk))
         if kind == "F" and virtual:
-            begins.append(ends((virtual - 1) % size, "F", m, (virtual - 1) // size) + message * (size > 1))
+            there, part = way[virtual - 1]
+            begins.append(ends(there, "F", m, part) + message * (there != stage))
         if kind == "W":
             begins.append(ends(stage, "I", m, chunk))
         if kind == back:
             begins.append(ends(stage, "F", m, chunk))
             if virtual < size * chunks - 1:
-                begins.append(ends((virtual + 1) % size, back, m, (virtual + 1) // size) + message * (size > 1))
+                there, part = way[virtual + 1]
+                begins.append(ends(there, back, m, part) + message * (there != stage))
         return max(begins) + lasts[kind] / chunks
 
     return max(ends(stage, op.kind, op.microbatch, op.chunk) for stage, ops in enumerate(lists) for op in ops)
@@ -66,15 +71,17 @@ def test_a_schedules_makespan_is_the_longest_way_and_its_bubble_what_is_left_in_
         lasts = [draw.choice([0.5, 1, 2, 2.7]) for _ in "FB"]
         cases.append([stages, microbatches, *lasts, draw.choice([0, 0.3]), draw.random()])
     expression = """cases.map(([p, m, tf, tb, tm, tw]) => {
-      const { stages } = place([...Array(p).keys()].map((s) => FORMS[form](s, p, m)), { tf, tb, tm, tw });
-      const peak = (ops) => Math.max(...heldBy(ops, form === "interleaved" ? 2 : 1).map((each) => each[1]));
+      const lists = [...Array(p).keys()].map((s) => inForm(form, s, p, m));
+      const twice = ["interleaved", "zb_v"].includes(form);
+      const { stages } = place(lists, { tf, tb, tm, tw, vee: form === "zb_v" });
+      const peak = (ops) => Math.max(...heldBy(ops, twice ? 2 : 1).map((each) => each[1]));
       return [Math.max(...stages.flat().map((o) => o[2])), bubbleOf(stages), stages.map(peak)];
     })"""
     found = evaluate("schedule_explorer.js", expression, cases=cases, form=form)
     for (p, m, tf, tb, tm, tw), (whole, bubble, peaks) in zip(cases, found, strict=True):
         lists = _stages(form, p, m)
-        schedule = place(form, lists, tf, tb, tm, tw)
-        longest = _longest(lists, {"F": tf, "B": tb, "I": tb * (1 - tw), "W": tb * tw}, tm)
+        schedule = place(form, lists, tf, tb, tm, tw, form in V_SHAPED)
+        longest = _longest(lists, {"F": tf, "B": tb, "I": tb * (1 - tw), "W": tb * tw}, tm, form in V_SHAPED)
         assert [schedule.makespan, whole] == pytest.approx([longest] * 2)
         assert [schedule.bubble(), bubble] == pytest.approx([1 - m * (tf + tb) / longest] * 2, abs=1e-9)
         held = [_most_held(schedule, stage) for stage in range(p)]

@@ -12,7 +12,7 @@ import pytest
 from labkit.errors import ConfigError
 from labkit.timeline import COMPUTE, Timeline
 from labkit.widgets.schedule_explorer import closed_form, schedule_explorer
-from labkit.widgets.schedule_forms import FORMS, gpipe, interleaved, one_f_one_b, zb_h1
+from labkit.widgets.schedule_forms import FORMS, V_SHAPED, gpipe, interleaved, one_f_one_b, zb_h1, zb_v
 from labkit.widgets.schedules import Schedule, ops_of, place
 from tests.widgets.in_node import evaluate
 
@@ -29,7 +29,8 @@ def zero_bubble(stage: int, num_stages: int, num_microbatches: int) -> list[str]
 
 
 def _placed(make: Any, stages: int, count: int, **times: float) -> Schedule:
-    return place(make.__name__, [ops_of(make(stage, stages, count), stage) for stage in range(stages)], **times)
+    lists = [ops_of(make(stage, stages, count), stage) for stage in range(stages)]
+    return place(make.__name__, lists, v_shaped=make.__name__ in V_SHAPED, **times)
 
 
 @pytest.mark.parametrize("make", [gpipe, one_f_one_b])
@@ -73,6 +74,46 @@ def test_zb_h1_waits_p_minus_one_times_what_w_leaves_over() -> None:
     ]
     schedule = _placed(zb_h1, 4, 8, weights=0.25)
     assert schedule.makespan == pytest.approx(8 * 3 + 3 * (1 + 1.5 - 0.5))
+
+
+@pytest.mark.parametrize(("stages", "count"), [(1, 1), (2, 3), (2, 8), (3, 5), (4, 7), (4, 16), (8, 15), (8, 32)])
+def test_zb_v_waits_only_until_its_first_operation_and_holds_what_1f1bs_fullest_holds(stages: int, count: int) -> None:
+    """Qi et al. 2023, section 6: no bubble within a stage if F = I = W and M >= 2P - 1; at most P microbatches held."""
+    schedule = _placed(zb_v, stages, count)
+    assert not schedule.faults and not schedule.stuck
+    for stage, row in enumerate(schedule.stages):
+        assert row[0].start == pytest.approx(stage / 2)  # a chunk's forward takes half a microbatch's
+        assert all(after.start == pytest.approx(before.end) for before, after in pairwise(row))
+        assert schedule.peak(stage) == min(stages, count)
+    assert schedule.bubble() == pytest.approx((stages - 1) / (6 * count + stages - 1))
+    assert closed_form(schedule) == pytest.approx(schedule.bubble())
+
+
+@pytest.mark.parametrize(("stages", "count"), [(2, 2), (2, 5), (4, 4), (4, 8), (8, 16)])
+def test_zb_v_is_the_order_that_torch_carries_out(stages: int, count: int) -> None:
+    from torch.distributed.pipelining.schedules import ScheduleZBVZeroBubble
+
+    letters = {"FORWARD": "F", "BACKWARD_INPUT": "I", "BACKWARD_WEIGHT": "W"}
+    torchs = ScheduleZBVZeroBubble.__new__(ScheduleZBVZeroBubble)
+    torchs.pp_group_size, torchs._num_stages, torchs.num_stages, torchs._n_microbatches = stages, 0, 2 * stages, count
+    for stage in range(stages):
+        actions = [each for each in torchs._calculate_single_rank_operations(stage) if each is not None]
+        words = [
+            (letters[each.computation_type.name], each.microbatch_index, int(each.stage_index >= stages))
+            for each in actions
+        ]
+        assert [(op.kind, op.microbatch, op.chunk) for op in ops_of(zb_v(stage, stages, count), stage)] == words
+
+
+def test_the_second_chunk_of_a_v_comes_back_from_the_last_stage() -> None:
+    placed = _placed(zb_v, 2, 3)
+    ends = {(stage, str(each.op)): (each.start, each.end) for stage, row in enumerate(placed.stages) for each in row}
+    assert ends[1, "F0.1"][0] >= ends[1, "F0"][1] and ends[0, "F0.1"][0] >= ends[1, "F0.1"][1]
+    assert ends[1, "I0.1"][0] >= ends[0, "I0.1"][1] and ends[0, "I0"][0] >= ends[1, "I0"][1]
+    straight = place("", [ops_of(zb_v(stage, 2, 3), stage) for stage in range(2)])
+    assert [row[0].start for row in straight.stages] != [row[0].start for row in placed.stages] or straight.faults
+    assert schedule_explorer(zb_v).data["schedules"] == [{"name": "zb_v", "form": "zb_v"}]
+    assert schedule_explorer(zb_v).numbers["zb_v"]["bubble"] == pytest.approx(3 / 51)
 
 
 def test_messages_make_the_bubble_larger() -> None:
@@ -165,7 +206,7 @@ def _triple(op: Any) -> tuple[str, int, int]:
 def test_javascript_makes_the_same_forms() -> None:
     sizes = [(p, m) for p in (1, 2, 4, 8) for m in (1, 3, 8)]
     for name, make in FORMS.items():
-        expression = f"sizes.map(([p, m]) => Array.from({{ length: p }}, (_, s) => FORMS.{name}(s, p, m)))"
+        expression = f"sizes.map(([p, m]) => Array.from({{ length: p }}, (_, s) => inForm('{name}', s, p, m)))"
         found = evaluate("schedule_explorer.js", expression, sizes=sizes)
         assert found == [[[list(_triple(op)) for op in ops_of(make(s, p, m), s)] for s in range(p)] for p, m in sizes]
 

@@ -16,7 +16,7 @@ from labkit.widgets.staleness_runs import read_runs
 from labkit.widgets.staleness_view import staleness_view, waiting_share
 from tests.widgets.in_node import evaluate
 
-BOUNDS: list[int | str] = ["sync", 0, 1, 2, 8, "async"]
+BOUNDS: list[int | str] = ["sync", 0, 1, 2, 8, "delay 2", "delay 8", "async"]
 
 
 def test_numbers_are_the_same_in_javascript() -> None:
@@ -169,6 +169,39 @@ def test_of_a_bounded_server_a_gradient_misses_at_most_2s_plus_1_pushes_of_each_
         assert max(update.staleness for update in made) <= (workers - 1) * (2 * bound + 1)
 
 
+@pytest.mark.parametrize("law", ["equal", "±25 %", "exponential"])
+def test_under_bounded_delay_no_gradient_begins_while_an_older_one_than_the_delay_is_out(law: str) -> None:
+    """Li et al. 2014; so none is staler than d + min(d, N - 1), whoever the straggler is and however slow."""
+    for delay, workers, seed in product((0, 1, 2, 4), (1, 2, 4, 8), range(4)):
+        made = simulate(workers, f"delay {delay}", 5.0, 0.2, seed, 200, law=law)
+        assert max(update.staleness for update in made) <= delay + min(delay, workers - 1)
+        begun = sorted(made, key=lambda update: update.start)
+        for number, update in enumerate(begun):
+            assert all(older.end <= update.start for older in begun[: max(0, number - delay)])
+    everybody = simulate(2, "delay 0", 1.0, 0.0, 0, 20, law="equal")  # one gradient after the other
+    assert [update.end for update in everybody] == [pytest.approx(k + 1) for k in range(20)]
+
+
+def test_bounded_delay_holds_staleness_down_where_counting_pushes_does_not() -> None:
+    """Eight workers, one four times slower: one push ahead allows a staleness of 21, a delay of 4 at most 8."""
+    pushes, delay = (simulate(8, bound, 4.0, 0.1, 0, 200) for bound in (1, "delay 4"))
+    assert max(update.staleness for update in pushes) > 8 >= max(update.staleness for update in delay)
+    assert staleness_view(bound="delay 4").sentence.startswith("60 updates of 4 workers: staleness ")
+    assert next(iter(staleness_view(bound="delay 4").numbers["runs"])) == "delay 4"
+
+
+def test_norms_of_compressed_gradients_come_with_their_updates() -> None:
+    records = [
+        {"worker": 0, "version_read": 0, "version_applied": 0, "start": 0, "end": 2, "error": 0.5, "residual": 0.25},
+        {"worker": 1, "version_read": 0, "version_applied": 1, "start": 0, "end": 1, "error": 0.75, "residual": 0.125},
+    ]
+    figure = staleness_view(records)
+    assert figure.data["runs"][0]["norms"] == {"error": [0.75, 0.5], "residual": [0.125, 0.25]}  # as they were applied
+    assert "norms" not in staleness_view([{**records[0], "error": None, "residual": None}]).data["runs"][0]
+    drawn = evaluate("staleness_view.js", "stalenessView(data).draw({}, 2, 900).svg", data=figure.data)
+    assert drawn.count('data-norm="') == 2 and "norms of each gradient" in drawn
+
+
 @pytest.mark.parametrize("drop", [0, 1, 2, 4])
 def test_what_is_staler_than_the_server_takes_is_dropped_and_makes_no_version(drop: int) -> None:
     made = simulate(4, "async", 4.0, 0.1, 3, drop=drop)
@@ -255,3 +288,9 @@ def test_a_figure_is_small_and_the_same_every_time() -> None:
     bundle = staleness_view()._repr_mimebundle_()
     assert len(bundle["text/html"]) + len(bundle["image/png"]) * 4 / 3 <= 60_000
     assert bundle == staleness_view()._repr_mimebundle_()
+
+
+def test_whoever_waited_longest_begins_first_so_that_nobody_is_forgotten() -> None:
+    made = simulate(8, "delay 2", 1.0, 0.0, 0, 80)
+    counts = Counter(update.worker for update in made)
+    assert set(counts) == set(range(8)) and max(counts.values()) - min(counts.values()) <= 2

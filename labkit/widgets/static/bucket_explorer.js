@@ -1,4 +1,4 @@
-import { axis, bar, bytes, choice, faint, least, line, most, percent, plot, powers, range, rect, seconds, slider, speed, stripes, strokeOf, sum, text } from "./figure.js";
+import { axis, bar, bytes, choice, collective, faint, least, line, linkSliders, most, percent, plot, powers, range, rect, seconds, slider, stripes, strokeOf, sum, text } from "./figure.js";
 
 const COLOURS = ["#0072b2", "#ddaa33", "#56b4e9", "#d55e00", "#332288", "#bbbbbb"];
 const COMPUTE = { F: ["forward", "#8f8f8f"], S: ["search", "#ffffff"], B: ["backward", "#c4c4c4"], O: ["optimizer", "#e6e6e6"] };
@@ -29,13 +29,13 @@ export function ddpPlan(sizes, cap, first, used, graph, step) {
 }
 
 /** For each bucket { bytes, ready, all, start, end } from backward's begin on: ready here and on the slowest rank, sent one at a time. */
-export function bucketTimes(sizes, plan, { backward, ranks, latency, bandwidth, skew = 0, used = range(sizes.length), hook = {} }) {
+export function bucketTimes(sizes, plan, { backward, skew = 0, used = range(sizes.length), hook = {}, ...link }) {
   const total = sum(sizes), done = [], of = (bucket, list) => sum(bucket.map((at) => list[at]));
   let before = 0, free = 0;
   for (const at of [...used].reverse()) done[at] = ((before += sizes[at]) / total) * backward;
   return plan.map((bucket) => {
     const b = bucket.length ? of(bucket, hook.bytes ?? sizes) : 4 * sizes.length, ready = bucket.length ? most(bucket.map((at) => done[at])) : backward, start = most([ready + skew, free]);
-    free = start + ((hook.passes ?? 0) * of(bucket, sizes)) / MEMORY + (hook.gathered && bucket.length ? (ranks - 1) * (latency + b / bandwidth) : 2 * (ranks - 1) * (latency + b / ranks / bandwidth));
+    free = start + ((hook.passes ?? 0) * of(bucket, sizes)) / MEMORY + collective(b, link, hook.gathered && bucket.length);
     return { bytes: b, ready, all: ready + skew, start, end: free };
   });
 }
@@ -73,7 +73,7 @@ export function bucketExplorer(data) {
       ...(data.plans || data.used ? [] : [choice("registered", "registered", "as used", ["as used", "backwards"])]),
       choice("hook", "hook", data.hook, Object.keys(data.hooks)), choice("compare", "stack", data.compared, Object.keys(stacks)), powers("backward", "backward", data.backward, 1e-4, 10, seconds),
       slider("late", "slowest rank is late by", data.late, 0, 1, (v) => percent(v) + " of backward", 0.05), slider("ranks", "ranks", data.ranks, 2, 64),
-      powers("latency", "latency α", data.latency, 1e-7, 1e-3, seconds), powers("bandwidth", "link", data.bandwidth, 1e7, 1e12, speed),
+      ...linkSliders(data),
     ],
     steps: (values) => stepOf(values).plan.length,
     stepName: (values, step) => `${step} of ${stepOf(values).plan.length} sent`,
@@ -87,7 +87,7 @@ export function bucketExplorer(data) {
       const stacked = stacks[values.compare].map(([change, name]) => [name, stepOf({ ...values, ...change })]), run = data.run ?? [];
       const left = 74, wide = width - left - 12, end = most([whole, alone, ...stacked.map(([, each]) => each.whole), ...run.flatMap(([, compute, sent]) => [...compute.map((each) => each[2]), ...sent.map((each) => each[4])])]), x = (time) => left + (time / end) * wide, fill = (k) => COLOURS[k % 6];
       const numbers = [["buckets", plan.filter((bucket) => bucket.length).length], ["bytes", bytes(sum(times.map((t) => t.bytes)))], ["compute", seconds(now.compute)], ["communication", seconds(comm)], ["exposed", seconds(exposed)], ["overlapped", percent(comm && 1 - exposed / comm)], ["skew", seconds(skew)], ["waits for the slowest rank", seconds(now.waits)], ["step", seconds(whole)], ["no overlap", seconds(alone)], ["at least max(compute, comm)", seconds(low)]];
-      let y = 20, svg = stripes(1) + text(width < 560 ? 0 : left, 12, width < 560 ? "gradients as backward makes them; colour: bucket" : "gradients in the order backward makes them; width: bytes; colour and number: bucket", "small grey") + text(0, 35, "gradients");
+      let y = 20, svg = stripes(1) + text(0, 12, "gradients as backward makes them; width: bytes; colour: bucket", "small grey") + text(0, 35, "gradients");
       const faded = (k, name, main) => (main && k >= step) || (lit && lit !== name + k), told = (each, begin = 0) => `${each.name}, ready ${seconds(begin + each.ready)}, sent ${seconds(begin + each.start)} to ${seconds(begin + each.end)}`;
       /** The gradients of a step, each in its bucket's colour. */
       const strip = ({ plan, times, used, begin, backward }, name, tall) => {
@@ -95,7 +95,7 @@ export function bucketExplorer(data) {
         let before = 0;
         for (const at of [...used].reverse()) {
           const [from, to] = [before, (before += sizes[at])].map((s) => x(begin + (s / total) * backward)), k = of[at], none = k === undefined;
-          svg += rect(from, y, to - from, tall, { fill: none ? "none" : fill(k), class: none ? "bad" : "edge", style: !none && "stroke-width:.5", opacity: faded(k, name, !name) && 0.25, "data-parameter": at, "data-bucket": k, "data-link": name + k }, `parameter ${at}: ${bytes(sizes[at])}, ${none ? "in no bucket" : told(times[k], begin)}`) + line(to, y + tall, to, y + tall + 8, "soft");
+          svg += rect(from, y, to - from, tall, { fill: none ? "none" : fill(k), class: none ? "bad" : "thin", opacity: faded(k, name, !name) && 0.25, "data-parameter": at, "data-bucket": k, "data-link": name + k }, `parameter ${at}: ${bytes(sizes[at])}, ${none ? "in no bucket" : told(times[k], begin)}`) + line(to, y + tall, to, y + tall + 8, "soft");
         }
         y += tall + 12;
       };

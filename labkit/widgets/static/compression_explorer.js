@@ -1,10 +1,8 @@
-import { bytes, choice, least, legend, most, plot, powers, range, seconds, slider, speed, strokeOf, sum, tag } from "./figure.js";
+import { bytes, choice, collective, least, legend, linkSliders, most, plot, powers, range, seconds, slider, speed, strokeOf, sum, tag } from "./figure.js";
 
 /** Time of one step: compute, compress, and an all_reduce of what can be added or an all_gather of packets. */
-export function stepSeconds(method, { compute, ranks, latency, bandwidth, scale = 1 }) {
-  const b = method.bytes * scale;
-  const comm = method.addable ? 2 * (ranks - 1) * (latency + b / ranks / bandwidth) : (ranks - 1) * (latency + b / bandwidth);
-  return compute + method.compress * scale + comm;
+export function stepSeconds(method, { compute, scale = 1, ...link }) {
+  return compute + method.compress * scale + collective(method.bytes * scale, link, !method.addable);
 }
 
 /** [from, to] bandwidths between which a method's step is faster than the plain one's, or null. */
@@ -25,7 +23,7 @@ export function compressionExplorer(data) {
     title: "Where compression pays", source: data.source, begin: 20, stepLabel: "link speed",
     sliders: [
       powers("scale", "gradients", 1, 0.01, 100, (v) => bytes(methods[0].bytes * v)), slider("ranks", "ranks", data.ranks, 2, 128),
-      powers("compute", "forward and backward", data.compute, 1e-5, 10, seconds), powers("latency", "latency α", data.latency, 1e-7, 1e-3, seconds),
+      powers("compute", "forward and backward", data.compute, 1e-5, 10, seconds), ...linkSliders(data),
       ...(Object.keys(told).length ? [choice("against", "curves against", "seconds", Object.keys(axes))] : []),
     ],
     steps: () => 50,

@@ -3,7 +3,7 @@
 // returns { svg, height, numbers: [[label, value]], say, table: [[cell]] }.
 
 export const escaped = (text) =>
-  String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
+  String(text).replace(/[&<>"]/g, (c) => `&#${c.charCodeAt()};`);
 
 /** An element as markup; undefined attributes are left out, numbers have two decimals. */
 export function tag(name, attributes = {}, inner = "") {
@@ -28,7 +28,7 @@ const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
 /** Black or white, whichever stands out more on a colour. */
 export function inkOn(hex) {
-  const [r, g, b] = rgb(hex).map((v) => ((v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+  const [r, g, b] = rgb(hex).map((v) => (v / 255) ** 2.2);
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#000000" : "#ffffff";
 }
 
@@ -75,7 +75,7 @@ export function axis(x, y, width, end, format) {
 
 /** The style of the k-th line of a picture, told apart by colour and by dashes. */
 export const strokeOf = (k, width = 2) =>
-  `stroke:${LINES[k % 8]};fill:none;stroke-width:${width};stroke-dasharray:${["", "7 3", "2 3", "7 3 2 3", "12 3", "4 2", "1 2", "9 2 1 2"][k % 8]}`;
+  `stroke:${LINES[k % 8]};fill:none;stroke-width:${width};stroke-dasharray:${"|7 3|2 3|7 3 2 3|12 3|4 2|1 2|9 2 1 2".split("|")[k % 8]}`;
 const LINES = ["currentColor", ...["#0072b2", "#d55e00", "#56b4e9", "#999999", "#332288", "#ddcc77", "#661100"].map((c) => `color-mix(in srgb,${c} 72%,currentColor)`)];
 
 /** Lines in a frame, each [points, style, attributes, marked point]; across and up are [from, to, format, logarithmic]. */
@@ -87,8 +87,7 @@ export function plot(x, y, width, height, title, lines, across, up) {
     const seen = points.filter(([u]) => u <= across[1] * 1.001), [cx, cy] = marked ? at(marked) : [];
     return (seen.length ? tag("path", { d: "M" + seen.map((point) => at(point).join(" ")).join("L") + (seen[1] ? "" : "h4"), style, ...more }) : "") + (marked ? tag("circle", { cx, cy, r: 4, style: style.replace("fill:none", "fill:Canvas") }) : "");
   });
-  const long = 5.8 * title.length > width;
-  return text(long ? 0 : x, y - 10, title, "small grey", long && { textLength: Math.min(x + width, 5.8 * title.length), lengthAdjust: "spacingAndGlyphs" }) + marks(up).map((v) => line(x, at([across[0], v])[1], x + width, at([across[0], v])[1], "soft") + text(x - 6, at([across[0], v])[1] + 4, up[2](v), "small end")).join("") +
+  return text(0, y - 10, title, "small grey", 5.8 * title.length > x + width && { textLength: x + width, lengthAdjust: "spacingAndGlyphs" }) + marks(up).map((v) => line(x, at([across[0], v])[1], x + width, at([across[0], v])[1], "soft") + text(x - 6, at([across[0], v])[1] + 4, up[2](v), "small end")).join("") +
     line(x, y + height, x + width, y + height) + marks(across).map((u) => text(at([u, up[0]])[0], y + height + 16, across[2](u), "small middle")).join("") + drawn.join("");
 }
 
@@ -106,7 +105,6 @@ export function legend(names, y, width) {
 
 /** An arrow's head, for marker-end. */
 export const ARROW = '<defs><marker id="lk-arrow" viewBox="0 0 6 6" refX="4.5" refY="3" markerWidth="3.6" markerHeight="3.6" orient="auto"><path d="M0 0 6 3 0 6z" fill="context-stroke"/></marker></defs>';
-export const arrow = (x1, y1, x2, y2, kind = "now", more = {}) => line(x1, y1, x2, y2, kind, { "marker-end": "url(#lk-arrow)", ...more });
 
 /** Words in lines from x = 0 on: [markup, height]. */
 export function wrapped(words, y, width, kind = "small grey") {
@@ -122,46 +120,36 @@ export function wrapped(words, y, width, kind = "small grey") {
 export const stripes = (k, at = [45, 0, 135][k]) =>
   `<defs><pattern id="lk-idle${k}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(${at})"><line y2="6" style="stroke:var(--${k === 1 ? "grey" : "edge"});stroke-width:${1 + k}"/></pattern></defs>`;
 
-// ---- sliders: a range, a range of powers (log), or one of a list (options) ----
+// ---- sliders: a range, or one of a list (options), such as powers ----
 
 export const slider = (key, label, value, min, max, show = String, step = 1) => ({ key, label, value, min, max, show, step });
-export const powers = (...given) => ({ ...slider(...given), log: true });
-export const choice = (key, label, value, options, show = String) => ({ key, label, value, options, show });
+export const choice = (key, label, value, options, show = String) => ({ ...slider(key, label, value, 0, options.length - 1, show), options });
 
-export const sliderValue = (slider, position) =>
-  slider.options
-    ? slider.options[position]
-    : slider.log
-      ? +(slider.min * (slider.max / slider.min) ** (position / 100)).toPrecision(3)
-      : position;
+/** A hundred steps of one factor; the value that is given takes the place of the one next to it. */
+export function powers(key, label, value, min, max, show) {
+  const factor = (max / min) ** 0.01, options = range(101).map((k) => +(min * factor ** k).toPrecision(3));
+  options[Math.round(Math.log(value / min) / Math.log(factor))] = value;
+  return choice(key, label, value, options, show);
+}
 
-export const sliderPosition = (slider, value) =>
-  slider.options
-    ? slider.options.indexOf(value)
-    : slider.log
-      ? Math.round((100 * Math.log(value / slider.min)) / Math.log(slider.max / slider.min))
-      : value;
+/** Sliders of a link, as far as the data speaks of it, and the time that an all_reduce or an all_gather takes on such links. */
+export const linkSliders = ({ latency, bandwidth }) => [powers("latency", "latency α", latency, 1e-7, 1e-3, seconds), ...(bandwidth ? [powers("bandwidth", "link", bandwidth, 1e7, 1e12, speed)] : [])];
+export const collective = (b, { ranks, latency, bandwidth }, gathered) => (gathered ? (ranks - 1) * (latency + b / bandwidth) : 2 * (ranks - 1) * (latency + b / ranks / bandwidth));
 
-function sliderMarkup(slider, value) {
-  const [min, max, step] = slider.options
-    ? [0, slider.options.length - 1, 1]
-    : slider.log ? [0, 100, 1] : [slider.min, slider.max, slider.step];
-  const input = tag("input", {
-    type: "range", min, max, step, value: sliderPosition(slider, value), "data-key": slider.key,
-    "aria-label": slider.label, "aria-valuetext": slider.show(value),
-  });
-  return `<label>${escaped(slider.label)} ${input} <output>${escaped(slider.show(value))}</output></label>`;
+function sliderMarkup({ key, label, min, max, step, show, options }, value) {
+  const input = tag("input", { type: "range", min, max, step, value: options?.indexOf(value) ?? value, "data-key": key, "aria-valuetext": show(value) });
+  return `<label>${escaped(label)} ${input} <output>${escaped(show(value))}</output></label>`;
 }
 
 const STYLE = `
-.lk{font:13px/1.45 system-ui,-apple-system,"Segoe UI",sans-serif;max-width:1100px;min-width:300px;--soft:color-mix(in srgb,currentColor 22%,transparent);--grey:color-mix(in srgb,currentColor 68%,transparent);--edge:color-mix(in srgb,currentColor 50%,transparent);--bad:color-mix(in srgb,#e3170a 78%,currentColor)}
+.lk{font:13px/1.45 system-ui,sans-serif;max-width:1100px;min-width:300px;--soft:color-mix(in srgb,currentColor 22%,transparent);--grey:color-mix(in srgb,currentColor 68%,transparent);--edge:color-mix(in srgb,currentColor 50%,transparent);--bad:color-mix(in srgb,#e3170a 78%,currentColor)}
 .lk header{display:flex;flex-wrap:wrap;gap:2px 14px;align-items:baseline}.lk header b{font-size:15px}.lk header span{color:var(--grey)}
 .lk .bar{display:flex;flex-wrap:wrap;gap:4px 16px;align-items:center;margin:5px 0}.lk .bar label{display:inline-flex;flex-wrap:wrap;align-items:center;gap:0 6px}
 .lk input[type=range]{width:112px;margin:0;accent-color:#0072b2;max-width:40vw}.lk .step input{width:190px}.lk .step output{min-width:7.5em}.lk output{font-variant-numeric:tabular-nums;min-width:3.6em}
 .lk button,.lk select{font:inherit;color:inherit;background:transparent;border:1px solid var(--edge);border-radius:4px;padding:1px 8px;min-width:28px;cursor:pointer}.lk option{color:#000;background:#fff}
 .lk :focus-visible{outline:2px solid #0072b2;outline-offset:2px}
 .lk svg{display:block;overflow:visible;touch-action:pan-y}.lk svg [data-pick]{cursor:pointer}.lk svg text{pointer-events:none;fill:currentColor;font:12px system-ui,sans-serif}.lk svg .small{font-size:11px}.lk svg .tiny{font-size:9px}.lk svg .middle{text-anchor:middle}.lk svg .end{text-anchor:end}.lk svg .bold{font-weight:700}
-.lk svg .grey{fill:var(--grey)}.lk svg .rule{stroke:var(--grey);fill:none}.lk svg .soft{stroke:var(--soft);fill:none}.lk svg .edge{stroke:currentColor}.lk .bad{color:var(--bad)}.lk svg .bad{stroke:currentColor;fill:none;stroke-width:2.5;stroke-dasharray:5 3}.lk svg text.bad{fill:currentColor;stroke:none}.lk svg .now{stroke:currentColor;fill:none;stroke-width:2}
+.lk svg .grey{fill:var(--grey)}.lk svg path[class]{fill:none}.lk svg .rule{stroke:var(--grey)}.lk svg .soft{stroke:var(--soft)}.lk svg :is(.edge,.thin){stroke:currentColor}.lk svg .thin{stroke-width:.6}.lk .bad{color:var(--bad)}.lk svg .bad{stroke:currentColor;stroke-width:2.5;stroke-dasharray:5 3}.lk svg text.bad{fill:currentColor;stroke:none}.lk svg .now{stroke:currentColor;stroke-width:2}
 .lk dl{display:flex;flex-wrap:wrap;gap:3px 20px;margin:6px 0}.lk dl div{display:flex;gap:6px}.lk dt,.lk dd{margin:0;float:none;width:auto}.lk dt{color:var(--grey);font-weight:400}.lk dd{font-weight:600;font-variant-numeric:tabular-nums}
 .lk p{margin:4px 0;min-height:1.45em}.lk table{border-collapse:collapse;font-size:12px;margin:6px 0}.lk :is(th,td){border:1px solid var(--soft);padding:2px 7px;text-align:left}.lk th{font-weight:600}.lk [data-part=table]{overflow:auto}.lk [hidden]{display:none!important}
 @media print{.lk{break-inside:avoid}.lk svg{height:auto}.lk button,.lk input,.lk label:has(select){display:none!important}}`;
@@ -217,10 +205,10 @@ export function mount(root, view, motion = globalThis.matchMedia?.("(prefers-red
   const buttons = (of) => of.map(([act, words, name]) => tag("button", { type: "button", "data-act": act, title: name, "aria-label": name }, words)).join("");
   const speeds = [0.25, 0.5, 1, 2, 4].map((x) => tag("option", { selected: x === 1 && "" }, x)).join("");
   root.innerHTML = `<style>${STYLE}</style><div class="lk" role="group" aria-label="${escaped(view.title)}">
-<header><b>${escaped(view.title)}</b><span>${escaped(view.source ?? "")}</span></header>
+<header><b>${escaped(view.title)}</b><span>${escaped(view.source)}</span></header>
 <div class="bar step" data-part="player">${buttons(ICONS)}
-<label>${escaped(view.stepLabel ?? "step")} <input type="range" min="0" value="0" data-key="step" aria-label="${escaped(view.stepLabel ?? "step")}"> <output></output></label>
-<label>speed <select aria-label="speed">${speeds}</select></label>
+<label>${escaped(view.stepLabel ?? "step")} <input type="range" min="0" value="0" data-key="step"> <output></output></label>
+<label>speed <select>${speeds}</select></label>
 ${buttons(Object.entries(view.buttons ?? {}))}<button type="button" data-act="table" aria-expanded="false">Table</button><button type="button" data-act="help" aria-label="keys" aria-expanded="false">?</button>${buttons(SAVED.map((kind) => [kind, "↓ " + kind, "save as " + kind]))}</div>
 <div class="bar" data-part="sliders">${view.sliders.map((slider) => sliderMarkup(slider, values[slider.key])).join("")}</div>
 <div data-part="stage" tabindex="0" role="group" aria-label="picture; arrow keys step"></div>
@@ -228,9 +216,6 @@ ${buttons(Object.entries(view.buttons ?? {}))}<button type="button" data-act="ta
   const part = (name) => root.querySelector(`[data-part="${name}"]`);
   const [player, stage] = ["player", "stage"].map(part);
   const bar = player.querySelector("input"), play = player.querySelector('[data-act="play"]');
-  player.querySelectorAll("label, button[data-act]").forEach((each) => {
-    if (view.steps(values) < 1 && !(each.dataset.act in { table: 1, help: 1, svg: 1, png: 1, html: 1, ...view.acts })) each.hidden = true;
-  });
 
   let atEnd = step >= last(); // and stays there when a slider or an edit makes more or fewer steps
   function paint(most = Infinity) {
@@ -243,7 +228,7 @@ ${buttons(Object.entries(view.buttons ?? {}))}<button type="button" data-act="ta
     part("say").ariaLive = timer ? "off" : "polite"; // while it plays, nobody could listen that fast
     if (part("say").textContent !== say) part("say").textContent = say;
     const cells = (row, k) => row.map((cell) => (k ? tag("td", {}, escaped(cell)) : tag("th", { scope: "col" }, escaped(cell)))).join("");
-    part("table").innerHTML = tag("table", {}, (table ?? []).map((row, k) => tag("tr", {}, cells(row, k))).join(""));
+    part("table").innerHTML = tag("table", {}, table.map((row, k) => tag("tr", {}, cells(row, k))).join(""));
     bar.max = last();
     bar.value = step;
     bar.nextElementSibling.textContent = bar.ariaValueText = view.stepName?.(values, step) ?? `${step} of ${last()}`;
@@ -267,88 +252,82 @@ ${buttons(Object.entries(view.buttons ?? {}))}<button type="button" data-act="ta
     last: () => go(last()),
     play() {
       if (timer) return stop();
-      if (step >= last()) step = -1;
-      go(step + 1);
-      if (still) return undefined;
+      go(step < last() ? step + 1 : 0);
+      if (still) return;
       play.textContent = "❚❚";
       play.ariaLabel = play.title = "pause";
       const pace = () => (step < last() && root.isConnected ? go(step + 1) : stop());
       timer = setInterval(pace, 900 / player.querySelector("select").value);
-      return undefined;
     },
-    table: () => toggle("table"),
-    help: () => toggle("help"),
   };
+  for (const name of ["table", "help"])
+    acts[name] = () => {
+      part(name).hidden = !part(name).hidden;
+      root.querySelector(`[data-act="${name}"]`).ariaExpanded = !part(name).hidden;
+    };
   for (const kind of SAVED)
     acts[kind] = async () => {
-      const link = document.createElement("a"), source = kind === "html" ? pageOf(root.dataset.figure, { values, step }) : drawing(stage.firstChild, `${view.title} · ${view.source ?? ""}`);
+      const link = document.createElement("a"), source = kind === "html" ? pageOf(root.dataset.figure, { values, step }) : drawing(stage.firstChild, `${view.title} · ${view.source}`);
       link.download = `${view.title}.${kind}`;
       link.href = `data:${kind === "html" ? "text/html" : "image/svg+xml"},${encodeURIComponent(source)}`;
       if (kind === "png") link.href = await pixels(link.href);
       link.click();
       part("say").textContent = `Saved as ${link.download}.`;
     };
-  function toggle(name) {
-    part(name).hidden = !part(name).hidden;
-    root.querySelector(`[data-act="${name}"]`).ariaExpanded = !part(name).hidden;
-  }
   const keys = { ArrowRight: "next", ArrowLeft: "back", Home: "first", End: "last", " ": "play", t: "table", "?": "help", "]": "next", "[": "back", ...view.keys };
   for (const [name, act] of Object.entries(view.acts ?? {})) acts[name] = () => go(act(values, step));
 
   // A mark with data-pick is chosen by a click or dragged along; the view says what that means.
   let held;
-  stage.addEventListener("pointerdown", (event) => {
+  stage.onpointerdown = (event) => {
     const mark = event.target.closest("[data-pick]");
     if (!mark || !view.pick) return;
     held = [mark, event.clientX];
     stage.setPointerCapture(event.pointerId);
-  });
-  stage.addEventListener("pointercancel", () => {
+  };
+  stage.onpointercancel = () => {
     held = undefined;
     paint();
-  });
-  stage.addEventListener("pointermove", (event) => {
+  };
+  stage.onpointermove = (event) => {
     if (held && view.drags) held[0].style.transform = `translate(${event.clientX - held[1]}px)`;
-  });
-  stage.addEventListener("pointerup", (event) => {
+  };
+  stage.onpointerup = (event) => {
     if (!held) return;
     const [mark, from] = held, far = event.clientX - from;
     held = undefined;
     stop();
     go(view.pick(mark, Math.abs(far) > 4 ? far : 0, values, step));
-  });
+  };
 
   // What the pointer is over; a view that wants to know says whether its picture changes.
   stage.onpointerover = stage.onpointerleave = ({ target }) => !held && view.hover?.(target, values) && paint();
 
-  root.addEventListener("click", (event) => {
-    const act = event.target.closest?.("[data-act]")?.dataset.act;
+  function run(act) {
     if (!acts[act]) return;
     if (act !== "play") stop();
     acts[act]();
-  });
-  root.addEventListener("keydown", (event) => {
+  }
+  root.onclick = (event) => run(event.target.closest("[data-act]")?.dataset.act);
+  root.onkeydown = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || (event.key === "Enter" && event.shiftKey)) return;
     if (event.key !== "Tab" && event.key !== "Escape") event.stopPropagation(); // or the notebook takes a for "insert cell"
     const act = keys[event.key], at = event.target;
     if (!act || at.matches("input, select") || (at.matches("button") && event.key === " ")) return;
     event.preventDefault();
-    if (act !== "play") stop();
-    acts[act]();
-  });
-  root.addEventListener("input", (event) => {
-    const key = event.target.dataset.key;
-    if (key === "step") {
+    run(act);
+  };
+  root.oninput = ({ target }) => {
+    const slider = view.sliders.find(({ key }) => key === target.dataset.key), to = +target.value;
+    if (target === bar) {
       stop();
-      return go(+event.target.value);
+      go(to);
     }
-    const slider = view.sliders.find((each) => each.key === key);
-    if (!slider) return undefined;
-    values[key] = sliderValue(slider, +event.target.value);
-    event.target.nextElementSibling.textContent = event.target.ariaValueText = slider.show(values[key]);
-    view.changed?.(values, key);
-    return paint();
-  });
+    if (!slider) return;
+    values[slider.key] = slider.options ? slider.options[to] : to;
+    target.nextElementSibling.textContent = target.ariaValueText = slider.show(values[slider.key]);
+    paint();
+  };
   globalThis.addEventListener?.("beforeprint", () => root.closest("[data-fitted]") || paint(PAPER)); // a deck has pages of its own
   globalThis.addEventListener?.("afterprint", () => paint());
   stop();

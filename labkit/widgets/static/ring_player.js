@@ -1,4 +1,4 @@
-import { ARROW, axis, between, bytes, choice, ink, inkOn, line, most, powers, range, rect, seconds, slider, speed, tag, text } from "./figure.js";
+import { ARROW, axis, between, bytes, choice, ink, inkOn, line, linkSliders, most, powers, range, rect, seconds, slider, speed, tag, text } from "./figure.js";
 
 const mod = (a, n) => ((a % n) + n) % n;
 const count = (mask) => mask.toString(2).replaceAll("0", "").length;
@@ -59,7 +59,7 @@ function wheel(state, sends, n, side, step) {
     const side = dx > 0.3 ? "" : dx < -0.3 ? " end" : " middle";
     return text(middle + far * dx, middle + far * dy + 4 + 5 * dy, full ? `rank ${r}` : n > 8 ? r : `r${r}`, "bold" + side + (n > 8 ? " small" : "")) + chunks.map(([mask, wrong], c) => {
       const [cx, cy] = at(r, c), fill = fillOf(mask, n), whole = count(mask) === n && !wrong;
-      const square = rect(cx - cell / 2, cy - cell / 2, cell, cell, { fill, class: wrong ? "bad" : "edge", style: wrong && `fill:${fill}`, rx: 2, "data-step": step, "data-rank": r, "data-chunk": c, "data-count": count(mask) },
+      const square = rect(cx - cell / 2, cy - cell / 2, cell, cell, { fill, class: wrong ? "bad" : "edge", rx: 2, "data-step": step, "data-rank": r, "data-chunk": c, "data-count": count(mask) },
         `rank ${r}, chunk ${c}: contributions of ranks ${ranksOf(mask, n).join(", ")}${wrong ? "; wrong" : whole ? "; complete" : ""}`);
       const inner = whole && cell > 9 ? rect(cx - cell / 2 + 2, cy - cell / 2 + 2, cell - 4, cell - 4, { fill: "none", stroke: inkOn(fill), rx: 1 }) : "";
       return square + inner + (cell > 10 ? text(cx, cy + 4, wrong ? "✗" : count(mask), "middle " + (cell > 16 ? "small" : "tiny"), ink(fill)) : "");
@@ -88,12 +88,12 @@ function sendGrid(steps, n, now, width, split) {
       const wrong = sends.some((send) => send[4]), state = step.before?.[r];
       const words = sends.map(([, c, , into]) => (wide > 24 ? met(c, into) : c)).join(" ");
       const mask = sends.length && state ? state[sends[0][1]]?.[0] ?? 0 : 0, fill = sends.length ? fillOf(mask, n) : "none";
-      return rect(x(s) + 1, 26 + r * tall, wide - 2, tall - 2, { fill, class: wrong ? "bad" : "edge", style: wrong && `fill:${fill}`, "data-grid": `${s}:${r}`, "data-step": s }, sends.map(([, c, dst, into, bad]) => `step ${s}: rank ${r} sends ${named(c)} to rank ${dst}` + (bad ? `; expected ${named(into)}, got ${named(c)}` : "")).join("; ")) +
+      return rect(x(s) + 1, 26 + r * tall, wide - 2, tall - 2, { fill, class: wrong ? "bad" : "edge", "data-grid": `${s}:${r}`, "data-step": s }, sends.map(([, c, dst, into, bad]) => `step ${s}: rank ${r} sends ${named(c)} to rank ${dst}` + (bad ? `; expected ${named(into)}, got ${named(c)}` : "")).join("; ")) +
         text(x(s) + wide / 2, 30 + r * tall + tall / 2, wide < 12 && (state?.length > 10 || wide < 9) ? "" : words, "middle " + (wide > 30 ? "small" : "tiny"), fill !== "none" && ink(fill));
     });
     return mine.join("") + text(x(s) + wide / 2, 19, wide < 15 && s !== now && (s % 5 || Math.abs(s - now) < 2) ? "" : s, "middle small");
   });
-  const frame = now < steps.length ? rect(x(now), 4, wide, 24 + n * tall, { class: "now", rx: 3 }) : "";
+  const frame = now < steps.length ? rect(x(now), 4, wide, 24 + n * tall, { fill: "none", class: "now", rx: 3 }) : "";
   const halves = split > 0 && split < steps.length ? [0, 3].map((d) => line(x(split) - 6 + d, 22, x(split) - 6 + d, 26 + n * tall)).join("") : "";
   return { svg: text(0, 19, "step", "small grey") + rows + cells.join("") + frame + halves, height: 34 + n * tall };
 }
@@ -101,8 +101,8 @@ function sendGrid(steps, n, now, width, split) {
 function lanes(times, model, n, now, width, latency) {
   const left = 52, end = most([1e-12, ...[...times, ...model].map((t) => t[4])]), scale = (width - left - 8) / end, tall = n > 8 ? 11 : 17;
   const place = ([src, dst, s, from, to], attributes, title) => rect(left + from * scale, 22 + src * tall, Math.max((to - from) * scale, 1), tall - 4, attributes, title);
-  const bars = times.map((t) => place(t, { fill: t[2] === now ? "#d55e00" : "#0072b2", class: "edge", style: "stroke-width:.6" }, `step ${t[2]}, rank ${t[0]} to ${t[1]}: ${seconds(t[4] - t[3])}`) +
-    (model.length ? "" : place([t[0], 0, 0, t[3], t[3] + latency], { fill: "#b8b8b8", class: "edge", style: "stroke-width:.6" })));
+  const bars = times.map((t) => place(t, { fill: t[2] === now ? "#d55e00" : "#0072b2", class: "thin" }, `step ${t[2]}, rank ${t[0]} to ${t[1]}: ${seconds(t[4] - t[3])}`) +
+    (model.length ? "" : place([t[0], 0, 0, t[3], t[3] + latency], { fill: "#b8b8b8", class: "thin" })));
   const outline = model.map((t) => place(t, { fill: "none", class: "rule", "stroke-dasharray": "3 2" }));
   const names = range(n).map((r) => text(0, 22 + r * tall + tall / 2 + 1, `${r} → ${(r + 1) % n}`, tall < 12 ? "tiny" : "small"));
   const legend = model.length ? "links; filled: this run, dashed: the model" : "links; grey: latency, blue: bytes, orange: this step";
@@ -110,8 +110,7 @@ function lanes(times, model, n, now, width, latency) {
 }
 
 export function ringPlayer(data) {
-  const cache = {};
-  const played = ({ n, chunks }, c = chunks || n) => (cache[[n, c]] ??= prepare(data.played?.[n] ?? { steps: ringSteps(n, c), faults: [] }, n, c));
+  const played = ({ n, chunks }, c = chunks || n) => prepare(data.played?.[n] ?? { steps: ringSteps(n, c), faults: [] }, n, c);
   function prepare({ steps, faults }, n, chunks) {
     const own = steps.map((step, s) => ({ ...step, before: stateBefore(steps, n, s, chunks) }));
     const split = own.findIndex((step, s) => s > 0 && step.sends.some(([src, c]) => count(step.before[src][c]?.[0] ?? 0) === n));
@@ -124,8 +123,7 @@ export function ringPlayer(data) {
       ...(sizes.length > 1 ? [choice("n", "ranks", data.n, sizes)] : []),
       ...(data.played ? [] : [slider("chunks", "chunks", data.chunks, 0, 16, (c) => c || "N")]),
       ...(data.times ? [] : [powers("size", "tensor", data.size, 1e3, 1e10, bytes)]),
-      powers("latency", "latency α", data.latency, 1e-7, 1e-3, seconds),
-      powers("bandwidth", "link", data.bandwidth, 1e7, 1e12, speed),
+      ...linkSliders(data),
       slider("slow", "slow link (¼ speed)", -1, -1, most(sizes) - 1, (r) => (r < 0 ? "none" : `${r} →`)),
     ],
     steps: (values) => played({ n: data.n, ...values }).steps.length,

@@ -1,4 +1,4 @@
-import { ARROW, arrow, axis, bar, choice, faint, line, most, percent, range, rect, seconds, slider, stripes, sum, tag, text, wrapped } from "./figure.js";
+import { ARROW, axis, bar, choice, faint, line, most, percent, range, rect, seconds, slider, stripes, sum, tag, text, wrapped } from "./figure.js";
 
 const FILL = { F: "#0072b2", B: "#ddaa33", I: "#ddaa33", W: "#d55e00" };
 const IDLE = ["warm-up", "steady", "drain"];
@@ -8,29 +8,34 @@ export const parse = (words) => [...words.matchAll(/([FBIW])(\d+)(?:\.(\d+))?/g)
 const name = ([kind, m, c]) => kind + m + (c ? "." + c : "");
 const ended = (stages) => most([0, ...stages.flat().map((o) => o[2])]);
 
-// An order in turns: at each turn the next of every list [kind, turns to wait, [[microbatch, chunk]]] that has one.
-const turns = (...lists) => range(most(lists.map(([, wait, list]) => wait + list.length))).flatMap((at) => lists.flatMap(([kind, wait, list]) => (list[at - wait] ? [[kind, ...list[at - wait]]] : [])));
-const row = (m) => range(m).map((k) => [k, 0]);
-
-export const FORMS = {
-  gpipe: (s, p, m) => turns(["F", 0, row(m)], ["B", m, row(m)]),
-  one_f_one_b: (s, p, m) => turns(["F", 0, row(m)], ["B", p - 1 - s, row(m)]),
+// What stage s of p does how many times with m microbatches: words of a kind and a chunk.
+const PLANS = {
+  gpipe: (s, p, m) => [[m, "F0"], [m, "B0"]],
+  one_f_one_b: (s, p, m) => [[p - 1 - s, "F0"], [m, "F0B0"]],
   interleaved(s, p, m) {
-    const all = range(2 * m + 2 * p).map((k) => [Math.floor(k / p / 2) * p + (k % p), Math.floor(k / p) % 2]).filter(([k]) => k < m);
-    return turns(["F", 0, all], ["B", 3 * p - 2 - 2 * s, all.map(([k, c]) => [k, 1 - c])]);
+    const wait = 3 * p - 2 - 2 * s, half = (turn) => Math.floor(turn / p) % 2;
+    return range(wait + 2 * (m + p)).map((turn) => [1, "F" + half(turn) + (turn < wait ? "" : "B" + (1 - half(turn - wait)))]);
   },
-  zb_h1: (s, p, m) => turns(["F", 0, row(m)], ["I", p - 1 - s, row(m)], ["W", p - 1, row(m)]),
+  zb_h1: (s, p, m) => [[p - 1 - s, "F0"], [s, "F0I0"], [m, "F0I0W0"]],
+  zb_v: (s, p, m) => [[2 * (p - s) - 1, "F0"], [s, "F1F0"], [p - s, "F1I1W1"], [most([m - p, p - 1]), "F0I0W0F1I1W1"], [s, "I0I1"], [p - s, "I0W0"], [s, "W1"], [s, "W0"]],
 };
 
-/** What must have ended before an operation of these lists, as a function of (stage, operation). */
-function needsOf(stages) {
+/** The order of a stage in one of these forms: each word stands for its kind's and chunk's next microbatch, if there is one. */
+export function inForm(form, s, p, m) {
+  const done = {};
+  return PLANS[form](s, p, m).flatMap(([k, words]) => parse(words.repeat(k)).map(([kind, c]) => [kind, (done[kind + c] = (done[kind + c] ?? -1) + 1), c])).filter(([, k]) => k < m);
+}
+
+/** What must have ended before an operation of these lists, as a function of (stage, operation); vee: chunk 1 goes back from the last stage to the first. */
+function needsOf(stages, vee) {
   const p = stages.length, v = 1 + most([0, ...stages.flat().map((op) => op[2])]), has = stages.map((ops) => new Set(ops.map(name)));
+  const turned = (s, c) => (vee && c ? p - 1 - s : s);
   const at = (part, kind, m) => {
-    const s = part % p, c = Math.floor(part / p);
+    const c = Math.floor(part / p), s = turned(part % p, c);
     return [s, kind === "B" && has[s].has(name(["I", m, c])) ? ["I", m, c] : [kind, m, c]];
   };
   const needs = (s, [kind, m, c]) => {
-    const part = c * p + s;
+    const part = c * p + turned(s, c);
     if (kind === "F") return part ? [at(part - 1, "F", m)] : [];
     if (kind === "W") return [[s, ["I", m, c]]];
     return [at(part, "F", m), ...(part < v * p - 1 ? [at(part + 1, "B", m)] : [])];
@@ -39,8 +44,8 @@ function needsOf(stages) {
 }
 
 /** Place every operation as early as its order and what it needs allow: { stages: [[[op, start, end]]], stuck: [[stage, op]], faults }. */
-export function place(stages, { tf = 1, tb = 2, tm = 0, tw = 0.5 } = {}) {
-  const { needs, has, v } = needsOf(stages), ends = {}, placed = stages.map(() => []);
+export function place(stages, { tf = 1, tb = 2, tm = 0, tw = 0.5, vee } = {}) {
+  const { needs, has, v } = needsOf(stages, vee), ends = {}, placed = stages.map(() => []);
   const lasts = { F: tf / v, B: tb / v, I: (tb - tb * tw) / v, W: (tb * tw) / v };
   for (let moved = true; moved; ) {
     moved = false;
@@ -101,8 +106,8 @@ export function idleOf(stages) {
 }
 
 /** The operations, last first, that no other could have waited less for: [[stage, position], ...]. */
-export function criticalPath(stages, tm = 0) {
-  const { needs } = needsOf(stages.map((ops) => ops.map(([op]) => op))), path = [];
+export function criticalPath(stages, tm = 0, vee) {
+  const { needs } = needsOf(stages.map((ops) => ops.map(([op]) => op)), vee), path = [];
   const spot = (s, op) => [s, stages[s].findIndex(([each]) => name(each) === name(op))];
   const endOf = ([s, k]) => stages[s][k][2];
   let at = stages.flatMap((ops, s) => (ops.length ? [[s, ops.length - 1]] : [])).sort((a, b) => endOf(b) - endOf(a))[0];
@@ -130,7 +135,7 @@ export function heldBy(ops, v) {
 const same = ([a, m], [b, n]) => m === n && (a === b || (a !== "F" && b !== "F" && (a === "B" || b === "B")));
 
 export function scheduleExplorer(data) {
-  const free = data.schedules.some((each) => each.form || each.lists), one = free && data.p.length * data.m.length > 1, edits = {}, forms = Object.keys(FORMS).filter((form) => !data.schedules.some((each) => form === each.form));
+  const free = data.schedules.some((each) => each.form || each.lists), one = free && data.p.length * data.m.length > 1, edits = {}, forms = Object.keys(PLANS).filter((form) => !data.schedules.some((each) => form === each.form));
   let critical = false, chosen, over;
   const sized = ({ p = data.at[0], m = data.at[1] }) => `${p},${m}`, whose = (each, values) => each.name + sized(values);
   const ask = (values) => [...data.schedules, ...(forms.includes(values.and) ? [{ name: values.and, form: values.and }] : [])].map((each) => {
@@ -139,9 +144,9 @@ export function scheduleExplorer(data) {
       const stages = cut(each.placed);
       return { ...each, stages, lists: stages.map((ops) => ops.map((o) => o[0])), model: cut(each.model), stuck: [], faults: [], blocked: [] };
     }
-    const lists = edited ?? (each.form ? range(p).map((s) => FORMS[each.form](s, p, m)) : each.lists[key]?.map(parse)), told = each.faults?.[key] ?? [];
-    const found = place(lists ?? range(p).map(() => []), values);
-    return { ...each, lists, ...found, edited, faults: edited ? found.faults : [...told, ...found.faults] };
+    const lists = edited ?? (each.form ? range(p).map((s) => inForm(each.form, s, p, m)) : each.lists[key]?.map(parse)), told = each.faults?.[key] ?? [];
+    const vee = each.form === "zb_v", found = place(lists ?? range(p).map(() => []), { ...values, vee });
+    return { ...each, vee, lists, ...found, edited, faults: edited ? found.faults : [...told, ...found.faults] };
   });
   const moments = (shown) => [...new Set(shown.flatMap((each) => each.stages.flat().map((o) => +o[1].toPrecision(9))))].sort((a, b) => a - b);
   const order = (values, each, s, ops) => (edits[whose(each, values)] = each.lists.map((list, t) => (t === s ? ops : list)));
@@ -198,10 +203,10 @@ export function scheduleExplorer(data) {
       const numbers = [], table = [["schedule", "stage", "order", "most held"]], said = [], when = [];
       shown.forEach((each, which) => {
         const { stages, model } = each, p = stages.length, v = chunks(each), stuck = each.stuck.length, reach = longest(each.placed), end = reach * (stuck ? 1.25 : 1), x = (time) => left + (time / end) * wide, unit = each.placed ? seconds : short;
-        const m = new Set(stages.flat().filter(([op]) => op[0] === "F").map(([op]) => op[1])).size, bubble = bubbleOf(stages), closed = (p - 1) / (v * m + p - 1);
-        svg += text(0, y + 16, each.name + (each.edited ? ", edited" : ""), "bold") + text(width, (y += width < 400 ? 15 : 0) + 16, stuck ? "cannot be carried out" : `bubble ${percent(bubble)}, formula (P−1)/(${v > 1 ? "VM" : "M"}+P−1): ${percent(closed)}`, "end" + (stuck ? " bad" : ""), { "data-bubble": stuck ? "" : bubble.toFixed(6) });
+        const m = new Set(stages.flat().filter(([op]) => op[0] === "F").map(([op]) => op[1])).size, bubble = bubbleOf(stages), k = v * (stages.flat().some(([op]) => op[0] === "W") ? 3 : 1), closed = (p - 1) / (k * m + p - 1);
+        svg += text(0, y + 16, each.name + (each.edited ? ", edited" : ""), "bold") + text(width, (y += width < 400 ? 15 : 0) + 16, stuck ? "cannot be carried out" : `bubble ${percent(bubble)}, formula (P−1)/(${k > 1 ? k : ""}M+P−1): ${percent(closed)}`, "end" + (stuck ? " bad" : ""), { "data-bubble": stuck ? "" : bubble.toFixed(6) });
         y += 24;
-        const idle = stuck ? [] : idleOf(stages), path = critical && !stuck ? criticalPath(stages, each.placed ? 0 : values.tm) : [], spots = {}, much = [], { needs } = needsOf(each.lists ?? []);
+        const idle = stuck ? [] : idleOf(stages), path = critical && !stuck ? criticalPath(stages, each.placed ? 0 : values.tm, each.vee) : [], spots = {}, much = [], { needs } = needsOf(each.lists ?? [], each.vee);
         stages.forEach((ops, s) => {
           const held = heldBy(ops, v), peak = peakOf(held), tight = limit && peak > limit, level = (h) => y + 37 - (13 * h) / top;
           // A cell's marks; it remembers where it stands.
@@ -224,15 +229,15 @@ export function scheduleExplorer(data) {
           model?.[s].forEach(([op, start, to]) => (svg += rect(x(start), y - 2, x(to) - x(start), 25, { fill: "none", class: "rule", "stroke-dasharray": "3 2", "pointer-events": "none", "data-model": `${s}:${name(op)}` })));
           each.stuck.filter(([at]) => at === s).forEach(([, op], k) => {
             const from = Math.max(x(reach) + 4, x(ops.at(-1)?.[2] ?? 0)) + k * 24, [, hooks, isChosen] = marked(ops.length + k, op, from, from + 22);
-            if (from + 22 < width) svg += rect(from, y, 22, 21, { class: "bad", style: "fill:transparent" + (isChosen ? ";stroke-width:4" : ""), "data-stuck": `${s}:${name(op)}`, ...hooks }) + text(from + 11, y + 15, name(op), "middle small bad");
+            if (from + 22 < width) svg += rect(from, y, 22, 21, { fill: "#0000", class: "bad", style: isChosen && "stroke-width:4", "data-stuck": `${s}:${name(op)}`, ...hooks }) + text(from + 11, y + 15, name(op), "middle small bad");
           });
-          svg += tag("path", { class: "rule", style: "fill:var(--soft)", d: `M${x(0)} ${level(0)}` + held.map(([time, h]) => `H${x(time).toFixed(1)}V${level(h).toFixed(1)}`).join("") + `V${level(0)}` }) + text(width, y + 34, `most ${peak}`, "small end" + (tight ? " bad" : ""), { "data-peak": `${s}:${peak}` });
+          svg += tag("path", { class: "rule", style: "fill:var(--soft)", d: `M${x(0)} ${level(0)}` + held.map(([time, h]) => `H${x(time).toFixed(1)}V${level(h).toFixed(1)}`).join("") + `V${level(0)}` }) + text(width, y + 34, `most ${peak}`, "small end" + (tight ? " bad" : ""), { "data-peak": `${s}:${peak}` }) + tag("circle", { cx: x(held.find((h) => h[1] === peak)?.[0] ?? 0), cy: level(peak), r: 2.5, fill: "currentColor", "data-most": s });
           if (model) svg += text(width, y + 15, "× " + (ended([ops]) / ended([model[s]])).toFixed(2), "small end", { "data-ratio": s });
           if (limit) svg += line(left, level(limit), x(reach), level(limit), "", { style: "stroke:var(--bad);stroke-width:1.5", "data-limit": s });
           table.push([each.name, s, ops.map(([op]) => name(op)).join(" "), peak]);
           y += 42;
         });
-        const link = (a, b, more) => (a && b ? arrow(a[1], a[2] + 10, b[0], b[2] + 10, "now", more) : ""), spot = (s, op) => spots[s + name(op)], way = path.map(([s, k]) => spot(s, stages[s][k][0]));
+        const link = (a, b, more) => (a && b ? line(a[1], a[2] + 10, b[0], b[2] + 10, "now", { "marker-end": "url(#lk-arrow)", ...more }) : ""), spot = (s, op) => spots[s + name(op)], way = path.map(([s, k]) => spot(s, stages[s][k][0]));
         stages.forEach((ops, s) => ops.forEach(([op]) => op[1] === follow && needs(s, op).forEach(([t, w]) => (svg += t === s ? "" : link(spot(t, w), spot(s, op), { "data-message": `${t}:${name(w)}` })))));
         svg += way.slice(1).map((from, k) => link(from, way[k])).join("") + each.blocked.map(([s, op, t, w]) => {
           const [a, b] = [spot(t, w), spot(s, op)].map((at) => at && [(at[0] + at[1]) / 2, at[2] + 21]);

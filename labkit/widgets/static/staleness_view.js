@@ -2,6 +2,8 @@ import { axis, bar, between, bytes, choice, faint, least, legend, line, most, pe
 
 const low = "#fff0d9", high = "#8c2d04";
 
+const delayOf = (bound) => +`${bound}`.split(" ")[1]; // NaN, which nothing exceeds, for other policies
+
 /** Numbers of 0 to 1 that are the same in every run (mulberry32). */
 export function draws(seed) {
   let a = seed >>> 0;
@@ -13,12 +15,20 @@ export function draws(seed) {
   };
 }
 
-/** Gradients [worker, read, applied, start, end, dropped: staler than `drop`]; a worker may be `bound` pushes ahead of the slowest ("sync": all wait for all). */
+/** Gradients [worker, read, applied, start, end, dropped: staler than `drop`]; a worker may be `bound` pushes ahead of the slowest ("sync": all wait for all; "delay d": none begins before all are in that were begun more than d before it). */
 export function simulate({ workers, bound, straggler, delay, seed, drop, law }, count = 60) {
-  const next = draws(seed), clock = Array(workers).fill(0), updates = [], sync = bound === "sync", most = bound === "async" ? Infinity : +bound;
-  const begin = (w, start, read, u = next()) => ({ w, start, read, end: start + (w ? 1 : straggler) * ({ equal: 1, exponential: -Math.log(1 - u) }[law] ?? 0.75 + 0.5 * u) + delay });
-  let busy = clock.map((_, w) => begin(w, 0, 0)), waiting = [], version = 0, applied = 0;
-  while (applied < count && busy.length) {
+  const next = draws(seed), clock = Array(workers).fill(0), updates = [], sync = bound === "sync", within = delayOf(bound);
+  let busy = [], waiting = range(workers), version = 0, applied = 0, begun = 0;
+  const begin = (start) => {
+    const all = !busy.length, slowest = least(clock);
+    waiting = waiting.filter((w) => {
+      if (sync ? !all : clock[w] - slowest > bound || begun - least(busy.map((each) => each.k)) > within) return true;
+      const u = next();
+      busy.push({ w, k: begun++, start, read: version, end: start + (w ? 1 : straggler) * ({ equal: 1, exponential: -Math.log(1 - u) }[law] ?? 0.75 + 0.5 * u) + delay });
+    });
+  };
+  begin(0);
+  while (applied < count) {
     const now = busy.reduce((a, b) => (b.end < a.end || (b.end === a.end && b.w < a.w) ? b : a)), late = version - now.read > drop;
     busy = busy.filter((each) => each !== now);
     updates.push([now.w, now.read, version, now.start, now.end, +late]);
@@ -26,9 +36,7 @@ export function simulate({ workers, bound, straggler, delay, seed, drop, law }, 
     waiting.push(now.w);
     if (!late) applied += 1;
     if (sync ? !busy.length : !late) version += 1;
-    const slowest = Math.min(...clock), free = waiting.filter((w) => (sync ? !busy.length : clock[w] - slowest <= most)).sort((a, b) => a - b);
-    waiting = waiting.filter((w) => !free.includes(w));
-    for (const w of free) busy.push(begin(w, now.end + delay, version));
+    begin(now.end + delay);
   }
   return updates;
 }
@@ -57,20 +65,18 @@ export function aheadOf(updates, workers) {
 
 export function stalenessView(data) {
   const { runs } = data, tidy = (t) => String(+t.toPrecision(4)), names = runs?.map((run) => run.name);
-  // Every run on the common axis: [name, updates, [time, updates, loss]]; the first of a simulation is the one that the sliders choose.
-  const all = (values) => {
-    if (runs) return runs.map(({ name, updates, losses = [] }) => [name, updates, losses]);
-    return [...new Set([values.bound, "sync", 2, "async"])].map((bound) => {
-      const updates = simulate({ ...values, bound }, bound === values.bound ? 60 : 240);
-      return [{ sync: "synchronous", async: "asynchronous" }[bound] ?? `ahead by ${bound}`, updates, losses(updates, values)];
-    });
-  };
+  // Every run on the common axis, with losses as [time, updates, loss]; the first of a simulation is the one that the sliders choose.
+  const all = (values) => runs ?? [...new Set([values.bound, "sync", 2, "async"])].map((bound) => {
+    const updates = simulate({ ...values, bound }, bound === values.bound ? 60 : 240);
+    return { name: policy(bound), updates, losses: losses(updates, values), timed: true, bound: bound === "sync" ? 0 : bound };
+  });
+  const policy = (bound) => ({ sync: "synchronous", async: "asynchronous" })[bound] ?? (bound >= 0 ? `ahead by ${bound}` : bound);
   const chosen = (values) => Math.max(0, names?.indexOf(values.run) ?? 0);
   return {
     title: "Staleness", source: data.source, begin: 1e9, stepLabel: "update", help: "Click an update.",
     sliders: [
       ...(runs ? (runs.length > 1 ? [choice("run", "run", names[0], names)] : []) : [
-        choice("bound", "may be ahead by", data.bound, ["sync", 0, 1, 2, 4, 8, "async"]), choice("drop", "drop if staler than", data.drop, ["–", 0, 1, 2, 4, 8]), slider("workers", "workers", data.workers, 1, 8),
+        choice("bound", "policy", data.bound, ["sync", 0, 1, 2, 4, 8, "delay 2", "delay 4", "delay 8", "async"], policy), choice("drop", "drop if staler than", data.drop, ["–", 0, 1, 2, 4, 8]), slider("workers", "workers", data.workers, 1, 8),
         slider("straggler", "worker 0 is slower by", data.straggler, 1, 8, String, 0.5), choice("law", "times", data.law, ["equal", "±25 %", "exponential"]), slider("delay", "network delay", data.delay, 0, 1, String, 0.05), slider("seed", "seed", data.seed, 0, 20),
         slider("lr", "learning rate", data.lr, 0.1, 4, (v) => (+v).toFixed(1), 0.1), choice("divided", "divided by", data.divided, ["nothing", "workers", "staleness"]),
       ]),
@@ -78,10 +84,10 @@ export function stalenessView(data) {
       ...(!runs || runs.some((run) => run.losses) ? [choice("against", "loss against", "time", ["time", "updates"])] : []),
     ],
     pick: (mark, far) => (far ? undefined : +mark.dataset.pick + 1),
-    steps: (values) => all(values)[chosen(values)][1].length,
+    steps: (values) => all(values)[chosen(values)].updates.length,
     draw(values, step, width) {
-      const every = all(values), which = chosen(values), updates = every[which][1], shown = updates[step - 1], count = 1 + most(updates.map((u) => u[0])), taus = updates.map((u) => u[2] - u[1]), top = 34, used = updates.filter((u) => !u[5]), tau = used.map((u) => u[2] - u[1]), highest = most([1, ...tau]);
-      const { timed, bound, gaps = [], sent } = runs ? runs[which] : { timed: true, bound: values.bound === "async" ? undefined : values.bound === "sync" ? 0 : values.bound }, { drop } = values, late = runs ? 0 : values.delay, limited = Number.isInteger(bound);
+      const every = all(values), run = every[chosen(values)], { updates, timed, bound, gaps = [], sent, norms } = run, shown = updates[step - 1], count = 1 + most(updates.map((u) => u[0])), taus = updates.map((u) => u[2] - u[1]), top = 34, used = updates.filter((u) => !u[5]), tau = used.map((u) => u[2] - u[1]), highest = most([1, ...tau]);
+      const { drop } = values, within = delayOf(values.bound), late = runs ? 0 : values.delay, limited = Number.isInteger(bound);
       const left = 94, right = 130, wide = width - left - right, end = most((timed && runs ? runs.filter((run) => run.timed).flatMap((run) => run.updates) : updates).map((u) => u[4])), x = (t) => left + (t / end) * wide, tall = 25, row = (w) => top + 26 + w * tall;
       const span = most([0, ...updates.slice(0, step).map((u) => u[4])]), ahead = aheadOf(updates, count), upright = (t, from, to, kind, more) => line(x(t), from, x(t), to, kind, more);
       const name = (k, [w, read, to, , , dropped] = updates[k]) => `Update ${k}: worker ${w} read version ${read}, ${dropped ? "dropped at" : "applied to"} version ${to}: staleness ${taus[k]}`;
@@ -115,7 +121,7 @@ export function stalenessView(data) {
           last = u[4];
           busy += last - pulled;
           const fill = u[5] ? "#767676" : between(low, high, taus[k] / highest), bad = taus[k] < 0, now = k === step - 1;
-          svg += faint(k >= step, thin(pulled, u[3]) + thin(pushed, u[4]) + bar(x(u[3]), row(w), x(pushed) - x(u[3]), 19, fill, u[5] ? "✗" : taus[k], { class: bad ? "bad" : now ? "now" : "edge", style: bad || now ? `fill:${fill}` : "stroke-width:.6", "data-pick": k, "data-update": k, "data-tau": taus[k], "data-dropped": !!u[5] && 1 }, name(k)));
+          svg += faint(k >= step, thin(pulled, u[3]) + thin(pushed, u[4]) + bar(x(u[3]), row(w), x(pushed) - x(u[3]), 19, fill, u[5] ? "✗" : taus[k], { class: bad ? "bad" : now ? "now" : "thin", "data-pick": k, "data-update": k, "data-tau": taus[k], "data-dropped": !!u[5] && 1 }, name(k)));
         });
         own += last;
       }
@@ -134,25 +140,29 @@ export function stalenessView(data) {
         return rect(hx, y, long, pitch - 2, { fill: between(low, high, t / highest), class: "edge" }) + (pitch > 10 || !t || t === highest ? text(hx - 6, middle, t, "small end") + text(hx + 4 + long, middle, n) : "");
       }).join("");
       const sorted = [...done].sort((a, b) => a - b), n = done.length, mean = n ? (sum(done) / n).toFixed(2) : "–";
-            // What a value may be at most, with a tick or a cross.
-      const held = (value, limit, words = "") => (limit >= 0 && n ? [`${value} ≤ ${words}${limit} ${value <= limit ? "✓" : "✗"}`, value > limit] : [value]), free = (count - 1) * (2 * bound + 1);
+      // What a value may be at most, with a tick or a cross.
+      const held = (value = "–", limit, words = "") => (limit >= 0 && n ? [`${value} ≤ ${words}${limit} ${value <= limit ? "✓" : "✗"}`, value > limit] : [value]);
+      const limit = drop >= 0 ? [drop] : values.bound === "sync" ? [0] : within ? [within + Math.min(within, count - 1), "d + min(d, N−1) = "] : [(count - 1) * (2 * bound + 1), "(N−1)(2s+1) = "];
       const numbers = [["updates", n], ["a unit of time", timed && span ? (n / span).toFixed(2) : "–"], ["staleness mean", mean], ["95 %", sorted[Math.ceil(0.95 * n) - 1] ?? "–"],
-        ["most", ...(drop >= 0 ? held(sorted.at(-1), drop) : values.bound === "sync" ? [0] : held(sorted.at(-1) ?? "–", free, "(N−1)(2s+1) = "))], ["waiting", timed ? percent(1 - busy / own) : "–"], ["furthest ahead of the slowest", ...held(most(ahead), bound)],
+        ["most", ...held(sorted.at(-1), ...limit)], ["waiting", timed ? percent(1 - busy / own) : "–"], ["furthest ahead of the slowest", ...held(most(ahead), bound)],
         ["dropped", `${step - n} of ${step}`], ...(gaps.length ? [["missing from the record", gaps.map((gap) => gap[1]).join(", "), 1]] : []), ...(values.size ? [["pulled and pushed", bytes(2 * step * values.size)]] : []), ...(sent ? [["sent to the server", bytes(sent)]] : [])];
-      const curves = every.filter((each) => each[2].length);
-      base += 26;
-      if (curves.length) {
-        const by = values.against === "updates" ? 1 : 0, points = curves.map((each) => each[2].map((p) => [p[by], p[2]]).filter(([t]) => runs || t <= (by ? 60 : end))), found = points.flat().map((p) => p[1]).filter((v) => v > 0 && v < 1e4);
+      // Lines on a picture's width with their names below.
+      const panel = (tall, title, names, ...more) => {
+        const [entries, high] = legend(names, base + tall + 72, width);
+        svg += plot(left, base + 52, wide, tall, title, ...more) + entries;
+        base += tall + 46 + high;
+      };
+      if (norms) panel(60, "compression: norms of each gradient's error and residual", Object.keys(norms), Object.entries(norms).map(([name, list], k) => [list.map((v, at) => [updates[at][4], v]), strokeOf(k), { "data-norm": name }]), [0, end, tidy], [0, most(Object.values(norms).flat()), tidy]);
+      const curves = every.filter((each) => each.losses);
+      if (curves[0]) {
+        const by = values.against === "updates" ? 1 : 0, points = curves.map((each) => each.losses.map((p) => [p[by], p[2]]).filter(([t]) => runs || t <= (by ? 60 : end))), found = points.flat().map((p) => p[1]).filter((v) => v > 0 && v < 1e4);
         const from = Math.max(1e-4, least(found)), to = Math.max(most(found), from * 10), until = runs ? least(points.map((p) => p.at(-1)[0])) : by ? 60 : end, across = [0, runs ? most(points.flat().map((p) => p[0])) : until, tidy], now = by ? n : span;
-        svg += plot(left, base + 26, wide, 120, `loss against ${by ? "updates" : "time"}; thick: the run above`, [...points.map((p, k) => [p, strokeOf(k, every[which] === curves[k] ? 4 : 2), { "data-run": curves[k][0] }]), ...(now <= across[1] ? [[[[now, from], [now, to]], "stroke:currentColor;stroke-dasharray:3 3"]] : [])], across, [from, to, tidy, true]);
-        const [names, more] = legend(curves.map((each) => each[0]), base + 166, width);
-        svg += names;
-        base += 166 + more;
-        curves.forEach((each, k) => numbers.push([`${each[0]}: loss at ${tidy(until)}`, tidy(points[k].filter((p) => p[0] <= until).at(-1)?.[1] ?? NaN)]));
+        panel(120, `loss against ${by ? "updates" : "time"}; thick: the run above`, curves.map((each) => each.name), [...points.map((p, k) => [p, strokeOf(k, run === curves[k] ? 4 : 2), { "data-run": curves[k].name }]), ...(now <= across[1] ? [[[[now, from], [now, to]], "stroke:currentColor;stroke-dasharray:3 3"]] : [])], across, [from, to, tidy, true]);
+        curves.forEach((each, k) => numbers.push([`${each.name}: loss at ${tidy(until)}`, tidy(points[k].filter((p) => p[0] <= until).at(-1)?.[1] ?? NaN)]));
       }
       const wrong = taus.findIndex((t, k) => t < 0 && k < step), told = missed.map(([v]) => `update ${versions.get(v)}`), at = wrong < 0 ? step - 1 : wrong;
       const say = shown ? name(at) + (wrong < 0 && told[0] ? `; it missed ${told.slice(0, 6).join(", ")}${told[6] ? " and more" : ""}` : "") + "." : "Nothing was applied yet.";
-      return { svg, height: base, numbers, say, table: [["update", "worker", "read", "applied", "staleness"], ...updates.slice(0, step).map((u, k) => [k, u[0], u[1], u[5] ? "dropped" : u[2], taus[k]])], data: { updates: updates.length } };
+      return { svg, height: base + 26, numbers, say, table: [["update", "worker", "read", "applied", "staleness"], ...updates.slice(0, step).map((u, k) => [k, u[0], u[1], u[5] ? "dropped" : u[2], taus[k]])], data: { updates: updates.length } };
     },
   };
 }
