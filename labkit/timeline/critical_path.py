@@ -98,48 +98,90 @@ def critical_path(timeline: Timeline) -> list[Step]:
     if not len(timeline):
         return []
     last = int(np.lexsort((timeline.lane != Lane.COMMUNICATION, -timeline.end_ns))[0])
-    joins = _joins(timeline, last)
-    left = [len(of_rank.row) for of_rank in joins]
-    partners, servings = _Partners(timeline), Servings(timeline)
-    begins = np.full(timeline.num_ranks, timeline.end_ns.max(), dtype=np.int64)
-    np.minimum.at(begins, timeline.rank, timeline.start_ns)
-    first = begins.tolist()
-    rank, now = int(timeline.rank[last]), int(timeline.end_ns[last])
-    serving = servings.around(rank, int(timeline.start_ns[last]), now)  # what the path is inside of, -1 for none
-    found: list[Step] = []
-    while True:
-        mine = joins[rank]
-        begin = servings.start_ns[serving] if serving >= 0 else _EVER
-        place = bisect_right(mine.end_ns, now, hi=left[rank]) - 1
+    walk = _Walk(timeline, last)
+    while walk.goes_on():
+        pass
+    return [step for step in reversed(walk.steps) if step.end_ns > step.start_ns]
+
+
+class _Walk:
+    """A walk through a timeline, backwards along its critical path.
+
+    Attributes:
+        rank: Where the walk is.
+        now: When.
+        serving: Inside which serving of a remote call, -1 for none.
+        steps: What it passed, the last piece first; some have no length.
+    """
+
+    def __init__(self, timeline: Timeline, last: int) -> None:
+        self._timeline = timeline
+        self._joins = _joins(timeline, last)
+        self._left = [len(of_rank.row) for of_rank in self._joins]  # of each rank those not passed yet
+        self._partners, self._servings = _Partners(timeline), Servings(timeline)
+        self.rank, self.now = int(timeline.rank[last]), int(timeline.end_ns[last])
+        self.serving = self._servings.around(self.rank, int(timeline.start_ns[last]), self.now)
+        self.steps: list[Step] = []
+
+    def goes_on(self) -> bool:
+        """Go back to where this rank last waited for a call and through it; return False where its program began."""
+        begin = self._servings.start_ns[self.serving] if self.serving >= 0 else _EVER
+        join = self._last_join(begin)
+        if join >= 0:
+            self._through_call(join)
+        elif self.serving >= 0:
+            self._out_of_serving(begin)
+        else:
+            mine = self._timeline.start_ns[self._timeline.rank == self.rank]
+            self._program_since(min(int(mine.min(initial=self.now)), self.now))
+            return False
+        return True
+
+    def _last_join(self, begin: int) -> int:
+        """Return the last call this rank waited for by now, but after that time; -1 for none."""
+        mine = self._joins[self.rank]
+        place = bisect_right(mine.end_ns, self.now, hi=self._left[self.rank]) - 1
         while place >= 0 and mine.start_ns[place] < begin < mine.end_ns[place]:
             place -= 1  # of another thread
-        if place >= 0 and mine.end_ns[place] > begin:
-            left[rank] = place
-            end, row = mine.end_ns[place], mine.row[place]
-            found.append(Step(end, now, rank, rank, "program"))
-            answering = servings.answering(row, end)
-            if answering >= 0:
-                came, at = servings.rank[answering], min(servings.end_ns[answering], end)
-            else:
-                came, at = _last_to_come(timeline, row, rank, mine.start_ns[place], end, partners)
-                answering = serving if came == rank else servings.around(came, at, end)
-            found.append(Step(at, end, came, rank, "call", row))
-            rank, now, serving = came, at, answering
-        elif serving >= 0:
-            found.append(Step(begin, now, rank, rank, "program"))
-            row, came, called = servings.call[serving], servings.caller[serving], servings.called_ns[serving]
-            ahead = servings.ahead_of(serving)
-            if ahead >= 0 and called < begin:
-                now, serving = begin, ahead
-                continue
-            found.append(Step(called, begin, came, rank, "call", row))
-            # A call that took no time leads out of any serving, lest it go round in circles.
-            serving = servings.around(came, called, int(timeline.end_ns[row])) if called < begin else -1
-            rank, now = came, called
-        else:
-            found.append(Step(min(first[rank], now), now, rank, rank, "program"))
-            break
-    return [step for step in reversed(found) if step.end_ns > step.start_ns]
+        return place if place >= 0 and mine.end_ns[place] > begin else -1
+
+    def _through_call(self, join: int) -> None:
+        """Go to the serving that answered the call, else to the rank that came to it last."""
+        mine, servings = self._joins[self.rank], self._servings
+        self._left[self.rank] = join
+        start, end, row = mine.start_ns[join], mine.end_ns[join], mine.row[join]
+        self._program_since(end)
+        answering = servings.answering(row, end)
+        if answering >= 0:
+            self._call_since(min(servings.end_ns[answering], end), servings.rank[answering], row)
+            self.serving = answering
+            return
+        came, at = _last_to_come(self._timeline, row, self.rank, start, end, self._partners)
+        if came != self.rank:
+            self.serving = servings.around(came, at, end)
+        self._call_since(at, came, row)
+
+    def _out_of_serving(self, begin: int) -> None:
+        """Go to the serving that this one stood in line for, else to who called it."""
+        number, servings = self.serving, self._servings
+        self._program_since(begin)
+        called, ahead = servings.called_ns[number], servings.ahead_of(number)
+        if ahead >= 0 and called < begin:
+            self.serving = ahead
+            return
+        caller, row = servings.caller[number], servings.call[number]
+        self._call_since(called, caller, row)
+        # A call that took no time leads out of any serving, lest it go round in circles.
+        self.serving = servings.around(caller, called, int(self._timeline.end_ns[row])) if called < begin else -1
+
+    def _program_since(self, time: int) -> None:
+        self.steps.append(Step(time, self.now, self.rank, self.rank, "program"))
+        self.now = time
+
+    def _call_since(self, time: int, rank: int, row: int) -> None:
+        """Go through a call, back to a rank at a time."""
+        self.steps.append(Step(time, self.now, rank, self.rank, "call", row))
+        self.rank, self.now = rank, time
 
 
 def in_words(timeline: Timeline, steps: Sequence[Step]) -> str:

@@ -1,4 +1,4 @@
-"""Unions and overlaps of time intervals, vectorised. Intervals are pairs of arrays (start, end), ends exclusive."""
+"""Unions of time intervals, vectorised. Intervals are pairs of arrays (start, end), ends exclusive."""
 
 from __future__ import annotations
 
@@ -45,12 +45,3 @@ def covered_before(intervals: Intervals, time: npt.ArrayLike) -> npt.NDArray[np.
     covered = np.empty(2 * len(start))
     covered[0::2], covered[1::2] = length - (end - start), length
     return np.interp(at.astype(np.float64), corners, covered)
-
-
-def overlap(one: Intervals, other: Intervals) -> int:
-    """Return the time that lies in both unions."""
-    if not len(one[0]) or not len(other[0]):
-        return 0
-    start = np.concatenate((one[0], other[0]))
-    end = np.concatenate((one[1], other[1]))
-    return total(one) + total(other) - total(union(start, end))

@@ -81,7 +81,7 @@ def pack(
         "name": name,
         "title": extent(timeline) + choice,
         "summary": timeline.summary(),
-        "says": _first_of_all(timeline, *(order[places] for places in flows.values()), dict(errors)),
+        "says": _first_of_all(timeline, order[flows["flow_from"]], order[flows["flow_to"]], errors),
         "source": _world(clock, max((error for _, error in errors), default=0)),
         "span": int(timeline.end_ns.max()) - t0 if len(timeline) else 0,
         "rows": rows,
@@ -235,7 +235,7 @@ def _narrowed(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _first_of_all(
-    timeline: Timeline, sent: npt.NDArray[np.int64], received: npt.NDArray[np.int64], error_ns: dict[int, int]
+    timeline: Timeline, sent: npt.NDArray[np.int64], received: npt.NDArray[np.int64], errors: list[list[int]]
 ) -> str:
     """Return what a reader must know before looking: that there is nothing, what is wrong in the record, or "".
 
@@ -243,12 +243,14 @@ def _first_of_all(
         timeline: What was recorded.
         sent: The row of each message at its sender.
         received: The same at its receiver.
-        error_ns: How far the clocks of some ranks may be off.
+        errors: [rank, ns] by which the clocks of some ranks may be off.
     """
     if not len(timeline):
         return "Nothing recorded."
     says = timeline.summary().splitlines()[1:]
-    error = np.array([error_ns.get(rank, 0) for rank in range(timeline.num_ranks)], dtype=np.int64)
+    error = np.zeros(timeline.num_ranks, dtype=np.int64)
+    for rank, ns in errors:
+        error[rank] = ns
     served = timeline.kind[received] == SERVED
     arrives = np.where(served, timeline.start_ns[received], timeline.end_ns[received])
     doubt = np.maximum(error[timeline.rank[sent]], error[timeline.rank[received]])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from labkit.errors import ConfigError
 from labkit.timeline import COMMUNICATION, COMPUTE, HOST, Timeline, metrics
-from labkit.timeline.intervals import covered_before, overlap, total, union
+from labkit.timeline.intervals import covered_before, total, union
 
 intervals = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=8)
 
@@ -30,11 +30,6 @@ def test_a_union_covers_what_its_intervals_cover_once(pairs: list[tuple[int, int
     assert (merged[0][1:] >= merged[1][:-1]).all()  # some may touch
     for time in range(0, 55, 3):
         assert covered_before(merged, time) == pytest.approx(sum(tick < time for tick in _covered(pairs)))
-
-
-@given(intervals, intervals)
-def test_the_overlap_is_what_both_cover(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
-    assert overlap(union(*_arrays(one)), union(*_arrays(other))) == len(_covered(one) & _covered(other))
 
 
 def two_ranks() -> Timeline:
