@@ -14,6 +14,7 @@ from labkit.timeline.span import Lane
 
 _PROBLEMS = ("unmatched_send", "unmatched_recv", "changed_in_flight", "read_before_wait", "size_mismatch", "not_waited")
 _NO_CALL = ("wait", "span")
+_EVER = 1 << 62
 
 
 def wire_of_case(timeline: Timeline, number: int) -> Wire:
@@ -60,12 +61,12 @@ def _waited(timeline: Timeline, keep: npt.NDArray[np.bool_]) -> dict[tuple[int, 
     blocking = set(table["span"][table["blocking"].astype(bool)].tolist())
     begun: dict[int, int] = {}
     waits = timeline.tables.get("wait")
-    if waits is not None:
-        # A callback, or another thread of the learner's, may wait while the program goes on.
-        own = ~waits["aside"] if "aside" in waits else np.ones(len(waits["span"]), dtype=bool)
-        waits = {"span": waits["span"][own], "of": waits["of"][own]}
-    for wait, of in [] if waits is None else zip(waits["span"].tolist(), waits["of"].tolist(), strict=True):
-        start = int(timeline.start_ns[wait])
+    columns = (
+        [] if waits is None else [waits["span"], waits["of"], waits.get("aside", np.zeros(len(waits["of"]), bool))]
+    )
+    for wait, of, aside in zip(*(column.tolist() for column in columns), strict=True):
+        # Aside, in a callback or another thread, somebody waits while the program goes on: that is after everything.
+        start = _EVER if aside else int(timeline.start_ns[wait])
         begun[int(of)] = min(start, begun.get(int(of), start))
     found = {}
     for rank, calls in of_rank.items():

@@ -35,7 +35,8 @@ class CollectiveCall:
         bytes: Payload of this rank.
         sequence: Position among all communication calls of the rank in this case, from 0.
         waited: Position of the rank's first call after it waited for this one: `sequence` + 1 for a call that blocks;
-            None where it never waited, or nobody saw it.
+            None where it never waited, or nobody saw it; the number of its calls where only a callback or another
+            thread did.
     """
 
     rank: int

@@ -2,7 +2,7 @@
 
 Points are all or nothing for an exercise over all of its cases here: other shapes, ratios and numbers of ranks, keys in
 other orders, buckets that are built anew. On the grader's relay a future is complete when the hook gets it; that a hook
-waits for a work itself is seen here as in the notebook.
+waits for a work itself, or for its future, is seen here as in the notebook.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ class TestLesson06(FourProofs):
             ("6.6", "does not divide"),
             ("6.6", "the bucket's number alone"),
             ("6.6", "waits for all works"),
+            ("6.6", "waits for its own future"),
             ("6.6", "always adds"),
             ("6.7", "one average after the other"),
             ("6.7", "orthonormal before the mean"),

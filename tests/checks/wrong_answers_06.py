@@ -389,6 +389,32 @@ changed(
         "return done",
     ),
 )
+COLLECTED = "return torch.futures.collect_all([work.get_future() for work in works]).then(add_up)"
+changed(
+    "6.6",
+    "waits for its own future",
+    "waits inside the hook",
+    (THEN, THEN.replace("return", "mean =") + "\n        mean.wait()\n        return mean"),
+    (COLLECTED, COLLECTED.replace("return", "mean =") + "\n    mean.wait()\n    return mean"),
+)
+changed(
+    "6.6",
+    "waits for futures of gathered parts",
+    "waits inside the hook",
+    (COLLECTED, "for work in works:\n        work.get_future().wait()\n    " + COLLECTED),
+)
+changed(
+    "6.6",
+    "waits for a future that a callback completes",
+    "waits inside the hook",
+    (
+        THEN,
+        """mean = Future()
+        work.get_future().add_done_callback(lambda _: mean.set_result(feedback.decompress(packet)))
+        mean.wait()
+        return mean""",
+    ),
+)
 changed(
     "6.6",
     "always gathers",

@@ -241,3 +241,31 @@ def test_a_future_that_is_asked_for_is_not_waited_for_until_its_work_is(probe: P
     assert [result.tolist() for result in relay_results(outcome)] == [[2.0] * 6] * 2
     waited = [(call.sequence, call.waited) for call in outcome.wire.collectives if call.kind == "all_reduce"]
     assert waited == [(0, None), (1, 3), (2, 4)] * 2
+
+
+FUTURES = """
+def program(rank):
+    works = [dist.all_reduce(torch.ones(1), async_op=True) for _ in range(7)]
+    futures = [work.get_future() for work in works]
+    futures[0].wait()
+    futures[1].then(lambda done: done.wait()[0]).wait()
+    dist.barrier()
+    torch.futures.collect_all(futures[2:4]).wait()
+    mine = torch.futures.Future()
+    futures[4].add_done_callback(lambda done: mine.set_result(done.wait()[0]))
+    dist.barrier()
+    mine.wait()
+    futures[5].then(lambda done: works[5].wait())
+    thread = threading.Thread(target=futures[6].wait)
+    thread.start()
+    thread.join()
+    dist.barrier()
+    return mine.value()
+"""
+
+
+def test_waiting_for_a_future_is_waiting_for_its_work_but_in_a_callback_or_another_thread(probe: Probe) -> None:
+    outcome = probe("90.4", {"90.4": "import threading\n" + FUTURES})
+    assert [result.tolist() for result in relay_results(outcome)] == [[2.0]] * 2
+    waited = [(call.sequence, call.waited) for call in outcome.wire.collectives if call.kind == "all_reduce"]
+    assert waited == [(0, 7), (1, 7), (2, 8), (3, 8), (4, 9), (5, 10), (6, 10)] * 2

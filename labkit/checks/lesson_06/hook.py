@@ -356,7 +356,7 @@ EXERCISE = Exercise(
             more_than_packets_travels="More bytes travel than the packets have: compress first, unpack after the "
             "exchange.",
             waits_inside_the_hook="The hook waits before it returns, so backward stands still and nothing overlaps: "
-            "async_op=True, and what comes afterwards goes into .then(...).",
+            "async_op=True, no wait() for a work or for its future, and what comes afterwards goes into .then(...).",
             sum_instead_of_mean="The sum over the ranks came back: a hook must give the mean, and DDP has not divided.",
             divided_twice="Divided by the number of ranks twice.",
             divided_after_compressing="The division comes after compressing. Divide the buffer first: sums of float16 "

@@ -11,10 +11,19 @@ from types import FrameType
 from typing import Any
 
 from labkit.grading.frames import Frame, read_frame, write_frame
+from labkit.launch.recording.futures import Futures
 
 Payload = bytes | bytearray | memoryview
 CELL_MARK = "<exercise "
 """Files whose name begins so are cells of a learner's notebook."""
+
+
+def _wait_for_works(future: Any, works: tuple[Any, ...] | None, wait: Callable[[Any], Any]) -> Any:
+    """Wait for a future, and thereby for the works behind it."""
+    value = wait(future)
+    for work in works or ():
+        work.wait()
+    return value
 
 
 class RelayClient:
@@ -22,6 +31,9 @@ class RelayClient:
 
     Args:
         sock: This rank's end of its socket to the relay.
+
+    Attributes:
+        futures: Knows which works are behind a future.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -32,6 +44,7 @@ class RelayClient:
         self._answers: dict[int, Frame] = {}
         self._unread: dict[int, Callable[[], Payload]] = {}
         self._unsent_parts: dict[int, Callable[[], tuple[Sequence[int], Payload]]] = {}
+        self.futures = Futures(_wait_for_works)
 
     def post(self, header: Mapping[str, Any], read: Callable[[], Payload] | None = None) -> int:
         """Announce a send or a receive and return its number.
@@ -59,20 +72,21 @@ class RelayClient:
             self._write({**header, "op": "collective", "id": number, "where": learners_line()})
             return number
 
-    def wait(self, number: int, changed: bool = False, *, promised: bool = False) -> Frame:
+    def wait(self, number: int, changed: bool = False, *, promised: bool = False, aside: bool = False) -> Frame:
         """Return the relay's answer to a post, waiting for it.
 
         Args:
             number: Of the post.
             changed: Whether a send's buffer was written since.
             promised: Whether a future was asked for, which the program need not wait for.
+            aside: Whether it is not the program that waits but a callback, or another thread than the one that posted.
         """
-        return self._ask("wait", number, changed, promised)
+        return self._ask("wait", number, changed, promised=promised, aside=aside)
 
-    def waited(self, number: int) -> None:
-        """Say that the program waits for a collective whose promised answer has come."""
+    def waited(self, number: int, aside: bool) -> None:
+        """Say that a collective is waited for whose promised answer has come; see wait."""
         with self._lock:
-            self._write({"op": "waited", "id": number})
+            self._write({"op": "waited", "id": number, "aside": aside})
 
     def test(self, number: int) -> Frame | None:
         """Return the relay's answer to a post, or None where it is not complete and no rank can go on without us."""
@@ -109,12 +123,12 @@ class RelayClient:
             sizes, payload = self._unsent_parts.pop(number)()
             self._write({"op": "parts", "id": number, "sizes": list(sizes)}, payload)
 
-    def _ask(self, op: str, number: int, changed: bool = False, promised: bool = False) -> Frame:
+    def _ask(self, op: str, number: int, changed: bool = False, **how: bool) -> Frame:
         with self._lock:
             self._give(number)
             self._give_parts()
             about = {"changed": changed, "threads": threading.active_count(), "where": learners_line()}
-            about |= {"promised": True} if promised else {}
+            about |= {key: True for key in how if how[key]}
             self._write({"op": op, "id": number, **about})
             while number not in self._answers:
                 if self._reading:

@@ -274,4 +274,5 @@ def register(client: RelayClient) -> None:
         members = list(options.global_ranks_in_group) or list(range(options.group_size))
         return RelayGroup(client, str(options.group_id), members, options.group_rank)
 
+    client.futures.install()
     dist.Backend.register_backend("relay", create, extended_api=True, devices=["cpu"])

@@ -68,6 +68,7 @@ class Part:
     contribution: list[bytes] | None = None
     given: bool = False
     waited: int | None = None
+    aside: bool = False
     position: int = 0
 
 

@@ -131,13 +131,16 @@ class Relay:
         messages = ordered(
             Message(p.rank, p.peer, p.size, p.position, p.match.position if p.match else None) for p in self._messages
         )
-        seen = (replace(call, waited=part.waited) for call, part in self._calls)
+        seen = (replace(call, waited=self._when_waited(call.rank, part)) for call, part in self._calls)
         calls = tuple(sorted(seen, key=lambda call: (call.rank, call.sequence)))
         return Wire(messages, calls, tuple(sorted(problems, key=lambda p: (p.kind, p.rank, p.text))))
 
     def calls(self) -> tuple[Call, ...]:
         """Return every rank's calls, for a picture."""
         return calls_of(self._ranks)
+
+    def _when_waited(self, rank: int, part: Part) -> int | None:
+        return self._ranks[rank].position if part.waited is None and part.aside else part.waited
 
     # ---- requests
 
@@ -243,7 +246,10 @@ class Relay:
         state = self._ranks[rank]
         if int(header["id"]) in state.parts:
             _, part = state.parts[int(header["id"])]
-            part.waited = state.position if part.waited is None else part.waited
+            if header.get("aside"):
+                part.aside = True
+            elif part.waited is None:
+                part.waited = state.position
 
     def _changed(self, post: Post) -> None:
         text = (

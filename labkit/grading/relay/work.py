@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import torch
@@ -35,15 +36,19 @@ class RelayWork(dist.Work):
         self._changed = changed
         self._source = -1
         self._done = False
-        self._promised = False
+        self._untold = False
+        self._thread = threading.get_ident()
 
     def wait(self, timeout: object = None) -> bool:
         """Return True once the operation is complete; what was received is written now."""
+        # A callback of a future, or another thread, may wait while the program goes on.
+        aside = self._client.futures.in_callback or threading.get_ident() != self._thread
         if not self._done:
-            self._complete(self._client.wait(self._number, self._changed()))
-        elif self._promised:
-            self._promised = False
-            self._client.waited(self._number)
+            self._untold = aside
+            self._complete(self._client.wait(self._number, self._changed(), aside=aside))
+        elif self._untold:
+            self._untold = aside
+            self._client.waited(self._number, aside)
         return True
 
     def is_completed(self) -> bool:
@@ -79,9 +84,10 @@ class RelayWork(dist.Work):
     def get_future(self) -> Future[list[torch.Tensor]]:
         """Return a future that is complete: the operation ends here, which is not counted as the learner's waiting."""
         if not self._done:
-            self._promised = True
+            self._untold = True
             self._complete(self._client.wait(self._number, self._changed(), promised=True))
         future: Future[list[torch.Tensor]] = Future()
+        self._client.futures.bind(future, (self,))
         future.set_result(self._tensors)
         return future
 
