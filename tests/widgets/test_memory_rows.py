@@ -45,5 +45,12 @@ def test_the_area_is_painted_under_the_bars_to_one_scale_for_all_ranks() -> None
     assert grey(0, 0.4) == 0 and 0 < grey(1, 0.5) < grey(0, 0.1)
 
 
+def test_an_arrow_leads_to_the_most_a_rank_held() -> None:
+    layout, image = row_layout(_timeline()), np.array(Image.open(io.BytesIO(to_png(_timeline()))).convert("L"))
+    base = TOP + layout.rank_height
+    black = (image[base - layout.memory_height + 1 : base, LEFT : LEFT + NUM_COLUMNS] < 150).sum(0)
+    assert abs(int(black.argmax()) - 0.2 * NUM_COLUMNS) <= 1 and black.max() > 0.8 * layout.memory_height
+
+
 def test_a_picture_without_memory_is_as_it_was() -> None:
     assert row_layout(_timeline(memory=False)).memory_height == 0 < row_layout(_timeline()).memory_height

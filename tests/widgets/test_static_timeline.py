@@ -94,6 +94,22 @@ def test_of_more_than_64_ranks_an_even_choice_is_shown_and_the_title_says_so() -
     assert title_of(timeline) == "512 ranks, 1 ns (64 of the ranks shown)"
 
 
+def test_a_shorter_run_beside_a_longer_one_is_not_idle_after_its_end() -> None:
+    alone = Timeline([0], [COMPUTE], [0], [50], ["a"], ["span"])
+    pixels = [
+        np.asarray(Image.open(io.BytesIO(png)).convert("RGB")) for png in (to_png(alone), to_png(alone, lasting_ns=100))
+    ]
+    right = [image[TOP : TOP + 16, LEFT + NUM_COLUMNS + 1 :] for image in pixels]
+    assert (right[0] == right[1]).all() and (right[0] < 255).any()  # "100 %" in both
+    blue = [(image[TOP, LEFT : LEFT + NUM_COLUMNS] == (0x00, 0x72, 0xB2)).all(1).mean() for image in pixels]
+    assert blue == pytest.approx([1, 0.5], abs=0.01)
+
+
+def test_the_picture_of_an_empty_timeline_has_no_axis_and_says_so() -> None:
+    image = Image.open(io.BytesIO(to_png(Timeline(num_ranks=2))))
+    assert image.height == TOP and title_of(Timeline(num_ranks=2)) == "2 ranks, nothing recorded"
+
+
 def test_an_empty_timeline_has_a_picture_too() -> None:
     assert to_png(Timeline()).startswith(b"\x89PNG")
     assert to_png(Timeline(num_ranks=4)).startswith(b"\x89PNG")

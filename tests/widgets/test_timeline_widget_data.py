@@ -112,6 +112,35 @@ def test_memory_and_clock_errors_are_sent_where_the_record_has_them() -> None:
     assert pack(timeline)["clock"] == [[1, 38_000]]
 
 
+def test_how_far_clocks_may_be_off_is_said_beside_the_source() -> None:
+    timeline = exchange()
+    timeline.tables["clock"] = {
+        "rank": np.arange(2),
+        "method": np.array(["barrier"] * 2),
+        "err_ns": np.array([5, 38_000]),
+    }
+    assert pack(timeline)["source"] == "measured, clocks ± 38 us"
+
+
+def test_what_is_wrong_in_the_record_is_said_first() -> None:
+    assert pack(exchange())["says"] == "Rank 0 sent and nobody received."
+    assert pack(Timeline([0], [COMPUTE], [0], [5], ["a"], ["span"]))["says"] == ""
+    assert pack(Timeline(num_ranks=2))["says"] == "Nothing recorded."
+    assert pack(Timeline(num_ranks=2))["title"] == "2 ranks, nothing recorded"
+
+
+@pytest.mark.parametrize(("error_ns", "doubts"), [(99, True), (100, False)])
+def test_a_message_that_arrives_before_it_left_is_doubted_beyond_the_error_of_the_clocks(
+    error_ns: int, doubts: bool
+) -> None:
+    clock = {"clock": {"rank": np.array([1]), "err_ns": np.array([error_ns])}}
+    timeline = Timeline(
+        [0, 1], [COMMUNICATION] * 2, [200, 0], [300, 100], ["send", "recv"], ["send", "recv"], peer=[1, 0], flow=[0, 0],
+        tables=clock,
+    )  # fmt: skip
+    assert ("1 message arrives before it left" in pack(timeline)["says"]) == doubts
+
+
 def test_the_path_is_sent_in_pieces_that_follow_each_other() -> None:
     path = pack_path(exchange())
     start, end = _column(path, "path_start"), _column(path, "path_end")
@@ -147,6 +176,8 @@ def test_two_runs_are_compared_in_words_and_on_one_scale() -> None:
     both = labkit.compare(timeline, timeline.spans(lane=COMPUTE), names=("all", "computing"))
     assert repr(both).splitlines()[-1] == "computing takes 0.5 times as long as all."
     assert [run["span"] for run in both.explore().runs] == [2_000_000, 1_000_000]
+    nothing = labkit.compare(timeline, Timeline(num_ranks=2), names=("all", "nothing"))
+    assert repr(nothing).splitlines()[-1] == "nothing: 2 ranks, nothing recorded."
     assert labkit.compare(timeline, timeline, how="outline").explore().runs[0]["overlay"] is True
     with pytest.raises(ConfigError, match='how=\'above\' is not known; use "below" or "outline"'):
         labkit.compare(timeline, timeline, how="above")  # type: ignore[arg-type]

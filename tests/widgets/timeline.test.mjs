@@ -23,8 +23,8 @@ function runOf(rows, more = {}) {
   const columns = new Uint8Array(at + 3);
   for (const [i, name] of Object.keys(layout).entries()) columns.set(parts[i], 3 + layout[name][1]);
   return m.decode({
-    columns: new DataView(columns.buffer, 3), layout, span: Math.max(1, ...events.map((e) => e[1])), name: "", says: "", summary: "a run", memory: [], clock: [],
-    rows: rows.map(([rank, lane, spans]) => [rank, lane, spans.length]), categories: [],
+    columns: new DataView(columns.buffer, 3), layout, span: more.span ?? Math.max(1, ...events.map((e) => e[1])), name: more.name ?? "", says: "", summary: "a run", memory: [], clock: [],
+    rows: rows.map(([rank, lane, spans]) => [rank, lane, spans.length]), categories: ["a", "b", "c"],
     labels: [["a", "span", 0, -1, "", ""], ["b", "isend", 1, 1, "", ""], ["c", "wait", 2, -1, "", ""], ["push", "rpc_sync", 1, 1, "", ""], ["push", "rpc_serve", 2, 1, "", ""]],
   });
 }
@@ -79,6 +79,24 @@ test("numbers are the share matrix times its width, and unions are counted once"
   }
 });
 
+test("time in each category is that of the events on top, all rows together", () => {
+  for (let round = 0; round < 100; round++) {
+    const run = runOf([[0, 0, spans(draw(7), 9)], [0, 1, spans(draw(7), 9)], [1, 2, spans(draw(4), 9)]]), t0 = draw(15), t1 = t0 + 1 + draw(30);
+    const expected = [0, 0, 0];
+    for (const row of run.rows) for (let tick = t0; tick < t1; tick++) {
+      const owner = ownerOf(run, row, tick);
+      if (owner >= 0) expected[run.category[owner]]++;
+    }
+    [...m.categoryTimes(run, t0, t1)].forEach((time, c) => assert.ok(Math.abs(time - expected[c]) < 1e-6, `${time} for ${expected[c]}`));
+  }
+});
+
+test("of a run in which nothing was recorded no share of time is told", () => {
+  const { window, busyShare, bubble, computeShare, exposedShare, sent } = m.numbers(runOf([], { span: 0 }), 0, 1);
+  assert.deepEqual([window, busyShare, bubble, computeShare, exposedShare, sent], [0, NaN, NaN, NaN, NaN, 0]);
+  assert.equal(m.percentText(bubble), "–");
+});
+
 test("bytes are those of the calls that begin in the window", () => {
   const run = runOf([[0, 1, [[0, 4, 1, 100], [4, 6, 1, 10], [9, 12, 1, 1]]]]);
   assert.equal(m.numbers(run, 0, 12).sent, 111);
@@ -123,6 +141,13 @@ test("the cursor visits every edge once in either direction", () => {
   assert.deepEqual(walk(10, -1), [9, 5, 3, 1]);
 });
 
+test("of two runs the cursor visits the edges of both, the second one's where its offset puts them", () => {
+  const both = { runs: [runOf([[0, 0, [[1, 5, 0]]]]), runOf([[0, 0, [[0, 3, 0]]]])], offset: 4 };
+  assert.deepEqual([0, 1, 4, 5, 7].map((time) => m.nextEdge(both, time, 1)), [1, 4, 5, 7, 7]);
+  assert.deepEqual([8, 7, 5, 4.5].map((time) => m.nextEdge(both, time, -1)), [7, 5, 4, 4]);
+  assert.deepEqual([6.2, 6.9, 1, 4.4].map((time) => m.snap(both, time, 0.5)), [6.2, 7, 1, 4]);
+});
+
 test("memory shows the most of each column and what was there before", () => {
   const memory = { time: Float64Array.of(0, 20, 20, 60), held: Float64Array.of(100, 400, 0, 200) };
   assert.deepEqual([...m.memoryColumns(memory, 0, 100, 10)], [100, 100, 400, 0, 0, 0, 200, 200, 200, 200]);
@@ -154,6 +179,23 @@ test("in a Chrome trace the slices of a thread nest, and a message's arrow joins
     if (a !== b && a.tid === b.tid && a.ts <= b.ts && b.ts < a.ts + a.dur) assert.ok(b.ts + b.dur <= a.ts + a.dur + 1e-9);
   const [from, to] = ["s", "f"].map((phase) => traceEvents.find((e) => e.ph === phase));
   assert.deepEqual([from.id, from.pid, to.pid], [to.id, 1000, 1001]);
+});
+
+test("in a Chrome trace two runs are processes of their own, named and as far apart as in the view", () => {
+  const rows = [[0, 1, [[0, 10, 1]]], [1, 1, [[5, 13, 1]]]], flow = { u4: { flow_from: [0], flow_to: [1] } };
+  const runs = ["before", "after"].map((name) => runOf(rows, { ...flow, name }));
+  for (const [offset, begins] of [[2000, [0, 2]], [-3000, [3, 0]]]) {
+    const { traceEvents } = JSON.parse(m.toChrome({ runs, offset })), named = traceEvents.filter((e) => e.name === "process_name");
+    assert.deepEqual(named.map((e) => e.args.name), ["before rank 0", "before rank 1", "after rank 0", "after rank 1"]);
+    assert.equal(new Set(named.map((e) => e.pid)).size, 4);
+    const slices = traceEvents.filter((e) => e.ph === "X");
+    assert.deepEqual(slices.map((e) => e.pid), named.map((e) => e.pid));
+    assert.equal(new Set(slices.map((e) => e.tid)).size, 4);
+    assert.deepEqual([slices[0].ts, slices[2].ts], begins);
+    const arrows = traceEvents.filter((e) => e.ph === "s" || e.ph === "f");
+    assert.deepEqual(arrows.map((e) => e.tid), slices.map((e) => e.tid));
+    assert.equal(new Set(arrows.map((e) => e.id)).size, 2);
+  }
 });
 
 test("a run that grew part by part is the run that came at once", () => {

@@ -196,8 +196,8 @@ Object.assign(TimelineView.prototype, {
 
   hover(found) {
     this.canvas.style.cursor = found ? "pointer" : "crosshair";
-    if (found) this.showDetail(found.run, found.event, false);
-    else if (this.state.focus) this.showDetail(this.state.focus.run, this.state.focus.event, false);
+    const shown = found ?? this.state.focus;
+    if (shown) this.showDetail(shown.run, shown.event, false);
   },
 
   snapped(x) {

@@ -24,13 +24,13 @@ export function layOut(runs, overlay) {
       memories.push({ run: number, rank, y, height: bar + 4 });
       y += bar + 4 + laneGap;
     };
-    run.rows.forEach((row, index) => {
+    run.rows.forEach((row) => {
       if (row.rank !== rank) {
         remember();
         if (rank >= 0) y += rankGap;
         [rank, first] = [row.rank, y];
       }
-      rows.push({ run: number, row, index, y, bar, first: y === first });
+      rows.push({ run: number, row, y, bar, first: y === first });
       y += bar + laneGap;
     });
     remember();
@@ -133,7 +133,7 @@ export function paint(context, state, shares = paintShares) {
   context.rect(LEFT, 0, width - LEFT - RIGHT, layout.height);
   context.clip();
   paintNames(context, state);
-  if (state.overlay && runs.length > 1) paintOutline(context, state);
+  if (state.overlay) paintOutline(context, state);
   if (state.arrows) paintArrows(context, state);
   if (state.showPath) runs.forEach((run, number) => run.path && paintPath(context, state, number));
   paintClockErrors(context, state);
@@ -283,7 +283,7 @@ function paintArrows(context, state) {
       if (!from || !to) continue;
       const served = run.labels[run.label[run.flow_to[f]]][1] === "rpc_serve";
       const leaves = run.start[run.flow_from[f]], arrives = (served ? run.start : run.end)[run.flow_to[f]];
-      const error = Math.max(run.clockError.get(from.row.rank) ?? 0, run.clockError.get(to.row.rank) ?? 0);
+      const error = Math.max(run.errorOf(from.row.rank), run.errorOf(to.row.rank));
       const back = leaves - arrives;
       context.strokeStyle = context.fillStyle = back > error ? state.theme.alarm : back > 0 ? state.theme.quiet : state.theme.arrow;
       const shift = shiftOf(state, number), down = to.y > from.y;
@@ -336,7 +336,7 @@ function paintPath(context, state, run) {
 function paintClockErrors(context, state) {
   context.beginPath();
   for (const place of state.layout.rows) {
-    const reach = (state.runs[place.run].clockError.get(place.row.rank) ?? 0) / pixelOf(state);
+    const reach = state.runs[place.run].errorOf(place.row.rank) / pixelOf(state);
     if (reach < 1.5) continue;
     const y = place.y + (place.bar < 12 ? place.bar / 2 : place.bar - 2); // under the name
     eachWide(state, place, Math.min(reach, 12), (event, x, wide) => {

@@ -7,7 +7,7 @@ const KEYS = [
   ["c", "critical path"], ["o", "outline"], ["a", "arrows"], ["t", "table"], ["Esc", "clear marks"], ["?", "these keys"],
 ];
 const POINTER = "Drag to measure (ends snap to edges of events), Shift+drag to move, double click to zoom to an event, " +
-  "Ctrl or Cmd+wheel (or the wheel alone while the picture has the focus) to zoom; drag the strip below to move, its edges to zoom.";
+  "Ctrl or Cmd+wheel (in the focused picture the wheel alone) to zoom; drag the strip below to move, its edges to zoom.";
 
 // Field, label, what it is, how its value is written, and what is written after it.
 const NUMBERS = [
@@ -119,7 +119,8 @@ export class TimelineView {
         const time = run[`memory_time_${rank}`], held = run[`memory_held_${rank}`], most = held.reduce((a, b) => Math.max(a, b), 0);
         return [rank, { time, held, most, peak: time[held.indexOf(most)] }];
       }));
-      run.clockError = new Map(run.clock);
+      const errors = new Map(run.clock);
+      run.errorOf = (rank) => errors.get(rank) ?? 0;
       run.path = each.path && unpack(each.path);
       return run;
     }));
@@ -152,7 +153,7 @@ export class TimelineView {
     const { state } = this, before = state.runs.length, followed = state.view[0] === state.whole[0] && state.view[1] === state.whole[1];
     state.runs = runs;
     const [run, other] = runs;
-    if (before !== runs.length) state.overlay = Boolean(run.overlay);
+    if (before !== runs.length) state.overlay = Boolean(other && run.overlay);
     state.hatched = run.categories.map((category) => category[3]);
     this.title.textContent = runs.map(({ name, title, source }) => [name, title, source].filter(Boolean).join(" · ")).join(" | ");
     state.summary = runs.map((each) => named(each, each.summary, ": ")).join(" ");
@@ -233,7 +234,6 @@ export class TimelineView {
       canvas.style.width = `${state.width}px`;
       canvas.style.height = `${height}px`;
     }
-    state.overviewOf = "";
     this.invalidate();
   }
 
@@ -289,7 +289,7 @@ export class TimelineView {
     const parts = [named(of, `rank ${row.rank}`), kind === name || kind === "span" ? name : `${name} (${kind})`, `${timeText(of.end[event] - of.start[event])} from ${timeText(of.start[event])}`];
     if (peer >= 0) parts.push(/recv|serve/.test(kind) ? `from rank ${peer}` : `to rank ${peer}`);
     if (of.bytes[event] && row.lane) parts.push(bytesText(of.bytes[event]));
-    const error = of.clockError.get(row.rank);
+    const error = of.errorOf(row.rank);
     if (error) parts.push(`clock ± ${timeText(error)}`);
     for (const f of of.flowsOf.get(event) ?? []) {
       const [from, to] = [of.flow_from[f], of.flow_to[f]];
@@ -311,20 +311,22 @@ export class TimelineView {
   }
 
   writeTable() {
-    const { runs } = this.state, most = 200, rows = [];
-    runs.forEach((run, r) => {
-      const [t0, t1] = windowOf(this.state, r);
+    const { runs } = this.state, most = 200 / runs.length, heads = ["rank", "event", "kind", "begin", "length", "bytes", "peer", "line"];
+    let more = false;
+    const rows = runs.flatMap((run, r) => {
+      const [t0, t1] = windowOf(this.state, r), found = [];
       for (const row of run.rows)
-        for (let i = row.first; i < row.last && rows.length <= most && run.start[i] < t1; i++) {
+        for (let i = row.first; i < row.last && found.length <= most && run.start[i] < t1; i++) {
           if (run.end[i] <= t0) continue;
           const [name, kind, , peer, source] = run.labels[run.label[i]];
-          rows.push([named(run, row.rank), name, kind, timeText(run.start[i]), timeText(run.end[i] - run.start[i]), run.bytes[i] ? bytesText(run.bytes[i]) : "", peer >= 0 ? peer : "", source]);
+          found.push([named(run, row.rank), name, kind, timeText(run.start[i]), timeText(run.end[i] - run.start[i]), run.bytes[i] ? bytesText(run.bytes[i]) : "", peer >= 0 ? peer : "", source]);
         }
+      more ||= found.length > most;
+      return found.slice(0, most);
     });
-    const heads = ["rank", "event", "kind", "begin", "length", "bytes", "peer", "line"];
-    const more = rows.length > most ? `The first ${most} events in view; zoom in for the others.` : runs.some((run) => run.span) ? `${countText(rows.length, "event")} in view.` : this.said;
-    const shown = rows.slice(0, most).map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, String(cell)))));
-    this.table.replaceChildren(element("table", {}, element("caption", {}, more), ...tableOf(heads, shown)));
+    const events = countText(rows.length, "event"), caption = more ? `The first ${events} in view; zoom in for the others.` : runs.some((run) => run.span) ? `${events} in view.` : this.said;
+    const shown = rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, String(cell)))));
+    this.table.replaceChildren(element("table", {}, element("caption", {}, caption), ...tableOf(heads, shown)));
   }
 
   zoom(factor, at = 0.5) {
