@@ -9,6 +9,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -83,14 +84,16 @@ class Results:
 
     def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
         self._now = now
-        try:
-            self._base = sqlite3.connect(path, isolation_level=None)
-            self._base.execute("PRAGMA journal_mode=WAL")
-            self._base.executescript(_SCHEMA)
-        except sqlite3.Error as error:
-            raise EnvironmentProblem(
-                f"the board cannot keep its results in {path}: {error}; name another file with --results FILE"
-            ) from error
+        with ExitStack() as undo:
+            try:
+                self._base = undo.enter_context(closing(sqlite3.connect(path, isolation_level=None)))
+                self._base.execute("PRAGMA journal_mode=WAL")
+                self._base.executescript(_SCHEMA)
+            except sqlite3.Error as error:
+                raise EnvironmentProblem(
+                    f"the board cannot keep its results in {path}: {error}; name another file with --results FILE"
+                ) from error
+            undo.pop_all()  # it stays open
         found = self._base.execute("SELECT token FROM class").fetchone()
         self.token: str = found[0] if found else self._new_token()
 
