@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from labkit.units import format_bytes
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ def describe_wait(rank: int, logs: Mapping[int, RankLog], finished: frozenset[in
     """
     wait = logs[rank].waiting if rank in logs else None
     if wait is None:
-        return ""
+        return _answer_words(rank, logs[rank], finished) if rank in logs else ""
     size = f" ({format_bytes(wait.bytes)})" if wait.bytes else ""
     if wait.operation in ("recv", "irecv"):
         source = "any rank" if wait.peer is None else f"rank {wait.peer}"
@@ -33,6 +35,28 @@ def describe_wait(rank: int, logs: Mapping[int, RankLog], finished: frozenset[in
         done = _finished_words(wait.peer, finished)
         return f"rank {rank} waits to send {format_bytes(wait.bytes)} to rank {wait.peer}{done}"
     return f"rank {rank} waits in {wait.operation} #{wait.number + 1}{size}{_missing_words(rank, wait, logs, finished)}"
+
+
+def _answer_words(rank: int, log: RankLog, finished: frozenset[int]) -> str:
+    """Return which remote call a rank waits for, of several threads the one that has waited longest; "" for none."""
+    from labkit.launch.recording import layout
+
+    records = log.records
+    for row in np.flatnonzero(records["state"] == layout.OPEN).tolist():
+        record = records[row]
+        kind, link = log.name(record["kind"]), int(record["link"])
+        if kind == "wait" and link < 0:
+            return f"rank {rank} waits for a future that nobody has completed"
+        if kind == "wait" and link < len(records):
+            record = records[link]
+        elif kind not in ("rpc_sync", "to_here"):
+            continue
+        peer = int(record["peer"])
+        whose = f"from rank {peer}{_finished_words(peer, finished)}"
+        if log.name(record["kind"]) == "to_here":
+            return f"rank {rank} waits in to_here() for an object {whose}"
+        return f"rank {rank} waits for the answer of {log.name(record['name'])}() {whose}"
+    return ""
 
 
 def _finished_words(peer: int | None, finished: frozenset[int]) -> str:

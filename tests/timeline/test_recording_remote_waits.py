@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.rpc as rpc
-from recorded_ranks import record_of, run_ranks
+from recorded_ranks import record_of, run_ranks, start_ranks, stop_ranks
 from torch.futures import Future
 
+from labkit.launch.recording import read_log
+from labkit.launch.waits import describe_wait
 from labkit.timeline import Timeline
 from labkit.timeline.critical_path import critical_path
 from labkit.timeline.metrics import wait_ns
@@ -202,3 +205,38 @@ def test_a_future_of_a_collective_is_waited_for_like_its_handle(tmp_path: Path) 
             zip((number_of[of] for of in table["of"][mine].tolist()), table["aside"][mine].tolist(), strict=True)
         )
         assert waits == [(0, True), (1, False), (2, True), (3, False)]
+
+
+def stuck(rank: int, num_ranks: int) -> None:
+    """Wait for answers that do not come."""
+    rpc.init_rpc(f"rank{rank}", rank=rank, world_size=num_ranks)
+    if rank == 0:
+        rpc.rpc_async("rank1", held).then(lambda future: future.value()).wait()
+    elif rank == 1:
+        rpc.rpc_sync("rank3", held)
+    elif rank == 2:
+        rpc.remote("rank3", held).to_here()
+    else:
+        Future().wait()  # type: ignore[var-annotated]
+
+
+def test_who_waits_for_whose_answer_is_said_while_they_wait(tmp_path: Path) -> None:
+    wanted = [
+        "rank 0 waits for the answer of held() from rank 1",
+        "rank 1 waits for the answer of held() from rank 3, which has already finished",
+        "rank 2 waits in to_here() for an object from rank 3, which has already finished",
+        "rank 3 waits for a future that nobody has completed",
+    ]
+    ranks, end = start_ranks(stuck, 4, tmp_path), time.monotonic() + 60
+    try:
+        said: list[str] = []
+        while said != wanted and time.monotonic() < end:
+            logs = {rank: read_log(tmp_path / f"{rank}.log") for rank in range(4)}
+            said = [describe_wait(rank, logs, frozenset({3})) for rank in range(4)]
+            time.sleep(0.01)
+    finally:
+        for process, _ in ranks:
+            process.kill()
+        stop_ranks(ranks)
+    assert said == wanted
+    assert not any(log.waits for log in logs.values())  # they may have others to serve: no deadlock by themselves

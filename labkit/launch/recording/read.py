@@ -70,6 +70,10 @@ class RankLog:
     closed: bool = False
     missing: str = field(default="")
 
+    def name(self, index: int) -> str:
+        """Return an interned name, "" where the rank was just writing it."""
+        return _name(self.names, index)
+
     @property
     def waiting(self) -> Wait | None:
         """Return what the rank has been blocked in for longest, None where it is not."""
