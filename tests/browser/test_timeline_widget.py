@@ -72,6 +72,19 @@ v.state.layout.rows.map((place) => {
 """
 
 
+STANDS_STILL = """(selector) => new Promise((done) => {
+  let before, calm = 0;
+  const look = () => {
+    const { top } = document.querySelector(selector).getBoundingClientRect();
+    calm = top === before ? calm + 1 : 0;
+    before = top;
+    if (calm > 10) done();
+    else requestAnimationFrame(look);
+  };
+  look();
+})"""
+
+
 def test_shares_are_painted_numbers_agree_and_keys_stay_in_the_widget(lab: Lab) -> None:
     lab.open("timeline.ipynb", _cells(TIMELINE, LATER))
     lab.run_all(timeout_s=60)
@@ -128,7 +141,7 @@ def test_shares_are_painted_numbers_agree_and_keys_stay_in_the_widget(lab: Lab) 
     page.keyboard.press("Enter")
     page.wait_for_function(f"() => document.querySelector('{WIDGET}').labkit.state.view[1] === 1000000")
     page.mouse.wheel(0, -120)
-    page.wait_for_timeout(100)
+    page.evaluate(STANDS_STILL, f"{WIDGET} canvas")  # the page scrolls in steps
     assert _view(lab, "v.state.view") == [0, 1_000_000]
 
     # Dragging measures, ends snapped to the edges of spans.

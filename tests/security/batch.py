@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -30,6 +30,8 @@ LIMITS = Limits(
     kernel_memory_bytes=3 << 30,
     case_memory_bytes=3 << 30,
 )
+PATIENT = replace(LIMITS, cell_seconds=60.0, notebook_seconds=120.0, case_seconds=20.0, retry_seconds=30.0)
+"""For attacks that do not try to last: on a loaded machine an honest case takes seconds."""
 HONEST = {"honest-1": 10.0, "honest-2": 2.0, "zz-honest-3": 10.0}
 
 
@@ -46,6 +48,7 @@ class Batch:
         files: In the batch's folder for temporary files, and outside of it where something could have been written.
         calls: How often the host's service was called.
         seconds: How long it took.
+        limits: What each was allowed to use.
     """
 
     out: Path
@@ -56,10 +59,16 @@ class Batch:
     files: list[str]
     calls: int
     seconds: float
+    limits: Limits
 
 
 def run_batch(
-    root: Path, names: Collection[str], jobs: int = 2, sandbox: str = "bubblewrap", broken: bool = False
+    root: Path,
+    names: Collection[str],
+    jobs: int = 2,
+    sandbox: str = "bubblewrap",
+    broken: bool = False,
+    limits: Limits = LIMITS,
 ) -> Batch:
     """Grade the attacks `names` among honest submissions.
 
@@ -69,6 +78,7 @@ def run_batch(
         jobs: Submissions at a time.
         sandbox: "none" for attacks that do no harm to this machine.
         broken: Grade the broken files, too.
+        limits: What each may use.
     """
     course = write_course(root / "course")
     temporary, outside = root / "tmp", root / "outside"
@@ -94,7 +104,7 @@ def run_batch(
         patch.setattr(tempfile, "tempdir", None)
         mounts = _mounts()
         begin, begun = time.monotonic(), time.time()
-        paths, about = [root / "in"], {"jobs": jobs, "course": course, "limits": LIMITS, "sandbox": sandbox}
+        paths, about = [root / "in"], {"jobs": jobs, "course": course, "limits": limits, "sandbox": sandbox}
         report = grade(paths, "90", root / "out", progress=False, **about)  # type: ignore[arg-type]
         seconds = time.monotonic() - begin
         calls = 0
@@ -108,7 +118,7 @@ def run_batch(
     processes = _processes_of(str(root), begun)
     scores = {entry.name: entry.score for entry in report}
     hostile = (*chosen, *handed_in)
-    return Batch(root / "out", scores, hostile, processes, _mounts() - mounts, files, calls, seconds)
+    return Batch(root / "out", scores, hostile, processes, _mounts() - mounts, files, calls, seconds, limits)
 
 
 def _mounts() -> set[str]:

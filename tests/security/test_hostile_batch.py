@@ -11,7 +11,7 @@ import pytest
 
 from labkit.grading.sandbox import bubblewrap
 from security.attacks import Places, attacks
-from security.batch import HONEST, LIMITS, Batch, run_batch
+from security.batch import HONEST, LIMITS, PATIENT, Batch, run_batch
 
 pytestmark = pytest.mark.skipif(bool(bubblewrap.problem()), reason=f"no sandbox here: {bubblewrap.problem()}")
 
@@ -41,10 +41,11 @@ SAMPLE = (
 )
 def batch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
     names: Sequence[str] = SAMPLE
+    limits = PATIENT if request.param is None else LIMITS
     if request.param is not None:
         every = sorted(attacks(NOWHERE))
         names = every[request.param :: PARTS] if request.param != BROKEN else ()
-    yield run_batch(tmp_path_factory.mktemp("hostile"), names, broken=request.param == BROKEN)
+    yield run_batch(tmp_path_factory.mktemp("hostile"), names, broken=request.param == BROKEN, limits=limits)
 
 
 def test_no_attack_earns_a_point(batch: Batch) -> None:
@@ -61,7 +62,7 @@ def test_nothing_is_left_behind(batch: Batch) -> None:
 
 
 def test_the_batch_ends_within_its_limits(batch: Batch) -> None:
-    one = LIMITS.notebook_seconds + 2 * (LIMITS.case_seconds + LIMITS.retry_seconds) + 20
+    one = batch.limits.notebook_seconds + 2 * (batch.limits.case_seconds + batch.limits.retry_seconds) + 20
     assert batch.seconds < one * len(batch.scores) / 2 + 60
 
 
