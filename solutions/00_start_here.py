@@ -115,8 +115,7 @@ def first_all_reduce():
 
 
 four = labkit.run(first_all_reduce, on=labkit.local(4))
-print(four.results)
-labkit.reveal("0.1", four.results[0])
+labkit.reveal("0.1", four.results[0], f"all four ranks: {four.results}")
 
 # %% [markdown]
 # All four hold the same: the **sum**. (`labkit.device()` is the GPU of this rank, and the CPU where there is none. With
@@ -177,10 +176,7 @@ def compute_and_reduce(num_bytes):
 
 
 on_h100 = labkit.run(compute_and_reduce, 100 * 10**6, on=labkit.virtual(8))
-on_h100.timeline
-
-# %%
-labkit.reveal("0.1b", 1e3 * max(on_h100.results))
+labkit.reveal("0.1b", 1e3 * max(on_h100.results), on_h100.timeline)
 
 # %% [markdown]
 # How to read the picture: time runs to the right, and each rank has its rows. *compute* is work on the device, *comm*
@@ -227,10 +223,7 @@ try:
     labkit.run(rank_0_leaves, on=labkit.virtual(4))
 except RunTimeout as error:
     stuck = error
-print(stuck)
-
-# %%
-labkit.reveal("0.1c", sum("waits" in report for report in stuck.reports.values()))
+labkit.reveal("0.1c", sum("waits" in report for report in stuck.reports.values()), str(stuck))
 
 # %% [markdown]
 # That is a **deadlock**. Read the report from the top: how many ranks wait; then for each, the call, your line, and why
@@ -280,9 +273,7 @@ labkit.predict("0.2", 4)
 
 # %%
 launched = labkit.run(post_main, on=labkit.local(4, device="cpu"), init=False)
-for line in launched.results:
-    print(line)
-labkit.reveal("0.2", int(launched.results[0].split()[-1]))
+labkit.reveal("0.2", int(launched.results[0].split()[-1]), launched.results)
 
 # %% [markdown]
 # Four worlds of one rank each. All of them would train, on all of the data, and save over each other's checkpoint. No
@@ -444,8 +435,7 @@ def post_training(steps):
 
 # %%
 posted = labkit.run(post_training, 4, on=labkit.virtual(4))
-print(posted.results)
-labkit.reveal("0.4", float(posted.results[0].split()[-1]))
+labkit.reveal("0.4", float(posted.results[0].split()[-1]), posted.results)
 
 # %% [markdown]
 # Had they all arrived, it would be -1.2. Everybody is done, the server "served", and the weight has not moved. What

@@ -140,8 +140,7 @@ labkit.check("1.1", scatter)
 # %%
 CPUS = [torch.device("cpu")] * 4
 sizes = [len(piece) for piece in scatter(torch.arange(10), CPUS)]
-print("ten samples on four devices:", sizes)
-labkit.reveal("1.1", sizes[-1])
+labkit.reveal("1.1", sizes[-1], f"ten samples on four devices: {sizes}")
 
 # %%
 print("three samples on four devices:", scatter(torch.arange(3), CPUS))
@@ -606,10 +605,7 @@ def seconds(model, x, num_devices):
 
 one = seconds(PythonLoop(), torch.ones(32, 1), 1)
 two = seconds(PythonLoop(), torch.ones(32, 1), 2)
-labkit.reveal("1.4", one / two)
-
-# %% tags=["nbval-ignore-output"]
-lanes.timeline()
+labkit.reveal("1.4", one / two, lanes.timeline())
 
 # %% [markdown]
 # Both threads look busy, from beginning to end. They are not: each *waits for the lock* half of the time, and a
@@ -840,10 +836,7 @@ def on_a100s(function, n):
 
 
 eight = on_a100s(data_parallel_step, 8)
-labkit.reveal("1.8", eight.timeline.makespan_ns / 1e6)
-
-# %%
-eight.timeline
+labkit.reveal("1.8", eight.timeline.makespan_ns / 1e6, eight.timeline)
 
 # %% [markdown]
 # Look at row 0 first: it sends, sends, sends. Then at the others: they wait for the model, compute for a moment, and
@@ -954,9 +947,9 @@ labkit.predict("1.9", 0.17, unit="s")
 SPEEDS = [100, 200, 200]
 equal = [len(piece) for piece in torch.arange(50).tensor_split(3)]
 fair = shares_by_speed(50, SPEEDS)
-print(f"equal   {equal}: {slowest_seconds(equal, SPEEDS):.3f} s")
-print(f"by speed {fair}: {slowest_seconds(fair, SPEEDS):.3f} s")
-labkit.reveal("1.9", slowest_seconds(fair, SPEEDS))
+shares = {"equal": equal, "by speed": fair}
+rows = [f"{name:8} {share}: {slowest_seconds(share, SPEEDS):.3f} s" for name, share in shares.items()]
+labkit.reveal("1.9", slowest_seconds(fair, SPEEDS), rows)
 
 # %% [markdown]
 # Now the data. A `DataLoader` yields whole batches, which then have to be cut. Better to cut them by hand where they

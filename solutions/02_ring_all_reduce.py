@@ -1117,14 +1117,13 @@ axes.loglog(
 axes.loglog(sizes, [seconds * 1e3 for seconds in halving_seconds], ":", color="#009E73", label="halving and doubling")
 crossover = ALPHA * BANDWIDTH * (RANKS - 1 - rounds) / (rounds - (RANKS - 1) / RANKS)
 axes.axvline(crossover, color="gray", linewidth=0.8, label=f"ring = tree at {crossover / 1e6:.1f} MB")
-axes.set(xlabel="tensor on each rank (bytes)", ylabel="predicted time (ms)", title=f"{RANKS} ranks, 10 µs, 50 GB/s")
-axes.legend()
-plt.show()
-
-# %%
 ring_ms, tree_ms = (1e3 * cost(crossover, RANKS, ALPHA, BANDWIDTH) for cost in (ring_seconds, tree_seconds))
-print(f"at {crossover / 1e6:.2f} MB the ring takes {ring_ms:.2f} ms and the tree {tree_ms:.2f} ms")
-labkit.reveal("2.9", crossover / 1e6)
+there = f"at {crossover / 1e6:.2f} MB the ring takes {ring_ms:.2f} ms and the tree {tree_ms:.2f} ms"
+axes.set(xlabel="tensor on each rank (bytes)", ylabel="predicted time (ms)")
+axes.set_title(f"{RANKS} ranks, 10 µs, 50 GB/s: {there}", fontsize=9)
+axes.legend()
+plt.close()  # shown once, with your guess
+labkit.reveal("2.9", crossover / 1e6, figure)
 
 # %% [markdown]
 # The crossing is where both formulas are equal. Solve for B, with L = ⌈log₂ N⌉:
@@ -1196,14 +1195,14 @@ print(f"ring = tree at {predicted / 1e6:.2f} MB by the formula, at {crossing / 1
 labkit.predict("2.9b", 16.0, unit="times")
 
 # %%
-print("ranks    ring: formula   cluster     tree: formula   cluster   (µs, 1 MiB)")
+rows = ["ranks    ring: formula   cluster     tree: formula   cluster   (µs, 1 MiB)"]
 trees = {}
 for ranks in (16, 32, 64, 256):
     formula = [1e6 * cost(2**20, ranks, port_alpha, port_beta) for cost in (ring_seconds, tree_seconds)]
     ring = f"{on_ports(ring_sum, 2**20, ranks):10.0f}" if ranks <= 64 else "          "
     trees[ranks] = on_ports(tree_all_reduce, 2**20, ranks)
-    print(f"{ranks:5}{formula[0]:17.0f}{ring}{formula[1]:18.0f}{trees[ranks]:10.0f}")
-labkit.reveal("2.9b", trees[256] / trees[16])
+    rows.append(f"{ranks:5}{formula[0]:17.0f}{ring}{formula[1]:18.0f}{trees[ranks]:10.0f}")
+labkit.reveal("2.9b", trees[256] / trees[16], rows)
 
 # %% [markdown]
 # Sixteen times the ranks, and the tree takes eight rounds in place of four. The ring takes 510 steps in place of 30. (A
@@ -1263,11 +1262,13 @@ for ranks in (2, 4):
     results = labkit.run(sweep, COLLECTIVES, SIZES, on=labkit.local(ranks)).results
     measured[ranks] = {key: max(seconds[key] for seconds in results) for key in results[0]}  # the slowest rank counts
 
-print("ranks        size  whose        ms  algbw GB/s  busbw GB/s")
+rows = ["ranks        size  whose        ms  algbw GB/s  busbw GB/s"]
 for ranks, seconds in measured.items():
     for (name, size), each in seconds.items():
         gbps = 1e-9 * size / each, 1e-9 * bus_bandwidth(size, each, ranks)
-        print(f"{ranks:5}{size // 1024:8} KiB  {name:8}{each * 1e3:7.2f}{gbps[0]:12.3g}{gbps[1]:12.3g}")
+        rows.append(f"{ranks:5}{size // 1024:8} KiB  {name:8}{each * 1e3:7.2f}{gbps[0]:12.3g}{gbps[1]:12.3g}")
+busbw = {ranks: bus_bandwidth(SIZES[-1], measured[ranks]["yours", SIZES[-1]], ranks) for ranks in (2, 4)}
+labkit.reveal("2.8b", busbw[4] / busbw[2], rows)
 
 # %% [markdown]
 # Now fit the model to what you measured. Two points on 4 ranks, the smallest and the largest size, give α and β. They
@@ -1281,8 +1282,6 @@ alpha = ours[small] / (2 * (ranks - 1)) - small / (ranks * beta)  # what is left
 predicted_here = ring_seconds(middle, ranks, alpha, beta)
 print(f"alpha {alpha * 1e6:.0f} µs, bandwidth {beta / 1e9:.2f} GB/s")
 print(f"{middle // 2**20} MiB: predicted {predicted_here * 1e3:.1f} ms, measured {ours[middle] * 1e3:.1f} ms")
-factor = bus_bandwidth(large, ours[large], 4) / bus_bandwidth(large, measured[2]["yours", large], 2)
-labkit.reveal("2.8b", factor)
 
 # %% [markdown]
 # What to make of it, on a machine with two cores and little else to do (measure on a busy one and the numbers jump; run
@@ -1439,10 +1438,7 @@ def to_the_other_machine():
 
 own_card = labkit.run(to_the_other_machine, on=labkit.virtual(8, gpus_per_node=4))
 one_card = labkit.run(to_the_other_machine, on=labkit.virtual(8, gpus_per_node=4, nics_per_node=1))
-one_card.timeline
-
-# %%
-labkit.reveal("2.12", max(one_card.results) / max(own_card.results))
+labkit.reveal("2.12", max(one_card.results) / max(own_card.results), one_card.timeline)
 
 # %% [markdown]
 # The staircase is back, one in each machine: four messages through one card, one after the other. Not quite four times

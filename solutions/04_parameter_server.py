@@ -449,16 +449,6 @@ def one_process(num_steps, num_workers, lr):
 
 print(f"server {run.results[0].seen[-1].loss:.6f}, one process {one_process(4, 4, 1.0):.6f}")
 
-# %% [markdown] tags=["slide-only"]
-# ### One worker in four is three times as slow
-#
-# | server | ms a step of four gradients | who waits |
-# |---|---:|---|
-# | synchronous | 30 | three workers, two thirds of the time |
-# | asynchronous | 12 | nobody |
-#
-# What is the price of not waiting?
-
 # %% [markdown]
 # ## 3 Enter the straggler
 #
@@ -473,6 +463,16 @@ labkit.predict("4.2", 15, unit="ms")
 ONE_SLOW = Pace(slow=((3, 3.0),))
 slow = labkit.run(train, partial(SyncServer, lr=1.0), 4, ONE_SLOW, on=labkit.virtual(5), init=False)
 labkit.reveal("4.2", round(1e3 * slow.results[0].seen[-1].seconds / 4, 1), slow.timeline)
+
+# %% [markdown] tags=["slide-only"]
+# ### One worker in four is three times as slow
+#
+# | server | ms a step of four gradients | who waits |
+# |---|---:|---|
+# | synchronous | 30 | three workers, two thirds of the time |
+# | asynchronous | 12 | nobody |
+#
+# What is the price of not waiting?
 
 # %% [markdown]
 # Three workers wait two thirds of the time for the fourth. That is what *synchronous* means, with a server as with
@@ -684,8 +684,7 @@ labkit.predict("4.4", 30)
 # %%
 bounded = labkit.run(train, partial(BoundedServer, lr=0.25, bound=2), 80, ONE_SLOW, on=labkit.virtual(5), init=False)
 pushes = [sum(each.worker == worker for each in bounded.results[0].updates) for worker in range(4)]
-print("gradients of each worker:", pushes)
-labkit.reveal("4.4", round(10 * (pushes[0] - 2) / pushes[3]))
+labkit.reveal("4.4", round(10 * (pushes[0] - 2) / pushes[3]), f"gradients of each worker: {pushes}")
 
 # %% [markdown]
 # The bound gives a loan, and no more. A worker that is *always* slow sets the pace for all, two steps later. What the
@@ -762,14 +761,14 @@ labkit.predict("4.5", 1.1)
 
 
 # %%
-seconds = {}
+seconds, rows = {}, []
 for needed in (10, 9, 8):
     found = labkit.run(
         train, partial(BackupServer, lr=1.0, needed=needed), 40, Pace(moods=0.1), on=labkit.virtual(11), init=False
     ).results[0]  # fmt: skip
     seconds[needed] = found.seen[-1].seconds
-    print(f"the first {needed} of 10: {1e3 * seconds[needed] / 40:.1f} ms a step, loss {found.seen[-1].loss:.4f}")
-labkit.reveal("4.5", round(seconds[10] / seconds[9], 2))
+    rows.append(f"the first {needed} of 10: {1e3 * seconds[needed] / 40:.1f} ms a step, loss {found.seen[-1].loss:.4f}")
+labkit.reveal("4.5", round(seconds[10] / seconds[9], 2), rows)
 
 # %% [markdown]
 # One step of ten is slow *for each worker*. With ten workers somebody is slow in 1 - 0.9^10 = 65 % of all steps, and a
@@ -1051,17 +1050,17 @@ def one_ring():
     return time.perf_counter() - begin
 
 
-print("100 MB, 8 workers       formula, ms   virtual, ms")
 ring = max(labkit.run(one_ring, on=labkit.virtual(8, link=LINK, algorithm="ring")).results)
-print(f"ring {1e3 * ring_seconds(SIZE, 8, *NUMBERS):30.1f} {1e3 * ring:13.1f}")
+rows = ["100 MB, 8 workers       formula, ms   virtual, ms"]
+rows.append(f"ring {1e3 * ring_seconds(SIZE, 8, *NUMBERS):30.1f} {1e3 * ring:13.1f}")
 measured = {}
 for servers in (1, 2, 4, 8):
     measured[servers] = labkit.run(
         one_server_step, servers, SIZE, on=labkit.virtual(8 + servers, link=LINK), init=False
     ).results[0]  # fmt: skip
     formula = server_seconds(SIZE, 8, servers, *NUMBERS)
-    print(f"{servers} server{'s' if servers > 1 else ' '} {1e3 * formula:25.1f} {1e3 * measured[servers]:13.1f}")
-labkit.reveal("4.6", round(measured[1] / ring, 2))
+    rows.append(f"{servers} server{'s' if servers > 1 else ' '} {1e3 * formula:25.1f} {1e3 * measured[servers]:13.1f}")
+labkit.reveal("4.6", round(measured[1] / ring, 2), rows)
 
 # %% [markdown]
 # The ring's step does not care how many workers there are; the server's grows with them, until there are as many
@@ -1368,12 +1367,12 @@ def loads(place: Placing, num_steps: int, num_keys: int, push: bool = True) -> t
 
 
 # %%
-busiest, TEN_GIGABITS = {}, find_link("ethernet_10g")
+busiest, rows, TEN_GIGABITS = {}, [], find_link("ethernet_10g")
 for rule, place in (("range", Placing(4, 10_000)), ("hash", Placing(4))):
     found, took = labkit.run(loads, place, 3, 10_000, on=labkit.virtual(12, link=TEN_GIGABITS), init=False).results[0]
     busiest[rule] = round(max(found) / sum(found), 3)
-    print(f"by {rule:5}  rows asked for {found}, busiest {busiest[rule]:.0%}, {1e3 * took:.1f} ms")
-labkit.reveal("4.7", busiest["range"])
+    rows.append(f"by {rule:5}  rows asked for {found}, busiest {busiest[rule]:.0%}, {1e3 * took:.1f} ms")
+labkit.reveal("4.7", busiest["range"], rows)
 
 # %% [markdown]
 # Ids are often given out in order of popularity or age, and then a range puts all that is popular on one server. A hash
@@ -1828,13 +1827,11 @@ def survive(
 
 
 # %%
-for rank, found in enumerate(labkit.run(survive, Replica, 40, 0.05, on=labkit.virtual(5), init=False).results):
-    if rank == 1:
-        print("in the backup's weights:", found)
-        survived = sum(found)
-    elif rank > 1:
-        print(f"acknowledged to worker {rank - 2}: {found[0]} by the primary, {found[1]} by the backup")
-labkit.reveal("4.11", survived)
+_, backup, *workers = labkit.run(survive, Replica, 40, 0.05, on=labkit.virtual(5), init=False).results
+rows = [f"in the backup's weights: {backup}"]
+for worker, (by_primary, by_backup) in enumerate(workers):
+    rows.append(f"acknowledged to worker {worker}: {by_primary} by the primary, {by_backup} by the backup")
+labkit.reveal("4.11", sum(backup), rows)
 
 # %% [markdown]
 # Forty of each: nothing lost, nothing twice. Move the moment of death, and look again. It is the same at every moment,
@@ -1982,9 +1979,11 @@ def crowd(make_server, num_pushes):
     return counted
 
 
-for server in (NoLock, AsyncServer):
-    print(f"{server.__name__:12}", labkit.run(crowd, server, 25, on=labkit.virtual(9), init=False).results[0])
-labkit.reveal("4.3b", labkit.run(crowd, NoLock, 25, on=labkit.virtual(9), init=False).results[0])
+counted = {
+    server.__name__: labkit.run(crowd, server, 25, on=labkit.virtual(9), init=False).results[0]
+    for server in (NoLock, AsyncServer)
+}
+labkit.reveal("4.3b", counted["NoLock"], [f"{name:12} {count}" for name, count in counted.items()])
 
 # %% [markdown]
 # Two pushes read the same weight, both add 1 to it, both write it back. One of them is gone, and nothing says so. In

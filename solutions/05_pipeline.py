@@ -66,9 +66,7 @@ labkit.predict("5.1", 4, unit="GB")
 
 # %% [markdown]
 # Then the **activations**: whatever forward computes and backward needs again. They do not grow with the model alone,
-# but with the batch, the length of the sequences and the number of layers. A widely taught rule of thumb (source at the
-# end) allows 8 bytes for each parameter, activations and temporary memory together, as a high estimate, and arrives at
-# 24 GB for a billion parameters. The first 16 are arithmetic, the last 8 a guess about your batch.
+# but with the batch, the length of the sequences and the number of layers.
 #
 # ### Exercise 5.1 The memory budget
 #
@@ -111,6 +109,11 @@ labkit.check("5.1", state_bytes, gradient_bytes, stages_needed)
 # %%
 GB = 10**9
 labkit.reveal("5.1", state_bytes(10**9) / GB)
+
+# %% [markdown]
+# A widely taught rule of thumb (source at the end) allows 8 bytes more for each parameter, activations and temporary
+# memory together, as a high estimate, and arrives at 24 GB for a billion parameters. The first 16 are arithmetic, the
+# last 8 a guess about your batch.
 
 # %%
 print("parameters      state   gradients a step   80 GB devices, with 8 bytes a parameter for activations")
@@ -261,12 +264,9 @@ def one_large_batch():
     run_stage(module, sample, SAMPLES, x if stage == 0 else None, x if last else None, nn.functional.mse_loss)
 
 
-one_batch = labkit.run(one_large_batch, on=labkit.virtual(4))
-one_batch.timeline
-
 # %% [markdown]
-# A staircase up and a staircase down, and hardly ever two stages at work together. Before you count: **what share of
-# the time do the four devices wait, on average?**
+# All the samples go through in one batch: forward on stage 0, then on 1, 2 and 3, and backward the same way back.
+# **What share of the time do the four devices wait, on average?**
 
 # %% tags=["predict"]
 labkit.predict("5.4", 0.5)
@@ -285,10 +285,11 @@ def bubble_of(timeline: labkit.Timeline) -> float:
 
 
 # %%
-labkit.reveal("5.4", bubble_of(one_batch.timeline))
+one_batch = labkit.run(one_large_batch, on=labkit.virtual(4))
+labkit.reveal("5.4", bubble_of(one_batch.timeline), one_batch.timeline)
 
 # %% [markdown]
-# Four devices, and the work of one. You bought memory, not speed. The waiting has a name, the **bubble**, and most of
+# A staircase up and a staircase down, and hardly ever two stages at work together. Four devices, and the work of one. You bought memory, not speed. The waiting has a name, the **bubble**, and most of
 # this lesson is about making it small. But first the other cut.
 
 # %% [markdown]
@@ -440,14 +441,12 @@ def split_step():
 
 
 alone = labkit.run(split_step, on=labkit.virtual(1)).timeline.makespan_ns
-speedup = {}
+speedup, rows = {}, []
 for where, world in (("8 GPUs of one machine", labkit.virtual(8)), ("8 machines", labkit.virtual(8, gpus_per_node=1))):
     took = labkit.run(split_step, on=world).timeline.makespan_ns
     speedup[where] = round(alone / took, 1)
-    print(f"{where:22} {took / 1e6:5.2f} ms, {alone / took:.1f} times as fast as one GPU")
-
-# %%
-labkit.reveal("5.3b", speedup["8 machines"])
+    rows.append(f"{where:22} {took / 1e6:5.2f} ms, {alone / took:.1f} times as fast as one GPU")
+labkit.reveal("5.3b", speedup["8 machines"], rows)
 
 # %% [markdown]
 # That is why the two are used together: cuts inside a layer between the GPUs of one machine, where NVLink is; cuts
@@ -991,7 +990,8 @@ def draw(timelines):
         panel.invert_yaxis()
     panels[-1, 0].set_xlabel("time (ms)")
     figure.tight_layout()
-    plt.show()
+    plt.close(figure)  # whoever called shows it
+    return figure
 
 
 draw({"one batch": one_batch.timeline} | {name: run.timeline for name, run in runs.items()})
@@ -1100,14 +1100,13 @@ def one_warm_step(num_microbatches):
 # %% tags=["nbval-ignore-output"]
 ranks = labkit.run(times_of, (1, 2, 4, 8, 16, 64), on=labkit.local(2)).results
 measured = {count: max(rank[count] for rank in ranks) for count in ranks[0]}
-print("microbatches " + "".join(f"{count:8}" for count in measured))
-print("step, ms     " + "".join(f"{1e3 * seconds:8.1f}" for seconds in measured.values()))
 five = sorted((labkit.run(one_warm_step, 8, on=labkit.local(2)).timeline for _ in range(5)), key=bubble_of)
-print("bubble with 8, five runs: " + " ".join(f"{bubble_of(timeline):.3f}" for timeline in five))
-draw({"2 real processes, the middle one of five runs": five[2]})
+found = ", ".join(f"{bubble_of(timeline):.1%}" for timeline in five)
+labkit.reveal("5.9", bubble_of(five[2]), draw({f"2 real processes; five runs: {found}; the middle one": five[2]}))
 
 # %% tags=["nbval-ignore-output"]
-labkit.reveal("5.9", bubble_of(five[2]))
+print("microbatches " + "".join(f"{count:8}" for count in measured))
+print("step, ms     " + "".join(f"{1e3 * seconds:8.1f}" for seconds in measured.values()))
 
 # %% [markdown]
 # More than the formula? It leaves out what a microbatch costs. Small matrices use a core badly, and each message, each
@@ -1671,7 +1670,7 @@ for stage in range(3):
 labkit.predict("5.13", 20.0, unit="%")
 
 # %% [markdown]
-# All three on one axis. (The formula beside the second one is that of 1F1B. In the third a microbatch's number is
+# All three on one axis. (The formulas beside them are those for equal parts. In the third a microbatch's number is
 # followed by its chunk.)
 
 # %% tags=["nbval-ignore-output"]
@@ -1945,11 +1944,12 @@ smaller = {
     "zero bubble": labkit.run(smaller_bubble, [zero_bubble(s, 4, 8) for s in range(4)], 1, on=labkit.virtual(4)),
 }
 formulas = {"interleaved, 2 chunks": 3 / (2 * 8 + 3), "zero bubble": 3 / (3 * 8 + 3)}
+rows = []
 for name, run in {"1F1B": runs["one_f_one_b"], **smaller}.items():
     formula = formulas.get(name, bubble_share(4, 8))
     took, bubble = run.timeline.makespan_ns / 1e9, bubble_of(run.timeline)
-    print(f"{name:22} {took:5.2f} s, bubble {bubble:.3f}, on paper {formula:.3f}")
-labkit.reveal("5.14", round(bubble_of(smaller["zero bubble"].timeline), 3))
+    rows.append(f"{name:22} {took:5.2f} s, bubble {bubble:.3f}, on paper {formula:.3f}")
+labkit.reveal("5.14", round(bubble_of(smaller["zero bubble"].timeline), 3), rows)
 
 # %% tags=["nbval-ignore-output"]
 draw({name: run.timeline for name, run in smaller.items()})

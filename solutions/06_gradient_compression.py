@@ -1243,12 +1243,10 @@ for name, make in ROWS.items():
         run = labkit.run(seconds_of_a_step, make, on=cluster(gigabits))
         step_s[name, gigabits] = max(seconds for seconds, _ in run.results)
         packet_bytes[name] = run.results[0][1]
-print("ms a step      " + "".join(f"{gigabits:5} Gbit/s" for gigabits in GIGABITS))
+rows = ["ms a step      " + "".join(f"{gigabits:5} Gbit/s" for gigabits in GIGABITS)]
 for name in ROWS:
-    print(f"{name:14} " + "".join(f"{1e3 * step_s[name, gigabits]:12.2f}" for gigabits in GIGABITS))
-
-# %%
-labkit.reveal("6.6", round(step_s["no hook", 400] / step_s["top 1 %", 400], 2))
+    rows.append(f"{name:14} " + "".join(f"{1e3 * step_s[name, gigabits]:12.2f}" for gigabits in GIGABITS))
+labkit.reveal("6.6", round(step_s["no hook", 400] / step_s["top 1 %", 400], 2), rows)
 
 # %% [markdown]
 # Compressing costs operators, and operators cost time whatever the network. At 1 Gbit/s that is nothing beside what
@@ -1547,8 +1545,7 @@ def seconds_with(precision, width, batch, depth=4):
     return time.perf_counter() - begin
 
 
-speedups = {}
-print("16 bits against                   float32   tf32")
+speedups, rows = {}, ["16 bits against                   float32   tf32"]
 for gpu, half in (("v100", "float16"), ("v100", "bfloat16"), ("a100", "bfloat16"), ("h100", "bfloat16")):
     for width, batch, what in ((8192, 8192, "wide layers"), (1024, 1024, "medium layers"), (256, 64, "small layers")):
         took = {
@@ -1558,10 +1555,8 @@ for gpu, half in (("v100", "float16"), ("v100", "bfloat16"), ("a100", "bfloat16"
         for other in ("float32", "tf32"):
             speedups[f"{gpu}, {half}, {what}, against {other}"] = took[other] / took[half]
         where = f"{gpu}, {half}, {what}"
-        print(f"{where:30} {took['float32'] / took[half]:10.1f} {took['tf32'] / took[half]:6.1f}")
-
-# %%
-labkit.reveal("6.9", round(speedups["a100, bfloat16, wide layers, against float32"], 1))
+        rows.append(f"{where:30} {took['float32'] / took[half]:10.1f} {took['tf32'] / took[half]:6.1f}")
+labkit.reveal("6.9", round(speedups["a100, bfloat16, wide layers, against float32"], 1), rows)
 
 # %% [markdown]
 # On an A100 fourteen times, or nearly twice if the float32 products went in TF32. On a V100 seven times with float16,
@@ -1651,19 +1646,17 @@ def blocks_step(width, tokens, num_segments, depth=16):
 
 
 MODELS = {"much data, narrow": (512, 65536), "in between": (2048, 8192), "little data, wide": (4096, 256)}
-saved, slower = {}, {}
+saved, slower, rows = {}, {}, []
 for name, (width, tokens) in MODELS.items():
     runs = [labkit.run(blocks_step, width, tokens, segments, on=labkit.virtual(1)).timeline for segments in (0, 4)]
     peaks = [peak_memory_bytes(timeline) for timeline in runs]
     saved[name] = round(1 - peaks[1] / peaks[0], 3) + 0.0
     slower[name] = runs[1].makespan_ns / runs[0].makespan_ns
-    print(
+    rows.append(
         f"{name:18} {peaks[0] / 1e9:6.1f} GB, with checkpoints {peaks[1] / 1e9:6.1f} GB: "
         f"{saved[name]:.0%} saved, {slower[name]:.2f} times the time"
     )
-
-# %%
-labkit.reveal("6.12", round(saved["much data, narrow"], 2))
+labkit.reveal("6.12", round(saved["much data, narrow"], 2), rows)
 
 # %% [markdown]
 # It saves about two thirds where activations are nearly all (what enters the four segments stays, and one segment's
@@ -1758,17 +1751,15 @@ def epoch_seconds(load_s, compute_s, ahead, batches=50):
     return time.perf_counter() - begin
 
 
-gains = {}
+gains, rows = {}, []
 for load_ms, compute_ms in ((1, 3), (1, 30), (1, 1), (5, 1)):
     seconds = [
         labkit.run(epoch_seconds, load_ms / 1e3, compute_ms / 1e3, ahead, on=labkit.virtual(1)).results[0]
         for ahead in (False, True)
     ]
     gains[load_ms, compute_ms] = 1 - seconds[1] / seconds[0]
-    print(f"load {load_ms} ms, compute {compute_ms:2} ms: {gains[load_ms, compute_ms]:.1%} saved")
-
-# %%
-labkit.reveal("6.11", round(gains[1, 3], 3))
+    rows.append(f"load {load_ms} ms, compute {compute_ms:2} ms: {gains[load_ms, compute_ms]:.1%} saved")
+labkit.reveal("6.11", round(gains[1, 3], 3), rows)
 
 # %% [markdown]
 # There are the promised 25 %, and you see where they come from: somebody's loader took a quarter of somebody's step.

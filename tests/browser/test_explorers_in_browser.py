@@ -191,7 +191,10 @@ def test_under_a_bound_nobody_is_further_ahead(show: Open) -> None:
     set_slider(page, "bound", 3)
     assert number(page, "furthest ahead of the slowest") == "2 ≤ 2 ✓"
     set_slider(page, "bound", 0)
-    assert number(page, "most") == "0"
+    assert number(page, "most") == "0 ≤ 0 ✓"
+    set_slider(page, "bound", 7)  # bounded delay, which counts the gradients of all
+    assert page.inner_text('label:has([data-key="bound"]) output') == "delay 4"
+    assert number(page, "most").endswith(" ≤ d + min(d, N−1) = 7 ✓")
 
 
 def test_losses_of_three_servers_stand_on_one_axis_and_answer_the_sliders(show: Open) -> None:

@@ -268,7 +268,7 @@ export function scheduleExplorer(data) {
       });
       const [, s, op] = picked ?? lit ?? [], spans = when.flatMap((each, k) => `${shown[k].name} from ${each.join(" and ")}`);
       if (op) said.push(`${picked ? "Chosen: " : ""}${name(op)} of stage ${s}${spans[0] ? ": " : ""}${spans.join(", ")}.`);
-      const [words, more] = wrapped("F: forward; B: backward, split into I and W. Stripes: bubble; / warm-up, | steady, \\ drain. Grey curve: activations held; red line: memory. Dark foot: odd chunk.", y + 4, width);
+      const [words, more] = wrapped("F: forward; B: backward, split into I and W. Stripes: bubble; / warm-up, | steady, \\ drain. Grey curve: activations held, dot: most; red line: memory. Dark foot: odd chunk.", y + 4, width);
       return { svg: svg + words, height: y + more, numbers, say: said.join(" "), table, data: { faults: shown.flatMap((each) => each.faults).length, chosen: chosen ?? "" } };
     },
   };
