@@ -29,6 +29,8 @@ def nothing_in_flight(waiting: Mapping[int, RankLog], logs: Mapping[int, RankLog
 
 def _can_end(rank: int, wait: Wait, logs: Mapping[int, RankLog]) -> bool:
     others = [other for other in logs if other != rank] if wait.peer is None else [wait.peer]
+    if wait.group_ranks:  # a rank that does not exist sends nothing
+        others = [other for other in others if other in wait.group_ranks]
     if wait.operation in RECEIVES:
         return any(
             other not in logs or _count(logs[other], SENDS, rank) > _count(logs[rank], RECEIVES, other, done=True)

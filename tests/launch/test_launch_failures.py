@@ -81,6 +81,14 @@ def test_a_rank_that_has_finished_is_named_by_the_one_that_waits_for_it() -> Non
         labkit.run(work, on=labkit.local(2), stall=0.5)
 
 
+def test_a_message_from_a_rank_that_does_not_exist_never_comes() -> None:
+    def work() -> None:
+        dist.recv(torch.ones(2), src=dist.get_rank() + 1)
+
+    with pytest.raises(RunTimeout, match=r"Deadlock: [\s\S]*rank 1 waits for a message from rank 2 \(8 B\)"):
+        labkit.run(work, on=labkit.local(2), stall=0.5, timeout=100)
+
+
 def test_ranks_in_different_collectives_are_told_apart() -> None:
     def work() -> None:
         if dist.get_rank() == 0:
