@@ -47,12 +47,15 @@ class Meeting:
 
     def __init__(self) -> None:
         self.future: Future[str] = Future()
+        self.came = threading.Event()
 
     @rpc.functions.async_execution
     def first(self) -> Future[str]:
+        self.came.set()
         return self.future
 
     def second(self) -> None:
+        assert self.came.wait(60)
         self.future.set_result("met")
 
 
@@ -98,6 +101,9 @@ def waiting(rank: int, num_ranks: int) -> None:
         rpc.rpc_async("rank1", at_once).then(lambda _: rpc.rpc_async("rank1", let_go))
         made.to_here()
         made.to_here()  # once more
+        own = rpc.remote("rank0", held)
+        rpc.rpc_async("rank1", at_once).then(lambda _: let_go())
+        own.to_here()
     rpc.shutdown()
 
 
@@ -160,11 +166,13 @@ def test_an_answer_that_was_left_to_another_call_is_told_apart_from_serving(time
     pairs = zip(table["span"], table["of"], strict=True)
     replies = [(str(name[by]), str(timeline.kind[by]), str(name[of])) for by, of in pairs]
     assert sorted(replies) == [
-        ("at_once", "rpc_async", "passed_on"), ("made_slowly", "rpc_serve", "to_here"), ("second", "rpc_serve", "first")
+        ("at_once", "rpc_async", "passed_on"), ("held", "rpc_serve", "to_here"),
+        ("made_slowly", "rpc_serve", "to_here"), ("second", "rpc_serve", "first"),
     ]  # fmt: skip
     serving = {str(timeline.name[row]): row for row in np.flatnonzero(timeline.kind == "rpc_serve").tolist()}
     call = {str(timeline.name[row]): row for row in np.flatnonzero(timeline.kind == "rpc_async").tolist()}
-    assert timeline.end_ns[serving["first"]] < timeline.end_ns[serving["second"]] < timeline.end_ns[call["first"]]
+    assert timeline.start_ns[serving["first"]] < timeline.end_ns[serving["second"]]
+    assert timeline.start_ns[serving["second"]] < timeline.end_ns[call["first"]]
 
 
 def test_a_serving_is_at_the_line_that_called_it(timeline: Timeline) -> None:

@@ -21,12 +21,17 @@ class Futures:
     Args:
         watch: Called in place of ``future.wait()`` with the future, what it follows from (None: not known, (): nothing
             that is to be told) and torch's own wait; returns or raises what that does.
+
+    Attributes:
+        completing: Returns what a thread is about that completes a future, -1 for nothing.
     """
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._sources: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()
+        self._completed: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         self._thread = threading.local()
+        self.completing: Callable[[], int] = lambda: -1
         self._when_done: Callable[[Any, Any], None] | None = None
 
     @property
@@ -50,6 +55,10 @@ class Futures:
     def behind(self, future: Any) -> tuple[Any, ...] | None:
         """Return what a future follows from, None where that is not known."""
         return self._sources.get(future)
+
+    def completed_by(self, future: Any) -> int:
+        """Return what the thread was about that completed a future; for one that C++ completed, this thread."""
+        return self._completed.get(future, self.completing())
 
     def when_done(self, future: Any, callback: Callable[[Any], None]) -> None:
         """Call back when the future is complete, without that counting as a callback of the learner's."""
@@ -89,6 +98,7 @@ class Futures:
             sources = getattr(self._thread, "sources", None)
             if sources and self.behind(future) is None:
                 self.bind(future, sources)
+            self._completed[future] = self.completing()
             set_result(future, result)
 
         def collect_followed(futures: Any) -> Any:

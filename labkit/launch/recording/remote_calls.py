@@ -72,6 +72,7 @@ def record_remote_calls(recorder: Recorder) -> Callable[[], None]:
     ]
     invoke, run, remote, _, to_here, deserialize, call_method, *sending = (value for _, _, value in before)
     futures, thread = recorder.futures, _Thread()
+    futures.completing = lambda: thread.serving
     made: WeakKeyDictionary[Any, Call] = WeakKeyDictionary()
 
     class NumberedCall(inside.PythonUDF):  # type: ignore[misc,name-defined]
@@ -173,9 +174,9 @@ def record_remote_calls(recorder: Recorder) -> Callable[[], None]:
     remote_recorded.__name__ = "remote"
 
     def to_here_recorded(rref: Any, *args: Any, **kwargs: Any) -> Any:
-        if rref.is_owner():
-            return to_here(rref, *args, **kwargs)
         maker = made.get(rref)
+        if rref.is_owner() and (maker is None or maker.done):  # it is here
+            return to_here(rref, *args, **kwargs)
         call = begin("to_here", "to_here", int(rref.owner().id), (), -1 if maker is None else maker.record)
         with sending_of(call):
             value = to_here(rref, *args, **kwargs)
@@ -198,14 +199,15 @@ def record_remote_calls(recorder: Recorder) -> Callable[[], None]:
             value = run(python_udf)
             if isinstance(value, torch._C.Future):
                 calls = futures.behind(value)
-                futures.when_done(value, lambda future: answered(serving, futures.behind(future) or calls))
+                futures.when_done(value, lambda future: answered(serving, future, calls))
             return value
         finally:
             thread.serving = was
             log.end(serving, time.monotonic_ns(), _HOST)
 
-    def answered(serving: int, calls: Sequence[Call] | None) -> None:
-        by = max(calls, key=lambda call: call.end_ns).record if calls else thread.serving
+    def answered(serving: int, future: Any, calls: Sequence[Call] | None) -> None:
+        calls = futures.behind(future) or calls
+        by = max(calls, key=lambda call: call.end_ns).record if calls else futures.completed_by(future)
         if by != serving:
             recorder.log.answered_by(serving, by)
 
