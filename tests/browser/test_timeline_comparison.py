@@ -1,0 +1,129 @@
+"""Two runs in one timeline, told apart wherever they are shown; and a run in which nothing happened."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from labkit.timeline import COMMUNICATION, COMPUTE, HOST, Timeline
+from labkit.widgets.timeline_columns import as_text, pack, pack_path
+from labkit.widgets.timeline_view import program, style
+
+pytestmark = [pytest.mark.browser]
+
+VIEW = "document.querySelector('.labkit-timeline').labkit"
+SVG = "{http://www.w3.org/2000/svg}"
+MS = 1_000_000
+
+
+def step(compute_ms: int, reduce_ms: int, wait_ms: int) -> Timeline:
+    """Return one rank that computes, then reduces while it waits for the last part of that."""
+    ends = [compute_ms, compute_ms + reduce_ms, compute_ms + reduce_ms]
+    starts = [0, compute_ms, compute_ms + reduce_ms - wait_ms]
+    return Timeline(
+        [0] * 3, [COMPUTE, COMMUNICATION, HOST], [each * MS for each in starts], [each * MS for each in ends],
+        ["forward", "all_reduce", "wait"], ["span", "all_reduce", "wait"], bytes=[0, 8000, 0],
+    )  # fmt: skip
+
+
+@pytest.fixture
+def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Return a function that opens timelines in one view, on a page of its own."""
+    context = browser.new_context(viewport={"width": 1000, "height": 800}, accept_downloads=True)
+
+    def opened(*timelines: Timeline, names: tuple[str, ...] = ("",), overlay: bool = False) -> Any:
+        runs = []
+        for timeline, name in zip(timelines, names, strict=True):
+            run = pack(timeline, name=name)
+            del run["focus"]
+            runs.append(as_text(run) | {"path": as_text(pack_path(timeline)), "overlay": overlay})
+        (tmp_path / "page.html").write_text(
+            f'<style>{style()}</style><div id="timeline"></div><script type="module">{program()}\n'
+            f'showPage(document.getElementById("timeline"), {json.dumps(runs)});</script>'
+        )
+        page = context.new_page()
+        page.goto((tmp_path / "page.html").as_uri())
+        page.wait_for_selector("[data-painted]", timeout=30_000)
+        return page
+
+    yield opened
+    context.close()
+
+
+def _numbers(page: Any) -> dict[str, list[str]]:
+    rows = [row.split("\t") for row in page.locator(".labkit-numbers tbody tr").all_inner_texts()]
+    return {row[0]: row[1:] for row in rows}
+
+
+def _words(page: Any, path: Path) -> list[str | None]:
+    with page.expect_download() as download:
+        page.select_option("select[aria-label=Export]", "SVG")
+    download.value.save_as(path)
+    return [each.text for each in ElementTree.fromstring(path.read_bytes()).iter(f"{SVG}text")]
+
+
+def test_two_runs_are_told_apart_in_numbers_strip_cursor_table_and_files(opened: Any, tmp_path: Path) -> None:
+    page = opened(step(4, 4, 2), step(6, 2, 1), names=("before", "after"))
+    numbers = _numbers(page)
+    assert numbers["length"][:3] == ["8 ms", "8 ms", "0 ns"]
+    assert numbers["computing"][:3] == ["50 %", "75 %", "+25.0 points"]
+    assert numbers["time in compute"] == ["4 ms", "6 ms", "+2 ms", "4 ms", "6 ms"]
+    assert numbers["time in collective"][:3] == ["4 ms", "2 ms", "−2 ms"]
+    assert numbers["time in wait"][:3] == ["2 ms", "1 ms", "−1 ms"]
+
+    page.evaluate(f"() => {VIEW}.setOffset({2 * MS})")
+    page.wait_for_function(f"() => {VIEW}.state.overviewBusy[1].at(0) === 0")
+    busy = page.evaluate(
+        f"() => {VIEW}.state.overviewBusy.map((shares) => [0.1, 0.9].map((at) => shares.at(at * shares.length)))"
+    )
+    assert busy == [[0.5, 0], [0, 0.5]]  # one of two rows at a time; the second run begins 2 ms later
+
+    page.press("canvas", "Escape")
+    for key in ("]", "]", "m", "]", "]"):  # edges of both: 2 (the second run's begin), 4, 6, 8
+        page.press("canvas", key)
+    assert page.evaluate(f"() => {VIEW}.state.measured") == [4 * MS, 8 * MS]
+    assert "Measured: 4 ms, from 4 ms to 8 ms; ranks busy before 100 %, after 100 %." in page.inner_text(
+        ".labkit-detail"
+    )
+    page.press("canvas", "c")
+    said = page.inner_text(".labkit-detail")
+    assert (
+        "before: Critical path, 8 ms: computing 50 %" in said and "after: Critical path, 8 ms: computing 75 %" in said
+    )
+    page.press("canvas", "t")
+    ranks = page.locator(".labkit-table tbody tr td:first-child").all_inner_texts()
+    assert ranks == ["before 0"] * 3 + ["after 0"] * 3
+
+    words = _words(page, tmp_path / "view.svg")
+    assert {"before", "after", "busy"} <= set(words) and "ratio" not in words
+    with page.expect_download() as download:
+        page.select_option("select[aria-label=Export]", "Chrome trace")
+    trace = json.loads(Path(download.value.path()).read_text())["traceEvents"]
+    named = {each["args"]["name"]: each["pid"] for each in trace if each["name"] == "process_name"}
+    begins = {each["pid"]: each["ts"] for each in trace if each["name"] == "compute/forward"}
+    assert begins == {named["before rank 0"]: 0, named["after rank 0"]: 2000}
+
+    page.press("canvas", "o")  # one over the other: ratios, under a heading that says so
+    words = _words(page, tmp_path / "outline.svg")
+    assert {"ratio", "× 0.667", "× 2.00"} <= set(words) and "busy" not in words
+    assert "ratio: busy time, before / after" in page.inner_text(".labkit-legend")
+
+
+def test_of_a_run_in_which_nothing_was_recorded_the_view_says_so(opened: Any, tmp_path: Path) -> None:
+    page = opened(Timeline(num_ranks=2))
+    assert page.inner_text(".labkit-title") == "2 ranks, nothing recorded"
+    assert page.inner_text(".labkit-detail") == "Nothing recorded."
+    assert page.get_attribute("canvas", "aria-label") == "2 ranks, nothing recorded. Press ? for keys."
+    numbers = _numbers(page)
+    assert (numbers["length"], numbers["busy"], numbers["bubble"]) == (["0 ns"] * 2, ["–"] * 2, ["–"] * 2)
+    page.press("canvas", "t")
+    page.wait_for_function("() => document.querySelector('.labkit-table caption')?.innerText === 'Nothing recorded.'")
+    assert _words(page, tmp_path / "view.svg") == []  # no axis over no time
+    for key in ("ArrowRight", "ArrowDown", "]", "m", "c", "Enter", "+", "Home", " ", "o"):
+        page.press("canvas", key)
+    assert page.evaluate(f"() => {VIEW}.state.focus") is None
