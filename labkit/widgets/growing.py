@@ -17,6 +17,7 @@ from labkit.widgets.static_timeline import to_png
 from labkit.widgets.timeline_columns import pack
 from labkit.widgets.timeline_view import TimelineView
 
+_WAITING = "Waiting for the first span."
 _FIRST_WHOLE_S = 1.0
 """After this the whole state is sent, then each time after twice as long: what is lost is lost at the beginning."""
 
@@ -31,8 +32,7 @@ class GrowingTimeline:
     def __init__(self) -> None:
         from IPython.display import display
 
-        sentence = "Waiting for the first span."
-        self._place: Any = display({"text/plain": sentence}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        self._place: Any = display({"text/plain": _WAITING}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         self._parts: list[Timeline] = []
         self._sequence = 0
         self._whole_after = _FIRST_WHOLE_S
@@ -71,7 +71,8 @@ class GrowingTimeline:
     def _whole(self) -> dict[str, Any]:
         packed = pack(_joined(self._parts), origin_ns=0)
         del packed["focus"]
-        return packed | {"sequence": self._sequence, "title": "running"}
+        says = {} if self._parts else {"says": _WAITING}
+        return packed | {"sequence": self._sequence, "title": "running"} | says
 
 
 def _joined(parts: list[Timeline]) -> Timeline:

@@ -77,11 +77,15 @@ def pack(
     choice = f" ({len(shown)} of the ranks shown)" if len(shown) < timeline.num_ranks else ""
     clock = timeline.tables.get("clock", {})
     errors = _clock_errors(clock)
+    sentences = timeline.summary()
+    wrong = sentences.splitlines()[1:] + _too_early(
+        timeline, order[flows["flow_from"]], order[flows["flow_to"]], errors
+    )
     return {
         "name": name,
         "title": extent(timeline) + choice,
-        "summary": timeline.summary(),
-        "says": _first_of_all(timeline, order[flows["flow_from"]], order[flows["flow_to"]], errors),
+        "summary": sentences,
+        "says": " ".join(wrong) if len(timeline) else "Nothing recorded.",
         "source": _world(clock, max((error for _, error in errors), default=0)),
         "span": int(timeline.end_ns.max()) - t0 if len(timeline) else 0,
         "rows": rows,
@@ -234,10 +238,10 @@ def _narrowed(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return column
 
 
-def _first_of_all(
+def _too_early(
     timeline: Timeline, sent: npt.NDArray[np.int64], received: npt.NDArray[np.int64], errors: list[list[int]]
-) -> str:
-    """Return what a reader must know before looking: that there is nothing, what is wrong in the record, or "".
+) -> list[str]:
+    """Return a sentence where messages arrive before they left and no error of clocks explains it, else none.
 
     Args:
         timeline: What was recorded.
@@ -245,9 +249,6 @@ def _first_of_all(
         received: The same at its receiver.
         errors: [rank, ns] by which the clocks of some ranks may be off.
     """
-    if not len(timeline):
-        return "Nothing recorded."
-    says = timeline.summary().splitlines()[1:]
     error = np.zeros(timeline.num_ranks, dtype=np.int64)
     for rank, ns in errors:
         error[rank] = ns
@@ -255,12 +256,9 @@ def _first_of_all(
     arrives = np.where(served, timeline.start_ns[received], timeline.end_ns[received])
     doubt = np.maximum(error[timeline.rank[sent]], error[timeline.rank[received]])
     early = int((timeline.start_ns[sent] - arrives > doubt).sum())
-    if early:
-        messages = "1 message arrives before it left" if early == 1 else f"{early} messages arrive before they left"
-        says.append(
-            f"{messages}, by more than the clocks may be off (red arrows): the ranks' times do not fit together."
-        )
-    return " ".join(says)
+    messages = "1 message arrives before it left" if early == 1 else f"{early} messages arrive before they left"
+    cause = "by more than the clocks may be off (red arrows): the ranks' times do not fit together"
+    return [f"{messages}, {cause}."] if early else []
 
 
 def _world(clock: dict[str, Any], error_ns: int) -> str:
