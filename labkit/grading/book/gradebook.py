@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
@@ -63,16 +63,19 @@ class Gradebook:
                 f"{url!r} is no database that can be opened ({error}); write sqlite:///grades/book.db or "
                 "postgresql+psycopg://user@host/name (the latter needs: pip install 'labkit[postgresql]')"
             ) from None
-        with self._reached():
-            Table.metadata.create_all(self._engine)
-            with Session(self._engine) as session, session.begin():
-                version = session.scalar(select(func.max(About.version)))
-                if version is None:
-                    session.add(About(version=VERSION))
-        if version is not None and version > VERSION:
-            raise ConfigError(
-                f"{self._shown} was made by a newer labkit (layout {version}, here {VERSION}); upgrade labkit"
-            )
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            with self._reached():
+                Table.metadata.create_all(self._engine)
+                with Session(self._engine) as session, session.begin():
+                    version = session.scalar(select(func.max(About.version)))
+                    if version is None:
+                        session.add(About(version=VERSION))
+            if version is not None and version > VERSION:
+                raise ConfigError(
+                    f"{self._shown} was made by a newer labkit (layout {version}, here {VERSION}); upgrade labkit"
+                )
+            undo.pop_all()  # it stays open
 
     def close(self) -> None:
         """Let go of the database."""
