@@ -1,25 +1,34 @@
-"""The timeline as a page of its own: program, style and columns in one HTML file."""
+"""The timeline as a page of its own: picture, program, style and columns in one HTML file."""
 
 from __future__ import annotations
 
+import base64
 import json
 from html import escape
 
 from labkit.timeline.timeline import Timeline
+from labkit.widgets.static_timeline import to_png
 from labkit.widgets.timeline_columns import as_text, pack, pack_path
 from labkit.widgets.timeline_view import program, style
 
 
 def page(timeline: Timeline) -> str:
-    """Return the page; it opens in any browser, without a network and without a kernel."""
+    """Return the page; it opens in any browser, without a network and without a kernel.
+
+    Where programs may not run, or not this one, the picture and the sentence stay.
+    """
     run = pack(timeline)
     del run["focus"]
     runs = [as_text(run) | {"path": as_text(pack_path(timeline))}]
     data = json.dumps(runs, separators=(",", ":")).replace("<", "\\u003c")
-    code = program().replace("</script", "<\\/script")
+    code = program().replace("</script", "<\\/script") + '\ndocument.getElementById("timeline").replaceChildren();'
+    image = base64.b64encode(to_png(timeline)).decode()
+    still = (
+        f'<img style="max-width:100%" alt="" src="data:image/png;base64,{image}"><p>{escape(timeline.summary())}</p>'
+    )
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
         f"<title>{escape(run['title'])}</title>"
-        f'<style>{style()}</style><body><div id="timeline"></div><script type="module">{code}\n'
+        f'<style>{style()}</style><body><div id="timeline">{still}</div><script type="module">{code}\n'
         f'showPage(document.getElementById("timeline"), {data});</script></body></html>\n'
     )
