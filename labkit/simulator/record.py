@@ -208,6 +208,7 @@ def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Se
         "wait": {
             "span": np.array(waits, dtype=np.int64),
             "of": np.array([number_of[id(spans[n].of)] for n in waits], dtype=np.int64),
+            "aside": column(lambda r: r.of is not None and r.of.thread != r.thread, np.bool_, waits),
         },
         "open": {"span": np.array([n for n, row in enumerate(spans) if row.end_ns == _OPEN], dtype=np.int64)},
         "clock": {
