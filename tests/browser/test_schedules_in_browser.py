@@ -130,7 +130,7 @@ def test_a_backward_is_lit_as_its_parts_and_a_microbatch_as_its_chunks_in_the_sc
     page.mouse.move(1, 1)
     set_slider(page, "and", 3)  # ZB-V: the second chunk comes back, so the last stage hands it to itself
     assert number(page, "zb_v: bubble") == "5.9 %" and number(page, "zb_v: time").startswith("25.5,")
-    assert page.inner_text('[data-bubble="0.058824"]') == "bubble 5.9 %, formula (P−1)/(6M+P−1): 5.9 %"
+    assert page.text_content('[data-bubble="0.058824"]') == "bubble 5.9 %, formula (P−1)/(6M+P−1): 5.9 %"
     assert page.locator("circle[data-most]").count() == 12  # where each stage holds most
     set_slider(page, "follow", 0)
     ways = page.eval_on_selector_all("[data-message]", "(all) => all.map((each) => each.dataset.message)")
