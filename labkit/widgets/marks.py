@@ -93,7 +93,7 @@ def label_bars(paper: Paper, timeline: Timeline, layout: RowLayout) -> None:
             meets = (timeline.start_ns[others] < end) & (timeline.end_ns[others] > start)
             if (end - start) / pixel_ns < width_of(text, _IN_BARS) + 6 or meets.any() or timeline.kind[row] == "wait":
                 continue
-            dark_ground = categories[row] not in (1, 5)
+            dark_ground = categories[row] not in (1, 2, 5)
             x, y = LEFT + ((start + end) / 2 - first) / pixel_ns, TOP + top + layout.bar_height / 2
             paper.words(x, y, text, _IN_BARS, colour="#ffffff" if dark_ground else "#000000", across="middle")
 

@@ -50,7 +50,7 @@ export function compressionExplorer(data) {
       const numbers = methods.map((each, k) => [each.name, seconds(fastest[k]) + (k ? ", faster " + said(borders[k]) : "") + (each.errors ? ", error " + lost(each) : "")]);
       const [names, more] = legend(methods.map((each) => each.name), bottom, width);
       return { svg: svg + names, height: bottom + more, numbers, say: `At ${speed(bandwidth)} the fastest step is that of ${methods[best].name}, ${seconds(fastest[best])}; ${methods[0].name} takes ${seconds(fastest[0])}.`,
-        table: [["", "bytes", "a step", "faster", "error"], ...methods.map((each, k) => [each.name, bytes(each.bytes * values.scale), seconds(fastest[k]), k ? said(borders[k]) : "–", lost(each)])], data: { best: methods[best].name } };
+        table: [["method", "bytes", "a step", "faster", "error"], ...methods.map((each, k) => [each.name, bytes(each.bytes * values.scale), seconds(fastest[k]), k ? said(borders[k]) : "–", lost(each)])], data: { best: methods[best].name } };
     },
   };
 }

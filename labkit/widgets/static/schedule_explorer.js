@@ -224,7 +224,7 @@ export function scheduleExplorer(data) {
           ops.forEach(([op, start, to], at) => {
             const fill = FILL[op[0]], w = x(to) - x(start), onPath = path.some(([t, k]) => t === s && k === at), [twin, hooks, isChosen] = marked(at, op, x(start), x(to));
             if (twin) (when[which] ??= []).push(`${unit(start)} to ${unit(to)}`);
-            svg += faint(start > now || (follow >= 0 && op[1] !== follow), bar(x(start), y, w, 21, fill, w < 6.5 * name(op).length + 4 ? op[0] : name(op), { style: isChosen ? "stroke:var(--bad);stroke-width:4" : (onPath || twin) && "stroke-width:3.5", ...hooks, "data-critical": onPath && 1 }, `stage ${s}, ${name(op)}: ${short(start)} to ${short(to)}`) + (op[2] % 2 ? rect(x(start), y + 14, w, 7, { fill: "#0005", "pointer-events": "none" }) : ""));
+            svg += faint(start > now || (follow >= 0 && op[1] !== follow), bar(x(start), y, w, 21, fill, w < 6.5 * name(op).length + 4 ? op[0] : name(op), { style: isChosen ? "stroke:var(--bad);stroke-width:4" : onPath || twin ? "stroke-width:3.5" : w < 7 && "stroke:none", ...hooks, "data-critical": onPath && 1 }, `stage ${s}, ${name(op)}: ${short(start)} to ${short(to)}`) + (op[2] % 2 ? rect(x(start), y + 14, w, 7, { fill: "#0005", "pointer-events": "none" }) : ""));
           });
           model?.[s].forEach(([op, start, to]) => (svg += rect(x(start), y - 2, x(to) - x(start), 25, { fill: "none", class: "rule", "stroke-dasharray": "3 2", "pointer-events": "none", "data-model": `${s}:${name(op)}` })));
           each.stuck.filter(([at]) => at === s).forEach(([, op], k) => {

@@ -48,7 +48,7 @@ function themeOf(root, dark, categories) {
   const style = getComputedStyle(root), colours = categories.map((category) => category[dark ? 2 : 1]), theme = { colours };
   for (const name of ["paper", "band", "ink", "quiet", "grid", "arrow", "memory", "path", "alarm", "selection"]) theme[name] = style.getPropertyValue(`--${name}`).trim();
   const bright = (hex) => [0.299, 0.587, 0.114].reduce((sum, weight, i) => sum + weight * parseInt(hex.slice(1 + 2 * i, 3 + 2 * i), 16), 0);
-  theme.onBar = colours.map((colour) => (bright(colour) > 140 ? "#000000" : "#ffffff"));
+  theme.onBar = colours.map((colour) => (bright(colour) > 110 ? "#000000" : "#ffffff"));
   return theme;
 }
 
