@@ -149,7 +149,6 @@ class Firefox(Engine):
         self.version = self._send("session.new", capabilities={})["capabilities"]["browserVersion"]
         self._page = self._send("browsingContext.getTree")["contexts"][0]["context"]
         self._send("session.subscribe", events=["log.entryAdded", "network.beforeRequestSent"])
-        self._send("browsingContext.activate", context=self._page)
         self._send("browsingContext.setViewport", context=self._page, viewport={"width": width, "height": height})
 
     def _send(self, method: str, **params: Any) -> dict[str, Any]:
@@ -305,7 +304,6 @@ def firefox(folder: Path, *, dark: bool = False, width: int = 1400, height: int 
         "browser.download.dir": str(folder / "saved"),
         "browser.download.always_ask_before_handling_new_types": False,
         "browser.shell.checkDefaultBrowser": False,
-        "focusmanager.testmode": True,  # a window that nobody sees has the focus, too
         "datareporting.policy.dataSubmissionEnabled": False,
     }
     lines = (f"user_pref({json.dumps(key)}, {json.dumps(value)});\n" for key, value in wanted.items())
