@@ -7,8 +7,9 @@ BIN := $(VENV)/bin
 BENCH := .venv-bench
 STAMP := $(VENV)/.installed
 ARGS ?=
-# Two at a time and no more, for most tests start processes of their own; a file's tests stay together.
-WORKERS := -n 2 --dist loadfile
+# Three at a time on two cores and no more, for most tests wait for processes of their own; a file's tests stay together.
+# In the order of the folders: the files with the longest tests come before those with the most.
+WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 PYTHONS := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

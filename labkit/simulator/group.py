@@ -137,6 +137,12 @@ class VirtualGroup(GroupCalls):
         signature = f"{in_words(mine)} to group rank {root}"
         return self._collective("gather", signature, mine, outs, compute, "gather", size, opts, root)
 
+    def gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> VirtualWork:
+        """Give the root everybody's tensor, joined in one."""
+        return self.gather([output.detach().view(-1).chunk(self.size())], [input.detach().reshape(-1)], opts)
+
+    gather_into_tensor = gather_single
+
     def scatter(self, outputs: Any, inputs: Sequence[Tensors], opts: Any = None, *_: Any) -> VirtualWork:
         """Give each rank its part of the root's list."""
         outs, root = listed(outputs), int(opts.rootRank)

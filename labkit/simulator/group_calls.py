@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -52,6 +53,10 @@ class GroupCalls(_ProcessGroup):  # type: ignore[misc]
     def pg_name(self) -> str:
         """The same, as older code asks for it."""
         return self._members.name
+
+    def _get_backend(self, device: torch.device) -> SimpleNamespace:
+        """Return what torch 2.15 asks a group's backend for: whether it joins messages, or can be split."""
+        return SimpleNamespace(supports_coalescing=False, supports_splitting=False)
 
     # ---- point to point
 

@@ -68,6 +68,7 @@ WORLD_FIELDS: dict[str, Callable[[], object]] = {
     "tags_to_pg": dict,
     "pg_to_tag": dict,
     "pg_coalesce_state": dict,
+    "pg_flight_recorder_hooks": dict,  # since torch 2.15
     "comms": list,
 }
 """What torch keeps about process groups, one set per process; here one per rank."""

@@ -54,6 +54,16 @@ def test_coalesced_collectives_give_what_single_ones_give() -> None:
     assert _results(coalesce) == [[[3.0] * 2, [6.0] * 2, [9.0] * 2, [0.0, 10.0, 20.0], [1.0, 11.0, 21.0]]] * 3
 
 
+@pytest.mark.skipif(not hasattr(dist, "gather_single"), reason="dist.gather_single came with torch 2.15")
+def test_a_gather_into_one_tensor_gives_the_root_everybodys() -> None:
+    def gather() -> list[float] | None:
+        output = torch.zeros(6) if dist.get_rank() == 1 else None
+        dist.gather_single(torch.arange(2.0) + 10 * dist.get_rank(), output, dst=1)  # type: ignore[attr-defined]
+        return None if output is None else output.tolist()
+
+    assert _results(gather) == [None, [0.0, 1.0, 10.0, 11.0, 20.0, 21.0], None]
+
+
 def test_a_message_to_oneself_arrives() -> None:
     def itself() -> float:
         got = torch.zeros(1)

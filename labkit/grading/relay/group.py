@@ -8,6 +8,7 @@ of floating-point additions (here always by rank).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -52,6 +53,10 @@ class RelayGroup(dist.ProcessGroup):
     def getBackendName(self) -> str:  # noqa: N802
         """Return "relay"."""
         return "relay"
+
+    def _get_backend(self, device: torch.device) -> SimpleNamespace:
+        """Return what torch 2.15 asks a group's backend for: whether it joins messages, or can be split."""
+        return SimpleNamespace(supports_coalescing=False, supports_splitting=False)
 
     @property
     def group_name(self) -> str:

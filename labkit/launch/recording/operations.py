@@ -96,6 +96,8 @@ COLLECTIVES = (
     Operation("reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_coalesced", _second, _MANY),
     Operation("reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced", _second, _MANY),
     Operation("gather", "gather", _second_times_size, _INTO),
+    Operation("gather_single", "gather", _second_times_size, _SINGLE),
+    Operation("gather_into_tensor", "gather", _second_times_size, _SINGLE),
     Operation("scatter", "scatter", _first_times_size, _INTO),
     Operation("alltoall", "all_to_all", _larger, _INTO),
     Operation("alltoall_base", "all_to_all_single", _larger, _SINGLE),
