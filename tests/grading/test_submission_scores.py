@@ -62,6 +62,7 @@ def test_ddp_without_overlap_is_told_so(tmp_path: Path) -> None:
     assert "All communication begins after backward has ended" in pages["all_after_backward"]
 
 
+@pytest.mark.long
 def test_servers_without_a_lock_lose_their_points_over_rpc_in_the_probe(tmp_path: Path) -> None:
     page = feedback("04", ("no_lock_anywhere",), tmp_path)["no_lock_anywhere"]
     assert "take self.lock" in page

@@ -87,7 +87,7 @@ export function bucketExplorer(data) {
       const stacked = stacks[values.compare].map(([change, name]) => [name, stepOf({ ...values, ...change })]), run = data.run ?? [];
       const left = 74, wide = width - left - 12, end = most([whole, alone, ...stacked.map(([, each]) => each.whole), ...run.flatMap(([, compute, sent]) => [...compute.map((each) => each[2]), ...sent.map((each) => each[4])])]), x = (time) => left + (time / end) * wide, fill = (k) => COLOURS[k % 6];
       const numbers = [["buckets", plan.filter((bucket) => bucket.length).length], ["bytes", bytes(sum(times.map((t) => t.bytes)))], ["compute", seconds(now.compute)], ["communication", seconds(comm)], ["exposed", seconds(exposed)], ["overlapped", percent(comm && 1 - exposed / comm)], ["skew", seconds(skew)], ["waits for the slowest rank", seconds(now.waits)], ["step", seconds(whole)], ["no overlap", seconds(alone)], ["at least max(compute, comm)", seconds(low)]];
-      let y = 20, svg = stripes(1) + text(0, 12, "gradients as backward makes them; width: bytes; colour: bucket", "small grey") + text(0, 35, "gradients");
+      let y = 20, svg = stripes(1) + text(0, 12, "as backward makes them; width: bytes; colour: bucket", "small grey") + text(0, 35, "gradients");
       const faded = (k, name, main) => (main && k >= step) || (lit && lit !== name + k), told = (each, begin = 0) => `${each.name}, ready ${seconds(begin + each.ready)}, sent ${seconds(begin + each.start)} to ${seconds(begin + each.end)}`;
       /** The gradients of a step, each in its bucket's colour. */
       const strip = ({ plan, times, used, begin, backward }, name, tall) => {
