@@ -15,7 +15,7 @@ from typing import Any
 
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.live import VIEWS
-from labkit.widgets.timeline_columns import as_text, pack, pack_path
+from labkit.widgets.timeline_columns import for_page
 
 MOST_BYTES = 150_000
 """A timeline that needs more, deflated and as text, is kept as its picture only."""
@@ -33,10 +33,9 @@ def metadata(timelines: Sequence[Timeline], **packed: Any) -> dict[str, Any]:
     names = packed.get("names", [""] * len(timelines))
     runs = []
     for timeline, name in zip(timelines, names, strict=True):
-        run = pack(timeline, name=name, ranks=packed.get("ranks"))
-        del run["focus"]
+        run = for_page(timeline, name, packed.get("ranks"))
         run["labels"] = [[*label[:4], "", ""] for label in run["labels"]]
-        runs.append(as_text(run) | {"path": as_text(pack_path(timeline, packed.get("ranks")))})
+        runs.append(run)
     runs[0]["overlay"] = packed.get("overlay", False)
     text = json.dumps(runs, separators=(",", ":"), ensure_ascii=False)
     kept = base64.b64encode(zlib.compress(text.encode(), 9)).decode()

@@ -120,8 +120,14 @@ def pack_path(timeline: Timeline, ranks: Sequence[int] | None = None) -> dict[st
     return {"columns": data, "layout": layout, "text": text}
 
 
-def as_text(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a packed timeline or path with its columns in base 64, for JSON."""
+def for_page(timeline: Timeline, name: str = "", ranks: Sequence[int] | None = None) -> dict[str, Any]:
+    """Return a run as ``showPage`` takes it: packed with its path, columns in base 64, for JSON; see pack."""
+    run = pack(timeline, name=name, ranks=ranks)
+    del run["focus"]
+    return _as_text(run) | {"path": _as_text(pack_path(timeline, ranks))}
+
+
+def _as_text(part: dict[str, Any]) -> dict[str, Any]:
     return {**part, "columns": base64.b64encode(part["columns"]).decode()}
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from html import escape
+from typing import Any
 
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.static_timeline import to_png
-from labkit.widgets.timeline_columns import as_text, pack, pack_path
+from labkit.widgets.timeline_columns import for_page
 from labkit.widgets.timeline_view import program, style
 
 
@@ -17,18 +19,27 @@ def page(timeline: Timeline) -> str:
 
     Where programs may not run, or not this one, the picture and the sentence stay.
     """
-    run = pack(timeline)
-    del run["focus"]
-    runs = [as_text(run) | {"path": as_text(pack_path(timeline))}]
-    data = json.dumps(runs, separators=(",", ":")).replace("<", "\\u003c")
-    code = program().replace("</script", "<\\/script") + '\ndocument.getElementById("timeline").replaceChildren();'
+    run = for_page(timeline)
     image = base64.b64encode(to_png(timeline)).decode()
     still = (
         f'<img style="max-width:100%" alt="" src="data:image/png;base64,{image}"><p>{escape(timeline.summary())}</p>'
     )
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
-        f"<title>{escape(run['title'])}</title>"
+        f"<title>{escape(run['title'])}</title>{view([run], still)}</body></html>\n"
+    )
+
+
+def view(runs: Sequence[dict[str, Any]], still: str = "") -> str:
+    """Return style, place and program of one view of runs, as HTML from the head's end on.
+
+    Args:
+        runs: One or two, from :func:`~labkit.widgets.timeline_columns.for_page`.
+        still: HTML that stands in its place until the program runs.
+    """
+    data = json.dumps(runs, separators=(",", ":")).replace("<", "\\u003c")
+    code = program().replace("</script", "<\\/script") + '\ndocument.getElementById("timeline").replaceChildren();'
+    return (
         f'<style>{style()}</style><body><div id="timeline">{still}</div><script type="module">{code}\n'
-        f'showPage(document.getElementById("timeline"), {data});</script></body></html>\n'
+        f'showPage(document.getElementById("timeline"), {data});</script>'
     )

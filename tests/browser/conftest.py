@@ -217,6 +217,23 @@ def lab(browser: Any, server: tuple[str, Path]) -> Iterator[Lab]:
 
 
 @pytest.fixture
+def open_timeline(browser: Any) -> Iterator[Open]:
+    """Return a function that opens a file with a timeline, in a context of its own, and waits for the picture."""
+    contexts = []
+
+    def open_timeline(path: Path, **options: Any) -> Any:
+        contexts.append(browser.new_context(**options))
+        page = contexts[-1].new_page()
+        page.goto(path.as_uri())
+        page.wait_for_selector("[data-painted]")
+        return page
+
+    yield open_timeline
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
 def show(browser: Any, tmp_path: Path) -> Iterator[Open]:
     """Return a function that opens figures in a page; every address asked for and every error is kept."""
     contexts = []

@@ -7,7 +7,6 @@ wide; a line is printed for each thing that lies outside its view.
 from __future__ import annotations
 
 import io
-import json
 import math
 import sys
 from collections.abc import Callable
@@ -28,8 +27,8 @@ from labkit.widgets.compression_explorer import compression_explorer
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.schedule_explorer import schedule_explorer
 from labkit.widgets.staleness_view import staleness_view
-from labkit.widgets.timeline_columns import as_text, pack, pack_path
-from labkit.widgets.timeline_view import program, style
+from labkit.widgets.timeline_columns import for_page
+from labkit.widgets.timeline_page import view
 from tests.browser.figure_pages import ILLEGAL, PAGE
 from tests.widgets import ring_programs
 
@@ -77,16 +76,7 @@ def _many(num_ranks: int, num_events: int) -> Timeline:
 
 def timelines(*runs: Timeline, names: tuple[str, ...] = ("",), overlay: bool = False) -> str:
     """Return the body of a page with these runs."""
-    packed = []
-    for run, name in zip(runs, names, strict=True):
-        part = pack(run, name=name)
-        del part["focus"]
-        packed.append(as_text(part) | {"path": as_text(pack_path(run)), "overlay": overlay})
-    data = json.dumps(packed).replace("<", "\\u003c")
-    return (
-        f'<style>{style()}</style><div id="timeline"></div><script type="module">{program()}\n'
-        f'showPage(document.getElementById("timeline"), {data});</script>'
-    )
+    return view([for_page(run, name) | {"overlay": overlay} for run, name in zip(runs, names, strict=True)])
 
 
 def states() -> dict[str, tuple[Callable[[], Explorer | str], tuple[Do | str, ...]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,8 @@ VIEWS = ["timeline", "explorers"]
 
 
 @pytest.fixture
-def opened(browser: Any, show: Open, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+def opened(open_timeline: Open, show: Open, tmp_path: Path) -> Open:
     """Return a function that opens one view in a page of its own."""
-    contexts = []
 
     def opened(view: str, theme: str = "light", width: int = 640, **options: Any) -> Any:
         if view != "timeline":
@@ -44,16 +43,10 @@ def opened(browser: Any, show: Open, tmp_path: Path) -> Iterator[Callable[..., A
             page.wait_for_function(f"document.querySelectorAll('{live}').length === {len(FIGURES)}")
             return page
         exchange().to_html(tmp_path / "timeline.html")
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.goto((tmp_path / "timeline.html").as_uri())
-        page.wait_for_selector("[data-painted]", timeout=30_000)
-        return page
+        viewport = {"width": width, "height": 900}
+        return open_timeline(tmp_path / "timeline.html", viewport=viewport, color_scheme=theme, **options)
 
-    yield opened
-    for context in contexts:
-        context.close()
+    return opened
 
 
 FOCUSED = """() => {

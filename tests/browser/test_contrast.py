@@ -103,16 +103,13 @@ def test_every_word_of_the_explorers_stands_out(show: Open, theme: str, ground: 
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_word_of_the_timeline_stands_out(browser: Any, tmp_path: Path, theme: str) -> None:
+def test_every_word_of_the_timeline_stands_out(open_timeline: Open, tmp_path: Path, theme: str) -> None:
     exchange().to_html(tmp_path / "page.html")
-    page = browser.new_page(color_scheme=theme)
-    page.goto((tmp_path / "page.html").as_uri())
-    page.wait_for_selector("[data-painted]")
+    page = open_timeline(tmp_path / "page.html", color_scheme=theme)
     for key in ("t", "?", "c"):
         page.press("canvas", key)
     texts = page.evaluate(TEXTS)
     canvas = page.evaluate("() => document.querySelector('.labkit-timeline').labkit.state.theme")
-    page.close()
     assert len(texts) > 60
     assert _faint(texts, (1, 1, 1, 1) if theme == "light" else (0.07, 0.07, 0.07, 1)) == []
     for ink in ("ink", "quiet"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,8 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from labkit.timeline import COMMUNICATION, COMPUTE, HOST, Timeline
-from labkit.widgets.timeline_columns import as_text, pack, pack_path
-from labkit.widgets.timeline_view import program, style
+from labkit.widgets.timeline_columns import for_page
+from labkit.widgets.timeline_page import view
+from tests.browser.figure_pages import Open
 
 pytestmark = [pytest.mark.browser]
 
@@ -32,27 +32,15 @@ def step(compute_ms: int, reduce_ms: int, wait_ms: int) -> Timeline:
 
 
 @pytest.fixture
-def opened(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+def opened(open_timeline: Open, tmp_path: Path) -> Open:
     """Return a function that opens timelines in one view, on a page of its own."""
-    context = browser.new_context(viewport={"width": 1000, "height": 800}, accept_downloads=True)
 
     def opened(*timelines: Timeline, names: tuple[str, ...] = ("",), overlay: bool = False) -> Any:
-        runs = []
-        for timeline, name in zip(timelines, names, strict=True):
-            run = pack(timeline, name=name)
-            del run["focus"]
-            runs.append(as_text(run) | {"path": as_text(pack_path(timeline)), "overlay": overlay})
-        (tmp_path / "page.html").write_text(
-            f'<style>{style()}</style><div id="timeline"></div><script type="module">{program()}\n'
-            f'showPage(document.getElementById("timeline"), {json.dumps(runs)});</script>'
-        )
-        page = context.new_page()
-        page.goto((tmp_path / "page.html").as_uri())
-        page.wait_for_selector("[data-painted]", timeout=30_000)
-        return page
+        runs = [for_page(run, name) | {"overlay": overlay} for run, name in zip(timelines, names, strict=True)]
+        (tmp_path / "page.html").write_text(view(runs))
+        return open_timeline(tmp_path / "page.html", viewport={"width": 1000, "height": 800}, accept_downloads=True)
 
-    yield opened
-    context.close()
+    return opened
 
 
 def _numbers(page: Any) -> dict[str, list[str]]:

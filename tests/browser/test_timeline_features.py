@@ -18,6 +18,7 @@ import labkit
 from labkit.timeline import COMMUNICATION, COMPUTE, Timeline
 from labkit.timeline.memory import memory_curve
 from labkit.timeline.metrics import busy_share
+from tests.browser.figure_pages import Open
 
 pytestmark = [pytest.mark.browser]
 
@@ -43,19 +44,14 @@ def steps() -> Timeline:
 
 
 @pytest.fixture
-def opened(browser: Any, tmp_path: Path) -> Any:
+def opened(open_timeline: Open, tmp_path: Path) -> Open:
     """Return a function that opens a timeline as a page of its own."""
-    context = browser.new_context(viewport={"width": 1000, "height": 800}, accept_downloads=True)
 
     def opened(timeline: Timeline) -> Any:
         timeline.to_html(tmp_path / "page.html")
-        page = context.new_page()
-        page.goto((tmp_path / "page.html").as_uri())
-        page.wait_for_selector("[data-painted]", timeout=30_000)
-        return page
+        return open_timeline(tmp_path / "page.html", viewport={"width": 1000, "height": 800}, accept_downloads=True)
 
-    yield opened
-    context.close()
+    return opened
 
 
 def _of(page: Any, expression: str) -> Any:

@@ -9,18 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.browser.figure_pages import Open
 from tests.timeline.small_timelines import exchange
 
 pytestmark = [pytest.mark.browser]
 
 VIEW = "document.querySelector('.labkit-timeline').labkit"
-
-
-def _open(browser: Any, path: Path, **more: Any) -> Any:
-    page = browser.new_page(**more)
-    page.goto(path.as_uri())
-    page.wait_for_selector("[data-painted]", timeout=30_000)
-    return page
 
 
 def _export(page: Any, kind: str, path: Path) -> str:
@@ -30,9 +24,9 @@ def _export(page: Any, kind: str, path: Path) -> str:
     return path.read_text(errors="replace")
 
 
-def test_it_exports_pictures_a_trace_and_itself(browser: Any, tmp_path: Path) -> None:
+def test_it_exports_pictures_a_trace_and_itself(open_timeline: Open, tmp_path: Path) -> None:
     exchange().to_html(tmp_path / "page.html")
-    page = _open(browser, tmp_path / "page.html")
+    page = open_timeline(tmp_path / "page.html")
     trace = json.loads(_export(page, "Chrome trace", tmp_path / "trace.json"))
     assert sum(event["ph"] == "X" for event in trace["traceEvents"]) == 4
     assert _export(page, "PNG", tmp_path / "view.png")[1:4] == "PNG"
@@ -45,40 +39,37 @@ def test_it_exports_pictures_a_trace_and_itself(browser: Any, tmp_path: Path) ->
     strokes = {each.get("stroke") for each in drawing.iter("{http://www.w3.org/2000/svg}path")}
     assert {theme["arrow"], theme["path"], theme["alarm"]} <= strokes  # a message, the critical path, the frame
     _export(page, "HTML", tmp_path / "again.html")
-    page.close()
-    again = _open(browser, tmp_path / "again.html")
+    again = open_timeline(tmp_path / "again.html")
     assert again.evaluate(f"() => {VIEW}.state.runs[0].start.length") == 4
     again.press("canvas", "c")
     assert "Critical path, 2 ms" in again.inner_text(".labkit-detail")
-    again.close()
 
 
-def test_it_follows_a_change_of_scheme_and_leaves_f5_to_the_browser(browser: Any, tmp_path: Path) -> None:
+def test_it_follows_a_change_of_scheme_and_leaves_f5_to_the_browser(open_timeline: Open, tmp_path: Path) -> None:
     exchange().to_html(tmp_path / "page.html")
-    page = _open(browser, tmp_path / "page.html", viewport={"width": 900, "height": 700})
+    page = open_timeline(tmp_path / "page.html", viewport={"width": 900, "height": 700})
     page.emulate_media(color_scheme="dark")
     page.wait_for_function(f"() => {VIEW}.root.dataset.theme === 'dark'")
     pressed = "new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true })"
     left = page.evaluate(f"() => ['F5', 'Home'].filter((key) => {VIEW}.canvas.dispatchEvent({pressed}))")
     assert left == ["F5"]
-    page.close()
 
 
 @pytest.mark.parametrize(("scheme", "theme"), [("light", "light"), ("dark", "dark")])
-def test_it_takes_the_readers_theme_and_fits_640_pixels(browser: Any, tmp_path: Path, scheme: str, theme: str) -> None:
+def test_it_takes_the_readers_theme_and_fits_640_pixels(
+    open_timeline: Open, tmp_path: Path, scheme: str, theme: str
+) -> None:
     exchange().to_html(tmp_path / "page.html")
-    page = _open(browser, tmp_path / "page.html", color_scheme=scheme, viewport={"width": 640, "height": 900})
+    page = open_timeline(tmp_path / "page.html", color_scheme=scheme, viewport={"width": 640, "height": 900})
     assert page.evaluate(f"() => {VIEW}.root.dataset.theme") == theme
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 640
-    page.close()
 
 
-def test_where_less_motion_is_asked_for_the_cursor_does_not_run(browser: Any, tmp_path: Path) -> None:
+def test_where_less_motion_is_asked_for_the_cursor_does_not_run(open_timeline: Open, tmp_path: Path) -> None:
     exchange().to_html(tmp_path / "page.html")
-    page = _open(browser, tmp_path / "page.html", reduced_motion="reduce")
+    page = open_timeline(tmp_path / "page.html", reduced_motion="reduce")
     page.press("canvas", " ")
     assert "less motion" in page.inner_text(".labkit-detail")
     assert page.evaluate(f"() => {VIEW}.playing ?? null") is None
     page.press("canvas", "]")
     assert page.inner_text(".labkit-detail").startswith("500 µs: rank 0: forward, rank 1: recv")
-    page.close()
