@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from labkit.checks.case import Value
-from labkit.checks.words import number
+from labkit.words import number
 
 _MANTISSA_BITS = {torch.bfloat16: 7, torch.float16: 10}
 _RELATIVE = {torch.float32: 1e-5, torch.float64: 1e-12}

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from labkit.checks.words import ranks_in_words, times
+from labkit.words import ranks_in_words, times
 
 Shares: TypeAlias = tuple[int, ...] | None
 """How often each rank's contribution is in one element: (1, 0, 2); None where no small numbers explain it."""

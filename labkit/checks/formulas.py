@@ -10,7 +10,7 @@ from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.exercise import Judge, Oracle
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import number
+from labkit.words import number
 
 Call = tuple[str, tuple[Any, ...]]
 Counted = Mapping[str, Callable[..., Any]]

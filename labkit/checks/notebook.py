@@ -15,8 +15,8 @@ from labkit.checks.par import lines as par_lines
 from labkit.checks.printed import lines as printed_lines
 from labkit.checks.registry import exercises, find
 from labkit.checks.verdict import Verdict
-from labkit.checks.words import join
 from labkit.errors import ConfigError, LabkitError
+from labkit.words import join
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from labkit.checks.case import Case
 from labkit.checks.exercise import Exercise
 from labkit.checks.guilty import Guilty
 from labkit.checks.verdict import PLAIN_ERROR, Verdict
-from labkit.checks.words import join
+from labkit.words import join
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from labkit.errors import ConfigError
+from labkit.plans.watched_ring import Watched, message_times, tagged, watched_ring
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.ring_player import player_of_plans, player_of_run
-from labkit.widgets.ring_trace import Watched, message_times, tagged, watched_ring
 
 if TYPE_CHECKING:
     import torch

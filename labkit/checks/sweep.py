@@ -23,8 +23,8 @@ from labkit.checks.rank_side import run_cases
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.checks.wire_format import decode
-from labkit.checks.words import join
 from labkit.errors import RunError, RunTimeout
+from labkit.words import join
 
 if TYPE_CHECKING:
     from labkit.timeline import Timeline

@@ -11,7 +11,7 @@ from torch import Tensor
 from labkit.checks.case import Value, Values
 from labkit.checks.compare import listing
 from labkit.checks.verdict import Verdict
-from labkit.checks.words import are_wrong, number
+from labkit.words import are_wrong, number
 
 _RTOL, _ATOL = 1e-9, 1e-12
 

@@ -81,7 +81,8 @@ class Course:
         digest = hashlib.sha256(f"labkit grading 1, seed {seed}\n".encode())
         files = [self.notebook, self.hidden, *([self.checks] if self.checks else [])]
         checks = (path for path in (_PACKAGE / "checks").rglob("*.py") if not self._of_another_lesson(path))
-        files += sorted(checks) + sorted((_PACKAGE / "grading").rglob("*.py"))
+        files += [*sorted(checks), _PACKAGE / "words.py"]
+        files += sorted((_PACKAGE / "plans").rglob("*.py")) + sorted((_PACKAGE / "grading").rglob("*.py"))
         for path in files:
             digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
         return digest.hexdigest()

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from labkit.errors import ConfigError
+from labkit.plans import bucket_steps
+from labkit.plans.bucket_steps import Row, communication, measured, modelled, run_numbers, worth_showing
+from labkit.plans.buckets import HOOKS, Link, checked, sent
+from labkit.plans.reference.bucket_plans import GRAPHS, bucket_plan, ddp_plan
 from labkit.timeline.timeline import Timeline
-from labkit.widgets import bucket_rows, measured_hooks
-from labkit.widgets.bucket_rows import Row, communication, measured, modelled, run_numbers, worth_showing
+from labkit.widgets import measured_hooks
 from labkit.widgets.bucket_still import still
-from labkit.widgets.buckets import GRAPHS, HOOKS, Link, bucket_plan, checked, ddp_plan, sent
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.hook_errors import as_ranks, hook_errors, norms, total_error
 
@@ -124,7 +126,7 @@ def bucket_explorer(
         return shown, [modelled(times, link, forward_s, optimizer_s, rank, searched) for rank in whose]
 
     shown, model = modelled_at(cap_mb)
-    comm, exposed, waits = communication(model[0]), bucket_rows.exposed(model[0]), bucket_rows.waiting(model[0])
+    comm, exposed, waits = communication(model[0]), bucket_steps.exposed(model[0]), bucket_steps.waiting(model[0])
     num_buckets = sum(map(bool, shown))
     numbers: dict[str, Any] = {"buckets": num_buckets, "step_s": model[0].end, "communication_s": comm}
     numbers |= {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from textwrap import wrap
 
-from labkit.widgets.bucket_rows import Row
+from labkit.plans.bucket_steps import Row
 from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, ink_on
 
 COLOURS = ("#0072b2", "#ddaa33", "#56b4e9", "#d55e00", "#332288", "#bbbbbb")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labkit.errors import ConfigError
-from labkit.widgets.buckets import HOOKS, MEMORY_BPS
+from labkit.plans.buckets import HOOKS, MEMORY_BPS
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.hook_errors import Array, as_ranks, hook_errors, norms, total_error
 from labkit.widgets.scene import GREY, INK, Line, Mark, Scene, Text

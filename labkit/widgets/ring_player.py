@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from labkit.errors import ConfigError
+from labkit.plans.played import Fault, Played, play
+from labkit.plans.reference.rings import ring_plan
 from labkit.widgets.explorer import Explorer
-from labkit.widgets.ring_plans import Fault, Played, play, ring_plan
 from labkit.widgets.scene import GREY, INK, RED, Mark, Rect, Scene, Text, between, ink_on
 
 _MOST_RANKS, _MOST_OF_A_PLAN, _MOST_CHUNKS = 16, 8, 16

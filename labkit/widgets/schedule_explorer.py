@@ -8,11 +8,11 @@ from statistics import median
 from typing import Any
 
 from labkit.errors import ConfigError
+from labkit.plans.pipeline import Op, Placed, Schedule, num_chunks, ops_of, place
+from labkit.plans.reference.schedules import FORMS, V_SHAPED
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, between, ink_on
-from labkit.widgets.schedule_forms import FORMS, V_SHAPED
-from labkit.widgets.schedules import Op, Placed, Schedule, num_chunks, ops_of, place
 
 FILL = {"F": "#0072b2", "B": "#ddaa33", "I": "#ddaa33", "W": "#d55e00"}
 _STAGES, _MICROBATCHES = (2, 3, 4, 8), (1, 2, 4, 8, 16)

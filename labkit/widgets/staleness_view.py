@@ -9,10 +9,10 @@ from textwrap import wrap
 from typing import Any
 
 from labkit.errors import ConfigError
+from labkit.plans.server_runs import ServerRun, read_runs
+from labkit.plans.staleness import Update, ahead_of, losses, simulate
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, between, ink_on
-from labkit.widgets.staleness import Update, ahead_of, losses, simulate
-from labkit.widgets.staleness_runs import ServerRun, read_runs
 
 COLOURS = ("#1a1a1a", "#0072b2", "#d55e00", "#56b4e9", "#999999", "#332288")
 _LEAST_LOSS, _MOST_LOSS = 1e-4, 1e4

@@ -12,9 +12,9 @@ import pytest
 
 import labkit
 from labkit.checks.ring_player import ring_player
+from labkit.plans.reference.rings import ring_plan
 from labkit.widgets.bucket_explorer import bucket_explorer
 from labkit.widgets.compression_explorer import DEFAULT, compression_explorer
-from labkit.widgets.ring_plans import ring_plan
 from labkit.widgets.schedule_explorer import schedule_explorer
 from labkit.widgets.staleness_view import staleness_view
 from tests.browser.figure_pages import ILLEGAL, Open, drag, number, set_slider

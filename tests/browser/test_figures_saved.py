@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 from labkit.checks.ring_player import ring_player
+from labkit.plans.reference.rings import ring_plan
 from labkit.widgets.bucket_explorer import bucket_explorer
 from labkit.widgets.compression_explorer import compression_explorer
 from labkit.widgets.explorer import Explorer
-from labkit.widgets.ring_plans import ring_plan
 from labkit.widgets.schedule_explorer import schedule_explorer
 from labkit.widgets.staleness_view import staleness_view
 from tests.browser.figure_pages import Open, number, set_slider

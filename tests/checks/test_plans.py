@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from labkit.checks.plans import interpret
+from labkit.plans.all_reduce import interpret
 
 Plan = list[dict[str, object]]
 

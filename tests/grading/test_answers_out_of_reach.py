@@ -13,9 +13,9 @@ PROGRAM = "def double(x):\n    from {module} import {name}\n    return 2 * x\n"
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        ("labkit.widgets.ring_plans", "ring_plan"),
-        ("labkit.widgets.schedules", "one_f_one_b"),
-        ("labkit.widgets.buckets", "bucket_plan"),
+        ("labkit.plans.reference.rings", "ring_plan"),
+        ("labkit.plans.reference.schedules", "one_f_one_b"),
+        ("labkit.plans.reference.bucket_plans", "bucket_plan"),
         ("labkit.checks.lesson_02.ring", "sum_case"),
     ],
 )

@@ -16,9 +16,11 @@ PACKAGE = Path(__file__).parents[2] / "labkit"
 LAYERS = (
     "errors",
     "units",
+    "words",
     "cells",
     "known_classes",
     "timeline",
+    "plans",
     "hardware",
     "simulator",
     "launch",
@@ -95,8 +97,8 @@ def test_simulator_and_launch_never_import_each_other() -> None:
         assert other not in {layer for layer, _, _ in _own_imports(path)}, path
 
 
-def test_widgets_read_timelines_and_nothing_else() -> None:
-    allowed = {"errors", "units", "timeline", "widgets"}
+def test_widgets_read_timelines_and_plans_and_nothing_else() -> None:
+    allowed = {"errors", "units", "words", "timeline", "plans", "widgets"}
     for path in (path for path in MODULES if _layer(path) == "widgets"):
         assert {layer for layer, _, _ in _own_imports(path)} <= allowed, path
 

@@ -10,9 +10,10 @@ import pytest
 
 import labkit
 from labkit.errors import ConfigError
+from labkit.plans.buckets import HOOKS, Link, sent
+from labkit.plans.reference.bucket_plans import bucket_plan
 from labkit.timeline import COMMUNICATION, COMPUTE, Timeline
 from labkit.widgets.bucket_explorer import bucket_explorer
-from labkit.widgets.buckets import HOOKS, Link, bucket_plan, sent
 from tests.widgets import bucket_programs
 from tests.widgets.in_node import evaluate
 

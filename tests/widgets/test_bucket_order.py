@@ -7,8 +7,9 @@ import random
 import pytest
 
 import labkit
+from labkit.plans.buckets import Link, sent
+from labkit.plans.reference.bucket_plans import GRAPHS, ddp_plan
 from labkit.widgets.bucket_explorer import bucket_explorer
-from labkit.widgets.buckets import GRAPHS, Link, ddp_plan, sent
 from tests.widgets import bucket_programs
 from tests.widgets.in_node import evaluate
 

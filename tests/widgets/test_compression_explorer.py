@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from labkit.errors import ConfigError
-from labkit.widgets.buckets import HOOKS
+from labkit.plans.buckets import HOOKS
 from labkit.widgets.compression_explorer import DEFAULT, Method, compression_explorer, pays
 from labkit.widgets.hook_errors import hook_errors, norms, total_error
 from tests.widgets.in_node import evaluate

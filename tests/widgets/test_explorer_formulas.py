@@ -8,10 +8,11 @@ from math import ceil, inf, isinf
 
 import pytest
 
-from labkit.widgets.buckets import HOOKS, Link, bucket_plan, sent
+from labkit.plans.buckets import HOOKS, Link, sent
+from labkit.plans.pipeline import Op, Schedule, ops_of, place
+from labkit.plans.reference.bucket_plans import bucket_plan
+from labkit.plans.reference.schedules import FORMS, V_SHAPED
 from labkit.widgets.compression_explorer import Method, pays
-from labkit.widgets.schedule_forms import FORMS, V_SHAPED
-from labkit.widgets.schedules import Op, Schedule, ops_of, place
 from labkit.widgets.staleness_view import staleness_view
 from tests.widgets.in_node import evaluate
 

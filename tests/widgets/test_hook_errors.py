@@ -8,10 +8,10 @@ import torch
 
 import labkit
 from labkit.errors import ConfigError
+from labkit.plans.buckets import HOOKS
 from labkit.timeline import COMMUNICATION
 from labkit.widgets import measured_hooks
 from labkit.widgets.bucket_explorer import bucket_explorer
-from labkit.widgets.buckets import HOOKS
 from labkit.widgets.hook_errors import as_ranks, hook_errors, norms, total_error
 from tests.widgets import bucket_programs, measured_gradients
 from tests.widgets.in_node import evaluate

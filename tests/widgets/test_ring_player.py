@@ -13,9 +13,10 @@ import pytest
 import labkit
 from labkit.checks.ring_player import ring_player
 from labkit.errors import ConfigError
-from labkit.widgets.ring_plans import Played, play, ring_plan
+from labkit.plans.played import Played, play
+from labkit.plans.reference.rings import ring_plan
+from labkit.plans.watched_ring import read_tag, tagged
 from labkit.widgets.ring_player import as_data
-from labkit.widgets.ring_trace import read_tag, tagged
 from tests.widgets import ring_programs
 from tests.widgets.in_node import evaluate
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from labkit.errors import ConfigError
+from labkit.plans.server_runs import read_runs
+from labkit.plans.staleness import Update, ahead_of, draws, losses, simulate, updates_of
 from labkit.timeline import COMPUTE, Timeline
-from labkit.widgets.staleness import Update, ahead_of, draws, losses, simulate, updates_of
-from labkit.widgets.staleness_runs import read_runs
 from labkit.widgets.staleness_view import staleness_view, waiting_share
 from tests.widgets.in_node import evaluate
 

@@ -15,7 +15,7 @@ from labkit.checks.exercise import Exercise, Functions, Sweep
 from labkit.checks.par import Par, Score
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import are_wrong
+from labkit.words import are_wrong
 
 
 def mean_case(seed: int, world_size: int, shape: Sequence[int]) -> Case:

@@ -14,7 +14,7 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.tensor_values import close
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import are_wrong, ranks_in_words
+from labkit.words import are_wrong, ranks_in_words
 
 
 def threads_case(

@@ -12,7 +12,7 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_01.speeds import COUNTED
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import join
+from labkit.words import join
 
 
 def loader_case(

@@ -14,7 +14,7 @@ from labkit.checks.drivers.lesson_01 import weigh_losses
 from labkit.checks.exercise import Exercise
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import number
+from labkit.words import number
 
 
 def losses_case(name: str, seed: int, counts: Sequence[int]) -> Case:

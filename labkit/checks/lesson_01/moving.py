@@ -14,7 +14,7 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.par import Par, Score
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import plural
+from labkit.words import plural
 
 Move = list[Any]
 Arguments = tuple[list[int], int, int, int, int]

@@ -16,7 +16,7 @@ from labkit.checks.lesson_01.scattering import balanced
 from labkit.checks.tensor_values import first_wrong, ratio_of
 from labkit.checks.torture import TortureModel
 from labkit.checks.verdict import Verdict
-from labkit.checks.words import number
+from labkit.words import number
 
 Gradients = Mapping[str, Tensor | None]
 

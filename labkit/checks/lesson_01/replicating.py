@@ -18,7 +18,7 @@ from labkit.checks.tensor_values import close, first_wrong, ratio_of
 from labkit.checks.torture import torture_batch
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import join, plural
+from labkit.words import join, plural
 
 BUFFERS = ("norm.running_mean", "norm.running_var", "norm.num_batches_tracked")
 

@@ -23,7 +23,7 @@ from labkit.checks.lesson_01.trees import (
 )
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import plural
+from labkit.words import plural
 
 Sizes = Callable[[int, int], list[int]]
 

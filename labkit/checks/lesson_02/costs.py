@@ -9,7 +9,7 @@ from typing import Any, cast
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import number
+from labkit.words import number
 
 Call = tuple[str, tuple[Any, ...]]
 

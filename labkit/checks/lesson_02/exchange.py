@@ -18,7 +18,7 @@ from labkit.checks.lesson_02.traffic import library_calls, lost_messages
 from labkit.checks.lesson_02.world_sizes import SIZES, sweep
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import ranks_in_words
+from labkit.words import ranks_in_words
 
 FILL = -1.0
 

@@ -29,7 +29,7 @@ from labkit.checks.lesson_02.traffic import library_calls, lost_messages
 from labkit.checks.lesson_02.world_sizes import sweep
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import are_wrong, plural
+from labkit.words import are_wrong, plural
 
 
 def judge(case: Case, got: Got, wire: Wire) -> Verdict:

@@ -25,7 +25,7 @@ from labkit.checks.lesson_02.tree import doublings
 from labkit.checks.lesson_02.world_sizes import sweep, tree_steps
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import ranks_in_words
+from labkit.words import ranks_in_words
 
 
 def halving_case(seed: int, world_size: int, numel: int) -> Case:

@@ -15,7 +15,7 @@ from labkit.checks.lesson_02.traffic import library_calls, lost_messages
 from labkit.checks.lesson_02.world_sizes import sweep
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import plural, ranks_in_words
+from labkit.words import plural, ranks_in_words
 
 
 def nodes_case(seed: int, world_size: int, ranks_per_node: int, shape: Sequence[int]) -> Case:

@@ -8,10 +8,10 @@ from typing import Any, cast
 from labkit.checks.case import Case, Got, Values
 from labkit.checks.drivers.lesson_02 import call_ring_plan
 from labkit.checks.exercise import Exercise
-from labkit.checks.plans import PlanOutcome, Record, interpret
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import plural
+from labkit.plans.all_reduce import PlanOutcome, Record, interpret
+from labkit.words import plural
 
 
 def plan_case(name: str, world_sizes: Sequence[int]) -> Case:

@@ -18,7 +18,7 @@ from labkit.checks.lesson_02.traffic import library_calls, lost_messages, outsid
 from labkit.checks.lesson_02.world_sizes import ring_steps, sweep
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import plural
+from labkit.words import plural
 
 
 def sum_case(seed: int, world_size: int, shape: Sequence[int], *, group: Sequence[int] | None = None) -> Case:

@@ -13,7 +13,7 @@ from labkit.checks.compare import Difference, difference, listing, tolerance
 from labkit.checks.contributions import Shares, in_words, runs, shares_of
 from labkit.checks.drivers.lesson_02 import view_of
 from labkit.checks.verdict import Verdict
-from labkit.checks.words import are_wrong, ranks_in_words, span_of
+from labkit.words import are_wrong, ranks_in_words, span_of
 
 
 def whole_numbers(

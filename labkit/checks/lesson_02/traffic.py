@@ -9,7 +9,7 @@ from labkit.checks.case import Case
 from labkit.checks.lesson_02.sums import input_of, members_of
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Message, Wire
-from labkit.checks.words import join, plural, ranks_in_words
+from labkit.words import join, plural, ranks_in_words
 
 
 def itemsize_of(case: Case) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 from labkit.checks.case import Case, Got, Value
 from labkit.checks.lesson_03.replay import Replay
 from labkit.checks.tensor_values import at, close, ratio_of
-from labkit.checks.words import number
+from labkit.words import number
 
 
 def marks_of_gradients(case: Case, got: Got, truth: Replay, step: int = 0) -> list[dict[str, str]]:

@@ -11,7 +11,7 @@ from labkit.checks.drivers.lesson_03 import call_functions
 from labkit.checks.exercise import Exercise
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import number
+from labkit.words import number
 
 World = tuple[float, float, int, float, float]
 """backward_s, num_bytes, world_size, latency_s, bandwidth_Bps."""

@@ -21,7 +21,7 @@ from labkit.checks.lesson_03.stretches import (
 from labkit.checks.tensor_values import compare_ranks
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import CollectiveCall, Wire
-from labkit.checks.words import join, plural
+from labkit.words import join, plural
 
 _ABOVE_SPARE = 272
 """Bytes of head, scale, remix.bias and spare.bias together: a first bucket of so many holds a spare parameter."""

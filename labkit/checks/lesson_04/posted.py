@@ -14,7 +14,7 @@ from labkit.checks.drivers.lesson_04 import train_by_post
 from labkit.checks.exercise import Exercise
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import are_wrong, plural
+from labkit.words import are_wrong, plural
 
 
 def post_case(name: str, seed: int, world_size: int, size: int, num_gradients: int, lr: float) -> Case:

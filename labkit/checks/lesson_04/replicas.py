@@ -13,7 +13,7 @@ from labkit.checks.compare import difference
 from labkit.checks.lesson_04.scripts import drawer
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import plural
+from labkit.words import plural
 
 
 def replica_case(name: str, seed: int, said: str, *, with_backup: bool) -> Case:

@@ -17,7 +17,7 @@ from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.compare import difference, listing
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import join
+from labkit.words import join
 
 Step: TypeAlias = dict[str, Any]
 Script: TypeAlias = list[Step]

@@ -15,7 +15,7 @@ from labkit.checks.drivers.lesson_05 import split_a_layer
 from labkit.checks.exercise import Exercise
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import join, plural
+from labkit.words import join, plural
 
 _ALL_REDUCES = 4  # f backward, g forward, and both in the MLP
 

@@ -26,7 +26,7 @@ from labkit.checks.lesson_05.pipeline_cases import (
 from labkit.checks.lesson_05.written import short
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
-from labkit.checks.words import plural
+from labkit.words import plural
 
 Seen = Callable[[Case, Got, Wire], bool]
 

@@ -12,7 +12,7 @@ from labkit.checks.formulas import NOTHING, Counted, as_if, right, values_of
 from labkit.checks.lesson_06.findings import Finding, judging, mistakes, raising
 from labkit.checks.verdict import Mistake
 from labkit.checks.wire import Wire
-from labkit.checks.words import number
+from labkit.words import number
 
 Measured = tuple[str, str, float]
 Promise = tuple[str, float, float]

@@ -24,7 +24,7 @@ from labkit.checks.lesson_06.findings import (
     wrong_value,
 )
 from labkit.checks.wire import Wire
-from labkit.checks.words import join
+from labkit.words import join
 
 
 def mean_case(

@@ -11,7 +11,7 @@ from torch import Tensor
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.lesson_06.findings import Finding, hanging, near, normal, raising, unlike, wrong_value
 from labkit.checks.wire import Wire
-from labkit.checks.words import join
+from labkit.words import join
 
 _ROUNDING = 1e-9
 

@@ -17,7 +17,7 @@ _SIGNALS = {
 }
 
 
-_CLOSED = re.compile(r"No module named 'labkit\.(widgets|checks\.lesson_)")
+_CLOSED = re.compile(r"No module named 'labkit\.(plans|widgets|checks\.lesson_)")
 
 
 def failure_fields(rank: int, found: object) -> dict[str, Any]:

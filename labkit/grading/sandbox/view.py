@@ -31,13 +31,13 @@ def is_below(path: Path, folder: Path) -> bool:
 
 
 def answers_of_checks() -> list[Path]:
-    """Return what of labkit tells answers: oracles and judges, and the widgets, which draw right plans and schedules.
+    """Return what of labkit tells answers: oracles and judges, plans, and the widgets that draw right ones.
 
     Ranks of hidden cases do without them.
     """
     checks = PACKAGE / "checks"
     judges = [*checks.glob("lesson_*"), *(checks / "__pycache__").glob("lesson_*")]
-    return sorted([*judges, PACKAGE / "widgets"])
+    return sorted([*judges, PACKAGE / "plans", PACKAGE / "widgets"])
 
 
 def view(control: Path, uid: int, hidden: Iterable[Path] = ()) -> list[str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from labkit.checks.case import Value
-from labkit.checks.words import join, ranks_in_words, times
+from labkit.words import join, ranks_in_words, times
 
-Record: TypeAlias = Mapping[str, Value]
+Record: TypeAlias = Mapping[str, Any]
 Content: TypeAlias = Counter[int]
 """What a chunk holds: for each rank, how many times its contribution is in the sum."""
 

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from labkit.plans.played import Fault, Played, Step, Transfer, Write, missing
+from labkit.plans.reference.rings import ring_plan
 from labkit.timeline.timeline import Timeline
-from labkit.widgets.ring_plans import Fault, Played, Step, Transfer, Write, missing, ring_plan
 
 _BASE = 16  # a number counts up to 15 times each rank's contribution
 Content: TypeAlias = tuple[int, tuple[int, ...]] | None

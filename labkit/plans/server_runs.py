@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from labkit.errors import ConfigError
+from labkit.plans.staleness import Update, are_timed, missing_of, updates_of
 from labkit.timeline.timeline import Timeline
-from labkit.widgets.staleness import Update, are_timed, missing_of, updates_of
 
 _MOST_UPDATES, _MOST_RUNS, _MOST_POINTS = 400, 6, 200
 _SPAN = re.compile(r"version (\d+)")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labkit.errors import ConfigError
+from labkit.plans.buckets import Link, Sent
 from labkit.timeline.span import Lane, Span
 from labkit.timeline.timeline import Timeline
-from labkit.widgets.buckets import Link, Sent
 
 _KINDS = ("all_reduce", "reduce_scatter", "all_gather")
 _LETTERS = {"forward": "F", "backward": "B", "optimizer": "O"}
