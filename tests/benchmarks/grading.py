@@ -187,6 +187,7 @@ def _lesson_02(folder: Path) -> dict[str, dict[str, float]]:
     from labkit.grading.notebook.execute import LabkitClient
     from labkit.grading.student import Grader
     from labkit.grading.submission import Submission
+    from tests.submissions.making import everything
 
     own: dict[str, float] = {"cells": 0.0, "cases": 0.0}
     execute_cell, run_case = LabkitClient.execute_cell, CaseRun.run
@@ -205,7 +206,9 @@ def _lesson_02(folder: Path) -> dict[str, dict[str, float]]:
 
     folder.mkdir(parents=True)
     (folder / "alone").touch()
-    submission = Submission("right", ROOT / "tests" / "submissions" / "02" / "right_as_taught.ipynb")
+    right = folder / "right_as_taught.ipynb"
+    right.write_bytes(everything("02")[right.name])
+    submission = Submission("right", right)
     grader = Grader(find_course("02", ROOT), folder / "out", 0, Limits(), folder / "alone", points_only=True)
     LabkitClient.execute_cell, CaseRun.run = timed_cell, timed_case  # type: ignore[method-assign]
     found = {}

@@ -2,9 +2,9 @@
 
     .venv/bin/python -m tests.grading.class_with_known_scores --lesson 02 --students 300 --folder /var/tmp/class-300
 
-Each student hands in one of tests/submissions/NN, with a remark in every exercise cell, so that no two are alike and
-each has hidden inputs of its own: a judge that refuses a right answer for some inputs shows here. Prints what a
-submission took, and what was wrong: every score is known.
+Each student hands in one of the submissions of tests/submissions, with a remark in every exercise cell, so that no two
+are alike and each has hidden inputs of its own: a judge that refuses a right answer for some inputs shows here. Prints
+what a submission took, and what was wrong: every score is known.
 """
 
 from __future__ import annotations
@@ -18,23 +18,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "tests" / "submissions"
+from tests.submissions.making import ROOT, everything
+
 RARE = ("never_ends", "ends_the_process", "truncated", "not_a_notebook", "empty_file")
 EVERY = 50
 """One in so many students hands in one of each of the rare kinds: what never ends takes minutes."""
 
 
-def known_scores(lesson: str) -> dict[str, dict[str, Any]]:
-    """Return for each kind of submission what it must get."""
-    found = json.loads((FOLDER / lesson / "scores.json").read_text())
-    assert isinstance(found, dict)
-    return found
-
-
 def write_class(folder: Path, students: int, lesson: str = "02", only: str = "") -> dict[str, dict[str, Any]]:
     """Write a class into `folder`, of kinds that begin with `only`; return for each student what they must get."""
-    known = {name: each for name, each in known_scores(lesson).items() if name.startswith(only)}
+    made = everything(lesson)
+    known = {name: each for name, each in json.loads(made["scores.json"]).items() if name.startswith(only)}
     rare = [name for name in sorted(known) if name in RARE]
     usual = [name for name in sorted(known) if name not in rare]
     folder.mkdir(parents=True, exist_ok=True)
@@ -43,7 +37,7 @@ def write_class(folder: Path, students: int, lesson: str = "02", only: str = "")
         place = number % EVERY
         kind = rare[place - EVERY + len(rare)] if place >= EVERY - len(rare) else usual[number % len(usual)]
         name = f"student-{number:03}"
-        (folder / f"{name}.ipynb").write_bytes(_varied((FOLDER / lesson / f"{kind}.ipynb").read_bytes(), name))
+        (folder / f"{name}.ipynb").write_bytes(_varied(made[f"{kind}.ipynb"], name))
         expected[name] = known[kind] | {"kind": kind}
     return expected
 

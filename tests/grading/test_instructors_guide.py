@@ -39,13 +39,12 @@ def steps() -> list[Step]:
 
 
 def run_all(listed: list[Step], folder: Path) -> None:
-    """Run commands in one shell's order, with `labkit` on the path, and hold what they say against the guide."""
+    """Run commands in one shell's order, `labkit` and `python` on the path, and hold what they say to the guide."""
     programs = folder / "programs"
     programs.mkdir()
-    (programs / "labkit").write_text(
-        f'#!/bin/sh\nexec {sys.executable} -c "from labkit.cli import main; main()" "$@"\n'
-    )
-    (programs / "labkit").chmod(0o755)
+    for name, arguments in (("labkit", '-c "from labkit.cli import main; main()"'), ("python", "")):
+        (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')
+        (programs / name).chmod(0o755)
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "GITHUB_ACTIONS": "", "COLUMNS": "300"}
     for step in listed:
         if step.command.startswith("export "):
@@ -78,16 +77,16 @@ def test_the_guides_main_commands_work_on_a_small_lesson(course: Course, tmp_pat
     """From release to marks; the long test below runs every command, on the real lesson."""
     folder = tmp_path / "course"
     shutil.copytree(course.root, folder)
-    submissions = folder / "tests" / "submissions" / "90"
+    submissions = folder / "build" / "made" / "90"
     write_submission(submissions / "right_as_taught.ipynb", RIGHT)
     write_submission(submissions / "wrong_modulo.ipynb", {"90.1": RIGHT["90.1"]})
     write_submission(submissions / "blocking_sends_everywhere.ipynb", {**RIGHT, "90.2": RIGHT["90.1"]})
     listed = []
     for step in steps():
         if not re.search(
-            r"doctor|nbgrader|--again|--exercise|history|--student|canvas|moodle|gradescope", step.command
+            r"doctor|making|nbgrader|--again|--exercise|history|--student|canvas|moodle|gradescope", step.command
         ):
-            command = re.sub(r"(--lesson |submissions/)02\b", r"\g<1>90", step.command).replace("2.6", "90.2")
+            command = re.sub(r"(--lesson |made/)02\b", r"\g<1>90", step.command).replace("2.6", "90.2")
             listed.append(Step(command, step.shown if step.command.startswith("labkit gradebook export") else ()))
     run_all(listed, folder)
     assert (folder / "build" / "grades" / "class.html").is_file()

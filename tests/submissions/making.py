@@ -1,14 +1,15 @@
-"""Write the submissions that grading is tested with: ``python -m tests.submissions.making 02`` (or no number: all).
+"""Write the submissions that grading is tested with: ``python -m tests.submissions.making 02 --into build/made``.
 
 Each file in answers_NN/ is a submission: a docstring that says what it is, then cells headed ``# %% 2.6``. A first
 line ``# base: solution`` fills the other exercises with the lesson's own answers, ``# base: student`` leaves them as
 they are handed out. answers_NN/lost.toml says which exercises' points each loses, and names the files that cannot be
 read. The notebooks hold the lesson's given, exercise, predict and check cells as the student notebook has them, so they
-follow when the lesson changes; a test proves that what is committed is what this writes.
+follow when the lesson changes; none is committed. Tests ask the fixture ``submissions`` for a lesson's folder.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
@@ -26,21 +27,25 @@ KEPT = ("given", "exercise", "predict", "check", "parameters")
 
 
 def main() -> None:
-    """Write every submission and scores.json of the lessons named on the command line, or of all."""
-    for number in sys.argv[1:] or LESSONS:
-        folder = HERE / number
-        folder.mkdir(exist_ok=True)
-        files = everything(number)
-        for path in folder.iterdir():
-            if path.name not in files:
-                path.unlink()
-        for name, data in files.items():
-            (folder / name).write_bytes(data)
-        sys.stdout.write(f"{len(files)} files in {folder.name}/\n")
+    """Write the submissions of the lessons named on the command line, or of all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lessons", nargs="*", metavar="NN", help="such as 02; without any, all")
+    parser.add_argument("--into", type=Path, required=True, help="the folder that gets a folder for each lesson")
+    asked = parser.parse_args()
+    for number in asked.lessons or LESSONS:
+        write(number, asked.into / number)
+        sys.stdout.write(f"{len(list((asked.into / number).iterdir()))} files in {asked.into / number}\n")
+
+
+def write(number: str, folder: Path) -> None:
+    """Write a lesson's submissions and scores.json into `folder`, made for them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in everything(number).items():
+        (folder / name).write_bytes(data)
 
 
 def everything(number: str) -> dict[str, bytes]:
-    """Return the content of every file of a lesson's folder, by name."""
+    """Return the content of every submission of a lesson and of scores.json, by file name."""
     source = lesson_source(number)
     lesson = load(source)
     student = json.loads((ROOT / "notebooks" / f"{source.stem}.ipynb").read_text(encoding="utf-8"))
