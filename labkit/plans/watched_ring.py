@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import TypeAlias
 
-from labkit.plans.played import Fault, Played, Step, Transfer, Write, missing
+from labkit.plans.all_reduce_facts import Content, Outcome, Step, Transfer, Write, missing
+from labkit.plans.all_reduce_plan import Fault, Send
 from labkit.plans.reference.rings import ring_plan
 from labkit.timeline.timeline import Timeline
 
 _BASE = 16  # a number counts up to 15 times each rank's contribution
-Content: TypeAlias = tuple[int, tuple[int, ...]] | None
-"""A chunk's number and how often each rank's contribution is in it; None: neither can be told."""
 Watched: TypeAlias = tuple[list[tuple[list[float], int, list[float]]], list[float]]
 """Of one rank: for each message its tensor then, the peer and what was sent; and its tensor at the end."""
 
@@ -22,8 +22,8 @@ def tagged(rank: int, world_size: int) -> list[float]:
     return [float(_BASE**rank + chunk * _BASE**world_size) for chunk in range(world_size)]
 
 
-def read_tag(value: float, world_size: int) -> Content:
-    """Return which chunk a sum of tagged numbers belongs to, and how often each rank is in it."""
+def read_tag(value: float, world_size: int) -> tuple[int, tuple[int, ...]] | None:
+    """Return which chunk a sum of tagged numbers belongs to, and how often each rank is in it; None: it is none."""
     if not math.isfinite(value) or value < 0 or value != int(value):
         return None
     chunks, low = divmod(int(value), _BASE**world_size)
@@ -32,9 +32,9 @@ def read_tag(value: float, world_size: int) -> Content:
     return (chunks // total, counts) if total and chunks % total == 0 and chunks // total < world_size else None
 
 
-def watched_ring(results: Sequence[Watched], size: int) -> Played:
+def watched_ring(results: Sequence[Watched], size: int) -> Outcome:
     """Return what was sent and held after every step, held against the ring; step k of a rank is its k-th message."""
-    expected = [[r for r in ring_plan(rank, size) if r["kind"] == "Send"] for rank in range(size)]
+    expected = [[record for record in ring_plan(rank, size) if isinstance(record, Send)] for rank in range(size)]
     num_steps = max(len(sent) for sent, _ in results)
     steps: list[Step] = []
     faults: list[Fault] = []
@@ -45,47 +45,45 @@ def watched_ring(results: Sequence[Watched], size: int) -> Played:
             after = sent[step + 1][0] if step + 1 < len(sent) else result
             for chunk, (before, now) in enumerate(zip(held[rank], after, strict=True)):
                 if now != before:
-                    writes.append(_write(rank, chunk, now, size))
+                    writes.append(Write(rank, chunk, _content(chunk, now, size)))
             held[rank] = after
             if step < len(sent):
                 _, peer, (value,) = sent[step]
                 wanted = expected[rank][step] if step < len(expected[rank]) else None
-                transfer, text = _transfer(rank, step, peer, value, wanted, size)
+                transfer, fault = _transfer(rank, step, peer, value, wanted, size)
                 transfers.append(transfer)
-                faults += [Fault(step, rank, text)] if text else []
-        steps.append(Step(tuple(transfers), tuple(writes)))
-    played = Played(size, tuple(steps), tuple(faults))
-    return Played(size, played.steps, (*faults, *missing(played.state(), num_steps - 1)))
+                faults += [fault] if fault else []
+        steps.append(Step(step, tuple(transfers), tuple(writes)))
+    outcome = Outcome(size, size, tuple(steps), tuple(faults))
+    return replace(outcome, faults=(*faults, *missing(outcome.contents())))
 
 
-def _write(rank: int, chunk: int, value: float, size: int) -> Write:
+def _content(chunk: int, value: float, size: int) -> Content:
     found = read_tag(value, size)
-    if found is None:
-        return Write(rank, chunk, 0, wrong=True)
-    mask = sum(1 << source for source, count in enumerate(found[1]) if count)
-    return Write(rank, chunk, mask, wrong=found[0] != chunk or max(found[1]) > 1)
+    return Content((0,) * size, foreign=True) if found is None else Content(found[1], foreign=found[0] != chunk)
 
 
 def _transfer(
-    rank: int, step: int, peer: int, value: float, wanted: dict[str, Any] | None, size: int
-) -> tuple[Transfer, str]:
-    """Return a message as the picture shows it, and what is wrong with it, or ""."""
+    rank: int, step: int, peer: int, value: float, wanted: Send | None, size: int
+) -> tuple[Transfer, Fault | None]:
+    """Return a message as the picture shows it, and what is wrong with it."""
     found = read_tag(value, size)
     chunk = found[0] if found else -1
-    into = chunk if wanted is None else int(wanted["chunk"])
+    into = chunk if wanted is None else wanted.chunk
+    kind, text = "", ""
     if wanted is None:
+        kind = "too_many"
         text = f"rank {rank} sends c{chunk} to rank {peer}; a ring of {size} has {2 * (size - 1)} steps only"
-    elif peer != wanted["peer"]:
-        text = f"rank {rank} sends to rank {peer}; in the ring it sends to rank {wanted['peer']}"
-    elif found is None:
-        text = f"rank {peer} expected c{into} from rank {rank}, got numbers that are no sum of one chunk"
-    elif chunk != into:
-        text = f"rank {peer} expected c{into} from rank {rank}, got c{chunk}"
+    elif peer != wanted.peer:
+        kind, text = "wrong_peer", f"rank {rank} sends to rank {peer}; in the ring it sends to rank {wanted.peer}"
+    elif found is None or chunk != into:
+        got = "numbers that are no sum of one chunk" if found is None else f"c{chunk}"
+        kind, text = "chunk_mismatch", f"rank {peer} expected c{into} from rank {rank}, got {got}"
     elif max(found[1]) > 1:
+        kind = "twice"
         text = f"rank {rank} sends c{chunk} with rank {found[1].index(max(found[1]))}'s contribution more than once"
-    else:
-        text = ""
-    return Transfer(rank, chunk, peer, into, bool(text)), f"Step {step}: {text}." if text else ""
+    fault = Fault(kind, f"Step {step}: {text}.", rank, step) if kind else None
+    return Transfer(rank, chunk, peer, into, fault is not None), fault
 
 
 def message_times(timeline: Timeline | None) -> list[list[float]]:

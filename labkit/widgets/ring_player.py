@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from labkit.errors import ConfigError
-from labkit.plans.played import Fault, Played, play
+from labkit.plans.all_reduce import execute
+from labkit.plans.all_reduce_facts import Outcome
+from labkit.plans.all_reduce_plan import Fault
 from labkit.plans.reference.rings import ring_plan
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.scene import GREY, INK, RED, Mark, Rect, Scene, Text, between, ink_on
@@ -44,12 +46,12 @@ def player_of_plans(
     if callable(plan):
         source, worlds = f"plan: {_name(plan)}", _plans_of(plan, num_ranks)
     elif plan is not None:
-        source, worlds = "plan given as lists", {len(plan): play(plan)}
+        source, worlds = "plan given as lists", {len(plan): _played(plan)}
     else:
         if not 2 <= num_ranks <= _MOST_RANKS:
             raise ConfigError(f"num_ranks={num_ranks} were asked for; the ring player shows 2 to {_MOST_RANKS}.")
         source = "plan: ring all-reduce"
-        worlds = {num_ranks: play([ring_plan(rank, num_ranks, num_chunks) for rank in range(num_ranks)], num_chunks)}
+        worlds = {num_ranks: execute([ring_plan(rank, num_ranks, num_chunks) for rank in range(num_ranks)], num_chunks)}
     shown = worlds.get(num_ranks) or next(iter(worlds.values()))
     data = {"n": shown.num_ranks, "size": num_bytes, "latency": latency_s, "bandwidth": bandwidth}
     more: dict[str, Any] = {"chunks": num_chunks} if plan is None else {"played": _all_as_data(worlds)}
@@ -57,7 +59,7 @@ def player_of_plans(
 
 
 def player_of_run(
-    played: Played, times: Sequence[Sequence[float]], source: str, latency_s: float, bandwidth: float
+    played: Outcome, times: Sequence[Sequence[float]], source: str, latency_s: float, bandwidth: float
 ) -> Explorer:
     """Return the player of what was really sent, with the times of the messages beside a model's.
 
@@ -73,7 +75,7 @@ def player_of_run(
     return _player(played, source, data | {"played": _all_as_data({played.num_ranks: played}), "times": shown})
 
 
-def _player(shown: Played, source: str, data: Mapping[str, Any]) -> Explorer:
+def _player(shown: Outcome, source: str, data: Mapping[str, Any]) -> Explorer:
     numbers = {
         "steps": len(shown.steps),
         "complete": shown.num_complete(),
@@ -84,50 +86,64 @@ def _player(shown: Played, source: str, data: Mapping[str, Any]) -> Explorer:
     return Explorer(_sentence(shown, source), numbers, "ring_player.js", "ringPlayer", data, _still(shown, source))
 
 
-def _all_as_data(worlds: Mapping[int, Played]) -> Mapping[int, Any]:
+def _all_as_data(worlds: Mapping[int, Outcome]) -> Mapping[int, Any]:
     return {size: as_data(world) for size, world in worlds.items()}
 
 
-def _plans_of(make_plan: Callable[..., Any], num_ranks: int) -> dict[int, Played]:
+def _plans_of(make_plan: Callable[..., Any], num_ranks: int) -> dict[int, Outcome]:
     if not 2 <= num_ranks <= _MOST_OF_A_PLAN:
         raise ConfigError(f"num_ranks={num_ranks} were asked for; plans are played of 2 to {_MOST_OF_A_PLAN} ranks.")
-    asked = play([make_plan(rank, num_ranks) for rank in range(num_ranks)])
+    asked = _played([make_plan(rank, num_ranks) for rank in range(num_ranks)])
     worlds = {}
     for size in range(2, _MOST_OF_A_PLAN + 1):
         try:
-            worlds[size] = asked if size == num_ranks else play([make_plan(rank, size) for rank in range(size)])
+            worlds[size] = asked if size == num_ranks else _played([make_plan(rank, size) for rank in range(size)])
         except Exception as error:  # the learner's function may raise anything; the figure says for how many ranks
             text = f"{_name(make_plan)} fails for {size} ranks: {type(error).__name__}: {error}"
-            worlds[size] = Played(size, (), (Fault(0, 0, text),))
+            worlds[size] = Outcome(size, size, (), (Fault("raises", text, 0),))
     return worlds
 
 
-def as_data(played: Played) -> Mapping[str, Any]:
+def _played(plans: Sequence[Any]) -> Outcome:
+    """Return what comes of plans; raises ConfigError if one is no list of records."""
+    outcome = execute(plans)
+    if refused := next((fault for fault in outcome.faults if fault.kind == "no_plan"), None):
+        raise ConfigError(refused.text)
+    return outcome
+
+
+def as_data(played: Outcome) -> Mapping[str, Any]:
     """Return what was played as the player's program reads it."""
     steps = [
         {
             "sends": [[t.src, t.chunk, t.dst, t.into, int(t.wrong)] for t in step.transfers],
-            "writes": [[w.rank, w.chunk, w.mask, int(w.wrong)] for w in step.writes],
+            "writes": [[w.rank, w.chunk, w.content.mask, int(w.content.wrong)] for w in step.writes],
         }
         for step in played.steps
     ]
-    return {"steps": steps, "faults": [[f.step, f.rank, f.text] for f in played.faults[:_MOST_FAULTS]]}
+    faults = [[max(place, 0), fault.rank, fault.text] for place, fault in _in_order(played)]
+    return {"steps": steps, "faults": faults[:_MOST_FAULTS]}
 
 
-def _sentence(played: Played, source: str) -> str:
+def _in_order(played: Outcome) -> list[tuple[int, Fault]]:
+    """Return the place of its step and each fault, step by step."""
+    return sorted(((played.place_of(fault), fault) for fault in played.faults), key=lambda found: found[0])
+
+
+def _sentence(played: Outcome, source: str) -> str:
     size = played.num_ranks
     text = f"Ring all-reduce of {size} ranks in {len(played.steps)} steps ({source}): "
-    text += f"{played.num_complete()} of {size * (played.num_chunks or size)} chunks are complete at the end."
-    return text + (f" {played.faults[0].text}" if played.faults else "")
+    text += f"{played.num_complete()} of {size * played.num_chunks} chunks are complete at the end."
+    return text + "".join(f" {fault.text}" for _, fault in _in_order(played)[:1])
 
 
 def _name(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _still(played: Played, source: str) -> Scene:
+def _still(played: Outcome, source: str) -> Scene:
     """Return what every rank holds at the start and after each step, as small tables side by side."""
-    size, panels, across = played.num_ranks, len(played.steps) + 1, played.num_chunks or played.num_ranks
+    size, panels, across = played.num_ranks, len(played.steps) + 1, played.num_chunks
     in_a_row = min(panels, max(1, (_WIDTH - 40) // (across * 8 + 14)))
     in_a_row = -(-panels // -(-panels // in_a_row))
     cell = min((_WIDTH - 40) / in_a_row / (across + 0.9), 30.0)
@@ -140,18 +156,18 @@ def _still(played: Played, source: str) -> Scene:
         left, top = 34 + panel % in_a_row * wide, 64 + panel // in_a_row * tall
         title = "start" if panel == 0 else f"after {'step ' if cell * size > 55 else ''}{panel - 1}"
         marks.append(Text(left, top - 5, title, 10.5))
-        for rank, chunks in enumerate(played.state(panel)):
+        for rank, chunks in enumerate(played.contents(panel)):
             if panel % in_a_row == 0:
                 marks.append(Text(left - 6, top + (rank + 0.5) * cell + 4, str(rank), 10, "end", GREY))
-            for chunk, (mask, wrong) in enumerate(chunks):
-                count, x, y = mask.bit_count(), left + chunk * cell, top + rank * cell
+            for chunk, content in enumerate(chunks):
+                count, x, y = content.mask.bit_count(), left + chunk * cell, top + rank * cell
                 fill = between("#dbe9f6", "#08306b", (count - 1) / (size - 1) if size > 1 else 1.0)
-                edge, line = (RED, 2.0) if wrong else (INK, 0.6)
-                marks.append(Rect(x + 0.5, y + 0.5, cell - 1.5, cell - 1.5, fill, edge, line, wrong))
-                if cell >= 12 or wrong:
-                    word = "✗" if wrong else str(count)
+                edge, line = (RED, 2.0) if content.wrong else (INK, 0.6)
+                marks.append(Rect(x + 0.5, y + 0.5, cell - 1.5, cell - 1.5, fill, edge, line, content.wrong))
+                if cell >= 12 or content.wrong:
+                    word = "✗" if content.wrong else str(count)
                     marks.append(Text(x + cell / 2, y + cell / 2 + 4, word, min(11, cell), "middle", ink_on(fill)))
     bottom = 64 + -(-panels // in_a_row) * tall - 12
-    for place, fault in enumerate(played.faults[:3]):
+    for place, (_, fault) in enumerate(_in_order(played)[:3]):
         marks.append(Text(12, bottom + 14 * place, fault.text[:118], 11, fill=RED))
     return Scene(_WIDTH, round(bottom + 14 * min(len(played.faults), 3) + 4), tuple(marks))

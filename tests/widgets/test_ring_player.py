@@ -13,7 +13,9 @@ import pytest
 import labkit
 from labkit.checks.ring_player import ring_player
 from labkit.errors import ConfigError
-from labkit.plans.played import Played, play
+from labkit.plans.all_reduce import execute
+from labkit.plans.all_reduce_facts import Outcome
+from labkit.plans.all_reduce_plan import Record
 from labkit.plans.reference.rings import ring_plan
 from labkit.plans.watched_ring import read_tag, tagged
 from labkit.widgets.ring_player import as_data
@@ -24,16 +26,17 @@ Plan = list[dict[str, Any]]
 
 
 def _plans(size: int) -> list[Plan]:
-    return [ring_plan(rank, size) for rank in range(size)]
+    plans = [ring_plan(rank, size) for rank in range(size)]
+    return [[{"kind": type(record).__name__, **vars(record)} for record in plan] for plan in plans]
 
 
-def _data(played: Played) -> list[dict[str, Any]]:
+def _data(played: Outcome) -> list[dict[str, Any]]:
     return json.loads(json.dumps(as_data(played)["steps"]))
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 8, 16])
 def test_the_ring_completes_every_chunk_in_two_n_minus_two_steps(size: int) -> None:
-    played = play(_plans(size))
+    played = execute(_plans(size))
     assert len(played.steps) == 2 * (size - 1)
     assert played.num_complete() == size * size
     assert played.faults == ()
@@ -43,12 +46,12 @@ def test_javascript_and_python_play_the_same_ring() -> None:
     found = evaluate("ring_player.js", "sizes.map((n) => ringSteps(n))", sizes=list(range(2, 17)))
     for step in (step for steps in found for step in steps):
         step["writes"].sort()
-    assert found == [_data(play(_plans(size))) for size in range(2, 17)]
+    assert found == [_data(execute(_plans(size))) for size in range(2, 17)]
 
 
 @pytest.mark.parametrize("chunks", [1, 2, 3, 4, 5, 8, 16])
 def test_javascript_and_python_play_the_same_ring_of_any_number_of_chunks(chunks: int) -> None:
-    played = [play([ring_plan(rank, size, chunks) for rank in range(size)], chunks) for size in range(2, 9)]
+    played = [execute([ring_plan(rank, size, chunks) for rank in range(size)], chunks) for size in range(2, 9)]
     assert [(each.num_complete(), each.faults) for each in played] == [(n * chunks, ()) for n in range(2, 9)]
     found = evaluate("ring_player.js", "sizes.map((n) => ringSteps(n, chunks))", sizes=list(range(2, 9)), chunks=chunks)
     for step in (step for steps in found for step in steps):
@@ -85,17 +88,17 @@ def _drawn(seed: int) -> list[Plan]:
 
 
 def test_javascript_holds_what_python_says_also_after_wrong_plans() -> None:
-    played = [play(_drawn(seed)) for seed in range(60)]
+    played = [execute(_drawn(seed)) for seed in range(60)]
     assert sum(bool(each.faults) for each in played) > 30
     cases = [[_data(each), each.num_ranks, len(each.steps)] for each in played]
     states = evaluate("ring_player.js", "cases.map(([steps, n, upto]) => stateBefore(steps, n, upto))", cases=cases)
-    assert states == [[[[mask, int(bad)] for mask, bad in row] for row in each.state()] for each in played]
+    assert states == [[[[held.mask, int(held.wrong)] for held in row] for row in each.contents()] for each in played]
 
 
 def _with(change: Callable[[list[Plan]], None], size: int = 4) -> list[str]:
     plans = _plans(size)
     change(plans)
-    return [fault.text for fault in play(plans).faults]
+    return [fault.text for fault in execute(plans).faults]
 
 
 def test_a_wrong_chunk_is_named_with_the_one_expected() -> None:
@@ -161,7 +164,7 @@ def test_what_is_no_plan_is_refused_in_words(plan: Any, says: str) -> None:
 
 
 def test_a_plan_that_fails_for_some_worlds_is_played_for_the_others() -> None:
-    def plan(rank: int, size: int) -> Plan:
+    def plan(rank: int, size: int) -> list[Record]:
         if size == 5:
             raise IndexError("list index out of range")
         return ring_plan(rank, size)
@@ -184,7 +187,7 @@ def test_a_real_ring_is_seen_to_send_what_its_plan_says() -> None:
     figure = ring_player(ring_programs.ring_sum, on=labkit.virtual(4))
     assert (figure.numbers["steps"], figure.numbers["complete"], figure.numbers["faults"]) == (6, 16, 0)
     assert figure.numbers["complete_chunks"][2] == [[1], [2], [3], [0]]
-    assert figure.data["played"][4]["steps"] == _data(play(_plans(4)))
+    assert figure.data["played"][4]["steps"] == _data(execute(_plans(4)))
     assert len(figure.data["times"]) == 24
     assert figure.to_html() == ring_player(ring_programs.ring_sum, on=labkit.virtual(4)).to_html()
 

@@ -15,13 +15,11 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.lesson_02 import sum_marks, sum_mistakes
 from labkit.checks.lesson_02.plan_cases import (
     Plan,
-    chunks_of,
     drawn_plans,
     executed,
     plan_case,
     plans_of,
     rotation,
-    sent_chunk,
     simulate,
 )
 from labkit.checks.lesson_02.sums import members_of
@@ -205,18 +203,18 @@ EXERCISE = Exercise(
             "always adds",
             "Everything that arrives is added. A Recv without a Reduce of the same step and chunk overwrites the "
             "chunk.",
-            _as_if(reduce=lambda record, asked: True),
+            _as_if(reduce=True),
         ),
         Mistake(
             "never adds",
             "Everything that arrives overwrites its chunk. Where the step also has a Reduce of that chunk, receive "
             "into a buffer of its own and add it.",
-            _as_if(reduce=lambda record, asked: False),
+            _as_if(reduce=False),
         ),
         Mistake(
             "adds the chunk to itself",
             "The chunk was received into and then added to itself: a Recv that is reduced needs a buffer of its own.",
-            lambda case, got, wire: _as_doubled(case, got),
+            _as_if(combine=lambda chunk, incoming: 2 * incoming),
         ),
         Mistake(
             "sends after receiving",
@@ -267,27 +265,3 @@ EXERCISE = Exercise(
 
 def _planned(case: Case) -> int:
     return sum(record["kind"] == "Send" for plan in plans_of(case) for record in plan)
-
-
-def _as_doubled(case: Case, got: Got) -> bool:
-    """Return whether the result is that of receiving into the chunk and adding it to itself."""
-    if not isinstance(got, tuple):
-        return False
-    chunks, plans = chunks_of(case), plans_of(case)
-    for step in sorted({cast(int, record["step"]) for plan in plans for record in plan}):
-        before = [[chunk.clone() for chunk in row] for row in chunks]
-        for rank, plan in enumerate(plans):
-            here = [record for record in plan if record["step"] == step]
-            for record in here:
-                chunk = cast(int, record["chunk"])
-                if record["kind"] == "Recv":
-                    source = cast(int, record["peer"])
-                    sent = sent_chunk(plans[source], step, rank, before[source], chunks[source], False, plan, record)
-                    chunks[rank][chunk].copy_(sent)
-            for record in here:
-                if record["kind"] == "Reduce":
-                    chunks[rank][cast(int, record["chunk"])] *= 2
-    return all(
-        difference(got[rank].get("base"), torch.cat(row)) is None
-        for rank, row in zip(members_of(case), chunks, strict=True)
-    )

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.lesson_02.sums import members_of, whole_numbers
+from labkit.plans.all_reduce import execute
 
 Plan = list[dict[str, Value]]
 
@@ -125,7 +126,7 @@ def combine_of(case: Case) -> Callable[..., Tensor]:
 def simulate(
     case: Case,
     *,
-    reduce: Callable[[dict[str, Value], bool], bool] = lambda record, asked: asked,
+    reduce: bool | None = None,
     late_sends: bool = False,
     combine: Callable[..., Tensor] | None = None,
 ) -> list[Tensor]:
@@ -133,48 +134,22 @@ def simulate(
 
     Args:
         case: Chunks and plans.
-        reduce: Whether what a Recv brings is added, given the record and whether a Reduce asks for it.
-        combine: What a Reduce does instead of what the case asks for.
+        reduce: Whether all that arrives is added, or nothing; None: what the plan reduces.
         late_sends: Send what the step's own receives have already changed (a mistake).
+        combine: What a Reduce does instead of what the case asks for.
     """
-    chunks, plans = chunks_of(case), plans_of(case)
-    together = combine or combine_of(case)
-    for step in sorted({cast(int, record["step"]) for plan in plans for record in plan}):
+    chunks, together = chunks_of(case), combine or combine_of(case)
+    for step in execute(plans_of(case), len(chunks[0])).steps:
         before = [[chunk.clone() for chunk in row] for row in chunks]
-        for rank, plan in enumerate(plans):
-            here = [record for record in plan if record["step"] == step]
-            reduced = {record["chunk"] for record in here if record["kind"] == "Reduce"}
-            for record in here:
-                if record["kind"] != "Recv":
-                    continue
-                source, chunk = cast(int, record["peer"]), cast(int, record["chunk"])
-                sent = sent_chunk(plans[source], step, rank, before[source], chunks[source], late_sends, plan, record)
-                if reduce(record, chunk in reduced):
-                    chunks[rank][chunk].copy_(together(chunks[rank][chunk], sent))
-                else:
-                    chunks[rank][chunk].copy_(sent)
+        for each in sorted(step.transfers, key=lambda transfer: transfer.dst):
+            if each.into < 0:  # nobody receives it
+                continue
+            sent, target = (chunks if late_sends else before)[each.src][each.chunk], chunks[each.dst][each.into]
+            target.copy_(together(target, sent) if (each.reduced if reduce is None else reduce) else sent)
     results = [cast(Tensor, case.inputs[rank]["tensor"]).clone() for rank in range(case.world_size)]
     for rank, row in zip(members_of(case), chunks, strict=True):
         results[rank] = torch.cat(row)
     return results
-
-
-def sent_chunk(
-    plan: Plan,
-    step: int,
-    to: int,
-    before: list[Tensor],
-    now: list[Tensor],
-    late: bool,
-    receiver: Plan,
-    record: dict[str, Value],
-) -> Tensor:
-    """Return what the sender puts into the message that this Recv takes: the k-th Send meets the k-th Recv."""
-    sends = [r for r in plan if r["kind"] == "Send" and r["step"] == step and r["peer"] == to]
-    recvs = [r for r in receiver if r["kind"] == "Recv" and r["step"] == step and r["peer"] == record["peer"]]
-    position = next(index for index, candidate in enumerate(recvs) if candidate is record)
-    chunk = cast(int, sends[position]["chunk"])
-    return (now if late else before)[chunk].clone()
 
 
 def executed(case: Case) -> list[Values]:

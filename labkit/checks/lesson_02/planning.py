@@ -10,7 +10,8 @@ from labkit.checks.drivers.lesson_02 import call_ring_plan
 from labkit.checks.exercise import Exercise
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-from labkit.plans.all_reduce import PlanOutcome, Record, interpret
+from labkit.plans.all_reduce import execute
+from labkit.plans.all_reduce_plan import Fault, Reduce, Send, read_plan
 from labkit.words import plural
 
 
@@ -33,13 +34,12 @@ def _plans(case: Case, got: Got) -> list[tuple[int, list[Any]]]:
     return list(zip(sizes, plans, strict=False))
 
 
-def _first_problem(case: Case, got: Got) -> tuple[int, list[list[Record]], PlanOutcome] | None:
+def _first_fault(case: Case, got: Got) -> Fault | None:
     for size, plans in _plans(case, got):
         if not all(isinstance(plan, list) for plan in plans):
             return None
-        outcome = interpret(plans, size)
-        if outcome.problem:
-            return size, plans, outcome
+        if faults := execute(plans, size).faults:
+            return faults[0]
     return None
 
 
@@ -56,26 +56,26 @@ def judge_plan(case: Case, got: Got, wire: Wire) -> Verdict:
                     f"Reduce.",
                     rank=rank,
                 )
-        outcome = interpret(plans, size)
-        text = outcome.problem or _ring_form(size, plans)
-        if text:
+        faults = execute(plans, size).faults
+        if text := faults[0].text if faults else _ring_form(size, plans):
             return Verdict(False, message=f"World of {size}: {text}")
     return Verdict(True)
 
 
-def _ring_form(size: int, plans: list[list[Record]]) -> str:
+def _ring_form(size: int, plans: list[list[Any]]) -> str:
     """Return what keeps these (working) plans from being a ring's, or ""."""
     for rank, plan in enumerate(plans):
         right, left = (rank + 1) % size, (rank - 1) % size
-        for record in plan:
-            wanted = right if record["kind"] == "Send" else left
-            if record["kind"] != "Reduce" and record["peer"] != wanted:
+        records = read_plan(plan, rank)[0]
+        for record in records:
+            wanted = right if isinstance(record, Send) else left
+            if not isinstance(record, Reduce) and record.peer != wanted:
                 return (
-                    f"rank {rank} has a {record['kind']} with peer {record['peer']} in step {record['step']}; in the "
+                    f"rank {rank} has a {type(record).__name__} with peer {record.peer} in step {record.step}; in the "
                     f"ring it sends to its right neighbour, rank {right}, and receives from its left one, rank {left}."
                 )
-        steps = {record["step"] for record in plan}
-        sends = sum(record["kind"] == "Send" for record in plan)
+        steps = {record.step for record in records}
+        sends = sum(isinstance(record, Send) for record in records)
         if len(steps) != sends or sends != 2 * (size - 1) or (steps and steps != set(range(len(steps)))):
             return (
                 f"rank {rank} has {plural(sends, 'Send')} in {plural(len(steps), 'step')}; the ring takes "
@@ -86,8 +86,8 @@ def _ring_form(size: int, plans: list[list[Record]]) -> str:
 
 def _problem_is(*kinds: str) -> Callable[[Case, Got, Wire], bool]:
     def seen(case: Case, got: Got, wire: Wire) -> bool:
-        found = _first_problem(case, got)
-        return found is not None and found[2].kind in kinds
+        found = _first_fault(case, got)
+        return found is not None and found.kind in kinds
 
     return seen
 
@@ -223,7 +223,7 @@ EXERCISE = Exercise(
         Mistake(
             "modulo forgotten",
             "A chunk or a peer is out of range: take it modulo the number of ranks (in Python -1 % N is N - 1).",
-            _problem_is("form"),
+            _problem_is("no_plan", "outside", "itself", "backwards", "nothing_to_reduce"),
         ),
         Mistake(
             "sender and receiver name different chunks",
