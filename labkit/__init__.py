@@ -56,6 +56,17 @@ _HOME = {
     "virtual": "labkit.virtual_world",
 }
 
+DRAWS = {
+    "ask": "labkit.widgets.asking.Asking",
+    "bundle": "labkit.widgets.kept.bundle",
+    "display": "labkit.widgets.display.show_timeline",
+    "explore": "labkit.widgets.timeline_view.explored",
+    "growing": "labkit.widgets.growing.GrowingTimeline",
+    "is_live": "labkit.widgets.live.is_live",
+    "page": "labkit.widgets.timeline_page.page",
+}
+"""Who draws timelines, which stand below all pictures: labkit.timeline.drawing loads it when one is shown."""
+
 __all__ = [
     "Run",
     "Timeline",

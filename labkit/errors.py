@@ -14,10 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from labkit.timeline import Timeline
+from typing import Any
 
 
 class LabkitError(Exception):
@@ -43,7 +40,7 @@ class RunError(LabkitError):
         rank: The rank that failed first, or None where no single rank is to blame.
         reports: For each rank that has one, what is known of it: its traceback, or the line it stood on.
         output: What each rank printed, one string per rank.
-        timeline: What was recorded until the end, or None.
+        timeline: The labkit.Timeline of what was recorded until the end, or None.
     """
 
     def __init__(
@@ -53,7 +50,7 @@ class RunError(LabkitError):
         rank: int | None = None,
         reports: Mapping[int, str] | None = None,
         output: tuple[str, ...] = (),
-        timeline: Timeline | None = None,
+        timeline: Any = None,
     ) -> None:
         super().__init__(message)
         self.rank = rank

@@ -15,7 +15,7 @@ from labkit.launch.gpu_turns import gpu_turn, visible_gpus
 from labkit.launch.local import Order, default_start_method, launch_local
 from labkit.launch.shown_error import show_report_alone
 from labkit.launch.watchdog import STALL_SECONDS
-from labkit.timeline.growing import growing_timeline
+from labkit.timeline.drawing import draw
 from labkit.units import format_time
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def run(
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise ConfigError(f"{name}={value} is not a time; use seconds above 0, or None for no limit.")
     world = on if on is not None else local(2)
-    shown = growing_timeline() if watch and isinstance(world, LocalWorld) else None
+    shown = draw("growing") if watch and isinstance(world, LocalWorld) and draw("is_live") else None
     order = Order(fn, args, timeout, stall, seed, init, echo, shown.add if shown is not None else None)
     try:
         done = world.launch(order)

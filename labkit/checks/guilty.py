@@ -13,8 +13,8 @@ from labkit.checks.from_timeline import rows_of_case
 from labkit.checks.rank_side import CASE_KIND
 from labkit.checks.verdict import Verdict
 from labkit.timeline import Timeline
+from labkit.timeline.columns import COLUMNS
 from labkit.timeline.messages import SENDS, call_positions, is_call
-from labkit.timeline.timeline import COLUMNS
 from labkit.units import format_time
 
 _BEYOND = 0.15

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from labkit.timeline.columns import Table
 from labkit.timeline.memory import CATEGORIES
-from labkit.timeline.timeline import Table
 
 if TYPE_CHECKING:
     from labkit.simulator.memory import RankMemory

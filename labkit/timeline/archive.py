@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from labkit.errors import ConfigError
+from labkit.timeline.columns import COLUMNS
 from labkit.timeline.span import Problem
-from labkit.timeline.timeline import COLUMNS, Timeline
+
+if TYPE_CHECKING:
+    from labkit.timeline.timeline import Timeline
 
 FORMAT = "labkit timeline 1"
 
@@ -35,8 +38,8 @@ def save(timeline: Timeline, path: str | Path) -> None:
         np.savez_compressed(file, **arrays)
 
 
-def load(path: str | Path) -> Timeline:
-    """Return the timeline in this file.
+def load(make: type[Timeline], path: str | Path) -> Timeline:
+    """Return the timeline in this file, made by its class.
 
     Raises:
         ConfigError: If the file is not a timeline.
@@ -59,4 +62,4 @@ def load(path: str | Path) -> Timeline:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{name} is not a timeline that labkit wrote ({error}).") from error
-    return Timeline(**columns, tables=tables, problems=problems, num_ranks=about["num_ranks"])
+    return make(**columns, tables=tables, problems=problems, num_ranks=about["num_ranks"])

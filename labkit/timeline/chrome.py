@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from labkit.timeline import memory
 from labkit.timeline.messages import REMOTE_CALLS, SENDS
 from labkit.timeline.span import Lane
-from labkit.timeline.timeline import Timeline
+
+if TYPE_CHECKING:
+    from labkit.timeline.timeline import Timeline
 
 LANE_NAMES = {Lane.COMPUTE: "compute", Lane.COMMUNICATION: "communication", Lane.HOST: "host"}
 _CATEGORY = {Lane.COMPUTE: "compute", Lane.COMMUNICATION: "comm", Lane.HOST: "host"}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
 from labkit.timeline.span import Lane
-from labkit.timeline.timeline import Timeline
+
+if TYPE_CHECKING:
+    from labkit.timeline.timeline import Timeline
 
 Groups = dict[tuple[int, Lane], "npt.NDArray[np.int64]"]
 

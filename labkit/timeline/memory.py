@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from labkit.errors import ConfigError
-from labkit.timeline.timeline import Table, Timeline
+from labkit.timeline.columns import Table
+
+if TYPE_CHECKING:
+    from labkit.timeline.timeline import Timeline
 
 CATEGORIES = ("other", "activations", "communication", "gradients", "optimizer state", "buffers", "parameters")
 """What the numbers of the column "category" stand for."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from labkit.timeline.span import Collective, Lane, Message
-from labkit.timeline.timeline import Timeline
+
+if TYPE_CHECKING:
+    from labkit.timeline.timeline import Timeline
 
 SENDS = ("send", "isend")
 RECEIVES = ("recv", "irecv")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,9 @@ from labkit.timeline.grouping import by_rank
 from labkit.timeline.intervals import Intervals, total, union
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS
 from labkit.timeline.span import Lane
-from labkit.timeline.timeline import Timeline
+
+if TYPE_CHECKING:
+    from labkit.timeline.timeline import Timeline
 
 
 def intervals_of_ranks(timeline: Timeline, lanes: Sequence[Lane]) -> list[Intervals]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from labkit.timeline.messages import REMOTE_CALLS, SERVED
-from labkit.timeline.timeline import Timeline
+
+if TYPE_CHECKING:
+    from labkit.timeline.timeline import Timeline
 
 
 class Servings:

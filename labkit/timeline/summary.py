@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
 from labkit.timeline import memory, metrics
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS
 from labkit.timeline.span import Lane
-from labkit.timeline.timeline import Timeline
 from labkit.units import format_bytes, format_time
+
+if TYPE_CHECKING:
+    from labkit.timeline.timeline import Timeline
 
 
 def extent(timeline: Timeline) -> str:

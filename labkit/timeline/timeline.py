@@ -11,23 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labkit.errors import ConfigError
+from labkit.timeline import archive as _archive
+from labkit.timeline import chrome as _chrome
+from labkit.timeline import distinct as _distinct
+from labkit.timeline import messages as _messages
+from labkit.timeline import summary as _summary
+from labkit.timeline.columns import COLUMNS, Table
+from labkit.timeline.drawing import draw
 from labkit.timeline.span import Collective, Lane, Message, Problem, Span
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-COLUMNS: dict[str, Any] = {
-    "rank": np.int32,
-    "lane": np.int8,
-    "start_ns": np.int64,
-    "end_ns": np.int64,
-    "name": np.str_,
-    "kind": np.str_,
-    "bytes": np.int64,
-    "peer": np.int32,
-    "flow": np.int64,
-}
-Table = dict[str, "npt.NDArray[Any]"]
 
 
 class Timeline:
@@ -98,8 +92,6 @@ class Timeline:
     @cached_property
     def kind_codes(self) -> tuple[list[str], npt.NDArray[np.int32]]:
         """Return the distinct kinds and, for each row, which of them it is."""
-        from labkit.timeline import distinct as _distinct
-
         return _distinct.coded(self.kind)
 
     def rows(self) -> Iterator[Span]:
@@ -148,44 +140,30 @@ class Timeline:
 
     def messages(self) -> list[Message]:
         """Return every point-to-point message, ordered by source rank and then by when its send was posted."""
-        from labkit.timeline import messages as _messages
-
         return _messages.messages(self)
 
     def collectives(self) -> list[Collective]:
         """Return every call of a collective, ordered by rank and then by when it was called."""
-        from labkit.timeline import messages as _messages
-
         return _messages.collectives(self)
 
     def save(self, path: str | Path) -> None:
         """Write the timeline as a numpy archive (``.npz``), which :meth:`load` reads."""
-        from labkit.timeline import archive as _archive
-
         _archive.save(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> Timeline:
         """Return the timeline that :meth:`save` wrote; raises ConfigError for any other file."""
-        from labkit.timeline import archive as _archive
-
-        return _archive.load(path)
+        return _archive.load(cls, path)
 
     def to_chrome(self, path: str | Path) -> None:
         """Write a Chrome trace, which https://ui.perfetto.dev opens."""
-        from labkit.timeline import chrome as _chrome
-
         _chrome.write(self, path)
 
     def summary(self) -> str:
         """Return one sentence: ranks, duration, what was sent, how much was waiting."""
-        from labkit.timeline import summary as _summary
-
         return _summary.summary(self)
 
     def __repr__(self) -> str:
-        from labkit.timeline import summary as _summary
-
         return f"Timeline({_summary.extent(self)})"
 
     def explore(self, ranks: Sequence[int] | None = None, row: int = -1) -> Any:
@@ -198,11 +176,7 @@ class Timeline:
         Raises:
             ConfigError: If a rank or the row is not there.
         """
-        from labkit.widgets import timeline_view as _timeline_view
-
-        view = _timeline_view.view_of(self, ranks=ranks, row=row)
-        view.add_paths([self], ranks)
-        return view
+        return draw("explore", self, ranks, row)
 
     def ask(self, question: str, unit: str = "") -> Any:
         """Return the timeline behind a question: nothing of it is shown until its reader has written down a guess.
@@ -214,36 +188,18 @@ class Timeline:
             question: What is asked, "How much of the time is a bubble?".
             unit: Of the guess, "%".
         """
-        from labkit.widgets import asking as _asking
-
-        return _asking.Asking(self, question, unit)
+        return draw("ask", self, question, unit)
 
     def to_html(self, path: str | Path) -> None:
         """Write a page that shows the timeline in any browser, without a network and without a kernel."""
-        from labkit.widgets import timeline_page as _timeline_page
-
-        Path(path).write_text(_timeline_page.page(self), encoding="utf-8")
+        Path(path).write_text(draw("page", self), encoding="utf-8")
 
     def _ipython_display_(self) -> None:
         """Show the picture, and where somebody looks the widget after it, whose style hides the picture."""
-        from labkit.widgets import live as _live
-
-        if not _live.is_live():
+        if not draw("is_live"):
             raise NotImplementedError  # IPython then asks for _repr_mimebundle_
-        from labkit.widgets import display as _display
-        from labkit.widgets.static_timeline import to_png
-        from labkit.widgets.timeline_view import view_of
-
-        _display.show(self.summary(), lambda: view_of(self), lambda: to_png(self), lambda view: view.add_paths([self]))
+        draw("display", self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        """Return the static picture and one sentence, for any notebook; and what a deck needs, where a lesson is built.
-
-        The picture is made by labkit.widgets, which stands above this package and draws with matplotlib: it is
-        imported when a timeline is shown and not before.
-        """
-        from labkit.widgets import kept as _kept
-        from labkit.widgets.static_timeline import to_png
-
-        shown = {"image/png": to_png(self), "text/plain": self.summary()}
-        return (shown, metadata) if (metadata := _kept.metadata([self])) else shown
+        """Return the static picture and a sentence for any notebook; for a lesson also what a deck needs."""
+        return draw("bundle", self)

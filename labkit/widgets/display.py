@@ -60,6 +60,16 @@ def show(
     afterwards(widget)
 
 
+def show_timeline(timeline: Timeline) -> None:
+    """Put out a timeline's picture and widget, for a live page."""
+    show(
+        timeline.summary(),
+        lambda: view_of(timeline),
+        lambda: to_png(timeline),
+        lambda view: view.add_paths([timeline]),
+    )
+
+
 def show_event(timeline: Timeline, row: int, event: str, reason: str) -> None:
     """Put out a timeline opened at an event: the widget in a live page, the picture with the event marked elsewhere.
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from labkit.timeline.timeline import COLUMNS, Timeline
+from labkit.timeline.columns import COLUMNS
+from labkit.timeline.timeline import Timeline
 from labkit.widgets.display import put_out
 from labkit.widgets.static_timeline import to_png
 from labkit.widgets.timeline_columns import pack

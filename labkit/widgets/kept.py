@@ -15,10 +15,17 @@ from typing import Any
 
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.live import VIEWS
+from labkit.widgets.static_timeline import to_png
 from labkit.widgets.timeline_columns import for_page
 
 MOST_BYTES = 150_000
 """A timeline that needs more, deflated and as text, is kept as its picture only."""
+
+
+def bundle(timeline: Timeline) -> Any:
+    """Return a timeline's static picture and sentence, and the metadata of its output if there are any."""
+    shown = {"image/png": to_png(timeline), "text/plain": timeline.summary()}
+    return (shown, kept) if (kept := metadata([timeline])) else shown
 
 
 def metadata(timelines: Sequence[Timeline], **packed: Any) -> dict[str, Any]:

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from labkit.timeline.columns import COLUMNS
 from labkit.timeline.grouping import by_rank_and_lane
 from labkit.timeline.summary import extent, summary
-from labkit.timeline.timeline import COLUMNS, Timeline
+from labkit.timeline.timeline import Timeline
 from labkit.widgets.frame import GREY, MESSAGE_COLOUR, SMALL, draw_axis, draw_legend
 from labkit.widgets.layout import (
     BOTTOM,

@@ -95,6 +95,13 @@ def view_of(timeline: Timeline, *, ranks: Sequence[int] | None = None, row: int 
     return TimelineView([packed], f"{timeline!r}, to play with", focus, note)
 
 
+def explored(timeline: Timeline, ranks: Sequence[int] | None, row: int) -> TimelineView:
+    """Return the widget of one timeline with its critical path (see Timeline.explore)."""
+    view = view_of(timeline, ranks=ranks, row=row)
+    view.add_paths([timeline], ranks)
+    return view
+
+
 def check_ranks(timeline: Timeline, ranks: Sequence[int] | None) -> None:
     """Raise ConfigError if a rank is not in the timeline."""
     wrong = [rank for rank in ranks or () if not 0 <= rank < timeline.num_ranks]

@@ -59,7 +59,7 @@ def test_a_watched_run_shows_its_spans_before_it_ends(monkeypatch: pytest.Monkey
             self.whole = timeline
 
     shown = Shown()
-    monkeypatch.setattr(worlds, "growing_timeline", lambda: shown)
+    monkeypatch.setattr(worlds, "draw", {"is_live": True, "growing": shown}.get)
 
     def _steps() -> None:
         import os

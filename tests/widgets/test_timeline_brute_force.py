@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from labkit.timeline import Timeline
-from labkit.timeline.timeline import COLUMNS
+from labkit.timeline.columns import COLUMNS
 from labkit.widgets.timeline_columns import pack
 from tests.widgets.test_timeline_javascript import _node, module, needs_node  # noqa: F401  module is a fixture
 
