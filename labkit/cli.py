@@ -146,7 +146,7 @@ def catch_up(
 
 @app.command()
 def reset(
-    exercise: Annotated[str, typer.Argument(help="The exercise, such as 2.6.")],
+    exercise: Annotated[str, typer.Argument(help="The exercise, such as 2.6 or ring_sum.")],
     notebooks: _NOTEBOOKS = Path("notebooks"),
 ) -> None:
     """Put one exercise back as it was handed out; your notebook as it was goes into kept/."""

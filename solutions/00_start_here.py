@@ -29,11 +29,11 @@
 # **How a lesson goes.** Run the cells from top to bottom with Shift+Enter. There are three kinds that want something
 # from you:
 #
-# * a *guess*: `labkit.predict("0.1", None)`. Put your number in place of `None`, before you go on. It is not
+# * a *guess*: `labkit.predict("rank_0_holds", None)`. Put your number in place of `None`, before you go on. It is not
 #   scored; a wrong guess marks what you are about to learn;
 # * an *exercise*: replace the line `raise NotImplementedError(...)` by your own;
-# * a *check*: `labkit.check("0.1", average)` tells you what is right and what is not, as often as you like. Stuck?
-#   `labkit.hint("0.1")` gives up to three hints.
+# * a *check*: `labkit.check("average", average)` tells you what is right and what is not, as often as you like. Stuck?
+#   `labkit.hint("average")` gives up to three hints.
 #
 # Exercises have points, all of them or none. They rest on other inputs than those the check shows you.
 #
@@ -103,7 +103,7 @@ labkit.run(hello, on=labkit.virtual(8))
 # rank 0 hold afterwards?**
 
 # %% tags=["predict"]
-labkit.predict("0.1", 1)
+labkit.predict("rank_0_holds", 1)
 
 
 # %%
@@ -115,7 +115,7 @@ def first_all_reduce():
 
 
 four = labkit.run(first_all_reduce, on=labkit.local(4))
-labkit.reveal("0.1", four.results[0], f"all four ranks: {four.results}")
+labkit.reveal("rank_0_holds", four.results[0], f"all four ranks: {four.results}")
 
 # %% [markdown]
 # All four hold the same: the **sum**. (`labkit.device()` is the GPU of this rank, and the CPU where there is none. With
@@ -123,26 +123,26 @@ labkit.reveal("0.1", four.results[0], f"all four ranks: {four.results}")
 # copied for years in which a function called `average_gradients` does what you just saw, and nothing more. No error is
 # raised. The model just trains with a learning rate that is N times too large.
 #
-# ### Exercise 0.1 The mean, not the sum
+# ### Exercise [[average]]
 #
 # *8 points, about 3 minutes; difficulty 1 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="0.1" points=8 difficulty=1 importance=5 minutes=3 title="The mean, not the sum" provides=["average"] bonus=false
+# %% tags=["exercise"] exercise="average" points=8 difficulty=1 importance=5 minutes=3 title="The mean, not the sum" provides=["average"]
 def average(tensor: torch.Tensor) -> None:
     """Replace tensor, on every rank, by the mean of all ranks' tensors, element by element.
 
     Args:
         tensor: This rank's contribution, floating point, same shape on every rank; changed in place.
     """
-    # BEGIN SOLUTION 0.1: sum over all ranks, then divide once by their number
+    # BEGIN SOLUTION average
     dist.all_reduce(tensor)
     tensor /= dist.get_world_size()
     # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("0.1", average)
+labkit.check("average", average)
 
 # %% [markdown] tags=["slide"]
 # ### Predict, build, measure, explain
@@ -159,7 +159,7 @@ labkit.check("0.1", average)
 # guess is enough.)
 
 # %% tags=["predict"]
-labkit.predict("0.1b", 10.0, unit="ms")
+labkit.predict("all_reduce_ms", 10.0, unit="ms")
 
 
 # %%
@@ -176,7 +176,7 @@ def compute_and_reduce(num_bytes):
 
 
 on_h100 = labkit.run(compute_and_reduce, 100 * 10**6, on=labkit.virtual(8))
-labkit.reveal("0.1b", 1e3 * max(on_h100.results), on_h100.timeline)
+labkit.reveal("all_reduce_ms", 1e3 * max(on_h100.results), on_h100.timeline)
 
 # %% [markdown]
 # How to read the picture: time runs to the right, and each rank has its rows. *compute* is work on the device, *comm*
@@ -204,7 +204,7 @@ here.timeline
 # the others wait in. **How many of the four ranks wait for ever?**
 
 # %% tags=["predict"]
-labkit.predict("0.1c", 2, unit="ranks")
+labkit.predict("ranks_waiting", 2, unit="ranks")
 
 
 # %% tags=["nbval-ignore-output"]
@@ -223,7 +223,7 @@ try:
     labkit.run(rank_0_leaves, on=labkit.virtual(4))
 except RunTimeout as error:
     stuck = error
-labkit.reveal("0.1c", sum("waits" in report for report in stuck.reports.values()), str(stuck))
+labkit.reveal("ranks_waiting", sum("waits" in report for report in stuck.reports.values()), str(stuck))
 
 # %% [markdown]
 # That is a **deadlock**. Read the report from the top: how many ranks wait; then for each, the call, your line, and why
@@ -269,11 +269,11 @@ def post_main():
 # `init_process_group` to the function, as a script would.)
 
 # %% tags=["predict"]
-labkit.predict("0.2", 4)
+labkit.predict("sum_each_sees", 4)
 
 # %%
 launched = labkit.run(post_main, on=labkit.local(4, device="cpu"), init=False)
-labkit.reveal("0.2", int(launched.results[0].split()[-1]), launched.results)
+labkit.reveal("sum_each_sees", int(launched.results[0].split()[-1]), launched.results)
 
 # %% [markdown]
 # Four worlds of one rank each. All of them would train, on all of the data, and save over each other's checkpoint. No
@@ -294,12 +294,12 @@ for found in labkit.run(environment, on=labkit.virtual(4, gpus_per_node=2)).resu
 # %% [markdown]
 # Four ranks on two machines of two. `LOCAL_RANK` says which GPU of its machine a process takes; every machine has a 0.
 #
-# ### Exercise 0.2 Who am I
+# ### Exercise [[who_am_i]]
 #
 # *6 points, about 3 minutes; difficulty 1 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="0.2" points=6 difficulty=1 importance=4 minutes=3 title="Who am I" provides=["who_am_i"] bonus=false
+# %% tags=["exercise"] exercise="who_am_i" points=6 difficulty=1 importance=4 minutes=3 title="Who am I" provides=["who_am_i"]
 def who_am_i(environ: dict[str, str]) -> tuple[int, int]:
     """Return (rank, world_size) as a launcher wrote them into a process's environment.
 
@@ -308,13 +308,13 @@ def who_am_i(environ: dict[str, str]) -> tuple[int, int]:
     Raises:
         KeyError: If the launcher did not say which rank this is, or of how many.
     """
-    # BEGIN SOLUTION 0.2: two names, made into numbers; a missing one must not go unnoticed
+    # BEGIN SOLUTION who_am_i
     return int(environ["RANK"]), int(environ["WORLD_SIZE"])
     # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("0.2", who_am_i)
+labkit.check("who_am_i", who_am_i)
 
 # %% [markdown]
 # ### The compressor
@@ -344,7 +344,7 @@ print("after ", post_decompress(*post_compress(gradient), gradient.numel()).toli
 # above it in some places and below it in others. The distance at the start is 8. **What is the distance at the end?**
 
 # %% tags=["predict"]
-labkit.predict("0.3", 0.5)
+labkit.predict("distance_at_end", 0.5)
 
 
 # %%
@@ -360,17 +360,17 @@ def train(compressed):
 
 
 print(f"without compression the distance is {train(compressed=False):.3f}")
-labkit.reveal("0.3", train(compressed=True))
+labkit.reveal("distance_at_end", train(compressed=True))
 
 # %% [markdown]
 # It ran away. The demonstration of the post had no negative number in it. Write the test that the author did not write.
 #
-# ### Exercise 0.3 What came back
+# ### Exercise [[damaged]]
 #
 # *8 points, about 4 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="0.3" points=8 difficulty=2 importance=4 minutes=4 title="What came back" provides=["damaged"] bonus=false
+# %% tags=["exercise"] exercise="damaged" points=8 difficulty=2 importance=4 minutes=4 title="What came back" provides=["damaged"]
 def damaged(before: torch.Tensor, after: torch.Tensor) -> list[int]:
     """Return the places of the entries that a compressor damaged, in order.
 
@@ -380,13 +380,13 @@ def damaged(before: torch.Tensor, after: torch.Tensor) -> list[int]:
         before: A gradient, shape (N,).
         after: What came back after compressing and decompressing it, shape (N,).
     """
-    # BEGIN SOLUTION 0.3: not zero afterwards, and not what it was
+    # BEGIN SOLUTION damaged
     return ((after != 0) & (after != before)).nonzero().flatten().tolist()
     # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("0.3", damaged)
+labkit.check("damaged", damaged)
 
 # %%
 for gradient in (torch.tensor([0.25, 2.0, 0.5, 4.0]), torch.tensor([0.25, -2.0, 0.5, -4.0])):
@@ -404,7 +404,7 @@ for gradient in (torch.tensor([0.25, 2.0, 0.5, 4.0]), torch.tensor([0.25, -2.0, 
 # run it.
 
 # %% tags=["predict"]
-labkit.predict("0.4", -1.2)
+labkit.predict("weight_at_end", -1.2)
 
 
 # %%
@@ -435,7 +435,7 @@ def post_training(steps):
 
 # %%
 posted = labkit.run(post_training, 4, on=labkit.virtual(4))
-labkit.reveal("0.4", float(posted.results[0].split()[-1]), posted.results)
+labkit.reveal("weight_at_end", float(posted.results[0].split()[-1]), posted.results)
 
 # %% [markdown]
 # Had they all arrived, it would be -1.2. Everybody is done, the server "served", and the weight has not moved. What
@@ -450,25 +450,25 @@ for message in posted.timeline.messages()[:3]:
 # `received` is the position of the receive among the calls of the rank that took the message: 0 for its first call, 1
 # for the next. `None` says that nobody ever took it.
 #
-# ### Exercise 0.4 Who was never heard
+# ### Exercise [[never_heard]]
 #
 # *6 points, about 3 minutes; difficulty 2 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="0.4" points=6 difficulty=2 importance=3 minutes=3 title="Who was never heard" provides=["never_heard"] bonus=false
+# %% tags=["exercise"] exercise="never_heard" points=6 difficulty=2 importance=3 minutes=3 title="Who was never heard" provides=["never_heard"]
 def never_heard(messages: list[Message]) -> list[int]:
     """Return the ranks that sent at least one message which nobody received: each once, smallest first.
 
     Args:
         messages: What run.timeline.messages() returns; of each you need .src and .received.
     """
-    # BEGIN SOLUTION 0.4: the senders of messages whose received is None
+    # BEGIN SOLUTION never_heard
     return sorted({message.src for message in messages if message.received is None})
     # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("0.4", never_heard)
+labkit.check("never_heard", never_heard)
 
 # %% tags=["nbval-ignore-output"]
 print("never heard:", never_heard(posted.timeline.messages()))
@@ -484,8 +484,8 @@ print(posted.timeline.problems[0].text)
 #
 # | in the post | what really happens | how you saw it | mended in |
 # |---|---|---|---|
-# | `average_gradients` only adds | learning rate N times too large | `run.results` | 0.1; lessons 02 and 03 |
-# | the launcher passes no rank | N worlds of one rank | sum of ones is 1 | 0.2; lesson 03, at its end |
+# | `average_gradients` only adds | learning rate N times too large | `run.results` | [[average]]; lessons 02 and 03 |
+# | the launcher passes no rank | N worlds of one rank | sum of ones is 1 | [[who_am_i]]; lesson 03, at its end |
 # | the compressor keeps magnitudes | training runs away | a test with negative numbers | lesson 06 |
 # | the server is never started | gradients go nowhere | `received=None` | lesson 04 |
 

@@ -92,23 +92,23 @@ def logical_devices(count: int) -> Devices:
 # longer pieces come first?
 
 # %% tags=["predict"]
-labkit.predict("1.1", 1, unit="samples")
+labkit.predict("last_piece", 1, unit="samples")
 
 # %% [markdown]
-# ### Exercise 1.1 Scatter
+# ### Exercise [[scatter]]
 #
 # *10 points, about 8 minutes; difficulty 2 of 5, importance 5 of 5*
 #
 # A model takes more than one tensor. It is called with positional arguments and with keywords, and in them there may be
 # tuples, lists and dicts. So `scatter` goes through whatever it is given and cuts the tensors it finds. (Plain tuples
-# are enough, here and in 1.2. A *namedtuple* wants its fields one by one and not in a list: torch's own takes these
+# are enough, here and in [[gather]]. A *namedtuple* wants its fields one by one and not in a list: torch's own takes these
 # too.)
 #
 # Two things to think of. What comes out when there are **fewer samples than devices**? And what becomes of an **empty**
 # dict, when a call has no keywords?
 
 
-# %% tags=["exercise"] exercise="1.1" points=10 difficulty=2 importance=5 minutes=8 title="Scatter" provides=["scatter"] bonus=false
+# %% tags=["exercise"] exercise="scatter" points=10 difficulty=2 importance=5 minutes=8 title="Scatter" provides=["scatter"]
 def scatter(value: Any, devices: Devices) -> list[Any]:
     """Return one piece of value for each device that gets a sample, piece i on devices[i].
 
@@ -119,7 +119,7 @@ def scatter(value: Any, devices: Devices) -> list[Any]:
             to every device, and so does anything else, as it is.
         devices: One or more.
     """
-    # BEGIN SOLUTION 1.1: cut tensors with tensor_split; cut through tuples, lists and dicts; else the same for all
+    # BEGIN SOLUTION scatter
     if isinstance(value, Tensor):
         if value.dim() == 0:
             return [value.to(device) for device in devices]
@@ -135,12 +135,12 @@ def scatter(value: Any, devices: Devices) -> list[Any]:
 
 
 # %% tags=["check"]
-labkit.check("1.1", scatter)
+labkit.check("scatter", scatter)
 
 # %%
 CPUS = [torch.device("cpu")] * 4
 sizes = [len(piece) for piece in scatter(torch.arange(10), CPUS)]
-labkit.reveal("1.1", sizes[-1], f"ten samples on four devices: {sizes}")
+labkit.reveal("last_piece", sizes[-1], f"ten samples on four devices: {sizes}")
 
 # %%
 print("three samples on four devices:", scatter(torch.arange(3), CPUS))
@@ -157,12 +157,12 @@ for piece in scatter(((torch.arange(4),), {"scale": 2.0}), CPUS[:2]):
 # outputs are tensors with a sample in every row: join them along the first dimension. A replica may also return its
 # *loss*, a tensor without dimensions; then you get a vector with one loss for each.
 #
-# ### Exercise 1.2 Gather
+# ### Exercise [[gather]]
 #
 # *8 points, about 6 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="1.2" points=8 difficulty=2 importance=4 minutes=6 title="Gather" provides=["gather"] bonus=false
+# %% tags=["exercise"] exercise="gather" points=8 difficulty=2 importance=4 minutes=6 title="Gather" provides=["gather"]
 def gather(outputs: list[Any], device: torch.device) -> Any:
     """Return the outputs of all replicas as one, on one device; gradients flow back into every output.
 
@@ -172,7 +172,7 @@ def gather(outputs: list[Any], device: torch.device) -> Any:
             kind. Of anything else the first replica's counts.
         device: Where the result lies.
     """
-    # BEGIN SOLUTION 1.2: cat tensors, stack what has no dimensions, go through tuples, lists and dicts
+    # BEGIN SOLUTION gather
     first = outputs[0]
     if isinstance(first, Tensor):
         there = [output.to(device) for output in outputs]
@@ -186,7 +186,7 @@ def gather(outputs: list[Any], device: torch.device) -> Any:
 
 
 # %% tags=["check"]
-labkit.check("1.2", gather)
+labkit.check("gather", gather)
 
 # %%
 batch = {"x": torch.arange(10), "name": "ten numbers"}
@@ -221,7 +221,7 @@ print("gradient of the original:", weight.grad.tolist())
 # and only one can survive the step. The custom is: **replica 0's**. It writes into the original's buffers, the others
 # into copies that are thrown away.
 #
-# ### Exercise 1.3 Replicate
+# ### Exercise [[replicate]]
 #
 # *14 points, about 12 minutes; difficulty 4 of 5, importance 5 of 5*
 #
@@ -229,7 +229,7 @@ print("gradient of the original:", weight.grad.tolist())
 # already. For a real copy say `p.to(device, copy=True)`.
 
 
-# %% tags=["exercise"] exercise="1.3" points=14 difficulty=4 importance=5 minutes=12 title="Replicate" provides=["replicate"] bonus=false
+# %% tags=["exercise"] exercise="replicate" points=14 difficulty=4 importance=5 minutes=12 title="Replicate" provides=["replicate"]
 def replicate(module: nn.Module, devices: Devices) -> list[nn.Module]:
     """Return one replica for each device: modules that compute what the module computes.
 
@@ -240,7 +240,7 @@ def replicate(module: nn.Module, devices: Devices) -> list[nn.Module]:
         module: Lies on devices[0]; stays as it is.
         devices: Replica i lies on devices[i].
     """
-    # BEGIN SOLUTION 1.3: deepcopy with a memo that says, for every parameter and buffer, which tensor takes its place
+    # BEGIN SOLUTION replicate
     tensors = [*module.parameters(), *module.buffers()]
     replicas = []
     for number, device in enumerate(devices):
@@ -251,7 +251,7 @@ def replicate(module: nn.Module, devices: Devices) -> list[nn.Module]:
 
 
 # %% tags=["check"]
-labkit.check("1.3", replicate)
+labkit.check("replicate", replicate)
 
 
 # %%
@@ -296,12 +296,12 @@ print("in the replicas:", [replica[1].num_batches_tracked.item() for replica in 
 # Python exception can be kept in a variable and raised later, in another thread: `raise error` keeps its type and its
 # traceback. And `error.add_note("in replica 2")` puts a line below its message.
 #
-# ### Exercise 1.4 Apply, in parallel
+# ### Exercise [[parallel_apply]]
 #
 # *14 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="1.4" points=14 difficulty=3 importance=5 minutes=12 title="Apply, in parallel" provides=["parallel_apply"] bonus=false
+# %% tags=["exercise"] exercise="parallel_apply" points=14 difficulty=3 importance=5 minutes=12 title="Apply, in parallel" provides=["parallel_apply"]
 def parallel_apply(replicas: list[nn.Module], inputs: list[tuple[tuple, dict]]) -> list[Any]:
     """Return every replica's output, in the order of the replicas, computed at the same time in threads.
 
@@ -315,7 +315,7 @@ def parallel_apply(replicas: list[nn.Module], inputs: list[tuple[tuple, dict]]) 
         Exception: What a replica raised, when all threads have ended: the same exception with its own traceback, and
             "replica 2" in its text or a note. If several failed, that of the lowest number.
     """
-    # BEGIN SOLUTION 1.4: a thread for each replica; keep outputs and errors by number; join all; raise the first error
+    # BEGIN SOLUTION parallel_apply
     outputs: list[Any] = [None] * len(replicas)
     errors: dict[int, Exception] = {}
     with_gradients = torch.is_grad_enabled()
@@ -342,14 +342,14 @@ def parallel_apply(replicas: list[nn.Module], inputs: list[tuple[tuple, dict]]) 
 
 
 # %% tags=["check"]
-labkit.check("1.4", parallel_apply)
+labkit.check("parallel_apply", parallel_apply)
 
 # %% [markdown]
 # ## 5 MiniDataParallel
 #
 # You have the four verbs. The class puts them together, and needs hardly more than one line for each.
 #
-# ### Exercise 1.5 MiniDataParallel
+# ### Exercise [[mini_data_parallel]]
 #
 # *18 points, about 10 minutes; difficulty 3 of 5, importance 5 of 5*
 #
@@ -357,7 +357,7 @@ labkit.check("1.4", parallel_apply)
 # batch is smaller than the number of devices, how many replicas do you need?
 
 
-# %% tags=["exercise"] exercise="1.5" points=18 difficulty=3 importance=5 minutes=10 title="MiniDataParallel" provides=["MiniDataParallel"] bonus=false
+# %% tags=["exercise"] exercise="mini_data_parallel" points=18 difficulty=3 importance=5 minutes=10 title="MiniDataParallel" provides=["MiniDataParallel"] needs=["scatter", "gather", "replicate", "parallel_apply"]
 class MiniDataParallel(nn.Module):
     """A module that runs on several devices and looks like one.
 
@@ -368,13 +368,13 @@ class MiniDataParallel(nn.Module):
 
     def __init__(self, module: nn.Module, devices: Devices) -> None:
         super().__init__()
-        # BEGIN SOLUTION 1.5: keep the module and the devices
+        # BEGIN SOLUTION mini_data_parallel
         self.module, self.devices = module, devices
         # END SOLUTION
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
         """Return what the module returns for the whole batch."""
-        # BEGIN SOLUTION 1.5: scatter arguments and keywords, replicate, apply, gather
+        # BEGIN SOLUTION mini_data_parallel
         pieces = scatter((arguments, keywords), self.devices)
         replicas = replicate(self.module, self.devices[: len(pieces)])
         return gather(parallel_apply(replicas, pieces), self.devices[0])
@@ -382,7 +382,7 @@ class MiniDataParallel(nn.Module):
 
 
 # %% tags=["check"]
-labkit.check("1.5", MiniDataParallel)
+labkit.check("mini_data_parallel", MiniDataParallel)
 
 # %% [markdown]
 # Is it right? Compare it with the plain module on the whole batch, in float64 and with plain SGD, three steps, eleven
@@ -479,7 +479,7 @@ except ValueError as error:
 # is alone on its device, compared with one that shares it?**
 
 # %% tags=["predict"]
-labkit.predict("1.6", 1.0)
+labkit.predict("lone_sample_weight", 1.0)
 
 
 # %%
@@ -492,7 +492,7 @@ def losses_of(values, num_devices):
 values = torch.zeros(9, requires_grad=True)
 losses, sizes = losses_of(values, 8)
 losses.mean().backward()
-labkit.reveal("1.6", (values.grad[8] / values.grad[0]).item())
+labkit.reveal("lone_sample_weight", (values.grad[8] / values.grad[0]).item())
 
 # %% [markdown]
 # The mean of means gives every *device* the same weight; you want it for every *sample*. With equal pieces there is no
@@ -501,12 +501,12 @@ labkit.reveal("1.6", (values.grad[8] / values.grad[0]).item())
 # It gets worse where the loss counts only some elements: words that are not padding. One piece may hold 900 of them and
 # the next 20. Or none at all: a mean over nothing is `nan`, and `nan` times zero is still `nan`.
 #
-# ### Exercise 1.6 The loss of the whole batch
+# ### Exercise [[whole_batch_loss]]
 #
 # *8 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="1.6" points=8 difficulty=2 importance=5 minutes=6 title="The loss of the whole batch" provides=["whole_batch_loss"] bonus=false
+# %% tags=["exercise"] exercise="whole_batch_loss" points=8 difficulty=2 importance=5 minutes=6 title="The loss of the whole batch" provides=["whole_batch_loss"]
 def whole_batch_loss(losses: Tensor, counts: list[int]) -> Tensor:
     """Return the mean over everything that counted, on all devices together; gradients flow back into losses.
 
@@ -514,14 +514,14 @@ def whole_batch_loss(losses: Tensor, counts: list[int]) -> Tensor:
         losses: Each replica's mean over what counted there, shape (N,). Where nothing counted it is nan.
         counts: How many samples (or words) counted in each; at least one of them is not zero.
     """
-    # BEGIN SOLUTION 1.6: weigh each mean by what counted; leave out those where nothing did
+    # BEGIN SOLUTION whole_batch_loss
     sums = [losses[number] * count for number, count in enumerate(counts) if count > 0]
     return torch.stack(sums).sum() / sum(counts)
     # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("1.6", whole_batch_loss)
+labkit.check("whole_batch_loss", whole_batch_loss)
 
 # %%
 losses, sizes = losses_of(torch.arange(9.0), 8)
@@ -540,7 +540,7 @@ print("mean of 0..8: ", torch.arange(9.0).mean().item())
 # many times faster are two devices?** (Three measurements come in this section. They need two idle cores.)
 
 # %% tags=["predict"]
-labkit.predict("1.4", 2.0)
+labkit.predict("two_device_speedup", 2.0)
 
 
 # %% tags=["given"]
@@ -605,7 +605,7 @@ def seconds(model, x, num_devices):
 
 one = seconds(PythonLoop(), torch.ones(32, 1), 1)
 two = seconds(PythonLoop(), torch.ones(32, 1), 2)
-labkit.reveal("1.4", one / two, lanes.timeline())
+labkit.reveal("two_device_speedup", one / two, lanes.timeline())
 
 # %% [markdown]
 # Both threads look busy, from beginning to end. They are not: each *waits for the lock* half of the time, and a
@@ -698,7 +698,7 @@ class Move:
 
 
 # %% [markdown]
-# ### Exercise 1.7 The plan
+# ### Exercise [[step_plan]]
 #
 # *10 points, about 8 minutes; difficulty 2 of 5, importance 5 of 5*
 #
@@ -706,7 +706,7 @@ class Move:
 # devices come in order. What device 0 does with its own piece moves nothing.
 
 
-# %% tags=["exercise"] exercise="1.7" points=10 difficulty=2 importance=5 minutes=8 title="The plan" provides=["step_plan"] bonus=false
+# %% tags=["exercise"] exercise="step_plan" points=10 difficulty=2 importance=5 minutes=8 title="The plan" provides=["step_plan"]
 def step_plan(
     sizes: list[int], input_bytes: int, output_bytes: int, model_bytes: int, gradient_bytes: int
 ) -> list[Move]:
@@ -719,7 +719,7 @@ def step_plan(
         model_bytes: All parameters and buffers.
         gradient_bytes: The gradients of all parameters that have one.
     """
-    # BEGIN SOLUTION 1.7: five kinds in the order of the table, each for all devices but 0
+    # BEGIN SOLUTION step_plan
     others = range(1, len(sizes))
     plan = [Move("inputs", 0, device, sizes[device] * input_bytes) for device in others]
     plan += [Move("model", 0, device, model_bytes) for device in others]
@@ -731,7 +731,7 @@ def step_plan(
 
 
 # %% tags=["check"]
-labkit.check("1.7", step_plan)
+labkit.check("step_plan", step_plan)
 
 # %%
 for move in step_plan([4, 3, 3], input_bytes=20, output_bytes=12, model_bytes=600, gradient_bytes=600):
@@ -743,21 +743,21 @@ for move in step_plan([4, 3, 3], input_bytes=20, output_bytes=12, model_bytes=60
 # step take on all eight, in ms?** (A perfect eighth would be 12.5.)
 
 # %% tags=["predict"]
-labkit.predict("1.8", 12.5, unit="ms")
+labkit.predict("eight_device_ms", 12.5, unit="ms")
 
 # %% [markdown]
 # You can know it before you run it. Every byte passes through device 0's one port, and a port carries one thing at a
 # time. So the times simply add up.
 #
-# ### Exercise 1.8 What the plan costs
+# ### Exercise [[plan_cost]]
 #
 # *8 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="1.8" points=8 difficulty=2 importance=5 minutes=6 title="What the plan costs" provides=["port_bytes", "plan_seconds"] bonus=false
+# %% tags=["exercise"] exercise="plan_cost" points=8 difficulty=2 importance=5 minutes=6 title="What the plan costs" provides=["port_bytes", "plan_seconds"]
 def port_bytes(plan: list[Move], num_devices: int) -> list[int]:
     """Return the bytes that pass each device's port in a step, sent and received."""
-    # BEGIN SOLUTION 1.8: each move passes two ports
+    # BEGIN SOLUTION plan_cost
     totals = [0] * num_devices
     for move in plan:
         totals[move.src] += move.num_bytes
@@ -768,13 +768,13 @@ def port_bytes(plan: list[Move], num_devices: int) -> list[int]:
 
 def plan_seconds(plan: list[Move], latency_s: float, bandwidth_Bps: float) -> float:
     """Return the seconds a plan takes if its moves follow one another: latency and bytes / bandwidth for each."""
-    # BEGIN SOLUTION 1.8: add up what each move takes
+    # BEGIN SOLUTION plan_cost
     return sum(latency_s + move.num_bytes / bandwidth_Bps for move in plan)
     # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("1.8", port_bytes, plan_seconds)
+labkit.check("plan_cost", port_bytes, plan_seconds)
 
 # %%
 WIDTH, DEPTH, BATCH = 2048, 8, 8192
@@ -836,7 +836,7 @@ def on_a100s(function, n):
 
 
 eight = on_a100s(data_parallel_step, 8)
-labkit.reveal("1.8", eight.timeline.makespan_ns / 1e6, eight.timeline)
+labkit.reveal("eight_device_ms", eight.timeline.makespan_ns / 1e6, eight.timeline)
 
 # %% [markdown]
 # Look at row 0 first: it sends, sends, sends. Then at the others: they wait for the model, compute for a moment, and
@@ -903,12 +903,12 @@ for n, (ours, theirs) in table.items():
 # first devices win: 2, 2 and 6. As floats they differ in the last digit, and somebody else wins. So compare remainders
 # as **whole numbers**: 10, 10 and 40 divided by 6 leave 4, 4 and 4.
 #
-# ### Exercise 1.9 Shares by speed
+# ### Exercise [[shares_by_speed]]
 #
 # *10 points, about 10 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="1.9" points=10 difficulty=3 importance=4 minutes=10 title="Shares by speed" provides=["shares_by_speed", "slowest_seconds"] bonus=false
+# %% tags=["exercise"] exercise="shares_by_speed" points=10 difficulty=3 importance=4 minutes=10 title="Shares by speed" provides=["shares_by_speed", "slowest_seconds"]
 def shares_by_speed(num_samples: int, speeds: list[int]) -> list[int]:
     """Return the samples of each device, in proportion to its speed, by largest remainder; they add up to num_samples.
 
@@ -916,7 +916,7 @@ def shares_by_speed(num_samples: int, speeds: list[int]) -> list[int]:
         num_samples: 0 or more.
         speeds: Samples per second of each device, 1 or more. Of equal remainders the first device's comes first.
     """
-    # BEGIN SOLUTION 1.9: round down, then one more for the largest remainders
+    # BEGIN SOLUTION shares_by_speed
     exact = [divmod(num_samples * speed, sum(speeds)) for speed in speeds]
     shares = [whole for whole, _ in exact]
     by_remainder = sorted(range(len(speeds)), key=lambda device: -exact[device][1])
@@ -928,20 +928,20 @@ def shares_by_speed(num_samples: int, speeds: list[int]) -> list[int]:
 
 def slowest_seconds(shares: list[int], speeds: list[int]) -> float:
     """Return how long a step takes: until the last device is done."""
-    # BEGIN SOLUTION 1.9: the longest time of any device
+    # BEGIN SOLUTION shares_by_speed
     return max(share / speed for share, speed in zip(shares, speeds, strict=True))
     # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("1.9", shares_by_speed, slowest_seconds)
+labkit.check("shares_by_speed", shares_by_speed, slowest_seconds)
 
 # %% [markdown]
 # Three devices, which take 100, 200 and 200 samples a second. A batch of 50. With equal pieces the step takes 0.17 s,
 # for the slow one has 17 samples. **And with shares by speed, in seconds?**
 
 # %% tags=["predict"]
-labkit.predict("1.9", 0.17, unit="s")
+labkit.predict("fair_shares_seconds", 0.17, unit="s")
 
 # %%
 SPEEDS = [100, 200, 200]
@@ -949,18 +949,18 @@ equal = [len(piece) for piece in torch.arange(50).tensor_split(3)]
 fair = shares_by_speed(50, SPEEDS)
 shares = {"equal": equal, "by speed": fair}
 rows = [f"{name:8} {share}: {slowest_seconds(share, SPEEDS):.3f} s" for name, share in shares.items()]
-labkit.reveal("1.9", slowest_seconds(fair, SPEEDS), rows)
+labkit.reveal("fair_shares_seconds", slowest_seconds(fair, SPEEDS), rows)
 
 # %% [markdown]
 # Now the data. A `DataLoader` yields whole batches, which then have to be cut. Better to cut them by hand where they
 # are made, so that each device gets its own samples and no others.
 #
-# ### Exercise 1.10 A loader that splits (bonus)
+# ### Exercise [[split_loader]]
 #
 # *8 points, about 12 minutes; difficulty 3 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="1.10" points=8 difficulty=3 importance=3 minutes=12 title="A loader that splits" provides=["SplitLoader"] bonus=true
+# %% tags=["exercise"] exercise="split_loader" points=8 difficulty=3 importance=3 minutes=12 title="A loader that splits" provides=["SplitLoader"] needs=["shares_by_speed"] bonus=true
 class SplitLoader:
     """Batches of a dataset, each cut among devices by their speeds.
 
@@ -978,19 +978,19 @@ class SplitLoader:
     def __init__(self, dataset: Any, batch_size: int, speeds: list[int], shuffle: bool = True, seed: int = 0) -> None:
         self.dataset, self.batch_size, self.speeds = dataset, batch_size, speeds
         self.shuffle, self.seed = shuffle, seed
-        # BEGIN SOLUTION 1.10: count the epochs
+        # BEGIN SOLUTION split_loader
         self.epoch = 0
         # END SOLUTION
 
     def __len__(self) -> int:
         """Return the number of batches, the smaller last one included."""
-        # BEGIN SOLUTION 1.10: round up
+        # BEGIN SOLUTION split_loader
         return -(-len(self.dataset) // self.batch_size)
         # END SOLUTION
 
     def __iter__(self) -> Iterator[dict[int, tuple[Tensor, Tensor]]]:
         """Yield each batch as {device number: (inputs, targets)}; a device whose share is 0 is left out."""
-        # BEGIN SOLUTION 1.10: an order for this epoch; cut it into batches; cut each batch by shares
+        # BEGIN SOLUTION split_loader
         order = list(range(len(self.dataset)))
         if self.shuffle:
             random.Random(f"{self.seed} {self.epoch}").shuffle(order)
@@ -1009,7 +1009,7 @@ class SplitLoader:
 
 
 # %% tags=["check"]
-labkit.check("1.10", SplitLoader)
+labkit.check("split_loader", SplitLoader)
 
 
 # %% [markdown]
@@ -1077,12 +1077,12 @@ def step_on(replicas):
 # four parameters. **How many of them have a gradient after `backward()`?**
 
 # %% tags=["predict"]
-labkit.predict("1.3", 4)
+labkit.predict("gradients_of_copies", 4)
 
 # %%
 model = small_model()
 step_on([copy.deepcopy(model) for _ in range(4)])
-labkit.reveal("1.3", sum(parameter.grad is not None for parameter in model.parameters()))
+labkit.reveal("gradients_of_copies", sum(parameter.grad is not None for parameter in model.parameters()))
 
 # %% [markdown]
 # No error. The gradients are there, in the copies, and the copies are thrown away. The optimizer skips parameters whose
@@ -1092,12 +1092,12 @@ labkit.reveal("1.3", sum(parameter.grad is not None for parameter in model.param
 # outputs are right, the gradients too. **What does BatchNorm's `num_batches_tracked` say after one step?**
 
 # %% tags=["predict"]
-labkit.predict("1.3b", 1)
+labkit.predict("batches_tracked", 1)
 
 # %% tags=["nbval-ignore-output"]
 model = small_model(norm=True)
 step_on([model] * 4)
-labkit.reveal("1.3b", model[1].num_batches_tracked.item())
+labkit.reveal("batches_tracked", model[1].num_batches_tracked.item())
 
 # %% [markdown]
 # Four threads wrote into the same running mean, one after the other if you are lucky, and each with its own piece.
@@ -1109,7 +1109,7 @@ labkit.reveal("1.3b", model[1].num_batches_tracked.item())
 
 
 # %% tags=["predict"]
-labkit.predict("1.3c", 3)
+labkit.predict("plain_attribute", 3)
 
 
 # %%
@@ -1131,7 +1131,7 @@ wrapped = MiniDataParallel(model, CPUS)
 for _ in range(3):
     wrapped(SAMPLES)
 print("twelve calls; in the buffer:", model.in_buffer.item())
-labkit.reveal("1.3c", model.plain)
+labkit.reveal("plain_attribute", model.plain)
 
 # %% [markdown]
 # What a replica writes is lost with the replica. Only replica 0's buffers are the original's, so the buffer says 3, and
@@ -1160,7 +1160,7 @@ print("outputs:", [None if output is None else tuple(output.shape) for output in
 
 # %% [markdown]
 # Three of four replicas failed, and all you see is `None`. The error comes later, in `gather`, with a message about
-# something else. That is why 1.4 asks for the original one.
+# something else. That is why [[parallel_apply]] asks for the original one.
 #
 # **Replicas made once.** Copying the model in every step is expensive, so somebody moves `replicate` to `__init__`.
 # Three steps of training, compared with the plain module:

@@ -33,10 +33,10 @@
 # **How it goes.** You *predict* a number and write it down, *build* the thing, *check* it, *measure* it, and then the
 # text explains what you saw. A wrong guess is not a mistake; it marks what you are about to learn.
 #
-# * `labkit.predict("2.2", None, unit="MB")` writes your guess down: put your number in place of `None`.
-# * `labkit.check("2.3", chunk_bounds)` runs your function on several cases. Those that communicate run on real
+# * `labkit.predict("root_megabytes", None, unit="MB")` writes your guess down: put your number in place of `None`.
+# * `labkit.check("chunk_bounds", chunk_bounds)` runs your function on several cases. Those that communicate run on real
 #   processes, and once they pass, on 2 to 16 virtual ranks, where every step is counted.
-# * `labkit.hint("2.3")` gives you a hint. Ask up to three times: a nudge, the idea, almost the line.
+# * `labkit.hint("chunk_bounds")` gives you a hint. Ask up to three times: a nudge, the idea, almost the line.
 #
 # **Points.** Each exercise has points, and you get all of them or none. They rest on other cases than those that
 # `labkit.check` shows you: other lengths, other numbers of ranks, other groups. So write what the docstring asks for,
@@ -119,7 +119,7 @@ labkit.run(three_devices, on=labkit.local(3)).results
 # cell, in place of `None`, and run it.
 
 # %% tags=["predict"]
-labkit.predict("2.1", 1.0, unit="times")
+labkit.predict("sum_over_mean", 1.0, unit="times")
 
 # %%
 torch.manual_seed(0)
@@ -134,7 +134,7 @@ def gradient_of(x, y):
 
 whole_batch = gradient_of(x, y)
 summed = sum(gradient_of(x[part], y[part]) for part in torch.arange(12).chunk(3))
-labkit.reveal("2.1", (summed / whole_batch).mean())
+labkit.reveal("sum_over_mean", (summed / whole_batch).mean())
 
 # %% [markdown] tags=["slide"]
 # ### Sum or mean?
@@ -159,19 +159,19 @@ labkit.reveal("2.1", (summed / whole_batch).mean())
 #
 # With these two you can build an all-reduce. Everybody sends to rank 0. Rank 0 adds, and sends the total back.
 #
-# ### Exercise 2.1 Reduce to rank 0, then send back
+# ### Exercise [[naive_all_reduce]]
 #
 # *8 points, about 5 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="2.1" points=8 difficulty=2 importance=4 minutes=5 title="Reduce to rank 0, then send back" provides=["naive_all_reduce"] bonus=false
+# %% tags=["exercise"] exercise="naive_all_reduce" points=8 difficulty=2 importance=4 minutes=5 title="Reduce to rank 0, then send back" provides=["naive_all_reduce"]
 def naive_all_reduce(tensor: torch.Tensor) -> None:
     """Replace tensor, on every rank, by the sum of all ranks' tensors. Everything passes through rank 0.
 
     Args:
         tensor: This rank's contribution, contiguous, same shape and dtype on every rank; changed in place.
     """
-    # BEGIN SOLUTION 2.1: rank 0 receives from everybody, adds, and sends the total back
+    # BEGIN SOLUTION naive_all_reduce
     rank, world_size = dist.get_rank(), dist.get_world_size()
     if rank == 0:
         incoming = torch.empty_like(tensor)
@@ -187,7 +187,7 @@ def naive_all_reduce(tensor: torch.Tensor) -> None:
 
 
 # %% tags=["check"]
-labkit.check("2.1", naive_all_reduce)
+labkit.check("naive_all_reduce", naive_all_reduce)
 
 
 # %% [markdown]
@@ -246,10 +246,10 @@ naive_h100.timeline
 # together?
 
 # %% tags=["predict"]
-labkit.predict("2.2", 100, unit="MB")
+labkit.predict("root_megabytes", 100, unit="MB")
 
 # %% [markdown]
-# ### Exercise 2.2 Count the bytes
+# ### Exercise [[count_bytes]]
 #
 # *4 points, about 2 minutes; difficulty 1 of 5, importance 4 of 5*
 #
@@ -260,7 +260,7 @@ labkit.predict("2.2", 100, unit="MB")
 # piece sent in all, and how much of that does one rank do?
 
 
-# %% tags=["exercise"] exercise="2.2" points=4 difficulty=1 importance=4 minutes=2 title="Count the bytes" provides=["root_bytes", "ring_bytes"] bonus=false
+# %% tags=["exercise"] exercise="count_bytes" points=4 difficulty=1 importance=4 minutes=2 title="Count the bytes" provides=["root_bytes", "ring_bytes"]
 def root_bytes(num_bytes: int, world_size: int) -> int:
     """Return the bytes that pass rank 0's link in naive_all_reduce, sent plus received.
 
@@ -268,7 +268,7 @@ def root_bytes(num_bytes: int, world_size: int) -> int:
         num_bytes: Size of the tensor on one rank.
         world_size: Number of ranks N.
     """
-    # BEGIN SOLUTION 2.2: count the arrows that touch rank 0, in both directions
+    # BEGIN SOLUTION count_bytes
     return 2 * (world_size - 1) * num_bytes
     # END SOLUTION
 
@@ -280,16 +280,16 @@ def ring_bytes(num_bytes: int, world_size: int) -> float:
         num_bytes: Size of the tensor on one rank.
         world_size: Number of ranks N.
     """
-    # BEGIN SOLUTION 2.2: all trips of all pieces, shared among the ranks
+    # BEGIN SOLUTION count_bytes
     return 2 * (world_size - 1) / world_size * num_bytes
     # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("2.2", root_bytes, ring_bytes)
+labkit.check("count_bytes", root_bytes, ring_bytes)
 
 # %%
-labkit.reveal("2.2", root_bytes(100, 8))
+labkit.reveal("root_megabytes", root_bytes(100, 8))
 
 # %%
 print("ranks   through rank 0   each rank of a ring sends")
@@ -323,12 +323,12 @@ for world_size in (2, 4, 8, 64, 1024):
 # are 3, 3, 2, 2. Two elements in four chunks are 1, 1, 0, 0: **an empty chunk is fine**, and you will be glad of it
 # later.
 #
-# ### Exercise 2.3 Chunk bounds
+# ### Exercise [[chunk_bounds]]
 #
 # *6 points, about 4 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="2.3" points=6 difficulty=2 importance=5 minutes=4 title="Chunk bounds" provides=["chunk_bounds"] bonus=false
+# %% tags=["exercise"] exercise="chunk_bounds" points=6 difficulty=2 importance=5 minutes=4 title="Chunk bounds" provides=["chunk_bounds"]
 def chunk_bounds(numel: int, num_chunks: int) -> list[tuple[int, int]]:
     """Return (start, end) of each chunk: sizes differ by at most one, the longer chunks come first.
 
@@ -336,7 +336,7 @@ def chunk_bounds(numel: int, num_chunks: int) -> list[tuple[int, int]]:
         numel: Number of elements to cut up, 0 or more.
         num_chunks: Number of chunks, 1 or more. With num_chunks > numel the last chunks are empty (start == end).
     """
-    # BEGIN SOLUTION 2.3: the first (numel mod num_chunks) chunks get one element more
+    # BEGIN SOLUTION chunk_bounds
     size, remainder = divmod(numel, num_chunks)
     bounds = []
     start = 0
@@ -349,7 +349,7 @@ def chunk_bounds(numel: int, num_chunks: int) -> list[tuple[int, int]]:
 
 
 # %% tags=["check"]
-labkit.check("2.3", chunk_bounds)
+labkit.check("chunk_bounds", chunk_bounds)
 
 # %%
 for numel in (12, 10, 2):
@@ -395,7 +395,7 @@ for numel in (12, 10, 2):
 # first half?**
 
 # %% tags=["predict"]
-labkit.predict("2.4", 3)
+labkit.predict("chunk_of_rank_3", 3)
 
 # %% [markdown]
 # You could now write loops with `send` and `recv`. Do something better first: write down *what happens*, as plain
@@ -431,7 +431,7 @@ class Reduce:
 
 
 # %% [markdown]
-# ### Exercise 2.4 The ring as a plan
+# ### Exercise [[ring_plan]]
 #
 # *12 points, about 10 minutes; difficulty 3 of 5, importance 5 of 5*
 #
@@ -447,7 +447,7 @@ class Reduce:
 # negative number here: `-1 % 4` is 3.
 
 
-# %% tags=["exercise"] exercise="2.4" points=12 difficulty=3 importance=5 minutes=10 title="The ring as a plan" provides=["ring_plan"] bonus=false
+# %% tags=["exercise"] exercise="ring_plan" points=12 difficulty=3 importance=5 minutes=10 title="The ring as a plan" provides=["ring_plan"]
 def ring_plan(rank: int, world_size: int) -> list[Send | Recv | Reduce]:
     """Return what one rank does in a ring all-reduce: in every step Send, then Recv, then (first half) Reduce.
 
@@ -457,7 +457,7 @@ def ring_plan(rank: int, world_size: int) -> list[Send | Recv | Reduce]:
         rank: Whose plan this is, 0 <= rank < world_size.
         world_size: Number of ranks N, which is also the number of chunks. With N = 1 the plan is empty.
     """
-    # BEGIN SOLUTION 2.4: N-1 steps that reduce, then N-1 steps that pass finished chunks on
+    # BEGIN SOLUTION ring_plan
     right, left = (rank + 1) % world_size, (rank - 1) % world_size
     plan: list[Send | Recv | Reduce] = []
     for step in range(world_size - 1):
@@ -474,7 +474,7 @@ def ring_plan(rank: int, world_size: int) -> list[Send | Recv | Reduce]:
 
 
 # %% tags=["check"]
-labkit.check("2.4", ring_plan)
+labkit.check("ring_plan", ring_plan)
 
 # %%
 for record in ring_plan(rank=0, world_size=3):
@@ -501,7 +501,7 @@ for rank in range(4):
 # %% tags=["nbval-ignore-output"]
 player = labkit.ring_player(ring_plan, num_ranks=4)
 complete = player.numbers["complete_chunks"][2][3]  # after step 2, on rank 3: the chunks with 4 contributions
-labkit.reveal("2.4", complete[0] if complete else "none", player)
+labkit.reveal("chunk_of_rank_3", complete[0] if complete else "none", player)
 
 # %% [markdown]
 # What to notice: in the first half each step makes one chunk a rank one richer: 2, 3, 4. After step 2 there is exactly
@@ -571,7 +571,7 @@ labkit.reveal("2.4", complete[0] if complete else "none", player)
 # belong in one group.
 
 # %% [markdown]
-# ### Exercise 2.5 Run a plan
+# ### Exercise [[run_plan]]
 #
 # *14 points, about 10 minutes; difficulty 4 of 5, importance 5 of 5*
 #
@@ -584,7 +584,7 @@ labkit.reveal("2.4", complete[0] if complete else "none", player)
 # batch is for NCCL.
 
 
-# %% tags=["exercise"] exercise="2.5" points=14 difficulty=4 importance=5 minutes=10 title="Run a plan" provides=["run_plan"] bonus=false
+# %% tags=["exercise"] exercise="run_plan" points=14 difficulty=4 importance=5 minutes=10 title="Run a plan" provides=["run_plan"]
 def run_plan(
     plan: list[Send | Recv | Reduce],
     chunks: list[torch.Tensor],
@@ -600,7 +600,7 @@ def run_plan(
         group: Where the messages travel; None is the default group.
         combine: What Reduce does: combine(chunk, incoming, out=chunk). No message is sent for an empty chunk.
     """
-    # BEGIN SOLUTION 2.5: post a whole step at once, wait for all of it, then reduce what arrived
+    # BEGIN SOLUTION run_plan
     longest = max(chunks, key=torch.Tensor.numel)
     slice_numel = 4 * 2**20  # a plan is right for every slice of its chunks; slices keep the landing zone small
     if longest.numel() > slice_numel:
@@ -630,7 +630,7 @@ def run_plan(
 
 
 # %% tags=["check"]
-labkit.check("2.5", run_plan)
+labkit.check("run_plan", run_plan)
 
 # %% [markdown]
 # ## 6 The ring adds up
@@ -639,12 +639,12 @@ labkit.check("2.5", run_plan)
 # tensor without copying it, and a slice of it, `flat[start:end]`, is a window on the same memory. Change the window
 # and you change the tensor.
 #
-# ### Exercise 2.6 The ring adds up
+# ### Exercise [[ring_sum]]
 #
 # *16 points, about 4 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="2.6" points=16 difficulty=3 importance=5 minutes=4 title="The ring adds up" provides=["ring_sum"] bonus=false
+# %% tags=["exercise"] exercise="ring_sum" points=16 difficulty=3 importance=5 minutes=4 title="The ring adds up" provides=["ring_sum"] needs=["chunk_bounds", "ring_plan", "run_plan"]
 def ring_sum(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
     """Replace tensor, on every rank of group, by the sum of all their tensors.
 
@@ -653,7 +653,7 @@ def ring_sum(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> No
             changed in place.
         group: Who takes part; None is everybody.
     """
-    # BEGIN SOLUTION 2.6: flatten without copying, cut into chunks, run this rank's plan
+    # BEGIN SOLUTION ring_sum
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     flat = tensor.view(-1)
     chunks = [flat[start:end] for start, end in chunk_bounds(flat.numel(), world_size)]
@@ -662,7 +662,7 @@ def ring_sum(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> No
 
 
 # %% tags=["check"]
-labkit.check("2.6", ring_sum)
+labkit.check("ring_sum", ring_sum)
 
 
 # %%
@@ -705,12 +705,12 @@ for name, run in (("through rank 0", naive_run), ("ring", ring_run)):
 # many times faster is the ring than the way through rank 0?**
 
 # %% tags=["predict"]
-labkit.predict("2.6", 2.0, unit="times")
+labkit.predict("ring_speedup", 2.0, unit="times")
 
 # %%
 ring_h100 = labkit.run(all_reduce_once, ring_sum, 16 * MB, on=labkit.virtual(8))
 both = labkit.compare(naive_h100, ring_h100, names=("through rank 0", "ring"))
-labkit.reveal("2.6", naive_h100.timeline.makespan_ns / ring_h100.timeline.makespan_ns, both)
+labkit.reveal("ring_speedup", naive_h100.timeline.makespan_ns / ring_h100.timeline.makespan_ns, both)
 
 # %% [markdown]
 # Both on one axis, the ring below. Fourteen steps, all ranks in step, no staircase: each port carries one chunk out and one chunk in. By bytes alone you
@@ -744,13 +744,13 @@ print("contiguous() copies:", column_major.contiguous().data_ptr() != column_maj
 # the sum?**
 
 # %% tags=["predict"]
-labkit.predict("2.7", 1000.0)
+labkit.predict("bfloat16_total", 1000.0)
 
 # %%
 total = torch.tensor(0.0, dtype=torch.bfloat16)
 for _ in range(1000):
     total += torch.tensor(1.0, dtype=torch.bfloat16)
-labkit.reveal("2.7", total)
+labkit.reveal("bfloat16_total", total)
 
 # %% [markdown]
 # At 256 the next number that bfloat16 can write is 258. So 256 + 1 rounds back to 256, for ever.
@@ -807,7 +807,7 @@ for world_size in (2, 8, 64, 512):
 # gloo has threads for that, NCCL a CUDA stream of its own. What that is worth is a matter for the next lesson.
 
 # %% [markdown]
-# ### Exercise 2.7 A drop-in for `dist.all_reduce`
+# ### Exercise [[drop_in_all_reduce]]
 #
 # *16 points, about 12 minutes; difficulty 5 of 5, importance 5 of 5*
 #
@@ -815,7 +815,7 @@ for world_size in (2, 8, 64, 512):
 # them on one list of chunks (float32, say). Then run the rest on another (the tensor's own type).
 
 
-# %% tags=["exercise"] exercise="2.7" points=16 difficulty=5 importance=5 minutes=12 title="A drop-in for dist.all_reduce" provides=["ring_all_reduce"] bonus=false
+# %% tags=["exercise"] exercise="drop_in_all_reduce" points=16 difficulty=5 importance=5 minutes=12 title="A drop-in for dist.all_reduce" provides=["ring_all_reduce"] needs=["chunk_bounds", "ring_plan", "run_plan"]
 def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     """Do what dist.all_reduce does, with a ring: same arguments, same result in tensor on every rank of group.
 
@@ -827,7 +827,7 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
         async_op: If True, return an object whose wait() finishes the work and returns True; else finish it now and
             return None.
     """
-    # BEGIN SOLUTION 2.7: reduce-scatter (in float32 if the tensor has 16 bits), then all-gather in its own type
+    # BEGIN SOLUTION drop_in_all_reduce
     combine = {
         dist.ReduceOp.SUM: torch.add,
         dist.ReduceOp.AVG: torch.add,
@@ -876,7 +876,7 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
 
 
 # %% tags=["check"]
-labkit.check("2.7", ring_all_reduce)
+labkit.check("drop_in_all_reduce", ring_all_reduce)
 
 
 # %% [markdown]
@@ -927,41 +927,41 @@ for rank, (as_library, as_alone) in enumerate(labkit.run(compare_steps, on=labki
 # time is multiplied by what?
 
 # %% tags=["predict"]
-labkit.predict("2.8", 2.0, unit="times")
+labkit.predict("ring_time_8_to_16", 2.0, unit="times")
 
 # %% [markdown]
-# ### Exercise 2.8 What it costs
+# ### Exercise [[ring_cost]]
 #
 # *8 points, about 4 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="2.8" points=8 difficulty=2 importance=4 minutes=4 title="What it costs" provides=["ring_seconds", "tree_seconds", "bus_bandwidth"] bonus=false
+# %% tags=["exercise"] exercise="ring_cost" points=8 difficulty=2 importance=4 minutes=4 title="What it costs" provides=["ring_seconds", "tree_seconds", "bus_bandwidth"]
 def ring_seconds(num_bytes: float, world_size: int, latency_s: float, bandwidth_Bps: float) -> float:
     """Return the time of a ring all-reduce: 2(N-1) steps, each one latency plus one chunk of B/N bytes."""
-    # BEGIN SOLUTION 2.8: steps times the cost of one step
+    # BEGIN SOLUTION ring_cost
     return 2 * (world_size - 1) * (latency_s + num_bytes / (world_size * bandwidth_Bps))
     # END SOLUTION
 
 
 def tree_seconds(num_bytes: float, world_size: int, latency_s: float, bandwidth_Bps: float) -> float:
     """Return the time of a tree all-reduce: ceil(log2 N) rounds up and as many down, each with the whole tensor."""
-    # BEGIN SOLUTION 2.8: rounds times the cost of one round
+    # BEGIN SOLUTION ring_cost
     return 2 * math.ceil(math.log2(world_size)) * (latency_s + num_bytes / bandwidth_Bps)
     # END SOLUTION
 
 
 def bus_bandwidth(num_bytes: float, seconds: float, world_size: int) -> float:
     """Return busbw in bytes per second: algbw = B/seconds, times 2(N-1)/N."""
-    # BEGIN SOLUTION 2.8: correct algbw by the traffic that an all-reduce cannot avoid
+    # BEGIN SOLUTION ring_cost
     return 2 * (world_size - 1) / world_size * num_bytes / seconds
     # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("2.8", ring_seconds, tree_seconds, bus_bandwidth)
+labkit.check("ring_cost", ring_seconds, tree_seconds, bus_bandwidth)
 
 # %%
-labkit.reveal("2.8", ring_seconds(1e9, 16, 0, 50e9) / ring_seconds(1e9, 8, 0, 50e9))
+labkit.reveal("ring_time_8_to_16", ring_seconds(1e9, 16, 0, 50e9) / ring_seconds(1e9, 8, 0, 50e9))
 
 # %% [markdown] tags=["slide"]
 # ### algbw and busbw
@@ -998,12 +998,12 @@ labkit.reveal("2.8", ring_seconds(1e9, 16, 0, 50e9) / ring_seconds(1e9, 8, 0, 50
 # `dist.send(tensor, group_dst=3, group=group)` and `dist.recv(tensor, group_src=3, group=group)`. With plain `dst=` and
 # `src=` you name ranks of the whole world, whatever group you pass.
 #
-# ### Exercise 2.9 A tree
+# ### Exercise [[tree_all_reduce]]
 #
 # *8 points, about 8 minutes; difficulty 4 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="2.9" points=8 difficulty=4 importance=4 minutes=8 title="A tree" provides=["tree_all_reduce"] bonus=false
+# %% tags=["exercise"] exercise="tree_all_reduce" points=8 difficulty=4 importance=4 minutes=8 title="A tree" provides=["tree_all_reduce"]
 def tree_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
     """Replace tensor by the sum over group: up a binomial tree to rank 0, then down the same tree.
 
@@ -1011,7 +1011,7 @@ def tree_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None
         tensor: Contiguous, changed in place.
         group: Who takes part, any number of ranks N; 2 ceil(log2 N) rounds. None is everybody.
     """
-    # BEGIN SOLUTION 2.9: in the round with distance d, rank r + d sends to rank r where r is a multiple of 2d
+    # BEGIN SOLUTION tree_all_reduce
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     distances = []
     while 2 ** len(distances) < world_size:
@@ -1033,10 +1033,10 @@ def tree_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None
 
 
 # %% tags=["check"]
-labkit.check("2.9", tree_all_reduce)
+labkit.check("tree_all_reduce", tree_all_reduce)
 
 # %% [markdown]
-# ### Exercise 2.10 Halving and doubling (bonus)
+# ### Exercise [[halving_doubling]]
 #
 # *8 points, about 10 minutes; difficulty 4 of 5, importance 2 of 5*
 #
@@ -1049,7 +1049,7 @@ labkit.check("2.9", tree_all_reduce)
 # is an all-gather: 2 log₂ N rounds, and 2(N-1)/N of the bytes, as in the ring (Thakur, Rabenseifner and Gropp, 2005).
 
 
-# %% tags=["exercise"] exercise="2.10" points=8 difficulty=4 importance=2 minutes=10 title="Halving and doubling" provides=["halving_doubling_all_reduce"] bonus=true
+# %% tags=["exercise"] exercise="halving_doubling" points=8 difficulty=4 importance=2 minutes=10 title="Halving and doubling" provides=["halving_doubling_all_reduce"] bonus=true
 def halving_doubling_all_reduce(tensor: torch.Tensor) -> None:
     """Replace tensor by the sum over all ranks: recursive halving reduce-scatter, recursive doubling all-gather.
 
@@ -1058,7 +1058,7 @@ def halving_doubling_all_reduce(tensor: torch.Tensor) -> None:
     Raises:
         ValueError: If the world size is not a power of two.
     """
-    # BEGIN SOLUTION 2.10: swap halves with rank XOR distance, keep one half, halve again; then the same way back
+    # BEGIN SOLUTION halving_doubling
     rank, world_size = dist.get_rank(), dist.get_world_size()
     if world_size & (world_size - 1):
         raise ValueError(f"{world_size} ranks are not a power of two; use the ring.")
@@ -1092,14 +1092,14 @@ def halving_doubling_all_reduce(tensor: torch.Tensor) -> None:
 
 
 # %% tags=["check"]
-labkit.check("2.10", halving_doubling_all_reduce)
+labkit.check("halving_doubling", halving_doubling_all_reduce)
 
 # %% [markdown]
 # When does which one win? Take 64 GPUs, a latency of 10 µs and 50 GB/s a rank, which is one 400 Gb/s InfiniBand port.
 # **Up to what size is the tree faster than the ring?** Write your guess in MB.
 
 # %% tags=["predict"]
-labkit.predict("2.9", 0.01, unit="MB")
+labkit.predict("tree_wins_below", 0.01, unit="MB")
 
 # %% tags=["nbval-ignore-output"]
 import matplotlib.pyplot as plt
@@ -1123,7 +1123,7 @@ axes.set(xlabel="tensor on each rank (bytes)", ylabel="predicted time (ms)")
 axes.set_title(f"{RANKS} ranks, 10 µs, 50 GB/s: {there}", fontsize=9)
 axes.legend()
 plt.close()  # shown once, with your guess
-labkit.reveal("2.9", crossover / 1e6, figure)
+labkit.reveal("tree_wins_below", crossover / 1e6, figure)
 
 # %% [markdown]
 # The crossing is where both formulas are equal. Solve for B, with L = ⌈log₂ N⌉:
@@ -1192,7 +1192,7 @@ print(f"ring = tree at {predicted / 1e6:.2f} MB by the formula, at {crossing / 1
 # Now more ranks. **From 16 to 256, with 1 MiB: how many times longer does the tree take?**
 
 # %% tags=["predict"]
-labkit.predict("2.9b", 16.0, unit="times")
+labkit.predict("tree_time_16_to_256", 16.0, unit="times")
 
 # %%
 rows = ["ranks    ring: formula   cluster     tree: formula   cluster   (µs, 1 MiB)"]
@@ -1202,7 +1202,7 @@ for ranks in (16, 32, 64, 256):
     ring = f"{on_ports(ring_sum, 2**20, ranks):10.0f}" if ranks <= 64 else "          "
     trees[ranks] = on_ports(tree_all_reduce, 2**20, ranks)
     rows.append(f"{ranks:5}{formula[0]:17.0f}{ring}{formula[1]:18.0f}{trees[ranks]:10.0f}")
-labkit.reveal("2.9b", trees[256] / trees[16], rows)
+labkit.reveal("tree_time_16_to_256", trees[256] / trees[16], rows)
 
 # %% [markdown]
 # Sixteen times the ranks, and the tree takes eight rounds in place of four. The ring takes 510 steps in place of 30. (A
@@ -1233,7 +1233,7 @@ labkit.reveal("2.9b", trees[256] / trees[16], rows)
 # busbw change from 2 ranks to 4, here?** (1.0 means not at all.)
 
 # %% tags=["predict"]
-labkit.predict("2.8b", 1.0, unit="times")
+labkit.predict("busbw_2_to_4", 1.0, unit="times")
 
 
 # %% tags=["nbval-ignore-output"]
@@ -1268,7 +1268,7 @@ for ranks, seconds in measured.items():
         gbps = 1e-9 * size / each, 1e-9 * bus_bandwidth(size, each, ranks)
         rows.append(f"{ranks:5}{size // 1024:8} KiB  {name:8}{each * 1e3:7.2f}{gbps[0]:12.3g}{gbps[1]:12.3g}")
 busbw = {ranks: bus_bandwidth(SIZES[-1], measured[ranks]["yours", SIZES[-1]], ranks) for ranks in (2, 4)}
-labkit.reveal("2.8b", busbw[4] / busbw[2], rows)
+labkit.reveal("busbw_2_to_4", busbw[4] / busbw[2], rows)
 
 # %% [markdown]
 # Now fit the model to what you measured. Two points on 4 ranks, the smallest and the largest size, give α and β. They
@@ -1339,12 +1339,12 @@ once.timeline
 # Models with experts need it in every layer, to bring each token to the GPU where its expert lives. How many tokens
 # go where is different each time, so **sizes differ, and may be 0**.
 #
-# ### Exercise 2.11 All to all
+# ### Exercise [[all_to_all]]
 #
 # *8 points, about 6 minutes; difficulty 3 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="2.11" points=8 difficulty=3 importance=3 minutes=6 title="All to all" provides=["all_to_all"] bonus=false
+# %% tags=["exercise"] exercise="all_to_all" points=8 difficulty=3 importance=3 minutes=6 title="All to all" provides=["all_to_all"]
 def all_to_all(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: dist.ProcessGroup | None = None) -> None:
     """Send inputs[i] to rank i of group, and receive rank i's piece for this rank in outputs[i].
 
@@ -1353,7 +1353,7 @@ def all_to_all(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: d
         inputs: One tensor for each rank; sizes may differ and may be 0. inputs[own rank] is copied.
         group: Who takes part; None is everybody.
     """
-    # BEGIN SOLUTION 2.11: copy the own piece, post all sends and receives in one batch, wait
+    # BEGIN SOLUTION all_to_all
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     outputs[rank].copy_(inputs[rank])
     batch = []
@@ -1369,7 +1369,7 @@ def all_to_all(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: d
 
 
 # %% tags=["check"]
-labkit.check("2.11", all_to_all)
+labkit.check("all_to_all", all_to_all)
 
 
 # %%
@@ -1419,7 +1419,7 @@ for rank, (before, after) in enumerate(labkit.run(transpose, on=labkit.local(3))
 # does that take?
 
 # %% tags=["predict"]
-labkit.predict("2.12", 2.0, unit="times")
+labkit.predict("one_card_slowdown", 2.0, unit="times")
 
 
 # %%
@@ -1438,14 +1438,14 @@ def to_the_other_machine():
 
 own_card = labkit.run(to_the_other_machine, on=labkit.virtual(8, gpus_per_node=4))
 one_card = labkit.run(to_the_other_machine, on=labkit.virtual(8, gpus_per_node=4, nics_per_node=1))
-labkit.reveal("2.12", max(one_card.results) / max(own_card.results), one_card.timeline)
+labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results), one_card.timeline)
 
 # %% [markdown]
 # The staircase is back, one in each machine: four messages through one card, one after the other. Not quite four times
 # as long, for they share the bandwidth of the card, not its latency. Nothing in your code says so; it is where the ranks
 # happen to sit. So whoever places ranks on machines decides what your all-reduce costs.
 #
-# ### Exercise 2.12 Within and between nodes (bonus)
+# ### Exercise [[hierarchical_all_reduce]]
 #
 # *8 points, about 12 minutes; difficulty 5 of 5, importance 3 of 5*
 #
@@ -1456,7 +1456,7 @@ labkit.reveal("2.12", max(one_card.results) / max(own_card.results), one_card.ti
 # is frozen, and `replace(record, peer=7)` makes a changed copy. Plans are data: translate them.
 
 
-# %% tags=["exercise"] exercise="2.12" points=8 difficulty=5 importance=3 minutes=12 title="Within and between nodes" provides=["hierarchical_all_reduce"] bonus=true
+# %% tags=["exercise"] exercise="hierarchical_all_reduce" points=8 difficulty=5 importance=3 minutes=12 title="Within and between nodes" provides=["hierarchical_all_reduce"] needs=["chunk_bounds", "ring_plan", "run_plan"] bonus=true
 def hierarchical_all_reduce(tensor: torch.Tensor, ranks_per_node: int) -> None:
     """Replace tensor by the sum over all ranks, with few bytes between nodes.
 
@@ -1468,7 +1468,7 @@ def hierarchical_all_reduce(tensor: torch.Tensor, ranks_per_node: int) -> None:
     Raises:
         ValueError: If ranks_per_node does not divide the world size.
     """
-    # BEGIN SOLUTION 2.12: three plans; peers are positions in a small ring, so give them their real rank
+    # BEGIN SOLUTION hierarchical_all_reduce
     rank, world_size = dist.get_rank(), dist.get_world_size()
     if world_size % ranks_per_node:
         raise ValueError(f"{ranks_per_node} ranks per node do not divide {world_size} ranks.")
@@ -1491,7 +1491,7 @@ def hierarchical_all_reduce(tensor: torch.Tensor, ranks_per_node: int) -> None:
 
 
 # %% tags=["check"]
-labkit.check("2.12", hierarchical_all_reduce)
+labkit.check("hierarchical_all_reduce", hierarchical_all_reduce)
 
 # %% [markdown]
 # Once it passes: 16 MB on two machines of four, one ring through all ranks against yours, with four cards and with one.
@@ -1531,7 +1531,7 @@ for cards in (4, 1):
 #   beside every 4 bytes of data: at best half the bandwidth, little latency. *LL128* spends 8 bytes in 128, where the
 #   link keeps 128 bytes together.
 # * **Choice.** For every call it estimates the time of each algorithm and protocol, from size, ranks and links, and
-#   takes the least. That is your exercise 2.8. `NCCL_ALGO` and `NCCL_PROTO` force it; `NCCL_DEBUG=INFO` shows what it
+#   takes the least. That is your exercise [[ring_cost]]. `NCCL_ALGO` and `NCCL_PROTO` force it; `NCCL_DEBUG=INFO` shows what it
 #   found.
 # * **Sums in the switch.** With NVLink SHARP (NVLS) the switch itself adds. Each GPU sends its data once and receives
 #   the sum once, about half of a ring's bytes. busbw with the factor 2(N-1)/N can then exceed what the link can

@@ -86,26 +86,26 @@ labkit.run(first_weights, on=labkit.virtual(3)).results
 # needs: BatchNorm's running mean, for instance. And a **frozen** parameter (`requires_grad=False`) gets no gradient,
 # but it takes part in the forward pass as all others do.
 #
-# ### Exercise 3.1 The same model everywhere
+# ### Exercise [[broadcast_module]]
 #
 # *6 points, about 5 minutes; difficulty 1 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="3.1" points=6 difficulty=1 importance=4 minutes=5 title="The same model everywhere" provides=["broadcast_module"] bonus=false
+# %% tags=["exercise"] exercise="broadcast_module" points=6 difficulty=1 importance=4 minutes=5 title="The same model everywhere" provides=["broadcast_module"]
 def broadcast_module(module: nn.Module) -> None:
     """Give every rank rank 0's model: all parameters and all buffers, in the tensors that are there.
 
     Args:
         module: The same architecture on every rank, with other values.
     """
-    # BEGIN SOLUTION 3.1: one broadcast for each parameter and each buffer
+    # BEGIN SOLUTION broadcast_module
     for tensor in [*module.parameters(), *module.buffers()]:
         dist.broadcast(tensor.detach(), src=0)
     # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("3.1", broadcast_module)
+labkit.check("broadcast_module", broadcast_module)
 
 # %% [markdown]
 # (Did you hand over the parameters as they are? That works: a collective writes past autograd. Writing into a parameter
@@ -118,7 +118,7 @@ labkit.check("3.1", broadcast_module)
 # the gradient over the whole batch, if all ranks have equally many samples. So: `backward()`, then average every
 # gradient, then `optimizer.step()`.
 #
-# ### Exercise 3.2 Average after backward
+# ### Exercise [[average_gradients]]
 #
 # *8 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
 #
@@ -127,7 +127,7 @@ labkit.check("3.1", broadcast_module)
 # same calls in the same order**.
 
 
-# %% tags=["exercise"] exercise="3.2" points=8 difficulty=2 importance=5 minutes=6 title="Average after backward" provides=["average_gradients"] bonus=false
+# %% tags=["exercise"] exercise="average_gradients" points=8 difficulty=2 importance=5 minutes=6 title="Average after backward" provides=["average_gradients"]
 def average_gradients(module: nn.Module) -> None:
     """Replace every gradient, on every rank, by the mean over all ranks. Called after backward.
 
@@ -135,7 +135,7 @@ def average_gradients(module: nn.Module) -> None:
         module: Its parameters hold this rank's gradients. Where a parameter needs a gradient and this rank has none
             (None), its part is zero. Parameters that need none are left alone.
     """
-    # BEGIN SOLUTION 3.2: all_reduce each gradient, zeros where there is none, and divide by the number of ranks
+    # BEGIN SOLUTION average_gradients
     for parameter in module.parameters():
         if not parameter.requires_grad:
             continue
@@ -147,7 +147,7 @@ def average_gradients(module: nn.Module) -> None:
 
 
 # %% tags=["check"]
-labkit.check("3.2", average_gradients)
+labkit.check("average_gradients", average_gradients)
 
 # %% [markdown]
 # That is a complete data-parallel trainer. Is it *right*? Compare it with one process that sees the whole batch:
@@ -234,7 +234,7 @@ for name in ("forward", "backward"):
 # your guess.
 
 # %% tags=["predict"]
-labkit.predict("3.3", 20.0, unit="ms")
+labkit.predict("overlapped_step_ms", 20.0, unit="ms")
 
 # %%
 naive_run.timeline
@@ -259,7 +259,7 @@ print(f"hidden: {hidden_communication_share(naive_run.timeline):.0%}")
 # at once. `handle.wait()` returns when the result is there; until then the tensor belongs to the network, so leave it
 # alone.
 #
-# ### Exercise 3.3 A hook for each parameter
+# ### Exercise [[overlapped_ddp]]
 #
 # *12 points, about 10 minutes; difficulty 3 of 5, importance 5 of 5*
 #
@@ -277,7 +277,7 @@ print(f"hidden: {hidden_communication_share(naive_run.timeline):.0%}")
 # backward, and nobody may wait for it before `finish_gradient_synchronization`.
 
 
-# %% tags=["exercise"] exercise="3.3" points=12 difficulty=3 importance=5 minutes=10 title="A hook for each parameter" provides=["OverlappedDDP"] bonus=false
+# %% tags=["exercise"] exercise="overlapped_ddp" points=12 difficulty=3 importance=5 minutes=10 title="A hook for each parameter" provides=["OverlappedDDP"] needs=["broadcast_module"]
 class OverlappedDDP(nn.Module):
     """Data parallelism with one asynchronous all_reduce for each parameter, started by a hook.
 
@@ -288,7 +288,7 @@ class OverlappedDDP(nn.Module):
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
-        # BEGIN SOLUTION 3.3: broadcast, and give each parameter that needs a gradient a hook
+        # BEGIN SOLUTION overlapped_ddp
         broadcast_module(module)
         self.handles: list[dist.Work] = []
         for parameter in module.parameters():
@@ -298,7 +298,7 @@ class OverlappedDDP(nn.Module):
 
     def on_gradient(self, parameter: nn.Parameter) -> None:
         """Start averaging one gradient; called by autograd when it is complete. Does not wait."""
-        # BEGIN SOLUTION 3.3: divide, start an all_reduce of parameter.grad, keep its handle
+        # BEGIN SOLUTION overlapped_ddp
         parameter.grad.div_(dist.get_world_size())
         self.handles.append(dist.all_reduce(parameter.grad, async_op=True))
         # END SOLUTION
@@ -309,7 +309,7 @@ class OverlappedDDP(nn.Module):
 
     def finish_gradient_synchronization(self) -> None:
         """Wait until every gradient of this step is averaged; afterwards the next step may begin."""
-        # BEGIN SOLUTION 3.3: wait for every handle, then forget them
+        # BEGIN SOLUTION overlapped_ddp
         for handle in self.handles:
             handle.wait()
         self.handles.clear()
@@ -317,7 +317,7 @@ class OverlappedDDP(nn.Module):
 
 
 # %% tags=["check"]
-labkit.check("3.3", OverlappedDDP)
+labkit.check("overlapped_ddp", OverlappedDDP)
 
 
 # %%
@@ -342,7 +342,7 @@ def step_ms(run):
 
 
 overlapped_run = labkit.run(wrapped_step, OverlappedDDP, on=PCIE)
-labkit.reveal("3.3", step_ms(overlapped_run), step_of(overlapped_run))
+labkit.reveal("overlapped_step_ms", step_ms(overlapped_run), step_of(overlapped_run))
 
 # %%
 print(f"hidden: {hidden_communication_share(step_of(overlapped_run)):.0%}")
@@ -381,14 +381,14 @@ print(f"hidden: {hidden_communication_share(step_of(overlapped_run)):.0%}")
 # Which parameter goes into which bucket? Backward comes to the last layer first, and
 # `module.parameters()` yields the first layer first. So walk *backwards*.
 #
-# ### Exercise 3.4 Which parameters travel together
+# ### Exercise [[bucket_plan]]
 #
 # *10 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
 #
 # As in lesson 02, first a plan, as plain data: it can be printed, and tested without a process.
 
 
-# %% tags=["exercise"] exercise="3.4" points=10 difficulty=2 importance=5 minutes=6 title="Which parameters travel together" provides=["bucket_plan"] bonus=false
+# %% tags=["exercise"] exercise="bucket_plan" points=10 difficulty=2 importance=5 minutes=6 title="Which parameters travel together" provides=["bucket_plan"]
 def bucket_plan(sizes: list[int], cap_bytes: int) -> list[list[int]]:
     """Return the buckets in the order in which they are sent; a bucket is a list of indices into sizes.
 
@@ -399,7 +399,7 @@ def bucket_plan(sizes: list[int], cap_bytes: int) -> list[list[int]]:
         sizes: Bytes of each parameter's gradient, in the order of module.parameters().
         cap_bytes: What a bucket may hold.
     """
-    # BEGIN SOLUTION 3.4: walk backwards, and begin a new bucket when the next parameter would go over the cap
+    # BEGIN SOLUTION bucket_plan
     buckets: list[list[int]] = []
     filled = 0
     for index in reversed(range(len(sizes))):
@@ -413,7 +413,7 @@ def bucket_plan(sizes: list[int], cap_bytes: int) -> list[list[int]]:
 
 
 # %% tags=["check"]
-labkit.check("3.4", bucket_plan)
+labkit.check("bucket_plan", bucket_plan)
 
 # %%
 sizes = [parameter.numel() * 4 for parameter in tower().parameters()]
@@ -429,7 +429,7 @@ for cap_mb in (1, 25, 60):
 #
 # Now the executor of the plan. A bucket may leave when *all* its gradients are complete. Count what is missing.
 #
-# ### Exercise 3.5 Buckets that overlap with backward
+# ### Exercise [[bucketed_ddp]]
 #
 # *20 points, about 18 minutes; difficulty 4 of 5, importance 5 of 5*
 #
@@ -447,7 +447,7 @@ for cap_mb in (1, 25, 60):
 # All parameters have one dtype, and in this exercise every parameter that needs a gradient gets one.
 
 
-# %% tags=["exercise"] exercise="3.5" points=20 difficulty=4 importance=5 minutes=18 title="Buckets that overlap with backward" provides=["BucketedDDP"] bonus=false
+# %% tags=["exercise"] exercise="bucketed_ddp" points=20 difficulty=4 importance=5 minutes=18 title="Buckets that overlap with backward" provides=["BucketedDDP"] needs=["broadcast_module", "bucket_plan"]
 class BucketedDDP(nn.Module):
     """Data parallelism with buckets: each is averaged as soon as its last gradient is complete.
 
@@ -459,7 +459,7 @@ class BucketedDDP(nn.Module):
     def __init__(self, module: nn.Module, bucket_cap_mb: float = 25.0) -> None:
         super().__init__()
         self.module = module
-        # BEGIN SOLUTION 3.5: broadcast, plan the buckets of the trained parameters, hang a hook on each of them
+        # BEGIN SOLUTION bucketed_ddp
         broadcast_module(module)
         self.trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
         sizes = [parameter.numel() * parameter.element_size() for parameter in self.trained]
@@ -472,14 +472,14 @@ class BucketedDDP(nn.Module):
 
     def start_over(self) -> None:
         """Forget this step: nothing is on its way, all gradients are missing."""
-        # BEGIN SOLUTION 3.5: for each bucket, how many gradients are missing; and nothing in flight
+        # BEGIN SOLUTION bucketed_ddp
         self.missing = [len(bucket) for bucket in self.buckets]
         self.in_flight: list[tuple[torch.Tensor, dist.Work]] = []
         # END SOLUTION
 
     def on_gradient(self, index: int, parameter: nn.Parameter) -> None:
         """Count one gradient; send every bucket whose turn it is and that is full."""
-        # BEGIN SOLUTION 3.5: one fewer is missing; the next bucket in the plan leaves when it misses nothing
+        # BEGIN SOLUTION bucketed_ddp
         self.missing[self.bucket_of[index]] -= 1
         while len(self.in_flight) < len(self.buckets) and self.missing[len(self.in_flight)] == 0:
             self.launch(len(self.in_flight))
@@ -487,7 +487,7 @@ class BucketedDDP(nn.Module):
 
     def launch(self, number: int) -> None:
         """Start averaging a bucket; does not wait."""
-        # BEGIN SOLUTION 3.5: pack, divide, start the all_reduce
+        # BEGIN SOLUTION bucketed_ddp
         flat = self.pack(number)
         flat /= dist.get_world_size()
         self.in_flight.append((flat, dist.all_reduce(flat, async_op=True)))
@@ -495,13 +495,13 @@ class BucketedDDP(nn.Module):
 
     def pack(self, number: int) -> torch.Tensor:
         """Return the gradients of a bucket in one flat tensor."""
-        # BEGIN SOLUTION 3.5: flatten and join
+        # BEGIN SOLUTION bucketed_ddp
         return torch.cat([self.trained[index].grad.reshape(-1) for index in self.buckets[number]])
         # END SOLUTION
 
     def unpack(self, number: int, flat: torch.Tensor) -> None:
         """Copy the averages of a bucket to the gradients they belong to."""
-        # BEGIN SOLUTION 3.5: cut as it was joined
+        # BEGIN SOLUTION bucketed_ddp
         start = 0
         for index in self.buckets[number]:
             parameter = self.trained[index]
@@ -515,7 +515,7 @@ class BucketedDDP(nn.Module):
 
     def finish_gradient_synchronization(self) -> None:
         """Wait until every gradient of this step is averaged and in place; afterwards the next step may begin."""
-        # BEGIN SOLUTION 3.5: wait for each bucket in flight, unpack it, start over
+        # BEGIN SOLUTION bucketed_ddp
         for number, (flat, handle) in enumerate(self.in_flight):
             handle.wait()
             self.unpack(number, flat)
@@ -524,7 +524,7 @@ class BucketedDDP(nn.Module):
 
 
 # %% tags=["check"]
-labkit.check("3.5", BucketedDDP)
+labkit.check("bucketed_ddp", BucketedDDP)
 
 # %% [markdown]
 # Below the cases stands **par**: what our own solution needs on the virtual cluster. It is no grade; you may beat it.
@@ -534,7 +534,7 @@ labkit.check("3.5", BucketedDDP)
 # of 0.5 MB, 5 MB, 12 MB, or one bucket for all (100 MB)?**
 
 # %% tags=["predict"]
-labkit.predict("3.5", 100.0, unit="MB")
+labkit.predict("fastest_cap", 100.0, unit="MB")
 
 
 # %%
@@ -551,7 +551,7 @@ rows = []
 for cap, run in many_layers.items():
     hidden = hidden_communication_share(step_of(run))
     rows.append(f"cap {cap:5} MB: step {step_ms(run):6.2f} ms, hidden {hidden:4.0%}")
-labkit.reveal("3.5", min(CAPS_MB, key=lambda cap: step_ms(many_layers[cap])), rows)
+labkit.reveal("fastest_cap", min(CAPS_MB, key=lambda cap: step_ms(many_layers[cap])), rows)
 
 # %% [markdown]
 # Too small, and every bucket pays its latency. Too large, and nothing can begin. In section 9 you will compute the
@@ -578,7 +578,7 @@ labkit.reveal("3.5", min(CAPS_MB, key=lambda cap: step_ms(many_layers[cap])), ro
 # ddp.finish_gradient_synchronization()             # the sum of both passes, averaged over ranks
 # ```
 #
-# ### Exercise 3.6 no_sync for accumulation
+# ### Exercise [[accumulating_ddp]]
 #
 # *12 points, about 7 minutes; difficulty 3 of 5, importance 4 of 5*
 #
@@ -586,7 +586,7 @@ labkit.reveal("3.5", min(CAPS_MB, key=lambda cap: step_ms(many_layers[cap])), ro
 # number of passes. That is theirs to do, not the wrapper's.
 
 
-# %% tags=["exercise"] exercise="3.6" points=12 difficulty=3 importance=4 minutes=7 title="no_sync for accumulation" provides=["AccumulatingDDP"] bonus=false
+# %% tags=["exercise"] exercise="accumulating_ddp" points=12 difficulty=3 importance=4 minutes=7 title="no_sync for accumulation" provides=["AccumulatingDDP"] needs=["bucketed_ddp"]
 class AccumulatingDDP(BucketedDDP):
     """BucketedDDP with no_sync(): backward passes that only add to this rank's own gradients."""
 
@@ -595,7 +595,7 @@ class AccumulatingDDP(BucketedDDP):
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """Return a context in which backward sends nothing; it ends also when an error leaves it."""
-        # BEGIN SOLUTION 3.6: lower the flag, and put it back whatever happens
+        # BEGIN SOLUTION accumulating_ddp
         before, self.synchronize = self.synchronize, False
         try:
             yield
@@ -605,14 +605,14 @@ class AccumulatingDDP(BucketedDDP):
 
     def on_gradient(self, index: int, parameter: nn.Parameter) -> None:
         """Count one gradient, unless inside no_sync."""
-        # BEGIN SOLUTION 3.6: inside no_sync nothing counts
+        # BEGIN SOLUTION accumulating_ddp
         if self.synchronize:
             super().on_gradient(index, parameter)
         # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("3.6", AccumulatingDDP)
+labkit.check("accumulating_ddp", AccumulatingDDP)
 
 
 # %% [markdown]
@@ -658,12 +658,12 @@ for quiet in (False, True):
 # for each BatchNorm. Like gradients they can travel together, one message for all of a dtype. And `no_sync` is about
 # gradients: buffers travel inside it, too. Torch's travel in the first of these passes only.)
 #
-# ### Exercise 3.7 MiniDDP
+# ### Exercise [[mini_ddp]]
 #
 # *16 points, about 12 minutes; difficulty 4 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="3.7" points=16 difficulty=4 importance=4 minutes=12 title="MiniDDP" provides=["MiniDDP"] bonus=false
+# %% tags=["exercise"] exercise="mini_ddp" points=16 difficulty=4 importance=4 minutes=12 title="MiniDDP" provides=["MiniDDP"] needs=["accumulating_ddp"]
 class MiniDDP(AccumulatingDDP):
     """Data parallelism for real models: parameters may stay unused on some or all ranks, buffers follow rank 0.
 
@@ -673,7 +673,7 @@ class MiniDDP(AccumulatingDDP):
 
     def forward(self, *args, **kwargs):
         """Return what the module returns; in training, all ranks first take rank 0's buffers."""
-        # BEGIN SOLUTION 3.7: one broadcast for all buffers of a dtype, then as before
+        # BEGIN SOLUTION mini_ddp
         if self.training:
             alike: dict[torch.dtype, list[torch.Tensor]] = {}
             for buffer in self.module.buffers():
@@ -690,7 +690,7 @@ class MiniDDP(AccumulatingDDP):
 
     def pack(self, number: int) -> torch.Tensor:
         """Return the gradients of a bucket, zeros where there is none, and then a flag for each."""
-        # BEGIN SOLUTION 3.7: zeros for None; behind all gradients one flag a parameter
+        # BEGIN SOLUTION mini_ddp
         bucket = [self.trained[index] for index in self.buckets[number]]
         parts = [torch.zeros_like(each).view(-1) if each.grad is None else each.grad.reshape(-1) for each in bucket]
         flags = torch.tensor([float(each.grad is not None) for each in bucket])
@@ -699,7 +699,7 @@ class MiniDDP(AccumulatingDDP):
 
     def unpack(self, number: int, flat: torch.Tensor) -> None:
         """Give the averages to the parameters that some rank used."""
-        # BEGIN SOLUTION 3.7: read the flags; touch a gradient only where one is above 0
+        # BEGIN SOLUTION mini_ddp
         bucket = [self.trained[index] for index in self.buckets[number]]
         start = 0
         for parameter, flag in zip(bucket, flat[-len(bucket) :].tolist(), strict=True):
@@ -710,7 +710,7 @@ class MiniDDP(AccumulatingDDP):
 
     def finish_gradient_synchronization(self) -> None:
         """Send what never filled, then wait for all of it."""
-        # BEGIN SOLUTION 3.7: launch the buckets that are left, in order
+        # BEGIN SOLUTION mini_ddp
         for number in range(len(self.in_flight), len(self.buckets)):
             self.launch(number)
         super().finish_gradient_synchronization()
@@ -718,7 +718,7 @@ class MiniDDP(AccumulatingDDP):
 
 
 # %% tags=["check"]
-labkit.check("3.7", MiniDDP)
+labkit.check("mini_ddp", MiniDDP)
 
 # %% [markdown]
 # Now the test that counts: the same steps with **torch's own DDP**, on real processes, with BatchNorm and a layer that
@@ -772,7 +772,7 @@ print(f"four steps, three ranks, largest difference to torch's DDP: below 1e-14:
 # runs on the ring that you wrote in lesson 02.
 
 # %%
-all_reduce = labkit.mine("2.7", otherwise=dist.all_reduce) if use_mine else dist.all_reduce
+all_reduce = labkit.mine("drop_in_all_reduce", otherwise=dist.all_reduce) if use_mine else dist.all_reduce
 
 
 def train_on(all_reduce):
@@ -802,7 +802,7 @@ print(f"largest difference: below 1e-14: {worst < 1e-14}")
 # Every rank must see other samples than its neighbours, equally many of them, and others in each epoch. Nobody sends
 # lists of indices around: all ranks make the **same** shuffled list, from a seed they share, and each takes its part.
 #
-# ### Exercise 3.8 Who sees which samples
+# ### Exercise [[sharded_sampler]]
 #
 # *8 points, about 7 minutes; difficulty 2 of 5, importance 4 of 5*
 #
@@ -815,7 +815,7 @@ print(f"largest difference: below 1e-14: {worst < 1e-14}")
 # * rank r takes elements r, r + N, r + 2N, ...
 
 
-# %% tags=["exercise"] exercise="3.8" points=8 difficulty=2 importance=4 minutes=7 title="Who sees which samples" provides=["ShardedSampler"] bonus=false
+# %% tags=["exercise"] exercise="sharded_sampler" points=8 difficulty=2 importance=4 minutes=7 title="Who sees which samples" provides=["ShardedSampler"]
 class ShardedSampler(Sampler):
     """This rank's part of the indices 0..size-1, in another order in each epoch; the parts are equally long.
 
@@ -831,7 +831,7 @@ class ShardedSampler(Sampler):
     def __init__(
         self, size: int, world_size: int, rank: int, shuffle: bool = True, seed: int = 0, drop_last: bool = False
     ) -> None:
-        # BEGIN SOLUTION 3.8: keep what you were given; the epoch begins at 0
+        # BEGIN SOLUTION sharded_sampler
         self.size, self.world_size, self.rank = size, world_size, rank
         self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last
         self.epoch = 0
@@ -839,19 +839,19 @@ class ShardedSampler(Sampler):
 
     def set_epoch(self, epoch: int) -> None:
         """Say which epoch comes next; without it every epoch has the same order."""
-        # BEGIN SOLUTION 3.8: keep it
+        # BEGIN SOLUTION sharded_sampler
         self.epoch = epoch
         # END SOLUTION
 
     def __len__(self) -> int:
         """Return how many samples this rank sees in an epoch."""
-        # BEGIN SOLUTION 3.8: round down with drop_last, else up
+        # BEGIN SOLUTION sharded_sampler
         return self.size // self.world_size if self.drop_last else math.ceil(self.size / self.world_size)
         # END SOLUTION
 
     def __iter__(self) -> Iterator[int]:
         """Yield this rank's indices."""
-        # BEGIN SOLUTION 3.8: one order for all ranks, its length a multiple of N, every N-th from rank
+        # BEGIN SOLUTION sharded_sampler
         order = list(range(self.size))
         if self.shuffle:
             generator = torch.Generator().manual_seed(self.seed + self.epoch)
@@ -863,7 +863,7 @@ class ShardedSampler(Sampler):
 
 
 # %% tags=["check"]
-labkit.check("3.8", ShardedSampler)
+labkit.check("sharded_sampler", ShardedSampler)
 
 # %%
 for epoch in (0, 1):
@@ -888,12 +888,12 @@ for epoch in (0, 1):
 # * the network is done with a bucket before the next one is ready. Then only the last one is exposed;
 # * or it is not. Then the network, once it has begun, never rests.
 #
-# ### Exercise 3.9 What overlap is worth
+# ### Exercise [[overlap_gain]]
 #
 # *8 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="3.9" points=8 difficulty=3 importance=4 minutes=8 title="What overlap is worth" provides=["overlapped_seconds", "best_num_buckets"] bonus=false
+# %% tags=["exercise"] exercise="overlap_gain" points=8 difficulty=3 importance=4 minutes=8 title="What overlap is worth" provides=["overlapped_seconds", "best_num_buckets"]
 def overlapped_seconds(
     backward_s: float, num_bytes: float, num_buckets: int, world_size: int, latency_s: float, bandwidth_Bps: float
 ) -> float:
@@ -907,7 +907,7 @@ def overlapped_seconds(
         latency_s: Of one message of the ring.
         bandwidth_Bps: Of one link, bytes per second. The all_reduces of two buckets do not overlap.
     """
-    # BEGIN SOLUTION 3.9: the larger of two times: backward and one bucket, or the first bucket's wait and all of them
+    # BEGIN SOLUTION overlap_gain
     bucket = 2 * (world_size - 1) * (latency_s + num_bytes / num_buckets / world_size / bandwidth_Bps)
     return max(backward_s + bucket, backward_s / num_buckets + num_buckets * bucket)
     # END SOLUTION
@@ -918,7 +918,7 @@ def best_num_buckets(
 ) -> int:
     """Return the number of buckets, 1 to most, with the least overlapped_seconds."""
 
-    # BEGIN SOLUTION 3.9: try them all
+    # BEGIN SOLUTION overlap_gain
     def seconds(num_buckets: int) -> float:
         return overlapped_seconds(backward_s, num_bytes, num_buckets, world_size, latency_s, bandwidth_Bps)
 
@@ -927,7 +927,7 @@ def best_num_buckets(
 
 
 # %% tags=["check"]
-labkit.check("3.9", overlapped_seconds, best_num_buckets)
+labkit.check("overlap_gain", overlapped_seconds, best_num_buckets)
 
 # %% [markdown]
 # Now predict the best bucket for the model of 40 layers. The two numbers of the link come from two all-reduces, one of
@@ -998,14 +998,14 @@ plt.show()
 # communication is hidden under backward then, in %?**
 
 # %% tags=["predict"]
-labkit.predict("3.9", 95.0, unit="%")
+labkit.predict("hidden_share", 95.0, unit="%")
 
 # %% tags=["nbval-ignore-output"]
 layer_bytes = [parameter.numel() * 4 for parameter in tower(384, 40).parameters()]
 link = {"latency_s": latency, "bandwidth_Bps": bandwidth}
 best = labkit.run(many_layers_step, predicted_mb, on=ETHERNET)
 buckets = labkit.bucket_explorer(layer_bytes, bucket_plan, cap_mb=round(predicted_mb, 2), run=step_of(best), **link)
-labkit.reveal("3.9", 100 * hidden_communication_share(step_of(best)), buckets)
+labkit.reveal("hidden_share", 100 * hidden_communication_share(step_of(best)), buckets)
 
 # %% [markdown]
 # (The figure's "this run" calls a little less hidden: it counts until backward ends, and `hidden_communication_share`
@@ -1015,7 +1015,7 @@ labkit.reveal("3.9", 100 * hidden_communication_share(step_of(best)), buckets)
 # 23.6 to 16.1 ms, to less than 70 %. **Will it help as much here?** (Write True or False.)
 
 # %% tags=["predict"]
-labkit.predict("3.9b", True)
+labkit.predict("overlap_helps_here", True)
 
 
 # %%
@@ -1062,7 +1062,7 @@ here = measured["a hook each"] / measured["after backward"]
 on_gpus = step_ms(overlapped_run) / (naive_run.timeline.makespan_ns / 1e6)
 rows = [f"{name:16} {took_ms:6.1f} ms" for name, took_ms in measured.items()]
 rows.append(f"a hook each, of after backward: {here:.0%} here, {on_gpus:.0%} on the eight A100 of section 3")
-labkit.reveal("3.9b", here < on_gpus + 0.1, rows)
+labkit.reveal("overlap_helps_here", here < on_gpus + 0.1, rows)
 
 # %% [markdown]
 # These are measured times: run the cell again before you believe a difference. Then explain what you see with two
@@ -1096,7 +1096,7 @@ labkit.reveal("3.9b", here < on_gpus + 0.1, rows)
 # The model has four layers of 2048. **On 64 GPUs, weak scaling: what share of the ideal throughput is left?**
 
 # %% tags=["predict"]
-labkit.predict("3.9c", 0.5)
+labkit.predict("weak_scaling_share", 0.5)
 
 
 # %%
@@ -1112,7 +1112,7 @@ strong = {n: scaling_step_ms(n, 4096 // n) for n in RANKS}
 rows = ["GPUs   weak: ms a step, efficiency    strong: ms a step, speed-up"]
 for n in RANKS:
     rows.append(f"{n:4} {weak[n]:15.2f} {weak[1] / weak[n]:13.0%} {strong[n]:21.2f} {strong[1] / strong[n]:11.1f} x")
-labkit.reveal("3.9c", round(weak[1] / weak[64], 2), rows)
+labkit.reveal("weak_scaling_share", round(weak[1] / weak[64], 2), rows)
 
 # %% tags=["nbval-ignore-output"]
 figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
@@ -1228,7 +1228,7 @@ for n in RANKS:
 # leaves, the others wait for it in the next all-reduce. Torch's answer is `with ddp.join():`, in which a rank without
 # data goes on answering.
 #
-# ### Exercise 3.10 Uneven inputs (bonus)
+# ### Exercise [[uneven_inputs]]
 #
 # *8 points, about 12 minutes; difficulty 4 of 5, importance 2 of 5*
 #
@@ -1238,7 +1238,7 @@ for n in RANKS:
 # broadcasts of `forward` when it has no data, or hand that office to a rank that has.)
 
 
-# %% tags=["exercise"] exercise="3.10" points=8 difficulty=4 importance=2 minutes=12 title="Uneven inputs" provides=["train_uneven"] bonus=true
+# %% tags=["exercise"] exercise="uneven_inputs" points=8 difficulty=4 importance=2 minutes=12 title="Uneven inputs" provides=["train_uneven"] needs=["mini_ddp"] bonus=true
 def train_uneven(
     ddp: MiniDDP,
     batches: list[tuple[torch.Tensor, torch.Tensor]],
@@ -1256,7 +1256,7 @@ def train_uneven(
         loss_of: Called as loss_of(output, targets).
         optimizer: Of the model's parameters.
     """
-    # BEGIN SOLUTION 3.10: count who has a batch; without one send zeros; correct the divisor
+    # BEGIN SOLUTION uneven_inputs
     steps = 0
     while True:
         active = torch.tensor(float(steps < len(batches)), device=next(ddp.parameters()).device)
@@ -1277,7 +1277,7 @@ def train_uneven(
 
 
 # %% tags=["check"]
-labkit.check("3.10", train_uneven)
+labkit.check("uneven_inputs", train_uneven)
 
 # %% [markdown]
 # ## 13 Break it on purpose
@@ -1365,12 +1365,12 @@ except RankFailed as error:
 # **Forget set_epoch.** Three epochs; how many different orders does rank 0 see?
 
 # %% tags=["predict"]
-labkit.predict("3.8b", 3)
+labkit.predict("orders_seen", 3)
 
 # %%
 sampler = ShardedSampler(1000, 4, 0)
 orders = {tuple(sampler) for epoch in range(3)}
-labkit.reveal("3.8b", len(orders))
+labkit.reveal("orders_seen", len(orders))
 
 # %% [markdown]
 # The loss goes down, and nothing looks wrong. The model sees the same batches in the same order, for ever.

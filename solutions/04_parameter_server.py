@@ -70,14 +70,14 @@ import labkit
 #
 # Three faults, and no error. To mend them you need no thread at all: the server's rank has nothing else to do.
 #
-# ### Exercise 4.1 The post, mended
+# ### Exercise [[posted_training]]
 #
 # *6 points, about 6 minutes; difficulty 2 of 5, importance 4 of 5*
 #
 # Rank 0 is the server. It takes what the others send it, and in the end everybody learns the weight.
 
 
-# %% tags=["exercise"] exercise="4.1" points=6 difficulty=2 importance=4 minutes=6 title="The post, mended" provides=["posted_training"]
+# %% tags=["exercise"] exercise="posted_training" points=6 difficulty=2 importance=4 minutes=6 title="The post, mended" provides=["posted_training"]
 def posted_training(weight: Tensor, gradients: list[Tensor], num_gradients: int, lr: float) -> Tensor:
     """Return the weight after the server took lr times every gradient of every worker off it; the same on all ranks.
 
@@ -89,7 +89,7 @@ def posted_training(weight: Tensor, gradients: list[Tensor], num_gradients: int,
         num_gradients: How many gradients each worker has.
         lr: Learning rate.
     """
-    # BEGIN SOLUTION 4.1: workers send; rank 0 receives all of them, then tells everybody the weight
+    # BEGIN SOLUTION posted_training
     weight = weight.clone()
     if dist.get_rank() > 0:
         for gradient in gradients:
@@ -106,7 +106,7 @@ def posted_training(weight: Tensor, gradients: list[Tensor], num_gradients: int,
 
 
 # %% tags=["check"]
-labkit.check("4.1", posted_training)
+labkit.check("posted_training", posted_training)
 
 
 # %%
@@ -264,19 +264,19 @@ class Server:
 # `set_result` completes a future once and for all. Everyone who waits for it gets that answer, and the next step needs
 # a new `Future()`.
 #
-# ### Exercise 4.2 The synchronous server
+# ### Exercise [[sync_server]]
 #
 # *10 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="4.2" points=10 difficulty=3 importance=5 minutes=12 title="The synchronous server" provides=["SyncServer"]
+# %% tags=["exercise"] exercise="sync_server" points=10 difficulty=3 importance=5 minutes=12 title="The synchronous server" provides=["SyncServer"]
 class SyncServer(Server):
     """Takes one step with the mean of all workers' gradients; then all of them go on."""
 
     def __init__(self, weight: Tensor, num_workers: int, lr: float) -> None:
         """Keep a copy of the weights; see Server."""
         super().__init__(weight, num_workers, lr)
-        # BEGIN SOLUTION 4.2: what has come in so far, and the future that this step's workers wait for
+        # BEGIN SOLUTION sync_server
         self.gradients: dict[int, Tensor] = {}
         self.future: Future = Future()
         # END SOLUTION
@@ -294,7 +294,7 @@ class SyncServer(Server):
             version: Version of the weights the gradient was computed from.
             gradient: Of the mean loss of the worker's samples, shape (N,).
         """
-        # BEGIN SOLUTION 4.2: collect; with the last gradient take the step, and answer everybody
+        # BEGIN SOLUTION sync_server
         with self.lock:
             self.updates.append(Update(len(self.updates), worker, version, self.version))
             self.gradients[worker] = gradient
@@ -309,7 +309,7 @@ class SyncServer(Server):
 
 
 # %% tags=["check"]
-labkit.check("4.2", SyncServer)
+labkit.check("sync_server", SyncServer)
 
 # %% [markdown] tags=["slide-only"]
 # ### A call that is answered later
@@ -456,13 +456,13 @@ print(f"server {run.results[0].seen[-1].loss:.6f}, one process {one_process(4, 4
 # four workers, how many ms does one synchronous step take now?**
 
 # %% tags=["predict"]
-labkit.predict("4.2", 15, unit="ms")
+labkit.predict("synchronous_step_ms", 15, unit="ms")
 
 
 # %%
 ONE_SLOW = Pace(slow=((3, 3.0),))
 slow = labkit.run(train, partial(SyncServer, lr=1.0), 4, ONE_SLOW, on=labkit.virtual(5), init=False)
-labkit.reveal("4.2", round(1e3 * slow.results[0].seen[-1].seconds / 4, 1), slow.timeline)
+labkit.reveal("synchronous_step_ms", round(1e3 * slow.results[0].seen[-1].seconds / 4, 1), slow.timeline)
 
 # %% [markdown] tags=["slide-only"]
 # ### One worker in four is three times as slow
@@ -482,12 +482,12 @@ labkit.reveal("4.2", round(1e3 * slow.results[0].seen[-1].seconds / 4, 1), slow.
 # then. Nobody waits. The price: while a worker computed, others have changed the weights. Its gradient belongs to an
 # old version. The number of versions between is its **staleness**.
 #
-# ### Exercise 4.3 The asynchronous server
+# ### Exercise [[async_server]]
 #
 # *8 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="4.3" points=8 difficulty=2 importance=5 minutes=6 title="The asynchronous server" provides=["AsyncServer"]
+# %% tags=["exercise"] exercise="async_server" points=8 difficulty=2 importance=5 minutes=6 title="The asynchronous server" provides=["AsyncServer"]
 class AsyncServer(Server):
     """Applies every gradient when it comes, and answers at once."""
 
@@ -501,7 +501,7 @@ class AsyncServer(Server):
             version: Version of the weights the gradient was computed from.
             gradient: Shape (N,).
         """
-        # BEGIN SOLUTION 4.3: note, apply, count, copy, all of it under the lock
+        # BEGIN SOLUTION async_server
         with self.lock:
             self.updates.append(Update(len(self.updates), worker, version, self.version))
             self.weight -= self.lr * gradient
@@ -511,7 +511,7 @@ class AsyncServer(Server):
 
 
 # %% tags=["check"]
-labkit.check("4.3", AsyncServer)
+labkit.check("async_server", AsyncServer)
 
 # %% [markdown]
 # (Nothing is promised for later here, so `push` is a plain method. One detail of comparing: a synchronous step uses the
@@ -521,7 +521,7 @@ labkit.check("4.3", AsyncServer)
 # many versions went by while it computed?**
 
 # %% tags=["predict"]
-labkit.predict("4.3", 3)
+labkit.predict("slow_worker_staleness", 3)
 
 
 # %% tags=["nbval-ignore-output"]
@@ -531,7 +531,9 @@ def staleness(updates, worker=None):
 
 
 asynchronous = labkit.run(train, partial(AsyncServer, lr=0.25), 16, ONE_SLOW, on=labkit.virtual(5), init=False)
-labkit.reveal("4.3", max(staleness(asynchronous.results[0].updates, 3)), labkit.staleness_view(asynchronous))
+labkit.reveal(
+    "slow_worker_staleness", max(staleness(asynchronous.results[0].updates, 3)), labkit.staleness_view(asynchronous)
+)
 
 # %% [markdown]
 # The run, update by update, in the order in which the server applied them. Step through: each gradient with the
@@ -604,7 +606,7 @@ for rate in (1.6, 1.92):
 # * in between: a slow moment of one worker costs nobody anything, a slow worker costs all, and no gradient is from
 #   long ago.
 #
-# ### Exercise 4.4 The bounded server
+# ### Exercise [[bounded_server]]
 #
 # *14 points, about 18 minutes; difficulty 4 of 5, importance 5 of 5*
 #
@@ -612,8 +614,8 @@ for rate in (1.6, 1.92):
 # the leaving of the slowest. Whoever is let go gets the weights *of that moment*.
 
 
-# %% tags=["exercise"] exercise="4.4" points=14 difficulty=4 importance=5 minutes=18 title="The bounded server" provides=["BoundedServer"]
-# BEGIN SOLUTION 4.4: what push and leave have in common: answer all who are not too far ahead
+# %% tags=["exercise"] exercise="bounded_server" points=14 difficulty=4 importance=5 minutes=18 title="The bounded server" provides=["BoundedServer"]
+# BEGIN SOLUTION bounded_server
 def answer_who_may_go(server: Server) -> None:
     """Answer everybody who waits and is at most bound ahead of the slowest; called with the lock held."""
     slowest = min(server.clocks.values(), default=0)
@@ -637,7 +639,7 @@ class BoundedServer(Server):
             bound: How many more gradients than the slowest a worker may have pushed when it gets an answer, 0 or more.
         """
         super().__init__(weight, num_workers, lr)
-        # BEGIN SOLUTION 4.4: a clock for each worker, and those who wait
+        # BEGIN SOLUTION bounded_server
         self.bound = bound
         self.clocks = dict.fromkeys(range(num_workers), 0)
         self.waiting: dict[int, Future] = {}
@@ -650,7 +652,7 @@ class BoundedServer(Server):
         The worker's clock goes up by one. The future that is returned is completed with (version, weights), as they are
         then, as soon as no worker that is still there is more than `bound` behind this one.
         """
-        # BEGIN SOLUTION 4.4: apply, count the worker's clock up, let go whoever may go now
+        # BEGIN SOLUTION bounded_server
         future: Future = Future()
         with self.lock:
             self.updates.append(Update(len(self.updates), worker, version, self.version))
@@ -664,7 +666,7 @@ class BoundedServer(Server):
 
     def leave(self, worker: int) -> None:
         """Wait no more for a worker that will push no more."""
-        # BEGIN SOLUTION 4.4: forget its clock; somebody may have waited for it
+        # BEGIN SOLUTION bounded_server
         with self.lock:
             del self.clocks[worker]
             answer_who_may_go(self)
@@ -672,19 +674,19 @@ class BoundedServer(Server):
 
 
 # %% tags=["check"]
-labkit.check("4.4", BoundedServer)
+labkit.check("bounded_server", BoundedServer)
 
 # %% [markdown]
 # Three fast workers and a slow one, once more, and a bound of 2. **After the first moments, how many steps does a fast
 # worker take while the slow one takes ten?**
 
 # %% tags=["predict"]
-labkit.predict("4.4", 30)
+labkit.predict("fast_worker_steps", 30)
 
 # %%
 bounded = labkit.run(train, partial(BoundedServer, lr=0.25, bound=2), 80, ONE_SLOW, on=labkit.virtual(5), init=False)
 pushes = [sum(each.worker == worker for each in bounded.results[0].updates) for worker in range(4)]
-labkit.reveal("4.4", round(10 * (pushes[0] - 2) / pushes[3]), f"gradients of each worker: {pushes}")
+labkit.reveal("fast_worker_steps", round(10 * (pushes[0] - 2) / pushes[3]), f"gradients of each worker: {pushes}")
 
 # %% [markdown]
 # The bound gives a loan, and no more. A worker that is *always* slow sets the pace for all, two steps later. What the
@@ -698,12 +700,12 @@ labkit.reveal("4.4", round(10 * (pushes[0] - 2) / pushes[3]), f"gradients of eac
 # is late has worked for nothing: its gradient belongs to a step that is over. It is dropped, and the worker gets the
 # weights of now.
 #
-# ### Exercise 4.5 Backup workers
+# ### Exercise [[backup_workers]]
 #
 # *8 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="4.5" points=8 difficulty=3 importance=4 minutes=8 title="Backup workers" provides=["BackupServer"]
+# %% tags=["exercise"] exercise="backup_workers" points=8 difficulty=3 importance=4 minutes=8 title="Backup workers" provides=["BackupServer"]
 class BackupServer(Server):
     """Takes each step with the mean of the first gradients that come; those that come late are dropped."""
 
@@ -717,7 +719,7 @@ class BackupServer(Server):
             needed: Gradients that make a step, 1 to num_workers.
         """
         super().__init__(weight, num_workers, lr)
-        # BEGIN SOLUTION 4.5: as the synchronous server, and how many are needed
+        # BEGIN SOLUTION backup_workers
         self.needed = needed
         self.gradients: list[Tensor] = []
         self.future: Future = Future()
@@ -731,7 +733,7 @@ class BackupServer(Server):
         they are, at once. Else an Update is noted, and the answer comes after the step, which the last of the `needed`
         gradients brings about: lr times their mean, one version up.
         """
-        # BEGIN SOLUTION 4.5: late? answer at once. Else collect, and step with the last one that is needed
+        # BEGIN SOLUTION backup_workers
         with self.lock:
             if version < self.version:
                 late: Future = Future()
@@ -750,14 +752,14 @@ class BackupServer(Server):
 
 
 # %% tags=["check"]
-labkit.check("4.5", BackupServer)
+labkit.check("backup_workers", BackupServer)
 
 # %% [markdown]
 # Ten workers, each of which is four times slower in one step of ten, drawn at random. The synchronous server waits for
 # all ten, this one for the first nine. **By which factor is it faster?**
 
 # %% tags=["predict"]
-labkit.predict("4.5", 1.1)
+labkit.predict("backup_speedup", 1.1)
 
 
 # %%
@@ -768,7 +770,7 @@ for needed in (10, 9, 8):
     ).results[0]  # fmt: skip
     seconds[needed] = found.seen[-1].seconds
     rows.append(f"the first {needed} of 10: {1e3 * seconds[needed] / 40:.1f} ms a step, loss {found.seen[-1].loss:.4f}")
-labkit.reveal("4.5", round(seconds[10] / seconds[9], 2), rows)
+labkit.reveal("backup_speedup", round(seconds[10] / seconds[9], 2), rows)
 
 # %% [markdown]
 # One step of ten is slow *for each worker*. With ten workers somebody is slow in 1 - 0.9^10 = 65 % of all steps, and a
@@ -954,12 +956,12 @@ for name, until, each, make in (
 # alone?** Count half a step of each: a rank of the ring sends (N-1)/N times B, and the busiest link of the server's
 # step carries the share times what you have just found for it.
 #
-# ### Exercise 4.6 Server or ring
+# ### Exercise [[server_or_ring]]
 #
 # *6 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="4.6" points=6 difficulty=2 importance=4 minutes=8 title="Server or ring" provides=["server_seconds", "largest_share"]
+# %% tags=["exercise"] exercise="server_or_ring" points=6 difficulty=2 importance=4 minutes=8 title="Server or ring" provides=["server_seconds", "largest_share"]
 def server_seconds(
     num_bytes: float, num_workers: int, num_servers: int, latency_s: float, bandwidth_Bps: float
 ) -> float:
@@ -972,7 +974,7 @@ def server_seconds(
         latency_s: Of a message; messages to different servers go at the same time.
         bandwidth_Bps: Of every link, in each direction.
     """
-    # BEGIN SOLUTION 4.6: twice the latency and the busiest link
+    # BEGIN SOLUTION server_or_ring
     return 2 * (latency_s + max(1, num_workers / num_servers) * num_bytes / bandwidth_Bps)
     # END SOLUTION
 
@@ -982,21 +984,21 @@ def largest_share(num_workers: int, num_servers: int) -> float:
 
     Only bandwidth counts here, no latency. The ring reduces all weights among the workers.
     """
-    # BEGIN SOLUTION 4.6: where share times the server's busiest link equals the ring's link
+    # BEGIN SOLUTION server_or_ring
     ring = (num_workers - 1) / num_workers
     return min(1.0, ring / max(1, num_workers / num_servers))
     # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("4.6", server_seconds, largest_share)
+labkit.check("server_or_ring", server_seconds, largest_share)
 
 # %% [markdown]
 # A hundred megabytes on eight machines with 100 Gbit/s Ethernet. **How many times as long as the ring does one server
 # take?**
 
 # %% tags=["predict"]
-labkit.predict("4.6", 4.0)
+labkit.predict("server_over_ring", 4.0)
 
 
 # %% tags=["given"]
@@ -1060,7 +1062,7 @@ for servers in (1, 2, 4, 8):
     ).results[0]  # fmt: skip
     formula = server_seconds(SIZE, 8, servers, *NUMBERS)
     rows.append(f"{servers} server{'s' if servers > 1 else ' '} {1e3 * formula:25.1f} {1e3 * measured[servers]:13.1f}")
-labkit.reveal("4.6", round(measured[1] / ring, 2), rows)
+labkit.reveal("server_over_ring", round(measured[1] / ring, 2), rows)
 
 # %% [markdown]
 # The ring's step does not care how many workers there are; the server's grows with them, until there are as many
@@ -1114,12 +1116,12 @@ for count in (2, 8, 64):
 # Why not Python's `hash`? Of a text it differs from process to process, so that two workers would look for one word in
 # two places. And of a whole number it is that number, which is no scramble.
 #
-# ### Exercise 4.7 Where a key lives
+# ### Exercise [[place_keys]]
 #
 # *6 points, about 8 minutes; difficulty 2 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="4.7" points=6 difficulty=2 importance=3 minutes=8 title="Where a key lives" provides=["place_by_range", "place_by_hash"]
+# %% tags=["exercise"] exercise="place_keys" points=6 difficulty=2 importance=3 minutes=8 title="Where a key lives" provides=["place_by_range", "place_by_hash"]
 def place_by_range(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
     """Return the number of the server on which each key lives, int64: stretches of keys 0 to num_keys - 1, in order.
 
@@ -1130,7 +1132,7 @@ def place_by_range(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
         num_keys: Keys there are.
         num_servers: Servers, numbered from 0.
     """
-    # BEGIN SOLUTION 4.7: the first key of each server's stretch, then which stretch a key is in
+    # BEGIN SOLUTION place_keys
     length, longer = divmod(num_keys, num_servers)
     firsts = torch.tensor(
         [server * length + min(server, longer) for server in range(1, num_servers)], dtype=torch.int64
@@ -1146,13 +1148,13 @@ def place_by_hash(keys: Tensor, num_servers: int) -> Tensor:
         keys: int64, of any shape, each 0 <= key < 2**31.
         num_servers: Servers, numbered from 0.
     """
-    # BEGIN SOLUTION 4.7: scramble, and scale to the number of servers
+    # BEGIN SOLUTION place_keys
     return (keys * 2654435761 % 2**32) * num_servers // 2**32
     # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("4.7", place_by_range, place_by_hash)
+labkit.check("place_keys", place_by_range, place_by_hash)
 
 # %% [markdown]
 # Now a server for rows. It holds some keys with their rows, and counts how many rows it was asked for. A push takes
@@ -1202,12 +1204,12 @@ class RowServer:
 # * one call for each server, none to a server that has nothing to do;
 # * all calls go out before you wait for the first answer.
 #
-# ### Exercise 4.8 Rows from many servers
+# ### Exercise [[sparse_rows]]
 #
 # *12 points, about 15 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="4.8" points=12 difficulty=3 importance=5 minutes=15 title="Rows from many servers" provides=["pull_rows", "push_rows"]
+# %% tags=["exercise"] exercise="sparse_rows" points=12 difficulty=3 importance=5 minutes=15 title="Rows from many servers" provides=["pull_rows", "push_rows"]
 def pull_rows(servers: Sequence[rpc.RRef], place: Callable[[Tensor], Tensor], keys: Tensor) -> Tensor:
     """Return the rows of these keys, one for each place in keys, shape (K, D).
 
@@ -1218,7 +1220,7 @@ def pull_rows(servers: Sequence[rpc.RRef], place: Callable[[Tensor], Tensor], ke
         place: place(keys) is the number of the server on which each key lives.
         keys: int64, shape (K,), K at least 1; keys may occur several times.
     """
-    # BEGIN SOLUTION 4.8: each key once, all servers at once, rows back to where they were asked for
+    # BEGIN SOLUTION sparse_rows
     wanted, where = torch.unique(keys, return_inverse=True)
     home = place(wanted)
     calls = {
@@ -1247,7 +1249,7 @@ def push_rows(servers: Sequence[rpc.RRef], place: Callable[[Tensor], Tensor], ke
         keys: int64, shape (K,), K at least 1; keys may occur several times.
         gradients: One for each place in keys, shape (K, D).
     """
-    # BEGIN SOLUTION 4.8: sum what belongs to one key, all servers at once, then wait
+    # BEGIN SOLUTION sparse_rows
     different, where = torch.unique(keys, return_inverse=True)
     sums = gradients.new_zeros(len(different), gradients.shape[1]).index_add_(0, where, gradients)
     home = place(different)
@@ -1262,7 +1264,7 @@ def push_rows(servers: Sequence[rpc.RRef], place: Callable[[Tensor], Tensor], ke
 
 
 # %% tags=["check"]
-labkit.check("4.8", pull_rows, push_rows)
+labkit.check("sparse_rows", pull_rows, push_rows)
 
 # %% [markdown]
 # ### The hot key
@@ -1271,7 +1273,7 @@ labkit.check("4.8", pull_rows, push_rows)
 # **power law**. Draw 4,096 keys like that from a table of 100,000. **How many different keys are among them?**
 
 # %% tags=["predict"]
-labkit.predict("4.8", 4000)
+labkit.predict("distinct_keys", 4000)
 
 
 # %% tags=["given"]
@@ -1285,7 +1287,7 @@ def popular_keys(num_draws: int, num_keys: int, seed: int) -> Tensor:
 drawn = popular_keys(4096, 100_000, seed=0)
 counts = torch.bincount(drawn, minlength=100_000)
 print(f"key 0 was drawn {counts[0]} times; the ten most popular are {counts[:10].sum() / 4096:.0%} of all draws")
-labkit.reveal("4.8", len(torch.unique(drawn)))
+labkit.reveal("distinct_keys", len(torch.unique(drawn)))
 
 # %% [markdown]
 # Sending each key once saves more than half the bytes of such a batch. But it does not save the server of the most
@@ -1294,7 +1296,7 @@ labkit.reveal("4.8", len(torch.unique(drawn)))
 # range?**
 
 # %% tags=["predict"]
-labkit.predict("4.7", 0.25)
+labkit.predict("busiest_server_share", 0.25)
 
 
 # %% tags=["given"]
@@ -1372,7 +1374,7 @@ for rule, place in (("range", Placing(4, 10_000)), ("hash", Placing(4))):
     found, took = labkit.run(loads, place, 3, 10_000, on=labkit.virtual(12, link=TEN_GIGABITS), init=False).results[0]
     busiest[rule] = round(max(found) / sum(found), 3)
     rows.append(f"by {rule:5}  rows asked for {found}, busiest {busiest[rule]:.0%}, {1e3 * took:.1f} ms")
-labkit.reveal("4.7", busiest["range"], rows)
+labkit.reveal("busiest_server_share", busiest["range"], rows)
 
 # %% [markdown]
 # Ids are often given out in order of popularity or age, and then a range puts all that is popular on one server. A hash
@@ -1382,12 +1384,12 @@ labkit.reveal("4.7", busiest["range"], rows)
 # So **replicate** the hot keys: copies on all servers. A worker reads whichever copy it likes, so the reads are shared.
 # But a write must go to *every* copy. What does that do to the loads? Before you build such a thing, compute it.
 #
-# ### Exercise 4.9 Copies of hot keys
+# ### Exercise [[hot_keys]]
 #
 # *6 points, about 8 minutes; difficulty 2 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="4.9" points=6 difficulty=2 importance=3 minutes=8 title="Copies of hot keys" provides=["server_loads"]
+# %% tags=["exercise"] exercise="hot_keys" points=6 difficulty=2 importance=3 minutes=8 title="Copies of hot keys" provides=["server_loads"] needs=["place_keys", "sparse_rows"]
 def server_loads(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
     """Return how many rows each server must read or write, float64, shape (num_servers,).
 
@@ -1401,7 +1403,7 @@ def server_loads(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, 
         num_servers: Servers, numbered from 0.
         num_hot: Keys that have copies, 0 to K.
     """
-    # BEGIN SOLUTION 4.9: cold keys load their home; hot reads are shared, hot writes go everywhere
+    # BEGIN SOLUTION hot_keys
     hot = torch.zeros(len(reads), dtype=torch.bool)
     hot[reads.topk(num_hot).indices] = True
     at_home = torch.where(hot, 0.0, reads + writes)
@@ -1411,7 +1413,7 @@ def server_loads(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, 
 
 
 # %% tags=["check"]
-labkit.check("4.9", server_loads)
+labkit.check("hot_keys", server_loads)
 
 # %%
 popularity = 1 / torch.arange(1, 10_001, dtype=torch.float64)
@@ -1490,12 +1492,12 @@ for num_hot in (0, 10, 100, 1000):
 # Mind the scale. The loss that counts is the mean over *all* workers' samples. The layers' gradients are averaged over
 # the workers. And the rows'? The server adds up whatever comes.
 #
-# ### Exercise 4.10 The hybrid step
+# ### Exercise [[server_hybrid]]
 #
 # *10 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="4.10" points=10 difficulty=3 importance=4 minutes=12 title="The hybrid step" provides=["hybrid_step"]
+# %% tags=["exercise"] exercise="server_hybrid" points=10 difficulty=3 importance=4 minutes=12 title="The hybrid step" provides=["hybrid_step"]
 def hybrid_step(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -1522,7 +1524,7 @@ def hybrid_step(
     Returns:
         The mean squared error of this worker's samples before the step, a detached scalar.
     """
-    # BEGIN SOLUTION 4.10: pull, forward, backward; layers by all_reduce, rows by push, both as a mean over workers
+    # BEGIN SOLUTION server_hybrid
     rows = pull(keys.flatten()).detach().requires_grad_()
     loss = nn.functional.mse_loss(model(rows.view(*keys.shape, -1)), targets)
     optimizer.zero_grad()
@@ -1539,7 +1541,7 @@ def hybrid_step(
 
 
 # %% tags=["check"]
-labkit.check("4.10", hybrid_step)
+labkit.check("server_hybrid", hybrid_step)
 
 # %% [markdown]
 # Six ranks: two hold the table, four train. The all-reduce is among those four only.
@@ -1680,7 +1682,7 @@ class Remote:
 
 
 # %% [markdown]
-# ### Exercise 4.11 Nothing acknowledged is lost
+# ### Exercise [[replicated_server]]
 #
 # *14 points, about 18 minutes; difficulty 4 of 5, importance 4 of 5*
 #
@@ -1689,7 +1691,7 @@ class Remote:
 # call to a dead rank raises a `RuntimeError`.
 
 
-# %% tags=["exercise"] exercise="4.11" points=14 difficulty=4 importance=4 minutes=18 title="Nothing acknowledged is lost" provides=["Replica", "push_safely"]
+# %% tags=["exercise"] exercise="replicated_server" points=14 difficulty=4 importance=4 minutes=18 title="Nothing acknowledged is lost" provides=["Replica", "push_safely"]
 class Replica(Server):
     """A server that may have a backup: another Replica that is told of every gradient before it is acknowledged."""
 
@@ -1703,7 +1705,7 @@ class Replica(Server):
             backup: Where the Replica is that takes over; None has none.
         """
         super().__init__(weight, num_workers, lr)
-        # BEGIN SOLUTION 4.11: the backup, and which gradients have been applied
+        # BEGIN SOLUTION replicated_server
         self.backup = backup
         self.applied: set[tuple[int, int]] = set()
         # END SOLUTION
@@ -1721,7 +1723,7 @@ class Replica(Server):
             number: Which of the worker's gradients this is; a worker and a number name one gradient for good.
             gradient: Shape (N,).
         """
-        # BEGIN SOLUTION 4.11: apply if it is new; then the backup's answer, or none to wait for
+        # BEGIN SOLUTION replicated_server
         with self.lock:
             if (worker, number) not in self.applied:
                 self.applied.add((worker, number))
@@ -1748,7 +1750,7 @@ def push_safely(replicas: Sequence[Remote], worker: int, number: int, gradient: 
     Raises:
         RuntimeError: If none answers.
     """
-    # BEGIN SOLUTION 4.11: one after the other, with the same number, until one answers
+    # BEGIN SOLUTION replicated_server
     for place, replica in enumerate(replicas):
         try:
             replica.push(worker, number, gradient).wait()
@@ -1760,7 +1762,7 @@ def push_safely(replicas: Sequence[Remote], worker: int, number: int, gradient: 
 
 
 # %% tags=["check"]
-labkit.check("4.11", Replica, push_safely)
+labkit.check("replicated_server", Replica, push_safely)
 
 # %% [markdown]
 # Now kill one. Three workers push 40 gradients each. The gradient of worker k is 1 in place k and 0 elsewhere, and the
@@ -1768,7 +1770,7 @@ labkit.check("4.11", Replica, push_safely)
 # the primary leaves without a word. **How many of the 120 will the backup hold in the end?**
 
 # %% tags=["predict"]
-labkit.predict("4.11", 110)
+labkit.predict("backup_holds", 110)
 
 
 # %% tags=["given"]
@@ -1831,7 +1833,7 @@ _, backup, *workers = labkit.run(survive, Replica, 40, 0.05, on=labkit.virtual(5
 rows = [f"in the backup's weights: {backup}"]
 for worker, (by_primary, by_backup) in enumerate(workers):
     rows.append(f"acknowledged to worker {worker}: {by_primary} by the primary, {by_backup} by the backup")
-labkit.reveal("4.11", sum(backup), rows)
+labkit.reveal("backup_holds", sum(backup), rows)
 
 # %% [markdown]
 # Forty of each: nothing lost, nothing twice. Move the moment of death, and look again. It is the same at every moment,
@@ -1880,12 +1882,12 @@ for worker in (0, 1):
 #
 # And whoever reads must expect a file that is damaged anyway, and take the newest one that is not.
 #
-# ### Exercise 4.12 Checkpoints (bonus)
+# ### Exercise [[checkpoints]]
 #
 # *8 points, about 12 minutes; difficulty 3 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="4.12" points=8 difficulty=3 importance=3 minutes=12 title="Checkpoints" provides=["save_checkpoint", "load_checkpoint"] bonus=true
+# %% tags=["exercise"] exercise="checkpoints" points=8 difficulty=3 importance=3 minutes=12 title="Checkpoints" provides=["save_checkpoint", "load_checkpoint"] bonus=true
 def save_checkpoint(folder: Path, version: int, weight: Tensor) -> None:
     """Write version and weights to a file of their own in the folder; whenever it breaks off, older ones stay whole.
 
@@ -1896,7 +1898,7 @@ def save_checkpoint(folder: Path, version: int, weight: Tensor) -> None:
         version: Of the weights; later ones are larger.
         weight: Shape (N,).
     """
-    # BEGIN SOLUTION 4.12: write under a name that nobody looks for, to the disk, then rename
+    # BEGIN SOLUTION checkpoints
     path = folder / f"{version:012}.checkpoint"
     unfinished = path.with_suffix(".unfinished")
     with unfinished.open("wb") as file:
@@ -1913,7 +1915,7 @@ def load_checkpoint(folder: Path) -> tuple[int, Tensor] | None:
     Args:
         folder: Where save_checkpoint wrote. Some files may be damaged: cut off, or empty.
     """
-    # BEGIN SOLUTION 4.12: newest first; what cannot be read is passed over
+    # BEGIN SOLUTION checkpoints
     for path in sorted(folder.glob("*.checkpoint"), reverse=True):
         try:
             found = torch.load(path, weights_only=True)
@@ -1925,7 +1927,7 @@ def load_checkpoint(folder: Path) -> tuple[int, Tensor] | None:
 
 
 # %% tags=["check"]
-labkit.check("4.12", save_checkpoint, load_checkpoint)
+labkit.check("checkpoints", save_checkpoint, load_checkpoint)
 
 # %%
 import tempfile
@@ -1949,7 +1951,7 @@ with tempfile.TemporaryDirectory() as name:
 # push ones twenty-five times each, as fast as they can. It should count to 200. **What does it count to?**
 
 # %% tags=["predict"]
-labkit.predict("4.3b", 200)
+labkit.predict("count_without_lock", 200)
 
 
 # %%
@@ -1983,7 +1985,7 @@ counted = {
     server.__name__: labkit.run(crowd, server, 25, on=labkit.virtual(9), init=False).results[0]
     for server in (NoLock, AsyncServer)
 }
-labkit.reveal("4.3b", counted["NoLock"], [f"{name:12} {count}" for name, count in counted.items()])
+labkit.reveal("count_without_lock", counted["NoLock"], [f"{name:12} {count}" for name, count in counted.items()])
 
 # %% [markdown]
 # Two pushes read the same weight, both add 1 to it, both write it back. One of them is gone, and nothing says so. In

@@ -62,30 +62,30 @@ import labkit
 # beside it. That is what must fit before the first sample comes. **A billion parameters: how many GB is that?**
 
 # %% tags=["predict"]
-labkit.predict("5.1", 4, unit="GB")
+labkit.predict("parameter_gigabytes", 4, unit="GB")
 
 # %% [markdown]
 # Then the **activations**: whatever forward computes and backward needs again. They do not grow with the model alone,
 # but with the batch, the length of the sequences and the number of layers.
 #
-# ### Exercise 5.1 The memory budget
+# ### Exercise [[memory_budget]]
 #
 # *4 points, about 4 minutes; difficulty 1 of 5, importance 4 of 5*
 #
 # In the third function the device's memory is shared by equal stages: each holds its share of everything.
 
 
-# %% tags=["exercise"] exercise="5.1" points=4 difficulty=1 importance=4 minutes=4 title="The memory budget" provides=["state_bytes", "gradient_bytes", "stages_needed"]
+# %% tags=["exercise"] exercise="memory_budget" points=4 difficulty=1 importance=4 minutes=4 title="The memory budget" provides=["state_bytes", "gradient_bytes", "stages_needed"]
 def state_bytes(num_parameters: int, bytes_per_number: int = 4) -> int:
     """Return the bytes of parameters, gradients and Adam's two numbers for each parameter, all of one size."""
-    # BEGIN SOLUTION 5.1: how many numbers are kept for each parameter?
+    # BEGIN SOLUTION memory_budget
     return (1 + 1 + 2) * num_parameters * bytes_per_number
     # END SOLUTION
 
 
 def gradient_bytes(num_parameters: int, bytes_per_number: int = 4) -> int:
     """Return the bytes of all gradients of one step, what data parallelism must sum over the ranks."""
-    # BEGIN SOLUTION 5.1: one number for each parameter
+    # BEGIN SOLUTION memory_budget
     return num_parameters * bytes_per_number
     # END SOLUTION
 
@@ -98,17 +98,17 @@ def stages_needed(num_parameters: int, activation_bytes: int, device_bytes: int)
         activation_bytes: Of the whole model.
         device_bytes: Memory of one device.
     """
-    # BEGIN SOLUTION 5.1: everything, divided by what one device holds, rounded up
+    # BEGIN SOLUTION memory_budget
     return -(-(state_bytes(num_parameters) + activation_bytes) // device_bytes)
     # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("5.1", state_bytes, gradient_bytes, stages_needed)
+labkit.check("memory_budget", state_bytes, gradient_bytes, stages_needed)
 
 # %%
 GB = 10**9
-labkit.reveal("5.1", state_bytes(10**9) / GB)
+labkit.reveal("parameter_gigabytes", state_bytes(10**9) / GB)
 
 # %% [markdown]
 # A widely taught rule of thumb (source at the end) allows 8 bytes more for each parameter, activations and temporary
@@ -169,7 +169,7 @@ for billions in (1, 7, 70, 175):
 # Autograd stops at the cable. You carry the gradient.
 
 # %% [markdown]
-# ### Exercise 5.2 One batch through the stages
+# ### Exercise [[one_batch]]
 #
 # *10 points, about 10 minutes; difficulty 3 of 5, importance 5 of 5*
 #
@@ -181,7 +181,7 @@ for billions in (1, 7, 70, 175):
 # `with labkit.span("B"):` around backward.
 
 
-# %% tags=["exercise"] exercise="5.2" points=10 difficulty=3 importance=5 minutes=10 title="One batch through the stages" provides=["run_stage"]
+# %% tags=["exercise"] exercise="one_batch" points=10 difficulty=3 importance=5 minutes=10 title="One batch through the stages" provides=["run_stage"]
 def run_stage(
     module: nn.Module,
     sample: Tensor,
@@ -203,7 +203,7 @@ def run_stage(
     Returns:
         The loss on the last stage, detached; None on the others.
     """
-    # BEGIN SOLUTION 5.2: receive, forward, send; then receive the gradient, backward, send the gradient on
+    # BEGIN SOLUTION one_batch
     stage = dist.get_rank()
     is_last = stage == dist.get_world_size() - 1
     if stage == 0:
@@ -232,7 +232,7 @@ def run_stage(
 
 
 # %% tags=["check"]
-labkit.check("5.2", run_stage)
+labkit.check("one_batch", run_stage)
 
 # %% [markdown]
 # Now a model with something to compute: four stages of twelve linear layers each, on four virtual H100s. The layers are
@@ -269,7 +269,7 @@ def one_large_batch():
 # **What share of the time do the four devices wait, on average?**
 
 # %% tags=["predict"]
-labkit.predict("5.4", 0.5)
+labkit.predict("idle_share", 0.5)
 
 
 # %% tags=["given"]
@@ -286,7 +286,7 @@ def bubble_of(timeline: labkit.Timeline) -> float:
 
 # %%
 one_batch = labkit.run(one_large_batch, on=labkit.virtual(4))
-labkit.reveal("5.4", bubble_of(one_batch.timeline), one_batch.timeline)
+labkit.reveal("idle_share", bubble_of(one_batch.timeline), one_batch.timeline)
 
 # %% [markdown]
 # A staircase up and a staircase down, and hardly ever two stages at work together. Four devices, and the work of one. You bought memory, not speed. The waiting has a name, the **bubble**, and most of
@@ -324,7 +324,7 @@ labkit.reveal("5.4", bubble_of(one_batch.timeline), one_batch.timeline)
 # * so it needs the fastest links there are, and stays inside one machine
 
 # %% [markdown]
-# ### Exercise 5.3 Split a layer
+# ### Exercise [[split_layer]]
 #
 # *10 points, about 10 minutes; difficulty 3 of 5, importance 4 of 5*
 #
@@ -343,11 +343,11 @@ labkit.reveal("5.4", bubble_of(one_batch.timeline), one_batch.timeline)
 # to the caller.
 
 
-# %% tags=["exercise"] exercise="5.3" points=10 difficulty=3 importance=4 minutes=10 title="Split a layer" provides=["copy_to_ranks", "sum_over_ranks", "split_mlp"]
+# %% tags=["exercise"] exercise="split_layer" points=10 difficulty=3 importance=4 minutes=10 title="Split a layer" provides=["copy_to_ranks", "sum_over_ranks", "split_mlp"]
 def copy_to_ranks(x: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
     """Return x as it is; in backward its gradient is the sum over the ranks of group (Megatron's f)."""
 
-    # BEGIN SOLUTION 5.3: an autograd.Function, identity forward, all-reduce backward
+    # BEGIN SOLUTION split_layer
     class F(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
@@ -366,7 +366,7 @@ def copy_to_ranks(x: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
 def sum_over_ranks(x: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
     """Return the sum of all ranks' x, a new tensor; in backward the gradient passes as it is (Megatron's g)."""
 
-    # BEGIN SOLUTION 5.3: an autograd.Function, all-reduce forward, identity backward
+    # BEGIN SOLUTION split_layer
     class G(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
@@ -394,14 +394,14 @@ def split_mlp(
         bias: The whole bias of the second layer, the same on every rank.
         group: The ranks that share the layer; None is everybody.
     """
-    # BEGIN SOLUTION 5.3: f, columns, gelu, rows, g, and the bias once
+    # BEGIN SOLUTION split_layer
     hidden = nn.functional.gelu(columns(copy_to_ranks(x, group)))
     return sum_over_ranks(rows(hidden), group) + bias
     # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("5.3", copy_to_ranks, sum_over_ranks, split_mlp)
+labkit.check("split_layer", copy_to_ranks, sum_over_ranks, split_mlp)
 
 # %% [markdown]
 # Count what each cut sends in one step, for a hidden size D and T samples (tokens) in float32. The cut between layers
@@ -410,13 +410,13 @@ labkit.check("5.3", copy_to_ranks, sum_over_ranks, split_mlp)
 # send in the second?**
 
 # %% tags=["predict"]
-labkit.predict("5.3", 2.0)
+labkit.predict("inside_over_between", 2.0)
 
 # %%
 tokens, hidden = 4096, 8192
 between_layers = 2 * 4 * tokens * hidden
 inside_layers = 24 * 2 * (2 * 7 / 8) * 4 * tokens * hidden
-labkit.reveal("5.3", inside_layers / between_layers)
+labkit.reveal("inside_over_between", inside_layers / between_layers)
 
 # %% [markdown]
 # And those bytes are in the way. Forward, the next layer cannot begin before the sum is there. (Backward is kinder:
@@ -426,7 +426,7 @@ labkit.reveal("5.3", inside_layers / between_layers)
 # **In eight machines, with a network card of 50 GB/s each: how many times as fast as one GPU are the eight?**
 
 # %% tags=["predict"]
-labkit.predict("5.3b", 8.0)
+labkit.predict("eight_machine_speedup", 8.0)
 
 
 # %%
@@ -446,7 +446,7 @@ for where, world in (("8 GPUs of one machine", labkit.virtual(8)), ("8 machines"
     took = labkit.run(split_step, on=world).timeline.makespan_ns
     speedup[where] = round(alone / took, 1)
     rows.append(f"{where:22} {took / 1e6:5.2f} ms, {alone / took:.1f} times as fast as one GPU")
-labkit.reveal("5.3b", speedup["8 machines"], rows)
+labkit.reveal("eight_machine_speedup", speedup["8 machines"], rows)
 
 # %% [markdown]
 # That is why the two are used together: cuts inside a layer between the GPUs of one machine, where NVLink is; cuts
@@ -466,15 +466,15 @@ labkit.reveal("5.3b", speedup["8 machines"], rows)
 # What does a microbatch cost? Not only its share of the batch: starting kernels, sending messages, matrices too small
 # to fill a GPU. Take a fixed `overhead_s` for each microbatch on each stage, forward and backward together.
 #
-# ### Exercise 5.4 The bubble
+# ### Exercise [[bubble]]
 #
 # *4 points, about 4 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="5.4" points=4 difficulty=2 importance=5 minutes=4 title="The bubble" provides=["bubble_share", "step_seconds"]
+# %% tags=["exercise"] exercise="bubble" points=4 difficulty=2 importance=5 minutes=4 title="The bubble" provides=["bubble_share", "step_seconds"]
 def bubble_share(num_stages: int, num_microbatches: int) -> float:
     """Return the share of all time that a stage waits, where all stages and all microbatches take equally long."""
-    # BEGIN SOLUTION 5.4: turns a stage waits, over all turns
+    # BEGIN SOLUTION bubble
     return (num_stages - 1) / (num_microbatches + num_stages - 1)
     # END SOLUTION
 
@@ -488,13 +488,13 @@ def step_seconds(num_stages: int, num_microbatches: int, batch_seconds: float, o
         batch_seconds: Forward and backward of the whole batch on one stage, without overhead.
         overhead_s: What each microbatch costs each stage on top.
     """
-    # BEGIN SOLUTION 5.4: turns, times the length of a turn
+    # BEGIN SOLUTION bubble
     return (num_microbatches + num_stages - 1) * (batch_seconds / num_microbatches + overhead_s)
     # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("5.4", bubble_share, step_seconds)
+labkit.check("bubble", bubble_share, step_seconds)
 
 # %%
 print("microbatches    " + "".join(f"{count:8}" for count in (1, 4, 8, 16, 32, 64)))
@@ -573,7 +573,7 @@ class SendGrad:
 Record = Recv | Forward | Send | RecvGrad | Backward | SendGrad
 
 # %% [markdown]
-# ### Exercise 5.5 GPipe
+# ### Exercise [[gpipe]]
 #
 # *10 points, about 8 minutes; difficulty 2 of 5, importance 5 of 5*
 #
@@ -587,8 +587,8 @@ Record = Recv | Forward | Send | RecvGrad | Backward | SendGrad
 # ```
 
 
-# %% tags=["exercise"] exercise="5.5" points=10 difficulty=2 importance=5 minutes=8 title="GPipe" provides=["gpipe"]
-# BEGIN SOLUTION 5.5: what stands around a Forward and a Backward, for both schedules
+# %% tags=["exercise"] exercise="gpipe" points=10 difficulty=2 importance=5 minutes=8 title="GPipe" provides=["gpipe"]
+# BEGIN SOLUTION gpipe
 def forward_of(stage: int, num_stages: int, microbatch: int) -> list[Record]:
     """Return Forward with the messages around it."""
     records: list[Record] = [Recv(stage - 1, microbatch)] if stage > 0 else []
@@ -614,7 +614,7 @@ def gpipe(stage: int, num_stages: int, num_microbatches: int) -> list[Record]:
         num_stages: P, 1 or more.
         num_microbatches: M, 1 or more.
     """
-    # BEGIN SOLUTION 5.5: all forwards with their messages, then all backwards with theirs
+    # BEGIN SOLUTION gpipe
     schedule = []
     for microbatch in range(num_microbatches):
         schedule += forward_of(stage, num_stages, microbatch)
@@ -625,7 +625,7 @@ def gpipe(stage: int, num_stages: int, num_microbatches: int) -> list[Record]:
 
 
 # %% tags=["check"]
-labkit.check("5.5", gpipe)
+labkit.check("gpipe", gpipe)
 
 
 # %%
@@ -670,7 +670,7 @@ for number, step in enumerate(steps(gpipe(1, 3, 2))):
     print(number, step)
 
 # %% [markdown]
-# ### Exercise 5.6 Find the deadlock
+# ### Exercise [[find_deadlock]]
 #
 # *10 points, about 15 minutes; difficulty 4 of 5, importance 4 of 5*
 #
@@ -687,14 +687,14 @@ for number, step in enumerate(steps(gpipe(1, 3, 2))):
 # Return for each stage that does not reach its end the first record that keeps it.
 
 
-# %% tags=["exercise"] exercise="5.6" points=10 difficulty=4 importance=4 minutes=15 title="Find the deadlock" provides=["find_stuck"]
+# %% tags=["exercise"] exercise="find_deadlock" points=10 difficulty=4 importance=4 minutes=15 title="Find the deadlock" provides=["find_stuck"]
 def find_stuck(schedules: list[list[Record]]) -> dict[int, Record]:
     """Return, for each stage that can never finish, the first record of its step that cannot be done; else {}.
 
     Args:
         schedules: The schedule of each stage, by its number.
     """
-    # BEGIN SOLUTION 5.6: let every stage go on as long as anybody can; then look who stands where
+    # BEGIN SOLUTION find_deadlock
     plans = [list(steps(schedule)) for schedule in schedules]
     partner = {Send: Recv, Recv: Send, SendGrad: RecvGrad, RecvGrad: SendGrad}
     at = [0] * len(plans)
@@ -742,7 +742,7 @@ def find_stuck(schedules: list[list[Record]]) -> dict[int, Record]:
 
 
 # %% tags=["check"]
-labkit.check("5.6", find_stuck)
+labkit.check("find_deadlock", find_stuck)
 
 # %%
 print("GPipe, 4 stages, 8 microbatches:", find_stuck([gpipe(stage, 4, 8) for stage in range(4)]))
@@ -761,7 +761,7 @@ print("3 microbatches meet 2:          ", find_stuck(fewer))
 # GPipe all 32.)
 
 # %% tags=["predict"]
-labkit.predict("5.7", 32)
+labkit.predict("microbatches_held", 32)
 
 # %% [markdown]
 # The warm-up of stage s is one forward for each stage behind it, P-1-s of them (or all M, if there are fewer). Then
@@ -775,12 +775,12 @@ labkit.predict("5.7", 32)
 # Look at `s1 rg0`: the two are neighbours, so they are one batch. Stage 1 has `sg0 r1` there. Each side sends and
 # receives at the same time, and that is what keeps 1F1B from a deadlock.
 #
-# ### Exercise 5.7 One forward, one backward
+# ### Exercise [[one_f_one_b]]
 #
 # *12 points, about 10 minutes; difficulty 4 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="5.7" points=12 difficulty=4 importance=5 minutes=10 title="One forward, one backward" provides=["one_f_one_b"]
+# %% tags=["exercise"] exercise="one_f_one_b" points=12 difficulty=4 importance=5 minutes=10 title="One forward, one backward" provides=["one_f_one_b"]
 def one_f_one_b(stage: int, num_stages: int, num_microbatches: int) -> list[Record]:
     """Return what one stage does in 1F1B: min(P-1-stage, M) forwards, pairs of forward and backward, then the rest.
 
@@ -789,7 +789,7 @@ def one_f_one_b(stage: int, num_stages: int, num_microbatches: int) -> list[Reco
         num_stages: P, 1 or more.
         num_microbatches: M, 1 or more, also less than P.
     """
-    # BEGIN SOLUTION 5.7: warm-up, pairs, cool-down
+    # BEGIN SOLUTION one_f_one_b
     warmup = min(num_stages - 1 - stage, num_microbatches)
     schedule = []
     for microbatch in range(warmup):
@@ -804,7 +804,7 @@ def one_f_one_b(stage: int, num_stages: int, num_microbatches: int) -> list[Reco
 
 
 # %% tags=["check"]
-labkit.check("5.7", one_f_one_b)
+labkit.check("one_f_one_b", one_f_one_b)
 
 
 # %%
@@ -823,7 +823,7 @@ def held(schedule):
 # The grey line under a stage is what it holds. Where does the second schedule gain, and where does it not?
 
 # %% tags=["nbval-ignore-output"]
-labkit.reveal("5.7", held(one_f_one_b(0, 8, 32)), labkit.schedule_explorer(gpipe, one_f_one_b))
+labkit.reveal("microbatches_held", held(one_f_one_b(0, 8, 32)), labkit.schedule_explorer(gpipe, one_f_one_b))
 
 # %%
 print("held at most, 8 stages and 32 microbatches")
@@ -865,7 +865,7 @@ print("stuck:", find_stuck([one_f_one_b(stage, 8, 32) for stage in range(8)]))
 # **No `.item()`.** On a GPU it stops this process until the number is there, and with it the pipeline. Return tensors.
 
 # %% [markdown]
-# ### Exercise 5.8 Run a schedule
+# ### Exercise [[run_schedule]]
 #
 # *22 points, about 25 minutes; difficulty 5 of 5, importance 5 of 5*
 #
@@ -877,7 +877,7 @@ print("stuck:", find_stuck([one_f_one_b(stage, 8, 32) for stage in range(8)]))
 # 1F1B. Follow the records you are given, whatever their order.
 
 
-# %% tags=["exercise"] exercise="5.8" points=22 difficulty=5 importance=5 minutes=25 title="Run a schedule" provides=["run_schedule"]
+# %% tags=["exercise"] exercise="run_schedule" points=22 difficulty=5 importance=5 minutes=25 title="Run a schedule" provides=["run_schedule"]
 def run_schedule(
     schedule: list[Record],
     module: nn.Module,
@@ -903,7 +903,7 @@ def run_schedule(
     Returns:
         The mean loss over the whole batch on the last stage, a detached tensor; None on the others.
     """
-    # BEGIN SOLUTION 5.8: post each step's messages as one batch; scale the loss; drop a microbatch after its backward
+    # BEGIN SOLUTION run_schedule
     entered, left, gradients = {}, {}, {}
     total = None
     for step in steps(schedule):
@@ -938,7 +938,7 @@ def run_schedule(
 
 
 # %% tags=["check"]
-labkit.check("5.8", run_schedule)
+labkit.check("run_schedule", run_schedule)
 
 # %% [markdown]
 # If that passes, you have trained across a cut. (The last lines compare what yours needs on a virtual cluster with what
@@ -1032,7 +1032,7 @@ for count in (1, 4, 8, 16):
 # which bubble will you measure?** (The formula says 0.111.)
 
 # %% tags=["predict"]
-labkit.predict("5.9", 0.111)
+labkit.predict("measured_bubble", 0.111)
 
 
 # %% tags=["given"]
@@ -1102,7 +1102,9 @@ ranks = labkit.run(times_of, (1, 2, 4, 8, 16, 64), on=labkit.local(2)).results
 measured = {count: max(rank[count] for rank in ranks) for count in ranks[0]}
 five = sorted((labkit.run(one_warm_step, 8, on=labkit.local(2)).timeline for _ in range(5)), key=bubble_of)
 found = ", ".join(f"{bubble_of(timeline):.1%}" for timeline in five)
-labkit.reveal("5.9", bubble_of(five[2]), draw({f"2 real processes; five runs: {found}; the middle one": five[2]}))
+labkit.reveal(
+    "measured_bubble", bubble_of(five[2]), draw({f"2 real processes; five runs: {found}; the middle one": five[2]})
+)
 
 # %% tags=["nbval-ignore-output"]
 print("microbatches " + "".join(f"{count:8}" for count in measured))
@@ -1110,7 +1112,7 @@ print("step, ms     " + "".join(f"{1e3 * seconds:8.1f}" for seconds in measured.
 
 # %% [markdown]
 # More than the formula? It leaves out what a microbatch costs. Small matrices use a core badly, and each message, each
-# wait, each Python record takes its time. That cost is the `overhead_s` of exercise 5.4. (All numbers of microbatches
+# wait, each Python record takes its time. That cost is the `overhead_s` of exercise [[bubble]]. (All numbers of microbatches
 # took turns in one run, five times each, and the medians stand here. So a busy moment meets all of them alike.)
 #
 # Now read the line of times. Two forces pull at it: the bubble shrinks with M, the overhead grows. Two cores with
@@ -1119,21 +1121,21 @@ print("step, ms     " + "".join(f"{1e3 * seconds:8.1f}" for seconds in measured.
 # wait too, and every message is a chance for that. Then the overhead is larger than what two stages can win, and the
 # best M *is* 1. Whichever line you see, the next cells say why.
 #
-# ### Exercise 5.9 The best number of microbatches
+# ### Exercise [[best_microbatches]]
 #
 # *4 points, about 4 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="5.9" points=4 difficulty=2 importance=4 minutes=4 title="The best number of microbatches" provides=["best_num_microbatches"]
+# %% tags=["exercise"] exercise="best_microbatches" points=4 difficulty=2 importance=4 minutes=4 title="The best number of microbatches" provides=["best_num_microbatches"] needs=["bubble"]
 def best_num_microbatches(num_stages: int, batch_seconds: float, overhead_s: float, num_samples: int) -> int:
     """Return the number of microbatches, 1 to num_samples, with the least step_seconds; the smallest of equals."""
-    # BEGIN SOLUTION 5.9: try them all
+    # BEGIN SOLUTION best_microbatches
     return min(range(1, num_samples + 1), key=lambda count: step_seconds(num_stages, count, batch_seconds, overhead_s))
     # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("5.9", best_num_microbatches)
+labkit.check("best_microbatches", best_num_microbatches)
 
 # %% [markdown]
 # Fit the two numbers to your own machine, to all that was measured, and let the formula choose:
@@ -1176,10 +1178,10 @@ print("best measured:      ", min(measured, key=measured.get), "microbatches")
 # costs one more forward. If a backward takes twice a forward, **by what factor does the work grow?**
 
 # %% tags=["predict"]
-labkit.predict("5.10", 2.0)
+labkit.predict("recompute_factor", 2.0)
 
 # %% [markdown]
-# ### Exercise 5.10 Recompute
+# ### Exercise [[recompute]]
 #
 # *8 points, about 12 minutes; difficulty 4 of 5, importance 3 of 5*
 #
@@ -1196,7 +1198,7 @@ labkit.predict("5.10", 2.0)
 #   Keep the module's buffers before the second run, and put them back when you have the gradients.
 
 
-# %% tags=["exercise"] exercise="5.10" points=8 difficulty=4 importance=3 minutes=12 title="Recompute" provides=["checkpointed"]
+# %% tags=["exercise"] exercise="recompute" points=8 difficulty=4 importance=3 minutes=12 title="Recompute" provides=["checkpointed"]
 def checkpointed(module: nn.Module, x: Tensor) -> Tensor:
     """Return module(x), keeping only x for backward, which runs the module again; gradients are the same.
 
@@ -1204,7 +1206,7 @@ def checkpointed(module: nn.Module, x: Tensor) -> Tensor:
         module: Any module of one tensor; it may draw random numbers on the CPU, and have buffers that forward changes.
         x: Its input; it may or may not need a gradient.
     """
-    # BEGIN SOLUTION 5.10: an autograd.Function that runs the module twice, as if it were once
+    # BEGIN SOLUTION recompute
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
 
     class Recompute(torch.autograd.Function):
@@ -1235,7 +1237,7 @@ def checkpointed(module: nn.Module, x: Tensor) -> Tensor:
 
 
 # %% tags=["check"]
-labkit.check("5.10", checkpointed)
+labkit.check("recompute", checkpointed)
 
 
 # %%
@@ -1271,7 +1273,7 @@ print(f"kept for backward: {saved_bytes(plain):,} bytes, with recomputing {saved
 
 # %%
 recomputed = labkit.run(one_step, one_f_one_b, 8, Checkpointed, on=labkit.virtual(4))
-labkit.reveal("5.10", recomputed.timeline.makespan_ns / runs["one_f_one_b"].timeline.makespan_ns)
+labkit.reveal("recompute_factor", recomputed.timeline.makespan_ns / runs["one_f_one_b"].timeline.makespan_ns)
 
 # %% [markdown]
 # Forward is one part of three, backward two, and you pay forward twice: 4/3. And a stage of L layers keeps one tensor
@@ -1380,12 +1382,12 @@ for make, name in ((gpipe, "ScheduleGPipe"), (one_f_one_b, "Schedule1F1B")):
 # gave the gradient of the mean over *this pipeline's* samples. If the pipelines have different numbers of samples, the
 # mean over all is a weighted sum. Which weights? (A parameter that is frozen has no gradient, on no pipeline.)
 #
-# ### Exercise 5.11 Data x pipeline
+# ### Exercise [[data_and_pipeline]]
 #
 # *6 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="5.11" points=6 difficulty=3 importance=4 minutes=8 title="Data x pipeline" provides=["hybrid_step"]
+# %% tags=["exercise"] exercise="data_and_pipeline" points=6 difficulty=3 importance=4 minutes=8 title="Data x pipeline" provides=["hybrid_step"] needs=["run_schedule"]
 def hybrid_step(
     mesh: dist.DeviceMesh,
     schedule: list[Record],
@@ -1406,7 +1408,7 @@ def hybrid_step(
     Returns:
         The mean loss over all samples on the last stages, a detached tensor; None on the others.
     """
-    # BEGIN SOLUTION 5.11: run the row's schedule; then weigh and sum over the column
+    # BEGIN SOLUTION data_and_pipeline
     data = mesh.get_group("data")
     loss = run_schedule(schedule, module, sizes, sample, inputs, targets, loss_fn, mesh.get_group("pipe"))
     own = sum(sizes)
@@ -1421,7 +1423,7 @@ def hybrid_step(
 
 
 # %% tags=["check"]
-labkit.check("5.11", hybrid_step)
+labkit.check("data_and_pipeline", hybrid_step)
 
 
 # %%
@@ -1492,7 +1494,7 @@ def let_all_ranks_mean(column: dist.ProcessGroup) -> None:
 
 
 # %%
-Wrapper = labkit.mine("3.7", otherwise=PlainAverages) if use_mine else PlainAverages
+Wrapper = labkit.mine("mini_ddp", otherwise=PlainAverages) if use_mine else PlainAverages
 
 
 def step_on_wrapper(mesh, schedule, module, sizes, *others):
@@ -1534,7 +1536,7 @@ print("gradients equal to one process with all ten samples:", all(equal for _, e
 # of 1/V the height, so the bubble is (P-1)/(VM+P-1), for V times as many messages.
 #
 # Part c of rank s is called **chunk** c. Only the order of the work is asked here. The messages follow from it, and in
-# 5.14 you run it.
+# [[run_orders]] you run it.
 
 
 # %% tags=["given"]
@@ -1569,7 +1571,7 @@ class BackwardWeight:
 
 
 # %% [markdown]
-# ### Exercise 5.12 Interleaved stages (bonus)
+# ### Exercise [[interleaved]]
 #
 # *8 points, about 20 minutes; difficulty 4 of 5, importance 2 of 5*
 #
@@ -1579,7 +1581,7 @@ class BackwardWeight:
 # one backward, then the backwards that are left.
 
 
-# %% tags=["exercise"] exercise="5.12" points=8 difficulty=4 importance=2 minutes=20 title="Interleaved stages" provides=["interleaved"] bonus=true
+# %% tags=["exercise"] exercise="interleaved" points=8 difficulty=4 importance=2 minutes=20 title="Interleaved stages" provides=["interleaved"] bonus=true
 def interleaved(
     stage: int, num_stages: int, num_microbatches: int, num_chunks: int
 ) -> list[ForwardChunk | BackwardChunk]:
@@ -1593,7 +1595,7 @@ def interleaved(
         num_microbatches: M, a multiple of P.
         num_chunks: V, 1 or more.
     """
-    # BEGIN SOLUTION 5.12: the order of forwards, the order of backwards, and 1F1B on both
+    # BEGIN SOLUTION interleaved
     total = num_microbatches * num_chunks
     forwards, backwards = [], []
     for number in range(total):
@@ -1610,14 +1612,14 @@ def interleaved(
 
 
 # %% tags=["check"]
-labkit.check("5.12", interleaved)
+labkit.check("interleaved", interleaved)
 
 # %% [markdown]
 # **Zero bubble** (Qi et al., 2023). Backward is two jobs. The gradient of what entered is urgent: the stage before
 # waits for it. The gradient of the weights is not: nobody needs it before the optimizer. So cut backward in two, and
 # use the second half to fill the bubble.
 #
-# ### Exercise 5.13 Fill the bubble (bonus)
+# ### Exercise [[zero_bubble]]
 #
 # *8 points, about 20 minutes; difficulty 4 of 5, importance 2 of 5*
 #
@@ -1628,7 +1630,7 @@ labkit.check("5.12", interleaved)
 # place of 4, 3, 2, 1, for what the weights' gradients need must be kept as well.)
 
 
-# %% tags=["exercise"] exercise="5.13" points=8 difficulty=4 importance=2 minutes=20 title="Fill the bubble" provides=["zero_bubble"] bonus=true
+# %% tags=["exercise"] exercise="zero_bubble" points=8 difficulty=4 importance=2 minutes=20 title="Fill the bubble" provides=["zero_bubble"] needs=["one_f_one_b"] bonus=true
 def zero_bubble(stage: int, num_stages: int, num_microbatches: int) -> list[Forward | BackwardInput | BackwardWeight]:
     """Return the order of one stage's work with backward in two parts, so that the bubble is a third of 1F1B's.
 
@@ -1640,7 +1642,7 @@ def zero_bubble(stage: int, num_stages: int, num_microbatches: int) -> list[Forw
         num_stages: P.
         num_microbatches: M, at least P.
     """
-    # BEGIN SOLUTION 5.13: 1F1B's order, with the weights' part put off by as many microbatches as the stage's number
+    # BEGIN SOLUTION zero_bubble
     order, weights = [], 0
     for record in one_f_one_b(stage, num_stages, num_microbatches):
         if isinstance(record, Forward):
@@ -1655,7 +1657,7 @@ def zero_bubble(stage: int, num_stages: int, num_microbatches: int) -> list[Forw
 
 
 # %% tags=["check"]
-labkit.check("5.13", zero_bubble)
+labkit.check("zero_bubble", zero_bubble)
 
 # %%
 for stage in range(3):
@@ -1667,7 +1669,7 @@ for stage in range(3):
 # waits 27.3 % of the time. **And zero bubble, in %?**
 
 # %% tags=["predict"]
-labkit.predict("5.13", 20.0, unit="%")
+labkit.predict("zero_bubble_share", 20.0, unit="%")
 
 # %% [markdown]
 # All three on one axis. (The formulas beside them are those for equal parts. In the third a microbatch's number is
@@ -1675,7 +1677,7 @@ labkit.predict("5.13", 20.0, unit="%")
 
 # %% tags=["nbval-ignore-output"]
 three = labkit.schedule_explorer(one_f_one_b, zero_bubble, interleaved=lambda stage, p, m: interleaved(stage, p, m, 2))
-labkit.reveal("5.13", 100 * three.numbers["zero_bubble"]["bubble"], three)
+labkit.reveal("zero_bubble_share", 100 * three.numbers["zero_bubble"]["bubble"], three)
 
 # %% [markdown]
 # ### Run them for real
@@ -1772,11 +1774,11 @@ for rank, program in enumerate(with_messages([interleaved(rank, 2, 2, 2) for ran
 # what belongs to the weights can be put off: a layer's backward returns the gradient of its input, and leaves a
 # function behind that does the rest when somebody calls it. (That is how the authors of zero bubble do it in Megatron.)
 #
-# ### Exercise 5.14 Run them for real (bonus)
+# ### Exercise [[run_orders]]
 #
 # *10 points, about 25 minutes; difficulty 5 of 5, importance 2 of 5*
 #
-# `run_orders` is the executor of 5.8 once more, with these differences. Keep what enters and leaves by chunk *and*
+# `run_orders` is the executor of [[run_schedule]] once more, with these differences. Keep what enters and leaves by chunk *and*
 # microbatch. Post a `Take` with `dist.irecv` where it stands, and wait for it only when a forward or backward needs it;
 # post a `Give` with `dist.isend`, and wait for all of them at the end. `BackwardChunk` does both halves: what the
 # layers put off is in `later` when backward returns. `BackwardInput` takes it out of there and keeps it,
@@ -1784,7 +1786,7 @@ for rank, program in enumerate(with_messages([interleaved(rank, 2, 2, 2) for ran
 # `f"BW{microbatch}"` around the weights' half.
 
 
-# %% tags=["exercise"] exercise="5.14" points=10 difficulty=5 importance=2 minutes=25 title="Run them for real" provides=["linear_later", "run_orders"] bonus=true
+# %% tags=["exercise"] exercise="run_orders" points=10 difficulty=5 importance=2 minutes=25 title="Run them for real" provides=["linear_later", "run_orders"] bonus=true
 def linear_later(x: Tensor, weight: Tensor, bias: Tensor | None, later: list[Callable[[], None]]) -> Tensor:
     """Return nn.functional.linear(x, weight, bias); backward gives x its gradient and puts the others off.
 
@@ -1795,7 +1797,7 @@ def linear_later(x: Tensor, weight: Tensor, bias: Tensor | None, later: list[Cal
         later: Each backward appends one function to it, which adds the gradients of weight and bias to their .grad.
     """
 
-    # BEGIN SOLUTION 5.14: an autograd.Function whose backward returns x's gradient and appends a function for the rest
+    # BEGIN SOLUTION run_orders
     class Later(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x, weight, bias):
@@ -1847,7 +1849,7 @@ def run_orders(
     Returns:
         The mean loss over the whole batch on the last rank, a detached tensor; None on the others.
     """
-    # BEGIN SOLUTION 5.14: as in 5.8, by chunk and microbatch; a Take is waited for when it is needed
+    # BEGIN SOLUTION run_orders
     entered, left, gradients, coming, sent, put_off = {}, {}, {}, {}, [], {}
     total = None
     for record in program:
@@ -1890,7 +1892,7 @@ def run_orders(
 
 
 # %% tags=["check"]
-labkit.check("5.14", linear_later, run_orders)
+labkit.check("run_orders", linear_later, run_orders)
 
 # %% [markdown]
 # Now the four virtual H100s again, the same layers and samples in 8 microbatches, and 1F1B's bubble of 3/11 to compare.
@@ -1899,7 +1901,7 @@ labkit.check("5.14", linear_later, run_orders)
 # **Zero bubble: which share will it wait when it runs?**
 
 # %% tags=["predict"]
-labkit.predict("5.14", 0.2)
+labkit.predict("zero_bubble_measured", 0.2)
 
 
 # %% tags=["given"]
@@ -1949,7 +1951,7 @@ for name, run in {"1F1B": runs["one_f_one_b"], **smaller}.items():
     formula = formulas.get(name, bubble_share(4, 8))
     took, bubble = run.timeline.makespan_ns / 1e9, bubble_of(run.timeline)
     rows.append(f"{name:22} {took:5.2f} s, bubble {bubble:.3f}, on paper {formula:.3f}")
-labkit.reveal("5.14", round(bubble_of(smaller["zero bubble"].timeline), 3), rows)
+labkit.reveal("zero_bubble_measured", round(bubble_of(smaller["zero bubble"].timeline), 3), rows)
 
 # %% tags=["nbval-ignore-output"]
 draw({name: run.timeline for name, run in smaller.items()})
@@ -2054,7 +2056,7 @@ with patch.object(dist, "batch_isend_irecv", impatient):
 # **Forget the scale.** No error, no warning. With 4 equal microbatches, by which factor are the gradients too large?
 
 # %% tags=["predict"]
-labkit.predict("5.8", 1.0)
+labkit.predict("unscaled_gradients", 1.0)
 
 
 # %%
@@ -2069,7 +2071,7 @@ def forgotten_scale():
     return (too_large / module.weight.grad).mean().item()
 
 
-labkit.reveal("5.8", round(forgotten_scale(), 6))
+labkit.reveal("unscaled_gradients", round(forgotten_scale(), 6))
 
 # %% [markdown]
 # Adam would hide it, for it divides by the size of the gradients. Then you clip gradients or change M, and wonder.

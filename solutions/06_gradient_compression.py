@@ -68,7 +68,7 @@ import labkit
 # link; of 1 Gbit/s about 118 MB/s are left for the payload.)
 
 # %% tags=["predict"]
-labkit.predict("6.8", 1.0, unit="s")
+labkit.predict("all_reduce_seconds", 1.0, unit="s")
 
 
 # %%
@@ -77,7 +77,7 @@ def average_once(num_bytes):
 
 
 slow = labkit.run(average_once, 400_000_000, on=labkit.virtual(8, gpu="a100", gpus_per_node=1, nic="ethernet_1g"))
-labkit.reveal("6.8", slow.timeline.makespan_ns / 1e9)
+labkit.reveal("all_reduce_seconds", slow.timeline.makespan_ns / 1e9)
 
 # %% [markdown]
 # For a step that an A100 computes in a fraction of a second. So make the bytes fewer. A **compressor** turns a gradient
@@ -118,7 +118,7 @@ class Packet:
 # * **8 bits** need a scale. Take the largest magnitude m in the gradient. Then $\text{scale} = m / 127$, and
 #   each entry becomes the nearest whole number of scales, from -127 to 127. The scale travels too, in float32.
 #
-# ### Exercise 6.1 Fewer bits
+# ### Exercise [[fewer_bits]]
 #
 # *8 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
 #
@@ -127,10 +127,10 @@ class Packet:
 # class attribute `addable` comes later.
 
 
-# %% tags=["exercise"] exercise="6.1" points=8 difficulty=2 importance=4 minutes=8 title="Fewer bits" provides=["wire_bytes", "Cast", "Int8"]
+# %% tags=["exercise"] exercise="fewer_bits" points=8 difficulty=2 importance=4 minutes=8 title="Fewer bits" provides=["wire_bytes", "Cast", "Int8"]
 def wire_bytes(packet: Packet) -> int:
     """Return how many bytes travel when this packet does."""
-    # BEGIN SOLUTION 6.1: add up entries times bytes an entry, over the parts
+    # BEGIN SOLUTION fewer_bits
     return sum(part.numel() * part.element_size() for part in packet.parts)
     # END SOLUTION
 
@@ -149,14 +149,14 @@ class Cast:
 
     def compress(self, gradient: Tensor) -> Packet:
         """Return one part, the gradient in 16 bits."""
-        # BEGIN SOLUTION 6.1: clamp to torch.finfo(dtype).max, then cast
+        # BEGIN SOLUTION fewer_bits
         largest = torch.finfo(self.dtype).max
         return Packet((gradient.clamp(-largest, largest).to(self.dtype),), gradient.shape, gradient.dtype)
         # END SOLUTION
 
     def decompress(self, packet: Packet) -> Tensor:
         """Return the gradient in its own dtype and shape."""
-        # BEGIN SOLUTION 6.1: cast back
+        # BEGIN SOLUTION fewer_bits
         return packet.parts[0].to(packet.dtype).view(packet.shape)
         # END SOLUTION
 
@@ -168,7 +168,7 @@ class Int8:
 
     def compress(self, gradient: Tensor) -> Packet:
         """Return two parts: int8 entries, and the scale as a float32 tensor of one entry."""
-        # BEGIN SOLUTION 6.1: the scale, never 0; then round, which is not the same as cutting off
+        # BEGIN SOLUTION fewer_bits
         scale = (gradient.abs().max() / 127).to(torch.float32).clamp(min=1e-30).reshape(1)
         codes = (gradient / scale).round().clamp(-127, 127).to(torch.int8)
         return Packet((codes, scale), gradient.shape, gradient.dtype)
@@ -176,14 +176,14 @@ class Int8:
 
     def decompress(self, packet: Packet) -> Tensor:
         """Return the gradient in its own dtype and shape."""
-        # BEGIN SOLUTION 6.1: entries times scale, in the gradient's dtype
+        # BEGIN SOLUTION fewer_bits
         codes, scale = packet.parts
         return (codes.to(packet.dtype) * scale.to(packet.dtype)).view(packet.shape)
         # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("6.1", wire_bytes, Cast, Int8)
+labkit.check("fewer_bits", wire_bytes, Cast, Int8)
 
 # %%
 gradient = torch.tensor([0.011, -0.5, 0.25, -0.003])
@@ -220,14 +220,14 @@ def unpack_bits(packed: Tensor, num_entries: int) -> Tensor:
 
 
 # %% [markdown]
-# ### Exercise 6.2 One bit
+# ### Exercise [[one_bit]]
 #
 # *6 points, about 5 minutes; difficulty 2 of 5, importance 3 of 5*
 #
 # Zero counts as positive, so two kinds are left, and one bit tells them apart.
 
 
-# %% tags=["exercise"] exercise="6.2" points=6 difficulty=2 importance=3 minutes=5 title="One bit" provides=["Sign"]
+# %% tags=["exercise"] exercise="one_bit" points=6 difficulty=2 importance=3 minutes=5 title="One bit" provides=["Sign"]
 class Sign:
     """A compressor to one bit an entry and one float32 magnitude, the mean of all magnitudes."""
 
@@ -235,14 +235,14 @@ class Sign:
 
     def compress(self, gradient: Tensor) -> Packet:
         """Return two parts: packed bits, set where an entry is below zero, and the magnitude, one float32."""
-        # BEGIN SOLUTION 6.2: pack_bits of what is negative; the mean of the magnitudes
+        # BEGIN SOLUTION one_bit
         bits = pack_bits(gradient.flatten() < 0)
         return Packet((bits, gradient.abs().mean().to(torch.float32).reshape(1)), gradient.shape, gradient.dtype)
         # END SOLUTION
 
     def decompress(self, packet: Packet) -> Tensor:
         """Return minus the magnitude where the bit is set, the magnitude elsewhere, in the gradient's shape and dtype."""
-        # BEGIN SOLUTION 6.2: unpack_bits, and 1 - 2 * bit is the sign
+        # BEGIN SOLUTION one_bit
         bits, magnitude = packet.parts
         negative = unpack_bits(bits, packet.shape.numel()).to(packet.dtype)
         return ((1 - 2 * negative) * magnitude.to(packet.dtype)).view(packet.shape)
@@ -250,7 +250,7 @@ class Sign:
 
 
 # %% tags=["check"]
-labkit.check("6.2", Sign)
+labkit.check("one_bit", Sign)
 
 # %% [markdown]
 # ## 4 Few entries
@@ -262,7 +262,7 @@ labkit.check("6.2", Sign)
 # **Random-k** sends k entries drawn at random. That sounds worse, and it is. But it has a charm: if every rank draws
 # with the *same* seed, all ranks draw the same places, and no place has to travel.
 #
-# ### Exercise 6.3 Few entries
+# ### Exercise [[few_entries]]
 #
 # *10 points, about 10 minutes; difficulty 3 of 5, importance 5 of 5*
 #
@@ -277,7 +277,7 @@ def num_kept(ratio: float, num_entries: int) -> int:
     return max(1, int(ratio * num_entries))
 
 
-# %% tags=["exercise"] exercise="6.3" points=10 difficulty=3 importance=5 minutes=10 title="Few entries" provides=["TopK", "RandomK"]
+# %% tags=["exercise"] exercise="few_entries" points=10 difficulty=3 importance=5 minutes=10 title="Few entries" provides=["TopK", "RandomK"]
 class TopK:
     """A compressor that keeps the entries of largest magnitude.
 
@@ -292,7 +292,7 @@ class TopK:
 
     def compress(self, gradient: Tensor) -> Packet:
         """Return two parts: the kept values, and their places in the flat gradient as int32."""
-        # BEGIN SOLUTION 6.3: places by magnitude, values from the gradient
+        # BEGIN SOLUTION few_entries
         flat = gradient.flatten()
         places = flat.abs().topk(num_kept(self.ratio, flat.numel())).indices
         return Packet((flat[places], places.to(torch.int32)), gradient.shape, gradient.dtype)
@@ -300,7 +300,7 @@ class TopK:
 
     def decompress(self, packet: Packet) -> Tensor:
         """Return the kept values in their places, 0 elsewhere."""
-        # BEGIN SOLUTION 6.3: zeros, with the values put in
+        # BEGIN SOLUTION few_entries
         values, places = packet.parts
         flat = torch.zeros(packet.shape.numel(), dtype=packet.dtype, device=values.device)
         flat[places.long()] = values
@@ -323,7 +323,7 @@ class RandomK:
 
     def compress(self, gradient: Tensor) -> Packet:
         """Return two parts: the kept values, and the seed of this call as an int64 tensor of one entry."""
-        # BEGIN SOLUTION 6.3: count the calls; draw places from seed plus that
+        # BEGIN SOLUTION few_entries
         seed = torch.tensor([self.seed + self.num_calls])
         self.num_calls += 1
         flat = gradient.flatten()
@@ -332,7 +332,7 @@ class RandomK:
 
     def decompress(self, packet: Packet) -> Tensor:
         """Return the kept values in their places, 0 elsewhere."""
-        # BEGIN SOLUTION 6.3: draw the same places again
+        # BEGIN SOLUTION few_entries
         values, seed = packet.parts
         flat = torch.zeros(packet.shape.numel(), dtype=packet.dtype, device=values.device)
         flat[self.places(seed, flat.numel())] = values
@@ -346,7 +346,7 @@ class RandomK:
 
 
 # %% tags=["check"]
-labkit.check("6.3", TopK, RandomK)
+labkit.check("few_entries", TopK, RandomK)
 
 # %% [markdown]
 # All of them beside each other, on the gradient of a small model. The last column says how much of the gradient (of
@@ -427,7 +427,7 @@ for name, make in COMPRESSORS.items():
 # distance of 1.7. **How far from 0 is x after 100 steps?**
 
 # %% tags=["predict"]
-labkit.predict("6.4", 0.1)
+labkit.predict("top_k_distance", 0.1)
 
 # %%
 CORNERS = torch.tensor([[-3.0, 2.0, 2.0], [2.0, -3.0, 2.0], [2.0, 2.0, -3.0]])
@@ -444,7 +444,7 @@ def three_ranks(compressors, steps=100, lr=0.02):
     return distances
 
 
-labkit.reveal("6.4", round(three_ranks([TopK(1 / 3) for _ in range(3)])[-1], 1))
+labkit.reveal("top_k_distance", round(three_ranks([TopK(1 / 3) for _ in range(3)])[-1], 1))
 
 # %% [markdown]
 # It **runs away**. Rank 0's gradient there is (-5.5, 4.5, 4.5). Its largest entry has the sign that the other
@@ -458,7 +458,7 @@ labkit.reveal("6.4", round(three_ranks([TopK(1 / 3) for _ in range(3)])[-1], 1))
 #
 # An entry that is too small today grows in the residual until it is the largest. Everything is sent, only later.
 #
-# ### Exercise 6.4 Error feedback
+# ### Exercise [[error_feedback]]
 #
 # *10 points, about 8 minutes; difficulty 2 of 5, importance 5 of 5*
 #
@@ -466,7 +466,7 @@ labkit.reveal("6.4", round(three_ranks([TopK(1 / 3) for _ in range(3)])[-1], 1))
 # buffer.
 
 
-# %% tags=["exercise"] exercise="6.4" points=10 difficulty=2 importance=5 minutes=8 title="Error feedback" provides=["ErrorFeedback"]
+# %% tags=["exercise"] exercise="error_feedback" points=10 difficulty=2 importance=5 minutes=8 title="Error feedback" provides=["ErrorFeedback"]
 class ErrorFeedback:
     """A compressor with a memory: what it did not send is added to the next gradient of the same key.
 
@@ -483,7 +483,7 @@ class ErrorFeedback:
 
     def compress(self, gradient: Tensor, key: Any = 0) -> Packet:
         """Return the packet of gradient plus residual; what it leaves out becomes the new residual of this key."""
-        # BEGIN SOLUTION 6.4: add the residual, compress, keep the difference
+        # BEGIN SOLUTION error_feedback
         corrected = gradient + self.residuals[key] if key in self.residuals else gradient.clone()
         packet = self.compressor.compress(corrected)
         self.residuals[key] = corrected - self.compressor.decompress(packet)
@@ -492,13 +492,13 @@ class ErrorFeedback:
 
     def decompress(self, packet: Packet) -> Tensor:
         """Return what the compressor makes of the packet."""
-        # BEGIN SOLUTION 6.4: nothing else
+        # BEGIN SOLUTION error_feedback
         return self.compressor.decompress(packet)
         # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("6.4", ErrorFeedback)
+labkit.check("error_feedback", ErrorFeedback)
 
 # %%
 without = three_ranks([TopK(1 / 3) for _ in range(3)])
@@ -602,7 +602,7 @@ for rank, came in enumerate(labkit.run(all_reduce_of_values, on=labkit.virtual(3
 # that cannot be added must travel **to everybody**: `dist.all_gather`. Each rank unpacks all packets and adds
 # gradients.
 #
-# ### Exercise 6.5 The mean of packets
+# ### Exercise [[mean_of_packets]]
 #
 # *10 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
 #
@@ -610,7 +610,7 @@ for rank, came in enumerate(labkit.run(all_reduce_of_values, on=labkit.virtual(3
 # the ranks, one call for each part. `replace(packet, parts=...)` makes a packet with other parts.
 
 
-# %% tags=["exercise"] exercise="6.5" points=10 difficulty=3 importance=5 minutes=8 title="The mean of packets" provides=["mean_of_packets"]
+# %% tags=["exercise"] exercise="mean_of_packets" points=10 difficulty=3 importance=5 minutes=8 title="The mean of packets" provides=["mean_of_packets"]
 def mean_of_packets(compressor: Any, packet: Packet, group: dist.ProcessGroup | None = None) -> Tensor:
     """Return the mean of what all ranks' packets stand for, the same on every rank.
 
@@ -619,7 +619,7 @@ def mean_of_packets(compressor: Any, packet: Packet, group: dist.ProcessGroup | 
         packet: This rank's; those of other ranks have parts of the same sizes and dtypes. It is not changed.
         group: The ranks that take part; None is everybody.
     """
-    # BEGIN SOLUTION 6.5: gather every part, put the parts of each rank together, unpack, add, divide
+    # BEGIN SOLUTION mean_of_packets
     num_ranks = dist.get_world_size(group)
     gathered = []
     for part in packet.parts:
@@ -632,7 +632,7 @@ def mean_of_packets(compressor: Any, packet: Packet, group: dist.ProcessGroup | 
 
 
 # %% tags=["check"]
-labkit.check("6.5", mean_of_packets)
+labkit.check("mean_of_packets", mean_of_packets)
 
 
 # %%
@@ -700,7 +700,7 @@ class HookState:
 
 
 # %% [markdown]
-# ### Exercise 6.6 A communication hook
+# ### Exercise [[compression_hook]]
 #
 # *20 points, about 20 minutes; difficulty 4 of 5, importance 5 of 5*
 #
@@ -708,12 +708,12 @@ class HookState:
 # eight float16 gradients overflows sooner than the sum of eight eighths.) Then
 #
 # * if `state.feedback.compressor.addable`: all-reduce the first part, and unpack this rank's packet;
-# * else gather every part, as in 6.5, without waiting, and add up what was unpacked.
+# * else gather every part, as in [[mean_of_packets]], without waiting, and add up what was unpacked.
 #
 # Compress through `state.feedback`, with that key, and add the packet's bytes to `state.sent_bytes`.
 
 
-# %% tags=["exercise"] exercise="6.6" points=20 difficulty=4 importance=5 minutes=20 title="A communication hook" provides=["compression_hook"]
+# %% tags=["exercise"] exercise="compression_hook" points=20 difficulty=4 importance=5 minutes=20 title="A communication hook" provides=["compression_hook"] needs=["fewer_bits", "error_feedback"]
 def compression_hook(state: HookState, bucket: dist.GradBucket) -> Future[Tensor]:
     """Start averaging one bucket over the ranks with compressed gradients; does not wait.
 
@@ -724,7 +724,7 @@ def compression_hook(state: HookState, bucket: dist.GradBucket) -> Future[Tensor
     Returns:
         A future of the mean gradient, with the buffer's shape and dtype.
     """
-    # BEGIN SOLUTION 6.6: divide, compress with feedback, start all_reduce or all_gathers, unpack when they are done
+    # BEGIN SOLUTION compression_hook
     feedback, num_ranks = state.feedback, dist.get_world_size(state.group)
     key = (bucket.index(), bucket.buffer().numel())
     packet = feedback.compress(bucket.buffer() / num_ranks, key)
@@ -747,7 +747,7 @@ def compression_hook(state: HookState, bucket: dist.GradBucket) -> Future[Tensor
 
 
 # %% tags=["check"]
-labkit.check("6.6", compression_hook)
+labkit.check("compression_hook", compression_hook)
 
 # %% [markdown]
 # Now in the real thing: two processes, torch's DDP, your hook. Beside it torch's own hook for float16, which does what
@@ -863,7 +863,7 @@ def register_hook(ddp: nn.Module, state: Any, hook: Any) -> None:
 
 # %%
 TorchDDP = nn.parallel.DistributedDataParallel
-Wrapper = labkit.mine("3.5", otherwise=TorchDDP) if use_mine else TorchDDP
+Wrapper = labkit.mine("bucketed_ddp", otherwise=TorchDDP) if use_mine else TorchDDP
 
 
 def gradients_with_hook(wrapper):
@@ -910,7 +910,7 @@ print("both ranks have the same gradients:", torch.equal(*ours), "and some are e
 # rank 2: each P is one KB. **How many times as long do sixty all-reduces of one KB take as a single one of 60 KB?**
 
 # %% tags=["predict"]
-labkit.predict("6.7", 2.0)
+labkit.predict("sixty_over_one", 2.0)
 
 
 # %%
@@ -924,7 +924,7 @@ apart, together = (
     labkit.run(sixty_all_reduces, entries, times, on=four).timeline.makespan_ns
     for entries, times in ((2 * 128, 60), (60 * 2 * 128, 1))
 )
-labkit.reveal("6.7", round(apart / together, 1))
+labkit.reveal("sixty_over_one", round(apart / together, 1))
 
 # %% [markdown]
 # The bytes are the same. But every all-reduce pays the latency of its steps again (lesson 02), and one KB is hardly
@@ -935,7 +935,7 @@ labkit.reveal("6.7", round(apart / together, 1))
 # sending, so here P has one, and with one column nothing is lost: P is the vector, scaled to length 1, and Q is its length.
 # No special case.
 #
-# ### Exercise 6.7 PowerSGD (bonus)
+# ### Exercise [[power_sgd]]
 #
 # *10 points, about 15 minutes; difficulty 4 of 5, importance 3 of 5*
 #
@@ -943,10 +943,10 @@ labkit.reveal("6.7", round(apart / together, 1))
 # above for all gradients of a bucket at once. Its `average` does what `average_together` does, and one call of `compress`
 # calls it **twice**: with all P's, and with all Q's. Each gradient counts as a matrix of its first dimension by all
 # others, keeps a Q of its own, and has min(rank, n, m) columns. The first Q's come from a `torch.Generator` with the
-# seed, as in 6.3, in the gradient's dtype. `torch.linalg.qr(p)[0]` has orthonormal columns that span what p's span.
+# seed, as in [[few_entries]], in the gradient's dtype. `torch.linalg.qr(p)[0]` has orthonormal columns that span what p's span.
 
 
-# %% tags=["exercise"] exercise="6.7" points=10 difficulty=4 importance=3 minutes=15 title="PowerSGD" provides=["average_together", "PowerSGD"] bonus=true
+# %% tags=["exercise"] exercise="power_sgd" points=10 difficulty=4 importance=3 minutes=15 title="PowerSGD" provides=["average_together", "PowerSGD"] bonus=true
 def average_together(tensors: list[Tensor], group: dist.ProcessGroup | None = None) -> list[Tensor]:
     """Return the mean of each tensor over the ranks; one all_reduce brings them all.
 
@@ -954,7 +954,7 @@ def average_together(tensors: list[Tensor], group: dist.ProcessGroup | None = No
         tensors: Of one dtype, and of the same shapes on every rank. They are not changed.
         group: The ranks that take part; None is everybody.
     """
-    # BEGIN SOLUTION 6.7: join them flat, all_reduce once, divide, cut the pieces out again
+    # BEGIN SOLUTION power_sgd
     joined = torch.cat([tensor.flatten() for tensor in tensors])
     dist.all_reduce(joined, group=group)
     means = (joined / dist.get_world_size(group)).split([tensor.numel() for tensor in tensors])
@@ -985,7 +985,7 @@ class PowerSGD:
             Packets of two parts: P, orthonormal, shape (n, r), and Q, shape (m, r), in the gradient's dtype, with r =
             min(rank, n, m).
         """
-        # BEGIN SOLUTION 6.7: all P = M Q, averaged, orthonormal; all Q = M^T P, averaged, kept for the next call
+        # BEGIN SOLUTION power_sgd
         matrices = [gradient.reshape(len(gradient), -1) for gradient in gradients]
         if self.qs is None:
             generator = torch.Generator().manual_seed(self.seed)
@@ -1000,14 +1000,14 @@ class PowerSGD:
 
     def decompress(self, packet: Packet) -> Tensor:
         """Return P Q^T in the gradient's shape."""
-        # BEGIN SOLUTION 6.7: the product
+        # BEGIN SOLUTION power_sgd
         p, q = packet.parts
         return (p @ q.T).view(packet.shape)
         # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("6.7", average_together, PowerSGD)
+labkit.check("power_sgd", average_together, PowerSGD)
 
 # %%
 torch.manual_seed(0)
@@ -1132,10 +1132,10 @@ for whose in ("no hook", "yours", "torch's"):
 # 1 % (2 % of the bytes: values and places) send more than the plain all-reduce?**
 
 # %% tags=["predict"]
-labkit.predict("6.8b", 1000)
+labkit.predict("gather_loses_from", 1000)
 
 # %% [markdown]
-# ### Exercise 6.8 Where it pays
+# ### Exercise [[where_it_pays]]
 #
 # *8 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
 #
@@ -1143,17 +1143,17 @@ labkit.predict("6.8b", 1000)
 # and saves the difference in bytes.
 
 
-# %% tags=["exercise"] exercise="6.8" points=8 difficulty=3 importance=5 minutes=8 title="Where it pays" provides=["all_reduce_seconds", "all_gather_seconds", "pays_below"]
+# %% tags=["exercise"] exercise="where_it_pays" points=8 difficulty=3 importance=5 minutes=8 title="Where it pays" provides=["all_reduce_seconds", "all_gather_seconds", "pays_below"]
 def all_reduce_seconds(num_bytes: float, world_size: int, latency_s: float, bandwidth_Bps: float) -> float:
     """Return the time of a ring all_reduce of num_bytes."""
-    # BEGIN SOLUTION 6.8: steps, times what a step takes
+    # BEGIN SOLUTION where_it_pays
     return 2 * (world_size - 1) * (latency_s + num_bytes / world_size / bandwidth_Bps)
     # END SOLUTION
 
 
 def all_gather_seconds(packet_bytes: float, world_size: int, latency_s: float, bandwidth_Bps: float) -> float:
     """Return the time of a ring all_gather in which every rank gives packet_bytes."""
-    # BEGIN SOLUTION 6.8: every packet passes every link but one
+    # BEGIN SOLUTION where_it_pays
     return (world_size - 1) * (latency_s + packet_bytes / bandwidth_Bps)
     # END SOLUTION
 
@@ -1172,7 +1172,7 @@ def pays_below(num_bytes: float, packet_bytes: float, world_size: int, compress_
     Returns:
         0.0 if it never pays, math.inf if it always does.
     """
-    # BEGIN SOLUTION 6.8: bytes saved on a link, over the seconds they cost
+    # BEGIN SOLUTION where_it_pays
     saved = 2 * (world_size - 1) / world_size * num_bytes - (world_size - 1) * packet_bytes
     if saved <= 0:
         return 0.0
@@ -1181,11 +1181,11 @@ def pays_below(num_bytes: float, packet_bytes: float, world_size: int, compress_
 
 
 # %% tags=["check"]
-labkit.check("6.8", all_reduce_seconds, all_gather_seconds, pays_below)
+labkit.check("where_it_pays", all_reduce_seconds, all_gather_seconds, pays_below)
 
 # %%
 first = next(n for n in range(2, 10_000) if all_gather_seconds(2.0, n, 0, 1) >= all_reduce_seconds(100.0, n, 0, 1))
-labkit.reveal("6.8b", first)
+labkit.reveal("gather_loses_from", first)
 
 # %%
 print("MB over each link, of 400 MB of gradients" + "".join(f"{n:>5} ranks" for n in (2, 8, 32, 128)))
@@ -1206,7 +1206,7 @@ for name, factor in (("float32", 1), ("bfloat16", 0.5), ("random 10 %", 0.1)):
 # four speeds of the network. **At 400 Gbit/s, how many times as fast is a step with top 1 % as one without a hook?**
 
 # %% tags=["predict"]
-labkit.predict("6.6", 2.0)
+labkit.predict("top_k_speedup", 2.0)
 
 # %%
 GIGABITS = (1, 10, 100, 400)
@@ -1246,7 +1246,7 @@ for name, make in ROWS.items():
 rows = ["ms a step      " + "".join(f"{gigabits:5} Gbit/s" for gigabits in GIGABITS)]
 for name in ROWS:
     rows.append(f"{name:14} " + "".join(f"{1e3 * step_s[name, gigabits]:12.2f}" for gigabits in GIGABITS))
-labkit.reveal("6.6", round(step_s["no hook", 400] / step_s["top 1 %", 400], 2), rows)
+labkit.reveal("top_k_speedup", round(step_s["no hook", 400] / step_s["top 1 %", 400], 2), rows)
 
 # %% [markdown]
 # Compressing costs operators, and operators cost time whatever the network. At 1 Gbit/s that is nothing beside what
@@ -1294,7 +1294,7 @@ plt.show()
 # hook?**
 
 # %% tags=["predict"]
-labkit.predict("6.6b", 5.0, unit="GB/s")
+labkit.predict("top_k_pays_below", 5.0, unit="GB/s")
 
 # %% tags=["nbval-ignore-output"]
 speeds = labkit.compression_explorer(
@@ -1311,7 +1311,7 @@ speeds = labkit.compression_explorer(
     compute_s=step_s["no hook", 400],
 )
 below = (speeds.numbers["faster_between"]["top 1 %"] or (0.0, 0.0))[1]
-labkit.reveal("6.6b", below / 1e9, speeds)
+labkit.reveal("top_k_pays_below", below / 1e9, speeds)
 
 # %% [markdown]
 # Read it twice. Against **bytes**, compression always looks splendid: sign and top 1 % need about a fortieth of them.
@@ -1382,7 +1382,7 @@ IN_32_BITS = (
 )
 
 # %% [markdown]
-# ### Exercise 6.9 Autocast
+# ### Exercise [[autocast]]
 #
 # *6 points, about 8 minutes; difficulty 3 of 5, importance 3 of 5*
 #
@@ -1391,7 +1391,7 @@ IN_32_BITS = (
 # names.
 
 
-# %% tags=["exercise"] exercise="6.9" points=6 difficulty=3 importance=3 minutes=8 title="Autocast" provides=["Autocast"]
+# %% tags=["exercise"] exercise="autocast" points=6 difficulty=3 importance=3 minutes=8 title="Autocast" provides=["Autocast"]
 class Autocast(TorchFunctionMode):
     """While it is on, functions of IN_16_BITS compute in dtype and those of IN_32_BITS in float32.
 
@@ -1405,7 +1405,7 @@ class Autocast(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Return what the function makes of its arguments, cast where it must be."""
-        # BEGIN SOLUTION 6.9: which dtype does this function want? cast the floating-point tensors, call it
+        # BEGIN SOLUTION autocast
         kwargs = kwargs or {}
         wanted = self.dtype if function in IN_16_BITS else torch.float32 if function in IN_32_BITS else None
         if wanted is None:
@@ -1419,7 +1419,7 @@ class Autocast(TorchFunctionMode):
 
 
 # %% tags=["check"]
-labkit.check("6.9", Autocast)
+labkit.check("autocast", Autocast)
 
 
 # %%
@@ -1462,12 +1462,12 @@ for scale in (1.0, 2.0**8, 2.0**16, 2.0**40):
 # before the optimizer uses them. By how much? As much as does not overflow. Nobody knows that beforehand, so try: begin
 # high. If a gradient is not finite, halve the scale and **skip this step**. After many good steps, double it.
 #
-# ### Exercise 6.10 Loss scaling
+# ### Exercise [[loss_scaling]]
 #
 # *8 points, about 8 minutes; difficulty 2 of 5, importance 3 of 5*
 
 
-# %% tags=["exercise"] exercise="6.10" points=8 difficulty=2 importance=3 minutes=8 title="Loss scaling" provides=["LossScaler"]
+# %% tags=["exercise"] exercise="loss_scaling" points=8 difficulty=2 importance=3 minutes=8 title="Loss scaling" provides=["LossScaler"]
 class LossScaler:
     """Keeps float16 gradients in range: scales the loss, unscales the gradients, skips steps that overflowed.
 
@@ -1483,7 +1483,7 @@ class LossScaler:
 
     def scaled(self, loss: Tensor) -> Tensor:
         """Return the loss times the scale."""
-        # BEGIN SOLUTION 6.10: one product
+        # BEGIN SOLUTION loss_scaling
         return loss * self.scale
         # END SOLUTION
 
@@ -1493,7 +1493,7 @@ class LossScaler:
         Returns:
             Whether the optimizer took its step: not if any gradient has an entry that is infinite or not a number.
         """
-        # BEGIN SOLUTION 6.10: look, then unscale with the scale of this loss, step, and count; else halve
+        # BEGIN SOLUTION loss_scaling
         gradients = [each.grad for group in optimizer.param_groups for each in group["params"] if each.grad is not None]
         finite = all(bool(gradient.isfinite().all()) for gradient in gradients)
         if not finite:
@@ -1512,7 +1512,7 @@ class LossScaler:
 
 
 # %% tags=["check"]
-labkit.check("6.10", LossScaler)
+labkit.check("loss_scaling", LossScaler)
 
 # %% [markdown]
 # On several ranks, **all must skip together**, or one rank's model stays behind. After DDP's averaging they do: an
@@ -1527,7 +1527,7 @@ labkit.check("6.10", LossScaler)
 # virtual A100, if the products go in bfloat16?** (Compared with float32 as PyTorch computes it if you ask for nothing.)
 
 # %% tags=["predict"]
-labkit.predict("6.9", 2.5)
+labkit.predict("bfloat16_speedup", 2.5)
 
 
 # %%
@@ -1556,7 +1556,7 @@ for gpu, half in (("v100", "float16"), ("v100", "bfloat16"), ("a100", "bfloat16"
             speedups[f"{gpu}, {half}, {what}, against {other}"] = took[other] / took[half]
         where = f"{gpu}, {half}, {what}"
         rows.append(f"{where:30} {took['float32'] / took[half]:10.1f} {took['tf32'] / took[half]:6.1f}")
-labkit.reveal("6.9", round(speedups["a100, bfloat16, wide layers, against float32"], 1), rows)
+labkit.reveal("bfloat16_speedup", round(speedups["a100, bfloat16, wide layers, against float32"], 1), rows)
 
 # %% [markdown]
 # On an A100 fourteen times, or nearly twice if the float32 products went in TF32. On a V100 seven times with float16,
@@ -1607,7 +1607,7 @@ print(f"this host: with bfloat16 {speedups['this host, layers of 512']:.2f} time
 # first one save, with much data and few parameters?**
 
 # %% tags=["predict"]
-labkit.predict("6.12", 0.4)
+labkit.predict("peak_saved", 0.4)
 
 # %%
 from torch.utils.checkpoint import checkpoint
@@ -1656,7 +1656,7 @@ for name, (width, tokens) in MODELS.items():
         f"{name:18} {peaks[0] / 1e9:6.1f} GB, with checkpoints {peaks[1] / 1e9:6.1f} GB: "
         f"{saved[name]:.0%} saved, {slower[name]:.2f} times the time"
     )
-labkit.reveal("6.12", round(saved["much data, narrow"], 2), rows)
+labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 
 # %% [markdown]
 # It saves about two thirds where activations are nearly all (what enters the four segments stays, and one segment's
@@ -1668,7 +1668,7 @@ labkit.reveal("6.12", round(saved["much data, narrow"], 2), rows)
 # could work at the same time: a thread loads batch 1 while you train on batch 0. Between the two is a queue of a few
 # batches.
 #
-# ### Exercise 6.11 A prefetching loader
+# ### Exercise [[prefetching_loader]]
 #
 # *8 points, about 12 minutes; difficulty 4 of 5, importance 3 of 5*
 #
@@ -1681,7 +1681,7 @@ labkit.reveal("6.12", round(saved["much data, narrow"], 2), rows)
 #   be let go, and be gone when the generator is. Say stop, empty the queue, join.
 
 
-# %% tags=["exercise"] exercise="6.11" points=8 difficulty=4 importance=3 minutes=12 title="A prefetching loader" provides=["prefetched"]
+# %% tags=["exercise"] exercise="prefetching_loader" points=8 difficulty=4 importance=3 minutes=12 title="A prefetching loader" provides=["prefetched"]
 def prefetched(batches: Iterable[Any], depth: int = 2) -> Iterator[Any]:
     """Yield the batches in order, while a thread fetches the next ones.
 
@@ -1692,7 +1692,7 @@ def prefetched(batches: Iterable[Any], depth: int = 2) -> Iterator[Any]:
         batches: What is loaded; only the thread iterates over it.
         depth: Batches that may wait, 1 or more.
     """
-    # BEGIN SOLUTION 6.11: a thread that puts batches, an error or the end; a loop that gets them; a finally
+    # BEGIN SOLUTION prefetching_loader
     ready: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=depth)
     stop = threading.Event()
 
@@ -1727,7 +1727,7 @@ def prefetched(batches: Iterable[Any], depth: int = 2) -> Iterator[Any]:
 
 
 # %% tags=["check"]
-labkit.check("6.11", prefetched)
+labkit.check("prefetching_loader", prefetched)
 
 # %% [markdown]
 # On the virtual cluster time is virtual, and a thread there has a clock of its own, so the gain can be computed to the
@@ -1735,7 +1735,7 @@ labkit.check("6.11", prefetched)
 # save?**
 
 # %% tags=["predict"]
-labkit.predict("6.11", 0.5)
+labkit.predict("prefetch_saves", 0.5)
 
 
 # %%
@@ -1759,7 +1759,7 @@ for load_ms, compute_ms in ((1, 3), (1, 30), (1, 1), (5, 1)):
     ]
     gains[load_ms, compute_ms] = 1 - seconds[1] / seconds[0]
     rows.append(f"load {load_ms} ms, compute {compute_ms:2} ms: {gains[load_ms, compute_ms]:.1%} saved")
-labkit.reveal("6.11", round(gains[1, 3], 3), rows)
+labkit.reveal("prefetch_saves", round(gains[1, 3], 3), rows)
 
 # %% [markdown]
 # There are the promised 25 %, and you see where they come from: somebody's loader took a quarter of somebody's step.
@@ -1843,17 +1843,17 @@ class Row:
 
 
 # %% [markdown]
-# ### Exercise 6.12 The true table
+# ### Exercise [[true_table]]
 #
 # *6 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
 #
 # The table has a line for every promised claim, also where nothing was measured. Both ends of a range belong to it.
 
 
-# %% tags=["exercise"] exercise="6.12" points=6 difficulty=2 importance=4 minutes=8 title="The true table" provides=["prefetch_gain", "mixed_speedup", "true_table"]
+# %% tags=["exercise"] exercise="true_table" points=6 difficulty=2 importance=4 minutes=8 title="The true table" provides=["prefetch_gain", "mixed_speedup", "true_table"]
 def prefetch_gain(load_s: float, compute_s: float) -> float:
     """Return the share of a step's time that prefetching saves at best."""
-    # BEGIN SOLUTION 6.12: the shorter of the two, over both
+    # BEGIN SOLUTION true_table
     return min(load_s, compute_s) / (load_s + compute_s)
     # END SOLUTION
 
@@ -1861,7 +1861,7 @@ def prefetch_gain(load_s: float, compute_s: float) -> float:
 def mixed_speedup(product_share: float, factor: float) -> float:
     """Return how many times as fast a step becomes if its matrix products, product_share of its time, become factor
     times as fast."""
-    # BEGIN SOLUTION 6.12: one over what is left of the time
+    # BEGIN SOLUTION true_table
     return 1 / (1 - product_share + product_share / factor)
     # END SOLUTION
 
@@ -1876,7 +1876,7 @@ def true_table(rows: list[Row], promised: dict[str, tuple[float, float]]) -> dic
     Returns:
         Claim -> {"holds": places, "less": places, "more": places}, places in the order of the rows.
     """
-    # BEGIN SOLUTION 6.12: three empty lists for each claim, then sort the rows into them
+    # BEGIN SOLUTION true_table
     table = {claim: {"holds": [], "less": [], "more": []} for claim in promised}
     for row in rows:
         low, high = promised[row.claim]
@@ -1887,7 +1887,7 @@ def true_table(rows: list[Row], promised: dict[str, tuple[float, float]]) -> dic
 
 
 # %% tags=["check"]
-labkit.check("6.12", prefetch_gain, mixed_speedup, true_table)
+labkit.check("true_table", prefetch_gain, mixed_speedup, true_table)
 
 # %% tags=["nbval-ignore-output"]
 PROMISED = {
@@ -1964,12 +1964,12 @@ print("loss after 1, 20, 40 and 60 steps:", *(f"{lost_signs[step]:.2f}" for step
 # Random 10 % of the gradient in each step. **How many times as many steps until the loss is below 1.8?**
 
 # %% tags=["predict"]
-labkit.predict("6.4b", 2.0)
+labkit.predict("random_k_steps", 2.0)
 
 # %% tags=["nbval-ignore-output"]
 whole = steps_until(curves["float32", True], 1.8)
 tenth = steps_until(train(partial(RandomK, 0.1), remember=False, steps=240), 1.8)
-labkit.reveal("6.4b", tenth / whole)
+labkit.reveal("random_k_steps", tenth / whole)
 
 # %% [markdown]
 # Towards ten times: it is a step of a tenth. The loss goes down, so nobody looks.
@@ -2015,7 +2015,7 @@ for hook in (compression_hook, sparse_all_reduce, unseeded_random_k):
 # the mean is 1.11. What comes, if the codes are all-reduced and rank 0's scale is used?
 
 # %% tags=["predict"]
-labkit.predict("6.1", 1.11)
+labkit.predict("sum_of_codes", 1.11)
 
 
 # %%
@@ -2027,7 +2027,7 @@ def without_the_scales():
     return (codes * packet.parts[1] / dist.get_world_size()).item()
 
 
-labkit.reveal("6.1", round(labkit.run(without_the_scales, on=labkit.virtual(3)).results[0], 6))
+labkit.reveal("sum_of_codes", round(labkit.run(without_the_scales, on=labkit.virtual(3)).results[0], 6))
 
 # %% [markdown]
 # Each rank's largest entry is 127, whatever it is worth. So every rank counts as much as the loudest. (In int8 itself

@@ -34,7 +34,7 @@ class Membership:
 def join_class(link: str, nickname: str) -> Membership:
     """Return the membership: from now on ``labkit.check`` tells the class board what passes.
 
-    What is sent: the nickname, the exercise's number, passed or not; no code, no output. It holds for every notebook
+    What is sent: the nickname, the exercise's name, passed or not; no code, no output. It holds for every notebook
     of this user until ``labkit.leave_class()``.
 
     Args:

@@ -20,8 +20,8 @@ from labkit.errors import ConfigError, EnvironmentProblem
 MOST_LEARNERS = 1000
 LONGEST_NICKNAME = 24
 
-# Lesson -> its exercises as (id, title), in order.
-Exercises = Mapping[str, Sequence[tuple[str, str]]]
+# Lesson -> its exercises as (slug, number, title), in order.
+Exercises = Mapping[str, Sequence[tuple[str, str, str]]]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS class (token TEXT NOT NULL);
@@ -55,7 +55,7 @@ def reported(plain: object, known: Exercises) -> Reported:
     if not isinstance(passed, bool) or not isinstance(key, str) or not 8 <= len(key) <= 64:
         raise ConfigError("passed must be true or false, key a text of 8 to 64 characters")
     check_nickname(nickname)
-    if exercise not in {each for lesson in known.values() for each, _ in lesson}:
+    if exercise not in {each for lesson in known.values() for each, _, _ in lesson}:
         raise ConfigError("the course on the board's machine has no such exercise")
     return Reported(nickname, key, exercise, passed)
 
@@ -154,12 +154,13 @@ class Results:
             lesson: [
                 {
                     "id": each,
+                    "number": number,
                     "title": title,
                     "passed": sum(own.get(each, [0])[0] for own in learners.values()),
                     "on_it": len(minutes := [since for where, since in latest.values() if where == each]),
                     "minutes": round(median(minutes)) if minutes else 0,
                 }
-                for each, title in listed
+                for each, number, title in listed
             ]
             for lesson, listed in exercises.items()
         }

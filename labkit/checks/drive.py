@@ -132,7 +132,7 @@ def run_together(
             echo=False,
         )
     except RunError as error:
-        failure = failure_of(error, exercise)
+        failure = failure_of(error, exercise, functions)
         wire = _wire(error.timeline, 0)
         return [
             Brought(failure, wire, of_case(error.output, number), error.timeline, number)

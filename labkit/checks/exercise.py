@@ -42,8 +42,7 @@ class Exercise:
     """One exercise of a lesson.
 
     Attributes:
-        id: Its number, "2.6".
-        title: Its title.
+        id: Its slug, "ring_sum".
         functions: Names of the functions the learner hands to ``labkit.check``, in order.
         driver: Called in every rank with the learner's functions and that rank's inputs; a top-level function of labkit
             that knows no answer.
@@ -59,7 +58,6 @@ class Exercise:
     """
 
     id: str
-    title: str
     functions: tuple[str, ...]
     driver: Driver
     oracle: Oracle

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import takewhile
+from typing import Any
 
 from labkit.checks.case import Failure, Wait
 from labkit.checks.exercise import Exercise
@@ -19,7 +22,7 @@ _FRAME = re.compile(
 _ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(: (?P<text>.*))?$")
 SIZES_DIFFER = "Two ranks disagree about the size of a message."
 NOBODY_EXPECTED = "A message went to a rank nobody expected:"
-_STUB = re.compile(r"Exercise (?P<id>\d+\.\d+)\b")
+_STUB = re.compile(r"Exercise \d+\.\d+: ")
 _ADDRESS = re.compile(r"<(?:[\w.]+\.)?(?P<name>\w+) object at 0x[0-9a-f]+>")
 _NOT_IN_GROUP = re.compile(r"^Global rank (?P<rank>-?\d+) is not part of group\b")
 _NO_PAIR = ("Pair is not connected", "Connect timeout", "invalid rank", "not connected")
@@ -28,8 +31,14 @@ _NOT_THEIRS = ("/labkit/", "/torch/", "/site-packages/", "<frozen ")
 _MOST_LINES = 24
 
 
-def failure_of(error: RunError, exercise: Exercise) -> Failure:
-    """Return what a run's error means for the learner."""
+def failure_of(error: RunError, exercise: Exercise, functions: Mapping[str, Callable[..., Any]]) -> Failure:
+    """Return what a run's error means for the learner.
+
+    Args:
+        error: What the run raised.
+        exercise: What was run.
+        functions: The learner's functions, by name.
+    """
     if isinstance(error, RunTimeout):
         return _hang(error)
     rank = error.rank
@@ -39,7 +48,7 @@ def failure_of(error: RunError, exercise: Exercise) -> Failure:
             return _repeating(Failure("died", rank, ""), SIZES_DIFFER, _first_problem(error, "size_mismatch"))
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         return Failure("died", rank, _sentence(first.replace(" failed first: ", " ended before its time: ", 1)))
-    failure = failure_of_traceback(report, rank, exercise)
+    failure = failure_of_traceback(report, rank, exercise, functions)
     return _in_transport_words(failure, error)
 
 
@@ -74,12 +83,13 @@ def _seen(problem: Problem) -> WireProblem:
     return WireProblem(problem.kind, problem.rank, problem.text)
 
 
-def failure_of_traceback(report: str, rank: int | None, exercise: Exercise) -> Failure:
+def failure_of_traceback(
+    report: str, rank: int | None, exercise: Exercise, functions: Mapping[str, Callable[..., Any]]
+) -> Failure:
     """Return what a traceback, as Python prints it, means for the learner."""
     name, text = _last_error(report)
-    stub = _STUB.match(text)
-    if name == "NotImplementedError" and stub:
-        if stub["id"] == exercise.id:
+    if name == "NotImplementedError" and _STUB.match(text):
+        if any(text in _texts(functions[each]) for each in exercise.functions):
             return Failure("not_implemented", rank, _sentence(f"Not done yet. {text}"), error=name)
         called = " and ".join(exercise.functions)
         return Failure(
@@ -98,6 +108,15 @@ def failure_of_traceback(report: str, rank: int | None, exercise: Exercise) -> F
     if name == "WireFormatError":
         return Failure("bad_result", rank, _sentence(f"What came back cannot be judged: {text}"), error=name)
     return Failure("exception", rank, _sentence(f"{who}{name}: {text}"), learners_lines(report), name)
+
+
+def _texts(function: Callable[..., Any]) -> Iterator[object]:
+    """Yield the constants in the code of a function, or of a class's methods: a stub's words are among them."""
+    found = vars(function).values() if inspect.isclass(function) else [function]
+    for each in found:
+        code = getattr(inspect.unwrap(getattr(each, "__func__", each)), "__code__", None)
+        if code is not None:
+            yield from code.co_consts
 
 
 def _last_error(report: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from labkit.checks.exercise import Exercise, functions_for
 from labkit.checks.outcome import CaseOutcome, hint_across, telling
 from labkit.checks.par import lines as par_lines
 from labkit.checks.printed import lines as printed_lines
-from labkit.checks.registry import exercises, find
+from labkit.checks.registry import beside, find
 from labkit.checks.verdict import Verdict
 from labkit.errors import ConfigError, LabkitError
 from labkit.words import join
@@ -24,8 +24,7 @@ class CheckResult:
     """What a check found; shown by the notebook when it is the last line of a cell.
 
     Attributes:
-        exercise_id: "2.6".
-        title: The exercise's title, "" if there is no such exercise.
+        exercise_id: "ring_sum".
         outcomes: Each case and its verdict.
         problem: Why nothing was checked, with the cure; "" when it was.
         shown: The failed case that is shown in full, None where none failed.
@@ -36,7 +35,6 @@ class CheckResult:
     """
 
     exercise_id: str
-    title: str = ""
     outcomes: tuple[CaseOutcome, ...] = ()
     problem: str = ""
     shown: CaseOutcome | None = None
@@ -80,7 +78,7 @@ class CheckResult:
         return self._found() + ([("more", self.note)] if self.note else [])
 
     def _found(self) -> list[tuple[str, str]]:
-        head = f"Exercise {self.exercise_id}".strip() + (f", {self.title}" if self.title else "")
+        head = f"Exercise {self.exercise_id}".strip()
         if self.problem:
             return [("head", f"{head}: not checked."), ("more", self.problem)]
         right = sum(outcome.passed for outcome in self.outcomes)
@@ -125,8 +123,9 @@ def check(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
     ``labkit.join_class`` also lets the class board know whether it passed.
 
     Args:
-        exercise_id: "2.6".
-        *functions: The functions the exercise asks for, themselves, not called: ``labkit.check("2.6", ring_sum)``.
+        exercise_id: Its slug, "ring_sum".
+        *functions: The functions the exercise asks for, themselves, not called:
+            ``labkit.check("ring_sum", ring_sum)``.
     """
     problem = _not_an_id(exercise_id, "check")
     if problem:
@@ -137,7 +136,7 @@ def check(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
         return CheckResult(str(exercise_id), problem=_sentence(str(error)))
     problem = _misuse(exercise, functions)
     if problem:
-        return CheckResult(exercise.id, exercise.title, problem=problem)
+        return CheckResult(exercise.id, problem=problem)
     result = _run(exercise, functions)
     return result if result.problem else replace(result, note=report(exercise.id, result.passed))
 
@@ -151,7 +150,7 @@ def _run(exercise: Exercise, functions: tuple[Callable[..., Any], ...]) -> Check
     try:
         outcomes = run_visible(exercise, named)
     except LabkitError as error:
-        return CheckResult(exercise.id, exercise.title, problem=f"The ranks could not be started: {error}")
+        return CheckResult(exercise.id, problem=f"The ranks could not be started: {error}")
     if exercise.sweep is not None:
         # Only what has passed in processes of its own runs in the learner's: there it cannot end the notebook.
         right = all(outcome.passed for outcome in outcomes)
@@ -159,7 +158,6 @@ def _run(exercise: Exercise, functions: tuple[Callable[..., Any], ...]) -> Check
     passed = all(outcome.passed for outcome in outcomes)
     return CheckResult(
         exercise.id,
-        exercise.title,
         tuple(outcomes),
         shown=telling(exercise, outcomes),
         across=hint_across(exercise, outcomes),
@@ -168,7 +166,7 @@ def _run(exercise: Exercise, functions: tuple[Callable[..., Any], ...]) -> Check
 
 
 def call_of(exercise: Exercise) -> str:
-    """Return how the exercise is checked: labkit.check("2.2", root_bytes, ring_bytes)."""
+    """Return how the exercise is checked: labkit.check("count_bytes", root_bytes, ring_bytes)."""
     return f'labkit.check("{exercise.id}", {", ".join(exercise.functions)})'
 
 
@@ -193,23 +191,17 @@ def _misuse(exercise: Exercise, functions: tuple[Any, ...]) -> str:
 
 def _owner(exercise: Exercise, name: str) -> Exercise | None:
     """Return the exercise of the same lesson that asks for a function of this name, or None."""
-    lesson = exercises(exercise.id.split(".")[0])
-    return next((each for each in lesson.values() if name in each.functions), None)
+    return next((each for each in beside(exercise.id).values() if name in each.functions), None)
 
 
 def _not_an_id(exercise_id: object, verb: str) -> str:
-    """Return what is wrong with something that is no text where an exercise's number is wanted, or ""."""
+    """Return what is wrong with something that is no text where an exercise's name is wanted, or ""."""
     if isinstance(exercise_id, str):
         return ""
-    more = ", your_function" if verb == "check" else ""
-    if isinstance(exercise_id, int | float) and not isinstance(exercise_id, bool):
-        return (
-            f'Write the exercise\'s number in quotes: labkit.{verb}("{exercise_id}"{more}). '
-            "Without them Python cannot tell 2.10 from 2.1."
-        )
+    more = ", chunk_bounds" if verb == "check" else ""
     name = getattr(exercise_id, "__name__", "") if callable(exercise_id) else ""
     what = f"the function {name}" if name else f"a {type(exercise_id).__name__}"
-    return f'You gave {what} where the exercise\'s number belongs: labkit.{verb}("2.1"{more}), the number in quotes.'
+    return f'You gave {what} where the exercise\'s name belongs, in quotes: labkit.{verb}("chunk_bounds"{more}).'
 
 
 def _by_name(exercise: Exercise, functions: tuple[Callable[..., Any], ...]) -> dict[str, Callable[..., Any]]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import base64
 import io
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, TypeAlias
 
+from labkit.slugs import is_slug
+
 Plain: TypeAlias = int | float | str | bool | None
 """What may be guessed: a number, a word, yes or no; None is no guess yet."""
 
-_ID = re.compile(r"\d+\.\d+[a-z]?")
 _DRAWN = (1e-30, 1e30)  # an axis beyond these has no ticks that say anything
 
 
@@ -23,7 +23,7 @@ class Prediction:
     """A guess that was written down; shown by the notebook as one line.
 
     Attributes:
-        id: "5.2", or "5.2b" for a second guess of that exercise.
+        id: What is guessed, "root_megabytes".
         guess: What was written down; None if nothing was.
         unit: Its unit, or "".
         problem: Why it was not written down, or "".
@@ -105,52 +105,52 @@ class Revealed:
 _written: dict[str, Prediction] = {}
 
 
-def predict(exercise_id: str, guess: Plain, *, unit: str = "") -> Prediction:
+def predict(guess_id: str, guess: Plain, *, unit: str = "") -> Prediction:
     """Return your guess, written down until :func:`reveal` shows it beside the number that came out.
 
     It is not scored. Running the cell again replaces the guess.
 
     Args:
-        exercise_id: The exercise it belongs to, "5.2"; a letter after it for several, "5.2b".
+        guess_id: What is guessed, "root_megabytes".
         guess: A plain number, word or True or False; None is no guess yet.
         unit: Unit of a number, "ms".
     """
-    if problem := _not_an_id(exercise_id, "predict"):
+    if problem := _not_an_id(guess_id, "predict"):
         return Prediction("", None, problem=problem)
     value = _plain(guess)
     if value is _NOT_PLAIN:
         what = "is not finite" if isinstance(guess, float) else f"is a {type(guess).__name__}"
         return Prediction(
-            exercise_id, None, problem=f"A guess is a plain number such as 0.5, a word in quotes or True; this {what}."
+            guess_id, None, problem=f"A guess is a plain number such as 0.5, a word in quotes or True; this {what}."
         )
-    prediction = Prediction(exercise_id, value, unit)  # type: ignore[arg-type]
-    _written[exercise_id] = prediction
+    prediction = Prediction(guess_id, value, unit)  # type: ignore[arg-type]
+    _written[guess_id] = prediction
     return prediction
 
 
-def reveal(exercise_id: str, result: Any, figure: Any = None) -> Revealed:
+def reveal(guess_id: str, result: Any, figure: Any = None) -> Revealed:
     """Return your guess beside what came out, as a line and a small picture; in words if there is no guess yet.
 
     Args:
-        exercise_id: As in :func:`predict`.
+        guess_id: As in :func:`predict`.
         result: The number (a tensor of one element counts as one), word or flag that came out, in the guess's unit.
         figure: What to show with them, such as labkit.ring_player(), a run's timeline, labkit.compare(...), a figure of
             matplotlib's, or text: a table as a list of lines. It stays hidden until there is a guess.
     """
-    if problem := _not_an_id(exercise_id, "reveal"):
+    if problem := _not_an_id(guess_id, "reveal"):
         return Revealed("", None, None, problem=problem)
     value = _plain(result)
     if value is _NOT_PLAIN or value is None:
-        problem = f"There is nothing to reveal for {exercise_id} yet: the result is {_in_words(result)}."
-        return Revealed(exercise_id, None, None, problem=problem)
-    written = _written.get(exercise_id)
+        problem = f"There is nothing to reveal for {guess_id} yet: the result is {_in_words(result)}."
+        return Revealed(guess_id, None, None, problem=problem)
+    written = _written.get(guess_id)
     if written is None or written.guess is None:
         problem = (
-            f'Write your guess first: run the cell above that begins labkit.predict("{exercise_id}", ...)'
+            f'Write your guess first: run the cell above that begins labkit.predict("{guess_id}", ...)'
             f"{' with your guess in place of None' if written else ''}, then this one."
         )
-        return Revealed(exercise_id, None, None, problem=problem)
-    return Revealed(exercise_id, written.guess, value, written.unit, figure=figure)  # type: ignore[arg-type]
+        return Revealed(guess_id, None, None, problem=problem)
+    return Revealed(guess_id, written.guess, value, written.unit, figure=figure)  # type: ignore[arg-type]
 
 
 def with_unit(value: Plain, unit: str) -> str:
@@ -230,9 +230,9 @@ def _in_words(value: object) -> str:
 
 
 def _not_an_id(identity: object, verb: str) -> str:
-    if isinstance(identity, str) and _ID.fullmatch(identity):
+    if is_slug(identity):
         return ""
     return (
-        f'labkit.{verb} begins with the number of an exercise in quotes, labkit.{verb}("2.1", ...), '
-        f"or with a letter after it for several guesses; this is {identity!r}."
+        f'labkit.{verb} begins with what is guessed, a name in quotes, as in labkit.{verb}("root_megabytes", ...); '
+        f"this is {identity!r}."
     )

@@ -2,53 +2,73 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 
 from labkit.checks.exercise import Exercise
 from labkit.errors import ConfigError
+from labkit.slugs import names_lesson
 
-_LESSONS = {
-    "00": "labkit.checks.lesson_00",
-    "01": "labkit.checks.lesson_01",
-    "02": "labkit.checks.lesson_02",
-    "03": "labkit.checks.lesson_03",
-    "04": "labkit.checks.lesson_04",
-    "05": "labkit.checks.lesson_05",
-    "06": "labkit.checks.lesson_06",
+# The one place that knows in which folder a lesson's checks lie. It goes when folders bear the lessons' slugs.
+_FOLDERS = {
+    "start_here": "lesson_00",
+    "data_parallel": "lesson_01",
+    "ring_all_reduce": "lesson_02",
+    "ddp": "lesson_03",
+    "parameter_server": "lesson_04",
+    "pipeline": "lesson_05",
+    "gradient_compression": "lesson_06",
 }
 
 
-@cache
 def exercises(lesson: str) -> dict[str, Exercise]:
-    """Return the exercises of a lesson by id, in the order of the lesson.
+    """Return the exercises of a lesson by slug, in the order of the lesson.
 
     Args:
-        lesson: The lesson's number, "02"; a longer name such as "02_ring_all_reduce" counts by its number.
+        lesson: Its number, slug or full name: "02", "ring_all_reduce", "02_ring_all_reduce".
 
     Raises:
         ConfigError: If the lesson has no checks.
     """
-    number = lesson.split("_")[0].zfill(2)
-    if number not in _LESSONS:
-        raise ConfigError(f"lesson {lesson!r} has no checks; lessons with checks: {', '.join(sorted(_LESSONS))}")
-    found: tuple[Exercise, ...] = import_module(_LESSONS[number]).EXERCISES
-    return {exercise.id: exercise for exercise in found}
+    names = {slug: f"{folder.removeprefix('lesson_')}_{slug}" for slug, folder in _FOLDERS.items()}
+    for slug, name in names.items():
+        if names_lesson(name, lesson):
+            return _of(slug)
+    raise ConfigError(f"lesson {lesson!r} has no checks; lessons with checks: {', '.join(names.values())}")
 
 
 def find(exercise_id: str) -> Exercise:
-    """Return the exercise with this id, "2.6".
+    """Return the exercise with this slug, "ring_sum".
 
     Raises:
-        ConfigError: If there is none; the message lists what there is.
+        ConfigError: If there is none; the message names what comes near.
     """
-    head = str(exercise_id).split(".")[0]
-    if head.isdigit() and head.zfill(2) in _LESSONS:
-        known = exercises(head.zfill(2))
-        if exercise_id in known:
-            return known[exercise_id]
-        raise ConfigError(f"there is no exercise {exercise_id!r}; lesson {head.zfill(2)} has {', '.join(known)}")
-    raise ConfigError(
-        f"there is no exercise {exercise_id!r}; an id is a lesson's number, a dot and a number, "
-        f'as in "2.3"; lessons with checks: {", ".join(sorted(_LESSONS))}'
-    )
+    return beside(exercise_id)[exercise_id]
+
+
+def beside(exercise_id: str) -> dict[str, Exercise]:
+    """Return the exercises of the lesson that has this one, by slug.
+
+    Raises:
+        ConfigError: If there is none; the message names what comes near.
+    """
+    known: list[str] = []
+    for found in _lessons():
+        if exercise_id in found:
+            return found
+        known += found
+    near = difflib.get_close_matches(str(exercise_id), known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else "the cell that checks an exercise says its name, 'chunk_bounds'"
+    raise ConfigError(f"there is no exercise {exercise_id!r}; {hint}")
+
+
+def _lessons() -> Iterator[dict[str, Exercise]]:
+    return map(_of, _FOLDERS)
+
+
+@cache
+def _of(slug: str) -> dict[str, Exercise]:
+    found: tuple[Exercise, ...] = import_module(f"labkit.checks.{_FOLDERS[slug]}").EXERCISES
+    return {exercise.id: exercise for exercise in found}

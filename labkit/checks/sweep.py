@@ -99,16 +99,16 @@ def _run(
         )  # fmt: skip
     except RunError as error:
         wire = Wire() if error.timeline is None else wire_of_case(error.timeline, 0)
-        return _failure(error, exercise), wire, of_case(error.output, 0), error.timeline
+        return _failure(error, exercise, functions), wire, of_case(error.output, 0), error.timeline
     assert result.timeline is not None
     steps = math.floor(result.timeline.makespan_ns / _STEP_NS)
     wire = replace(wire_of_case(result.timeline, 0), steps=steps)
     return tuple(decode(of_rank[0]) for of_rank in result.results), wire, of_case(result.output, 0), result.timeline
 
 
-def _failure(error: RunError, exercise: Exercise) -> Failure:
+def _failure(error: RunError, exercise: Exercise, functions: Functions) -> Failure:
     """Return what a failed run means; of a deadlock, what the virtual world knows for certain: each rank's own line."""
-    failure = failure_of(error, exercise)
+    failure = failure_of(error, exercise, functions)
     if not isinstance(error, RunTimeout) or not str(error).startswith("Deadlock"):
         return failure
     first, *lines = str(error).strip().splitlines()

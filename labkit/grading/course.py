@@ -16,6 +16,7 @@ from labkit.checks.predictions import Plain
 from labkit.errors import ConfigError
 from labkit.lessons.manifest import Manifest
 from labkit.lessons.manifest import read as read_manifest
+from labkit.slugs import names_lesson
 
 if TYPE_CHECKING:
     from labkit.checks.exercise import Exercise
@@ -93,19 +94,20 @@ class Course:
 
 
 def find_course(lesson: str, course: str | Path | None = None) -> Course:
-    """Return the lesson `lesson` ("02", or its full name) of the course in the folder `course`.
+    """Return the lesson `lesson` (its number, slug or full name) of the course in the folder `course`.
 
     Args:
-        lesson: Its number or name.
+        lesson: Its number, slug or name.
         course: The course's folder; else the working folder or the one labkit is installed from, whichever has it.
 
     Raises:
         ConfigError: If there is no such lesson; the message says what was looked for and what there is.
     """
-    number = lesson.split("_")[0].zfill(2)
     roots = [Path(course)] if course is not None else [Path.cwd(), _PACKAGE.parent]
     for root in roots:
-        found = sorted((root / "notebooks").glob(f"{number}_*.ipynb"))
+        notebooks = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+        found = [path for path in notebooks if names_lesson(path.stem, lesson)]
+        number = found[0].stem[:2] if found else lesson
         hidden = root / "solutions" / "hidden" / f"lesson_{number}.py"
         if len(found) == 1 and hidden.is_file():
             checks = root / "checks" / f"lesson_{number}.py"
@@ -113,8 +115,8 @@ def find_course(lesson: str, course: str | Path | None = None) -> Course:
     root = roots[0]
     there = sorted(path.stem for path in (root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
     raise ConfigError(
-        f"lesson {lesson!r} cannot be graded from {root}: that takes one notebooks/{number}_*.ipynb and "
-        f"solutions/hidden/lesson_{number}.py. Notebooks there: {', '.join(there) or 'none'}. "
+        f"lesson {lesson!r} cannot be graded from {root}: that takes one notebook of that number or name in notebooks/ "
+        f"and its solutions/hidden/lesson_NN.py. Notebooks there: {', '.join(there) or 'none'}. "
         "Name the course's folder with --course."
     )
 

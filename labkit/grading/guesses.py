@@ -20,7 +20,7 @@ class Guess:
     """One prediction.
 
     Attributes:
-        name: Its number or variable.
+        name: What is guessed: its slug, or the variable.
         guess: What was written down; None if nothing was.
         unit: Of all three.
         found: What the lesson's executed solution revealed, or None.

@@ -143,7 +143,7 @@ class Grader:
         deadline = time.monotonic() + self.limits.probe_seconds
         results = []
         for exercise in self.course.manifest.exercises:
-            progress(f"exercise {exercise.id}")
+            progress(f"exercise {exercise.number or exercise.id}")
             if exercise.id in rebuilt.unchanged:
                 results.append(ExerciseResult(exercise, "not_done"))
             else:

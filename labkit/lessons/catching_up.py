@@ -18,8 +18,7 @@ from labkit.errors import LessonError
 from labkit.lessons.code import is_stub
 from labkit.lessons.course import find_course, select, source_files
 from labkit.lessons.cuts import without_markers
-from labkit.lessons.manifest import from_metadata
-from labkit.lessons.pristine import pristine
+from labkit.lessons.pristine import pristine, pristine_exercise
 from labkit.lessons.source import load
 
 Say = Callable[[str], None]
@@ -61,7 +60,7 @@ def read_pack(path: Path) -> Pack:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        answers = {str(number): str(source) for number, source in content["answers"].items()}
+        answers = {str(exercise): str(source) for exercise, source in content["answers"].items()}
         if content["labkit_pack"] != _FORMAT:
             raise LessonError(f"{path} was written by another version of labkit; ask for a new pack.")
         return Pack(str(content["lesson"]), answers)
@@ -109,7 +108,7 @@ def _fill(pack: Pack, notebooks: Path, say: Say) -> None:
     notebook = _read(path)
     filled, own = [], []
     for exercise, cell in _exercise_cells(notebook):
-        if not is_stub(_source(cell), exercise):
+        if not is_stub(_source(cell)):
             own.append(exercise)
         elif exercise in pack.answers:
             cell.source = pack.answers[exercise]
@@ -124,19 +123,18 @@ def reset(exercise: str, notebooks: Path, say: Say) -> None:
     """Put one exercise's cell back as it was handed out.
 
     Args:
-        exercise: "2.6".
+        exercise: Its slug or its number, "ring_sum" or "2.6".
         notebooks: The learner's folder.
         say: Told what was done, line by line.
 
     Raises:
         LessonError: If there is no such exercise or notebook; nothing has changed then.
     """
-    name, handed_out = pristine(exercise.partition(".")[0].zfill(2), notebooks)
-    from_metadata(handed_out.metadata, name).exercise(exercise)
-    stub = next(_source(cell) for number, cell in _exercise_cells(handed_out) if number == exercise)
+    name, handed_out, exercise = pristine_exercise(exercise, notebooks)
+    stub = next(_source(cell) for each, cell in _exercise_cells(handed_out) if each == exercise)
     path = notebooks / f"{name}.ipynb"
     notebook = _read(path)
-    cell = next((cell for number, cell in _exercise_cells(notebook) if number == exercise), None)
+    cell = next((cell for each, cell in _exercise_cells(notebook) if each == exercise), None)
     if cell is None:
         raise LessonError(
             f"{path.name} has lost its cell of exercise {exercise}; rename it, then `labkit catch-up {name[:2]}`."

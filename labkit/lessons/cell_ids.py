@@ -1,9 +1,8 @@
-"""Cell ids that stay: from an exercise's number, a prediction's name, or the content."""
+"""Cell ids that stay: from an exercise's slug, a guess's name, or the content."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Collection
 
 
@@ -21,7 +20,8 @@ def cell_id(
 
     Args:
         kind: "markdown" or "code".
-        source: The cell's text as the lesson's source has it.
+        source: The cell's text as the lesson's source has it, references to exercises unresolved: another number
+            makes no other id.
         role: The tag that says what the cell is for, or None.
         exercise: The exercise an ``exercise`` or ``check`` cell belongs to.
         predicted: The name a ``predict`` cell assigns, or the id it hands to ``labkit.predict``.
@@ -30,11 +30,11 @@ def cell_id(
     """
     digest = hashlib.sha256(f"{kind}\n{source}".encode()).hexdigest()[:10]
     if exercise is not None and role == "exercise":
-        return f"exercise-{exercise.replace('.', '-')}"
+        return f"exercise-{exercise.replace('_', '-')}"
     if exercise is not None:
-        stem = f"check-{exercise.replace('.', '-')}"
+        stem = f"check-{exercise.replace('_', '-')}"
     elif predicted is not None:
-        return f"predict-{re.sub('[_.]', '-', predicted)}"[:64]
+        return f"predict-{predicted.replace('_', '-')}"[:64]
     elif role == "parameters":
         return "parameters"
     elif role == "given":

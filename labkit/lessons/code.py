@@ -81,8 +81,8 @@ def refuse_uncut(source: str, student_source: str, exercise: Exercise) -> None:
     for name, statement in left.items():
         if not any(is_gap(node) for node in ast.walk(statement)):
             raise CodeError(
-                f"the answer of {name} stands outside the markers; enclose it in `# BEGIN SOLUTION {exercise.id}: "
-                "what to do` and `# END SOLUTION`, or move what learners may read to a given cell.",
+                f"the answer of {name} stands outside the markers; enclose it in `# BEGIN SOLUTION {exercise.id}` "
+                "and `# END SOLUTION`, or move what learners may read to a given cell.",
                 solved[name].lineno,
             )
     if missing := [name for name in exercise.provides if name not in left]:
@@ -99,7 +99,7 @@ def is_gap(node: ast.AST) -> bool:
 
 
 def gap_message(node: ast.AST) -> str | None:
-    """Return the message of a gap, such as "Exercise 2.3: cut into chunks", or None for any other node."""
+    """Return the message of a gap, such as "Exercise 2.3: Chunk bounds", or None for any other node."""
     if not (isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args):
         return None
     function, argument = node.exc.func, node.exc.args[0]
@@ -109,16 +109,15 @@ def gap_message(node: ast.AST) -> str | None:
     return None
 
 
-def is_stub(source: str, exercise_id: str) -> bool:
-    """Return whether a cell still raises what the student notebook raises in the answer's place.
+def is_stub(source: str) -> bool:
+    """Return whether an exercise's cell still raises what the student notebook raises in the answer's place.
 
     A cell that does not parse is one that somebody has begun.
     """
     try:
-        messages = [gap_message(node) for node in ast.walk(ast.parse(source))]
+        return any(map(is_gap, ast.walk(ast.parse(source))))
     except SyntaxError:
         return False
-    return any(message is not None and message.startswith(f"Exercise {exercise_id}:") for message in messages)
 
 
 def predicted_name(source: str) -> str:
@@ -132,7 +131,7 @@ def predicted_name(source: str) -> str:
     if found is None:
         raise CodeError(
             "a predict cell is one assignment of a literal, such as `guess_seconds = 0.5`, "
-            'or one call with literals, such as `labkit.predict("5.2", 0.27, unit="ms")`.',
+            'or one call with literals, such as `labkit.predict("step_ms", 0.27, unit="ms")`.',
             1,
         )
     return found.name

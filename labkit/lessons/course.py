@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from labkit.errors import LessonError
 from labkit.lessons.manifest import read
+from labkit.slugs import names_lesson
 
 
 def find_course(start: Path | None = None, *, sources: bool = False) -> Path:
@@ -29,29 +29,28 @@ def find_course(start: Path | None = None, *, sources: bool = False) -> Path:
     raise LessonError(f"No folder from {begin} upwards holds {wanted}/{why}; say where with --course DIR.")
 
 
-def exercise_titles(start: Path | None = None) -> dict[str, list[tuple[str, str]]]:
-    """Return each lesson's exercises as (id, title), read from the student notebooks.
+def exercise_titles(start: Path | None = None) -> dict[str, list[tuple[str, str, str]]]:
+    """Return each lesson's exercises as (slug, number, title), by the lesson's number, read from the notebooks.
 
     Raises:
         LessonError: If no course is found, or a notebook carries no manifest.
     """
     notebooks = sorted((find_course(start) / "notebooks").glob("[0-9][0-9]_*.ipynb"))
-    return {path.stem[:2]: [(each.id, each.title) for each in read(path).exercises] for path in notebooks}
+    return {path.stem[:2]: [(each.id, each.number, each.title) for each in read(path).exercises] for path in notebooks}
 
 
 def source_files(course: Path) -> list[Path]:
     """Return the lesson sources of a course, in the order of their numbers."""
-    return sorted(path for path in (course / "solutions").glob("*.py") if re.match(r"\d\d_", path.name))
+    return sorted((course / "solutions").glob("[0-9][0-9]_*.py"))
 
 
 def select(available: list[Path], asked: str) -> Path:
-    """Return the one file that a lesson's number, name or path means.
+    """Return the one file that a lesson's number, slug, name or path means.
 
     Raises:
         LessonError: If none or several match; the message lists what there is.
     """
-    stem = Path(asked).stem
-    matching = [path for path in available if path.stem == stem or path.stem.split("_")[0] == stem.zfill(2)]
+    matching = [path for path in available if names_lesson(path.stem, Path(asked).stem)]
     if len(matching) == 1:
         return matching[0]
     names = ", ".join(path.stem for path in available) or "none"

@@ -2,11 +2,12 @@
 
 ::
 
-    # BEGIN SOLUTION 2.3: the first chunks get one element more
-    ...                                               ->  raise NotImplementedError("Exercise 2.3: the ...")
+    # BEGIN SOLUTION chunk_bounds
+    ...                                               ->  raise NotImplementedError("Exercise 2.3: Chunk bounds")
     # END SOLUTION
 
-Markers at the left margin hold a private piece of the answer (a function of its own, an import); they leave a comment.
+All gaps of a cell say the same: the exercise's number and title, and no recipe. Markers at the left margin hold a
+private piece of the answer (a function of its own, an import); they leave a comment.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import re
 from dataclasses import dataclass
 
-_BEGIN = re.compile(r"^(?P<indent>\s*)# BEGIN SOLUTION (?P<exercise>[\w.]+): (?P<text>\S.*?)\s*$")
+_BEGIN = re.compile(r"^(?P<indent>\s*)# BEGIN SOLUTION (?P<exercise>\w+)\s*$")
 _END = re.compile(r"^\s*# END SOLUTION\s*$")
 _LIKE = re.compile(r"#\W*(begin|end)\W+(solution|answer)", re.IGNORECASE)
 
@@ -26,13 +27,11 @@ class Cut:
 
     Attributes:
         exercise: The exercise it belongs to.
-        text: What the gap tells the learner.
         lines: The answer's own lines, as written.
         offset: Line of the BEGIN marker within the cell, from 0.
     """
 
     exercise: str
-    text: str
     lines: tuple[str, ...]
     offset: int
 
@@ -50,8 +49,12 @@ def without_markers(source: str) -> str:
     return "\n".join(line for line in source.split("\n") if not _BEGIN.match(line) and not _END.match(line))
 
 
-def cut(source: str) -> tuple[str, tuple[Cut, ...]]:
+def cut(source: str, says: str) -> tuple[str, tuple[Cut, ...]]:
     """Return a cell's source with its answers replaced by gaps, and what was cut.
+
+    Args:
+        source: The cell's.
+        says: What each gap tells the learner, "Exercise 2.3: Chunk bounds".
 
     Raises:
         MarkerError: If a marker is malformed, has no partner, or encloses nothing.
@@ -75,13 +78,12 @@ def cut(source: str) -> tuple[str, tuple[Cut, ...]]:
                 raise MarkerError("END SOLUTION without a BEGIN SOLUTION before it.", offset)
             if not any(each.strip() for each in answer):
                 raise MarkerError("BEGIN and END SOLUTION with no answer between them.", start)
-            exercise, text = opened["exercise"], opened["text"]
-            cuts.append(Cut(exercise, text, tuple(answer), start))
-            kept.append(opened["indent"] + gap(exercise, text, inside=bool(opened["indent"])))
+            cuts.append(Cut(opened["exercise"], tuple(answer), start))
+            kept.append(opened["indent"] + gap(says, inside=bool(opened["indent"])))
             opened = None
         elif _LIKE.search(line):
             raise MarkerError(
-                f"{line.strip()!r} looks like a marker; write `# BEGIN SOLUTION 2.3: what to do` or `# END SOLUTION`.",
+                f"{line.strip()!r} looks like a marker; write `# BEGIN SOLUTION chunk_bounds` or `# END SOLUTION`.",
                 offset,
             )
         elif opened:
@@ -101,7 +103,6 @@ def has_marker(source: str) -> int | None:
     return None
 
 
-def gap(exercise: str, text: str, *, inside: bool = True) -> str:
+def gap(says: str, *, inside: bool = True) -> str:
     """Return the line that stands for a cut answer: it raises inside a function, and is a comment outside."""
-    message = f"Exercise {exercise}: {text}"
-    return f"raise NotImplementedError({json.dumps(message, ensure_ascii=False)})" if inside else f"# {message}"
+    return f"raise NotImplementedError({json.dumps(says, ensure_ascii=False)})" if inside else f"# {says}"

@@ -17,7 +17,7 @@ class Cell:
     """One cell of a lesson's source.
 
     Attributes:
-        id: Stable: from the exercise's number where there is one, else from the content.
+        id: Stable: from the exercise's slug where there is one, else from the content.
         kind: "markdown" or "code".
         source: As written, answers and markers included.
         student_source: The same with answers cut.
@@ -61,6 +61,11 @@ class Lesson:
     cells: tuple[Cell, ...]
     exercises: tuple[Exercise, ...]
     source_sha256: str
+
+    @property
+    def slug(self) -> str:
+        """The lesson's key, such as "ring_all_reduce"; the number before it in the name may change."""
+        return self.name.partition("_")[2]
 
     @property
     def manifest(self) -> Manifest:

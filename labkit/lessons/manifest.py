@@ -16,7 +16,7 @@ class Exercise:
     """One exercise of a lesson, as its source declares it.
 
     Attributes:
-        id: Lesson and position, such as "2.3".
+        id: Its slug, such as "chunk_bounds": unique in the course, and the same wherever it stands.
         title: A few words that name the task.
         provides: The functions or classes the exercise's cell defines.
         points: What a right answer earns.
@@ -24,6 +24,8 @@ class Exercise:
         importance: 1 (an aside) to 5 (what follows stands on it).
         minutes: What a learner needs for it, about.
         bonus: True if its points come on top of the lesson's full marks.
+        number: What people call it by, the lesson's number and its position there: "2.3". No key.
+        needs: Earlier exercises of the lesson that its answer stands on.
     """
 
     id: str
@@ -34,6 +36,13 @@ class Exercise:
     importance: int
     minutes: int
     bonus: bool = False
+    number: str = ""
+    needs: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its number and title, as people read it: "2.3 Chunk bounds"."""
+        return f"{self.number or self.id} {self.title}"
 
 
 @dataclass(frozen=True)
@@ -69,10 +78,16 @@ class Manifest:
         known = ", ".join(exercise.id for exercise in self.exercises) or "none"
         raise LessonError(f"{self.lesson} has no exercise {exercise_id!r}; it has {known}.")
 
+    def number(self, exercise_id: str) -> str:
+        """Return what people call an exercise by, "2.3"; a key that the lesson does not have stands for itself."""
+        return next((each.number for each in self.exercises if each.id == exercise_id and each.number), exercise_id)
+
     def as_metadata(self) -> dict[str, Any]:
         """Return the manifest as plain JSON values, the ``labkit`` entry of a notebook's metadata."""
         plain = asdict(self)
-        plain["exercises"] = [asdict(exercise) | {"provides": list(exercise.provides)} for exercise in self.exercises]
+        for exercise in plain["exercises"]:
+            exercise |= {"provides": list(exercise["provides"]), "needs": list(exercise["needs"])}
+        plain["exercises"] = list(plain["exercises"])
         return plain
 
 
@@ -116,8 +131,11 @@ def read(notebook: Path) -> Manifest:
     return from_metadata(metadata if isinstance(metadata, dict) else {}, str(notebook))
 
 
+_OPTIONAL: dict[str, Any] = {"number": "", "needs": []}  # a notebook of the first edition has neither
 _TYPES: dict[str, type] = {
     "id": str,
+    "number": str,
+    "needs": list,
     "title": str,
     "provides": list,
     "points": int,
@@ -131,10 +149,12 @@ _TYPES: dict[str, type] = {
 def _exercise(plain: object, where: str) -> Exercise:
     if not isinstance(plain, Mapping):
         raise LessonError(f"{where}: an exercise in the manifest is {type(plain).__name__}, not an object.")
-    values = {field.name: _expect(plain, field.name, _TYPES[field.name], where) for field in fields(Exercise)}
-    if not all(isinstance(name, str) for name in values["provides"]):
-        raise LessonError(f"{where}: the manifest's 'provides' of exercise {values['id']} holds more than names.")
-    return Exercise(**(values | {"provides": tuple(values["provides"])}))
+    whole = _OPTIONAL | dict(plain)
+    values = {field.name: _expect(whole, field.name, _TYPES[field.name], where) for field in fields(Exercise)}
+    for listed in ("provides", "needs"):
+        if not all(isinstance(name, str) for name in values[listed]):
+            raise LessonError(f"{where}: the manifest's {listed!r} of exercise {values['id']} holds more than names.")
+    return Exercise(**(values | {"provides": tuple(values["provides"]), "needs": tuple(values["needs"])}))
 
 
 def _expect(plain: Mapping[str, Any], name: str, kind: type, where: str) -> Any:

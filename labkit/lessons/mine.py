@@ -26,31 +26,44 @@ def mine(
     module of their own.
 
     Args:
-        exercise_id: Of the earlier lesson, "2.7".
-        otherwise: What stands in, torch's own: ``labkit.mine("2.7", otherwise=dist.all_reduce)``.
+        exercise_id: Its slug, "drop_in_all_reduce".
+        otherwise: What stands in, torch's own: ``labkit.mine("drop_in_all_reduce", otherwise=dist.all_reduce)``.
         name: Which function, where the exercise asks for several.
         folder: Where the notebooks are; None is the folder this notebook runs in.
 
     Raises:
-        LessonError: If the earlier lesson has no such exercise, or no such function in it.
+        LessonError: If a notebook that may have it cannot be read, or the exercise has no such function.
     """
     instead = f"using {getattr(otherwise, '__name__', repr(otherwise))} in its place"
-    number = exercise_id.split(".")[0].zfill(2)
-    notebooks = sorted((folder or Path.cwd()).glob(f"{number}_*.ipynb"))
-    if not notebooks:
-        return _say(f"{exercise_id}: no notebook {number}_*.ipynb lies beside this one; {instead}.", otherwise)
-    path = notebooks[0]
-    try:
-        notebook = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise LessonError(f"{path.name} cannot be read as a notebook ({error}).") from error
-    wanted = _wanted(from_metadata(notebook["metadata"], path.name), exercise_id, name)
-    namespace, problem = _run(path, notebook["cells"], exercise_id)
+    found = _notebook_with(exercise_id, folder or Path.cwd())
+    if found is None:
+        return _say(f"{exercise_id}: no notebook with this exercise lies beside this one; {instead}.", otherwise)
+    path, cells, manifest = found
+    wanted = _wanted(manifest, exercise_id, name)
+    namespace, problem = _run(path, cells, exercise_id)
     if not problem and not callable(namespace.get(wanted)):
         problem = f"defines no {wanted}"
     if problem:
         return _say(f"{exercise_id}: {path.name} {problem}; {instead}.", otherwise)
     return _say(f"{exercise_id}: using your {wanted} from {path.name}.", namespace[wanted])
+
+
+def _notebook_with(exercise_id: str, folder: Path) -> tuple[Path, list[Any], Manifest] | None:
+    """Return the lesson's notebook that has this exercise, its cells and its manifest; None where none has."""
+    unread: LessonError | None = None
+    for path in sorted(folder.glob("[0-9][0-9]_*.ipynb")):
+        try:
+            notebook = json.loads(path.read_text(encoding="utf-8"))
+            manifest = from_metadata(notebook["metadata"], path.name)
+            if any(each.id == exercise_id for each in manifest.exercises):
+                return path, notebook["cells"], manifest
+        except LessonError:
+            continue  # a notebook that is no lesson
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            unread = LessonError(f"{path.name} cannot be read as a notebook ({error}).")
+    if unread is not None:
+        raise unread
+    return None
 
 
 def _say(text: str, value: Any) -> Any:
@@ -79,7 +92,7 @@ def _run(path: Path, cells: list[Any], exercise_id: str) -> tuple[dict[str, Any]
         if cell["cell_type"] != "code" or not {"given", "exercise"} & set(tags):
             continue
         source = "".join(cell["source"])
-        is_wanted = cell.get("id") == f"exercise-{exercise_id.replace('.', '-')}"
+        is_wanted = "exercise" in tags and cell["metadata"].get("labkit", {}).get("exercise") == exercise_id
         file = f"<{path.stem}, cell {cell.get('id')}>"
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         try:
@@ -90,6 +103,6 @@ def _run(path: Path, cells: list[Any], exercise_id: str) -> tuple[dict[str, Any]
                 problem = f"stops in the cell of exercise {exercise_id} with {type(error).__name__}: {error}"
             continue  # a later lesson goes on without it
         if is_wanted:
-            undone = is_stub(source, exercise_id)
+            undone = is_stub(source)
             problem = f"leaves exercise {exercise_id} as it was handed out" if undone else ""
     return module.__dict__, problem

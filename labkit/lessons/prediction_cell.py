@@ -1,13 +1,12 @@
-"""A ``predict`` cell, read from its syntax tree: ``guess = 0.5`` or ``labkit.predict("5.2", 0.27, unit="ms")``."""
+"""A ``predict`` cell, read from its syntax tree: ``guess = 0.5`` or ``labkit.predict("step_ms", 0.27, unit="ms")``."""
 
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import dataclass
 from typing import Any
 
-_ID = re.compile(r"\d+\.\d+[a-z]?")
+from labkit.slugs import is_slug
 
 
 @dataclass(frozen=True)
@@ -71,6 +70,6 @@ def _of_call(call: ast.Call) -> PredictionCell | None:
         return None
     identity, value = (ast.literal_eval(argument) for argument in call.args)
     unit = ast.literal_eval(call.keywords[0].value) if names else ""
-    if not (isinstance(identity, str) and _ID.fullmatch(identity) and isinstance(unit, str)):
+    if not (is_slug(identity) and isinstance(unit, str)):
         return None
     return PredictionCell(identity, value, unit, is_call=True)

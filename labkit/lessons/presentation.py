@@ -92,7 +92,7 @@ def _task(lesson: Lesson, cell: Cell) -> str:
     said = {name: text.split("\n")[0] for name, text in _docstrings(cell).items()}
     functions = "\n".join(f"* `{name}`: {said.get(name, '')}".rstrip(": ") for name in exercise.provides)
     return (
-        f"### Your turn: {exercise.id} {exercise.title}\n\n{functions}\n\n"
+        f"### Your turn: {exercise.number} {exercise.title}\n\n{functions}\n\n"
         f"**{exercise.minutes} minutes** · {exercise.points} points{bonus} · difficulty {exercise.difficulty} of 5"
     )
 
@@ -159,7 +159,7 @@ class Part:
     Attributes:
         lesson: Its number.
         minutes: How long it takes in the room.
-        exercises: Those the room does; the others stay for home.
+        exercises: Those the room does, by slug; the others stay for home.
     """
 
     lesson: str
@@ -212,7 +212,8 @@ def workshop_slides(workshop: Workshop, lessons: Sequence[tuple[Lesson, list[Sli
     rows = []
     begin = 0
     for part, (lesson, _) in zip(workshop.parts, lessons, strict=True):
-        rows.append(f"| {_clock(begin)} | {lesson.title} | {part.minutes} min | {', '.join(part.exercises)} |")
+        numbers = ", ".join(map(lesson.manifest.number, part.exercises))
+        rows.append(f"| {_clock(begin)} | {lesson.title} | {part.minutes} min | {numbers} |")
         begin += part.minutes
     plan = "\n".join(["### The plan", "", "| from | lesson | takes | exercises |", "|---|---|---|---|", *rows])
     slides = [Slide("prose", f"# {workshop.title}", notes=[_OPENING]), Slide("prose", plan, notes=[_PACE])]

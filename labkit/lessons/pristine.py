@@ -9,6 +9,7 @@ import nbformat
 
 from labkit.errors import LessonError
 from labkit.lessons.course import find_course, select, source_files
+from labkit.lessons.manifest import from_metadata
 from labkit.lessons.source import load
 from labkit.lessons.student import student_notebook
 
@@ -19,22 +20,51 @@ def pristine(lesson: str, notebooks: Path) -> tuple[str, Any]:
     """Return the name (its file's stem) and the notebook of a lesson as it was handed out, as an nbformat node.
 
     Args:
-        lesson: Its number or name.
+        lesson: Its number, slug or name.
         notebooks: The folder where the learner works; a release has the originals in ``.originals/`` below it.
 
     Raises:
         LessonError: If neither a source nor an original of this lesson is to be found.
     """
-    originals = sorted((notebooks / ORIGINALS).glob("[0-9][0-9]_*.ipynb"))
-    if originals:
-        path = select(originals, lesson)
-        return path.stem, nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    path = select(_handed_out(notebooks), lesson)
+    return path.stem, _read(path)
+
+
+def pristine_exercise(asked: str, notebooks: Path) -> tuple[str, Any, str]:
+    """Return the name and the notebook of the lesson that has an exercise, and the exercise's slug.
+
+    Args:
+        asked: The exercise's slug or number.
+        notebooks: As for :func:`pristine`.
+
+    Raises:
+        LessonError: If no lesson has it; the message lists what there is.
+    """
+    known: list[str] = []
+    for path in _handed_out(notebooks):
+        notebook = _read(path)
+        exercises = from_metadata(notebook.metadata, path.name).exercises
+        for each in exercises:
+            if asked in (each.id, each.number):
+                return path.stem, notebook, each.id
+        known += [f"{each.number} {each.id}" for each in exercises]
+    raise LessonError(f"There is no exercise {asked!r}; there are: {', '.join(known) or 'none'}.")
+
+
+def _read(path: Path) -> Any:
+    if path.suffix == ".py":
+        return student_notebook(load(path))
+    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+
+
+def _handed_out(notebooks: Path) -> list[Path]:
+    """Return the originals that a release carries, else the lessons' sources."""
+    if originals := sorted((notebooks / ORIGINALS).glob("[0-9][0-9]_*.ipynb")):
+        return originals
     try:
-        sources = source_files(find_course(notebooks, sources=True))
+        return source_files(find_course(notebooks, sources=True))
     except LessonError:
         raise LessonError(
             f"The notebooks as they were handed out are not to be found: there is no {notebooks / ORIGINALS}"
             " (a student release has it), nor a full repository's solutions/."
         ) from None
-    path = select(sources, lesson)
-    return path.stem, student_notebook(load(path))

@@ -16,12 +16,14 @@ from labkit.lessons.cuts import Cut, MarkerError, cut, has_marker
 from labkit.lessons.lesson import MODIFIERS, ROLES, Cell, Lesson
 from labkit.lessons.manifest import Exercise
 from labkit.lessons.prediction_cell import without_guess
+from labkit.lessons.references import References, UnknownSlugError, exercise_number, references
+from labkit.slugs import is_slug
 
 __all__ = ["Cell", "Lesson", "load", "parse"]
 
 _MARKDOWN_TAGS = ("slide", "slide-only", "solution")
 _ATTRIBUTES: dict[str, tuple[type, str]] = {  # of an exercise's header: type, and what to write
-    "exercise": (str, '"2.3" (in quotes: 2.10 without them is the number 2.1)'),
+    "exercise": (str, '"chunk_bounds"'),
     "title": (str, '"Chunk bounds"'),
     "provides": (list, '["chunk_bounds"]'),
     "points": (int, "6"),
@@ -29,7 +31,9 @@ _ATTRIBUTES: dict[str, tuple[type, str]] = {  # of an exercise's header: type, a
     "importance": (int, "5"),
     "minutes": (int, "6"),
     "bonus": (bool, "true"),
+    "needs": (list, '["chunk_bounds"]'),
 }
+_DEFAULTS: dict[str, Any] = {"bonus": False, "needs": []}
 _HEADER = re.compile(r"^\s*#?\s*%%(%*)(\s|$)")
 
 
@@ -58,10 +62,9 @@ def parse(text: str, path: Path | str | None = None) -> Lesson:
     """
     file = "solutions/lesson.py" if path is None else f"{Path(path).parent.name or '.'}/{Path(path).name}"
     name = Path(file).stem
-    number = re.match(r"(\d\d)_[a-z0-9_]+$", name)
-    if path is not None and not number:
+    if path is not None and not (re.match(r"\d\d_", name) and is_slug(name[3:])):
         raise LessonError(f"{file}: a lesson's file is named NN_slug.py, such as 02_ring_all_reduce.py.")
-    reader = _Reader(file, None if path is None or number is None else int(number[1]))
+    reader = _Reader(file, references(name, text, None if path is None else Path(path).parent))
     cells = tuple(reader.cells(text))
     return Lesson(
         name=name,
@@ -76,9 +79,9 @@ def parse(text: str, path: Path | str | None = None) -> Lesson:
 class _Reader:
     """Reads the cells of one source, and keeps what must be unique."""
 
-    def __init__(self, file: str, number: int | None) -> None:
+    def __init__(self, file: str, references: References) -> None:
         self.file = file
-        self.number = number
+        self.references = references
         self.exercises: dict[str, Exercise] = {}
         self.ids: set[str] = set()
         self.num_given = 0
@@ -119,7 +122,7 @@ class _Reader:
             self.fail(
                 line,
                 f"cannot read {metadata['incorrectly_encoded_metadata']!r} in the cell's header; "
-                'write tags=["exercise"] exercise="2.3" points=6, with double quotes.',
+                'write tags=["exercise"] exercise="chunk_bounds" points=6, with double quotes.',
             )
         tags = self._tags(kind, metadata.pop("tags", []), line)
         role = next((tag for tag in tags if tag in ROLES), None)
@@ -128,12 +131,16 @@ class _Reader:
         student_source = source
         cuts: tuple[Cut, ...] = ()
         exercise: str | None = None
+        written = source
         try:
-            if role == "exercise":
-                student_source, cuts = cut(source)
+            if kind == "markdown":
+                source = student_source = self.references.resolved(source)
+            elif role == "exercise":
+                number = exercise_number(Path(self.file).stem, len(self.exercises) + 1)
+                student_source, cuts = cut(source, f"Exercise {number}: {metadata.get('title')}")
             elif (marker := has_marker(source)) is not None and role != "solution":
                 raise MarkerError("a SOLUTION marker in a cell that is not tagged exercise; tag the cell.", marker)
-        except MarkerError as error:
+        except (MarkerError, UnknownSlugError) as error:
             self.fail(line + 1 + error.offset, str(error))
         try:
             if kind == "code":
@@ -148,15 +155,15 @@ class _Reader:
             predicted = code.predicted_name(source) if role == "predict" else None
             if role == "predict":
                 student_source = without_guess(source)
-            if predicted and self.number is not None and predicted[0].isdigit():
-                self._refuse_other_lesson(predicted, line)
+            if predicted in self.references.titles:
+                self.fail(line, f"a guess called {predicted!r}, as an exercise is; call it by what is guessed.")
         except code.CodeError as error:
             self.fail(line + error.line, str(error))
         if metadata:
             self._refuse_attributes(metadata, (), role, line)
         self.num_given += role == "given"
         identity = cell_id(
-            kind, source, role, exercise=exercise, predicted=predicted, num_given=self.num_given, taken=self.ids
+            kind, written, role, exercise=exercise, predicted=predicted, num_given=self.num_given, taken=self.ids
         )
         if identity in self.ids:
             self.fail(line, f"a second cell would have the id {identity}; each {role} cell needs its own name.")
@@ -191,20 +198,22 @@ class _Reader:
     ) -> str:
         exercise_id = metadata.get("exercise")
         if not exercise_id:
-            self.fail(line, 'an exercise cell without an id; add exercise="2.3".')
+            self.fail(line, 'an exercise cell without an id; add exercise="chunk_bounds".')
         self._refuse_attributes(metadata, tuple(_ATTRIBUTES), "exercise", line)
         for name, (kind, example) in _ATTRIBUTES.items():
-            value = metadata.setdefault(name, False) if name == "bonus" else metadata.get(name)
+            value = metadata.setdefault(name, _DEFAULTS[name]) if name in _DEFAULTS else metadata.get(name)
             if value is None:
                 self.fail(line, f"exercise {exercise_id} without {name}; add {name}={example}.")
             if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
                 self.fail(line, f"exercise {exercise_id} has {name}={value!r}; write {name}={example}.")
-        number = re.fullmatch(r"(\d+)\.(\d+)", exercise_id)
-        if not number or (self.number is not None and int(number[1]) != self.number):
-            lesson = "the lesson's number" if self.number is None else str(self.number)
-            self.fail(line, f"exercise id {exercise_id!r}; ids are {lesson}, a point and a position.")
+        if not is_slug(exercise_id):
+            self.fail(line, f"exercise {exercise_id!r}; its key is a slug such as chunk_bounds, its number follows.")
         if exercise_id in self.exercises:
-            self.fail(line, f"a second exercise {exercise_id}; each needs its own id.")
+            self.fail(line, f"a second exercise {exercise_id}; each needs its own slug.")
+        for need in metadata["needs"]:
+            if need not in self.exercises:
+                above = ", ".join(self.exercises) or "none"
+                self.fail(line, f"exercise {exercise_id} needs {need!r}, which is not above it; above are {above}.")
         for each in cuts:
             if each.exercise != exercise_id:
                 self.fail(
@@ -212,7 +221,9 @@ class _Reader:
                     f"BEGIN SOLUTION {each.exercise} in the cell of exercise {exercise_id}; make them alike.",
                 )
         values = {key: value for key, value in metadata.items() if key != "exercise"}
-        exercise = Exercise(id=exercise_id, **(values | {"provides": tuple(values["provides"])}))
+        number = exercise_number(Path(self.file).stem, len(self.exercises) + 1)
+        names = {name: tuple(values[name]) for name in ("provides", "needs")}
+        exercise = Exercise(id=exercise_id, number=number, **(values | names))
         if exercise.points < 0 or not 1 <= exercise.difficulty <= 5 or not 1 <= exercise.importance <= 5:
             self.fail(line, f"exercise {exercise_id}: points are 0 or more, difficulty and importance 1 to 5.")
         code.refuse_uncut(source, student_source, exercise)
@@ -223,16 +234,15 @@ class _Reader:
         named = {written} if isinstance(written, str) else set(code.checked_exercises(source))
         if len(named) != 1:
             listed = " and ".join(sorted(named)) or "none"
-            self.fail(line, f'a check cell checks one exercise, as in labkit.check("2.3", f); this one: {listed}.')
+            self.fail(
+                line,
+                f'a check cell checks one exercise, as in labkit.check("ring_sum", ring_sum); this one: {listed}.',
+            )
         exercise_id = named.pop()
         if exercise_id not in self.exercises:
             known = ", ".join(self.exercises) or "none"
             self.fail(line, f"a check of exercise {exercise_id}, which is not above it; above are {known}.")
         return exercise_id
-
-    def _refuse_other_lesson(self, predicted: str, line: int) -> None:
-        if int(predicted.partition(".")[0]) != self.number:
-            self.fail(line, f"a prediction {predicted!r} in lesson {self.number}; give it an exercise of this one.")
 
     def _refuse_attributes(
         self, metadata: Iterable[str], allowed: tuple[str, ...], role: str | None, line: int

@@ -66,10 +66,10 @@ def _messages(draw: random.Random) -> list[Case]:
 
 
 _CASES = {
-    "0.1": _means,
-    "0.2": _environments,
-    "0.3": _gradients,
-    "0.4": _messages,
+    "average": _means,
+    "who_am_i": _environments,
+    "damaged": _gradients,
+    "never_heard": _messages,
 }
 
 cases = drawing(_CASES)

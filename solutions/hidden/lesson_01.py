@@ -159,16 +159,16 @@ def _loaders(draw: random.Random) -> list[Case]:
 
 
 _CASES = {
-    "1.1": _scatters,
-    "1.2": _gathers,
-    "1.3": _replicas,
-    "1.4": _threads,
-    "1.5": _wrappers,
-    "1.6": _losses,
-    "1.7": _plans,
-    "1.8": _costs,
-    "1.9": _speeds,
-    "1.10": _loaders,
+    "scatter": _scatters,
+    "gather": _gathers,
+    "replicate": _replicas,
+    "parallel_apply": _threads,
+    "mini_data_parallel": _wrappers,
+    "whole_batch_loss": _losses,
+    "step_plan": _plans,
+    "plan_cost": _costs,
+    "shares_by_speed": _speeds,
+    "split_loader": _loaders,
 }
 
 cases = drawing(_CASES)

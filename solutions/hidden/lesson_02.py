@@ -203,18 +203,18 @@ def _hierarchical(draw: random.Random) -> list[Case]:
 
 
 _CASES = {
-    "2.1": _naive,
-    "2.2": _bytes,
-    "2.3": _bounds,
-    "2.4": _plans,
-    "2.5": _run_plan,
-    "2.6": _ring_sum,
-    "2.7": _drop_in,
-    "2.8": _seconds,
-    "2.9": _tree,
-    "2.10": _halving,
-    "2.11": _all_to_all,
-    "2.12": _hierarchical,
+    "naive_all_reduce": _naive,
+    "count_bytes": _bytes,
+    "chunk_bounds": _bounds,
+    "ring_plan": _plans,
+    "run_plan": _run_plan,
+    "ring_sum": _ring_sum,
+    "drop_in_all_reduce": _drop_in,
+    "ring_cost": _seconds,
+    "tree_all_reduce": _tree,
+    "halving_doubling": _halving,
+    "all_to_all": _all_to_all,
+    "hierarchical_all_reduce": _hierarchical,
 }
 
 cases = drawing(_CASES)

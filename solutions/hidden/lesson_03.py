@@ -128,16 +128,16 @@ def _uneven(draw: random.Random) -> list[Case]:
 
 
 _CASES = {
-    "3.1": _broadcast,
-    "3.2": _average,
-    "3.3": _overlapped,
-    "3.4": _plans,
-    "3.5": _bucketed,
-    "3.6": _accumulating,
-    "3.7": _mini,
-    "3.8": _samplers,
-    "3.9": _costs,
-    "3.10": _uneven,
+    "broadcast_module": _broadcast,
+    "average_gradients": _average,
+    "overlapped_ddp": _overlapped,
+    "bucket_plan": _plans,
+    "bucketed_ddp": _bucketed,
+    "accumulating_ddp": _accumulating,
+    "mini_ddp": _mini,
+    "sharded_sampler": _samplers,
+    "overlap_gain": _costs,
+    "uneven_inputs": _uneven,
 }
 
 cases = drawing(_CASES)

@@ -164,18 +164,18 @@ def _checkpoints(draw: random.Random) -> list[Case]:
 
 
 _CASES = {
-    "4.1": _posted,
-    "4.2": _synchronous,
-    "4.3": _asynchronous,
-    "4.4": _bounded,
-    "4.5": _backup_workers,
-    "4.6": _server_or_ring,
-    "4.7": _placing,
-    "4.8": _rows,
-    "4.9": _copies,
-    "4.10": _hybrid,
-    "4.11": _replicas,
-    "4.12": _checkpoints,
+    "posted_training": _posted,
+    "sync_server": _synchronous,
+    "async_server": _asynchronous,
+    "bounded_server": _bounded,
+    "backup_workers": _backup_workers,
+    "server_or_ring": _server_or_ring,
+    "place_keys": _placing,
+    "sparse_rows": _rows,
+    "hot_keys": _copies,
+    "server_hybrid": _hybrid,
+    "replicated_server": _replicas,
+    "checkpoints": _checkpoints,
 }
 
 cases = drawing(_CASES)

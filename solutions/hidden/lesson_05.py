@@ -323,20 +323,20 @@ def _runs(draw: random.Random) -> list[Case]:
 
 
 _CASES = {
-    "5.1": _budget,
-    "5.2": _one_batch,
-    "5.3": _split_layer,
-    "5.4": _bubble,
-    "5.5": _writes_gpipe,
-    "5.6": _finds_stuck,
-    "5.7": _writes_one_f_one_b,
-    "5.8": _executes,
-    "5.9": _best,
-    "5.10": _recomputes,
-    "5.11": _hybrid,
-    "5.12": _interleaves,
-    "5.13": _fills,
-    "5.14": _runs,
+    "memory_budget": _budget,
+    "one_batch": _one_batch,
+    "split_layer": _split_layer,
+    "bubble": _bubble,
+    "gpipe": _writes_gpipe,
+    "find_deadlock": _finds_stuck,
+    "one_f_one_b": _writes_one_f_one_b,
+    "run_schedule": _executes,
+    "best_microbatches": _best,
+    "recompute": _recomputes,
+    "data_and_pipeline": _hybrid,
+    "interleaved": _interleaves,
+    "zero_bubble": _fills,
+    "run_orders": _runs,
 }
 
 cases = drawing(_CASES)

@@ -189,18 +189,18 @@ def _claims(draw: random.Random) -> list[Case]:
 
 
 _CASES = {
-    "6.1": _bits,
-    "6.2": _signs,
-    "6.3": _sparse,
-    "6.4": _feedback,
-    "6.5": _means,
-    "6.6": _hooks,
-    "6.7": _powers,
-    "6.8": _costs,
-    "6.9": _autocasts,
-    "6.10": _scales,
-    "6.11": _loaders,
-    "6.12": _claims,
+    "fewer_bits": _bits,
+    "one_bit": _signs,
+    "few_entries": _sparse,
+    "error_feedback": _feedback,
+    "mean_of_packets": _means,
+    "compression_hook": _hooks,
+    "power_sgd": _powers,
+    "where_it_pays": _costs,
+    "autocast": _autocasts,
+    "loss_scaling": _scales,
+    "prefetching_loader": _loaders,
+    "true_table": _claims,
 }
 
 cases = drawing(_CASES)

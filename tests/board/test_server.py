@@ -102,13 +102,13 @@ def test_a_check_of_a_learner_who_joined_is_on_the_board(board: Running, own_hom
 
     assert repr(labkit.join_class(board.link, "ada")) == "On the class board as ada."
     assert own_home.stat().st_mode & 0o077 == 0
-    assert not labkit.check("2.2", root_bytes, ring_bytes).passed
+    assert not labkit.check("count_bytes", root_bytes, ring_bytes).passed
     reporting.wait()
-    assert board.standing()["learners"] == {"ada": {"2.2": [0, 1]}}
+    assert board.standing()["learners"] == {"ada": {"count_bytes": [0, 1]}}
     labkit.leave_class()
-    labkit.check("2.2", root_bytes, ring_bytes)
+    labkit.check("count_bytes", root_bytes, ring_bytes)
     reporting.wait()
-    assert board.standing()["learners"] == {"ada": {"2.2": [0, 1]}}
+    assert board.standing()["learners"] == {"ada": {"count_bytes": [0, 1]}}
 
 
 def test_a_board_that_is_away_is_named_at_the_next_check_and_told_everything_later(
@@ -118,16 +118,18 @@ def test_a_board_that_is_away_is_named_at_the_next_check_and_told_everything_lat
     board = start(tmp_path, port)
     stop(board)
     labkit.join_class(board.link, "bo")
-    assert reporting.report("2.1", True) == ""
+    assert reporting.report("naive_all_reduce", True) == ""
     reporting.wait()
-    assert "did not answer" in reporting.report("2.2", False)
+    assert "did not answer" in reporting.report("count_bytes", False)
     reporting.wait()
     again = start(tmp_path, port)
     try:
         assert again.link == board.link
-        reporting.report("2.3", True)
+        reporting.report("chunk_bounds", True)
         reporting.wait()
-        assert again.standing()["learners"] == {"bo": {"2.1": [1, 1], "2.2": [0, 1], "2.3": [1, 1]}}
+        assert again.standing()["learners"] == {
+            "bo": {"naive_all_reduce": [1, 1], "count_bytes": [0, 1], "chunk_bounds": [1, 1]}
+        }
     finally:
         stop(again)
 
@@ -144,22 +146,25 @@ def test_a_board_that_refuses_at_once_is_still_named_only_at_the_next_check(
         reporting.wait()
 
     monkeypatch.setattr(reporting._SENDER, "tell", tell_and_wait)
-    assert reporting.report("2.1", True) == ""
-    assert "did not answer" in reporting.report("2.2", False)
+    assert reporting.report("naive_all_reduce", True) == ""
+    assert "did not answer" in reporting.report("count_bytes", False)
 
 
 def test_a_nickname_that_is_taken_is_told_at_the_next_check(board: Running, own_home: Path) -> None:
-    board.send("cy", "2.1", True)
+    board.send("cy", "naive_all_reduce", True)
     labkit.join_class(board.link, "cy")
-    reporting.report("2.1", True)
+    reporting.report("naive_all_reduce", True)
     reporting.wait()
-    assert "somebody else in this class is called 'cy'" in reporting.report("2.1", True)
+    assert "somebody else in this class is called 'cy'" in reporting.report("naive_all_reduce", True)
     reporting.wait()
 
 
 def test_two_hundred_learners_at_once_lose_nothing(board: Running) -> None:
     def work(number: int) -> list[int]:
-        sent = [board.send(f"learner {number}", each, each != "2.3")[0] for each in ("2.1", "2.2", "2.3")]
+        sent = [
+            board.send(f"learner {number}", each, each != "chunk_bounds")[0]
+            for each in ("naive_all_reduce", "count_bytes", "chunk_bounds")
+        ]
         return [*sent, board.call("GET", f"{urlsplit(board.link).path}/standing")[0]]
 
     with ThreadPoolExecutor(200) as pool:
@@ -167,17 +172,20 @@ def test_two_hundred_learners_at_once_lose_nothing(board: Running) -> None:
     assert answers == [[204, 204, 204, 200]] * 200
     standing = board.standing()
     assert len(standing["learners"]) == 200
-    assert all(results == {"2.1": [1, 1], "2.2": [1, 1], "2.3": [0, 1]} for results in standing["learners"].values())
-    assert standing["holdup"] == "2.3"
+    assert all(
+        results == {"naive_all_reduce": [1, 1], "count_bytes": [1, 1], "chunk_bounds": [0, 1]}
+        for results in standing["learners"].values()
+    )
+    assert standing["holdup"] == "chunk_bounds"
 
 
 def test_a_killed_board_goes_on_where_it_was(board: Running, tmp_path: Path) -> None:
-    assert board.send("ada", "2.1", True)[0] == 204
+    assert board.send("ada", "naive_all_reduce", True)[0] == 204
     assert stop(board, signal.SIGKILL) == -signal.SIGKILL
     again = start(tmp_path)
     try:
         assert urlsplit(again.link).path == urlsplit(board.link).path
-        assert again.standing()["learners"] == {"ada": {"2.1": [1, 1]}}
+        assert again.standing()["learners"] == {"ada": {"naive_all_reduce": [1, 1]}}
     finally:
         assert stop(again) == 0
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.browser]
 
 SETUP = TIMELINE.removesuffix("timeline\n") + "figure = labkit.schedule_explorer(num_stages=3, num_microbatches=5)"
-PREDICT = 'labkit.predict("5.7", {guess}, unit="%")'
+PREDICT = 'labkit.predict("idle_share", {guess}, unit="%")'
 CELLS = (
     SETUP,
     PREDICT.format(guess=None),
-    'labkit.reveal("5.7", 28.571, figure)',
-    PREDICT.replace("5.7", "5.8").format(guess=None),
-    'labkit.reveal("5.8", 61.803, timeline)',
+    'labkit.reveal("idle_share", 28.571, figure)',
+    PREDICT.replace("idle_share", "hidden_share").format(guess=None),
+    'labkit.reveal("hidden_share", 61.803, timeline)',
 )
 ANSWERS = ("28.6", "61.8", "28.571", "61.803")  # as a picture, a sentence or the data of either would say them
 

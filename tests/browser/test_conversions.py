@@ -171,7 +171,7 @@ def test_as_markdown_and_latex_every_picture_is_there(converted: Path) -> None:
 def test_feedback_shows_a_failed_cases_calls_as_a_picture(tmp_path: Path, opened: Any) -> None:
     calls = [Call(rank, 0, "send", 1 - rank, 8, None, "waits") for rank in (0, 1)]
     case = CaseResult("2 ranks", False, "Both ranks wait.", "Look at send.", picture=call_picture(calls, 2))
-    exercise = Exercise("2.1", "Reduce to rank 0", ("f",), 8, 1, 1, 1, False)
+    exercise = Exercise("naive_all_reduce", "Reduce to rank 0", ("f",), 8, 1, 1, 1, False)
     result = StudentResult("ann", "", (ExerciseResult(exercise, "failed", (case,), 1),), (), "", (), (), "a", "b", 1.0)
     (tmp_path / "feedback.html").write_bytes(feedback_html(result, "Ring all-reduce"))
     page = opened(tmp_path / "feedback.html", java_script_enabled=False)

@@ -32,7 +32,7 @@ def naive_all_reduce(tensor):
         for peer in range(1, dist.get_world_size()):
             dist.send(2 * tensor, peer)
 
-labkit.check("2.1", naive_all_reduce)
+labkit.check("naive_all_reduce", naive_all_reduce)
 """
 EXPLORERS = ("ring_player", "schedule_explorer", "bucket_explorer", "staleness_view", "compression_explorer")
 ASKING = 'run.timeline.ask("How much of it is waiting?", "%")'

@@ -13,14 +13,14 @@ import pytest
 import labkit
 from labkit.checks.notebook import CheckResult
 from labkit.checks.par import measure
-from labkit.checks.registry import exercises
+from labkit.checks.registry import exercises, find
 from tests.checks.lesson_cells import lesson, namespace
 from tests.checks.wrong_answer import WrongAnswer, wrong_answers
 from tests.submissions.making import HERE as SUBMISSIONS
 
 
 def check(exercise_id: str, names: dict[str, Any]) -> CheckResult:
-    functions = exercises(exercise_id.partition(".")[0].zfill(2))[exercise_id].functions
+    functions = find(exercise_id).functions
     return labkit.check(exercise_id, *[names[name] for name in functions])
 
 
@@ -29,7 +29,7 @@ def styles(number: str) -> dict[str, dict[str, str]]:
     found = {}
     for path in sorted((SUBMISSIONS / f"answers_{number}").glob("right_*.py")):
         text = path.read_text(encoding="utf-8")
-        found[path.stem] = dict(re.findall(r"^# %% (\d+\.\d+)\n(.*?)(?=^# %% |\Z)", text, re.M | re.S))
+        found[path.stem] = dict(re.findall(r"^# %% ([a-z]\w*)\n(.*?)(?=^# %% |\Z)", text, re.M | re.S))
     return {style: cells for style, cells in found.items() if cells}
 
 
@@ -89,7 +89,8 @@ class FourProofs:
         (stub,) = [c for c in lesson(self.number).cells if c.role == "exercise" and c.exercise == stub_id]
         result = check(stub_id, namespace(extra=stub.student_source, number=self.number))
         assert not result.passed
-        assert f"Not done yet. Exercise {stub_id}: " in repr(result), result
+        (about,) = [each for each in lesson(self.number).exercises if each.id == stub_id]
+        assert f"Not done yet. Exercise {about.number}: {about.title}" in repr(result), result
 
     def test_an_answer_in_another_style_passes(self, style: str, exercise_id: str) -> None:
         cells = styles(self.number)[style]

@@ -7,14 +7,14 @@ from tests.checks.four_proofs import FourProofs
 
 class TestLesson03(FourProofs):
     number = "03"
-    main = frozenset({"3.3", "3.5", "3.7"})
+    main = frozenset({"overlapped_ddp", "bucketed_ddp", "mini_ddp"})
     sample = frozenset(
         {
-            ("3.1", "parameters only"),
-            ("3.2", "divided by two"),
-            ("3.3", "buffers stay"),
-            ("3.5", "wraps torch's DDP"),
+            ("broadcast_module", "parameters only"),
+            ("average_gradients", "divided by two"),
+            ("overlapped_ddp", "buffers stay"),
+            ("bucketed_ddp", "wraps torch's DDP"),
         }
     )
-    stub_sample = frozenset({"3.1", "3.5", "3.8"})
+    stub_sample = frozenset({"broadcast_module", "bucketed_ddp", "sharded_sampler"})
     exact_par = False

@@ -7,21 +7,23 @@ from tests.checks.four_proofs import FourProofs
 
 class TestLesson04(FourProofs):
     number = "04"
-    main = frozenset({"4.4"})
+    main = frozenset({"bounded_server"})
     sample = frozenset(
         {
-            ("4.1", "one message of each worker"),
-            ("4.2", "keeps the old future"),
-            ("4.3", "no lock"),
-            ("4.4", "leave lets nobody go"),
-            ("4.4", "the answer of the push"),
-            ("4.4", "strictly less"),
-            ("4.5", "late ones wait"),
-            ("4.8", "waits each time"),
-            ("4.10", "pushes the whole"),
-            ("4.11", "acknowledges at once"),
+            ("posted_training", "one message of each worker"),
+            ("sync_server", "keeps the old future"),
+            ("async_server", "no lock"),
+            ("bounded_server", "leave lets nobody go"),
+            ("bounded_server", "the answer of the push"),
+            ("bounded_server", "strictly less"),
+            ("backup_workers", "late ones wait"),
+            ("sparse_rows", "waits each time"),
+            ("server_hybrid", "pushes the whole"),
+            ("replicated_server", "acknowledges at once"),
         }
     )
     exact_par = False  # calls carry functions by value, with the name of the cell they come from: some bytes, 50 ns
-    slow = frozenset({"4.2", "4.3", "4.4", "4.5", "4.8", "4.11"})
-    style_sample = frozenset({("right_in_other_words", "4.4"), ("right_with_conditions", "4.4")})
+    slow = frozenset(
+        {"sync_server", "async_server", "bounded_server", "backup_workers", "sparse_rows", "replicated_server"}
+    )
+    style_sample = frozenset({("right_in_other_words", "bounded_server"), ("right_with_conditions", "bounded_server")})

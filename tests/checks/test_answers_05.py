@@ -7,16 +7,16 @@ from tests.checks.four_proofs import FourProofs
 
 class TestLesson05(FourProofs):
     number = "05"
-    main = frozenset({"5.8"})
+    main = frozenset({"run_schedule"})
     sample = frozenset(
         {
-            ("5.2", "the last stage only"),
-            ("5.3", "f passes the gradient on"),
-            ("5.8", "divided by M"),
-            ("5.8", "one blocking message at a time"),
-            ("5.8", "all forwards, then all backwards, whatever the schedule"),
-            ("5.8", "keeps all outputs"),
-            ("5.11", "adds up"),
+            ("one_batch", "the last stage only"),
+            ("split_layer", "f passes the gradient on"),
+            ("run_schedule", "divided by M"),
+            ("run_schedule", "one blocking message at a time"),
+            ("run_schedule", "all forwards, then all backwards, whatever the schedule"),
+            ("run_schedule", "keeps all outputs"),
+            ("data_and_pipeline", "adds up"),
         }
     )
-    style_sample = frozenset({("right_with_separate_calls", "5.8")})
+    style_sample = frozenset({("right_with_separate_calls", "run_schedule")})

@@ -7,19 +7,19 @@ from tests.checks.four_proofs import FourProofs
 
 class TestLesson06(FourProofs):
     number = "06"
-    main = frozenset({"6.6"})
+    main = frozenset({"compression_hook"})
     sample = frozenset(
         {
-            ("6.5", "all_reduce of the parts"),
-            ("6.6", "does not divide"),
-            ("6.6", "the bucket's number alone"),
-            ("6.6", "waits for all works"),
-            ("6.6", "waits for its own future"),
-            ("6.6", "always adds"),
-            ("6.7", "one average after the other"),
-            ("6.7", "orthonormal before the mean"),
-            ("6.11", "an endless queue"),
+            ("mean_of_packets", "all_reduce of the parts"),
+            ("compression_hook", "does not divide"),
+            ("compression_hook", "the bucket's number alone"),
+            ("compression_hook", "waits for all works"),
+            ("compression_hook", "waits for its own future"),
+            ("compression_hook", "always adds"),
+            ("power_sgd", "one average after the other"),
+            ("power_sgd", "orthonormal before the mean"),
+            ("prefetching_loader", "an endless queue"),
         }
     )
-    slow = frozenset({"6.11"})
-    style_sample = frozenset({("right_in_other_words", "6.6")})
+    slow = frozenset({"prefetching_loader"})
+    style_sample = frozenset({("right_in_other_words", "compression_hook")})

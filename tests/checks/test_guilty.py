@@ -150,10 +150,10 @@ def test_where_nobody_looks_a_failed_check_shows_its_lines_and_the_marked_pictur
     shown: list[dict[str, Any]] = []
     monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append(data))
     outcome = CaseOutcome(Case("2 ranks", 2, ({}, {})), WRONG, guilty=found(recorded()))
-    CheckResult("2.1", "Sums", (outcome,), shown=outcome)._ipython_display_()
+    CheckResult("naive_all_reduce", (outcome,), shown=outcome)._ipython_display_()
     assert "FAIL  2 ranks" in shown[0]["text/plain"] and "text/html" in shown[0]
     assert set(shown[1]) == {"image/png", "text/plain"} and shown[1]["text/plain"].startswith(
         "Look here first: rank 1, recv"
     )
     with pytest.raises(NotImplementedError):  # nothing to point at: the lines alone, as of a check that passed
-        CheckResult("2.1", "Sums", (outcome,))._ipython_display_()
+        CheckResult("naive_all_reduce", (outcome,))._ipython_display_()

@@ -27,11 +27,20 @@ def verdict_of(outcome: CaseOutcome) -> Any:
 
 
 def test_every_exercise_that_communicates_is_swept() -> None:
-    assert SWEPT == ["2.1", "2.5", "2.6", "2.7", "2.9", "2.10", "2.11", "2.12"]
+    assert SWEPT == [
+        "naive_all_reduce",
+        "run_plan",
+        "ring_sum",
+        "drop_in_all_reduce",
+        "tree_all_reduce",
+        "halving_doubling",
+        "all_to_all",
+        "hierarchical_all_reduce",
+    ]
 
 
 def test_a_sweep_is_one_line_that_names_its_worlds() -> None:
-    assert named(exercises("02")["2.6"]).name == (
+    assert named(exercises("02")["ring_sum"]).name == (
         "virtual ranks, 2 to 9, 13 and 16 of them: results, bytes, steps, no deadlock, nothing touched in flight"
     )
 
@@ -39,7 +48,7 @@ def test_a_sweep_is_one_line_that_names_its_worlds() -> None:
 def test_a_deadlock_shows_the_circle_and_each_ranks_own_line() -> None:
     verdict = verdict_of(
         swept(
-            "2.6",
+            "ring_sum",
             "def ring_sum(tensor, group=None):\n"
             "    rank, n = dist.get_rank(), dist.get_world_size()\n"
             "    dist.send(tensor, (rank + 1) % n)\n"
@@ -73,19 +82,19 @@ def ring_sum(tensor, group=None):
 
 
 def test_a_buffer_read_before_its_wait_is_told_with_the_line() -> None:
-    verdict = verdict_of(swept("2.6", REUSES.replace("        WAIT\n", "")))
+    verdict = verdict_of(swept("ring_sum", REUSES.replace("        WAIT\n", "")))
     assert verdict.mistake == "read before wait" and "call wait() before you read it" in verdict.hint
     assert "read" in verdict.message and "line 12" in verdict.message
 
 
 def test_a_ring_that_waits_for_its_own_sends_last_is_right() -> None:
-    assert swept("2.6", REUSES.replace("WAIT", "receiving.wait()")).passed
+    assert swept("ring_sum", REUSES.replace("WAIT", "receiving.wait()")).passed
 
 
 def test_a_buffer_written_while_it_is_sent_is_told_with_both_lines() -> None:
     verdict = verdict_of(
         swept(
-            "2.1",
+            "naive_all_reduce",
             "def naive_all_reduce(tensor):\n"
             "    rank, n = dist.get_rank(), dist.get_world_size()\n"
             "    if rank:\n"
@@ -121,12 +130,12 @@ def tree_all_reduce(tensor, group=None):
     if rank:
         dist.send(tensor, rank - 1)
 """
-    verdict = verdict_of(swept("2.9", chain))
+    verdict = verdict_of(swept("tree_all_reduce", chain))
     assert verdict.mistake == "one after another"
 
 
 def test_a_loop_without_end_is_ended_and_named() -> None:
-    exercise = exercises("02")["2.1"]
+    exercise = exercises("02")["naive_all_reduce"]
     names = namespace(extra="def naive_all_reduce(tensor):\n    while True:\n        pass\n")
     outcome = run_sweep(exercise, {"naive_all_reduce": names["naive_all_reduce"]}, seconds=0.5)
     assert "did not finish in time: an endless loop" in verdict_of(outcome).message

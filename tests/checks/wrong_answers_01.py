@@ -11,7 +11,7 @@ def wrong(exercise: str, name: str, mistake: str, source: str) -> None:
     WRONG.append(WrongAnswer(exercise, name, mistake, source))
 
 
-# ---- 1.1
+# ---- scatter
 
 SCATTER = """
 def cut(tensor, devices):
@@ -35,7 +35,7 @@ RIGHT_CUT = "return [p.to(d) for p, d in zip(tensor.tensor_split(min(len(tensor)
 def wrong_scatter(
     name: str, mistake: str, cut: str = RIGHT_CUT, full: str = " and value", kind: str = "type(value)"
 ) -> None:
-    wrong("1.1", name, mistake, SCATTER.format(cut=cut, and_full=full, kind=kind))
+    wrong("scatter", name, mistake, SCATTER.format(cut=cut, and_full=full, kind=kind))
 
 
 wrong_scatter(
@@ -62,7 +62,7 @@ wrong_scatter(
     "return [p.detach().to(d) for p, d in zip(tensor.tensor_split(min(len(tensor), len(devices))), devices)]",
 )
 wrong(
-    "1.1",
+    "scatter",
     "tensors only",
     "every device gets all",
     """
@@ -75,7 +75,7 @@ def scatter(value, devices):
 
 for uncut, kinds in (("list", "tuple"), ("dict", "(tuple, list)")):
     wrong(
-        "1.1",
+        "scatter",
         f"no {uncut}s",
         f"{uncut}s not cut",
         SCATTER.format(cut=RIGHT_CUT, and_full=" and value", kind="type(value)")
@@ -83,7 +83,7 @@ for uncut, kinds in (("list", "tuple"), ("dict", "(tuple, list)")):
         .replace("isinstance(value, dict)", "isinstance(value, dict)" if uncut == "list" else "False"),
     )
 
-# ---- 1.2
+# ---- gather
 
 GATHER = """
 def gather(outputs, device):
@@ -102,7 +102,7 @@ RIGHT_JOIN = (
 
 
 def wrong_gather(name: str, mistake: str, tensors: str = RIGHT_JOIN, kind: str = "type(first)") -> None:
-    wrong("1.2", name, mistake, GATHER.format(tensors=tensors, kind=kind))
+    wrong("gather", name, mistake, GATHER.format(tensors=tensors, kind=kind))
 
 
 wrong_gather("stack", "stack for cat", "return torch.stack([o.to(device) for o in outputs])")
@@ -135,7 +135,7 @@ wrong_gather(
     "return torch.cat([o.to(device) for o in outputs]) if first.dim() else torch.tensor([o.item() for o in outputs])",
 )
 
-# ---- 1.3
+# ---- replicate
 
 REPLICATE = """
 def replicate(module, devices):
@@ -148,12 +148,12 @@ def replicate(module, devices):
 
 
 def wrong_replicate(name: str, mistake: str, memo: str) -> None:
-    wrong("1.3", name, mistake, REPLICATE.format(memo=memo))
+    wrong("replicate", name, mistake, REPLICATE.format(memo=memo))
 
 
 TENSORS = "[*module.parameters(), *module.buffers()]"
 wrong(
-    "1.3",
+    "replicate",
     "a bare deepcopy",
     "detached",
     "def replicate(module, devices):\n    return [copy.deepcopy(module).to(device) for device in devices]",
@@ -166,7 +166,7 @@ wrong_replicate(
                     else t.to(device, copy=number > 0) for t in {TENSORS}}}""",
 )
 wrong(
-    "1.3",
+    "replicate",
     "the module and deep copies",
     "only replica 0's gradients",
     """
@@ -182,7 +182,7 @@ wrong_replicate(
             memo = {{id(b): b for b in module.buffers()}}""",
 )
 wrong(
-    "1.3",
+    "replicate",
     "scaled by the number of replicas",
     "averaged",
     """
@@ -207,7 +207,7 @@ def replicate(module, devices):
 """,
 )
 wrong(
-    "1.3",
+    "replicate",
     "by name",
     "the shared weight lost",
     """
@@ -253,7 +253,7 @@ wrong_replicate(
     f"memo = {{id(t): t.clone() if number else t for t in {TENSORS}}}",
 )
 
-# ---- 1.4
+# ---- parallel_apply
 
 APPLY = """
 def parallel_apply(replicas, inputs):
@@ -285,11 +285,11 @@ END = """if errors:
 
 
 def wrong_apply(name: str, mistake: str, body: str = BODY, run: str = RUN, end: str = END) -> None:
-    wrong("1.4", name, mistake, APPLY.format(body=body, run=run, end=end))
+    wrong("parallel_apply", name, mistake, APPLY.format(body=body, run=run, end=end))
 
 
 wrong(
-    "1.4",
+    "parallel_apply",
     "a plain loop",
     "one after another",
     """
@@ -356,7 +356,7 @@ wrong_apply(
         raise errors[number]""",
 )
 
-# ---- 1.5
+# ---- mini_data_parallel
 
 WRAPPER = """
 class MiniDataParallel(nn.Module):
@@ -374,7 +374,7 @@ FORWARD = """pieces = scatter((arguments, keywords), self.devices)
 
 
 def wrong_wrapper(name: str, mistake: str, forward: str = FORWARD, init: str = "pass", before: str = "") -> None:
-    wrong("1.5", name, mistake, before + WRAPPER.format(init=init, forward=forward))
+    wrong("mini_data_parallel", name, mistake, before + WRAPPER.format(init=init, forward=forward))
 
 
 wrong_wrapper(
@@ -468,13 +468,13 @@ wrong_wrapper(
     init="self.spare = copy.deepcopy(module)",
 )
 
-# ---- 1.6
+# ---- whole_batch_loss
 
 LOSS = "def whole_batch_loss(losses, counts):\n    {body}\n"
 
 
 def wrong_loss(name: str, mistake: str, body: str) -> None:
-    wrong("1.6", name, mistake, LOSS.format(body=body))
+    wrong("whole_batch_loss", name, mistake, LOSS.format(body=body))
 
 
 wrong_loss("losses.mean()", "mean of means", "return losses.mean()")
@@ -501,7 +501,7 @@ wrong_loss(
     "return torch.tensor(sum(x * n for x, n in zip(losses.tolist(), counts) if n) / sum(counts), dtype=losses.dtype)",
 )
 
-# ---- 1.7
+# ---- step_plan
 
 PLAN = """
 def step_plan(sizes, input_bytes, output_bytes, model_bytes, gradient_bytes):
@@ -524,7 +524,7 @@ def wrong_plan(name: str, mistake: str, *changes: tuple[str, str]) -> None:
     for old, new in changes:
         assert old in source, old
         source = source.replace(old, new)
-    wrong("1.7", name, mistake, source)
+    wrong("step_plan", name, mistake, source)
 
 
 wrong_plan("printed", "returns nothing", ("return plan", "print(len(plan))"))
@@ -555,7 +555,7 @@ wrong_plan(
     ("return plan", "return sorted(plan, key=lambda m: m.src + m.dst)"),
 )
 
-# ---- 1.8
+# ---- plan_cost
 
 COSTS = """
 def port_bytes(plan, num_devices):
@@ -570,7 +570,7 @@ SECONDS = "return sum(latency_s + m.num_bytes / bandwidth_Bps for m in plan)"
 
 
 def wrong_costs(name: str, mistake: str, ports: str = PORTS, seconds: str = SECONDS) -> None:
-    wrong("1.8", name, mistake, COSTS.format(ports=ports, seconds=seconds))
+    wrong("plan_cost", name, mistake, COSTS.format(ports=ports, seconds=seconds))
 
 
 wrong_costs("prints", "returns nothing", ports="print(len(plan))")
@@ -584,7 +584,7 @@ wrong_costs(
     seconds="return max((latency_s + m.num_bytes / bandwidth_Bps for m in plan), default=0.0)",
 )
 
-# ---- 1.9
+# ---- shares_by_speed
 
 SHARES = """
 def shares_by_speed(num_samples, speeds):
@@ -596,7 +596,7 @@ def shares_by_speed(num_samples, speeds):
 
 
 def wrong_shares(name: str, mistake: str, rest: str, more: str = "") -> None:
-    wrong("1.9", name, mistake, SHARES.format(rest=rest) + more)
+    wrong("shares_by_speed", name, mistake, SHARES.format(rest=rest) + more)
 
 
 RIGHT_REST = """remainders = [num_samples * speed % sum(speeds) for speed in speeds]
@@ -644,7 +644,7 @@ for exact in ("num_samples * speed / sum(speeds)", "speed / sum(speeds) * num_sa
     for d in sorted(range(len(speeds)), key=lambda d: exact[d] - int(exact[d]), reverse=True)[:rest]: shares[d] += 1""",
     )
 
-# ---- 1.10
+# ---- split_loader
 
 LOADER = """
 class SplitLoader:
@@ -677,7 +677,7 @@ def wrong_loader(name: str, mistake: str, *changes: tuple[str, str]) -> None:
     for old, new in changes:
         assert old in source, old
         source = source.replace(old, new)
-    wrong("1.10", name, mistake, source)
+    wrong("split_loader", name, mistake, source)
 
 
 wrong_loader(

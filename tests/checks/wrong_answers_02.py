@@ -11,10 +11,10 @@ def wrong(exercise: str, name: str, mistake: str, source: str) -> None:
     WRONG.append(WrongAnswer(exercise, name, mistake, source))
 
 
-# ---- 2.1
+# ---- naive_all_reduce
 
 wrong(
-    "2.1",
+    "naive_all_reduce",
     "calls dist.all_reduce",
     "calls the library",
     """
@@ -23,7 +23,7 @@ def naive_all_reduce(tensor):
 """,
 )
 wrong(
-    "2.1",
+    "naive_all_reduce",
     "everybody sends to everybody",
     "everything to everyone",
     """
@@ -42,7 +42,7 @@ def naive_all_reduce(tensor):
 """,
 )
 wrong(
-    "2.1",
+    "naive_all_reduce",
     "the total is not sent back",
     "only rank 0 has the sum",
     """
@@ -57,7 +57,7 @@ def naive_all_reduce(tensor):
 """,
 )
 wrong(
-    "2.1",
+    "naive_all_reduce",
     "rank 0 receives into its own tensor",
     "rank 0 overwrites its own part",
     """
@@ -77,7 +77,7 @@ def naive_all_reduce(tensor):
 """,
 )
 wrong(
-    "2.1",
+    "naive_all_reduce",
     "a new tensor instead of in place",
     "not in place",
     """
@@ -100,7 +100,7 @@ def naive_all_reduce(tensor):
 """,
 )
 wrong(
-    "2.1",
+    "naive_all_reduce",
     "the mean instead of the sum",
     "mean instead of sum",
     """
@@ -120,7 +120,7 @@ def naive_all_reduce(tensor):
 """,
 )
 wrong(
-    "2.1",
+    "naive_all_reduce",
     "rank 0 sends before it receives",
     "everybody sends first",
     """
@@ -138,7 +138,7 @@ def naive_all_reduce(tensor):
 """,
 )
 wrong(
-    "2.1",
+    "naive_all_reduce",
     "two ranks are written into the code",
     "only one rank is added",
     """
@@ -154,7 +154,7 @@ def naive_all_reduce(tensor):
 """,
 )
 
-# ---- 2.2
+# ---- count_bytes
 
 _RING_BYTES = "\ndef ring_bytes(num_bytes, world_size):\n    return 2 * (world_size - 1) / world_size * num_bytes\n"
 _ROOT_BYTES = "\ndef root_bytes(num_bytes, world_size):\n    return 2 * (world_size - 1) * num_bytes\n"
@@ -164,7 +164,9 @@ for _name, _mistake, _formula in (
     ("no return", "returns nothing", None),
 ):
     _body = f"return {_formula}" if _formula else "print(2 * (world_size - 1) * num_bytes)"
-    wrong("2.2", f"root: {_name}", _mistake, f"def root_bytes(num_bytes, world_size):\n    {_body}\n{_RING_BYTES}")
+    wrong(
+        "count_bytes", f"root: {_name}", _mistake, f"def root_bytes(num_bytes, world_size):\n    {_body}\n{_RING_BYTES}"
+    )
 for _name, _mistake, _formula in (
     ("reduce-scatter only", "one half of the ring only", "(world_size - 1) / world_size * num_bytes"),
     ("whole tensors", "whole tensor at each step", "2 * (world_size - 1) * num_bytes"),
@@ -172,12 +174,12 @@ for _name, _mistake, _formula in (
     ("floor division", "rounded down", "2 * (world_size - 1) * (num_bytes // world_size)"),
 ):
     _body = f"def ring_bytes(num_bytes, world_size):\n    return {_formula}\n"
-    wrong("2.2", f"ring: {_name}", _mistake, _body + _ROOT_BYTES)
+    wrong("count_bytes", f"ring: {_name}", _mistake, _body + _ROOT_BYTES)
 
-# ---- 2.3
+# ---- chunk_bounds
 
 wrong(
-    "2.3",
+    "chunk_bounds",
     "end included",
     "end included",
     """
@@ -192,7 +194,7 @@ def chunk_bounds(numel, num_chunks):
 """,
 )
 wrong(
-    "2.3",
+    "chunk_bounds",
     "remainder dropped",
     "remainder dropped",
     """
@@ -202,7 +204,7 @@ def chunk_bounds(numel, num_chunks):
 """,
 )
 wrong(
-    "2.3",
+    "chunk_bounds",
     "remainder in the last chunk",
     "sizes differ by more than one",
     """
@@ -214,7 +216,7 @@ def chunk_bounds(numel, num_chunks):
 """,
 )
 wrong(
-    "2.3",
+    "chunk_bounds",
     "as torch.chunk cuts",
     "sizes differ by more than one",
     """
@@ -227,7 +229,7 @@ def chunk_bounds(numel, num_chunks):
 """,
 )
 wrong(
-    "2.3",
+    "chunk_bounds",
     "longer chunks last",
     "longer chunks last",
     """
@@ -237,7 +239,7 @@ def chunk_bounds(numel, num_chunks):
 """,
 )
 wrong(
-    "2.3",
+    "chunk_bounds",
     "rounded up beyond the end",
     "beyond the end",
     """
@@ -247,7 +249,7 @@ def chunk_bounds(numel, num_chunks):
 """,
 )
 wrong(
-    "2.3",
+    "chunk_bounds",
     "start and size",
     "size instead of end",
     """
@@ -262,7 +264,7 @@ def chunk_bounds(numel, num_chunks):
 """,
 )
 
-# ---- 2.4
+# ---- ring_plan
 
 
 def _plan(
@@ -285,7 +287,7 @@ def ring_plan(rank, world_size):
 
 
 wrong(
-    "2.4",
+    "ring_plan",
     "sends the chunk just received in the first step",
     "sends the chunk it is receiving",
     _plan(
@@ -293,16 +295,16 @@ wrong(
     ),
 )
 wrong(
-    "2.4",
+    "ring_plan",
     "wrong chunk: + instead of -",
     "sends the chunk it is receiving",
     _plan(scatter="Send(s, (rank + s) % n, right), Recv(s, (rank - s - 1) % n, left), Reduce(s, (rank - s - 1) % n)"),
 )
-wrong("2.4", "the last step of the all-gather is missing", "one step too few", _plan(steps=("n - 1", "n - 2")))
-wrong("2.4", "no all-gather", "no all-gather", _plan(steps=("n - 1", "0")))
-wrong("2.4", "N steps in each half", "one step too many", _plan(steps=("n", "n")))
+wrong("ring_plan", "the last step of the all-gather is missing", "one step too few", _plan(steps=("n - 1", "n - 2")))
+wrong("ring_plan", "no all-gather", "no all-gather", _plan(steps=("n - 1", "0")))
+wrong("ring_plan", "N steps in each half", "one step too many", _plan(steps=("n", "n")))
 wrong(
-    "2.4",
+    "ring_plan",
     "the all-gather reduces",
     "reduces in the all-gather",
     _plan(
@@ -311,38 +313,38 @@ wrong(
     ),
 )
 wrong(
-    "2.4",
+    "ring_plan",
     "no Reduce",
     "never reduces",
     _plan(scatter="Send(s, (rank - s) % n, right), Recv(s, (rank - s - 1) % n, left)"),
 )
 wrong(
-    "2.4",
+    "ring_plan",
     "no modulo",
     "modulo forgotten",
     _plan(scatter="Send(s, rank - s, right), Recv(s, rank - s - 1, left), Reduce(s, rank - s - 1)"),
 )
-wrong("2.4", "neighbour without modulo", "modulo forgotten", _plan(neighbours=("rank + 1", "rank - 1")))
+wrong("ring_plan", "neighbour without modulo", "modulo forgotten", _plan(neighbours=("rank + 1", "rank - 1")))
 wrong(
-    "2.4",
+    "ring_plan",
     "all-gather starts one chunk early",
     "complete chunks are sent in the wrong order",
     _plan(gather="Send(n - 1 + s, (rank - s) % n, right), Recv(n - 1 + s, (rank - s - 1) % n, left)"),
 )
 wrong(
-    "2.4",
+    "ring_plan",
     "right and left are the same",
     "right and left mixed up",
     _plan(neighbours=("(rank + 1) % n", "(rank + 1) % n")),
 )
 wrong(
-    "2.4",
+    "ring_plan",
     "steps of the all-gather from 0",
     "steps of the all-gather start at 0 again",
     _plan(gather="Send(s, (rank + 1 - s) % n, right), Recv(s, (rank - s) % n, left)"),
 )
 
-# ---- 2.5
+# ---- run_plan
 
 
 def _run(body: str, kept: str = "if chunks[r.chunk].numel()") -> str:
@@ -375,7 +377,7 @@ _COMBINED = """
             chunks[chunk].copy_(combine(chunks[chunk], data) if chunk in reduced else data)
 """
 wrong(
-    "2.5",
+    "run_plan",
     "always adds",
     "always adds",
     _run(
@@ -387,7 +389,7 @@ wrong(
     ),
 )
 wrong(
-    "2.5",
+    "run_plan",
     "never adds",
     "never adds",
     _run(
@@ -399,7 +401,7 @@ wrong(
     ),
 )
 wrong(
-    "2.5",
+    "run_plan",
     "receives into the chunk and adds it to itself",
     "adds the chunk to itself",
     _run(
@@ -411,7 +413,7 @@ wrong(
     ),
 )
 wrong(
-    "2.5",
+    "run_plan",
     "one blocking call after another",
     "one message at a time",
     _run("""
@@ -426,7 +428,7 @@ wrong(
 """),
 )
 wrong(
-    "2.5",
+    "run_plan",
     "puts new tensors into the list",
     "chunks not changed in place",
     _run(
@@ -438,13 +440,13 @@ wrong(
     ),
 )
 wrong(
-    "2.5",
+    "run_plan",
     "peers as global ranks",
     "group ranks taken for global ranks",
     _run(_POST.replace("group=group, group_peer=r.peer", "r.peer, group") + _COMBINED),
 )
 wrong(
-    "2.5",
+    "run_plan",
     "counts steps without gaps",
     "steps counted without gaps",
     """
@@ -461,7 +463,7 @@ def run_plan(plan, chunks, group=None, combine=torch.add):
 """,
 )
 wrong(
-    "2.5",
+    "run_plan",
     "makes P2POps and never posts them",
     "nothing sent",
     _run("""
@@ -477,7 +479,7 @@ wrong(
 )
 
 wrong(
-    "2.5",
+    "run_plan",
     "adds whatever combine is",
     "combine ignored",
     _run(
@@ -489,7 +491,7 @@ wrong(
     ),
 )
 wrong(
-    "2.5",
+    "run_plan",
     "out=chunk forgotten",
     "out=chunk forgotten",
     _run(
@@ -501,25 +503,25 @@ wrong(
     ),
 )
 wrong(
-    "2.5",
+    "run_plan",
     "sends messages of empty chunks",
     "empty messages",
     _run(_POST + _COMBINED, kept=""),
 )
 wrong(
-    "2.5",
+    "run_plan",
     "posts an empty batch",
     "empty batch",
     _run(_POST.replace(" if ops else []", "") + _COMBINED),
 )
 wrong(
-    "2.5",
+    "run_plan",
     "group forgotten",
     "group ranks taken for global ranks",
     _run(_POST.replace("group=group, group_peer=r.peer", "r.peer") + _COMBINED),
 )
 
-# ---- 2.6
+# ---- ring_sum
 
 
 def _ring(before: str = "", after: str = "", plan: str = "ring_plan(rank, n)") -> str:
@@ -535,7 +537,7 @@ def ring_sum(tensor, group=None):
 
 
 wrong(
-    "2.6",
+    "ring_sum",
     "calls dist.all_reduce",
     "calls the library",
     """
@@ -544,7 +546,7 @@ def ring_sum(tensor, group=None):
 """,
 )
 wrong(
-    "2.6",
+    "ring_sum",
     "calls reduce_scatter and all_gather",
     "calls the library",
     """
@@ -556,7 +558,7 @@ def ring_sum(tensor, group=None):
 """,
 )
 wrong(
-    "2.6",
+    "ring_sum",
     "whole tensor round the ring",
     "whole tensor at each step",
     """
@@ -575,7 +577,7 @@ def ring_sum(tensor, group=None):
 """,
 )
 wrong(
-    "2.6",
+    "ring_sum",
     "naive, through rank 0",
     "reduce to one rank",
     """
@@ -593,16 +595,16 @@ def ring_sum(tensor, group=None):
         dist.recv(tensor, group=group, group_src=0)
 """,
 )
-wrong("2.6", "the mean instead of the sum", "mean instead of sum", _ring(after="    tensor /= n"))
-wrong("2.6", "no all-gather", "no all-gather", _ring(plan="[r for r in ring_plan(rank, n) if r.step < n - 1]"))
+wrong("ring_sum", "the mean instead of the sum", "mean instead of sum", _ring(after="    tensor /= n"))
+wrong("ring_sum", "no all-gather", "no all-gather", _ring(plan="[r for r in ring_plan(rank, n) if r.step < n - 1]"))
 wrong(
-    "2.6",
+    "ring_sum",
     "last all-gather step forgotten",
     "one step too few",
     _ring(plan="[r for r in ring_plan(rank, n) if r.step < 2 * n - 3]"),
 )
 wrong(
-    "2.6",
+    "ring_sum",
     "all-gather adds",
     "a contribution added twice",
     _ring(
@@ -610,10 +612,10 @@ wrong(
         "and r.step >= n - 1 else [r])]"
     ),
 )
-wrong("2.6", "remainder left out", "remainder dropped", _ring(before="    flat = flat[: flat.numel() // n * n]"))
-wrong("2.6", "a copy is reduced", "not in place", _ring(before="    flat = flat.clone()"))
+wrong("ring_sum", "remainder left out", "remainder dropped", _ring(before="    flat = flat[: flat.numel() // n * n]"))
+wrong("ring_sum", "a copy is reduced", "not in place", _ring(before="    flat = flat.clone()"))
 wrong(
-    "2.6",
+    "ring_sum",
     "blocking sends on all ranks at once",
     "everybody sends first",
     """
@@ -632,7 +634,7 @@ def ring_sum(tensor, group=None):
 """,
 )
 wrong(
-    "2.6",
+    "ring_sum",
     "ranks of the world in a group",
     "group ranks taken for global ranks",
     """
@@ -656,7 +658,7 @@ def ring_sum(tensor, group=None):
 """,
 )
 wrong(
-    "2.6",
+    "ring_sum",
     "world size 4 is written into the code",
     "a rank that is not there",
     """
@@ -668,7 +670,7 @@ def ring_sum(tensor, group=None):
 """,
 )
 wrong(
-    "2.6",
+    "ring_sum",
     "needs a length that divides",
     "needs sizes that divide",
     """
@@ -680,7 +682,7 @@ def ring_sum(tensor, group=None):
 )
 
 wrong(
-    "2.6",
+    "ring_sum",
     "a buffer is filled again while its isend is in flight",
     "buffer reused in flight",
     """
@@ -706,7 +708,7 @@ def ring_sum(tensor, group=None):
 )
 
 wrong(
-    "2.6",
+    "ring_sum",
     "one rank after the other sends",
     "one after another",
     """
@@ -732,7 +734,7 @@ def ring_sum(tensor, group=None):
 """,
 )
 
-# ---- 2.7
+# ---- drop_in_all_reduce
 
 
 def _drop_in(
@@ -768,7 +770,7 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
 
 
 wrong(
-    "2.7",
+    "drop_in_all_reduce",
     "calls dist.all_reduce",
     "calls the library",
     """
@@ -776,47 +778,52 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     return dist.all_reduce(tensor, op=op, group=group, async_op=async_op)
 """,
 )
-wrong("2.7", "op is ignored", "op ignored", _drop_in(combine="torch.add"))
-wrong("2.7", "divides twice", "divided wrongly", _drop_in(average="work /= n * n"))
-wrong("2.7", "divides by a constant 2", "divided wrongly", _drop_in(average="work /= 2"))
+wrong("drop_in_all_reduce", "op is ignored", "op ignored", _drop_in(combine="torch.add"))
+wrong("drop_in_all_reduce", "divides twice", "divided wrongly", _drop_in(average="work /= n * n"))
+wrong("drop_in_all_reduce", "divides by a constant 2", "divided wrongly", _drop_in(average="work /= 2"))
 wrong(
-    "2.7",
+    "drop_in_all_reduce",
     "averages always",
     "mean instead of sum",
     _drop_in(back="work = work / n if op == dist.ReduceOp.SUM else work; tensor.copy_(work.view(tensor.shape))"),
 )
-wrong("2.7", "adds up in bfloat16", "adds up in 16 bits", _drop_in(work="flat"))
+wrong("drop_in_all_reduce", "adds up in bfloat16", "adds up in 16 bits", _drop_in(work="flat"))
 wrong(
-    "2.7",
+    "drop_in_all_reduce",
     "adds up in float16",
     "adds up in 16 bits",
     _drop_in(work="flat.float() if flat.dtype == torch.bfloat16 else flat"),
 )
-wrong("2.7", "the average is not divided", "not divided", _drop_in(average="pass"))
+wrong("drop_in_all_reduce", "the average is not divided", "not divided", _drop_in(average="pass"))
 wrong(
-    "2.7",
+    "drop_in_all_reduce",
     "a rank outside the group gets a work object",
     "a rank outside the group takes part",
     _drop_in(outside="return Done() if async_op else None"),
 )
-wrong("2.7", "everything through float32", "a detour through float32", _drop_in(work="flat.float()"))
+wrong("drop_in_all_reduce", "everything through float32", "a detour through float32", _drop_in(work="flat.float()"))
 wrong(
-    "2.7",
+    "drop_in_all_reduce",
     "a copy of a non-contiguous tensor is reduced",
     "works on a copy of a non-contiguous tensor",
     _drop_in(back="tensor.copy_(work.view(tensor.shape)) if tensor.is_contiguous() else None"),
 )
 wrong(
-    "2.7",
+    "drop_in_all_reduce",
     "view refuses a non-contiguous tensor",
     "works on a copy of a non-contiguous tensor",
     _drop_in(flat="tensor.view(-1)"),
 )
-wrong("2.7", "async_op is ignored", "no work object", _drop_in(end="return None"))
-wrong("2.7", "always returns a work object", "always a work object", _drop_in(end="return Done()"))
-wrong("2.7", "a rank outside the group goes on", "a rank outside the group takes part", _drop_in(outside="pass"))
+wrong("drop_in_all_reduce", "async_op is ignored", "no work object", _drop_in(end="return None"))
+wrong("drop_in_all_reduce", "always returns a work object", "always a work object", _drop_in(end="return Done()"))
 wrong(
-    "2.7",
+    "drop_in_all_reduce",
+    "a rank outside the group goes on",
+    "a rank outside the group takes part",
+    _drop_in(outside="pass"),
+)
+wrong(
+    "drop_in_all_reduce",
     "whole tensor round the ring",
     "whole tensor at each step",
     _drop_in(
@@ -833,13 +840,13 @@ wrong(
     ),
 )
 wrong(
-    "2.7",
+    "drop_in_all_reduce",
     "group not passed on",
     "group ranks taken for global ranks",
     _drop_in(call="run_plan(ring_plan(rank, n), [work[a:b] for a, b in chunk_bounds(work.numel(), n)], None, combine)"),
 )
 
-# ---- 2.8
+# ---- ring_cost
 
 
 def _seconds(
@@ -864,18 +871,18 @@ def bus_bandwidth(num_bytes, seconds, world_size):
 """
 
 
-wrong("2.8", "latency counted once", "latency counted once", _seconds(ring="a + 2 * (n - 1) * b / n / w"))
-wrong("2.8", "whole tensor at each step", "whole tensor at each step", _seconds(ring="2 * (n - 1) * (a + b / w)"))
-wrong("2.8", "half a ring", "one half of the ring only", _seconds(ring="(n - 1) * (a + b / n / w)"))
-wrong("2.8", "log2 as it is", "no rounding up", _seconds(tree="2 * math.log2(n) * (a + b / w)"))
-wrong("2.8", "only up the tree", "way up only", _seconds(tree="math.ceil(math.log2(n)) * (a + b / w)"))
-wrong("2.8", "algbw", "algbw instead of busbw", _seconds(busbw="b / s"))
-wrong("2.8", "busbw of a reduce-scatter", "half of busbw", _seconds(busbw="(n - 1) / n * b / s"))
+wrong("ring_cost", "latency counted once", "latency counted once", _seconds(ring="a + 2 * (n - 1) * b / n / w"))
+wrong("ring_cost", "whole tensor at each step", "whole tensor at each step", _seconds(ring="2 * (n - 1) * (a + b / w)"))
+wrong("ring_cost", "half a ring", "one half of the ring only", _seconds(ring="(n - 1) * (a + b / n / w)"))
+wrong("ring_cost", "log2 as it is", "no rounding up", _seconds(tree="2 * math.log2(n) * (a + b / w)"))
+wrong("ring_cost", "only up the tree", "way up only", _seconds(tree="math.ceil(math.log2(n)) * (a + b / w)"))
+wrong("ring_cost", "algbw", "algbw instead of busbw", _seconds(busbw="b / s"))
+wrong("ring_cost", "busbw of a reduce-scatter", "half of busbw", _seconds(busbw="(n - 1) / n * b / s"))
 
-# ---- 2.9
+# ---- tree_all_reduce
 
 wrong(
-    "2.9",
+    "tree_all_reduce",
     "calls the library",
     "calls the library",
     """
@@ -885,7 +892,7 @@ def tree_all_reduce(tensor, group=None):
 """,
 )
 wrong(
-    "2.9",
+    "tree_all_reduce",
     "everything through rank 0",
     "everything through rank 0",
     """
@@ -904,7 +911,7 @@ def tree_all_reduce(tensor, group=None):
 """,
 )
 wrong(
-    "2.9",
+    "tree_all_reduce",
     "a chain",
     "one after another",
     """
@@ -947,12 +954,12 @@ def tree_all_reduce(tensor, group=None):
     return text + more
 
 
-wrong("2.9", "no way down", "only rank 0 has the sum", _tree(down=False))
-wrong("2.9", "partners that are not there", "only for powers of two", _tree(condition=""))
-wrong("2.9", "the mean", "mean instead of sum", _tree(more="    tensor /= n\n"))
+wrong("tree_all_reduce", "no way down", "only rank 0 has the sum", _tree(down=False))
+wrong("tree_all_reduce", "partners that are not there", "only for powers of two", _tree(condition=""))
+wrong("tree_all_reduce", "the mean", "mean instead of sum", _tree(more="    tensor /= n\n"))
 
 wrong(
-    "2.9",
+    "tree_all_reduce",
     "three rounds written into the code",
     "too few rounds",
     """
@@ -973,7 +980,7 @@ def tree_all_reduce(tensor, group=None):
 """,
 )
 
-# ---- 2.10
+# ---- halving_doubling
 
 
 def _halving(
@@ -1014,10 +1021,10 @@ def halving_doubling_all_reduce(tensor):
     return text + after
 
 
-wrong("2.10", "no error for 3 ranks", "no error", _halving(check=""))
-wrong("2.10", "no way back", "no all-gather", _halving(back=False))
+wrong("halving_doubling", "no error for 3 ranks", "no error", _halving(check=""))
+wrong("halving_doubling", "no way back", "no all-gather", _halving(back=False))
 wrong(
-    "2.10",
+    "halving_doubling",
     "the whole tensor to each partner",
     "whole tensor to each partner",
     """
@@ -1036,13 +1043,13 @@ def halving_doubling_all_reduce(tensor):
 """,
 )
 wrong(
-    "2.10",
+    "halving_doubling",
     "halves taken for equal",
     "halves of different sizes",
     _halving().replace("incoming = torch.empty_like(mine)", "incoming = torch.empty_like(theirs)"),
 )
 wrong(
-    "2.10",
+    "halving_doubling",
     "calls the library",
     "calls the library",
     """
@@ -1053,9 +1060,9 @@ def halving_doubling_all_reduce(tensor):
     dist.all_reduce(tensor)
 """,
 )
-wrong("2.10", "the mean", "mean instead of sum", _halving(after="    tensor /= n\n"))
+wrong("halving_doubling", "the mean", "mean instead of sum", _halving(after="    tensor /= n\n"))
 
-# ---- 2.11
+# ---- all_to_all
 
 
 def _exchange(
@@ -1083,7 +1090,7 @@ def all_to_all(outputs, inputs, group=None):
 
 
 wrong(
-    "2.11",
+    "all_to_all",
     "calls the library",
     "calls the library",
     """
@@ -1092,9 +1099,9 @@ def all_to_all(outputs, inputs, group=None):
     dist.all_to_all(outputs, inputs, group=group)
 """,
 )
-wrong("2.11", "own piece forgotten", "own piece forgotten", _exchange(own="pass"))
+wrong("all_to_all", "own piece forgotten", "own piece forgotten", _exchange(own="pass"))
 wrong(
-    "2.11",
+    "all_to_all",
     "outputs are replaced in the list",
     "nothing arrives",
     """
@@ -1115,7 +1122,7 @@ def all_to_all(outputs, inputs, group=None):
 """,
 )
 wrong(
-    "2.11",
+    "all_to_all",
     "copies its own inputs",
     "own inputs copied",
     """
@@ -1124,10 +1131,12 @@ def all_to_all(outputs, inputs, group=None):
         output.resize_(piece.shape).copy_(piece)
 """,
 )
-wrong("2.11", "sends its own piece to everybody", "sends its own piece to everybody", _exchange(out="inputs[rank]"))
-wrong("2.11", "group ranks as global ranks", "group ranks taken for global ranks", _exchange(peer="i, group"))
 wrong(
-    "2.11",
+    "all_to_all", "sends its own piece to everybody", "sends its own piece to everybody", _exchange(out="inputs[rank]")
+)
+wrong("all_to_all", "group ranks as global ranks", "group ranks taken for global ranks", _exchange(peer="i, group"))
+wrong(
+    "all_to_all",
     "blocking sends first",
     "everybody sends first",
     """
@@ -1143,10 +1152,10 @@ def all_to_all(outputs, inputs, group=None):
 """,
 )
 
-# ---- 2.12
+# ---- hierarchical_all_reduce
 
 wrong(
-    "2.12",
+    "hierarchical_all_reduce",
     "one ring over all ranks",
     "one ring over all ranks",
     """
@@ -1155,7 +1164,7 @@ def hierarchical_all_reduce(tensor, ranks_per_node):
 """,
 )
 wrong(
-    "2.12",
+    "hierarchical_all_reduce",
     "leaders only",
     "leaders only",
     """
@@ -1184,7 +1193,7 @@ def hierarchical_all_reduce(tensor, ranks_per_node):
 """,
 )
 wrong(
-    "2.12",
+    "hierarchical_all_reduce",
     "the nodes never talk",
     "the nodes never talk",
     """
@@ -1201,7 +1210,7 @@ def hierarchical_all_reduce(tensor, ranks_per_node):
 """,
 )
 wrong(
-    "2.12",
+    "hierarchical_all_reduce",
     "calls the library",
     "calls the library",
     """
@@ -1210,7 +1219,7 @@ def hierarchical_all_reduce(tensor, ranks_per_node):
 """,
 )
 wrong(
-    "2.12",
+    "hierarchical_all_reduce",
     "the whole tensor between the nodes",
     "whole tensor between the nodes",
     """
@@ -1229,7 +1238,7 @@ def hierarchical_all_reduce(tensor, ranks_per_node):
 """,
 )
 wrong(
-    "2.12",
+    "hierarchical_all_reduce",
     "no ValueError where nodes do not divide the world",
     "no error",
     """
@@ -1241,7 +1250,7 @@ def hierarchical_all_reduce(tensor, ranks_per_node):
 """,
 )
 wrong(
-    "2.12",
+    "hierarchical_all_reduce",
     "peers are not translated",
     "peers not translated",
     """
@@ -1260,7 +1269,7 @@ def hierarchical_all_reduce(tensor, ranks_per_node):
 """,
 )
 wrong(
-    "2.11",
+    "all_to_all",
     "binds its own piece to the list",
     "puts another tensor into the list",
     """
@@ -1273,7 +1282,7 @@ def all_to_all(outputs, inputs, group=None):
 """,
 )
 wrong(
-    "2.9",
+    "tree_all_reduce",
     "the way down in the order of the way up",
     "down in the order of the way up",
     """
@@ -1295,7 +1304,7 @@ def tree_all_reduce(tensor, group=None):
 """,
 )
 wrong(
-    "2.10",
+    "halving_doubling",
     "both partners keep the lower half",
     "both keep the same half",
     """

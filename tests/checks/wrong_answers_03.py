@@ -11,10 +11,10 @@ def wrong(exercise: str, name: str, mistake: str, source: str) -> None:
     WRONG.append(WrongAnswer(exercise, name, mistake, source))
 
 
-# ---- 3.1
+# ---- broadcast_module
 
 wrong(
-    "3.1",
+    "broadcast_module",
     "parameters only",
     "buffers not broadcast",
     """
@@ -24,7 +24,7 @@ def broadcast_module(module):
 """,
 )
 wrong(
-    "3.1",
+    "broadcast_module",
     "only what needs a gradient",
     "frozen parameters not broadcast",
     """
@@ -34,7 +34,7 @@ def broadcast_module(module):
 """,
 )
 wrong(
-    "3.1",
+    "broadcast_module",
     "weights only",
     "biases not broadcast",
     """
@@ -45,7 +45,7 @@ def broadcast_module(module):
 """,
 )
 wrong(
-    "3.1",
+    "broadcast_module",
     "into copies",
     "nothing reached the model",
     """
@@ -55,7 +55,7 @@ def broadcast_module(module):
 """,
 )
 wrong(
-    "3.1",
+    "broadcast_module",
     "from the last rank",
     "another root",
     """
@@ -65,7 +65,7 @@ def broadcast_module(module):
 """,
 )
 wrong(
-    "3.1",
+    "broadcast_module",
     "averages the models",
     "averaged instead of broadcast",
     """
@@ -76,7 +76,7 @@ def broadcast_module(module):
 """,
 )
 
-# ---- 3.2
+# ---- average_gradients
 
 LOOP = """
 def average_gradients(module):
@@ -87,9 +87,9 @@ def average_gradients(module):
             {body}
 """
 
-wrong("3.2", "sum", "sum for mean", LOOP.format(body="dist.all_reduce(parameter.grad)"))
+wrong("average_gradients", "sum", "sum for mean", LOOP.format(body="dist.all_reduce(parameter.grad)"))
 wrong(
-    "3.2",
+    "average_gradients",
     "divided before and after",
     "divided twice",
     LOOP.format(
@@ -98,19 +98,19 @@ wrong(
     ),
 )
 wrong(
-    "3.2",
+    "average_gradients",
     "divided by two",
     "divided by a constant",
     LOOP.format(body="dist.all_reduce(parameter.grad); parameter.grad /= 2"),
 )
 wrong(
-    "3.2",
+    "average_gradients",
     "a copy is reduced",
     "never averaged",
     LOOP.format(body="mean = parameter.grad.clone(); dist.all_reduce(mean); mean /= dist.get_world_size()"),
 )
 wrong(
-    "3.2",
+    "average_gradients",
     "biases are small anyway",
     "biases left out",
     LOOP.format(
@@ -120,7 +120,7 @@ wrong(
     ),
 )
 wrong(
-    "3.2",
+    "average_gradients",
     "module by module",
     "the shared weight counted twice",
     """
@@ -138,13 +138,13 @@ def average_gradients(module):
 """,
 )
 wrong(
-    "3.2",
+    "average_gradients",
     "averages the parameters",
     "never averaged",
     LOOP.format(body="dist.all_reduce(parameter.data); parameter.data /= dist.get_world_size()"),
 )
 wrong(
-    "3.2",
+    "average_gradients",
     "skips None",
     "a missing gradient is skipped",
     """
@@ -156,7 +156,7 @@ def average_gradients(module):
 """,
 )
 wrong(
-    "3.2",
+    "average_gradients",
     "reduces frozen parameters",
     "None is reduced",
     """
@@ -167,7 +167,7 @@ def average_gradients(module):
 """,
 )
 wrong(
-    "3.2",
+    "average_gradients",
     "zeros for frozen parameters too",
     "frozen parameters get zeros",
     """
@@ -180,7 +180,7 @@ def average_gradients(module):
 """,
 )
 wrong(
-    "3.2",
+    "average_gradients",
     "zeros are sent and forgotten",
     "the mean was not kept",
     """
@@ -193,7 +193,7 @@ def average_gradients(module):
 """,
 )
 
-# ---- 3.3: the right answer, with one place changed
+# ---- overlapped_ddp: the right answer, with one place changed
 
 OVERLAPPED = """
 class OverlappedDDP(nn.Module):
@@ -229,7 +229,7 @@ def changed(source: str, *changes: tuple[str, str]) -> str:
 
 
 def overlapped(name: str, mistake: str, *changes: tuple[str, str]) -> None:
-    wrong("3.3", name, mistake, changed(OVERLAPPED, *changes))
+    wrong("overlapped_ddp", name, mistake, changed(OVERLAPPED, *changes))
 
 
 overlapped("no broadcast", "no broadcast", ("        broadcast_module(module)\n", ""))
@@ -293,7 +293,7 @@ overlapped(
     ("for parameter in module.parameters():", "for _, parameter in module.named_parameters(remove_duplicate=False):"),
 )
 
-# ---- 3.4
+# ---- bucket_plan
 
 PLAN = """
 def bucket_plan(sizes, cap_bytes):
@@ -309,7 +309,7 @@ def bucket_plan(sizes, cap_bytes):
 
 
 def plan(name: str, mistake: str, *changes: tuple[str, str]) -> None:
-    wrong("3.4", name, mistake, changed(PLAN, *changes))
+    wrong("bucket_plan", name, mistake, changed(PLAN, *changes))
 
 
 plan("from the first", "order of registration", ("reversed(range(len(sizes)))", "range(len(sizes))"))
@@ -318,7 +318,7 @@ plan("less than the cap", "closed too early", ("> cap_bytes", ">= cap_bytes"))
 plan("begins with an empty bucket", "an empty bucket", ("buckets, filled = [], 0", "buckets, filled = [[]], 0"))
 plan("the last bucket is lost", "a parameter is lost", ("return buckets", "return buckets[:-1]"))
 
-# ---- 3.5
+# ---- bucketed_ddp
 
 BUCKETED = """
 class BucketedDDP(nn.Module):
@@ -370,11 +370,11 @@ class BucketedDDP(nn.Module):
 
 
 def bucketed(name: str, mistake: str, *changes: tuple[str, str]) -> None:
-    wrong("3.5", name, mistake, changed(BUCKETED, *changes))
+    wrong("bucketed_ddp", name, mistake, changed(BUCKETED, *changes))
 
 
 wrong(
-    "3.5",
+    "bucketed_ddp",
     "wraps torch's DDP",
     "wraps torch's DDP",
     """
@@ -511,7 +511,7 @@ bucketed(
 )
 bucketed("one too few is missing", "packed too early", ("[len(bucket) for", "[max(len(bucket) - 1, 1) for"))
 
-# ---- 3.6
+# ---- accumulating_ddp
 
 ACCUMULATING = """
 class AccumulatingDDP(BucketedDDP):
@@ -532,7 +532,7 @@ class AccumulatingDDP(BucketedDDP):
 
 
 def accumulating(name: str, mistake: str, *changes: tuple[str, str]) -> None:
-    wrong("3.6", name, mistake, changed(ACCUMULATING, *changes))
+    wrong("accumulating_ddp", name, mistake, changed(ACCUMULATING, *changes))
 
 
 accumulating("no_sync does nothing", "sends inside no_sync", ("        if self.synchronize:\n    ", "    "))
@@ -563,7 +563,7 @@ accumulating(
 )
 accumulating("no decorator", "a generator is no context", ("    @contextmanager\n", ""))
 
-# ---- 3.7
+# ---- mini_ddp
 
 MINI = """
 class MiniDDP(AccumulatingDDP):
@@ -595,7 +595,7 @@ class MiniDDP(AccumulatingDDP):
 
 
 def mini(name: str, mistake: str, *changes: tuple[str, str]) -> None:
-    wrong("3.7", name, mistake, changed(MINI, *changes))
+    wrong("mini_ddp", name, mistake, changed(MINI, *changes))
 
 
 mini(
@@ -641,7 +641,7 @@ mini(
     ),
 )
 
-# ---- 3.8
+# ---- sharded_sampler
 
 SAMPLER = """
 class ShardedSampler(Sampler):
@@ -667,7 +667,7 @@ class ShardedSampler(Sampler):
 
 
 def sampler(name: str, mistake: str, *changes: tuple[str, str]) -> None:
-    wrong("3.8", name, mistake, changed(SAMPLER, *changes))
+    wrong("sharded_sampler", name, mistake, changed(SAMPLER, *changes))
 
 
 sampler(
@@ -706,7 +706,7 @@ sampler(
     ("(order * math.ceil(total / max(self.size, 1)))[:total]", "(order + order)[:total]"),
 )
 
-# ---- 3.9
+# ---- overlap_gain
 
 COST = """
 def overlapped_seconds(backward_s, num_bytes, num_buckets, world_size, latency_s, bandwidth_Bps):
@@ -724,7 +724,7 @@ BEST = (
 
 
 def cost(name: str, mistake: str, formula: str, best: str = BEST) -> None:
-    wrong("3.9", name, mistake, COST.format(formula=formula, best=best))
+    wrong("overlap_gain", name, mistake, COST.format(formula=formula, best=best))
 
 
 RIGHT = "max(backward_s + bucket, backward_s / num_buckets + num_buckets * bucket)"
@@ -735,7 +735,7 @@ cost("only the last bucket counts", "only the case of a fast network", "backward
 cost("always the most", "not the best number", RIGHT, "most")
 cost("always one", "not the best number", RIGHT, "1")
 
-# ---- 3.10
+# ---- uneven_inputs
 
 UNEVEN = """
 def train_uneven(ddp, batches, loss_of, optimizer):
@@ -759,7 +759,7 @@ def train_uneven(ddp, batches, loss_of, optimizer):
 
 
 def uneven(name: str, mistake: str, *changes: tuple[str, str]) -> None:
-    wrong("3.10", name, mistake, changed(UNEVEN, *changes))
+    wrong("uneven_inputs", name, mistake, changed(UNEVEN, *changes))
 
 
 uneven("the mean over all", "divided by all ranks", ("*= dist.get_world_size() / active.item()", "*= 1"))

@@ -11,14 +11,14 @@ from typing import Any
 HERE = Path(__file__).parent / "fixtures" / "course"
 
 STUBS = {
-    "90.1": 'def double(x):\n    raise NotImplementedError("Exercise 90.1: twice x")\n',
-    "90.2": 'def shift(x):\n    raise NotImplementedError("Exercise 90.2: pass x on")\n',
-    "90.3": 'def total(x):\n    raise NotImplementedError("Exercise 90.3: add up")\n',
+    "double": 'def double(x):\n    raise NotImplementedError("Exercise 90.1: twice x")\n',
+    "shift": 'def shift(x):\n    raise NotImplementedError("Exercise 90.2: pass x on")\n',
+    "total": 'def total(x):\n    raise NotImplementedError("Exercise 90.3: add up")\n',
 }
 
 RIGHT = {
-    "90.1": "def double(x):\n    return x + x\n",
-    "90.2": (
+    "double": "def double(x):\n    return x + x\n",
+    "shift": (
         "def shift(x):\n"
         "    rank, n = dist.get_rank(), dist.get_world_size()\n"
         "    out = torch.empty_like(x)\n"
@@ -27,7 +27,7 @@ RIGHT = {
         "        work.wait()\n"
         "    return out\n"
     ),
-    "90.3": (
+    "total": (
         "def total(x):\n"
         "    rank, n = dist.get_rank(), dist.get_world_size()\n"
         "    if rank:\n"
@@ -43,7 +43,7 @@ RIGHT = {
     ),
 }
 
-POINTS = {"90.1": 2, "90.2": 3, "90.3": 5}
+POINTS = {"double": 2, "shift": 3, "total": 5}
 
 
 def code_cell(cell_id: str, source: str, tags: list[str], **metadata: Any) -> dict[str, Any]:
@@ -72,6 +72,7 @@ def notebook(answers: Mapping[str, str] = STUBS) -> dict[str, Any]:
     exercises = [
         {
             "id": number,
+            "number": f"90.{position}",
             "title": title,
             "provides": [name],
             "points": POINTS[number],
@@ -80,10 +81,8 @@ def notebook(answers: Mapping[str, str] = STUBS) -> dict[str, Any]:
             "minutes": 1,
             "bonus": False,
         }
-        for number, title, name in (
-            ("90.1", "Double", "double"),
-            ("90.2", "Shift", "shift"),
-            ("90.3", "Total", "total"),
+        for position, (number, title, name) in enumerate(
+            (("double", "Double", "double"), ("shift", "Shift", "shift"), ("total", "Total", "total")), 1
         )
     ]
     return {

@@ -20,7 +20,7 @@ PROGRAM = "def double(x):\n    from {module} import {name}\n    return 2 * x\n"
     ],
 )
 def test_a_rank_of_a_hidden_case_cannot_import_what_knows_the_answer(probe: Probe, module: str, name: str) -> None:
-    outcome = probe("90.1", {"90.1": PROGRAM.format(module=module, name=name)})
+    outcome = probe("double", {"double": PROGRAM.format(module=module, name=name)})
     assert outcome.failure is not None and "No module named" in str(outcome.failure["message"])
     assert str(outcome.failure["message"]).endswith("so it is not there where points are earned.")
     assert not outcome.results

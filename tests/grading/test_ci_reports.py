@@ -25,7 +25,7 @@ SANDBOX = "none" if bubblewrap.problem() else "bubblewrap"
 
 def result(name: str, *states: str, said: str = "Tried: 2 ranks\nCame back: no", problem: str = "") -> GradedSubmission:
     exercises = (
-        GradedExercise(f"1.{at}", 4.0 if state == "passed" else 0.0, 4.0, state, f"Task {at}", said)
+        GradedExercise(f"task_{at}", 4.0 if state == "passed" else 0.0, 4.0, state, f"Task {at}", said, "", f"1.{at}")
         for at, state in enumerate(states, 1)
     )
     return GradedSubmission(name, "01_x", "s", "c", tuple(exercises), problem)
@@ -37,7 +37,7 @@ def report(*results: GradedSubmission, **paths: Path) -> ClassReport:
 
 def test_an_annotation_stands_at_the_cell_and_cannot_become_another_command(tmp_path: Path) -> None:
     path = write_submission(tmp_path / "work" / "a,b:c.ipynb", {})
-    path.write_text('{\n "cells": [\n  {\n   "id": "exercise-1-2",\n   "source": []\n  }\n ]\n}\n')
+    path.write_text('{\n "cells": [\n  {\n   "id": "exercise-task-2",\n   "source": []\n  }\n ]\n}\n')
     hostile = "Came back: 50%\n::set-env name=X::y\r\n::error::z"
     [line] = failure_commands(report(result("a", "passed", "failed", said=hostile), a=path), tmp_path / "work")
     assert line.startswith("::error file=a%2Cb%3Ac.ipynb,line=4,title=1.2 Task 2::Came back: 50%25%0A::set-env")
@@ -81,7 +81,7 @@ def workspace(course: Course, tmp_path_factory: pytest.TempPathFactory) -> Path:
     labkit = course.root / ".venv" / "bin" / "labkit"
     labkit.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from labkit.cli import main; main()" "$@"\n')
     labkit.chmod(0o755)
-    write_submission(folder / "notebooks" / "90_small.ipynb", {"90.1": RIGHT["90.1"], "90.3": RIGHT["90.2"]})
+    write_submission(folder / "notebooks" / "90_small.ipynb", {"double": RIGHT["double"], "total": RIGHT["shift"]})
     return folder
 
 

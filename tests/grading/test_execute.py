@@ -135,8 +135,8 @@ def test_no_process_is_left(tmp_path: Path, there_before: list[int]) -> None:
 def test_a_grader_ends_what_leaves_its_session_and_its_parent_even_where_there_is_no_sandbox(
     course: Course, tmp_path: Path
 ) -> None:
-    source = LEAVES.format(file=str(tmp_path / "pid")) + RIGHT["90.1"]
-    submission = write_submission(tmp_path / "a.ipynb", {"90.1": source})
+    source = LEAVES.format(file=str(tmp_path / "pid")) + RIGHT["double"]
+    submission = write_submission(tmp_path / "a.ipynb", {"double": source})
     report = grade([submission], "90", tmp_path / "out", course=course.root, sandbox="none", limits=SHORT_CLASS)
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
     assert [entry.score for entry in report] == [2]

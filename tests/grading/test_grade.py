@@ -34,10 +34,10 @@ from labkit.grading.submission import Submission, read_submission
 
 LIMITS = Limits(cell_seconds=60.0, notebook_seconds=120.0, case_seconds=10.0, retry_seconds=20.0)
 
-SQUARED = {"90.1": "def double(x):\n    return x * x\n"}
+SQUARED = {"double": "def double(x):\n    return x * x\n"}
 ALL_SEND = {
     **RIGHT,
-    "90.2": (
+    "shift": (
         "def shift(x):\n"
         "    rank, n = dist.get_rank(), dist.get_world_size()\n"
         "    dist.send(x, (rank + 1) % n)\n"
@@ -46,7 +46,7 @@ ALL_SEND = {
         "    return out\n"
     ),
 }
-LIBRARY = {**RIGHT, "90.3": "def total(x):\n    dist.all_reduce(x)\n"}
+LIBRARY = {**RIGHT, "total": "def total(x):\n    dist.all_reduce(x)\n"}
 
 SCORES = {"alice": 10, "bob": 0, "carol": 7, "dora": 5, "empty": 0, "nothing": 0, "stub": 0, "torn": 0}
 
@@ -94,7 +94,7 @@ def test_the_gradebook_has_a_line_for_each_student_in_order(graded: tuple[ClassR
     assert [row["Student"] for row in rows] == sorted(SCORES)
     assert {row["Student"]: float(row["Score"]) for row in rows} == SCORES
     assert rows[2] | {"Problem": ""} == rows[2]
-    assert [rows[2][number] for number in ("90.1", "90.2", "90.3")] == ["2", "0", "5"]
+    assert [rows[2][number] for number in ("double", "shift", "total")] == ["2", "0", "5"]
 
 
 def test_feedback_names_the_fault_and_the_hint_and_never_what_was_expected(
@@ -115,7 +115,7 @@ def test_feedback_shows_where_ranks_stood_and_no_report_holds_a_number_that_was_
     _, handed_in, out = graded
     carol = (out / "carol" / "feedback.html").read_text()
     assert carol.count('<svg class="calls"') == 1 and "waits for rank 1" in carol
-    assert "<svg" not in (out / "bob" / "feedback.html").read_text().split("90.2 Shift")[0]
+    assert "<svg" not in (out / "bob" / "feedback.html").read_text().split("shift Shift")[0]
     exercises, hidden = load_exercises("90", course.checks), load_module(course.hidden, "hidden_of_test")
     num_looked_for = 0
     for name in ("bob", "dora"):
@@ -160,7 +160,7 @@ def test_a_second_run_keeps_what_is_done_and_grades_what_changed(
     shutil.copytree(graded[1], tmp_path / "in")
     shutil.copytree(graded[2], tmp_path / "out")
     (tmp_path / "out" / "dora" / "result.json").write_text('{"score": 99')  # torn by a power cut
-    write_submission(tmp_path / "in" / "empty.ipynb", {"90.1": RIGHT["90.1"]})
+    write_submission(tmp_path / "in" / "empty.ipynb", {"double": RIGHT["double"]})
     before = (tmp_path / "out" / "alice" / "result.json").stat().st_mtime_ns
     report = grade([tmp_path / "in"], "90", tmp_path / "out", course=course.root, sandbox=SANDBOX, limits=LIMITS)
     assert {entry.name for entry in report if entry.graded_now} == {"dora", "empty"}
@@ -230,7 +230,7 @@ def test_the_grader_killed_in_the_middle_leaves_no_process_and_goes_on_where_it_
 
 def test_mistakes_on_the_command_line_are_told_before_anything_starts(course: Course, tmp_path: Path) -> None:
     submission = write_submission(tmp_path / "a.ipynb", RIGHT)
-    with pytest.raises(ConfigError, match=r"lesson '77' cannot be graded from .*notebooks/77_\*\.ipynb"):
+    with pytest.raises(ConfigError, match=r"lesson '77' cannot be graded from .*one notebook of that number or name"):
         grade([submission], "77", tmp_path / "out", course=course.root)
     with pytest.raises(ConfigError, match="0 jobs cannot grade anything"):
         grade([submission], "90", tmp_path / "out", course=course.root, jobs=0)

@@ -61,9 +61,9 @@ def book(url: str) -> Iterator[Gradebook]:
 
 def handed_in(student: str, points: float, file: str = "a", bonus: float = 0.0) -> GradedSubmission:
     exercises = (
-        GradedExercise("2.1", points, 8, "passed" if points else "failed"),
-        GradedExercise("2.2", 4, 4, "passed"),
-        GradedExercise("2.10", bonus, 0, "passed" if bonus else "not_done"),
+        GradedExercise("naive_all_reduce", points, 8, "passed" if points else "failed"),
+        GradedExercise("count_bytes", 4, 4, "passed"),
+        GradedExercise("halving_doubling", bonus, 0, "passed" if bonus else "not_done"),
     )
     return GradedSubmission(student, LESSON, file * 64, "c" * 64, exercises)
 
@@ -72,7 +72,12 @@ def test_points_come_back_as_recorded_and_a_bonus_counts_beyond_full_marks(book:
     recorded = book.record([handed_in("ada", 8, bonus=8), handed_in("grace", 0)])
     assert (recorded.new_attempts, recorded.regraded, recorded.unchanged) == (2, (), 0)
     ada, grace = book.grades(LESSON)
-    assert (ada.student, ada.score, ada.max_score, ada.points) == ("ada", 20, 12, {"2.1": 8, "2.2": 4, "2.10": 8})
+    assert (ada.student, ada.score, ada.max_score, ada.points) == (
+        "ada",
+        20,
+        12,
+        {"naive_all_reduce": 8, "count_bytes": 4, "halving_doubling": 8},
+    )
     assert (grace.score, grace.num_attempts) == (4, 1)
 
 
@@ -117,16 +122,20 @@ def test_a_late_attempt_that_is_better_loses_to_an_earlier_one_only_after_the_pe
 def test_marks_change_only_with_a_reason_only_where_asked_and_the_old_ones_stay(book: Gradebook) -> None:
     book.record([handed_in("ada", 0)])
     better = GradedSubmission("ada", LESSON, "a" * 64, "d" * 64, handed_in("ada", 8, bonus=8).exercises)
-    with pytest.raises(ConfigError, match=r"2 marks differ.*ada, 2.1: 0 before, 8 now.*nothing was recorded"):
+    with pytest.raises(
+        ConfigError, match=r"2 marks differ.*ada, naive_all_reduce: 0 before, 8 now.*nothing was recorded"
+    ):
         book.record([better])
     assert book.grades(LESSON)[0].score == 4
-    changed = book.record([better], exercises=["2.1"], reason="a hidden case was wrong")
-    assert changed.regraded == (("ada", "2.1", 0, 8),)
+    changed = book.record([better], exercises=["naive_all_reduce"], reason="a hidden case was wrong")
+    assert changed.regraded == (("ada", "naive_all_reduce", 0, 8),)
     assert book.grades(LESSON)[0].score == 12
     words = [words for _, words in book.history(LESSON, "ada")]
     assert any("4 points" in each for each in words)
-    assert any("2.1 regraded in attempt 1: 0 to 8 points (a hidden case was wrong)" in each for each in words)
-    with pytest.raises(ConfigError, match=r"no exercise 2.99 in these results; there are 2.1"):
+    assert any(
+        "naive_all_reduce regraded in attempt 1: 0 to 8 points (a hidden case was wrong)" in each for each in words
+    )
+    with pytest.raises(ConfigError, match=r"no exercise 2.99 in these results; there are count_bytes, "):
         book.record([better], exercises=["2.99"], reason="x")
 
 
@@ -167,7 +176,9 @@ def test_graders_that_record_at_once_record_each_file_once(url: str) -> None:
 
 
 def test_what_fails_half_way_leaves_the_book_as_it_was(book: Gradebook) -> None:
-    broken = GradedSubmission("zoe", LESSON, "z" * 64, "c" * 64, (GradedExercise("2.1", None, 8, "passed"),))  # type: ignore[arg-type]
+    broken = GradedSubmission(
+        "zoe", LESSON, "z" * 64, "c" * 64, (GradedExercise("naive_all_reduce", None, 8, "passed"),)
+    )  # type: ignore[arg-type]
     with pytest.raises(EnvironmentProblem, match="is as it was before"):
         book.record([handed_in("ada", 8), broken])
     with pytest.raises(ConfigError, match="nothing is recorded"):
@@ -198,8 +209,8 @@ def test_a_book_of_a_newer_labkit_is_refused(tmp_path: Path) -> None:
 # ---- sheets
 
 GRADES = [
-    Grade("lovelaceada_4711_99_02_ring.ipynb", 12, 12, {"2.1": 8, "2.2": 4}, num_attempts=1),
-    Grade("grace@example.org", 9.6, 12, {"2.1": 8, "2.2": 4}, percent_lost=20.0, num_attempts=2),
+    Grade("lovelaceada_4711_99_02_ring.ipynb", 12, 12, {"naive_all_reduce": 8, "count_bytes": 4}, num_attempts=1),
+    Grade("grace@example.org", 9.6, 12, {"naive_all_reduce": 8, "count_bytes": 4}, percent_lost=20.0, num_attempts=2),
 ]
 
 
@@ -232,26 +243,28 @@ def test_a_moodle_worksheet_comes_back_with_its_grades_and_says_who_is_not_in_it
 
 
 def test_a_table_holds_no_formula(tmp_path: Path) -> None:
-    first, row = grades_csv([Grade("=cmd()", 1, 12, {"2.1": 1})]).decode().splitlines()
+    first, row = grades_csv([Grade("=cmd()", 1, 12, {"naive_all_reduce": 1})]).decode().splitlines()
     assert first.startswith("Student,Score,Max Score") and row.startswith("'=cmd(),1,12")
 
 
 def test_the_table_of_a_run_holds_no_formula_either() -> None:
-    exercise = Exercise("2.1", "Task", ("f",), 8, 1, 1, 1)
-    entry = GradedSubmission("+1", LESSON, "", "", (GradedExercise("2.1", 8, 8, "passed"),), problem="=cmd()\nno, more")
+    exercise = Exercise("naive_all_reduce", "Task", ("f",), 8, 1, 1, 1)
+    entry = GradedSubmission(
+        "+1", LESSON, "", "", (GradedExercise("naive_all_reduce", 8, 8, "passed"),), problem="=cmd()\nno, more"
+    )
     rows = class_csv([entry], Manifest(LESSON, "Ring", "", (exercise,))).decode().splitlines()
-    assert rows[0] == "Student,Score,Max Score,2.1,Problem"
+    assert rows[0] == "Student,Score,Max Score,naive_all_reduce,Problem"
     assert rows[1].startswith("'+1,8,8,8,") and rows[1].endswith("\"'=cmd()")
 
 
 def test_a_result_comes_back_as_it_was_written_and_a_torn_one_is_named(tmp_path: Path) -> None:
     failed = ExerciseResult(
-        Exercise("2.1", "Chunk bounds", ("f",), 8, 1, 1, 1),
+        Exercise("naive_all_reduce", "Chunk bounds", ("f",), 8, 1, 1, 1),
         "failed",
         (CaseResult("3 ranks", False, "Rank 0 is wrong.", "Look.", mistake="off by one"),),
         1,
     )
-    bonus = ExerciseResult(Exercise("2.10", "More", ("g",), 5, 1, 1, 1, True), "passed", (), 0)
+    bonus = ExerciseResult(Exercise("halving_doubling", "More", ("g",), 5, 1, 1, 1, True), "passed", (), 0)
     told = result_json(StudentResult("ada", "", (failed, bonus), submission_hash="a", course_hash="c"), LESSON)
     path = tmp_path / "ada" / "result.json"
     path.parent.mkdir()
@@ -286,7 +299,7 @@ def test_a_class_from_results_to_sheet_on_the_command_line(tmp_path: Path) -> No
         "",
         tuple(
             ExerciseResult(Exercise(number, "Task", ("f",), points, 1, 1, 1), "passed")
-            for number, points in (("2.1", 8), ("2.2", 4))
+            for number, points in (("naive_all_reduce", 8), ("count_bytes", 4))
         ),
         submission_hash="a" * 64,
         course_hash="c" * 64,

@@ -101,7 +101,7 @@ def test_the_zip_holds_labkit_and_hidden_cases_and_no_solution(unpacked: Path) -
 
 
 def test_a_submission_of_any_name_is_graded_where_gradescope_puts_it(unpacked: Path) -> None:
-    content, _ = graded(unpacked, {"90.1": RIGHT["90.1"], "90.2": RIGHT["90.3"].replace("total", "shift")})
+    content, _ = graded(unpacked, {"double": RIGHT["double"], "shift": RIGHT["total"].replace("total", "shift")})
     assert (content["score"], [test["score"] for test in content["tests"]]) == (2, [2, 0, 0])
     assert [test["status"] for test in content["tests"]] == ["passed", "failed", "failed"]
     assert "SECRET" not in json.dumps(content) and content["stdout_visibility"] == "hidden"
@@ -116,7 +116,7 @@ def test_where_no_sandbox_can_be_had_the_instructor_is_told_and_the_student_is_n
     unpacked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{unpacked / 'venv' / 'bin'}:{only_sh(unpacked)}")
-    content, said = graded(unpacked, {"90.1": RIGHT["90.1"]})
+    content, said = graded(unpacked, {"double": RIGHT["double"]})
     assert content["score"] == 2 and "sandbox" not in json.dumps(content)
     assert "This container allows no sandbox" in said and "could have read hidden cases" in said
 

@@ -79,14 +79,14 @@ def test_the_guides_main_commands_work_on_a_small_lesson(course: Course, tmp_pat
     shutil.copytree(course.root, folder)
     submissions = folder / "build" / "made" / "90"
     write_submission(submissions / "right_as_taught.ipynb", RIGHT)
-    write_submission(submissions / "wrong_modulo.ipynb", {"90.1": RIGHT["90.1"]})
-    write_submission(submissions / "blocking_sends_everywhere.ipynb", {**RIGHT, "90.2": RIGHT["90.1"]})
+    write_submission(submissions / "wrong_modulo.ipynb", {"double": RIGHT["double"]})
+    write_submission(submissions / "blocking_sends_everywhere.ipynb", {**RIGHT, "shift": RIGHT["double"]})
     listed = []
     for step in steps():
         if not re.search(
             r"doctor|making|nbgrader|--again|--exercise|history|--student|canvas|moodle|gradescope", step.command
         ):
-            command = re.sub(r"(--lesson |made/)02\b", r"\g<1>90", step.command).replace("2.6", "90.2")
+            command = re.sub(r"(--lesson |made/)02\b", r"\g<1>90", step.command).replace("ring_sum", "shift")
             listed.append(Step(command, step.shown if step.command.startswith("labkit gradebook export") else ()))
     run_all(listed, folder)
     assert (folder / "build" / "grades" / "class.html").is_file()

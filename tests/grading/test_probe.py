@@ -28,7 +28,7 @@ def test_the_template_has_one_thread_when_it_forks(template: Template) -> None:
     assert template.num_threads == 1
 
 
-@pytest.mark.parametrize("exercise_id", ["90.1", "90.2", "90.3"])
+@pytest.mark.parametrize("exercise_id", ["double", "shift", "total"])
 def test_right_answers_pass_every_hidden_case(exercise_id: str, probe: Probe, oracle: Oracle) -> None:
     for case in oracle.cases(exercise_id, 7):
         outcome = probe(exercise_id, case=case.index)
@@ -36,7 +36,7 @@ def test_right_answers_pass_every_hidden_case(exercise_id: str, probe: Probe, or
 
 
 def test_the_same_seed_draws_the_same_cases_and_another_draws_others(oracle: Oracle) -> None:
-    assert oracle.cases("90.2", 1) == oracle.cases("90.2", 1) != oracle.cases("90.2", 2)
+    assert oracle.cases("shift", 1) == oracle.cases("shift", 1) != oracle.cases("shift", 2)
 
 
 FAILURES = {
@@ -47,7 +47,11 @@ FAILURES = {
     ),
     "exception": ("exception", "It raised ZeroDivisionError: division by zero", "def double(x):\n    return x / 0\n"),
     "syntax": ("exception", "double is not defined, because its cell stopped: SyntaxError", "def double(x)\n"),
-    "not defined": ("exception", "double is not defined: the cell of exercise 90.1", "def dubble(x):\n    return 1\n"),
+    "not defined": (
+        "exception",
+        "double is not defined: the cell of exercise double",
+        "def dubble(x):\n    return 1\n",
+    ),
     "not a function": ("exception", "double is not defined", "double = 3\n"),
     "not a value": ("bad_result", "of type object", "def double(x):\n    return object()\n"),
     "exit": ("exception", r"the code called sys.exit\(3\)", "import sys\ndef double(x):\n    sys.exit(3)\n"),
@@ -69,7 +73,7 @@ def test_each_way_to_fail_comes_back_in_words(name: str, probe: Probe) -> None:
     import re
 
     kind, words, source = FAILURES[name]
-    failure = probe("90.1", {"90.1": source}, limits=Limits(rank_flood_bytes=1 << 20)).failure
+    failure = probe("double", {"double": source}, limits=Limits(rank_flood_bytes=1 << 20)).failure
     assert failure is not None
     assert failure["kind"] == kind
     assert re.search(words, failure["message"]), failure
@@ -85,7 +89,7 @@ def double(x):
     while True:
         pass
 """
-    failure = probe("90.1", {"90.1": source}, seconds=1.5).failure
+    failure = probe("double", {"double": source}, seconds=1.5).failure
     assert failure is not None and failure["kind"] == "timeout"
     assert descendants(template.first_pid) == []
 
@@ -104,44 +108,47 @@ def double(x):
         time.sleep(0.01)
     return x + x
 """
-    outcome = probe("90.1", {"90.1": source})
+    outcome = probe("double", {"double": source})
     assert outcome.failure is None
     assert descendants(template.first_pid) == []
 
 
 def test_one_rank_that_raises_is_told_before_those_that_wait_for_it(probe: Probe) -> None:
     source = "def total(x):\n    if dist.get_rank() == 1:\n        return [][2]\n    dist.all_reduce(x)\n"
-    failure = probe("90.3", {"90.3": source}, case=1).failure
+    failure = probe("total", {"total": source}, case=1).failure
     assert failure is not None
     assert failure["rank"] == 1
     assert failure["message"] == "Rank 1 raised IndexError: list index out of range"
-    assert failure["detail"] == "exercise 90.3, line 3: return [][2]"
+    assert failure["detail"] == "exercise total, line 3: return [][2]"
 
 
 def test_a_deadlock_is_known_at_once_and_says_who_waits_for_whom(probe: Probe) -> None:
     source = "def total(x):\n    dist.recv(x, (dist.get_rank() + 1) % dist.get_world_size())\n"
-    failure = probe("90.3", {"90.3": source}, case=1, seconds=120).failure
+    failure = probe("total", {"total": source}, case=1, seconds=120).failure
     assert failure is not None and failure["kind"] == "deadlock"  # the relay knows it; of a timeout it would not
     assert failure["detail"].splitlines()[2] == (
         "rank 2 waits for 40 bytes from rank 0 "
-        "(exercise 90.3, line 2: dist.recv(x, (dist.get_rank() + 1) % dist.get_world_size()))"
+        "(exercise total, line 2: dist.recv(x, (dist.get_rank() + 1) % dist.get_world_size()))"
     )
 
 
 def test_a_cell_that_fails_does_not_take_the_other_exercises_with_it(probe: Probe) -> None:
-    assert probe("90.3", {"90.1": "raise ValueError('broken')", "90.2": "import os\nthis is no python"}).failure is None
+    assert (
+        probe("total", {"double": "raise ValueError('broken')", "shift": "import os\nthis is no python"}).failure
+        is None
+    )
 
 
 def test_what_only_a_notebook_understands_is_passed_over(probe: Probe) -> None:
     source = "%matplotlib inline\n!ls\ndef double(x):\n    return x + x\nlabkit_says = 1\n"
-    assert probe("90.1", {"90.1": source}).failure is None
+    assert probe("double", {"double": source}).failure is None
 
 
 def test_a_rank_sees_neither_our_environment_nor_our_files(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "hunter2")
     seen = "[sorted(os.environ), os.listdir('.'), len(os.listdir('/proc/self/fd'))]"
     source = f"import os\ndef program(rank):\n    return {seen}\n"
-    outcome = probe("90.4", {"90.4": source})
+    outcome = probe("program", {"program": source})
     from labkit.checks import wire_format
 
     names, files, num_open = wire_format.decode(outcome.results[0])["y"]  # type: ignore[misc]
@@ -156,8 +163,8 @@ def test_a_template_that_is_killed_is_noticed_where_there_is_no_sandbox(oracle: 
     template = Template(None)
     template.ready(oracle.rank_side)
     source = "import os\ndef double(x):\n    os.kill(os.getppid(), 9)\n    import time\n    time.sleep(60)\n"
-    cells = [{"id": "e", "name": "90.1", "kind": "exercise", "source": source}]
-    outcome = CaseRun(template, "90.1", cells, oracle.cases("90.1", 1)[0], 1, tmp_path, 20, Limits()).run()
+    cells = [{"id": "e", "name": "double", "kind": "exercise", "source": source}]
+    outcome = CaseRun(template, "double", cells, oracle.cases("double", 1)[0], 1, tmp_path, 20, Limits()).run()
     assert outcome.failure is not None and outcome.failure["kind"] == "died"
     assert not template.alive
     template.close()

@@ -30,13 +30,13 @@ def sources(rebuilt: Rebuilt) -> dict[str, str]:
 def test_answers_go_into_the_pristine_notebook(tmp_path: Path) -> None:
     rebuilt = rebuilt_from(notebook(RIGHT), tmp_path)
     nbformat.validate(rebuilt.notebook)
-    assert sources(rebuilt)["exercise-90-2"] == RIGHT["90.2"]
+    assert sources(rebuilt)["exercise-shift"] == RIGHT["shift"]
     assert rebuilt.notes == () and rebuilt.unchanged == ()
-    assert [cell["name"] for cell in rebuilt.cells] == ["cell given-1-imports", "90.1", "90.2", "90.3"]
+    assert [cell["name"] for cell in rebuilt.cells] == ["cell given-1-imports", "double", "shift", "total"]
 
 
 def test_a_notebook_as_handed_out_has_no_answers(tmp_path: Path) -> None:
-    assert rebuilt_from(notebook(), tmp_path).unchanged == ("90.1", "90.2", "90.3")
+    assert rebuilt_from(notebook(), tmp_path).unchanged == ("double", "shift", "total")
 
 
 def test_edited_checks_and_given_cells_do_not_matter_and_are_named(tmp_path: Path) -> None:
@@ -45,16 +45,16 @@ def test_edited_checks_and_given_cells_do_not_matter_and_are_named(tmp_path: Pat
     content["cells"][4]["source"] = "print('passed')"
     rebuilt = rebuilt_from(content, tmp_path)
     assert sources(rebuilt)["given-1-imports"] == notebook()["cells"][1]["source"]
-    assert sources(rebuilt)["check-90-1"] == 'print("checking 90.1")'
+    assert sources(rebuilt)["check-double"] == 'print("checking double")'
     assert [note.split(" was changed")[0] for note in rebuilt.notes] == [
         "The given cell given-1-imports",
-        "The check cell check-90-1",
+        "The check cell check-double",
     ]
 
 
 def test_metadata_and_outputs_do_not_matter(tmp_path: Path) -> None:
     content = notebook(RIGHT)
-    content["metadata"] = {"labkit": {"exercises": [{"id": "90.1", "points": 10**9}]}, "kernelspec": {"name": "evil"}}
+    content["metadata"] = {"labkit": {"exercises": [{"id": "double", "points": 10**9}]}, "kernelspec": {"name": "evil"}}
     for cell in content["cells"]:
         if cell["cell_type"] == "code":
             cell["metadata"] |= {"points": 1000, "papermill": {"status": "completed"}}
@@ -69,16 +69,16 @@ def test_cells_without_ids_are_found_by_their_metadata(tmp_path: Path) -> None:
     content = notebook(RIGHT)
     for cell in content["cells"]:
         del cell["id"]
-    assert sources(rebuilt_from(content, tmp_path))["exercise-90-3"] == RIGHT["90.3"]
+    assert sources(rebuilt_from(content, tmp_path))["exercise-total"] == RIGHT["total"]
 
 
 def test_missing_and_double_cells_are_told(tmp_path: Path) -> None:
     content = notebook(RIGHT)
     del content["cells"][3]
-    content["cells"].append(code_cell("copy", "def total(x): pass", ["exercise"], labkit={"exercise": "90.3"}))
+    content["cells"].append(code_cell("copy", "def total(x): pass", ["exercise"], labkit={"exercise": "total"}))
     rebuilt = rebuilt_from(content, tmp_path)
-    assert rebuilt.unchanged == ("90.1",)
-    assert sources(rebuilt)["exercise-90-3"] == RIGHT["90.3"]
+    assert rebuilt.unchanged == ("double",)
+    assert sources(rebuilt)["exercise-total"] == RIGHT["total"]
     assert rebuilt.notes == (
         "Exercise 90.1: its cell was not found, so it counts as not done.",
         "Exercise 90.3 has more than one cell; cell 7 was taken, not cell 9 of the file.",
@@ -130,18 +130,18 @@ def test_anything_else_in_a_prediction_is_not_run(source: str, tmp_path: Path) -
     assert "is not a plain value" in rebuilt.notes[0]
 
 
-CALL = 'labkit.predict("90.1", 0.5, unit="ms")'
+CALL = 'labkit.predict("double_ms", 0.5, unit="ms")'
 
 
 @pytest.mark.parametrize(
     ("source", "taken"),
     [
-        ('labkit.predict("90.1", 7, unit="ms")', 'labkit.predict("90.1", 7, unit="ms")'),
-        ('labkit.predict("90.1", -2.5)  # no unit', 'labkit.predict("90.1", -2.5, unit="ms")'),
-        ('labkit.predict("90.1", "a lot", unit="hours")', """labkit.predict("90.1", 'a lot', unit="ms")"""),
-        ('labkit.predict("90.1", [1] * 10**9, unit="ms")', None),
-        ('labkit.predict("90.1", __import__("os").getpid())', None),
-        ('labkit.predict("90.2", 7, unit="ms")', None),
+        ('labkit.predict("double_ms", 7, unit="ms")', 'labkit.predict("double_ms", 7, unit="ms")'),
+        ('labkit.predict("double_ms", -2.5)  # no unit', 'labkit.predict("double_ms", -2.5, unit="ms")'),
+        ('labkit.predict("double_ms", "a lot", unit="hours")', """labkit.predict("double_ms", 'a lot', unit="ms")"""),
+        ('labkit.predict("double_ms", [1] * 10**9, unit="ms")', None),
+        ('labkit.predict("double_ms", __import__("os").getpid())', None),
+        ('labkit.predict("shift", 7, unit="ms")', None),
         ("guess = 7", None),
     ],
 )
@@ -154,11 +154,11 @@ def test_the_literal_of_a_predict_call_is_taken_and_nothing_else_of_it(
     path.write_text(json.dumps(submitted))
     rebuilt = rebuild(read_submission(Submission("x", path)).cells, pristine)
     assert sources(rebuilt)["predict-guess-a"] == (taken or CALL)
-    assert list(rebuilt.predictions) == (["90.1"] if taken else [])
-    assert taken or "The prediction 90.1 is not a plain value" in rebuilt.notes[0]
+    assert list(rebuilt.predictions) == (["double_ms"] if taken else [])
+    assert taken or "The prediction double_ms is not a plain value" in rebuilt.notes[0]
 
 
 def test_a_cell_longer_than_the_limit_counts_as_not_done(tmp_path: Path) -> None:
-    rebuilt = rebuilt_from(notebook({"90.1": "x = 1\n" * 100_000}), tmp_path)
-    assert rebuilt.unchanged == ("90.1", "90.2", "90.3") and "at most 256 KB" in rebuilt.notes[0]
-    assert sources(rebuilt)["exercise-90-1"] == STUBS["90.1"]
+    rebuilt = rebuilt_from(notebook({"double": "x = 1\n" * 100_000}), tmp_path)
+    assert rebuilt.unchanged == ("double", "shift", "total") and "at most 256 KB" in rebuilt.notes[0]
+    assert sources(rebuilt)["exercise-double"] == STUBS["double"]

@@ -116,7 +116,7 @@ def test_random_programs_bring_the_same_numbers_as_gloo(case: int, world_size: i
 
     for seed in (world_size, world_size + 100):
         source = RANDOM_PROGRAM.replace("SEED", str(seed))
-        through_relay = relay_results(probe("90.4", {"90.4": source}, case=case, seconds=60))
+        through_relay = relay_results(probe("program", {"program": source}, case=case, seconds=60))
 
         def on_gloo(source: str = source) -> Any:
             import torch.distributed as dist
@@ -143,10 +143,10 @@ def program(rank):
 
 
 def test_a_buffer_reused_while_isend_is_in_flight_is_wrong_every_time(probe: Probe) -> None:
-    right = relay_results(probe("90.4", {"90.4": REUSED.format(between="pass")}, case=1))
+    right = relay_results(probe("program", {"program": REUSED.format(between="pass")}, case=1))
     assert [float(t[0]) for t in right] == [2.0, 0.0, 1.0]
     for _ in range(5):
-        outcome = probe("90.4", {"90.4": REUSED.format(between="x.fill_(-7.0)")}, case=1)
+        outcome = probe("program", {"program": REUSED.format(between="x.fill_(-7.0)")}, case=1)
         assert [float(t[0]) for t in relay_results(outcome)] == [-7.0, -7.0, -7.0]
         assert [problem.kind for problem in outcome.wire.problems] == ["changed_in_flight"] * 3
 
@@ -163,7 +163,7 @@ def program(rank):
     work.wait()
     return buffer
 """
-    outcome = probe("90.4", {"90.4": source}, case=1)
+    outcome = probe("program", {"program": source}, case=1)
     assert outcome.failure is None and outcome.wire.problems == ()
 
 
@@ -176,7 +176,7 @@ def program(rank):
         pass
     return x
 """
-    assert [float(t[0]) for t in relay_results(probe("90.4", {"90.4": source}))] == [0.0, 0.0]
+    assert [float(t[0]) for t in relay_results(probe("program", {"program": source}))] == [0.0, 0.0]
 
 
 def test_a_ring_in_a_thread_of_the_learners_own_works(probe: Probe) -> None:
@@ -201,7 +201,7 @@ def program(rank):
     thread.join()
     return total
 """
-    assert [float(t[0]) for t in relay_results(probe("90.4", {"90.4": source}, case=2))] == [10.0] * 5
+    assert [float(t[0]) for t in relay_results(probe("program", {"program": source}, case=2))] == [10.0] * 5
 
 
 def test_the_relay_sees_every_message_and_collective(probe: Probe, oracle: Oracle) -> None:
@@ -212,7 +212,7 @@ def program(rank):
     dist.send(x, 1) if rank == 0 else dist.recv(x, 0)
     return x
 """
-    wire = probe("90.4", {"90.4": source}).wire
+    wire = probe("program", {"program": source}).wire
     assert [(m.src, m.dst, m.bytes, m.sent, m.received) for m in wire.messages] == [(0, 1, 12, 1, 1)]
     assert [(c.rank, c.kind, c.bytes) for c in wire.collectives] == [(0, "all_reduce", 12), (1, "all_reduce", 12)]
 
@@ -221,7 +221,7 @@ def test_a_tensor_that_is_not_contiguous_is_refused_as_gloo_refuses_it(probe: Pr
     source = (
         "def program(rank):\n    x = torch.arange(6.0)[::2]\n    dist.send(x, 1) if rank == 0 else dist.recv(x, 0)\n"
     )
-    failure = probe("90.4", {"90.4": source}).failure
+    failure = probe("program", {"program": source}).failure
     assert failure is not None and "contiguous" in failure["message"]
 
 
@@ -237,7 +237,7 @@ def program(rank):
 
 
 def test_a_future_that_is_asked_for_is_not_waited_for_until_its_work_is(probe: Probe) -> None:
-    outcome = probe("90.4", {"90.4": ASKED})
+    outcome = probe("program", {"program": ASKED})
     assert [result.tolist() for result in relay_results(outcome)] == [[2.0] * 6] * 2
     waited = [(call.sequence, call.waited) for call in outcome.wire.collectives if call.kind == "all_reduce"]
     assert waited == [(0, None), (1, 3), (2, 4)] * 2
@@ -265,7 +265,7 @@ def program(rank):
 
 
 def test_waiting_for_a_future_is_waiting_for_its_work_but_in_a_callback_or_another_thread(probe: Probe) -> None:
-    outcome = probe("90.4", {"90.4": "import threading\n" + FUTURES})
+    outcome = probe("program", {"program": "import threading\n" + FUTURES})
     assert [result.tolist() for result in relay_results(outcome)] == [[2.0]] * 2
     waited = [(call.sequence, call.waited) for call in outcome.wire.collectives if call.kind == "all_reduce"]
     assert waited == [(0, 7), (1, 7), (2, 8), (3, 8), (4, 9), (5, 10), (6, 10)] * 2

@@ -19,7 +19,7 @@ from labkit.grading.handout.release import release
 from labkit.grading.handout.release_search import search, secrets_of
 
 ROOT = Path(__file__).parents[2]
-ANSWER = "    # BEGIN SOLUTION 2.2: count both directions at the root\n"
+ANSWER = "    # BEGIN SOLUTION count_bytes\n"
 
 
 @pytest.fixture(scope="module")
@@ -101,19 +101,21 @@ def test_checks_pass_and_fail_with_the_bundle_alone(bundle: Path) -> None:
         "    size, more = divmod(numel, num_chunks)\n"
         "    starts = [i * size + min(i, more) for i in range(num_chunks + 1)]\n"
         "    return list(zip(starts, starts[1:]))\n"
-        "print(labkit.check('2.3', chunk_bounds))\n"
+        "print(labkit.check('chunk_bounds', chunk_bounds))\n"
         "def chunk_bounds(numel, num_chunks):\n"
         "    raise NotImplementedError('Exercise 2.3: cut')\n"
-        "print(labkit.check('2.3', chunk_bounds))\n"
-        "print(labkit.hint('2.3'))\n"
+        "print(labkit.check('chunk_bounds', chunk_bounds))\n"
+        "print(labkit.hint('chunk_bounds'))\n"
         "def naive_all_reduce(tensor):\n"
         "    dist.all_reduce(tensor)\n"
-        "print(labkit.check('2.1', naive_all_reduce))\n"
+        "print(labkit.check('naive_all_reduce', naive_all_reduce))\n"
         "def total(): \n"
         "    value = torch.tensor([float(dist.get_rank() + 1)]); dist.all_reduce(value); return value.item()\n"
         "print(labkit.run(total, on=labkit.local(2)).results)\n",
     )
-    assert "2.3" in said and "cases pass" in said and "not yet" in said and "Hint 1 of 3 for 2.3" in said
+    assert (
+        "chunk_bounds" in said and "cases pass" in said and "not yet" in said and "Hint 1 of 3 for chunk_bounds" in said
+    )
     assert "all_reduce" in said and "[3.0, 3.0]" in said
 
 
@@ -147,7 +149,7 @@ def test_a_release_is_made_anew_over_an_earlier_one_and_never_over_other_files(c
 @pytest.mark.parametrize(
     ("name", "leak", "why"),
     [
-        ("labkit/ring.py", "solution", "holds lines of the answer to exercise 2."),
+        ("labkit/ring.py", "solution", "holds lines of the answer to exercise ring_sum"),
         ("labkit/cases.py", "hidden", "holds lines of solutions/hidden/lesson_02.py"),
         ("copy.txt", "whole hidden file", "is the instructors' file lesson_02.py"),
         ("slides/x.md", ANSWER, "holds a marker of a solution"),
@@ -163,7 +165,7 @@ def test_the_search_finds_what_must_not_be_there(
     source = (course / "solutions" / "02_ring_all_reduce.py").read_text()
     hidden = (course / "solutions" / "hidden" / "lesson_02.py").read_text()
     if leak == "solution":  # indented anew and renamed about it: the lines are the same
-        lines = source.split("# BEGIN SOLUTION 2.6")[1].split("# END SOLUTION")[0].splitlines()[1:]
+        lines = source.split("# BEGIN SOLUTION ring_sum")[1].split("# END SOLUTION")[0].splitlines()[1:]
         leak = "class Mine:\n" + "\n".join(f"        {line.strip()}  " for line in lines)
     elif leak == "hidden":
         leak = "\n".join(hidden.splitlines()[60:70])

@@ -132,7 +132,7 @@ def test_a_rank_is_alone_and_sees_no_judge(probe: Probe) -> None:
         "        pass\n"
         f"    return {SEEN} + [lessons, open('/proc/net/dev').read().count(':'), os.listdir('/run')]\n"
     )
-    outcome = probe("90.4", {"90.4": source}, case=1)
+    outcome = probe("program", {"program": source}, case=1)
     assert outcome.failure is None, outcome.failure
     for result in outcome.results:
         pid, top, scratch, processes, lessons, interfaces, run_folder = wire_format.decode(result)["y"]  # type: ignore[misc]

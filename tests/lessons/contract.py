@@ -11,6 +11,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from labkit.checks.registry import exercises as checked_exercises
+from labkit.lessons.needs import needs_of
 from labkit.lessons.source import Lesson
 from tests.checks.lesson_cells import lesson as source_of
 from tests.checks.lesson_cells import namespace
@@ -21,7 +22,7 @@ class LessonContract:
 
     Attributes:
         number: The lesson's.
-        num_exercises: How many it has, numbered from 1.
+        exercises: Their slugs, in order.
         bonus: Those whose points come on top.
         bonus_points: What these give together.
         points: What the others give together.
@@ -31,7 +32,7 @@ class LessonContract:
     """
 
     number: ClassVar[str]
-    num_exercises: ClassVar[int]
+    exercises: ClassVar[tuple[str, ...]]
     bonus: ClassVar[tuple[str, ...]]
     bonus_points: ClassVar[int]
     points: ClassVar[int] = 100
@@ -47,31 +48,36 @@ class LessonContract:
     def lesson(self) -> Lesson:
         return source_of(self.number)
 
-    @property
-    def ids(self) -> list[str]:
-        return [f"{int(self.number)}.{each}" for each in range(1, self.num_exercises + 1)]
-
     def test_exercises_give_their_points_and_the_bonus_comes_on_top(self, lesson: Lesson) -> None:
-        assert [exercise.id for exercise in lesson.exercises] == self.ids
+        assert tuple(exercise.id for exercise in lesson.exercises) == self.exercises
         assert tuple(exercise.id for exercise in lesson.exercises if exercise.bonus) == self.bonus
         assert sum(exercise.points for exercise in lesson.exercises if not exercise.bonus) == self.points
         assert sum(exercise.points for exercise in lesson.exercises if exercise.bonus) == self.bonus_points
 
     def test_every_exercise_is_followed_by_its_check_before_the_next(self, lesson: Lesson) -> None:
         order = [(cell.role, cell.exercise) for cell in lesson.cells if cell.role in ("exercise", "check")]
-        assert order == [(role, each) for each in self.ids for role in ("exercise", "check")]
+        assert order == [(role, each) for each in self.exercises for role in ("exercise", "check")]
 
-    def test_lesson_and_checks_name_the_same_functions_and_titles(self, lesson: Lesson) -> None:
+    def test_lesson_and_checks_name_the_same_functions(self, lesson: Lesson) -> None:
         checked = checked_exercises(self.number)
-        assert list(checked) == self.ids
-        for exercise in lesson.exercises:
-            assert (checked[exercise.id].functions, checked[exercise.id].title) == (exercise.provides, exercise.title)
+        assert tuple(checked) == self.exercises
+        assert {each: checked[each].functions for each in checked} == {
+            each.id: each.provides for each in lesson.exercises
+        }
+
+    def test_an_exercise_needs_what_its_answer_uses(self, lesson: Lesson) -> None:
+        called_with = {each: checked.given for each, checked in checked_exercises(self.number).items()}
+        assert {each.id: each.needs for each in lesson.exercises} == needs_of(lesson, called_with)
+
+    def test_numbers_are_positions(self, lesson: Lesson) -> None:
+        numbers = [f"{int(self.number)}.{position}" for position in range(1, len(self.exercises) + 1)]
+        assert [each.number for each in lesson.exercises] == numbers
 
     def test_headings_say_title_points_minutes_difficulty_and_importance(self, lesson: Lesson) -> None:
         prose = "\n\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
         for each in lesson.exercises:
             bonus = " (bonus)" if each.bonus else ""
-            heading = rf"### Exercise {re.escape(each.id)} {re.escape(each.title)}{re.escape(bonus)}\n\n"
+            heading = rf"### Exercise {re.escape(each.name)}{re.escape(bonus)}\n\n"
             worth = f"*{each.points} points, about {each.minutes} minutes; "
             said = f"{worth}difficulty {each.difficulty} of 5, importance {each.importance} of 5*"
             assert re.search(heading + re.escape(said), prose.replace("`", "")), each.id
@@ -79,13 +85,14 @@ class LessonContract:
     def test_every_stub_fails_with_the_words_of_its_own_exercise(self, lesson: Lesson) -> None:
         stubs = namespace(solved=False, number=self.number)
         for exercise in lesson.exercises:
+            words = f"Exercise {exercise.number}: {exercise.title}"
             for name in exercise.provides:
                 gaps = _gaps(stubs[name])
                 assert gaps, f"{name} is handed out with nothing left to write"
                 for gap in gaps:
                     required = [p for p in inspect.signature(gap).parameters.values() if p.default is p.empty]
                     given = [_blank(stubs[name]) if each.name == "self" else MagicMock() for each in required]
-                    with pytest.raises(NotImplementedError, match=rf"^Exercise {re.escape(exercise.id)}: \w"):
+                    with pytest.raises(NotImplementedError, match=f"^{re.escape(words)}$"):
                         next(gap(*given))  # a generator begins when it is asked
 
     def test_topic_is_there(self, lesson: Lesson, topic: str) -> None:
@@ -94,11 +101,11 @@ class LessonContract:
 
     def test_every_guess_is_revealed_later(self, lesson: Lesson) -> None:
         text = "\n".join(cell.source for cell in lesson.cells if cell.kind == "code")
-        calls = re.findall(r'^ *labkit\.(predict|reveal)\("([^"]+)"', text, re.MULTILINE)
-        guessed = [number for what, number in calls if what == "predict"]
+        calls = re.findall(r'^ *labkit\.(predict|reveal)\(\s*"([^"]+)"', text, re.MULTILINE)
+        guessed = [guess for what, guess in calls if what == "predict"]
         assert len(guessed) == len(set(guessed)) >= self.least_guesses
-        for number in guessed:
-            assert ("reveal", number) in calls[calls.index(("predict", number)) :]
+        for guess in guessed:
+            assert ("reveal", guess) in calls[calls.index(("predict", guess)) :]
 
     def test_the_deck_is_neither_thin_nor_endless(self, lesson: Lesson) -> None:
         slides = [cell for cell in lesson.cells if cell.kind == "markdown" and {"slide", "slide-only"} & set(cell.tags)]

@@ -40,7 +40,7 @@ def test_no_cut_line_is_in_what_was_built(course: Path) -> None:
 def test_an_answer_left_in_a_demonstration_below_is_found_with_its_cell(course: Path) -> None:
     add(course, "\n# %%\neverything_added_up = torch.ones(1)\ndist.all_reduce(everything_added_up)\n")
     assert leaks(course) == [
-        f"notebooks/{NAME}.ipynb: shows a line of the answer to exercise 3.10 of {NAME}: "
+        f"notebooks/{NAME}.ipynb: shows a line of the answer to exercise mean_over_ranks of {NAME}: "
         "'dist.all_reduce(everything_added_up)'"
     ]
 
@@ -52,12 +52,12 @@ def test_an_answer_left_on_a_slide_is_found(course: Path) -> None:
         "#     largest_value,   smallest_value = max(self.values), min(self.values)\n",
     )
     assert len(leaks(course)) == 1
-    assert leaks(course)[0].startswith(f"slides/{NAME}.md: shows a line of the answer to exercise 3.1 ")
+    assert leaks(course)[0].startswith(f"slides/{NAME}.md: shows a line of the answer to exercise mean_and_spread ")
 
 
 def test_a_line_taught_above_the_exercise_gives_nothing_away(course: Path) -> None:
     taught = "# %% [markdown]\n# Sums over ranks:\n#\n#     dist.all_reduce(everything_added_up)\n\n"
-    add(course, taught, before='# %% tags=["exercise"] exercise="3.10"')
+    add(course, taught, before='# %% tags=["exercise"] exercise="mean_over_ranks"')
     assert leaks(course) == []
 
 
@@ -66,7 +66,7 @@ def test_a_whole_answer_above_the_exercise_is_found(course: Path) -> None:
         "# %% [markdown]\n# Sums over ranks:\n#\n#     dist.all_reduce(everything_added_up)\n"
         "#     return everything_added_up.item() / dist.get_world_size()\n\n"
     )
-    add(course, taught, before='# %% tags=["exercise"] exercise="3.10"')
+    add(course, taught, before='# %% tags=["exercise"] exercise="mean_over_ranks"')
     assert len(leaks(course)) == 1
 
 

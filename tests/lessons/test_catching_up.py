@@ -20,19 +20,19 @@ OWN = "def chunk_bounds(numel, num_chunks):\n    return 'mine'\n"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A learner's notebooks as a release has them; exercise 2.3 is done."""
+    """A learner's notebooks as a release has them; exercise chunk_bounds is done."""
     notebooks = tmp_path / "notebooks"
     (notebooks / ORIGINALS).mkdir(parents=True)
     for path in (ROOT / "notebooks").glob("0[23]_*.ipynb"):
         (notebooks / ORIGINALS / path.name).write_bytes(path.read_bytes())
     notebook = nbformat.read(ROOT / "notebooks" / RING, as_version=4)
-    cell_of(notebook, "2.3").source = OWN
+    cell_of(notebook, "chunk_bounds").source = OWN
     nbformat.write(notebook, notebooks / RING)
     return notebooks
 
 
 def cell_of(notebook: Any, exercise: str) -> Any:
-    return next(cell for cell in notebook.cells if cell.id == f"exercise-{exercise.replace('.', '-')}")
+    return next(cell for cell in notebook.cells if cell.id == f"exercise-{exercise.replace('_', '-')}")
 
 
 def test_without_a_pack_the_next_notebook_is_put_there_and_nothing_else_changes(folder: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_notebook_that_was_begun_stays(folder: Path) -> None:
     said: list[str] = []
     catch_up("02", folder, None, said.append)
     assert said[0] == f"{RING}: yours, unchanged."
-    assert cell_of(nbformat.read(folder / RING, as_version=4), "2.3").source == OWN
+    assert cell_of(nbformat.read(folder / RING, as_version=4), "chunk_bounds").source == OWN
 
 
 def test_a_pack_fills_what_was_not_begun_and_keeps_what_was(folder: Path, tmp_path: Path) -> None:
@@ -58,48 +58,51 @@ def test_a_pack_fills_what_was_not_begun_and_keeps_what_was(folder: Path, tmp_pa
     said: list[str] = []
     catch_up("03", folder, tmp_path / "02.pack", said.append)
     notebook = nbformat.read(folder / RING, as_version=4)
-    assert cell_of(notebook, "2.3").source == OWN
-    assert "NotImplementedError" not in cell_of(notebook, "2.6").source
-    assert "SOLUTION" not in cell_of(notebook, "2.6").source
-    assert callable(mine("2.7", otherwise=print, folder=folder))
-    assert any("2.3 stay yours" in line for line in said)
+    assert cell_of(notebook, "chunk_bounds").source == OWN
+    assert "NotImplementedError" not in cell_of(notebook, "ring_sum").source
+    assert "SOLUTION" not in cell_of(notebook, "ring_sum").source
+    assert callable(mine("drop_in_all_reduce", otherwise=print, folder=folder))
+    assert any("chunk_bounds stay yours" in line for line in said)
     kept = nbformat.read(folder / "kept" / "02_ring_all_reduce.before-catch-up.ipynb", as_version=4)
-    assert "NotImplementedError" in cell_of(kept, "2.6").source
+    assert "NotImplementedError" in cell_of(kept, "ring_sum").source
 
 
 def test_caught_up_functions_of_the_learner_are_their_own_again(folder: Path, tmp_path: Path) -> None:
     write_pack("02", tmp_path / "02.pack", ROOT)
     catch_up("03", folder, tmp_path / "02.pack", lambda _: None)
-    assert mine("2.3", otherwise=len, folder=folder)(7, 3) == "mine"
-    assert mine("2.2", otherwise=len, name="ring_bytes", folder=folder)(100.0, 2) == 100.0
+    assert mine("chunk_bounds", otherwise=len, folder=folder)(7, 3) == "mine"
+    assert mine("count_bytes", otherwise=len, name="ring_bytes", folder=folder)(100.0, 2) == 100.0
 
 
 def test_a_reset_puts_the_stub_back_and_keeps_what_was_there(folder: Path) -> None:
     said: list[str] = []
-    reset("2.3", folder, said.append)
-    stub = cell_of(nbformat.read(ROOT / "notebooks" / RING, as_version=4), "2.3").source
-    assert cell_of(nbformat.read(folder / RING, as_version=4), "2.3").source == stub
-    kept = folder / "kept" / "02_ring_all_reduce.before-reset-2.3.ipynb"
-    assert cell_of(nbformat.read(kept, as_version=4), "2.3").source == OWN
-    reset("2.3", folder, said.append)
-    assert said[-1] == "2.3 is as it was handed out."
+    reset("chunk_bounds", folder, said.append)
+    stub = cell_of(nbformat.read(ROOT / "notebooks" / RING, as_version=4), "chunk_bounds").source
+    assert cell_of(nbformat.read(folder / RING, as_version=4), "chunk_bounds").source == stub
+    kept = folder / "kept" / "02_ring_all_reduce.before-reset-chunk_bounds.ipynb"
+    assert cell_of(nbformat.read(kept, as_version=4), "chunk_bounds").source == OWN
+    reset("2.3", folder, said.append)  # what people type
+    assert said[-1] == "chunk_bounds is as it was handed out."
 
 
 def test_two_resets_keep_two_copies(folder: Path) -> None:
     for text in ("one = 1", "two = 2"):
         notebook = nbformat.read(folder / RING, as_version=4)
-        cell_of(notebook, "2.3").source = text
+        cell_of(notebook, "chunk_bounds").source = text
         nbformat.write(notebook, folder / RING)
-        reset("2.3", folder, lambda _: None)
+        reset("chunk_bounds", folder, lambda _: None)
     assert sorted(path.name for path in (folder / "kept").iterdir()) == [
-        "02_ring_all_reduce.before-reset-2.3-2.ipynb",
-        "02_ring_all_reduce.before-reset-2.3.ipynb",
+        "02_ring_all_reduce.before-reset-chunk_bounds-2.ipynb",
+        "02_ring_all_reduce.before-reset-chunk_bounds.ipynb",
     ]
 
 
 @pytest.mark.parametrize(
     ("exercise", "why"),
-    [("2.99", "has no exercise '2.99'"), ("9.1", "No lesson is called"), ("3.1", "There is no 03_ddp.ipynb")],
+    [
+        ("2.99", r"There is no exercise '2\.99'; there are: 2\.1 naive_all_reduce, 2\.2 count_bytes, "),
+        ("broadcast_module", "There is no 03_ddp.ipynb"),
+    ],
 )
 def test_what_cannot_be_reset_is_named(folder: Path, exercise: str, why: str) -> None:
     with pytest.raises(LessonError, match=why):
@@ -109,7 +112,7 @@ def test_what_cannot_be_reset_is_named(folder: Path, exercise: str, why: str) ->
 def test_a_broken_notebook_is_left_as_it_is(folder: Path) -> None:
     (folder / RING).write_text("{half a notebook")
     with pytest.raises(LessonError, match=r"cannot be read as a notebook.*left as it is"):
-        reset("2.3", folder, lambda _: None)
+        reset("chunk_bounds", folder, lambda _: None)
     assert (folder / RING).read_text() == "{half a notebook"
 
 

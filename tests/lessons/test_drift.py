@@ -41,7 +41,7 @@ def test_an_edited_source_shows_in_every_file_until_it_is_built(course: Path) ->
     drifted = check(course)
     assert {each.file for each in drifted} == {LEARNER, SLIDES, SOLUTION}
     sentences = "\n".join(map(str, drifted))
-    assert f"{SOLUTION}, cell exercise-3-1: line 8 is '    total = 0.0', but the source makes" in sentences
+    assert f"{SOLUTION}, cell exercise-mean-and-spread: line 8 is '    total = 0.0', but the source makes" in sentences
     assert f"{SOLUTION}: was made from another source (hash " in sentences
     assert {each.cure for each in drifted} == {CURE}
     build(course)
@@ -81,29 +81,33 @@ def test_stale_outputs_under_an_edited_cell_are_found_and_run_again(course: Path
 @pytest.mark.parametrize(
     ("by", "cell_id", "why"),
     [
-        (lambda nb: cell(nb, "check-3-1").update(execution_count=None), "check-3-1", "was never executed"),
         (
-            lambda nb: cell(nb, "check-3-1").update(execution_count=17),
-            "check-3-1",
+            lambda nb: cell(nb, "check-mean-and-spread").update(execution_count=None),
+            "check-mean-and-spread",
+            "was never executed",
+        ),
+        (
+            lambda nb: cell(nb, "check-mean-and-spread").update(execution_count=17),
+            "check-mean-and-spread",
             "has execution count 17, not 5: not one run from top to bottom",
         ),
         (
-            lambda nb: cell(nb, "check-3-1").update(
+            lambda nb: cell(nb, "check-mean-and-spread").update(
                 outputs=[{"output_type": "error", "ename": "ValueError", "evalue": "no", "traceback": []}]
             ),
-            "check-3-1",
+            "check-mean-and-spread",
             "ended in ValueError: no",
         ),
         (
-            lambda nb: cell(nb, "check-3-1").update(
+            lambda nb: cell(nb, "check-mean-and-spread").update(
                 outputs=[{"output_type": "stream", "name": "stdout", "text": ["<Odd at 0x7f11574ad160>\n"]}]
             ),
-            "check-3-1",
+            "check-mean-and-spread",
             "its output holds a memory address (give the object a repr without one): '<Odd at 0x7f11574ad160>'",
         ),
         (
-            lambda nb: cell(nb, "check-3-1")["metadata"].update(execution={"iopub.execute_input": "2026"}),
-            "check-3-1",
+            lambda nb: cell(nb, "check-mean-and-spread")["metadata"].update(execution={"iopub.execute_input": "2026"}),
+            "check-mean-and-spread",
             "carries the times of its execution",
         ),
         (lambda nb: nb["metadata"].update(widgets={}), None, "the notebook carries widget state"),
@@ -131,16 +135,20 @@ def test_a_never_executed_notebook_is_found_and_run(course: Path) -> None:
     ("by", "cell_id", "why"),
     [
         (
-            lambda nb: cell(nb, "exercise-3-1").update(source=["def mean(values):\n", "    return 3"]),
-            "exercise-3-1",
+            lambda nb: cell(nb, "exercise-mean-and-spread").update(source=["def mean(values):\n", "    return 3"]),
+            "exercise-mean-and-spread",
             "line 1 is 'def mean(values):', but the source makes 'def mean(values: list[float]) -> float:'",
         ),
         (
-            lambda nb: cell(nb, "check-3-1").update(execution_count=1),
-            "check-3-1",
+            lambda nb: cell(nb, "check-mean-and-spread").update(execution_count=1),
+            "check-mean-and-spread",
             "carries outputs; a learner's notebook has none",
         ),
-        (lambda nb: cell(nb, "check-3-1")["metadata"].update(tags=[]), "check-3-1", "its tags or metadata differ"),
+        (
+            lambda nb: cell(nb, "check-mean-and-spread")["metadata"].update(tags=[]),
+            "check-mean-and-spread",
+            "its tags or metadata differ",
+        ),
         (lambda nb: nb["cells"].pop(), "code-", "is missing"),
         (
             lambda nb: nb["cells"].append(nb["cells"][0] | {"id": "mine"}),
@@ -179,8 +187,8 @@ def test_missing_torn_and_stray_files_are_named(course: Path) -> None:
 
 
 def test_an_exercise_without_a_check_is_named(course: Path) -> None:
-    edit(course / "solutions" / f"{NAME}.py", '# %% tags=["check"] exercise="3.10"', "# %%")
-    assert f"solutions/{NAME}.py: exercise 3.10 has no check cell" in "\n".join(map(str, check(course)))
+    edit(course / "solutions" / f"{NAME}.py", '# %% tags=["check"] exercise="mean_over_ranks"', "# %%")
+    assert f"solutions/{NAME}.py: exercise mean_over_ranks has no check cell" in "\n".join(map(str, check(course)))
 
 
 def test_the_command_prints_each_drift_and_exits_one(course: Path) -> None:

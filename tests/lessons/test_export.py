@@ -114,37 +114,45 @@ def test_an_open_exercise_that_the_function_needs_is_named(course: Path) -> None
         export(str(course / "notebooks" / f"{NAME}.ipynb"))
     assert str(raised.value) == (
         f"{NAME}.ipynb: main() stands on what is not written yet; finish it first:\n"
-        "  mean_over_ranks: Exercise 3.10: sum over the ranks, then divide by how many they are"
+        "  mean_over_ranks: Exercise 3.2: Mean over ranks"
     )
 
 
 def test_an_open_exercise_that_the_function_does_not_need_is_no_hindrance(solved: Path) -> None:
     def reopen(notebook: Any) -> None:
-        (cell,) = [each for each in notebook["cells"] if each["id"] == "exercise-3-1"]
-        cell["source"] = 'def mean(values):\n    raise NotImplementedError("Exercise 3.1: add each value")\n'
+        (cell,) = [each for each in notebook["cells"] if each["id"] == "exercise-mean-and-spread"]
+        cell["source"] = 'def mean(values):\n    raise NotImplementedError("Exercise 3.1: Mean and spread")\n'
 
     change(solved, reopen)
     assert export(str(solved)).exists()
 
 
 def test_a_syntax_error_is_named_by_cell_and_line(solved: Path) -> None:
-    rewrite(solved, "exercise-3-10", "def mean_over_ranks(value):", "    return (value", "")
+    rewrite(solved, "exercise-mean-over-ranks", "def mean_over_ranks(value):", "    return (value", "")
     with pytest.raises(
-        LessonError, match=rf"{NAME}\.ipynb, cell exercise-3-10, line 2: syntax error: '\(' was never c"
+        LessonError, match=rf"{NAME}\.ipynb, cell exercise-mean-over-ranks, line 2: syntax error: '\(' was never c"
     ):
         export(str(solved))
 
 
 def test_a_magic_is_named_as_what_works_in_a_notebook_only(solved: Path) -> None:
-    rewrite(solved, "exercise-3-10", "%time 3")
-    with pytest.raises(LessonError, match=r"cell exercise-3-10, line 1: .*`%time 3` works in a notebook only"):
+    rewrite(solved, "exercise-mean-over-ranks", "%time 3")
+    with pytest.raises(
+        LessonError, match=r"cell exercise-mean-over-ranks, line 1: .*`%time 3` works in a notebook only"
+    ):
         export(str(solved))
 
 
 def test_code_that_runs_at_import_is_refused_by_cell(solved: Path) -> None:
-    rewrite(solved, "exercise-3-10", "def mean_over_ranks(value):", "    return value", "print(mean_over_ranks(3))")
+    rewrite(
+        solved,
+        "exercise-mean-over-ranks",
+        "def mean_over_ranks(value):",
+        "    return value",
+        "print(mean_over_ranks(3))",
+    )
     with pytest.raises(
-        LessonError, match=r"cell exercise-3-10, line 3: `print\(mean_over_ranks\(3\)\)` in a cell of d"
+        LessonError, match=r"cell exercise-mean-over-ranks, line 3: `print\(mean_over_ranks\(3\)\)` in a cell of d"
     ):
         export(str(solved))
 

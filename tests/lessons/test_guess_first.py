@@ -12,9 +12,13 @@ import nbformat
 import pytest
 
 LESSONS = sorted((Path(__file__).parents[2] / "solutions").glob("*.ipynb"))
-BESIDE = {"0.3": "the distance without compression", "1.3c": "the buffer's count", "4.8": "how often one key came"}
+BESIDE = {
+    "distance_at_end": "the distance without compression",
+    "plain_attribute": "the buffer's count",
+    "distinct_keys": "how often one key came",
+}
 """Guesses whose reveal stands in a cell that prints something else too, and what."""
-PICTURES = {"3.3": "the step that is to be made faster"}
+PICTURES = {"overlapped_step_ms": "the step that is to be made faster"}
 """Guesses with a picture between question and reveal, and of what."""
 
 
@@ -75,7 +79,9 @@ def test_nothing_tells_the_number_between_the_question_and_the_guess(path: Path)
 
 
 def test_the_test_sees_what_would_tell() -> None:
-    guess = Guess("5.9", 0.25586, (), ())
+    guess = Guess("measured_bubble", 0.25586, (), ())
     assert guess.spoils("five runs: 0.231 0.256 0.281") and guess.spoils("waits 25.6% of the time")
     assert not guess.spoils("the formula says 0.111, 2.56 or 256")
-    assert Guess("2.2", 1400, (), ()).spoils("that makes 1,400 MB") and not Guess("0.1c", 3, (), ()).spoils("3 of 4")
+    assert Guess("root_megabytes", 1400, (), ()).spoils("that makes 1,400 MB") and not Guess(
+        "ranks_waiting", 3, (), ()
+    ).spoils("3 of 4")

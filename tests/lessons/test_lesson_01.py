@@ -19,8 +19,19 @@ SOURCE = Path(__file__).parents[2] / "solutions" / "01_data_parallel.py"
 
 class TestContract(LessonContract):
     number = "01"
-    num_exercises = 10
-    bonus = ("1.10",)
+    exercises = (
+        "scatter",
+        "gather",
+        "replicate",
+        "parallel_apply",
+        "mini_data_parallel",
+        "whole_batch_loss",
+        "step_plan",
+        "plan_cost",
+        "shares_by_speed",
+        "split_loader",
+    )
+    bonus = ("split_loader",)
     bonus_points = 8
     topics: ClassVar = {
         "threads": r"each replica gets a thread",
@@ -44,7 +55,7 @@ class TestContract(LessonContract):
         "two processes": r"in \*\*two processes\*\*",
         "the plan as data": r"class move",
         "the hot spot": r"\*\*hot spot\*\*",
-        "predict, then run": r'labkit\.predict\("1\.8"[\s\S]*labkit\.reveal\("1\.8"',
+        "predict, then run": r'labkit\.predict\("eight_device_ms"[\s\S]*labkit\.reveal\("eight_device_ms"',
         "against all_reduce": r"all_reduce\(gradients\)",
         "unequal devices": r"largest remainder",
         "a loader split by hand": r"class splitloader",

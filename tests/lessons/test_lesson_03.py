@@ -22,8 +22,19 @@ SOURCE = Path(__file__).parents[2] / "solutions" / "03_ddp.py"
 
 class TestContract(LessonContract):
     number = "03"
-    num_exercises = 10
-    bonus = ("3.10",)
+    exercises = (
+        "broadcast_module",
+        "average_gradients",
+        "overlapped_ddp",
+        "bucket_plan",
+        "bucketed_ddp",
+        "accumulating_ddp",
+        "mini_ddp",
+        "sharded_sampler",
+        "overlap_gain",
+        "uneven_inputs",
+    )
+    bonus = ("uneven_inputs",)
     bonus_points = 8
     topics: ClassVar = {
         "broadcast at the start": r"dist\.broadcast\(tensor, src=0\)",

@@ -19,8 +19,21 @@ SOURCE = Path(__file__).parents[2] / "solutions" / "04_parameter_server.py"
 
 class TestContract(LessonContract):
     number = "04"
-    num_exercises = 12
-    bonus = ("4.12",)
+    exercises = (
+        "posted_training",
+        "sync_server",
+        "async_server",
+        "bounded_server",
+        "backup_workers",
+        "server_or_ring",
+        "place_keys",
+        "sparse_rows",
+        "hot_keys",
+        "server_hybrid",
+        "replicated_server",
+        "checkpoints",
+    )
+    bonus = ("checkpoints",)
     bonus_points = 8
     topics: ClassVar = {
         "the post of lesson 00": r"the post, mended",

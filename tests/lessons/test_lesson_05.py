@@ -23,8 +23,23 @@ SOURCE = Path(__file__).parents[2] / "solutions" / "05_pipeline.py"
 
 class TestContract(LessonContract):
     number = "05"
-    num_exercises = 14
-    bonus = ("5.12", "5.13", "5.14")
+    exercises = (
+        "memory_budget",
+        "one_batch",
+        "split_layer",
+        "bubble",
+        "gpipe",
+        "find_deadlock",
+        "one_f_one_b",
+        "run_schedule",
+        "best_microbatches",
+        "recompute",
+        "data_and_pipeline",
+        "interleaved",
+        "zero_bubble",
+        "run_orders",
+    )
+    bonus = ("interleaved", "zero_bubble", "run_orders")
     bonus_points = 26
     topics: ClassVar = {
         "what fills the memory": r"16 gb",

@@ -92,7 +92,9 @@ def test_without_execution_the_notebook_and_slides_are_written_and_the_solution_
 
 def test_a_solution_that_raises_is_named_by_source_line_cell_and_traceback(unbuilt: Path) -> None:
     edit(unbuilt, "assert mean([1.0, 2.0, 6.0]) == 3.0", "assert mean([1.0, 2.0, 6.0]) == 4.0, 'wrong mean'")
-    with pytest.raises(LessonError, match=r"03_mean_over_ranks\.py:76: cell check-3-1 raised AssertionError: wrong me"):
+    with pytest.raises(
+        LessonError, match=r"03_mean_over_ranks\.py:76: cell check-mean-and-spread raised AssertionError: wrong me"
+    ):
         build(unbuilt)
     assert not (unbuilt / MADE[2]).exists()
 

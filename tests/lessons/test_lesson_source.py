@@ -14,8 +14,8 @@ from labkit.lessons.source import Lesson, load, parse
 
 LESSONS = sorted((Path(__file__).parents[2] / "solutions").glob("[0-9][0-9]_*.py"))
 PATH = "solutions/03_mean_over_ranks.py"
-HEADER = 'exercise="3.2" points=1 difficulty=1 importance=1 minutes=1 title="T" provides=["f"]'
-BODY = "def f():\n    # BEGIN SOLUTION 3.2: do it\n    return 1\n    # END SOLUTION\n"
+HEADER = 'exercise="halve" points=1 difficulty=1 importance=1 minutes=1 title="T" provides=["f"]'
+BODY = "def f():\n    # BEGIN SOLUTION halve\n    return 1\n    # END SOLUTION\n"
 
 
 def lesson_of(cells: str) -> Lesson:
@@ -31,16 +31,16 @@ def test_exercises_are_read_in_order_with_every_attribute(source_text: str) -> N
     assert lesson.name == "03_mean_over_ranks"
     assert lesson.title == "Mean over ranks"
     assert lesson.exercises == (
-        Exercise("3.1", "Mean and spread", ("mean", "Spread"), 4, 1, 4, 3, bonus=False),
-        Exercise("3.10", "Mean over ranks", ("mean_over_ranks",), 6, 2, 5, 5, bonus=True),
+        Exercise("mean_and_spread", "Mean and spread", ("mean", "Spread"), 4, 1, 4, 3, number="3.1"),
+        Exercise("mean_over_ranks", "Mean over ranks", ("mean_over_ranks",), 6, 2, 5, 5, bonus=True, number="3.2"),
     )
     assert lesson.manifest.points == 4  # bonus points come on top
 
 
-def test_ids_come_from_numbers_and_names_and_are_unique_for_equal_cells(source_text: str) -> None:
+def test_ids_come_from_slugs_and_names_and_are_unique_for_equal_cells(source_text: str) -> None:
     ids = [cell.id for cell in parse(source_text, PATH).cells]
     assert len(set(ids)) == len(ids)
-    assert {"exercise-3-1", "exercise-3-10", "check-3-1", "check-3-10", "predict-guess-mean", "parameters"} <= set(ids)
+    assert {"exercise-mean-and-spread", "check-mean-over-ranks", "predict-guess-mean", "parameters"} <= set(ids)
     assert sum(each.startswith("given-1-") for each in ids) == 1
     assert sum(each + "-2" in ids for each in ids) == 1  # the note that stands there twice
 
@@ -75,46 +75,64 @@ WRONG = {
         r":7: END SOLUTION without a BEGIN SOLUTION before it",
     ),
     "BEGIN without END": (
-        exercise_cell(body="def f():\n    # BEGIN SOLUTION 3.2: do it\n    return 1\n"),
+        exercise_cell(body="def f():\n    # BEGIN SOLUTION halve\n    return 1\n"),
         r":6: BEGIN SOLUTION without an END SOLUTION in the same cell",
     ),
     "BEGIN inside BEGIN": (
-        exercise_cell(body="def f():\n    # BEGIN SOLUTION 3.2: a\n    # BEGIN SOLUTION 3.2: b\n    # END SOLUTION\n"),
+        exercise_cell(body="def f():\n    # BEGIN SOLUTION halve\n    # BEGIN SOLUTION halve\n    # END SOLUTION\n"),
         r":7: BEGIN SOLUTION before the one 1 lines? above has its END SOLUTION",
     ),
     "nothing between": (
-        exercise_cell(body="def f():\n    # BEGIN SOLUTION 3.2: do it\n    # END SOLUTION\n"),
+        exercise_cell(body="def f():\n    # BEGIN SOLUTION halve\n    # END SOLUTION\n"),
         r":6: BEGIN and END SOLUTION with no answer between them",
     ),
-    "marker without text": (
-        exercise_cell(body="def f():\n    # BEGIN SOLUTION 3.2\n    return 1\n    # END SOLUTION\n"),
-        r":6: .*looks like a marker; write `# BEGIN SOLUTION 2\.3: what to do`",
+    "marker with a recipe": (
+        exercise_cell(body="def f():\n    # BEGIN SOLUTION halve: do it\n    return 1\n    # END SOLUTION\n"),
+        r":6: .*looks like a marker; write `# BEGIN SOLUTION chunk_bounds`",
     ),
     "marker of another exercise": (
-        exercise_cell(body=BODY.replace("3.2", "3.4")),
-        r":6: BEGIN SOLUTION 3\.4 in the cell of exercise 3\.2; make them alike",
+        exercise_cell(body=BODY.replace("halve", "third")),
+        r":6: BEGIN SOLUTION third in the cell of exercise halve; make them alike",
     ),
     "marker in a cell without the tag": (
-        "# %%\ndef f():\n    # BEGIN SOLUTION 3.2: do it\n    return 1\n    # END SOLUTION\n",
+        "# %%\ndef f():\n    # BEGIN SOLUTION halve\n    return 1\n    # END SOLUTION\n",
         r":6: a SOLUTION marker in a cell that is not tagged exercise; tag the cell",
     ),
-    "no id": (exercise_cell('points=1 title="T"'), r':4: an exercise cell without an id; add exercise="2\.3"'),
-    "no points": (exercise_cell(HEADER.replace("points=1 ", "")), r":4: exercise 3\.2 without points; add points=6"),
+    "no id": (exercise_cell('points=1 title="T"'), r':4: an exercise cell without an id; add exercise="chunk_bounds"'),
+    "no points": (exercise_cell(HEADER.replace("points=1 ", "")), r":4: exercise halve without points; add points=6"),
     "misspelt attribute": (
         exercise_cell(HEADER.replace("points", "point")),
         r":4: unknown attribute 'point' .*did you mean 'points'",
     ),
     "id without quotes": (
-        exercise_cell(HEADER.replace('"3.2"', "3.20")),
-        r":4: exercise 3\.2 has exercise=3\.2; write .*in quotes",
+        exercise_cell(HEADER.replace('"halve"', "3.2")),
+        r":4: exercise 3\.2 has exercise=3\.2; write exercise=\"chunk_bounds\"",
     ),
     "points in quotes": (exercise_cell(HEADER.replace("=1 d", '="1" d')), r"has points='1'; write points=6"),
-    "id of another lesson": (exercise_cell(HEADER.replace("3.2", "2.3")), r"exercise id '2\.3'; ids are 3, a point"),
-    "duplicate id": (exercise_cell() + "\n" + exercise_cell(), r":10: a second exercise 3\.2; each needs its own id"),
+    "a number for a key": (
+        exercise_cell(HEADER.replace("halve", "3.2")),
+        r"exercise '3\.2'; its key is a slug such as",
+    ),
+    "need that comes later": (
+        exercise_cell(HEADER + ' needs=["third"]'),
+        r":4: exercise halve needs 'third', which is not above it; above are none",
+    ),
+    "reference to nothing": (
+        "# %% [markdown]\n# One line.\n#\n# As in [[halvé]] and [[havle]].\n\n" + exercise_cell(),
+        r":7: \[\[halvé\]\] names no exercise or lesson of the course \(did you mean \[\[halve\]\]\?\)",
+    ),
+    "heading of nothing": (
+        "# %% [markdown]\n# ### Exercise [[third]]\n",
+        r":5: \[\[third\]\] names no exercise or lesson of the course",
+    ),
+    "duplicate id": (
+        exercise_cell() + "\n" + exercise_cell(),
+        r":10: a second exercise halve; each needs its own slug",
+    ),
     "broken header": ('# %% tags=["exercise" points=3\n1\n', r":4: cannot read .* in the cell's header"),
     "answer outside markers": (
         exercise_cell(HEADER.replace('["f"]', '["f", "g"]'), BODY + "\n\ndef g():\n    return 2\n"),
-        r":11: the answer of g stands outside the markers; enclose it in `# BEGIN SOLUTION 3\.2",
+        r":11: the answer of g stands outside the markers; enclose it in `# BEGIN SOLUTION halve",
     ),
     "private answer outside markers": (
         exercise_cell(body=BODY + "\n\ndef _part():\n    return 2\n"),
@@ -122,16 +140,16 @@ WRONG = {
     ),
     "nothing cut": (exercise_cell(body="def f():\n    return 1\n"), r":5: the answer of f stands outside the markers"),
     "signature cut": (
-        exercise_cell(body="# BEGIN SOLUTION 3.2: do it\ndef f():\n    return 1\n# END SOLUTION\n"),
+        exercise_cell(body="# BEGIN SOLUTION halve\ndef f():\n    return 1\n# END SOLUTION\n"),
         r":6: the markers cut f with its signature; put them inside the function",
     ),
     "provides what is not there": (
         exercise_cell(HEADER.replace('["f"]', '["g"]')),
-        r":5: exercise 3\.2 provides 'g', but its cell defines f",
+        r":5: exercise halve provides 'g', but its cell defines f",
     ),
     "cut leaves no program": (
         exercise_cell(
-            body="def f():\n    try:\n        pass\n    # BEGIN SOLUTION 3.2: a\n    finally:\n"
+            body="def f():\n    try:\n        pass\n    # BEGIN SOLUTION halve\n    finally:\n"
             "        pass\n    # END SOLUTION\n"
         ),
         r":5: the cell does not parse once its answers are cut .*; move the markers",
@@ -146,23 +164,23 @@ WRONG = {
         '# %% tags=["predict"]\nguess = 1 / x\n',
         r":5: a predict cell is one assignment of a l",
     ),
-    "prediction of another lesson's exercise": (
-        '# %% tags=["predict"]\nlabkit.predict("4.1", 2)\n',
-        r":4: a prediction '4\.1' in lesson 3; give it an exercise of this one",
+    "guess that is called as an exercise is": (
+        exercise_cell() + '\n# %% tags=["predict"]\nlabkit.predict("halve", 2)\n',
+        r":10: a guess called 'halve', as an exercise is; call it by what is guessed",
     ),
     "prediction by call of a formula": (
-        '# %% tags=["predict"]\nlabkit.predict("3.1", 1 / x, unit="ms")\n',
+        '# %% tags=["predict"]\nlabkit.predict("step_ms", 1 / x, unit="ms")\n',
         r":5: a predict cell is one assignment of a literal, .* or one call with literals, such as `labkit\.predict",
     ),
-    "prediction of no exercise": ('# %% tags=["predict"]\nlabkit.predict("mine", 2)\n', r":5: a predict cell is one"),
+    "prediction of a number": ('# %% tags=["predict"]\nlabkit.predict("3.1", 2)\n', r":5: a predict cell is one"),
     "two predictions of one name": (
         '# %% tags=["predict"]\nguess = 1\n\n# %% tags=["predict"]\nguess = 2\n',
         r":7: a second cell would have the id predict-guess",
     ),
     "check of nothing": ('# %% tags=["check"]\n1 + 1\n', r":4: a check cell checks one exercise.*this one: none"),
     "check above its exercise": (
-        '# %% tags=["check"]\nlabkit.check("3.2", f)\n\n' + exercise_cell(),
-        r":4: a check of exercise 3\.2, which is not above it",
+        '# %% tags=["check"]\nlabkit.check("halve", f)\n\n' + exercise_cell(),
+        r":4: a check of exercise halve, which is not above it",
     ),
     "empty cell": ("# %%\n\n# %%\n1\n", r":4: an empty cell; remove its header"),
     "attribute on a plain cell": (
@@ -196,14 +214,14 @@ def test_a_file_that_is_not_named_by_number_is_refused() -> None:
 
 
 def test_a_text_without_a_file_needs_no_number() -> None:
-    assert parse("# %% [markdown]\n# # Title\n" + "\n" + exercise_cell()).exercises[0].id == "3.2"
+    assert parse("# %% [markdown]\n# # Title\n" + "\n" + exercise_cell()).exercises[0].id == "halve"
 
 
 def test_a_learner_writes_every_guess_where_none_stands() -> None:
     sources = {
-        'labkit.predict("3.1", 0.5, unit="ms")': 'labkit.predict("3.1", None, unit="ms")',
-        '# größer?\nlabkit.predict("3.1", -1.5)  # é': '# größer?\nlabkit.predict("3.1", None)  # é',
-        'labkit.predict(\n    "3.1b",\n    "gloo",\n)': 'labkit.predict(\n    "3.1b",\n    None,\n)',
+        'labkit.predict("step_ms", 0.5, unit="ms")': 'labkit.predict("step_ms", None, unit="ms")',
+        '# größer?\nlabkit.predict("step_ms", -1.5)  # é': '# größer?\nlabkit.predict("step_ms", None)  # é',
+        'labkit.predict(\n    "backend",\n    "gloo",\n)': 'labkit.predict(\n    "backend",\n    None,\n)',
         "guess = 0.5": "guess = 0.5",  # other cells read that name
     }
     for source, learners in sources.items():
@@ -212,3 +230,43 @@ def test_a_learner_writes_every_guess_where_none_stands() -> None:
     assert len(given) > 50
     empty = re.compile(r'labkit\.predict\("\S+", None(, unit="[^"]+")?\)')
     assert not [source for source in given if not empty.fullmatch(source)]
+
+
+RETOLD = """# %% [markdown]
+# # Title
+#
+# ### Exercise [[halve]]
+#
+# Then [[third]]; both are of lesson [[thirds]].
+
+"""
+
+
+def _third() -> str:
+    return exercise_cell(
+        HEADER.replace("halve", "third").replace('"T"', '"A third"') + " bonus=true", BODY.replace("halve", "third")
+    )
+
+
+def test_references_become_numbers_and_another_number_renames_nothing() -> None:
+    first = parse(f"{RETOLD}{exercise_cell()}\n{_third()}", "solutions/03_thirds.py")
+    assert first.cells[0].source == "# Title\n\n### Exercise 3.1 T\n\nThen 3.2; both are of lesson 03."
+    moved = parse(f"{RETOLD}{_third()}\n{exercise_cell()}", "solutions/11_thirds.py")
+    assert moved.cells[0].source == "# Title\n\n### Exercise 11.2 T\n\nThen 11.1; both are of lesson 11."
+    assert {cell.id for cell in first.cells} == {cell.id for cell in moved.cells}
+    assert 'NotImplementedError("Exercise 11.2: T")' in moved.cells[2].student_source
+
+
+def test_a_heading_says_that_an_exercise_is_a_bonus() -> None:
+    text = RETOLD.replace("[[halve]]", "[[third]]").replace("Then [[third]]", "Then")
+    assert "### Exercise 3.1 A third (bonus)\n" in parse(f"{text}{_third()}", "solutions/03_thirds.py").cells[0].source
+
+
+def test_references_reach_the_lessons_beside_and_no_key_stands_twice(tmp_path: Path) -> None:
+    (tmp_path / "03_halves.py").write_text(f"# %% [markdown]\n# # Halves\n\n{exercise_cell()}", encoding="utf-8")
+    other = tmp_path / "12_thirds.py"
+    other.write_text(f"# %% [markdown]\n# # [[thirds]] after [[halve]] of [[halves]]\n\n{_third()}", encoding="utf-8")
+    assert load(other).title == "12 after 3.1 of 03"
+    other.write_text(f"# %% [markdown]\n# # Thirds\n\n{exercise_cell()}", encoding="utf-8")
+    with pytest.raises(LessonError, match="03_halves and 12_thirds both use the key 'halve'"):
+        load(other)

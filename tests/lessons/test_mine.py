@@ -28,20 +28,22 @@ def _write(folder: Path, *, answered: bool) -> None:
 
 
 def test_without_the_notebook_torchs_own_stands_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert labkit.mine("2.7", otherwise=dist.all_reduce, folder=tmp_path) is dist.all_reduce
-    assert "no notebook 02_*.ipynb lies beside this one; using all_reduce in its place." in capsys.readouterr().out
+    assert labkit.mine("drop_in_all_reduce", otherwise=dist.all_reduce, folder=tmp_path) is dist.all_reduce
+    assert (
+        "no notebook with this exercise lies beside this one; using all_reduce in its place." in capsys.readouterr().out
+    )
 
 
 def test_a_stub_is_no_function_of_yours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _write(tmp_path, answered=False)
-    assert labkit.mine("2.7", otherwise=dist.all_reduce, folder=tmp_path) is dist.all_reduce
-    assert "leaves exercise 2.7 as it was handed out" in capsys.readouterr().out
+    assert labkit.mine("drop_in_all_reduce", otherwise=dist.all_reduce, folder=tmp_path) is dist.all_reduce
+    assert "leaves exercise drop_in_all_reduce as it was handed out" in capsys.readouterr().out
 
 
 def test_your_function_runs_on_the_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _write(tmp_path, answered=True)
-    ring = labkit.mine("2.7", otherwise=dist.all_reduce, folder=tmp_path)
-    assert capsys.readouterr().out == "2.7: using your ring_all_reduce from 02_ring_all_reduce.ipynb.\n"
+    ring = labkit.mine("drop_in_all_reduce", otherwise=dist.all_reduce, folder=tmp_path)
+    assert capsys.readouterr().out == "drop_in_all_reduce: using your ring_all_reduce from 02_ring_all_reduce.ipynb.\n"
 
     def total() -> list[float]:
         tensor = torch.tensor([1.0, 2.0]) * (dist.get_rank() + 1)
@@ -53,8 +55,14 @@ def test_your_function_runs_on_the_ranks(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_several_functions_of_an_exercise_are_asked_for_by_name(tmp_path: Path) -> None:
     _write(tmp_path, answered=True)
-    assert labkit.mine("2.2", otherwise=None, name="ring_bytes", folder=tmp_path)(100, 4) == 150.0
+    assert labkit.mine("count_bytes", otherwise=None, name="ring_bytes", folder=tmp_path)(100, 4) == 150.0
     with pytest.raises(LessonError, match=r"provides root_bytes, ring_bytes; write name='root_bytes'"):
-        labkit.mine("2.2", otherwise=None, folder=tmp_path)
-    with pytest.raises(LessonError, match=r"has no exercise '2\.99'"):
-        labkit.mine("2.99", otherwise=None, folder=tmp_path)
+        labkit.mine("count_bytes", otherwise=None, folder=tmp_path)
+
+
+def test_a_notebook_that_cannot_be_read_is_named_only_where_it_may_be_the_one(tmp_path: Path) -> None:
+    (tmp_path / "01_data_parallel.ipynb").write_text("{half a notebook")
+    with pytest.raises(LessonError, match=r"01_data_parallel\.ipynb cannot be read as a notebook"):
+        labkit.mine("drop_in_all_reduce", otherwise=dist.all_reduce, folder=tmp_path)
+    _write(tmp_path, answered=True)
+    assert labkit.mine("drop_in_all_reduce", otherwise=dist.all_reduce, folder=tmp_path).__name__ == "ring_all_reduce"

@@ -55,7 +55,7 @@ def test_the_prose_between_slides_is_what_the_speaker_says(ring: tuple[Lesson, l
 def test_an_exercise_is_told_with_what_its_docstring_asks_and_without_an_answer(
     ring: tuple[Lesson, list[Slide]],
 ) -> None:
-    (slide,) = (slide for slide in ring[1] if slide.exercise == "2.3")
+    (slide,) = (slide for slide in ring[1] if slide.exercise == "chunk_bounds")
     (asked,) = (note for note in slide.notes if note.startswith("`chunk_bounds`"))
     assert "numel: Number of elements" in asked and "return" not in asked
 
@@ -76,16 +76,18 @@ def test_hardly_a_slide_leaves_its_speaker_without_a_word(source: Path) -> None:
 
 
 def test_a_workshop_stops_a_lesson_at_its_last_exercise(ring: tuple[Lesson, list[Slide]]) -> None:
-    plan = Workshop("x", "A title", (Part("02", 75, ("2.1", "2.3")), Part("02", 30, ("2.4",))))
+    plan = Workshop(
+        "x", "A title", (Part("02", 75, ("naive_all_reduce", "chunk_bounds")), Part("02", 30, ("ring_plan",)))
+    )
     slides = workshop_slides(plan, [ring, ring])
-    assert [slide.exercise for slide in slides if slide.exercise] == ["2.1", "2.3", "2.4"]
+    assert [slide.exercise for slide in slides if slide.exercise] == ["naive_all_reduce", "chunk_bounds", "ring_plan"]
     assert slides[0].body == "# A title"
     assert "| 1:15 | 02 Ring all-reduce | 30 min | 2.4 |" in slides[1].body
 
 
 def test_an_exercise_that_is_not_there_is_named(ring: tuple[Lesson, list[Slide]]) -> None:
-    with pytest.raises(LessonError, match=r"has no exercise 2\.99; it has 2\.1, "):
-        workshop_slides(Workshop("x", "A title", (Part("02", 5, ("2.99",)),)), [ring])
+    with pytest.raises(LessonError, match=r"has no exercise ring_plans; it has naive_all_reduce, "):
+        workshop_slides(Workshop("x", "A title", (Part("02", 5, ("ring_plans",)),)), [ring])
 
 
 def test_a_broken_plan_is_named(tmp_path: Path) -> None:
@@ -112,16 +114,16 @@ ASKING = """# %% [markdown]
 # does a step take?** (In ms.)
 
 # %% tags=["predict"]
-labkit.predict("4.1", 10, unit="ms")
+labkit.predict("step_ms", 10, unit="ms")
 
 # %%
-labkit.reveal("4.1", 30, figure)
+labkit.reveal("step_ms", 30, figure)
 
 # %% tags=["predict"]
-labkit.predict("4.1b", 2)
+labkit.predict("slow_steps", 2)
 
 # %%
-labkit.reveal("4.1b", 3)
+labkit.reveal("slow_steps", 3)
 """
 
 
@@ -129,8 +131,8 @@ def test_a_figure_behind_a_guess_is_a_question_first_and_comes_with_what_was_fou
     lesson = parse(ASKING, "solutions/04_small.py")
     predictions._written.clear()
     figure = labkit.schedule_explorer()
-    said = [labkit.predict("4.1", 10, unit="ms"), labkit.reveal("4.1", 30, figure)]
-    said += [labkit.predict("4.1b", 2), labkit.reveal("4.1b", 3)]
+    said = [labkit.predict("step_ms", 10, unit="ms"), labkit.reveal("step_ms", 30, figure)]
+    said += [labkit.predict("slow_steps", 2), labkit.reveal("slow_steps", 3)]
     predictions._written.clear()
     cells = []
     for cell, shown in zip([each for each in lesson.cells if each.kind == "code"], said, strict=True):
@@ -151,6 +153,6 @@ def test_a_reader_of_the_executed_lesson_sees_the_guess_that_its_pictures_speak_
     executed = unexecuted(lesson)
     nbformat.write(executed, tmp_path / "04_small.ipynb")
     cells = {cell.id: cell.source for cell in shown_notebook(lesson, tmp_path / "04_small.ipynb").cells}
-    assert cells["predict-4-1"] == 'labkit.predict("4.1", 10, unit="ms")'
+    assert cells["predict-step-ms"] == 'labkit.predict("step_ms", 10, unit="ms")'
     handed_out = {cell.id: cell.source for cell in student_notebook(lesson).cells}
-    assert handed_out["predict-4-1"] == 'labkit.predict("4.1", None, unit="ms")'
+    assert handed_out["predict-step-ms"] == 'labkit.predict("step_ms", None, unit="ms")'

@@ -18,7 +18,7 @@ def test_the_deck_holds_the_tagged_cells_and_the_cut_code(source_text: str) -> N
     assert slides[1].startswith(
         "## Talk about sums first\n\nAsk the class what happens with one rank.\n\n```python\ndef me"
     )
-    assert 'raise NotImplementedError("Exercise 3.1: add each value")' in slides[1]
+    assert 'raise NotImplementedError("Exercise 3.1: Mean and spread")' in slides[1]
     assert "BEGIN SOLUTION" not in slides[1]
 
 

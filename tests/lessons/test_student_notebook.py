@@ -31,14 +31,14 @@ def module(source: str) -> ModuleType:
 
 def test_several_cuts_of_one_cell_keep_signatures_docstrings_and_what_stands_between(source_text: str) -> None:
     assert (
-        cell(source_text, "exercise-3-1")
+        cell(source_text, "exercise-mean-and-spread")
         == '''def mean(values: list[float]) -> float:
     """Return the mean of values, 0.0 for none."""
     if not values:
-        raise NotImplementedError("Exercise 3.1: an empty list has \\"no\\" mean; say 0.0")
+        raise NotImplementedError("Exercise 3.1: Mean and spread")
     total = 0.0
     for value in values:
-        raise NotImplementedError("Exercise 3.1: add each value")
+        raise NotImplementedError("Exercise 3.1: Mean and spread")
     return total / len(values)
 
 
@@ -54,21 +54,21 @@ class Spread:
 
     def result(self) -> float:
         """Return the largest minus the smallest."""
-        raise NotImplementedError("Exercise 3.1: max minus min")'''
+        raise NotImplementedError("Exercise 3.1: Mean and spread")'''
     )
 
 
 def test_a_stub_fails_with_its_own_message(source_text: str) -> None:
-    learner = module(cell(source_text, "exercise-3-1"))
-    with pytest.raises(NotImplementedError, match=r'^Exercise 3\.1: an empty list has "no" mean; say 0.0$'):
+    learner = module(cell(source_text, "exercise-mean-and-spread"))
+    with pytest.raises(NotImplementedError, match=r"^Exercise 3\.1: Mean and spread$"):
         learner.mean([])
-    with pytest.raises(NotImplementedError, match=r"^Exercise 3.1: add each value$"):
+    with pytest.raises(NotImplementedError, match=r"^Exercise 3.1: Mean and spread$"):
         learner.mean([1.0])
 
 
 def test_a_cut_at_the_left_margin_leaves_a_comment_and_the_rest_defined(source_text: str) -> None:
-    source = cell(source_text, "exercise-3-10")
-    assert source.startswith("# Exercise 3.10: you may want a function of your own\n\n\ndef mean_over_ranks")
+    source = cell(source_text, "exercise-mean-over-ranks")
+    assert source.startswith("# Exercise 3.2: Mean over ranks\n\n\ndef mean_over_ranks")
     assert "_as_tensor_of_one_number" not in source
     assert callable(module(source).mean_over_ranks)
 
@@ -76,7 +76,7 @@ def test_a_cut_at_the_left_margin_leaves_a_comment_and_the_rest_defined(source_t
 def test_a_gap_of_any_text_is_python() -> None:
     for text in ('say "no"', "a \\ b", "Größe → {n}", "it's"):
         with pytest.raises(NotImplementedError) as raised:
-            exec(gap("3.1", text))
+            exec(gap(f"Exercise 3.1: {text}"))
         assert str(raised.value) == f"Exercise 3.1: {text}"
 
 
@@ -116,7 +116,7 @@ def test_the_manifest_comes_back_from_the_file(source_text: str, tmp_path: Path)
     path = tmp_path / "learner.ipynb"
     path.write_text(student_text(lesson), encoding="utf-8")
     assert manifest.read(path) == lesson.manifest
-    assert manifest.read(path).exercise("3.10").points == 6
+    assert manifest.read(path).exercise("mean_over_ranks").points == 6
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ PACKAGE = Path(__file__).parents[2] / "labkit"
 LAYERS = (
     "errors",
     "units",
+    "slugs",
     "words",
     "cells",
     "known_classes",

@@ -1,4 +1,4 @@
-"""Hostile and broken answers to exercise 90.1 (double a number) of the small lesson, and what they are after.
+"""Hostile and broken answers to exercise double (double a number) of the small lesson, and what they are after.
 
 An attack that looks for something it must not have answers right if it finds it, and wrong if it does not: a point
 earned is a way through. None of them knows how to double a number otherwise.
@@ -222,7 +222,7 @@ def searches(places: Places) -> Mapping[str, str]:
 
 
 PAST_THE_RELAY = {
-    # What 90.3 must build of send and recv, over a collective of the library that hides its name.
+    # What total must build of send and recv, over a collective of the library that hides its name.
     "calls-the-library": "def total(x):\n    dist.all_reduce(x)\n",
     "library-past-the-record": (
         "import gc\nfrom labkit.grading.relay.client import RelayClient\n"
@@ -255,6 +255,6 @@ PAST_THE_RELAY = {
 def attacks(places: Places) -> dict[str, dict[str, str]]:
     """Return for each attack its answers, by exercise."""
     on_double = {**PATCHES, **ENDINGS, **FLOODS, **FORGERIES, **searches(places)}
-    return {name: {"90.1": source} for name, source in on_double.items()} | {
-        name: {"90.3": source} for name, source in PAST_THE_RELAY.items()
+    return {name: {"double": source} for name, source in on_double.items()} | {
+        name: {"total": source} for name, source in PAST_THE_RELAY.items()
     }

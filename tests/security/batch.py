@@ -97,7 +97,7 @@ def run_batch(
         hidden = course / "solutions" / "hidden" / "lesson_90.py"
         (root / "in").mkdir(exist_ok=True)
         handed_in = write_broken(root / "in", hidden) if broken else []
-        for name, answers in (("honest-1", RIGHT), ("honest-2", {"90.1": RIGHT["90.1"]}), ("zz-honest-3", RIGHT)):
+        for name, answers in (("honest-1", RIGHT), ("honest-2", {"double": RIGHT["double"]}), ("zz-honest-3", RIGHT)):
             write_submission(root / "in" / f"{name}.ipynb", answers)
         patch.setenv("TMPDIR", str(temporary))  # every process of this batch has it in its environment
         patch.setenv("LABKIT_TEST_SECRET", "hunter2")

@@ -11,7 +11,7 @@ from typing import Any
 
 from grading.small_lesson import RIGHT, code_cell, notebook
 
-NOTHING = {"90.1": "def double(x):\n    return 0\n"}
+NOTHING = {"double": "def double(x):\n    return 0\n"}
 
 
 def _edited_checks() -> dict[str, Any]:
@@ -22,7 +22,7 @@ def _edited_checks() -> dict[str, Any]:
     for cell in content["cells"]:
         if cell["id"].startswith("check-"):
             cell["source"] = "import labkit\nlabkit.check = lambda *a: print('passed')"
-            cell["metadata"] = {"tags": ["check", "exercise"], "labkit": {"exercise": "90.1"}, "points": 10**6}
+            cell["metadata"] = {"tags": ["check", "exercise"], "labkit": {"exercise": "double"}, "points": 10**6}
             cell["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "passed"}]
     content["cells"].insert(1, code_cell("given-1-imports", "import torch\nraise SystemExit(0)", ["given"]))
     return content
@@ -64,10 +64,10 @@ def write_broken(folder: Path, secret: Path) -> list[str]:
         "deep-nested": b"[" * 100_000 + b"]" * 100_000,
         "deep-nested-cells": json.dumps({**notebook(NOTHING), "metadata": _deep(400)}).encode(),
         "edited-checks-and-metadata": json.dumps(_edited_checks()).encode(),
-        "duplicate-cell-ids": json.dumps(_ids({"exercise-90-1": "exercise-90-2", "exercise-90-3": "exercise-90-2"})).encode(),
+        "duplicate-cell-ids": json.dumps(_ids({"exercise-double": "exercise-shift", "exercise-total": "exercise-shift"})).encode(),
         "missing-cell-ids": json.dumps(_ids({f"exercise-90-{n}": None for n in (1, 2, 3)})).encode(),
         "null-bytes-in-ids-and-source": json.dumps(
-            {**notebook({"90.1": "def double(x):\x00\n    return x * 2"}), "nbformat\x00": "\ud800"}
+            {**notebook({"double": "def double(x):\x00\n    return x * 2"}), "nbformat\x00": "\ud800"}
         ).encode(),
         "zip-bomb-for-a-notebook": _zip(("bomb", b"0" * (64 << 20))),
         "zip-slip-for-a-notebook": _zip(("../../../../tmp/slipped.ipynb", right)),

@@ -55,7 +55,7 @@ def main() -> None:
             places = Places(course, folder / kind.name / "submitted", folder / kind.name, folder / "outside",
                             service.getsockname()[1], os.getpid())  # fmt: skip
             grader.around = _around(folder)
-            every = {name: answers["90.1"] for name, answers in attacks(places).items() if name not in LEFT_OUT}
+            every = {name: answers["double"] for name, answers in attacks(places).items() if name not in LEFT_OUT}
             for attack in asked.names or every:
                 print(
                     json.dumps({"grader": kind.name, "attack": attack, **_try(grader, attack, every[attack])}),

@@ -1,6 +1,6 @@
 """Write the submissions that grading is tested with: ``python -m tests.submissions.making 02 --into build/made``.
 
-Each file in answers_NN/ is a submission: a docstring that says what it is, then cells headed ``# %% 2.6``. A first
+Each file in answers_NN/ is a submission: a docstring that says what it is, then cells headed ``# %% ring_sum``. A first
 line ``# base: solution`` fills the other exercises with the lesson's own answers, ``# base: student`` leaves them as
 they are handed out. answers_NN/lost.toml says which exercises' points each loses, and names the files that cannot be
 read. The notebooks hold the lesson's given, exercise, predict and check cells as the student notebook has them, so they
@@ -79,7 +79,7 @@ def answers(text: str, lesson: Lesson) -> dict[str, str]:
     found = {}
     if base[1] == "solution":
         found = {cell.exercise: without_markers(cell.source) for cell in lesson.cells if cell.role == "exercise"}
-    for head, body in re.findall(r"^# %% (\d+\.\d+)\n(.*?)(?=^# %% |\Z)", text, re.M | re.S):
+    for head, body in re.findall(r"^# %% ([a-z]\w*)\n(.*?)(?=^# %% |\Z)", text, re.M | re.S):
         found[head] = body.strip("\n")
     return {number: source for number, source in found.items() if number is not None}
 

@@ -50,10 +50,10 @@ def test_what_is_no_number_is_no_guess(guess: Any) -> None:
 
 def test_a_timeline_is_revealed_with_its_number_and_not_before_the_guess() -> None:
     timeline = exchange()
-    before, _ = reveal("9.91", 50, timeline)._repr_mimebundle_()
+    before, _ = reveal("waiting_share", 50, timeline)._repr_mimebundle_()
     assert set(before) == {"text/plain"}
-    predict("9.91", 40, unit="%")
-    data, metadata = reveal("9.91", 50, timeline)._repr_mimebundle_()
+    predict("waiting_share", 40, unit="%")
+    data, metadata = reveal("waiting_share", 50, timeline)._repr_mimebundle_()
     assert data["text/plain"].splitlines()[0] == "You guessed 40 %, it is 50 %: 20 % too low."
     assert timeline.summary() in data["text/plain"] and data["image/png"].startswith(b"\x89PNG")
-    assert "text/html" not in data and metadata["labkit"]["prediction"] == "9.91"
+    assert "text/html" not in data and metadata["labkit"]["prediction"] == "waiting_share"

@@ -1,4 +1,4 @@
-"""Driver of 5.14: parts of a model whose linear layers put their weights' gradients off, and notes of what ran when."""
+"""Parts of a model whose linear layers put their weights' gradients off, and notes of what ran when."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Part(nn.Module):
 
 
 def run_program(functions: Functions, inputs: Values) -> Values:
-    """Call run_orders with this rank's part of a program, or linear_later by itself (5.14).
+    """Call run_orders with this rank's part of a program, or linear_later by itself (run_orders).
 
     Inputs: orders (of all ranks, as data), rank, chunks (a spec each), sizes, samples; inputs on rank 0, targets on the
     last; optional before. Or: x, weight, bias (may be None), gradient, frozen (names).

@@ -12,14 +12,14 @@ from labkit.timeline import Message
 
 
 def average_in_place(functions: Functions, inputs: Values) -> Values:
-    """Call average on this rank's tensor; return the tensor as it is afterwards (0.1)."""
+    """Call average on this rank's tensor; return the tensor as it is afterwards (average)."""
     tensor = cast(Tensor, inputs["tensor"]).clone()
     functions["average"](tensor)
     return {"tensor": tensor}
 
 
 def read_environments(functions: Functions, inputs: Values) -> Values:
-    """Call who_am_i with each environment; return its pair, or the name of the error it raised (0.2)."""
+    """Call who_am_i with each environment; return its pair, or the name of the error it raised (who_am_i)."""
     answers: list[Value] = []
     for environment in cast(list[dict[str, str]], inputs["environments"]):
         try:
@@ -32,13 +32,13 @@ def read_environments(functions: Functions, inputs: Values) -> Values:
 
 
 def compare_gradients(functions: Functions, inputs: Values) -> Values:
-    """Call damaged with each pair of tensors; return what it gave (0.3)."""
+    """Call damaged with each pair of tensors; return what it gave (damaged)."""
     pairs = zip(cast(list[Tensor], inputs["before"]), cast(list[Tensor], inputs["after"]), strict=True)
     return {"answers": [_plain(functions["damaged"](before.clone(), after.clone())) for before, after in pairs]}
 
 
 def read_messages(functions: Functions, inputs: Values) -> Values:
-    """Call never_heard with each list of messages; return what it gave (0.4)."""
+    """Call never_heard with each list of messages; return what it gave (never_heard)."""
     lists = cast(list[list[dict[str, Any]]], inputs["lists"])
     made = [[Message(**fields) for fields in each] for each in lists]
     return {"answers": [_plain(functions["never_heard"](each)) for each in made]}

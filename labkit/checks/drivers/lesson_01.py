@@ -35,7 +35,7 @@ def _gradients(total: Any, leaves: list[Tensor]) -> list[Value]:
 
 
 def scatter_value(functions: Functions, inputs: Values) -> Values:
-    """Call scatter; return its pieces, and the gradient of every tensor when piece n counts n + 1 times (1.1)."""
+    """Call scatter; return its pieces, and the gradient of every tensor when piece n counts n + 1 times (scatter)."""
     value = build(inputs["value"])
     leaves = _watched(value) if inputs.get("gradients") else []
     pieces = functions["scatter"](value, _devices(inputs))
@@ -49,7 +49,7 @@ def scatter_value(functions: Functions, inputs: Values) -> Values:
 
 
 def gather_outputs(functions: Functions, inputs: Values) -> Values:
-    """Call gather; return the whole, and each output's gradients when element i counts i + 1 times (1.2)."""
+    """Call gather; return the whole, and each output's gradients when element i counts i + 1 times (gather)."""
     outputs = [build(tree) for tree in cast(list[Value], inputs["outputs"])]
     leaves = _watched(outputs) if inputs.get("gradients") else []
     whole = functions["gather"](outputs, torch.device(cast(str, inputs["device"])))
@@ -64,7 +64,7 @@ def gather_outputs(functions: Functions, inputs: Values) -> Values:
 
 
 def use_replicas(functions: Functions, inputs: Values) -> Values:
-    """Call replicate on a torture model; run the replicas, the last one first, and go backward (1.3).
+    """Call replicate on a torture model; run the replicas, the last one first, and go backward (replicate).
 
     Inputs: seed, model (options), devices, train, x and y (one tensor for each replica). With another device than the
     CPU only where the replicas' tensors lie is returned. The loss is the sum of (n + 1) times replica n's loss.
@@ -165,7 +165,7 @@ class _Meeting:
 
 
 def train_data_parallel(functions: Functions, inputs: Values) -> Values:
-    """Wrap a torture model in MiniDataParallel and take some steps with it (1.5).
+    """Wrap a torture model in MiniDataParallel and take some steps with it (mini_data_parallel).
 
     Inputs: seed, model (options), devices, lr, steps: a list of dicts with x, y, spare (a keyword), eval (an evaluation
     without gradients). What the first layer is given is written down by a hook; with `meet` the replicas wait there for
@@ -213,7 +213,7 @@ def train_data_parallel(functions: Functions, inputs: Values) -> Values:
 
 
 def call_nested(functions: Functions, inputs: Values) -> Values:
-    """Call MiniDataParallel with nested arguments and keywords; go backward from all it returns (1.5).
+    """Call MiniDataParallel with nested arguments and keywords; go backward from all it returns (mini_data_parallel).
 
     Inputs: seed, devices, x, offset (or None), scale.
     """
@@ -230,12 +230,12 @@ def call_nested(functions: Functions, inputs: Values) -> Values:
 
 
 def train_or_call(functions: Functions, inputs: Values) -> Values:
-    """Return what one of the two drivers of 1.5 returns."""
+    """Return what one of the two drivers of mini_data_parallel returns."""
     return train_data_parallel(functions, inputs) if "steps" in inputs else call_nested(functions, inputs)
 
 
 def weigh_losses(functions: Functions, inputs: Values) -> Values:
-    """Call whole_batch_loss; return the loss and the gradient of each part (1.6)."""
+    """Call whole_batch_loss; return the loss and the gradient of each part (whole_batch_loss)."""
     losses = cast(Tensor, inputs["losses"]).clone().requires_grad_()
     loss = functions["whole_batch_loss"](losses, list(cast(list[int], inputs["counts"])))
     (gradient,) = _gradients(loss, [losses])
@@ -250,7 +250,7 @@ class _Move:
 
 
 def write_plans(functions: Functions, inputs: Values) -> Values:
-    """Call step_plan with each list of arguments; return each plan as lists [what, src, dst, num_bytes] (1.7)."""
+    """Call step_plan with each list of arguments; return each plan as lists [what, src, dst, num_bytes] (step_plan)."""
     calls = cast(list[list[Any]], inputs["calls"])
     return {"plans": [_plan_data(functions["step_plan"](list(sizes), *more)) for sizes, *more in calls]}
 
@@ -263,7 +263,7 @@ def _plan_data(plan: Any) -> Value:
 
 
 def call_with_plan(functions: Functions, inputs: Values) -> Values:
-    """Call named functions whose first argument may be a plan, a list of moves (1.8)."""
+    """Call named functions whose first argument may be a plan, a list of moves (plan_cost)."""
     make = functions.get("Move", _Move)
     values = []
     for call in cast(list[dict[str, Any]], inputs["calls"]):
@@ -273,7 +273,7 @@ def call_with_plan(functions: Functions, inputs: Values) -> Values:
 
 
 def call_plainly(functions: Functions, inputs: Values) -> Values:
-    """Call named functions with plain arguments; return their values in order (1.9)."""
+    """Call named functions with plain arguments; return their values in order (shares_by_speed)."""
     calls = cast(list[dict[str, Any]], inputs["calls"])
     return {"values": [describe_list(functions[call["function"]](*call["args"])) for call in calls]}
 
@@ -299,7 +299,7 @@ class _Dataset:
 
 
 def load_batches(functions: Functions, inputs: Values) -> Values:
-    """Build two equal loaders, list what each yields in some epochs; more than it may is cut off (1.10).
+    """Build two equal loaders, list what each yields in some epochs; more than it may is cut off (split_loader).
 
     Inputs: size, batch_size, speeds, epochs, shuffle and seed (each may be missing).
     """

@@ -65,13 +65,13 @@ def _group_of(inputs: Values) -> tuple[Any, bool]:
 
 
 def call_functions(functions: Functions, inputs: Values) -> Values:
-    """Call named functions with plain arguments; return their values in order (2.2, 2.3, 2.8)."""
+    """Call named functions with plain arguments; return their values in order."""
     calls = cast(list[dict[str, Any]], inputs["calls"])
     return {"values": [functions[call["function"]](*call["args"]) for call in calls]}
 
 
 def call_ring_plan(functions: Functions, inputs: Values) -> Values:
-    """Call ring_plan for each rank of each world size; return the plans as plain data (2.4)."""
+    """Call ring_plan for each rank of each world size; return the plans as plain data (ring_plan)."""
     sizes = cast(list[int], inputs["world_sizes"])
     plan_of = functions["ring_plan"]
     return {"plans": [[_plan_data(plan_of(rank, size)) for rank in range(size)] for size in sizes]}
@@ -99,7 +99,7 @@ def _record_data(record: Any) -> Value:
 
 
 def run_a_plan(functions: Functions, inputs: Values) -> Values:
-    """Hand a given plan and chunks to run_plan; return the tensor that the chunks are views of (2.5).
+    """Hand a given plan and chunks to run_plan; return the tensor that the chunks are views of (run_plan).
 
     Inputs: plan, tensor, sizes (of the chunks); optional group, combine (name of a torch function).
     """
@@ -119,7 +119,7 @@ def run_a_plan(functions: Functions, inputs: Values) -> Values:
 
 
 def all_reduce_in_place(functions: Functions, inputs: Values) -> Values:
-    """Call an in-place all-reduce on a view of this rank's tensor; return the whole tensor (2.1, 2.6, 2.9, 2.10, 2.12).
+    """Call an in-place all-reduce on a view of this rank's tensor; return the whole tensor.
 
     Inputs: tensor, layout; optional group (global ranks; others do not call), args (further positional arguments),
     catch (the ValueError that is asked for is brought back instead of raised).
@@ -143,7 +143,7 @@ def all_reduce_in_place(functions: Functions, inputs: Values) -> Values:
 
 
 def all_reduce_as_torch_does(functions: Functions, inputs: Values) -> Values:
-    """Call a drop-in for dist.all_reduce on every rank, in the group or not; return the whole tensor (2.7).
+    """Call a drop-in for dist.all_reduce on every rank, in the group or not; return the whole tensor.
 
     Beside it: what came back, whether it has a wait(), whether the tensor was written to at all.
 
@@ -167,7 +167,7 @@ def all_reduce_as_torch_does(functions: Functions, inputs: Values) -> Values:
 
 
 def exchange_pieces(functions: Functions, inputs: Values) -> Values:
-    """Call all_to_all with this rank's pieces; return outputs and inputs as they are afterwards (2.11).
+    """Call all_to_all with this rank's pieces; return outputs and inputs as they are afterwards (all_to_all).
 
     Outputs are the tensors that were handed in; beside them the places where the list holds another one now.
 

@@ -86,7 +86,7 @@ class PlainSGD:
 
 
 def call_on_model(functions: Functions, inputs: Values) -> Values:
-    """Call broadcast_module on this rank's model, or average_gradients after a backward of its own (3.1, 3.2)."""
+    """Call broadcast_module on this rank's model, or average_gradients after a backward of its own."""
     model = model_of(inputs)
     tensors = [*model.parameters(), *model.buffers()]
     if "x" in inputs:
@@ -102,7 +102,7 @@ def call_on_model(functions: Functions, inputs: Values) -> Values:
 
 
 def train(functions: Functions, inputs: Values) -> Values:
-    """Wrap this rank's model and take some steps with it (3.3, 3.5, 3.6, 3.7).
+    """Wrap this rank's model and take some steps with it (overlapped_ddp, bucketed_ddp, accumulating_ddp, mini_ddp).
 
     Inputs: seed, model (options), wrapper (name), cap (MB, or None for no argument), lr, steps: a list of dicts with
     x and y (one tensor for each backward of the step), quiet (how many of them run inside no_sync), spare (whether
@@ -162,7 +162,7 @@ def _forward_and_backward(wrapped: Any, x: Tensor, y: Tensor, options: dict[str,
 
 
 def call_bucket_plan(functions: Functions, inputs: Values) -> Values:
-    """Call bucket_plan with each list of sizes and cap (3.4)."""
+    """Call bucket_plan with each list of sizes and cap (bucket_plan)."""
     calls = cast(list[dict[str, Any]], inputs["calls"])
     return {"plans": [_plan_data(functions["bucket_plan"](list(c["sizes"]), c["cap"])) for c in calls]}
 
@@ -175,7 +175,7 @@ def _plan_data(plan: Any) -> Value:
 
 
 def draw_samples(functions: Functions, inputs: Values) -> Values:
-    """Build the sampler of every rank and list what it yields in each epoch; more than it may is cut off (3.8).
+    """Build the sampler of every rank and list what it yields in each epoch; more than it may is cut off.
 
     Inputs: samplers: dicts with size, world_size, shuffle, seed, drop_last, epochs (None: set_epoch is not called).
     """
@@ -191,7 +191,7 @@ def draw_samples(functions: Functions, inputs: Values) -> Values:
 
 
 def most_indices(size: int) -> int:
-    """Return after how many indices a sampler of that many samples is cut off, more than any right one yields (3.8)."""
+    """Return after how many indices a sampler of that many samples is cut off, more than any right one yields."""
     return 2 * size + 8
 
 
@@ -203,13 +203,13 @@ def _epoch(sampler: Any, epoch: int | None, size: int) -> Value:
 
 
 def call_functions(functions: Functions, inputs: Values) -> Values:
-    """Call named functions with plain arguments; return their values in order (3.9)."""
+    """Call named functions with plain arguments; return their values in order (overlap_gain)."""
     calls = cast(list[dict[str, Any]], inputs["calls"])
     return {"values": [functions[call["function"]](*call["args"]) for call in calls]}
 
 
 def train_until_all_are_out(functions: Functions, inputs: Values) -> Values:
-    """Train with lists of batches of unequal length (3.10).
+    """Train with lists of batches of unequal length (uneven_inputs).
 
     Inputs: seed, model, cap, lr, x and y (one tensor for each batch).
     """

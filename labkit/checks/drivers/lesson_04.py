@@ -22,7 +22,7 @@ from labkit.checks.exercise import Functions
 
 
 def train_by_post(functions: Functions, inputs: Values) -> Values:
-    """Call posted_training on every rank (4.1)."""
+    """Call posted_training on every rank (posted_training)."""
     weight, gradients = cast(Tensor, inputs["weight"]), cast(list[Tensor], inputs["gradients"])
     before = weight.clone()
     sent = [gradient.clone() for gradient in gradients]
@@ -32,7 +32,7 @@ def train_by_post(functions: Functions, inputs: Values) -> Values:
 
 
 def call_with_tensors(functions: Functions, inputs: Values) -> Values:
-    """Call named functions, each with its arguments; return what they gave (4.7, 4.9)."""
+    """Call named functions, each with its arguments; return what they gave (place_keys, hot_keys)."""
     found: list[Value] = []
     for each in cast(list[dict[str, Any]], inputs["calls"]):
         args = [value.clone() if isinstance(value, Tensor) else value for value in each["args"]]
@@ -41,7 +41,7 @@ def call_with_tensors(functions: Functions, inputs: Values) -> Values:
     return {"values": found}
 
 
-# ---- 4.8
+# ---- sparse_rows
 
 
 class NotingServer:
@@ -70,7 +70,7 @@ class NotingServer:
 
 
 def use_rows(functions: Functions, inputs: Values) -> Values:
-    """Call pull_rows and push_rows against servers on virtual ranks (4.8)."""
+    """Call pull_rows and push_rows against servers on virtual ranks (sparse_rows)."""
     num_servers = len(cast(list[Tensor], inputs["held"]))
     found: Values = on_virtual_ranks(
         _pull_and_push, functions, inputs, num_ranks=num_servers + 1, operator_ns=0, message_ns=20_000_000
@@ -102,7 +102,7 @@ def _pull_and_push(functions: Functions, inputs: Values) -> Values | None:
     return found
 
 
-# ---- 4.10
+# ---- server_hybrid
 
 
 class Dense(nn.Module):
@@ -126,7 +126,7 @@ class Dense(nn.Module):
 
 
 def step_hybrid(functions: Functions, inputs: Values) -> Values:
-    """Call hybrid_step for some steps with a table that notes what is pulled and pushed (4.10)."""
+    """Call hybrid_step for some steps with a table that notes what is pulled and pushed (server_hybrid)."""
     ranks = inputs.get("group")
     group = None if ranks is None else dist.new_group(cast(list[int], ranks))
     if ranks is not None and dist.get_rank() not in cast(list[int], ranks):
@@ -154,7 +154,7 @@ def step_hybrid(functions: Functions, inputs: Values) -> Values:
     return {"dense": cast(Value, after), "losses": losses, "pushes": pushes, "num_pulls": len(pulled)}
 
 
-# ---- 4.12
+# ---- checkpoints
 
 
 @contextmanager
@@ -251,7 +251,7 @@ def _among(value: object, calls: Any) -> bool:
 
 
 def keep_checkpoints(functions: Functions, inputs: Values) -> Values:
-    """Save, break off and damage checkpoints as told, and load after each (4.12).
+    """Save, break off and damage checkpoints as told, and load after each (checkpoints).
 
     Inputs: script, a list of {"op": "save" | "pull" | "write" | "rename", "version", "weight"}, {"op": "damage",
     "bytes"} (what the newest file of the folder keeps). With "pull" it is saved, and then the plug is pulled.

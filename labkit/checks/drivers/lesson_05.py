@@ -37,7 +37,7 @@ class Compute:
 
 
 def call_functions(functions: Functions, inputs: Values) -> Values:
-    """Call named functions with plain arguments; return their values in order (5.1, 5.4, 5.9)."""
+    """Call named functions with plain arguments; return their values in order."""
     calls = cast(list[dict[str, Any]], inputs["calls"])
     return {"values": [functions[call["function"]](*call["args"]) for call in calls]}
 
@@ -73,7 +73,7 @@ def _listed(schedule: Any) -> Value:
 
 
 def write_schedules(functions: Functions, inputs: Values) -> Values:
-    """Call a function that writes schedules for each stage of each pipeline (5.5, 5.7, 5.12, 5.13).
+    """Call a function that writes schedules for each stage of each pipeline.
 
     Inputs: function; pipelines, a list of arguments after the stage, of which the first is the number of stages.
     """
@@ -83,7 +83,7 @@ def write_schedules(functions: Functions, inputs: Values) -> Values:
 
 
 def find_stuck(functions: Functions, inputs: Values) -> Values:
-    """Call find_stuck with given schedules; return for each of them the stages as text with their record (5.6)."""
+    """Call find_stuck with given schedules; return for each of them the stages as text with their record."""
     found: list[Value] = []
     for schedules in cast(list[list[list[dict[str, Any]]]], inputs["pipelines"]):
         records = [[record_of(functions, data) for data in schedule] for schedule in schedules]
@@ -117,7 +117,7 @@ def _outcome(stage: Stage, loss: Any) -> Values:
 
 
 def run_one_batch(functions: Functions, inputs: Values) -> Values:
-    """Call run_stage with this rank's stage and the whole batch (5.2)."""
+    """Call run_stage with this rank's stage and the whole batch (one_batch)."""
     stage = _stage_of(inputs)
     sizes = cast(list[int], inputs["sizes"])
     batch, targets = (_joined(inputs.get(name)) for name in ("inputs", "targets"))
@@ -131,7 +131,7 @@ def _joined(parts: Any) -> Tensor | None:
 
 
 def run_a_schedule(functions: Functions, inputs: Values) -> Values:
-    """Call run_schedule with this rank's stage and schedule (5.8).
+    """Call run_schedule with this rank's stage and schedule (run_schedule).
 
     Inputs: stage, schedule, sizes, sample; inputs on the first stage, targets on the last; optional group, before.
     """
@@ -153,7 +153,7 @@ def _job(functions: Functions, stage: Stage, inputs: Values) -> Sequence[Any]:
 
 
 def run_hybrid(functions: Functions, inputs: Values) -> Values:
-    """Call hybrid_step on a mesh of pipelines (5.11). Inputs: as for 5.8, and mesh, [pipelines, stages]."""
+    """Call hybrid_step on a mesh of pipelines. Inputs: as for run_schedule, and mesh, [pipelines, stages]."""
     shape = tuple(cast(list[int], inputs["mesh"]))
     mesh = init_device_mesh("cpu", shape, mesh_dim_names=("data", "pipe"))
     stage = _stage_of(inputs)
@@ -161,7 +161,7 @@ def run_hybrid(functions: Functions, inputs: Values) -> Values:
 
 
 def split_a_layer(functions: Functions, inputs: Values) -> Values:
-    """Call copy_to_ranks, sum_over_ranks and split_mlp, forward and backward (5.3)."""
+    """Call copy_to_ranks, sum_over_ranks and split_mlp, forward and backward (split_layer)."""
     ranks = inputs.get("group")
     group = None if ranks is None else dist.new_group(cast(list[int], ranks))
     if ranks is not None and dist.get_rank() not in cast(list[int], ranks):

@@ -45,7 +45,7 @@ def _group(inputs: Values) -> tuple[dist.ProcessGroup | None, bool]:
 
 
 def compress_tensors(functions: Functions, inputs: Values) -> Values:
-    """Compress each gradient, and unpack it with another compressor of the same kind (6.1, 6.2, 6.3).
+    """Compress each gradient, and unpack it with another compressor of the same kind.
 
     Inputs: calls: dicts with compressor, options, gradient, times (how often the same one compresses it), noise (seed
     of torch's own generator before the call); packets: lists of parts whose bytes are asked for.
@@ -85,7 +85,7 @@ def compress_tensors(functions: Functions, inputs: Values) -> Values:
 
 
 def feed_back(functions: Functions, inputs: Values) -> Values:
-    """Compress gradients of several keys in turn, with a memory around a compressor that rounds (6.4).
+    """Compress gradients of several keys in turn, with a memory around a compressor that rounds (error_feedback).
 
     Inputs: step (of the rounding), calls: dicts with gradient and key (None for no argument).
     """
@@ -112,7 +112,7 @@ def feed_back(functions: Functions, inputs: Values) -> Values:
 
 
 def average_packets(functions: Functions, inputs: Values) -> Values:
-    """Call mean_of_packets with this rank's packet of a window (6.5). Inputs: start, values, shape; optional group."""
+    """Call mean_of_packets with this rank's packet of a window. Inputs: start, values, shape; optional group."""
     group, member = _group(inputs)
     if not member:
         return {"member": False}
@@ -125,7 +125,7 @@ def average_packets(functions: Functions, inputs: Values) -> Values:
 
 
 def call_hook(functions: Functions, inputs: Values) -> Values:
-    """Call the hook for every bucket of every step, then wait for the futures of the step (6.6).
+    """Call the hook for every bucket of every step, then wait for the futures of the step (compression_hook).
 
     A barrier in a group of its own stands before and after each call. Inputs: compressor (see stand_in), steps: for
     each step the buffers of its buckets; optional group.
@@ -168,7 +168,7 @@ def _value(future: Any) -> Value:
 
 
 def hook_on_ddp(functions: Functions, inputs: Values) -> Values:
-    """Register the hook with torch's DDP around the torture model; return the gradients of each step (6.6).
+    """Register the hook with torch's DDP around the torture model; return the gradients of each step.
 
     Inputs: seed, model (options), compressor, cap (MB of a bucket), x, y: for each step a batch.
     """
@@ -185,12 +185,12 @@ def hook_on_ddp(functions: Functions, inputs: Values) -> Values:
 
 
 def run_hook(functions: Functions, inputs: Values) -> Values:
-    """Call the hook by hand, or let torch's DDP call it where the case asks for that (6.6)."""
+    """Call the hook by hand, or let torch's DDP call it where the case asks for that (compression_hook)."""
     return hook_on_ddp(functions, inputs) if "cap" in inputs else call_hook(functions, inputs)
 
 
 def power(functions: Functions, inputs: Values) -> Values:
-    """Average a list of tensors together, or compress this rank's buckets with one PowerSGD (6.7).
+    """Average a list of tensors together, or compress this rank's buckets with one PowerSGD (power_sgd).
 
     Inputs: tensors, and optional group; or rank and buckets, for each call the list of its gradients.
     """
@@ -274,7 +274,7 @@ class RowStandIn:
 
 
 def make_tables(functions: Functions, inputs: Values) -> Values:
-    """Call the formulas, and true_table with each list of rows (6.12).
+    """Call the formulas, and true_table with each list of rows (true_table).
 
     Inputs: calls (function and args); tables: dicts with rows (claim, where, value) and promised (claim, low, high).
     """

@@ -19,7 +19,7 @@ _SECONDS = 5.0
 
 
 def under_autocast(functions: Functions, inputs: Values) -> Values:
-    """Run two layers, a loss and some other functions under the mode; return results, dtypes and gradients (6.9).
+    """Run two layers, a loss and some other functions under the mode; return results, dtypes and gradients (autocast).
 
     Inputs: dtype, x, first, bias, second (float32), labels.
     """
@@ -71,7 +71,7 @@ class _Optimizer:
 
 
 def scale_losses(functions: Functions, inputs: Values) -> Values:
-    """Take steps with a scaler; some gradients are not finite (6.10).
+    """Take steps with a scaler; some gradients are not finite (loss_scaling).
 
     Inputs: scale, growth_interval, slopes: for each step the gradients of two parameters. A third has none.
     """
@@ -147,7 +147,7 @@ def _number(value: Any) -> Value:
 
 
 def fetch_ahead(functions: Functions, inputs: Values) -> Values:
-    """Iterate to the end, into an error, and away in the middle (6.11). Inputs: batches, depth, error_after."""
+    """Iterate to the end, into an error, and away in the middle. Inputs: batches, depth, error_after."""
     make, count, depth = functions["prefetched"], cast(int, inputs["batches"]), cast(int, inputs["depth"])
 
     def whole() -> Value:

@@ -1,4 +1,4 @@
-"""The driver of 5.10: a module that counts its calls, what is kept of a forward, and the random numbers after it."""
+"""The driver of recompute: a module that counts calls, what is kept of a forward, the random numbers after it."""
 
 from __future__ import annotations
 
@@ -98,6 +98,6 @@ def forward_and_backward(call: Callable[[Counted, Tensor], Any], inputs: Values)
 
 
 def recompute(functions: Functions, inputs: Values) -> Values:
-    """Call checkpointed with a given module (5.10)."""
+    """Call checkpointed with a given module (recompute)."""
     with _without_the_library():
         return forward_and_backward(functions["checkpointed"], inputs)

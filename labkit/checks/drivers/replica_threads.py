@@ -1,4 +1,4 @@
-"""The driver of 1.4: replicas that meet, so that only threads can run them, and that end in the opposite order."""
+"""parallel_apply: replicas that meet, so that only threads can run them, and end in the opposite order."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class _Replica(nn.Module):
 
 
 def run_replicas(functions: Functions, inputs: Values) -> Values:
-    """Call parallel_apply on replicas that wait for one another (1.4).
+    """Call parallel_apply on replicas that wait for one another (parallel_apply).
 
     Inputs: weights and x (one for each replica), scale (None: no keyword), failing (replica -> name of its exception),
     gradients (whether they are on where it is called).

@@ -1,4 +1,4 @@
-"""The drivers of 4.11: a replica with a backup that answers when it is told to, and a primary that dies on the way."""
+"""replicated_server: a replica with a backup that answers when it is told to, a primary that dies on the way."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class StandIn:
 
 
 def use_replicas(functions: Functions, inputs: Values) -> Values:
-    """Drive a Replica as told, or push_safely against stand-ins, or let a primary die (4.11)."""
+    """Drive a Replica as told, or push_safely against stand-ins, or let a primary die (replicated_server)."""
     if "dies_after_s" in inputs:
         return _let_die(functions, inputs)
     if "behaviours" in inputs:

@@ -1,4 +1,4 @@
-"""A learner's server whose lock is watched: whether it is held when weights, version and record are touched (4.2-4.5).
+"""A learner's server whose lock is watched: whether it is held when weights, version and record are touched.
 
 What two calls do to each other shows only at the moment in which they meet. That a call touches what others touch, and
 holds no lock, shows every time. A server with a lock of another kind, or with one more, is left alone.

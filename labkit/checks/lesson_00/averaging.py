@@ -1,4 +1,4 @@
-"""0.1, the mean over ranks."""
+"""The mean over ranks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from labkit.words import are_wrong
 
 
 def mean_case(seed: int, world_size: int, shape: Sequence[int]) -> Case:
-    """Return a case of 0.1: whole numbers, different on every rank."""
+    """Return a case of average: whole numbers, different on every rank."""
     generator = torch.Generator().manual_seed(seed)
     tensors = [torch.randint(1, 1000, tuple(shape), generator=generator).float() for _ in range(world_size)]
     name = f"{world_size} rank{'s' if world_size > 1 else ''}, {' x '.join(map(str, shape))} elements"
@@ -103,8 +103,7 @@ def _somebody_did_not_call(case: Case, got: Got, wire: Wire) -> bool:
 
 
 EXERCISE = Exercise(
-    id="0.1",
-    title="The mean, not the sum",
+    id="average",
     functions=("average",),
     driver=average_in_place,
     oracle=means,

@@ -1,4 +1,4 @@
-"""0.3, what a compressor did to the entries that came back."""
+"""What a compressor did to the entries that came back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Pair = tuple[list[float], list[float]]
 
 
 def gradients_case(name: str, pairs: Sequence[Pair]) -> Case:
-    """Return a case of 0.3: pairs of a gradient before and after."""
+    """Return a case of damaged: pairs of a gradient before and after."""
     before, after = ([torch.tensor(pair[side]) for pair in pairs] for side in (0, 1))
     return Case(name, 1, ({"before": cast(list[Value], before), "after": cast(list[Value], after)},))
 
@@ -63,8 +63,7 @@ def _signs_alone(case: Case, place: int) -> Value:
 
 
 EXERCISE = Exercise(
-    id="0.3",
-    title="What came back",
+    id="damaged",
     functions=("damaged",),
     driver=compare_gradients,
     oracle=oracle_of(expected),

@@ -1,4 +1,4 @@
-"""0.2, who a process is: what a launcher writes into its environment."""
+"""Who a process is: what a launcher writes into its environment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def without(name: str, given: Environment) -> Environment:
 
 
 def environments_case(name: str, environments: Sequence[Environment]) -> Case:
-    """Return a case of 0.2."""
+    """Return a case of who_am_i."""
     return Case(name, 1, ({"environments": cast(list[Value], list(environments))},))
 
 
@@ -81,8 +81,7 @@ def _numbers(case: Case, place: int) -> dict[str, Value]:
 
 
 EXERCISE = Exercise(
-    id="0.2",
-    title="Who am I",
+    id="who_am_i",
     functions=("who_am_i",),
     driver=read_environments,
     oracle=oracle_of(expected),

@@ -1,4 +1,4 @@
-"""0.4, messages that nobody received."""
+"""Messages that nobody received."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def message(src: int, dst: int, received: int | None, sequence: int = 0) -> Fiel
 
 
 def messages_case(name: str, lists: Sequence[Sequence[Fields]]) -> Case:
-    """Return a case of 0.4."""
+    """Return a case of never_heard."""
     return Case(name, 1, ({"lists": cast(list[Value], [list(each) for each in lists])},))
 
 
@@ -86,8 +86,7 @@ def _no_order(case: Case, got: Any, wire: Any) -> bool:
 
 
 EXERCISE = Exercise(
-    id="0.4",
-    title="Who was never heard",
+    id="never_heard",
     functions=("never_heard",),
     driver=read_messages,
     oracle=oracle_of(expected),

@@ -1,4 +1,4 @@
-"""1.4, replicas in threads."""
+"""Replicas in threads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def threads_case(
     gradients: bool = True,
     failing: Mapping[int, str] | None = None,
 ) -> Case:
-    """Return a case of 1.4."""
+    """Return a case of parallel_apply."""
     generator = torch.Generator().manual_seed(seed)
     given: dict[str, Value] = {
         "weights": torch.randint(1, 9, (count,), generator=generator).double().tolist(),
@@ -163,8 +163,7 @@ def _other_replica(case: Case, got: Got, wire: Wire) -> bool:
 
 
 EXERCISE = Exercise(
-    id="1.4",
-    title="Apply, in parallel",
+    id="parallel_apply",
     functions=("parallel_apply",),
     driver=run_replicas,
     oracle=expected,

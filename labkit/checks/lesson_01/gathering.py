@@ -1,4 +1,4 @@
-"""1.2, the replicas' outputs as one."""
+"""The replicas' outputs as one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from labkit.checks.wire import Wire
 
 
 def gather_case(name: str, outputs: Sequence[Value], device: str = "cpu") -> Case:
-    """Return a case of 1.2."""
+    """Return a case of gather."""
     given: dict[str, Value] = {"outputs": list(outputs), "device": device, "gradients": device == "cpu"}
     return Case(name, 1, (given,))
 
@@ -133,8 +133,7 @@ def _elsewhere(case: Case, got: Got, wire: Wire) -> bool:
 _GENERATOR = torch.Generator().manual_seed(102)
 
 EXERCISE = Exercise(
-    id="1.2",
-    title="Gather",
+    id="gather",
     functions=("gather",),
     driver=gather_outputs,
     oracle=expected,

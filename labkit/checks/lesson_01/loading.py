@@ -1,4 +1,4 @@
-"""1.10, a loader that cuts each batch among unequal devices."""
+"""A loader that cuts each batch among unequal devices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from labkit.words import join
 def loader_case(
     name: str, size: int, batch_size: int, speeds: Sequence[int], *, epochs: int = 2, **options: bool | int
 ) -> Case:
-    """Return a case of 1.10: shuffle and seed are options of the loader."""
+    """Return a case of split_loader: shuffle and seed are options of the loader."""
     given: dict[str, Value] = {
         "size": size, "batch_size": batch_size, "speeds": cast(Value, list(speeds)), "epochs": epochs, **options,
     }  # fmt: skip
@@ -176,8 +176,7 @@ def _empty_pieces(case: Case, got: Got, wire: Wire) -> bool:
 
 
 EXERCISE = Exercise(
-    id="1.10",
-    title="A loader that splits",
+    id="split_loader",
     functions=("SplitLoader",),
     driver=load_batches,
     oracle=expected,

@@ -1,4 +1,4 @@
-"""1.6, the mean over everything, from means over pieces."""
+"""The mean over everything, from means over pieces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from labkit.words import number
 
 
 def losses_case(name: str, seed: int, counts: Sequence[int]) -> Case:
-    """Return a case of 1.6; where nothing counted the loss is nan."""
+    """Return a case of whole_batch_loss; where nothing counted the loss is nan."""
     generator = torch.Generator().manual_seed(seed)
     losses = torch.rand(len(counts), generator=generator, dtype=torch.float64) + 0.5
     losses[torch.tensor(counts) == 0] = math.nan
@@ -100,8 +100,7 @@ def _nan_gradient(case: Case, got: Got, wire: Wire) -> bool:
 
 
 EXERCISE = Exercise(
-    id="1.6",
-    title="The loss of the whole batch",
+    id="whole_batch_loss",
     functions=("whole_batch_loss",),
     driver=weigh_losses,
     oracle=expected,

@@ -1,4 +1,4 @@
-"""1.7, what moves in a step, as a plan; and its par, played on virtual devices."""
+"""What moves in a step, as a plan; and its par, played on virtual devices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DOWN = ("inputs", "model", "output gradients")
 
 
 def plans_case(name: str, calls: Sequence[Arguments]) -> Case:
-    """Return a case of 1.7: sizes, bytes of an input, of an output, of the model, of its gradients, for each plan."""
+    """Return a case of step_plan: sizes, bytes of an input, of an output, of the model, of its gradients, for each."""
     return Case(name, 1, ({"calls": [cast(Value, list(call)) for call in calls]},))
 
 
@@ -146,8 +146,7 @@ def play(functions: Mapping[str, Callable[..., Any]]) -> None:
 
 
 EXERCISE = Exercise(
-    id="1.7",
-    title="The plan",
+    id="step_plan",
     functions=("step_plan",),
     given=("Move",),
     driver=write_plans,

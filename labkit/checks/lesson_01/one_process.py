@@ -1,4 +1,4 @@
-"""Data parallelism as plain loops in one process: what 1.3 and 1.5 must bring, and the first wrong tensor in words."""
+"""Data parallelism as plain loops in one process: what replicas must bring, and the first wrong tensor in words."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def wrong_tensor(got: Value, wanted: Value, what: str) -> Verdict | None:
 
 
 def steps_of(case: Case) -> list[dict[str, Any]]:
-    """Return the steps of a case of 1.5."""
+    """Return the steps of a case of mini_data_parallel."""
     return cast(list[dict[str, Any]], case.inputs[0]["steps"])
 
 

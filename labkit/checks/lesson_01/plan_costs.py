@@ -1,4 +1,4 @@
-"""1.8, the bytes at each port and the seconds of a plan."""
+"""The bytes at each port and the seconds of a plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COUNTED: Counted = {"port_bytes": _ports, "plan_seconds": _seconds}
 
 
 def costs_case(name: str, plans: Sequence[tuple[Sequence[Move], int]], links: Sequence[Link]) -> Case:
-    """Return a case of 1.8: (plan, number of devices) of each call, and (latency, bytes per second) of each link."""
+    """Return a case of plan_cost: (plan, number of devices) of each call, (latency, bytes per second) of each link."""
     calls: list[Call] = []
     for plan, num_devices in plans:
         moves: list[Any] = [list(move) for move in plan]
@@ -45,8 +45,7 @@ def _incoming(plan: Sequence[Move], num_devices: int) -> list[int]:
 
 
 EXERCISE = Exercise(
-    id="1.8",
-    title="What the plan costs",
+    id="plan_cost",
     functions=("port_bytes", "plan_seconds"),
     given=("Move",),
     driver=call_with_plan,

@@ -1,4 +1,4 @@
-"""1.3, replicas whose gradients arrive in the original."""
+"""Replicas whose gradients arrive in the original."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BUFFERS = ("norm.running_mean", "norm.running_var", "norm.num_batches_tracked")
 def replicas_case(
     name: str, seed: int, devices: int | Sequence[str], *, train: bool = True, size: int = 4, **model: bool
 ) -> Case:
-    """Return a case of 1.3; devices by name, or how many CPUs."""
+    """Return a case of replicate; devices by name, or how many CPUs."""
     names = ["cpu"] * devices if isinstance(devices, int) else list(devices)
     batches = [torture_batch(100 * seed + number, size) for number in range(len(names))]
     given: dict[str, Value] = {
@@ -177,8 +177,7 @@ def _buffers_of_another(case: Case, got: Got, wire: Wire) -> bool:
 
 
 EXERCISE = Exercise(
-    id="1.3",
-    title="Replicate",
+    id="replicate",
     functions=("replicate",),
     driver=use_replicas,
     oracle=expected,

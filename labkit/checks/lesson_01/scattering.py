@@ -1,4 +1,4 @@
-"""1.1, a value cut into pieces."""
+"""A value cut into pieces."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def balanced(count: int, devices: int) -> list[int]:
 
 
 def scatter_case(name: str, value: Value, devices: int | Sequence[str]) -> Case:
-    """Return a case of 1.1; devices by name, or how many CPUs."""
+    """Return a case of scatter; devices by name, or how many CPUs."""
     names = ["cpu"] * devices if isinstance(devices, int) else list(devices)
     # Nothing goes backward from a device that holds no numbers.
     return Case(name, 1, ({"value": value, "devices": cast(Value, names), "gradients": "meta" not in names},))
@@ -196,8 +196,7 @@ def _in_turns(case: Case, got: Got, wire: Wire) -> bool:
 _GENERATOR = torch.Generator().manual_seed(101)
 
 EXERCISE = Exercise(
-    id="1.1",
-    title="Scatter",
+    id="scatter",
     functions=("scatter",),
     driver=scatter_value,
     oracle=expected,

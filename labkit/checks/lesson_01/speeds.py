@@ -1,4 +1,4 @@
-"""1.9, shares by speed."""
+"""Shares by speed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COUNTED: Counted = {"shares_by_speed": _shares, "slowest_seconds": _slowest}
 
 
 def speeds_case(name: str, calls: Sequence[tuple[int, Sequence[int]]]) -> Case:
-    """Return a case of 1.9: (samples, speeds) of each call."""
+    """Return a case of shares_by_speed: (samples, speeds) of each call."""
     found: list[Call] = []
     for num_samples, speeds in calls:
         found.append(("shares_by_speed", (num_samples, list(speeds))))
@@ -103,8 +103,7 @@ def _last_of_equals(num_samples: int, speeds: Sequence[int]) -> list[int]:
 
 
 EXERCISE = Exercise(
-    id="1.9",
-    title="Shares by speed",
+    id="shares_by_speed",
     functions=("shares_by_speed", "slowest_seconds"),
     driver=call_plainly,
     oracle=counting(COUNTED),

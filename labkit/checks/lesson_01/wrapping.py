@@ -1,4 +1,4 @@
-"""1.5, the whole: MiniDataParallel on the torture model and on nested arguments."""
+"""The whole: MiniDataParallel on the torture model and on nested arguments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def training_case(
     meet: bool = False,
     **model: bool,
 ) -> Case:
-    """Return a case of 1.5: training steps, each with its batch's size, and spare or eval.
+    """Return a case of mini_data_parallel: training steps, each with its batch's size, and spare or eval.
 
     Args:
         name: Of the case.
@@ -59,7 +59,7 @@ def training_case(
 
 
 def nested_case(name: str, seed: int, num_devices: int, size: int, *, offset: bool, scale: float) -> Case:
-    """Return a case of 1.5: one call with a dict, a tuple and keywords."""
+    """Return a case of mini_data_parallel: one call with a dict, a tuple and keywords."""
     generator = torch.Generator().manual_seed(seed)
     given: dict[str, Value] = {
         "seed": seed, "devices": ["cpu"] * num_devices, "scale": scale,
@@ -270,8 +270,7 @@ def _too_many_devices(case: Case, got: Got, wire: Wire) -> bool:
 
 
 EXERCISE = Exercise(
-    id="1.5",
-    title="MiniDataParallel",
+    id="mini_data_parallel",
     functions=("MiniDataParallel",),
     driver=train_or_call,
     oracle=expected,
@@ -313,7 +312,7 @@ EXERCISE = Exercise(
         Mistake(
             "one after another",
             "The replicas ran one after another: hand them to parallel_apply, which runs them in threads (and if you "
-            "do, check 1.4 again).",
+            "do, check parallel_apply again).",
             _one_after_another,
         ),
         Mistake(

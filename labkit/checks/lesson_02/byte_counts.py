@@ -1,4 +1,4 @@
-"""2.2, how many bytes pass."""
+"""How many bytes pass."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from labkit.checks.verdict import Mistake
 
 
 def bytes_case(name: str, sizes: Sequence[tuple[int, int]]) -> Case:
-    """Return a case of 2.2: (num_bytes, world_size) for both functions."""
+    """Return a case of count_bytes: (num_bytes, world_size) for both functions."""
     return calls_case(name, [(f, pair) for pair in sizes for f in ("root_bytes", "ring_bytes")])
 
 
 EXERCISE = Exercise(
-    id="2.2",
-    title="Count the bytes",
+    id="count_bytes",
     functions=("root_bytes", "ring_bytes"),
     driver=call_functions,
     oracle=counted,

@@ -1,4 +1,4 @@
-"""2.3, cutting a tensor up."""
+"""Cutting a tensor up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Bounds = list[list[int]]
 
 
 def bounds_case(name: str, sizes: Sequence[tuple[int, int]]) -> Case:
-    """Return a case of 2.3: (numel, num_chunks) of each call."""
+    """Return a case of chunk_bounds: (numel, num_chunks) of each call."""
     return calls_case(name, [("chunk_bounds", pair) for pair in sizes])
 
 
@@ -98,8 +98,7 @@ def _ends_included(n: int, k: int) -> Any:
 
 
 EXERCISE = Exercise(
-    id="2.3",
-    title="Chunk bounds",
+    id="chunk_bounds",
     functions=("chunk_bounds",),
     driver=call_functions,
     oracle=split_by_torch,

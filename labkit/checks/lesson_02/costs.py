@@ -1,4 +1,4 @@
-"""2.2 and 2.8, what an all-reduce costs. Expected values are counted step by step, not taken from a formula."""
+"""count_bytes and ring_cost: what an all-reduce costs. Expected values are counted step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""2.7, a drop-in for dist.all_reduce."""
+"""A drop-in for dist.all_reduce."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def drop_in_case(
     group: Sequence[int] | None = None,
     asynchronous: bool = False,
 ) -> Case:
-    """Return a case of 2.7.
+    """Return a case of drop_in_all_reduce.
 
     Args:
         name: What is special about it.
@@ -203,8 +203,7 @@ def _drop_in_on(size: int) -> Case:
 
 
 EXERCISE = Exercise(
-    id="2.7",
-    title="A drop-in for dist.all_reduce",
+    id="drop_in_all_reduce",
     functions=("ring_all_reduce",),
     driver=all_reduce_as_torch_does,
     oracle=expected_bases,

@@ -1,4 +1,4 @@
-"""2.11, all to all."""
+"""All to all."""
 
 from __future__ import annotations
 
@@ -209,8 +209,7 @@ def _exchange_on(size: int) -> Case:
 
 
 EXERCISE = Exercise(
-    id="2.11",
-    title="All to all",
+    id="all_to_all",
     functions=("all_to_all",),
     driver=exchange_pieces,
     oracle=exchanged,

@@ -1,4 +1,4 @@
-"""2.5, an executor of plans."""
+"""An executor of plans."""
 
 from __future__ import annotations
 
@@ -133,8 +133,7 @@ def _nothing_received(case: Case, got: Got, wire: Wire) -> bool:
 
 
 EXERCISE = Exercise(
-    id="2.5",
-    title="Run a plan",
+    id="run_plan",
     functions=("run_plan",),
     given=("Send", "Recv", "Reduce"),
     driver=run_a_plan,

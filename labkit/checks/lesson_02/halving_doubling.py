@@ -1,4 +1,4 @@
-"""2.10, recursive halving and doubling."""
+"""Recursive halving and doubling."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from labkit.words import ranks_in_words
 
 
 def halving_case(seed: int, world_size: int, numel: int) -> Case:
-    """Return a case of 2.10; where the world size is no power of two the ValueError is what is asked for."""
+    """Return a case of halving_doubling; where the world size is no power of two a ValueError is asked for."""
     word = "elements" if numel != 1 else "element"
     name = f"{world_size} ranks, {numel} {word}"
     if not is_power_of_two(world_size):
@@ -146,8 +146,7 @@ def _uneven_halves(case: Case, got: Got, wire: Wire) -> bool:
 
 
 EXERCISE = Exercise(
-    id="2.10",
-    title="Halving and doubling",
+    id="halving_doubling",
     functions=("halving_doubling_all_reduce",),
     driver=all_reduce_in_place,
     oracle=halving_expected,

@@ -1,4 +1,4 @@
-"""2.12, all-reduce within and between nodes."""
+"""All-reduce within and between nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from labkit.words import plural, ranks_in_words
 
 
 def nodes_case(seed: int, world_size: int, ranks_per_node: int, shape: Sequence[int]) -> Case:
-    """Return a case of 2.12; where the nodes do not divide the world the ValueError is what is asked for."""
+    """Return a case of hierarchical_all_reduce; where the nodes do not divide the world a ValueError is asked for."""
     what = " x ".join(map(str, shape))
     name = f"{plural(world_size // ranks_per_node, 'node')} of {ranks_per_node}, {what} elements"
     if world_size % ranks_per_node:
@@ -136,8 +136,7 @@ def _steps(case: Case) -> int:
 
 
 EXERCISE = Exercise(
-    id="2.12",
-    title="Within and between nodes",
+    id="hierarchical_all_reduce",
     functions=("hierarchical_all_reduce",),
     driver=all_reduce_in_place,
     oracle=nodes_expected,

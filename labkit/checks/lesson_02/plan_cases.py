@@ -1,4 +1,4 @@
-"""Cases of 2.5: plans that are no all-reduce, and what they do to the chunks."""
+"""Cases of run_plan: plans that are no all-reduce, and what they do to the chunks."""
 
 from __future__ import annotations
 

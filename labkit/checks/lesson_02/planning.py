@@ -1,4 +1,4 @@
-"""2.4, the ring as a plan."""
+"""The ring as a plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from labkit.words import plural
 
 
 def plan_case(name: str, world_sizes: Sequence[int]) -> Case:
-    """Return a case of 2.4: the plans of every rank of these worlds."""
+    """Return a case of ring_plan: the plans of every rank of these worlds."""
     return Case(name, 1, ({"world_sizes": list(world_sizes)},))
 
 
@@ -146,8 +146,7 @@ def _leftward(case: Case, got: Got, wire: Wire) -> bool:
 
 
 EXERCISE = Exercise(
-    id="2.4",
-    title="The ring as a plan",
+    id="ring_plan",
     functions=("ring_plan",),
     driver=call_ring_plan,
     oracle=complete_sums,

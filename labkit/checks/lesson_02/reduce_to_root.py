@@ -1,4 +1,4 @@
-"""2.1, the sum through rank 0."""
+"""The sum through rank 0."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from labkit.checks.wire import Wire
 
 
 def naive_case(seed: int, world_size: int, shape: Sequence[int]) -> Case:
-    """Return a case of 2.1."""
+    """Return a case of naive_all_reduce."""
     what = " x ".join(map(str, shape))
     return reduce_case(f"{world_size} ranks, {what} elements", whole_numbers(seed, world_size, shape))
 
@@ -49,8 +49,7 @@ def _lost_last_value(case: Case, got: Got, wire: Wire) -> bool:
 
 
 EXERCISE = Exercise(
-    id="2.1",
-    title="Reduce to rank 0, then send back",
+    id="naive_all_reduce",
     functions=("naive_all_reduce",),
     driver=all_reduce_in_place,
     oracle=expected_bases,

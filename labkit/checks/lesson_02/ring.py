@@ -1,4 +1,4 @@
-"""2.6, the ring adds up."""
+"""The ring adds up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from labkit.words import plural
 
 
 def sum_case(seed: int, world_size: int, shape: Sequence[int], *, group: Sequence[int] | None = None) -> Case:
-    """Return a case of 2.6, 2.9 or 2.10: whole numbers in a contiguous tensor."""
+    """Return a case of ring_sum, tree_all_reduce or halving_doubling: whole numbers in a contiguous tensor."""
     what = " x ".join(map(str, shape)) + (" element" if list(shape) == [1] else " elements")
     who = plural(world_size, "rank") + ("" if group is None else f", of which {list(group)} take part")
     return reduce_case(f"{who}, {what}", whole_numbers(seed, world_size, shape), group=group)
@@ -42,8 +42,7 @@ def judge(case: Case, got: Got, wire: Wire) -> Verdict:
 
 
 EXERCISE = Exercise(
-    id="2.6",
-    title="The ring adds up",
+    id="ring_sum",
     functions=("ring_sum",),
     driver=all_reduce_in_place,
     oracle=expected_bases,

@@ -1,4 +1,4 @@
-"""2.8, how long it takes."""
+"""How long it takes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from labkit.checks.verdict import Mistake
 
 
 def seconds_case(name: str, worlds: Sequence[tuple[float, int, float, float]], seconds: float) -> Case:
-    """Return a case of 2.8: (num_bytes, world_size, latency_s, bandwidth_Bps) for the times, and busbw of `seconds`."""
+    """Return a case of ring_cost: (num_bytes, world_size, latency_s, bandwidth_Bps) for times, busbw of `seconds`."""
     calls: list[Call] = []
     for num_bytes, world_size, latency, bandwidth in worlds:
         calls += [
@@ -29,8 +29,7 @@ def _log(n: int) -> int:
 
 
 EXERCISE = Exercise(
-    id="2.8",
-    title="What it costs",
+    id="ring_cost",
     functions=("ring_seconds", "tree_seconds", "bus_bandwidth"),
     driver=call_functions,
     oracle=counted,

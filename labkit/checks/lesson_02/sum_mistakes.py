@@ -139,7 +139,7 @@ UNEVEN = Mistake(
 SIZES_DISAGREE = Mistake(
     "sizes disagree",
     "What a rank receives in a step must be the chunk that its left neighbour sends in it, cut at the same places: "
-    "check which chunk each of the two names in that step (the plan of 2.4), then the chunk bounds.",
+    "check which chunk each of the two names in that step (ring_plan says it), then the chunk bounds.",
     marks.sizes_disagree,
 )
 

@@ -1,4 +1,4 @@
-"""2.9, the binomial tree."""
+"""The binomial tree."""
 
 from __future__ import annotations
 
@@ -106,8 +106,7 @@ def _needs_power_of_two(case: Case, got: Got, wire: Wire) -> bool:
 
 
 EXERCISE = Exercise(
-    id="2.9",
-    title="A tree",
+    id="tree_all_reduce",
     functions=("tree_all_reduce",),
     driver=all_reduce_in_place,
     oracle=expected_bases,

@@ -1,4 +1,4 @@
-"""3.4, which parameters travel together."""
+"""Which parameters travel together."""
 
 from __future__ import annotations
 
@@ -55,8 +55,7 @@ def _any(word: str) -> Any:
 
 
 EXERCISE = Exercise(
-    id="3.4",
-    title="Which parameters travel together",
+    id="bucket_plan",
     functions=("bucket_plan",),
     driver=call_bucket_plan,
     oracle=rules,

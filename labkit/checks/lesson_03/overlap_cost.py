@@ -1,4 +1,4 @@
-"""3.9, what overlap is worth: expected times are counted event by event, not taken from a formula."""
+"""What overlap is worth: expected times are counted event by event, not taken from a formula."""
 
 from __future__ import annotations
 
@@ -108,8 +108,7 @@ def _ring(size: float, k: int, n: int, a: float, w: float) -> float:
 
 
 EXERCISE = Exercise(
-    id="3.9",
-    title="What overlap is worth",
+    id="overlap_gain",
     functions=("overlapped_seconds", "best_num_buckets"),
     driver=call_functions,
     oracle=expected,

@@ -1,4 +1,4 @@
-"""3.8, who sees which samples: compared with torch's own DistributedSampler."""
+"""Who sees which samples: compared with torch's own DistributedSampler."""
 
 from __future__ import annotations
 
@@ -124,8 +124,7 @@ def _share(order: list[int], about: About, rank: int, *, pad: bool = True, block
 
 
 EXERCISE = Exercise(
-    id="3.8",
-    title="Who sees which samples",
+    id="sharded_sampler",
     functions=("ShardedSampler",),
     driver=draw_samples,
     oracle=expected,

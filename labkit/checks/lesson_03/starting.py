@@ -1,4 +1,4 @@
-"""3.1 and 3.2: the same model on every rank, and gradients averaged after backward."""
+"""broadcast_module and average_gradients: the same model on every rank, and gradients averaged after backward."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from labkit.checks.wire import Wire
 
 
 def model_case(name: str, seed: int, world_size: int, **model: bool) -> Case:
-    """Return a case of 3.1: every rank begins with another model."""
+    """Return a case of broadcast_module: every rank begins with another model."""
     inputs = tuple({"seed": seed + rank, "model": cast(Value, {**PLAIN, **model})} for rank in range(world_size))
     return Case(name, world_size, inputs)
 
 
 def gradient_case(name: str, seed: int, world_size: int, spare: tuple[int, ...] = (), **model: bool) -> Case:
-    """Return a case of 3.2: equal models, a batch of its own for each rank; `spare` ranks use the spare layer."""
+    """Return a case of average_gradients: equal models, a batch for each rank; `spare` ranks use the spare layer."""
     inputs: list[Values] = []
     for rank in range(world_size):
         x, y = torture_batch(100 * seed + rank, 4)
@@ -36,7 +36,7 @@ def gradient_case(name: str, seed: int, world_size: int, spare: tuple[int, ...] 
 
 
 def root_state(case: Case) -> list[Values]:
-    """Return rank 0's model for every rank (the oracle of 3.1)."""
+    """Return rank 0's model for every rank (the oracle of broadcast_module)."""
     return [{"state": state_of(model)} for model in models_of(case)]
 
 
@@ -49,7 +49,7 @@ def _after_backward(case: Case) -> list[TortureModel]:
 
 
 def averaged(case: Case) -> list[Values]:
-    """Return the mean gradients for every rank (the oracle of 3.2)."""
+    """Return the mean gradients for every rank (the oracle of average_gradients)."""
     models = _after_backward(case)
     average(models)
     return [{"gradients": gradients_of(model), "state": state_of(model)} for model in models]
@@ -197,8 +197,7 @@ def _shared_twice(case: Case, got: Got, wire: Wire) -> bool:
 
 
 BROADCAST = Exercise(
-    id="3.1",
-    title="The same model everywhere",
+    id="broadcast_module",
     functions=("broadcast_module",),
     driver=call_on_model,
     oracle=root_state,
@@ -250,8 +249,7 @@ BROADCAST = Exercise(
 )
 
 AVERAGE = Exercise(
-    id="3.2",
-    title="Average after backward",
+    id="average_gradients",
     functions=("average_gradients",),
     driver=call_on_model,
     oracle=averaged,

@@ -1,4 +1,4 @@
-"""3.10, ranks that run out of data at different times."""
+"""Ranks that run out of data at different times."""
 
 from __future__ import annotations
 
@@ -102,8 +102,7 @@ def _not_equal(case: Case, got: Got, wire: Wire) -> bool:
 
 
 EXERCISE = Exercise(
-    id="3.10",
-    title="Uneven inputs",
+    id="uneven_inputs",
     functions=("train_uneven",),
     given=("MiniDDP",),
     driver=train_until_all_are_out,

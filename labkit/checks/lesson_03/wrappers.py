@@ -1,4 +1,4 @@
-"""3.3 and 3.5 to 3.7: the wrapper, from one hook per parameter to MiniDDP."""
+"""overlapped_ddp and what grows out of it: the wrapper, from one hook per parameter to MiniDDP."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from labkit.checks.wire import Wire
 
 
 def overlapped_case(name: str, seed: int, world_size: int, num_steps: int = 2, **model: bool) -> Case:
-    """Return a case of 3.3."""
+    """Return a case of overlapped_ddp."""
     return training_case(
         name, seed, world_size, wrapper="OverlappedDDP", rule="each", steps=[{}] * num_steps,
         model={"unused": False, **model},
@@ -27,7 +27,7 @@ def overlapped_case(name: str, seed: int, world_size: int, num_steps: int = 2, *
 
 
 def bucketed_case(name: str, seed: int, world_size: int, cap_bytes: int, num_steps: int = 2, **model: bool) -> Case:
-    """Return a case of 3.5."""
+    """Return a case of bucketed_ddp."""
     return training_case(
         name, seed, world_size, wrapper="BucketedDDP", rule="buckets", steps=[{}] * num_steps, cap_bytes=cap_bytes,
         model={"unused": False, **model},
@@ -35,7 +35,7 @@ def bucketed_case(name: str, seed: int, world_size: int, cap_bytes: int, num_ste
 
 
 def accumulating_case(name: str, seed: int, world_size: int, cap_bytes: int, *steps: dict[str, object]) -> Case:
-    """Return a case of 3.6."""
+    """Return a case of accumulating_ddp."""
     return training_case(
         name, seed, world_size, wrapper="AccumulatingDDP", rule="buckets", steps=steps, cap_bytes=cap_bytes
     )
@@ -44,7 +44,7 @@ def accumulating_case(name: str, seed: int, world_size: int, cap_bytes: int, *st
 def mini_case(
     name: str, seed: int, world_size: int, cap_bytes: int, spare: dict[int, list[int]], **model: bool
 ) -> Case:  # fmt: skip
-    """Return a case of 3.7: `spare` says which ranks use the spare layer in which step."""
+    """Return a case of mini_ddp: `spare` says which ranks use the spare layer in which step."""
     return training_case(
         name, seed, world_size, wrapper="MiniDDP", rule="total", steps=[{}] * 3, cap_bytes=cap_bytes,
         model=model, buffers=True, spare=spare,
@@ -141,8 +141,7 @@ COMMON = (
 )
 
 OVERLAPPED = Exercise(
-    id="3.3",
-    title="A hook for each parameter",
+    id="overlapped_ddp",
     functions=("OverlappedDDP",),
     driver=train,
     oracle=expected,
@@ -164,8 +163,7 @@ OVERLAPPED = Exercise(
 )
 
 BUCKETED = Exercise(
-    id="3.5",
-    title="Buckets that overlap with backward",
+    id="bucketed_ddp",
     functions=("BucketedDDP",),
     driver=train,
     oracle=expected,
@@ -194,7 +192,7 @@ BUCKETED = Exercise(
         ),
         Mistake(
             "one all_reduce for each parameter",
-            "Every parameter travels by itself, as in 3.3: pack the gradients of a bucket into one flat tensor.",
+            "Every parameter travels by itself, as in OverlappedDDP: pack those of a bucket into one flat tensor.",
             marks.one_for_each,
         ),
         marks.AFTER_BACKWARD,
@@ -247,8 +245,7 @@ BUCKETED = Exercise(
 )
 
 ACCUMULATING = Exercise(
-    id="3.6",
-    title="no_sync for accumulation",
+    id="accumulating_ddp",
     functions=("AccumulatingDDP",),
     driver=train,
     oracle=expected,
@@ -305,8 +302,7 @@ ACCUMULATING = Exercise(
 )
 
 MINI = Exercise(
-    id="3.7",
-    title="MiniDDP",
+    id="mini_ddp",
     functions=("MiniDDP",),
     driver=train,
     oracle=expected,

@@ -1,4 +1,4 @@
-"""4.3, the asynchronous server."""
+"""The asynchronous server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from labkit.checks.wire import Wire
 
 
 def async_case(name: str, seed: int, order: Sequence[tuple[int, int]], num_workers: int, lr: float) -> Case:
-    """Return a case of 4.3: (worker, version it read) of each push, in order."""
+    """Return a case of async_server: (worker, version it read) of each push, in order."""
     draw = drawer(seed, 4)
     script: Script = [push(worker, version, draw()) for worker, version in order]
     return script_case(name, "AsyncServer", script, num_workers, lr)
@@ -64,8 +64,7 @@ def _drops_stale(case: Case) -> Course:
 
 
 EXERCISE = server_exercise(
-    id="4.3",
-    title="The asynchronous server",
+    id="async_server",
     server="AsyncServer",
     rule=course,
     gradients_a_version=lambda case: 1,

@@ -1,4 +1,4 @@
-"""4.5, backup workers: the first gradients make a step, late ones are dropped."""
+"""Backup workers: the first gradients make a step, late ones are dropped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from labkit.checks.verdict import Mistake
 def backup_case(
     name: str, seed: int, order: Sequence[tuple[int, int]], num_workers: int, needed: int, lr: float = 0.5
 ) -> Case:
-    """Return a case of 4.5: (worker, version it read) of each push, in order."""
+    """Return a case of backup_workers: (worker, version it read) of each push, in order."""
     draw = drawer(seed, 3)
     script: Script = [push(worker, version, draw()) for worker, version in order]
     return script_case(name, "BackupServer", script, num_workers, lr, [needed])
@@ -79,8 +79,7 @@ def course(
 LATE = [(0, 0), (1, 0), (2, 0), (1, 1), (0, 1), (2, 1), (2, 2), (0, 2), (1, 2)]
 
 EXERCISE = server_exercise(
-    id="4.5",
-    title="Backup workers",
+    id="backup_workers",
     server="BackupServer",
     rule=course,
     gradients_a_version=more_of,

@@ -1,4 +1,4 @@
-"""4.4, the bounded server. When a push is answered follows from the script alone: it counts each worker's pushes."""
+"""The bounded server. When a push is answered follows from the script alone: it counts each worker's pushes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def within(script: Script, at: int, now: int, count: int, bound: int) -> bool:
 
 
 def bounded_case(name: str, seed: int, said: Sequence[str], num_workers: int, bound: int, lr: float = 0.5) -> Case:
-    """Return a case of 4.4: "2" lets worker 2 push, "-2" lets it leave; who waits or has left is passed over.
+    """Return a case of bounded_server: "2" lets worker 2 push, "-2" lets it leave; who waits or left is passed over.
 
     The versions that workers read follow from the rules.
     """
@@ -157,8 +157,7 @@ def _words(text: str) -> list[str]:
 
 
 EXERCISE = server_exercise(
-    id="4.4",
-    title="The bounded server",
+    id="bounded_server",
     server="BoundedServer",
     rule=course,
     gradients_a_version=lambda case: 1,

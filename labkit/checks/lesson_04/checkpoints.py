@@ -1,4 +1,4 @@
-"""4.12, checkpoints: after whatever breaks off or is damaged, the newest that is whole comes back."""
+"""Checkpoints: after whatever breaks off or is damaged, the newest that is whole comes back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from labkit.checks.wire import Wire
 
 
 def checkpoint_case(name: str, seed: int, said: str) -> Case:
-    """Return a case of 4.12.
+    """Return a case of checkpoints.
 
     Args:
         name: In words.
@@ -105,8 +105,7 @@ def _gave(wanted: Callable[[Any, Any], bool]) -> Callable[[Case, Got, Wire], boo
 
 
 EXERCISE = Exercise(
-    id="4.12",
-    title="Checkpoints",
+    id="checkpoints",
     functions=("save_checkpoint", "load_checkpoint"),
     driver=keep_checkpoints,
     oracle=expected,

@@ -1,4 +1,4 @@
-"""4.10, the hybrid step: compared with one process that has all samples, layers and rows."""
+"""The hybrid step: compared with one process that has all samples, layers and rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from labkit.checks.wire import Wire
 def hybrid_case(
     name: str, seed: int, num_workers: int, samples: int, num_steps: int, group: Sequence[int] | None = None
 ) -> Case:
-    """Return a case of 4.10; with a group, three ranks more than it needs stand beside it."""
+    """Return a case of server_hybrid; with a group, three ranks more than it needs stand beside it."""
     draw = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -175,8 +175,7 @@ def _count(case: Case) -> int:
 _TINY = 1e-30  # a rank that is left out
 
 EXERCISE = Exercise(
-    id="4.10",
-    title="The hybrid step",
+    id="server_hybrid",
     functions=("hybrid_step",),
     driver=step_hybrid,
     oracle=expected,

@@ -1,4 +1,4 @@
-"""4.7 and 4.9, where keys live, and what copies of hot keys do to the loads."""
+"""place_keys and hot_keys: where keys live, and what copies of hot keys do to the loads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PLACES: Right = {"place_by_range": _by_range, "place_by_hash": _by_hash}
 
 
 def range_case(name: str, seed: int, worlds: Sequence[tuple[int, int]]) -> Case:
-    """Return a case of 4.7: (keys, servers) for place_by_range, asked for keys in a drawn order."""
+    """Return a case of place_keys: (keys, servers) for place_by_range, asked for keys in a drawn order."""
     draw = torch.Generator().manual_seed(seed)
     return calls_case(
         name, [("place_by_range", (torch.randperm(keys, generator=draw), keys, servers)) for keys, servers in worlds]
@@ -40,7 +40,7 @@ def range_case(name: str, seed: int, worlds: Sequence[tuple[int, int]]) -> Case:
 
 
 def hash_case(name: str, keys: Sequence[Tensor], num_servers: int) -> Case:
-    """Return a case of 4.7 for place_by_hash."""
+    """Return a case of place_keys for place_by_hash."""
     return calls_case(name, [("place_by_hash", (each, num_servers)) for each in keys])
 
 
@@ -69,8 +69,7 @@ def _in_float32(keys: Tensor, num_servers: int) -> Tensor:
 
 
 PLACING = Exercise(
-    id="4.7",
-    title="Where a key lives",
+    id="place_keys",
     functions=("place_by_range", "place_by_hash"),
     driver=call_with_tensors,
     oracle=oracle_of(PLACES),
@@ -144,7 +143,7 @@ PLACING = Exercise(
 )
 
 
-# ---- 4.9
+# ---- hot_keys
 
 
 def _loads(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
@@ -163,7 +162,7 @@ LOADS: Right = {"server_loads": _loads}
 
 
 def loads_case(name: str, seed: int, num_keys: int, num_servers: int, hots: Sequence[int]) -> Case:
-    """Return a case of 4.9 for some numbers of hot keys."""
+    """Return a case of hot_keys for some numbers of hot keys."""
     draw = torch.Generator().manual_seed(seed)
     calls: list[Call] = []
     for hot in hots:
@@ -212,8 +211,7 @@ def _the_last_at_home(reads: Tensor, writes: Tensor, home: Tensor, num_servers: 
 
 
 COPIES = Exercise(
-    id="4.9",
-    title="Copies of hot keys",
+    id="hot_keys",
     functions=("server_loads",),
     driver=call_with_tensors,
     oracle=oracle_of(LOADS),

@@ -1,4 +1,4 @@
-"""4.1, the mended post: all gradients reach rank 0, and everybody learns the weight."""
+"""The mended post: all gradients reach rank 0, and everybody learns the weight."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from labkit.words import are_wrong, plural
 
 
 def post_case(name: str, seed: int, world_size: int, size: int, num_gradients: int, lr: float) -> Case:
-    """Return a case of 4.1: rank 0 and workers with that many gradients each, float64."""
+    """Return a case of posted_training: rank 0 and workers with that many gradients each, float64."""
     draw = torch.Generator().manual_seed(seed)
     weight = torch.randn(size, generator=draw, dtype=torch.float64)
     inputs: list[dict[str, Value]] = []
@@ -102,8 +102,7 @@ def _nobody_told(case: Case, got: Got, wire: Wire) -> bool:
 
 
 EXERCISE = Exercise(
-    id="4.1",
-    title="The post, mended",
+    id="posted_training",
     functions=("posted_training",),
     driver=train_by_post,
     oracle=expected,

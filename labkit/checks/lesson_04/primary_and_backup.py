@@ -1,4 +1,4 @@
-"""4.11, primary and backup: the exercise, and how learners get it wrong. Its cases and its judge are in replicas.py."""
+"""Primary and backup: the exercise, and how learners get it wrong. Its cases and its judge are in replicas.py."""
 
 from __future__ import annotations
 
@@ -85,8 +85,7 @@ def _early(case: Case, got: Got, wire: Wire) -> bool:
 
 
 EXERCISE = Exercise(
-    id="4.11",
-    title="Nothing acknowledged is lost",
+    id="replicated_server",
     functions=("Replica", "push_safely"),
     given=("Server", "Update", "Remote"),
     driver=use_replicas,

@@ -1,4 +1,4 @@
-"""4.11, primary and backup: what is acknowledged when, and that nothing acknowledged is lost or counted twice."""
+"""Primary and backup: what is acknowledged when, and that nothing acknowledged is lost or counted twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""4.8, rows from many servers: the right rows, each key once, every server once, all at the same time."""
+"""Rows from many servers: the right rows, each key once, every server once, all at the same time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TOGETHER_S = 0.020
 def rows_case(
     name: str, seed: int, num_servers: int, num_keys: int, num_asked: int, homes: Sequence[int] | None = None
 ) -> Case:
-    """Return a case of 4.8: keys live anywhere, or on the servers that are named, and are asked for as drawn."""
+    """Return a case of sparse_rows: keys live anywhere, or on the servers that are named, asked for as drawn."""
     draw = torch.Generator().manual_seed(seed)
     where = torch.tensor(homes if homes is not None else range(num_servers))
     home = where[torch.randint(0, len(where), (num_keys,), generator=draw)]
@@ -220,8 +220,7 @@ PAR = Par(
 )
 
 EXERCISE = Exercise(
-    id="4.8",
-    title="Rows from many servers",
+    id="sparse_rows",
     functions=("pull_rows", "push_rows"),
     driver=use_rows,
     oracle=expected,

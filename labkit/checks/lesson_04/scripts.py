@@ -1,4 +1,4 @@
-"""Cases that call a server step by step, what a rule says must happen, and how a difference is said (4.2 to 4.5).
+"""Cases that call a server step by step, what a rule says must happen, and how a difference is said.
 
 A script is a list of pushes and leavings. From the script alone follows when each push is answered, and with which
 version: that is a rule, a function of this module's callers. Weights are sums of gradients, written down per version.

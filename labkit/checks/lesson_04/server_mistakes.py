@@ -1,4 +1,4 @@
-"""What exercises 4.2 to 4.5 share: an Exercise that calls a server, and the mistakes of servers of every kind."""
+"""What the four servers share: an Exercise that calls a server, and the mistakes of servers of every kind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from labkit.checks.wire import Wire
 def server_exercise(
     *,
     id: str,
-    title: str,
     server: str,
     rule: Rule,
     gradients_a_version: Callable[[Case], int],
@@ -31,8 +30,7 @@ def server_exercise(
     """Return the exercise of one kind of server.
 
     Args:
-        id: "4.2".
-        title: Of the exercise.
+        id: "sync_server".
         server: Name of the class.
         rule: What it does with a script.
         gradients_a_version: How many gradients make a version in a case.
@@ -51,7 +49,6 @@ def server_exercise(
 
     return Exercise(
         id=id,
-        title=title,
         functions=(server,),
         given=("Server", "Update"),
         driver=drive_server,

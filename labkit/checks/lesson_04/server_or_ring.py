@@ -1,4 +1,4 @@
-"""4.6, the time of a server's step, and the share of weights up to which it wins; counted link by link."""
+"""The time of a server's step, and the share of weights up to which it wins; counted link by link."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COUNTED: Counted = {"server_seconds": _seconds, "largest_share": _share}
 def server_case(
     name: str, worlds: Sequence[tuple[int, int]], num_bytes: float, latency: float, bandwidth: float
 ) -> Case:
-    """Return a case of 4.6: (workers, servers) for both functions."""
+    """Return a case of server_or_ring: (workers, servers) for both functions."""
     calls: list[Call] = []
     for workers, servers in worlds:
         calls += [
@@ -49,8 +49,7 @@ def server_case(
 
 
 EXERCISE = Exercise(
-    id="4.6",
-    title="Server or ring",
+    id="server_or_ring",
     functions=("server_seconds", "largest_share"),
     driver=call_functions,
     oracle=counting(COUNTED),

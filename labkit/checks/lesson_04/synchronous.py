@@ -1,4 +1,4 @@
-"""4.2, the synchronous server."""
+"""The synchronous server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Combine = Callable[[list[Tensor]], Tensor]
 
 
 def sync_case(name: str, seed: int, orders: Sequence[Sequence[int]], lr: float, size: int = 3) -> Case:
-    """Return a case of 4.2: for each step, the workers in the order in which they push."""
+    """Return a case of sync_server: for each step, the workers in the order in which they push."""
     draw = drawer(seed, size)
     script: Script = [push(worker, step, draw()) for step, order in enumerate(orders) for worker in order]
     return script_case(name, "SyncServer", script, len(orders[0]), lr)
@@ -82,8 +82,7 @@ def _answered(pick: Callable[[int, int, int], bool]) -> Callable[[Case, Got, Wir
 
 
 EXERCISE = server_exercise(
-    id="4.2",
-    title="The synchronous server",
+    id="sync_server",
     server="SyncServer",
     rule=course,
     gradients_a_version=workers_of,

@@ -1,4 +1,4 @@
-"""Cases that call functions of tensors, and how a wrong element is said (4.7 and 4.9)."""
+"""Cases that call functions of tensors, and how a wrong element is said (place_keys and hot_keys)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""5.4 and 5.9, how long a step takes and how much of it is waiting; expected values are counted turn by turn."""
+"""How long a step takes and how much of it is waiting; expected values are counted turn by turn."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ COUNTED: Counted = {"bubble_share": _bubble, "step_seconds": _seconds, "best_num
 
 
 def bubble_case(name: str, pipelines: Sequence[tuple[int, int]], batch_seconds: float, overhead_s: float) -> Case:
-    """Return a case of 5.4: (stages, microbatches) for both functions."""
+    """Return a case of bubble: (stages, microbatches) for both functions."""
     calls: list[Call] = []
     for stages, count in pipelines:
         calls += [
@@ -52,13 +52,12 @@ def bubble_case(name: str, pipelines: Sequence[tuple[int, int]], batch_seconds: 
 
 
 def best_case(name: str, pipelines: Sequence[tuple[int, float, float, int]]) -> Case:
-    """Return a case of 5.9: (stages, batch_seconds, overhead_s, samples)."""
+    """Return a case of best_microbatches: (stages, batch_seconds, overhead_s, samples)."""
     return calls_case(name, [("best_num_microbatches", each) for each in pipelines])
 
 
 BUBBLE = Exercise(
-    id="5.4",
-    title="The bubble",
+    id="bubble",
     functions=("bubble_share", "step_seconds"),
     driver=call_functions,
     oracle=counting(COUNTED),
@@ -116,8 +115,7 @@ BUBBLE = Exercise(
 )
 
 BEST = Exercise(
-    id="5.9",
-    title="The best number of microbatches",
+    id="best_microbatches",
     functions=("best_num_microbatches",),
     driver=call_functions,
     oracle=counting(COUNTED),

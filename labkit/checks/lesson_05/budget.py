@@ -1,4 +1,4 @@
-"""5.1, what must fit into memory."""
+"""What must fit into memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COUNTED: Counted = {"state_bytes": _state, "gradient_bytes": _gradients, "stages
 
 
 def budget_case(name: str, models: Sequence[tuple[int, int, int, int]]) -> Case:
-    """Return a case of 5.1: (parameters, bytes a number, bytes of activations, bytes of a device) for each model."""
+    """Return a case of memory_budget: (parameters, bytes a number, of activations, of a device) for each model."""
     calls: list[Call] = []
     for parameters, size, activations, device in models:
         calls += [
@@ -46,8 +46,7 @@ def budget_case(name: str, models: Sequence[tuple[int, int, int, int]]) -> Case:
 
 
 EXERCISE = Exercise(
-    id="5.1",
-    title="The memory budget",
+    id="memory_budget",
     functions=("state_bytes", "gradient_bytes", "stages_needed"),
     driver=call_functions,
     oracle=counting(COUNTED),

@@ -1,4 +1,4 @@
-"""5.12 and 5.13, schedules with smaller bubbles: the order of the work alone, timed with messages that take no time."""
+"""Schedules with smaller bubbles: the order of the work alone, timed with messages that take no time."""
 
 from __future__ import annotations
 
@@ -204,8 +204,7 @@ def _first(order: Sequence[Mapping[str, Any]], kind: str) -> int:
 
 
 INTERLEAVED = Exercise(
-    id="5.12",
-    title="Interleaved stages",
+    id="interleaved",
     functions=("interleaved",),
     given=("ForwardChunk", "BackwardChunk"),
     driver=write_schedules,
@@ -283,8 +282,7 @@ INTERLEAVED = Exercise(
 )
 
 ZERO_BUBBLE = Exercise(
-    id="5.13",
-    title="Fill the bubble",
+    id="zero_bubble",
     functions=("zero_bubble",),
     given=("Forward", "BackwardInput", "BackwardWeight"),
     driver=write_schedules,

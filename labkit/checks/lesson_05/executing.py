@@ -1,4 +1,4 @@
-"""5.8, the executor of schedules."""
+"""The executor of schedules."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ def _keeps_everything(case: Case, got: Got, wire: Wire) -> bool:
 
 
 EXERCISE = Exercise(
-    id="5.8",
-    title="Run a schedule",
+    id="run_schedule",
     functions=("run_schedule",),
     given=RECORDS,
     driver=run_a_schedule,

@@ -1,4 +1,4 @@
-"""5.11, several pipelines on a mesh."""
+"""Several pipelines on a mesh."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from labkit.checks.wire import Wire
 
 
 def mesh_case(name: str, seed: int, num_stages: int, pipelines: Sequence[Sequence[int]], write: Write) -> Case:
-    """Return a case of 5.11: the sizes of the microbatches of each pipeline."""
+    """Return a case of data_and_pipeline: the sizes of the microbatches of each pipeline."""
     return pipeline_case(name, seed, (), write, num_stages=num_stages, pipelines=pipelines)
 
 
@@ -62,8 +62,7 @@ def _over_everybody(case: Case, got: Got, wire: Wire) -> bool:
 
 
 EXERCISE = Exercise(
-    id="5.11",
-    title="Data x pipeline",
+    id="data_and_pipeline",
     functions=("hybrid_step",),
     given=RECORDS,
     driver=run_hybrid,

@@ -1,4 +1,4 @@
-"""5.2, a whole batch forward and backward through the stages."""
+"""A whole batch forward and backward through the stages."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from labkit.checks.verdict import Mistake
 
 
 def batch_case(name: str, seed: int, num_stages: int, num_samples: int, rows: int = 0, before: bool = False) -> Case:
-    """Return a case of 5.2."""
+    """Return a case of one_batch."""
     return pipeline_case(name, seed, [num_samples], None, num_stages=num_stages, rows=rows, before=before)
 
 
 EXERCISE = Exercise(
-    id="5.2",
-    title="One batch through the stages",
+    id="one_batch",
     functions=("run_stage",),
     driver=run_one_batch,
     oracle=expected,

@@ -1,4 +1,4 @@
-"""5.6, finding a deadlock on paper. What is expected is written beside each case, by hand."""
+"""Finding a deadlock on paper. What is expected is written beside each case, by hand."""
 
 from __future__ import annotations
 
@@ -91,8 +91,7 @@ _FACING = (
 _ONE_BY_ONE = ("F0 s0 F1 s1 B0 rg0 B1 rg1", "r0 F0 B0 sg0 r1 F1 B1 sg1")
 
 EXERCISE = Exercise(
-    id="5.6",
-    title="Find the deadlock",
+    id="find_deadlock",
     functions=("find_stuck",),
     given=RECORDS,
     driver=find_stuck,

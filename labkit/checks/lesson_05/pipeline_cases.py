@@ -35,7 +35,7 @@ def pipeline_case(
         name: What is special about it.
         seed: Draws every number.
         sizes: Samples of each microbatch.
-        write: Gives a stage's schedule as data; None where the learner's function takes none (5.2).
+        write: Gives a stage's schedule as data; None where the learner's function takes none (one_batch).
         num_stages: Stages of a pipeline.
         rows: A sample is a vector (0), or a matrix of that many rows.
         group: Global ranks that make up the pipeline, in a world of `world_size`; None is everybody.

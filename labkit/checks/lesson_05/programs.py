@@ -1,4 +1,4 @@
-"""5.14, orders of work with several chunks, or with backward in two halves, run by the learner's executor."""
+"""Orders of work with several chunks, or with backward in two halves, run by the learner's executor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""5.10, recomputing in place of keeping."""
+"""Recomputing in place of keeping."""
 
 from __future__ import annotations
 
@@ -125,8 +125,7 @@ def _wrong(*starts: str) -> Callable[[Case, Got, Wire], bool]:
 
 
 EXERCISE = Exercise(
-    id="5.10",
-    title="Recompute",
+    id="recompute",
     functions=("checkpointed",),
     driver=recompute,
     oracle=expected,

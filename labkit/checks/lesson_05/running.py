@@ -1,4 +1,4 @@
-"""5.14, running interleaved stages and zero bubble: cases, hints, and the mistakes that are made there."""
+"""Running interleaved stages and zero bubble: cases, hints, and the mistakes that are made there."""
 
 from __future__ import annotations
 
@@ -72,8 +72,7 @@ def _chunks_mixed(case: Case, got: Got, wire: Wire) -> bool:
 
 
 EXERCISE = Exercise(
-    id="5.14",
-    title="Run them for real",
+    id="run_orders",
     functions=("linear_later", "run_orders"),
     given=(
         "Forward",
@@ -126,7 +125,7 @@ EXERCISE = Exercise(
         "several chunks, gradients of the whole batch, nobody waits for ever",
     ),
     hints=(
-        "What did the executor of 5.8 keep by microbatch? What of it would two chunks of one rank write over? And "
+        "What did run_schedule keep by microbatch? What of it would two chunks of one rank write over? And "
         "what of a linear layer's backward does no other rank wait for?",
         "linear_later: an autograd.Function whose backward returns gradient @ weight for x and None for the others, "
         "and appends a function to later that adds gradient.T @ x to weight.grad and the sum over the rows to "

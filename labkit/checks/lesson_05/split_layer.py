@@ -1,4 +1,4 @@
-"""5.3, a layer split over ranks: Megatron's f and g, and an MLP made of them."""
+"""A layer split over ranks: Megatron's f and g, and an MLP made of them."""
 
 from __future__ import annotations
 
@@ -181,8 +181,7 @@ def _count(case: Case) -> int:
 
 
 EXERCISE = Exercise(
-    id="5.3",
-    title="Split a layer",
+    id="split_layer",
     functions=("copy_to_ranks", "sum_over_ranks", "split_mlp"),
     driver=split_a_layer,
     oracle=expected,

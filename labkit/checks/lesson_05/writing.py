@@ -1,4 +1,4 @@
-"""5.5 and 5.7, schedules as data. They are checked without a process: form, order, deadlock, memory and time."""
+"""Schedules as data. They are checked without a process: form, order, deadlock, memory and time."""
 
 from __future__ import annotations
 
@@ -195,8 +195,7 @@ _PEERS = Mistake(
 )
 
 GPIPE = Exercise(
-    id="5.5",
-    title="GPipe",
+    id="gpipe",
     functions=("gpipe",),
     given=RECORDS,
     driver=write_schedules,
@@ -259,8 +258,7 @@ def _warmup(schedules: list[list[str]], stages: int, count: int, wrong: Callable
 
 
 ONE_F_ONE_B = Exercise(
-    id="5.7",
-    title="One forward, one backward",
+    id="one_f_one_b",
     functions=("one_f_one_b",),
     given=RECORDS,
     driver=write_schedules,

@@ -1,4 +1,4 @@
-"""6.9, autocast: what is computed in which dtype."""
+"""Autocast: what is computed in which dtype."""
 
 from __future__ import annotations
 
@@ -104,8 +104,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
 
 
 EXERCISE = Exercise(
-    id="6.9",
-    title="Autocast",
+    id="autocast",
     functions=("Autocast",),
     given=("IN_16_BITS", "IN_32_BITS"),
     driver=under_autocast,

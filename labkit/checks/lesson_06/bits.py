@@ -1,4 +1,4 @@
-"""6.1, fewer bits: casts to 16 bits and whole numbers of a scale."""
+"""Fewer bits: casts to 16 bits and whole numbers of a scale."""
 
 from __future__ import annotations
 
@@ -121,8 +121,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
 
 
 EXERCISE = Exercise(
-    id="6.1",
-    title="Fewer bits",
+    id="fewer_bits",
     functions=("wire_bytes", "Cast", "Int8"),
     given=("Packet",),
     driver=compress_tensors,

@@ -1,4 +1,4 @@
-"""6.12, the true table, and two formulas that say why."""
+"""The true table, and two formulas that say why."""
 
 from __future__ import annotations
 
@@ -129,8 +129,7 @@ def _mistake(name: str, hint: str, function: str, wrong: Callable[..., float]) -
 
 
 EXERCISE = Exercise(
-    id="6.12",
-    title="The true table",
+    id="true_table",
     functions=("prefetch_gain", "mixed_speedup", "true_table"),
     given=("Row",),
     driver=make_tables,

@@ -1,4 +1,4 @@
-"""6.8, where it pays; expected times are added up step by step."""
+"""Where it pays; expected times are added up step by step."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ def cost_case(name: str, worlds: Sequence[World]) -> Case:
 
 
 EXERCISE = Exercise(
-    id="6.8",
-    title="Where it pays",
+    id="where_it_pays",
     functions=("all_reduce_seconds", "all_gather_seconds", "pays_below"),
     driver=call_functions,
     oracle=counting(COUNTED),

@@ -1,4 +1,4 @@
-"""6.4, error feedback around a compressor that rounds to whole numbers of a step."""
+"""Error feedback around a compressor that rounds to whole numbers of a step."""
 
 from __future__ import annotations
 
@@ -102,8 +102,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
 
 
 EXERCISE = Exercise(
-    id="6.4",
-    title="Error feedback",
+    id="error_feedback",
     functions=("ErrorFeedback",),
     given=("Packet",),
     driver=feed_back,

@@ -1,4 +1,4 @@
-"""6.5, the mean of packets that cannot be added."""
+"""The mean of packets that cannot be added."""
 
 from __future__ import annotations
 
@@ -137,8 +137,7 @@ def _in_places_of(case: Case, rank: int, members: Sequence[int]) -> Tensor:
 
 
 EXERCISE = Exercise(
-    id="6.5",
-    title="The mean of packets",
+    id="mean_of_packets",
     functions=("mean_of_packets",),
     given=("Packet",),
     driver=average_packets,

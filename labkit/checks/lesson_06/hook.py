@@ -1,4 +1,4 @@
-"""6.6, a communication hook: by hand with buckets of our own, and under torch's DDP."""
+"""A communication hook: by hand with buckets of our own, and under torch's DDP."""
 
 from __future__ import annotations
 
@@ -269,8 +269,7 @@ def _wrong_count(case: Case, got: tuple[Values, ...]) -> Finding | None:
 
 
 EXERCISE = Exercise(
-    id="6.6",
-    title="A communication hook",
+    id="compression_hook",
     functions=("compression_hook",),
     given=("Packet", "HookState"),
     driver=run_hook,

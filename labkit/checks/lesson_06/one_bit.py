@@ -1,4 +1,4 @@
-"""6.2, one bit an entry and one magnitude for all."""
+"""One bit an entry and one magnitude for all."""
 
 from __future__ import annotations
 
@@ -81,8 +81,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
 
 
 EXERCISE = Exercise(
-    id="6.2",
-    title="One bit",
+    id="one_bit",
     functions=("Sign",),
     given=("Packet",),
     driver=compress_tensors,

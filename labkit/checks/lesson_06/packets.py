@@ -1,4 +1,4 @@
-"""Cases of 6.1 to 6.3, gradients that are compressed and unpacked again, and what is the same for every compressor."""
+"""Cases of gradients that are compressed and unpacked again, and what is the same for every compressor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""6.7, PowerSGD: tensors averaged together, and two thin matrices for each gradient of a bucket."""
+"""PowerSGD: tensors averaged together, and two thin matrices for each gradient of a bucket."""
 
 from __future__ import annotations
 
@@ -216,8 +216,7 @@ def _no_product(name: str, hint: str, *, matrices: bool) -> Mistake:
 
 
 EXERCISE = Exercise(
-    id="6.7",
-    title="PowerSGD",
+    id="power_sgd",
     functions=("average_together", "PowerSGD"),
     given=("Packet",),
     driver=power,

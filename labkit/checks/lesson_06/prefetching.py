@@ -1,4 +1,4 @@
-"""6.11, a loader that works ahead: order, end, error, and a loop that is left."""
+"""A loader that works ahead: order, end, error, and a loop that is left."""
 
 from __future__ import annotations
 
@@ -85,8 +85,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
 
 
 EXERCISE = Exercise(
-    id="6.11",
-    title="A prefetching loader",
+    id="prefetching_loader",
     functions=("prefetched",),
     driver=fetch_ahead,
     oracle=expected,

@@ -1,4 +1,4 @@
-"""6.10, loss scaling: which steps are taken, and with which scale."""
+"""Loss scaling: which steps are taken, and with which scale."""
 
 from __future__ import annotations
 
@@ -124,8 +124,7 @@ def _scale_mistake(right: dict[str, Any], mine: dict[str, Any], bad_before: bool
 
 
 EXERCISE = Exercise(
-    id="6.10",
-    title="Loss scaling",
+    id="loss_scaling",
     functions=("LossScaler",),
     driver=scale_losses,
     oracle=expected,

@@ -1,4 +1,4 @@
-"""6.3, few entries: the largest, and some drawn by lot."""
+"""Few entries: the largest, and some drawn by lot."""
 
 from __future__ import annotations
 
@@ -145,8 +145,7 @@ def _lots(case: Case, got: tuple[Values, ...]) -> Finding | None:
 
 
 EXERCISE = Exercise(
-    id="6.3",
-    title="Few entries",
+    id="few_entries",
     functions=("TopK", "RandomK"),
     given=("Packet", "num_kept"),
     driver=compress_tensors,

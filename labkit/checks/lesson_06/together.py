@@ -1,4 +1,4 @@
-"""The first half of 6.7: a list of tensors averaged over the ranks by one all_reduce."""
+"""The first half of power_sgd: a list of tensors averaged over the ranks by one all_reduce."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labkit.errors import ConfigError
+from labkit.slugs import names_lesson
 
 if TYPE_CHECKING:
     from labkit.grading.book.gradebook import Gradebook
@@ -157,7 +158,7 @@ def _opened(url: str) -> Iterator[Gradebook]:
 
 def _lesson(opened: Gradebook, wanted: str) -> str:
     """Return the lesson's whole name: as recorded, or as the course here has it."""
-    found = [name for name in opened.lessons() if name == wanted or name.split("_")[0] == wanted]
+    found = [name for name in opened.lessons() if names_lesson(name, wanted)]
     if len(found) == 1:
         return found[0]
     from labkit.grading.course import find_course

@@ -94,7 +94,8 @@ class Gradebook:
         Args:
             submissions: Of a grading run.
             handed_in: When each student handed in; who is not named handed in now.
-            exercises: Regrade only these: other exercises keep their marks. Of files not seen before, all are recorded.
+            exercises: Regrade only these, by slug or number: other exercises keep their marks. Of files not seen
+                before, all are recorded.
             reason: Why marks of files seen before may change.
 
         Raises:
@@ -103,6 +104,8 @@ class Gradebook:
         """
         listed = list(submissions)
         known = {each.id for submission in listed for each in submission.exercises}
+        numbers = {each.number: each.id for submission in listed for each in submission.exercises}
+        exercises = {numbers.get(each, each) for each in exercises}
         if unknown := set(exercises) - known:
             raise ConfigError(
                 f"no exercise {', '.join(sorted(unknown))} in these results; there are {', '.join(sorted(known))}"

@@ -49,9 +49,10 @@ def nbgrader_notebook(lesson: Lesson) -> Any:
     cells = student_cells(lesson)
     notebook = as_notebook(lesson.manifest, cells, answers=False)
     points = {exercise.id: exercise.points for exercise in lesson.exercises}
+    names = {exercise.id: f"{exercise.number}: {exercise.title}" for exercise in lesson.exercises}
     for cell, node in zip(cells, notebook["cells"], strict=True):
         if cell.role == "exercise":
-            node["source"] = _with_regions(cell)
+            node["source"] = _with_regions(cell, f"Exercise {names[cell.exercise or '']}")
             node["metadata"]["nbgrader"] = _metadata(cell.id, solution=True)
         elif cell.role == "check" and cell.exercise is not None:
             node["source"] = _asserting(cell, lesson)
@@ -66,8 +67,8 @@ def _metadata(grade_id: str, **settings: Any) -> dict[str, Any]:
     return {**plain, "task": False, "cell_type": "code", **settings}
 
 
-def _with_regions(cell: Cell) -> str:
-    """Return a cell with its answers in nbgrader's regions, each below a comment that says what is asked.
+def _with_regions(cell: Cell, says: str) -> str:
+    """Return a cell with its answers in nbgrader's regions, each below a comment that says which exercise it is.
 
     nbgrader puts a line that raises in place of a region, which must stand inside a function. A private piece of an
     answer at the left margin moves into the functions below it, unless there is none.
@@ -80,7 +81,7 @@ def _with_regions(cell: Cell) -> str:
         pieces += lines[start : cut.offset]
         start = cut.offset + len(cut.lines) + 2
         indent = lines[cut.offset][: len(lines[cut.offset]) - len(lines[cut.offset].lstrip())]
-        pieces.append(indent + gap(cut.exercise, cut.text, inside=False))
+        pieces.append(indent + gap(says, inside=False))
         if not indent and indented:
             private += cut.lines
             continue

@@ -158,9 +158,10 @@ def _readme(notebooks: Sequence[Path]) -> str:
         "",
         "The first time it fetches some 2 GB and takes minutes. With conda: `conda env create -f environment.yml`.",
         "",
-        'In a notebook, `labkit.check("2.3", chunk_bounds)` tries your function and says what is wrong;',
-        '`labkit.hint("2.3")` gives a nudge, then the idea, then almost the line. Write in the exercise cells: only',
-        "they are graded, with other inputs and other numbers of ranks than you see. Hand in the `.ipynb` file.",
+        'In a notebook, `labkit.check("chunk_bounds", chunk_bounds)` tries your function and says what is wrong;',
+        '`labkit.hint("chunk_bounds")` gives a nudge, then the idea, then almost the line. Write in the exercise',
+        "cells: only they are graded, with other inputs and other numbers of ranks than you see. Hand in the `.ipynb`",
+        "file.",
         "",
     ]
     return "\n".join(lines)

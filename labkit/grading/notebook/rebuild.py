@@ -28,7 +28,7 @@ class Rebuilt:
     Attributes:
         notebook: nbformat node, without outputs.
         cells: The cells hidden cases are run with: id, name, kind ("given" or "exercise") and source.
-        predictions: Each prediction that was taken, by its name or number.
+        predictions: Each prediction that was taken, by its name.
         unchanged: Exercises whose cell is as it was handed out.
         notes: What was left out, was missing or came twice, in sentences for the student.
     """
@@ -60,19 +60,21 @@ def rebuild(submitted: Sequence[SubmittedCell], pristine: Mapping[str, Any], lim
     cells: list[Mapping[str, str]] = []
     predictions: dict[str, PredictionCell] = {}
     unchanged: list[str] = []
+    numbers = {each["id"]: each.get("number") for each in notebook.metadata.get("labkit", {}).get("exercises", [])}
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
         if cell.cell_type != "code":
             continue
         cell.outputs, cell.execution_count = [], None
         if "exercise" in tags:
-            number = str(cell.metadata.labkit.exercise)
-            source = _exercise_source(cell, number, code, used, notes, limits)
+            exercise = str(cell.metadata.labkit.exercise)
+            number = str(numbers.get(exercise) or exercise)
+            source = _exercise_source(cell, exercise, number, code, used, notes, limits)
             if source is None or source.strip() == cell.source.strip():
-                unchanged.append(number)
+                unchanged.append(exercise)
             else:
                 cell.source = source
-            cells.append({"id": cell.id, "name": number, "kind": "exercise", "source": cell.source})
+            cells.append({"id": cell.id, "name": exercise, "kind": "exercise", "source": cell.source})
         elif "predict" in tags:
             _predict(cell, code, used, notes, predictions)
         else:
@@ -87,10 +89,18 @@ def rebuild(submitted: Sequence[SubmittedCell], pristine: Mapping[str, Any], lim
 
 
 def _exercise_source(
-    cell: Any, number: str, code: Sequence[SubmittedCell], used: set[int], notes: list[str], limits: Limits
+    cell: Any,
+    exercise: str,
+    number: str,
+    code: Sequence[SubmittedCell],
+    used: set[int],
+    notes: list[str],
+    limits: Limits,
 ) -> str | None:
     found = [each for each in code if each.id == cell.id]
-    by_metadata = [each for each in code if each.exercise == number and "exercise" in each.tags and each.id != cell.id]
+    by_metadata = [
+        each for each in code if each.exercise == exercise and "exercise" in each.tags and each.id != cell.id
+    ]
     if not found and by_metadata:
         found, by_metadata = by_metadata[:1], by_metadata[1:]
     if not found:

@@ -36,15 +36,15 @@ class ExerciseFigures:
     """How one exercise went.
 
     Attributes:
-        id: "2.7".
-        title: A few words.
+        id: Its slug.
+        name: Number and title, "2.7 A drop-in for dist.all_reduce".
         max_points: What it earns, 0 for a bonus.
         counts: Students by state: passed, failed, not_done, not_graded.
         faults: The commonest first, at most three.
     """
 
     id: str
-    title: str
+    name: str
     max_points: float
     counts: dict[str, int]
     faults: tuple[Fault, ...]
@@ -104,7 +104,7 @@ def _exercise(listed: Sequence[GradedExercise]) -> ExerciseFigures:
     faults = Counter(fault for each in listed if each.state == "failed" for fault in [_fault(each)])
     common = tuple(Fault(words, count, named) for (words, named), count in faults.most_common(3))
     states = {state: counts[state] for state in ("passed", "failed", "not_done", "not_graded")}
-    return ExerciseFigures(listed[0].id, listed[0].title, listed[0].max_points, states, common)
+    return ExerciseFigures(listed[0].id, listed[0].name, listed[0].max_points, states, common)
 
 
 def _fault(each: GradedExercise) -> tuple[str, bool]:

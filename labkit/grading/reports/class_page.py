@@ -5,7 +5,7 @@ It names students: it is not for them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from labkit.grading.reports.class_figures import NUM_BINS, ClassFigures, ExerciseFigures, class_figures
@@ -27,7 +27,7 @@ def class_page(results: Sequence[GradedSubmission], title: str, pairs: Sequence[
         _head(figures, title),
         _distribution(figures),
         _exercises(figures),
-        _similar(pairs),
+        _similar(pairs, {each.id: each.name for result in results for each in result.exercises}),
         _students(results),
         "<footer>For instructors: it names students. Points rest on hidden cases, all or none an exercise.</footer>",
     ]
@@ -96,14 +96,14 @@ def _exercise(each: ExerciseFigures) -> str:
     )
     points = f"{each.max_points:g} points" if each.max_points else "bonus"
     return (
-        f'<tr><th scope="row">{shown(each.id, 20)} {shown(each.title, 100)}<small>{points}</small></th>'
+        f'<tr><th scope="row">{shown(each.name, 120)}<small>{points}</small></th>'
         f'<td class="number">{100 * each.success:.0f} %</td>'
         f'<td><div class="stack" role="img" aria-label="{told}">{spans}</div></td>'
         f"<td>{f'<ul>{faults}</ul>' if faults else '–'}</td></tr>"
     )
 
 
-def _similar(pairs: Sequence[Pair]) -> str:
+def _similar(pairs: Sequence[Pair], names: Mapping[str, str]) -> str:
     if not pairs:
         return (
             '<section class="card"><h2>Submissions that resemble each other</h2><p>None beyond what the task and '
@@ -112,7 +112,7 @@ def _similar(pairs: Sequence[Pair]) -> str:
     rows = "".join(
         f'<tr><th scope="row">{_link(pair.first)} and {_link(pair.second)}</th>'
         f'<td class="number">{100 * pair.share:.0f} %</td>'
-        f"<td>{', '.join(shown(number, 20) for number in pair.exercises)}</td></tr>"
+        f"<td>{', '.join(shown(names.get(each, each), 120) for each in pair.exercises)}</td></tr>"
         for pair in pairs
     )
     return (
@@ -128,11 +128,11 @@ def _similar(pairs: Sequence[Pair]) -> str:
 def _students(results: Sequence[GradedSubmission]) -> str:
     ordered = sorted(results, key=lambda result: result.name)
     ids = [each.id for each in ordered[0].exercises]
-    heads = "".join(f'<th scope="col">{shown(number, 20)}</th>' for number in ids)
+    heads = "".join(f'<th scope="col">{shown(each.number or each.id, 60)}</th>' for each in ordered[0].exercises)
     rows = []
     for result in ordered:
         states = {each.id: each.state for each in result.exercises}
-        marks = "".join(_state(states.get(number, "not_graded")) for number in ids)
+        marks = "".join(_state(states.get(each, "not_graded")) for each in ids)
         rows.append(
             f'<tr><th scope="row">{_link(result.name)}</th><td class="number">{result.score:g}</td>{marks}'
             f"<td>{shown(result.problem, 90)}</td></tr>"

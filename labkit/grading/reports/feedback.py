@@ -67,9 +67,9 @@ def _contents(result: StudentResult) -> str:
     items = []
     for each in result.exercises:
         mark, word = MARKS[each.state], WORDS[each.state]
-        number = shown(each.exercise.id, 20)
+        slug, number = shown(each.exercise.id, 60), shown(each.exercise.number or each.exercise.id, 60)
         items.append(
-            f'<li class="{each.state}"><a href="#e{number}"><b aria-hidden="true">{mark}</b> {number}'
+            f'<li class="{each.state}"><a href="#{slug}"><b aria-hidden="true">{mark}</b> {number}'
             f'<span class="sr"> {word}</span></a></li>'
         )
     return f'<nav aria-label="Exercises"><ol>{"".join(items)}</ol></nav>'
@@ -78,10 +78,9 @@ def _contents(result: StudentResult) -> str:
 def _exercise(each: ExerciseResult) -> str:
     mark, word = MARKS[each.state], WORDS[each.state]
     points = f"{each.score:g} of {each.exercise.points:g} points" + (" (bonus)" if each.exercise.bonus else "")
-    number = shown(each.exercise.id, 20)
     return (
-        f'<section class="card {each.state}" id="e{number}"><h2><b aria-hidden="true">{mark}</b> {number} '
-        f'{shown(each.exercise.title, 200)}</h2><p class="points"><span class="word">{word}</span> · {points}</p>'
+        f'<section class="card {each.state}" id="{shown(each.exercise.id, 60)}"><h2><b aria-hidden="true">{mark}</b> '
+        f'{shown(each.exercise.name, 200)}</h2><p class="points"><span class="word">{word}</span> · {points}</p>'
         f"{_said(each)}{_cases(each)}</section>"
     )
 

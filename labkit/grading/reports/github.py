@@ -69,8 +69,7 @@ def failure_commands(report: ClassReport, workspace: Path) -> list[str]:
             found.append(_command("error", path, workspace, 1, f"{result.name}: not graded", result.problem))
         for each in result.exercises:
             if each.state == "failed":
-                title = f"{each.id} {each.title}"
-                found.append(_command("error", path, workspace, lines.get(each.id, 1), title, each.said))
+                found.append(_command("error", path, workspace, lines.get(each.id, 1), each.name, each.said))
     if len(found) > _MOST_ANNOTATIONS:
         more = len(found) - _MOST_ANNOTATIONS + 1
         words = f"{more} more exercises fail; the job's summary and feedback.html have them all."
@@ -88,7 +87,7 @@ def _cell_lines(path: Path) -> dict[str, int]:
     for number, line in enumerate(text.split("\n"), start=1):
         key, _, value = line.strip().rstrip(",").partition(": ")
         if key == '"id"' and value.startswith('"exercise-'):
-            found[value.strip('"').removeprefix("exercise-").replace("-", ".")] = number
+            found[value.strip('"').removeprefix("exercise-").replace("-", "_")] = number
     return found
 
 
@@ -127,14 +126,14 @@ def _of_one(result: GradedSubmission) -> str:
     for each in result.exercises:
         most = f" of {each.max_points:g}" if each.max_points else " (bonus)"
         mark = f"{_MARKS.get(each.state, '')} {WORDS.get(each.state, '')}"
-        lines.append(f"| {mark} | {_cell(each.id)} {_cell(each.title)} | {each.points:g}{most} |")
+        lines.append(f"| {mark} | {_cell(each.name)} | {each.points:g}{most} |")
     failed = [each for each in result.exercises if each.state == "failed"]
     return "\n".join([*lines, "", *(_details(each) for each in failed[:_MOST_SHOWN]), ""])
 
 
 def _details(each: GradedExercise) -> str:
     said = escape(plain_text(each.said, 4000))
-    return f"<details><summary>{_cell(each.id)} {_cell(each.title)}</summary>\n<pre>{said}</pre>\n</details>\n"
+    return f"<details><summary>{_cell(each.name)}</summary>\n<pre>{said}</pre>\n</details>\n"
 
 
 def _of_several(entries: list[GradedSubmission]) -> str:

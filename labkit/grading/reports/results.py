@@ -15,13 +15,14 @@ class GradedExercise:
     """One exercise in a result.json.
 
     Attributes:
-        id: "2.7".
+        id: Its slug; of a run of the first edition its number.
         points: What it earned.
         max_points: What counts towards full marks: 0 for a bonus.
         state: "passed", "failed", "not_done" or "not_graded".
         title: A few words that name the task.
         said: What its student is told.
         mistake: The name of the recognised mistake, or "".
+        number: What people call it by, "2.7"; or "".
     """
 
     id: str
@@ -31,6 +32,12 @@ class GradedExercise:
     title: str = ""
     said: str = ""
     mistake: str = ""
+    number: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its number and title, as people read it: "2.7 A drop-in for dist.all_reduce"."""
+        return f"{self.number or self.id} {self.title}".strip()
 
 
 @dataclass(frozen=True)
@@ -123,11 +130,12 @@ def _exercise(test: Any) -> GradedExercise:
     extra = test["extra_data"]
     number = str(test["number"])
     return GradedExercise(
-        number,
+        str(extra.get("exercise", number)),
         float(test["score"]),
         float(test["max_score"]),
         str(extra["state"]),
         str(test["name"]).removeprefix(number).strip(),
         str(test["output"]),
         str(extra["mistake"]),
+        number,
     )

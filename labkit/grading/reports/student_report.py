@@ -39,8 +39,8 @@ def result_json(result: StudentResult, lesson: str) -> dict[str, Any]:
     for each in result.exercises:
         tests.append(
             {
-                "name": f"{each.exercise.id} {each.exercise.title}",
-                "number": each.exercise.id,
+                "name": each.exercise.name,
+                "number": each.exercise.number or each.exercise.id,
                 "score": each.score,
                 "max_score": 0.0 if each.exercise.bonus else float(each.exercise.points),
                 "status": "passed" if each.state == "passed" else "failed",
@@ -48,7 +48,12 @@ def result_json(result: StudentResult, lesson: str) -> dict[str, Any]:
                 "output_format": "text",
                 "tags": ["bonus"] if each.exercise.bonus else [],
                 "visibility": "visible",
-                "extra_data": {"state": each.state, "points": each.exercise.points, "mistake": each.mistake},
+                "extra_data": {
+                    "exercise": each.exercise.id,
+                    "state": each.state,
+                    "points": each.exercise.points,
+                    "mistake": each.mistake,
+                },
             }
         )
     lines = [result.problem or _summary(result), *result.notes, result.notebook_summary]
@@ -85,7 +90,7 @@ def junit_xml(result: StudentResult, lesson: str) -> bytes:
     suite = ElementTree.SubElement(suites, "testsuite", {"name": plain_text(result.name), **counts})
     _properties(suite, {"score": f"{result.score:g}", "max_score": f"{result.max_score:g}"})
     for each in result.exercises:
-        title = plain_text(f"{each.exercise.id} {each.exercise.title}")
+        title = plain_text(each.exercise.name)
         case = ElementTree.SubElement(suite, "testcase", {"classname": lesson, "name": title})
         values = {"points": f"{each.score:g}", "max_points": f"{each.exercise.points:g}"}
         if each.exercise.bonus:

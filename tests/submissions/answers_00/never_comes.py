@@ -1,7 +1,7 @@
 # base: solution
 """Rank 0 leaves before the all_reduce: a deadlock."""
 
-# %% 0.1
+# %% average
 def average(tensor):
     if dist.get_rank() == 0:
         return

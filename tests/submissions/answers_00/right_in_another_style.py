@@ -1,21 +1,21 @@
 # base: student
 """All right: divides first, loops in place of tensors."""
 
-# %% 0.1
+# %% average
 def average(tensor):
     tensor /= dist.get_world_size()
     dist.all_reduce(tensor)
 
-# %% 0.2
+# %% who_am_i
 def who_am_i(environ):
     return tuple(int(environ[name]) for name in ("RANK", "WORLD_SIZE"))
 
-# %% 0.3
+# %% damaged
 def damaged(before, after):
     pairs = zip(before.tolist(), after.tolist())
     return [place for place, (was, now) in enumerate(pairs) if now != 0 and now != was]
 
-# %% 0.4
+# %% never_heard
 def never_heard(messages):
     lost = []
     for message in messages:

@@ -1,11 +1,11 @@
 # base: solution
 """Right for the world shown first: divides by four, and knows one machine only."""
 
-# %% 0.1
+# %% average
 def average(tensor):
     dist.all_reduce(tensor)
     tensor /= 4
 
-# %% 0.2
+# %% who_am_i
 def who_am_i(environ):
     return int(environ["LOCAL_RANK"]), int(environ["LOCAL_WORLD_SIZE"])

@@ -2,6 +2,6 @@
 """Replicas are bare deep copies: everything runs, nothing is trained."""
 
 
-# %% 1.3
+# %% replicate
 def replicate(module, devices):
     return [copy.deepcopy(module).to(device) for device in devices]

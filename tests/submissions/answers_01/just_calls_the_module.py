@@ -2,7 +2,7 @@
 """MiniDataParallel hands everything to nn.DataParallel, which without GPUs calls the module."""
 
 
-# %% 1.5
+# %% mini_data_parallel
 class MiniDataParallel(nn.Module):
     def __init__(self, module, devices):
         super().__init__()

@@ -2,7 +2,7 @@
 """Threads that are joined as soon as they are started, and errors that only print."""
 
 
-# %% 1.4
+# %% parallel_apply
 def parallel_apply(replicas, inputs):
     outputs = []
 

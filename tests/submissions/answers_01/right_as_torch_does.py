@@ -2,7 +2,7 @@
 """Shallow replicas, pieces cut by hand, exceptions wrapped in others of their type: nearer to torch's own code."""
 
 
-# %% 1.1
+# %% scatter
 def piece_bounds(count, pieces):
     size, more = divmod(count, pieces)
     start = 0
@@ -33,7 +33,7 @@ def scatter(value, devices):
     return scatter_map(value)
 
 
-# %% 1.2
+# %% gather
 def gather(outputs, device):
     kind = type(outputs[0])
     if issubclass(kind, torch.Tensor):
@@ -52,7 +52,7 @@ def gather(outputs, device):
     return outputs[0]
 
 
-# %% 1.3
+# %% replicate
 class BroadcastTensors(torch.autograd.Function):
     @staticmethod
     def forward(ctx, devices, *tensors):
@@ -105,7 +105,7 @@ def replicate(module, devices):
     return replicas
 
 
-# %% 1.4
+# %% parallel_apply
 def parallel_apply(replicas, inputs):
     lock = threading.Lock()
     results = {}
@@ -136,7 +136,7 @@ def parallel_apply(replicas, inputs):
     return [results[i] for i in range(len(replicas))]
 
 
-# %% 1.5
+# %% mini_data_parallel
 class MiniDataParallel(nn.Module):
     def __init__(self, module, devices):
         super().__init__()
@@ -153,14 +153,14 @@ class MiniDataParallel(nn.Module):
         return gather(parallel_apply(replicas, given), self.device_list[0])
 
 
-# %% 1.6
+# %% whole_batch_loss
 def whole_batch_loss(losses, counts):
     weights = torch.tensor(counts, dtype=losses.dtype, device=losses.device)
     there = weights > 0
     return (losses[there] * (weights[there] / weights.sum())).sum()
 
 
-# %% 1.7
+# %% step_plan
 def step_plan(sizes, input_bytes, output_bytes, model_bytes, gradient_bytes):
     plan = []
     for d in range(1, len(sizes)):
@@ -176,7 +176,7 @@ def step_plan(sizes, input_bytes, output_bytes, model_bytes, gradient_bytes):
     return plan
 
 
-# %% 1.8
+# %% plan_cost
 def port_bytes(plan, num_devices):
     return [sum(m.num_bytes for m in plan if device in (m.src, m.dst)) for device in range(num_devices)]
 
@@ -185,7 +185,7 @@ def plan_seconds(plan, latency_s, bandwidth_Bps):
     return len(plan) * latency_s + sum(m.num_bytes for m in plan) / bandwidth_Bps
 
 
-# %% 1.9
+# %% shares_by_speed
 def shares_by_speed(num_samples, speeds):
     total = sum(speeds)
     shares = [num_samples * speed // total for speed in speeds]
@@ -202,7 +202,7 @@ def slowest_seconds(shares, speeds):
     return seconds
 
 
-# %% 1.10
+# %% split_loader
 class SplitLoader:
     def __init__(self, dataset, batch_size, speeds, shuffle=True, seed=0):
         self.dataset = dataset

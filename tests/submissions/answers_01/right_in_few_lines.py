@@ -2,7 +2,7 @@
 """As little as will do: a pool of threads, the module itself as replica 0, one loop for the plan."""
 
 
-# %% 1.1
+# %% scatter
 def scatter(value, devices):
     first = next((t for t in flat(value) if t.dim()), None)
     count = len(devices) if first is None else min(len(devices), len(first))
@@ -26,7 +26,7 @@ def cut(value, number, count, device):
     return value
 
 
-# %% 1.2
+# %% gather
 def gather(outputs, device):
     match outputs[0]:
         case Tensor() as first:
@@ -39,13 +39,13 @@ def gather(outputs, device):
             return first
 
 
-# %% 1.3
+# %% replicate
 def replicate(module, devices):
     tensors = [*module.parameters(), *module.buffers()]
     return [module] + [copy.deepcopy(module, {id(t): t.clone().to(d) for t in tensors}) for d in devices[1:]]
 
 
-# %% 1.4
+# %% parallel_apply
 def parallel_apply(replicas, inputs):
     enabled = torch.is_grad_enabled()
 
@@ -62,7 +62,7 @@ def parallel_apply(replicas, inputs):
     return [future.result() for future in futures]
 
 
-# %% 1.5
+# %% mini_data_parallel
 class MiniDataParallel(nn.Module):
     def __init__(self, module, devices):
         super().__init__()
@@ -73,12 +73,12 @@ class MiniDataParallel(nn.Module):
         return gather(parallel_apply(replicate(self.module, self.devices[: len(pieces)]), pieces), self.devices[0])
 
 
-# %% 1.6
+# %% whole_batch_loss
 def whole_batch_loss(losses, counts):
     return sum(loss * count for loss, count in zip(losses, counts) if count) / sum(counts)
 
 
-# %% 1.7
+# %% step_plan
 def step_plan(sizes, input_bytes, output_bytes, model_bytes, gradient_bytes):
     kinds = (("inputs", 1, input_bytes, 0), ("model", 1, 0, model_bytes), ("outputs", 0, output_bytes, 0),
              ("output gradients", 1, output_bytes, 0), ("model gradients", 0, 0, gradient_bytes))
@@ -89,7 +89,7 @@ def step_plan(sizes, input_bytes, output_bytes, model_bytes, gradient_bytes):
     ]
 
 
-# %% 1.8
+# %% plan_cost
 def port_bytes(plan, num_devices):
     ports = dict.fromkeys(range(num_devices), 0)
     for move in plan:
@@ -105,7 +105,7 @@ def plan_seconds(plan, latency_s, bandwidth_Bps):
     return seconds
 
 
-# %% 1.9
+# %% shares_by_speed
 def shares_by_speed(num_samples, speeds):
     total = sum(speeds)
     shares = [num_samples * speed // total for speed in speeds]
@@ -119,7 +119,7 @@ def slowest_seconds(shares, speeds):
     return max(map(lambda a, b: a / b, shares, speeds))
 
 
-# %% 1.10
+# %% split_loader
 class SplitLoader:
     def __init__(self, dataset, batch_size, speeds, shuffle=True, seed=0):
         vars(self).update(dataset=dataset, batch_size=batch_size, speeds=speeds, shuffle=shuffle)

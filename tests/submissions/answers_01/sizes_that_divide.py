@@ -2,7 +2,7 @@
 """Right when the batch divides by the number of devices: what is left over is dropped, and means are averaged."""
 
 
-# %% 1.1
+# %% scatter
 def scatter(value, devices):
     if isinstance(value, Tensor):
         size = len(value) // len(devices)
@@ -15,12 +15,12 @@ def scatter(value, devices):
     return [value] * len(devices)
 
 
-# %% 1.6
+# %% whole_batch_loss
 def whole_batch_loss(losses, counts):
     return losses.mean()
 
 
-# %% 1.7
+# %% step_plan
 def step_plan(sizes, input_bytes, output_bytes, model_bytes, gradient_bytes):
     size, others = sizes[0], range(1, len(sizes))
     return (
@@ -32,7 +32,7 @@ def step_plan(sizes, input_bytes, output_bytes, model_bytes, gradient_bytes):
     )
 
 
-# %% 1.9
+# %% shares_by_speed
 def shares_by_speed(num_samples, speeds):
     return [num_samples * speed // sum(speeds) for speed in speeds]
 

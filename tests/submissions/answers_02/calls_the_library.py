@@ -1,15 +1,15 @@
 # base: solution
 """Every collective that was to be built is the library's."""
 
-# %% 2.1
+# %% naive_all_reduce
 def naive_all_reduce(tensor):
     dist.all_reduce(tensor)
 
-# %% 2.6
+# %% ring_sum
 def ring_sum(tensor, group=None):
     dist.all_reduce(tensor, group=group)
 
-# %% 2.7
+# %% drop_in_all_reduce
 def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     if dist.get_rank(group) < 0:
         return None
@@ -29,21 +29,21 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
 
     return Done() if async_op else None
 
-# %% 2.9
+# %% tree_all_reduce
 def tree_all_reduce(tensor, group=None):
     dist.all_reduce(tensor, group=group)
 
-# %% 2.10
+# %% halving_doubling
 def halving_doubling_all_reduce(tensor):
     n = dist.get_world_size()
     if n & (n - 1):
         raise ValueError("not a power of two")
     dist.all_reduce(tensor)
 
-# %% 2.11
+# %% all_to_all
 def all_to_all(outputs, inputs, group=None):
     dist.all_to_all(outputs, inputs, group=group)
 
-# %% 2.12
+# %% hierarchical_all_reduce
 def hierarchical_all_reduce(tensor, ranks_per_node):
     dist.all_reduce(tensor)

@@ -1,7 +1,7 @@
 # base: solution
 """2.10 leaves the process where it should raise an error, and where it should return."""
 
-# %% 2.10
+# %% halving_doubling
 import os
 
 

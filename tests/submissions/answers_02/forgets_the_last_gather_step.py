@@ -1,7 +1,7 @@
 # base: solution
 """The all-gather is one step short."""
 
-# %% 2.4
+# %% ring_plan
 def ring_plan(rank, world_size):
     right, left = (rank + 1) % world_size, (rank - 1) % world_size
     plan = []

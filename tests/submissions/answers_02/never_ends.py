@@ -1,7 +1,7 @@
 # base: solution
 """The loop of 2.9 forgets to double its distance."""
 
-# %% 2.9
+# %% tree_all_reduce
 def tree_all_reduce(tensor, group=None):
     rank, n = dist.get_rank(group), dist.get_world_size(group)
     distance = 1

@@ -1,16 +1,16 @@
 # base: solution
 """Right in a terse style: comprehensions, match statements, one function that the others lean on."""
 
-# %% 2.2
+# %% count_bytes
 root_bytes = lambda num_bytes, world_size: num_bytes * (world_size - 1) + (world_size - 1) * num_bytes
 ring_bytes = lambda num_bytes, world_size: sum(num_bytes / world_size for _ in range(2 * world_size - 2))
 
-# %% 2.3
+# %% chunk_bounds
 def chunk_bounds(numel, num_chunks):
     sizes = [len(range(i, numel, num_chunks)) for i in range(num_chunks)]
     return [(sum(sizes[:i]), sum(sizes[: i + 1])) for i in range(num_chunks)]
 
-# %% 2.4
+# %% ring_plan
 def ring_plan(rank, world_size):
     n, half = world_size, world_size - 1
     return [
@@ -24,7 +24,7 @@ def ring_plan(rank, world_size):
         if record
     ]
 
-# %% 2.5
+# %% run_plan
 def run_plan(plan, chunks, group=None, combine=torch.add):
     for step in sorted({record.step for record in plan}):
         now = [record for record in plan if record.step == step and chunks[record.chunk].numel()]
@@ -41,12 +41,12 @@ def run_plan(plan, chunks, group=None, combine=torch.add):
         for chunk, data in arrived.items():
             chunks[chunk].copy_(combine(chunks[chunk], data) if chunk in add else data)
 
-# %% 2.6
+# %% ring_sum
 def ring_sum(tensor, group=None):
     n = dist.get_world_size(group)
     run_plan(ring_plan(dist.get_rank(group), n), list(tensor.view(-1).tensor_split(n)), group)
 
-# %% 2.7
+# %% drop_in_all_reduce
 def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     if (rank := dist.get_rank(group)) < 0:
         return None
@@ -58,12 +58,12 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     tensor.copy_(work / n if op == dist.ReduceOp.AVG else work)
     return type("Work", (), {"wait": lambda self: True})() if async_op else None
 
-# %% 2.8
+# %% ring_cost
 ring_seconds = lambda B, N, a, bw: (2 * N - 2) * a + ring_bytes(B, N) / bw
 tree_seconds = lambda B, N, a, bw: 2 * (N - 1).bit_length() * (a + B / bw)
 bus_bandwidth = lambda B, seconds, N: ring_bytes(B, N) / seconds
 
-# %% 2.9
+# %% tree_all_reduce
 def tree_all_reduce(tensor, group=None):
     rank, n = dist.get_rank(group), dist.get_world_size(group)
     rounds = [(1 << k, [(r + (1 << k), r) for r in range(0, n, 2 << k) if r + (1 << k) < n]) for k in range(n.bit_length())]
@@ -81,7 +81,7 @@ def tree_all_reduce(tensor, group=None):
             elif rank == child:
                 dist.recv(tensor, group=group, group_src=parent)
 
-# %% 2.10
+# %% halving_doubling
 def halving_doubling_all_reduce(tensor):
     rank, n = dist.get_rank(), dist.get_world_size()
     if n.bit_count() != 1:

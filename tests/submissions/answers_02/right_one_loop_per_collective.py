@@ -1,7 +1,7 @@
 # base: solution
 """Right in another style: each collective is a loop of its own, without plans; padding where sizes do not divide."""
 
-# %% 2.1
+# %% naive_all_reduce
 def naive_all_reduce(tensor):
     me, everybody = dist.get_rank(), range(dist.get_world_size())
     if me != 0:
@@ -18,7 +18,7 @@ def naive_all_reduce(tensor):
     for other in arrived:
         dist.send(tensor, other)
 
-# %% 2.3
+# %% chunk_bounds
 def chunk_bounds(numel, num_chunks):
     ends = []
     left = numel
@@ -30,7 +30,7 @@ def chunk_bounds(numel, num_chunks):
         left -= size
     return ends
 
-# %% 2.4
+# %% ring_plan
 def ring_plan(rank, world_size):
     plan = []
     if world_size == 1:
@@ -48,7 +48,7 @@ def ring_plan(rank, world_size):
         out = into
     return plan
 
-# %% 2.5
+# %% run_plan
 def run_plan(plan, chunks, group=None, combine=torch.add):
     position = 0
     while position < len(plan):
@@ -79,7 +79,7 @@ def run_plan(plan, chunks, group=None, combine=torch.add):
             else:
                 chunks[chunk].copy_(box)
 
-# %% 2.6
+# %% ring_sum
 def ring_sum(tensor, group=None):
     size = dist.get_world_size(group)
     me = dist.get_rank(group)
@@ -108,7 +108,7 @@ def ring_sum(tensor, group=None):
         rows[(me - step) % size] = shift(rows[(me - step + 1) % size].clone())
     tensor.copy_(padded[: tensor.numel()].view_as(tensor))
 
-# %% 2.7
+# %% drop_in_all_reduce
 class FinishedWork:
     def wait(self, timeout=None):
         return True
@@ -154,7 +154,7 @@ def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     tensor.copy_(flat.view(tensor.shape))
     return FinishedWork() if async_op else None
 
-# %% 2.9
+# %% tree_all_reduce
 def tree_all_reduce(tensor, group=None):
     me, size = dist.get_rank(group), dist.get_world_size(group)
     children = []
@@ -177,7 +177,7 @@ def tree_all_reduce(tensor, group=None):
     for child in reversed(children):
         dist.send(tensor, group=group, group_dst=child)
 
-# %% 2.11
+# %% all_to_all
 def all_to_all(outputs, inputs, group=None):
     me, size = dist.get_rank(group), dist.get_world_size(group)
     outputs[me][:] = inputs[me]
@@ -186,7 +186,7 @@ def all_to_all(outputs, inputs, group=None):
     for request in pending:
         request.wait()
 
-# %% 2.12
+# %% hierarchical_all_reduce
 def hierarchical_all_reduce(tensor, ranks_per_node):
     me, size = dist.get_rank(), dist.get_world_size()
     if size % ranks_per_node:

@@ -1,7 +1,7 @@
 # base: solution
 """The first step already sends the chunk that it receives."""
 
-# %% 2.4
+# %% ring_plan
 def ring_plan(rank, world_size):
     right, left = (rank + 1) % world_size, (rank - 1) % world_size
     plan = []

@@ -1,7 +1,7 @@
 # base: solution
 """All is right but for a forgotten bracket in 2.6; nothing else leans on that cell."""
 
-# %% 2.6
+# %% ring_sum
 def ring_sum(tensor, group=None):
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     flat = tensor.view(-1)

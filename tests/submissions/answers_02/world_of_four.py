@@ -1,14 +1,14 @@
 # base: solution
 """2.6 and 2.7 were tried with four ranks, and that number stands in the code."""
 
-# %% 2.6
+# %% ring_sum
 def ring_sum(tensor, group=None):
     rank = dist.get_rank(group)
     flat = tensor.view(-1)
     chunks = [flat[a:b] for a, b in chunk_bounds(flat.numel(), 4)]
     run_plan(ring_plan(rank, 4), chunks, group)
 
-# %% 2.7
+# %% drop_in_all_reduce
 def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
     rank = dist.get_rank(group)
     if rank < 0:

@@ -1,7 +1,7 @@
 # base: solution
 """Neighbours are taken modulo one rank too few."""
 
-# %% 2.4
+# %% ring_plan
 def ring_plan(rank, world_size):
     right, left = (rank + 1) % max(1, world_size - 1), (rank - 1) % max(1, world_size - 1)
     plan = []

@@ -2,7 +2,7 @@
 """Right gradients, and nothing overlaps: all communication begins in finish_gradient_synchronization."""
 
 
-# %% 3.3
+# %% overlapped_ddp
 class OverlappedDDP(nn.Module):
     def __init__(self, module):
         super().__init__()
@@ -23,7 +23,7 @@ class OverlappedDDP(nn.Module):
         average_gradients(self.module)
 
 
-# %% 3.5
+# %% bucketed_ddp
 class BucketedDDP(nn.Module):
     def __init__(self, module, bucket_cap_mb=25.0):
         super().__init__()

@@ -2,7 +2,7 @@
 """The handles are thrown away: what is read afterwards may be old."""
 
 
-# %% 3.3
+# %% overlapped_ddp
 class OverlappedDDP(nn.Module):
     def __init__(self, module):
         super().__init__()
@@ -24,7 +24,7 @@ class OverlappedDDP(nn.Module):
         self.handles.clear()
 
 
-# %% 3.5
+# %% bucketed_ddp
 class BucketedDDP(nn.Module):
     def __init__(self, module, bucket_cap_mb=25.0):
         super().__init__()

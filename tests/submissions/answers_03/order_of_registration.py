@@ -2,7 +2,7 @@
 """Buckets from the first layer to the last."""
 
 
-# %% 3.4
+# %% bucket_plan
 def bucket_plan(sizes, cap_bytes):
     buckets, filled = [], 0
     for index, size in enumerate(sizes):

@@ -2,7 +2,7 @@
 """Right, with buffers made once: each gradient is copied into its bucket as it comes, and the lengths are told first."""
 
 
-# %% 3.3
+# %% overlapped_ddp
 class OverlappedDDP(nn.Module):
     def __init__(self, module):
         super().__init__()
@@ -27,7 +27,7 @@ class OverlappedDDP(nn.Module):
         self.on_its_way = {}
 
 
-# %% 3.5
+# %% bucketed_ddp
 class Bucket:
     def __init__(self, parameters):
         self.parameters = parameters
@@ -85,7 +85,7 @@ class BucketedDDP(nn.Module):
             bucket.start_over()
 
 
-# %% 3.6
+# %% accumulating_ddp
 class Quiet:
     def __init__(self, ddp):
         self.ddp = ddp
@@ -102,7 +102,7 @@ class AccumulatingDDP(BucketedDDP):
         return Quiet(self)
 
 
-# %% 3.7
+# %% mini_ddp
 class MiniDDP(AccumulatingDDP):
     def forward(self, *args, **kwargs):
         works = [dist.broadcast(b, 0, async_op=True) for b in self.module.buffers()] if self.training else []
@@ -126,7 +126,7 @@ class MiniDDP(AccumulatingDDP):
                 parameter.grad = None
 
 
-# %% 3.10
+# %% uneven_inputs
 def train_uneven(ddp, batches, loss_of, optimizer):
     lengths = [torch.zeros(1, dtype=torch.long) for _ in range(dist.get_world_size())]
     dist.all_gather(lengths, torch.tensor([len(batches)]))

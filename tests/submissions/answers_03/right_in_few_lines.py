@@ -2,14 +2,14 @@
 """Right, shorter, and in another style: no state beyond one list of buckets, gradients averaged by ReduceOp.SUM."""
 
 
-# %% 3.1
+# %% broadcast_module
 @torch.no_grad()
 def broadcast_module(module):
     for tensor in list(module.buffers()) + list(module.parameters()):
         dist.broadcast(tensor, 0)
 
 
-# %% 3.2
+# %% average_gradients
 def average_gradients(module):
     trained = [p for p in module.parameters() if p.requires_grad]
     flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in trained])
@@ -18,7 +18,7 @@ def average_gradients(module):
         p.grad = (mean / dist.get_world_size()).view_as(p)
 
 
-# %% 3.3
+# %% overlapped_ddp
 class OverlappedDDP(nn.Module):
     def __init__(self, module):
         super().__init__()
@@ -39,7 +39,7 @@ class OverlappedDDP(nn.Module):
             p.grad.div_(dist.get_world_size())
 
 
-# %% 3.4
+# %% bucket_plan
 def bucket_plan(sizes, cap_bytes):
     plan = []
     for i in range(len(sizes) - 1, -1, -1):
@@ -50,7 +50,7 @@ def bucket_plan(sizes, cap_bytes):
     return plan
 
 
-# %% 3.8
+# %% sharded_sampler
 class ShardedSampler(Sampler):
     def __init__(self, size, world_size, rank, shuffle=True, seed=0, drop_last=False):
         self.args, self.epoch = (size, world_size, rank, shuffle, seed, drop_last), 0
@@ -71,7 +71,7 @@ class ShardedSampler(Sampler):
             yield order[(rank + k * world_size) % size]
 
 
-# %% 3.9
+# %% overlap_gain
 def overlapped_seconds(backward_s, num_bytes, num_buckets, world_size, latency_s, bandwidth_Bps):
     end = 0.0
     for k in range(num_buckets):

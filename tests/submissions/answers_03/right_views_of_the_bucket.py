@@ -2,7 +2,7 @@
 """Right, as torch does it: gradients are views of the bucket's own flat tensor, so nothing is copied back."""
 
 
-# %% 3.5
+# %% bucketed_ddp
 class BucketedDDP(nn.Module):
     def __init__(self, module, bucket_cap_mb=25.0):
         super().__init__()
@@ -39,7 +39,7 @@ class BucketedDDP(nn.Module):
         self.ready, self.works = set(), []
 
 
-# %% 3.6
+# %% accumulating_ddp
 class AccumulatingDDP(BucketedDDP):
     @contextmanager
     def no_sync(self):
@@ -50,7 +50,7 @@ class AccumulatingDDP(BucketedDDP):
             self.sync = True
 
 
-# %% 3.7
+# %% mini_ddp
 class MiniDDP(AccumulatingDDP):
     def forward(self, *args, **kwargs):
         if self.training:

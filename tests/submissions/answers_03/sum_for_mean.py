@@ -2,7 +2,7 @@
 """Nobody divides, in 3.2, 3.3 and 3.5; what is built on 3.5 inherits it."""
 
 
-# %% 3.2
+# %% average_gradients
 def average_gradients(module):
     for parameter in module.parameters():
         if parameter.requires_grad:
@@ -11,7 +11,7 @@ def average_gradients(module):
             dist.all_reduce(parameter.grad)
 
 
-# %% 3.3
+# %% overlapped_ddp
 class OverlappedDDP(nn.Module):
     def __init__(self, module):
         super().__init__()
@@ -34,7 +34,7 @@ class OverlappedDDP(nn.Module):
         self.handles.clear()
 
 
-# %% 3.5
+# %% bucketed_ddp
 class BucketedDDP(nn.Module):
     def __init__(self, module, bucket_cap_mb=25.0):
         super().__init__()

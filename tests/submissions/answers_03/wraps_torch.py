@@ -2,7 +2,7 @@
 """3.5 is torch's own DistributedDataParallel in a box."""
 
 
-# %% 3.5
+# %% bucketed_ddp
 class BucketedDDP(nn.Module):
     def __init__(self, module, bucket_cap_mb=25.0):
         super().__init__()

@@ -2,7 +2,7 @@
 """A primary that does not wait for its backup, and rows pushed without a sum."""
 
 
-# %% 4.8
+# %% sparse_rows
 def pull_rows(servers, place, keys):
     home = place(keys)
     rows = None
@@ -21,7 +21,7 @@ def push_rows(servers, place, keys, gradients):
             server.rpc_sync().push(keys[home == number], gradients[home == number])
 
 
-# %% 4.11
+# %% replicated_server
 class Replica(Server):
     def __init__(self, weight, num_workers, lr, backup=None):
         super().__init__(weight, num_workers, lr)

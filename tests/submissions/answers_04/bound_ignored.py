@@ -2,7 +2,7 @@
 """A bounded server that answers everybody at once."""
 
 
-# %% 4.4
+# %% bounded_server
 class BoundedServer(Server):
     def __init__(self, weight, num_workers, lr, bound):
         super().__init__(weight, num_workers, lr)

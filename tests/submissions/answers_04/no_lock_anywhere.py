@@ -2,7 +2,7 @@
 """Servers that read, compute and write back without a lock."""
 
 
-# %% 4.2
+# %% sync_server
 class SyncServer(Server):
     def __init__(self, weight, num_workers, lr):
         super().__init__(weight, num_workers, lr)
@@ -23,7 +23,7 @@ class SyncServer(Server):
         return future
 
 
-# %% 4.3
+# %% async_server
 class AsyncServer(Server):
     def push(self, worker, version, gradient):
         self.updates.append(Update(len(self.updates), worker, version, self.version))

@@ -2,7 +2,7 @@
 """Right, in other words: any source, event queues of futures, dictionaries of tensors, loops in place of index_add_."""
 
 
-# %% 4.1
+# %% posted_training
 def posted_training(weight, gradients, num_gradients, lr):
     mine = weight.detach().clone()
     size = dist.get_world_size()
@@ -21,7 +21,7 @@ def posted_training(weight, gradients, num_gradients, lr):
     return mine
 
 
-# %% 4.2
+# %% sync_server
 class SyncServer(Server):
     def __init__(self, weight, num_workers, lr):
         super().__init__(weight, num_workers, lr)
@@ -45,7 +45,7 @@ class SyncServer(Server):
         return promise
 
 
-# %% 4.3
+# %% async_server
 class AsyncServer(Server):
     @rpc.functions.async_execution
     def push(self, worker, version, gradient):
@@ -65,7 +65,7 @@ class AsyncServer(Server):
         return promise
 
 
-# %% 4.4
+# %% bounded_server
 class BoundedServer(Server):
     def __init__(self, weight, num_workers, lr, bound):
         super().__init__(weight, num_workers, lr)
@@ -101,7 +101,7 @@ class BoundedServer(Server):
         return ready, (self.version, self.weight.clone())
 
 
-# %% 4.5
+# %% backup_workers
 class BackupServer(Server):
     def __init__(self, weight, num_workers, lr, needed):
         super().__init__(weight, num_workers, lr)
@@ -129,7 +129,7 @@ class BackupServer(Server):
         return promise
 
 
-# %% 4.6
+# %% server_or_ring
 def server_seconds(num_bytes, num_workers, num_servers, latency_s, bandwidth_Bps):
     servers, workers = num_bytes * num_workers / num_servers, num_bytes
     return 2 * latency_s + 2 * max(servers, workers) / bandwidth_Bps
@@ -140,7 +140,7 @@ def largest_share(num_workers, num_servers):
     return min(1, ring * min(1, num_servers / num_workers))
 
 
-# %% 4.7
+# %% place_keys
 def place_by_range(keys, num_keys, num_servers):
     home = torch.empty(num_keys, dtype=torch.int64)
     start = 0
@@ -156,7 +156,7 @@ def place_by_hash(keys, num_servers):
     return (scrambled * num_servers) >> 32
 
 
-# %% 4.8
+# %% sparse_rows
 def pull_rows(servers, place, keys):
     wanted = sorted(set(keys.tolist()))
     home = place(torch.tensor(wanted)).tolist()
@@ -184,7 +184,7 @@ def push_rows(servers, place, keys, gradients):
     torch.futures.collect_all(calls).wait()
 
 
-# %% 4.9
+# %% hot_keys
 def server_loads(reads, writes, home, num_servers, num_hot):
     order = reads.argsort(descending=True)
     hot, cold = order[:num_hot], order[num_hot:]
@@ -194,7 +194,7 @@ def server_loads(reads, writes, home, num_servers, num_hot):
     return loads
 
 
-# %% 4.10
+# %% server_hybrid
 def hybrid_step(model, optimizer, pull, push, keys, targets, group=None):
     count = dist.get_world_size(group)
     rows = pull(keys.reshape(-1)).reshape(*keys.shape, -1).clone().requires_grad_(True)
@@ -209,7 +209,7 @@ def hybrid_step(model, optimizer, pull, push, keys, targets, group=None):
     return loss.detach()
 
 
-# %% 4.11
+# %% replicated_server
 class Replica(Server):
     def __init__(self, weight, num_workers, lr, backup=None):
         super().__init__(weight, num_workers, lr)
@@ -246,7 +246,7 @@ def push_safely(replicas, worker, number, gradient):
     raise RuntimeError("nobody answered") from last
 
 
-# %% 4.12
+# %% checkpoints
 def save_checkpoint(folder, version, weight):
     torch.save((version, weight), folder / "unfinished")
     written = os.open(folder / "unfinished", os.O_RDONLY)

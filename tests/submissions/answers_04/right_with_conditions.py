@@ -2,7 +2,7 @@
 """Right, with locks of its own making: re-entrant ones, a lock for each part, and `acquire` by hand."""
 
 
-# %% 4.2
+# %% sync_server
 class SyncServer(Server):
     def __init__(self, weight, num_workers, lr):
         super().__init__(weight, num_workers, lr)
@@ -26,7 +26,7 @@ class SyncServer(Server):
             self.lock.release()
 
 
-# %% 4.3
+# %% async_server
 class AsyncServer(Server):
     def __init__(self, weight, num_workers, lr):
         super().__init__(weight, num_workers, lr)
@@ -40,7 +40,7 @@ class AsyncServer(Server):
             return self.pull()
 
 
-# %% 4.4
+# %% bounded_server
 class BoundedServer(Server):
     def __init__(self, weight, num_workers, lr, bound):
         super().__init__(weight, num_workers, lr)

@@ -2,7 +2,7 @@
 """Somebody who came as far as 4.3, and tried 4.6."""
 
 
-# %% 4.1
+# %% posted_training
 def posted_training(weight, gradients, num_gradients, lr):
     weight = weight.clone()
     if dist.get_rank() > 0:
@@ -18,7 +18,7 @@ def posted_training(weight, gradients, num_gradients, lr):
     return weight
 
 
-# %% 4.3
+# %% async_server
 class AsyncServer(Server):
     def push(self, worker, version, gradient):
         with self.lock:
@@ -28,7 +28,7 @@ class AsyncServer(Server):
             return self.version, self.weight.clone()
 
 
-# %% 4.6
+# %% server_or_ring
 def server_seconds(num_bytes, num_workers, num_servers, latency_s, bandwidth_Bps):
     return 2 * (latency_s + num_workers / num_servers * num_bytes / bandwidth_Bps)
 

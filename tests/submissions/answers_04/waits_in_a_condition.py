@@ -2,7 +2,7 @@
 """A synchronous server whose push waits in a Condition instead of returning a future."""
 
 
-# %% 4.2
+# %% sync_server
 class SyncServer(Server):
     def __init__(self, weight, num_workers, lr):
         super().__init__(weight, num_workers, lr)

@@ -2,7 +2,7 @@
 """5.10 hands the work to torch.utils.checkpoint."""
 
 
-# %% 5.10
+# %% recompute
 def checkpointed(module: nn.Module, x: Tensor) -> Tensor:
     """Return module(x), keeping only x for backward, which runs the module again; gradients are the same.
 

@@ -2,7 +2,7 @@
 """All forwards before all backwards, under another name."""
 
 
-# %% 5.7
+# %% one_f_one_b
 def one_f_one_b(stage: int, num_stages: int, num_microbatches: int) -> list[Record]:
     """Return what one stage does in 1F1B: min(P-1-stage, M) forwards, then forward and backward in turns, then the rest.
 

@@ -2,7 +2,7 @@
 """Gradients are set to zero before each backward: only the last microbatch counts."""
 
 
-# %% 5.8
+# %% run_schedule
 def run_schedule(
     schedule: list[Record],
     module: nn.Module,

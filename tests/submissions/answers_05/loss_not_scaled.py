@@ -2,7 +2,7 @@
 """The microbatches' losses are added up as they are: gradients M times too large."""
 
 
-# %% 5.8
+# %% run_schedule
 def run_schedule(
     schedule: list[Record],
     module: nn.Module,

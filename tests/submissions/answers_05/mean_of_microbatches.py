@@ -2,7 +2,7 @@
 """Each microbatch counts 1/M, whatever its size: right only where the batch divides."""
 
 
-# %% 5.8
+# %% run_schedule
 def run_schedule(
     schedule: list[Record],
     module: nn.Module,

@@ -2,7 +2,7 @@
 """A step's messages go one after another, sends first: 1F1B stands still."""
 
 
-# %% 5.8
+# %% run_schedule
 def run_schedule(
     schedule: list[Record],
     module: nn.Module,

@@ -2,7 +2,7 @@
 """Every exercise right, written in another way than the lesson does it."""
 
 
-# %% 5.1
+# %% memory_budget
 def state_bytes(num_parameters, bytes_per_number=4):
     parameters = gradients = mean = mean_of_squares = num_parameters
     return bytes_per_number * (parameters + gradients + mean + mean_of_squares)
@@ -17,7 +17,7 @@ def stages_needed(num_parameters, activation_bytes, device_bytes):
     return whole + (rest > 0)
 
 
-# %% 5.2
+# %% one_batch
 def run_stage(module, sample, num_samples, inputs=None, targets=None, loss_fn=None):
     rank, last = dist.get_rank(), dist.get_world_size() - 1
     entered = inputs
@@ -39,7 +39,7 @@ def run_stage(module, sample, num_samples, inputs=None, targets=None, loss_fn=No
     return loss.detach() if rank == last else None
 
 
-# %% 5.3
+# %% split_layer
 class _Copy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, group):
@@ -78,7 +78,7 @@ def split_mlp(x, columns, rows, bias, group=None):
     return torch.add(bias, y)
 
 
-# %% 5.4
+# %% bubble
 def bubble_share(num_stages, num_microbatches):
     turns = num_stages - 1 + num_microbatches
     return 1 - num_microbatches / turns
@@ -89,7 +89,7 @@ def step_seconds(num_stages, num_microbatches, batch_seconds, overhead_s):
     return turns * batch_seconds / num_microbatches + turns * overhead_s
 
 
-# %% 5.5
+# %% gpipe
 def gpipe(stage, num_stages, num_microbatches):
     first, last = stage == 0, stage == num_stages - 1
     there = [
@@ -103,7 +103,7 @@ def gpipe(stage, num_stages, num_microbatches):
     return sum(there + back, [])
 
 
-# %% 5.6
+# %% find_deadlock
 def find_stuck(schedules):
     plans = [list(steps(schedule)) for schedule in schedules]
     where, finished, posted = [0] * len(plans), set(), set()
@@ -148,7 +148,7 @@ def find_stuck(schedules):
     return stuck
 
 
-# %% 5.7
+# %% one_f_one_b
 def one_f_one_b(stage, num_stages, num_microbatches):
     ahead = min(num_stages - stage, num_microbatches)
     work = [("F", m) for m in range(ahead)]
@@ -171,7 +171,7 @@ def one_f_one_b(stage, num_stages, num_microbatches):
     return schedule
 
 
-# %% 5.8
+# %% run_schedule
 def run_schedule(schedule, module, sizes, sample, inputs=None, targets=None, loss_fn=None, group=None):
     samples, losses, state = sum(sizes), [], {}
 
@@ -218,7 +218,7 @@ def run_schedule(schedule, module, sizes, sample, inputs=None, targets=None, los
     return torch.stack(losses).sum() if losses else None
 
 
-# %% 5.9
+# %% best_microbatches
 def best_num_microbatches(num_stages, batch_seconds, overhead_s, num_samples):
     best, least = 1, float("inf")
     for count in range(1, num_samples + 1):
@@ -228,7 +228,7 @@ def best_num_microbatches(num_stages, batch_seconds, overhead_s, num_samples):
     return best
 
 
-# %% 5.10
+# %% recompute
 class _Again(torch.autograd.Function):
     @staticmethod
     def forward(ctx, module, x, *parameters):
@@ -255,7 +255,7 @@ def checkpointed(module, x):
     return _Again.apply(module, x, *module.parameters())
 
 
-# %% 5.11
+# %% data_and_pipeline
 def hybrid_step(mesh, schedule, module, sizes, sample, inputs=None, targets=None, loss_fn=None):
     loss = run_schedule(schedule, module, sizes, sample, inputs, targets, loss_fn, mesh.get_group("pipe"))
     samples = torch.tensor([sum(sizes)])
@@ -271,7 +271,7 @@ def hybrid_step(mesh, schedule, module, sizes, sample, inputs=None, targets=None
     return loss
 
 
-# %% 5.12
+# %% interleaved
 def interleaved(stage, num_stages, num_microbatches, num_chunks):
     groups = [range(start, start + num_stages) for start in range(0, num_microbatches, num_stages)]
     forwards = [ForwardChunk(c, m) for group in groups for c in range(num_chunks) for m in group]
@@ -284,7 +284,7 @@ def interleaved(stage, num_stages, num_microbatches, num_chunks):
     return order
 
 
-# %% 5.13
+# %% zero_bubble
 def zero_bubble(stage, num_stages, num_microbatches):
     ahead = num_stages - stage
     order = [Forward(m) for m in range(min(ahead, num_microbatches))]
@@ -297,7 +297,7 @@ def zero_bubble(stage, num_stages, num_microbatches):
     return order + [BackwardWeight(m) for m in range(max(num_microbatches - stage, 0), num_microbatches)]
 
 
-# %% 5.14
+# %% run_orders
 def linear_later(x, weight, bias, later):
     class PutOff(torch.autograd.Function):
         @staticmethod

@@ -2,7 +2,7 @@
 """Messages go with isend and irecv, one call each: gloo and the grader do not mind; NCCL would want a batch."""
 
 
-# %% 5.2
+# %% one_batch
 def run_stage(module, sample, num_samples, inputs=None, targets=None, loss_fn=None):
     schedule = one_f_one_b(dist.get_rank(), dist.get_world_size(), 1)
     inputs = None if inputs is None else [inputs]
@@ -11,7 +11,7 @@ def run_stage(module, sample, num_samples, inputs=None, targets=None, loss_fn=No
     )
 
 
-# %% 5.8
+# %% run_schedule
 def run_schedule(schedule, module, sizes, sample, inputs=None, targets=None, loss_fn=None, group=None):
     entered, left, weight = {}, {}, [size / sum(sizes) for size in sizes]
     gradients, on_their_way = {}, []

@@ -2,7 +2,7 @@
 """Somebody who came as far as 5.5."""
 
 
-# %% 5.1
+# %% memory_budget
 def state_bytes(num_parameters: int, bytes_per_number: int = 4) -> int:
     """Return the bytes of parameters, gradients and Adam's two numbers for each parameter, all of one size."""
     return (1 + 1 + 2) * num_parameters * bytes_per_number
@@ -24,7 +24,7 @@ def stages_needed(num_parameters: int, activation_bytes: int, device_bytes: int)
     return -(-(state_bytes(num_parameters) + activation_bytes) // device_bytes)
 
 
-# %% 5.2
+# %% one_batch
 def run_stage(
     module: nn.Module,
     sample: Tensor,
@@ -72,7 +72,7 @@ def run_stage(
     return loss
 
 
-# %% 5.3
+# %% split_layer
 def copy_to_ranks(x: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
     """Return x as it is; in backward its gradient is the sum over the ranks of group (Megatron's f)."""
 
@@ -123,7 +123,7 @@ def split_mlp(
     return sum_over_ranks(rows(hidden), group) + bias
 
 
-# %% 5.4
+# %% bubble
 def bubble_share(num_stages: int, num_microbatches: int) -> float:
     """Return the share of all time that a stage waits, where all stages and all microbatches take equally long."""
     return (num_stages - 1) / (num_microbatches + num_stages - 1)
@@ -141,7 +141,7 @@ def step_seconds(num_stages: int, num_microbatches: int, batch_seconds: float, o
     return (num_microbatches + num_stages - 1) * (batch_seconds / num_microbatches + overhead_s)
 
 
-# %% 5.5
+# %% gpipe
 def forward_of(stage: int, num_stages: int, microbatch: int) -> list[Record]:
     """Return Forward with the messages around it."""
     records: list[Record] = [Recv(stage - 1, microbatch)] if stage > 0 else []

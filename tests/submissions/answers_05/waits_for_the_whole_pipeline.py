@@ -2,7 +2,7 @@
 """Each microbatch goes through all stages and back before the next one enters."""
 
 
-# %% 5.8
+# %% run_schedule
 def run_schedule(
     schedule: list[Record],
     module: nn.Module,

@@ -2,7 +2,7 @@
 """Error feedback without feedback, and a hook that goes around it."""
 
 
-# %% 6.4
+# %% error_feedback
 class ErrorFeedback:
     def __init__(self, compressor):
         self.compressor = compressor
@@ -17,7 +17,7 @@ class ErrorFeedback:
         return self.compressor.decompress(packet)
 
 
-# %% 6.6
+# %% compression_hook
 def compression_hook(state, bucket):
     packet = state.feedback.compressor.compress(bucket.buffer() / dist.get_world_size(state.group))
     state.sent_bytes += wire_bytes(packet)

@@ -2,7 +2,7 @@
 """Residuals under the bucket's number, which another bucket has after the first step; and a sum called mean."""
 
 
-# %% 6.6
+# %% compression_hook
 def compression_hook(state, bucket):
     n = dist.get_world_size(state.group)
     packet = state.feedback.compress(bucket.buffer() / n, bucket.index())

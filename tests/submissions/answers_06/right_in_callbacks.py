@@ -2,7 +2,7 @@
 """Right: waits only where the program goes on meanwhile, in callbacks, and completes a future of its own there."""
 
 
-# %% 6.6
+# %% compression_hook
 def compression_hook(state, bucket):
     n, feedback = dist.get_world_size(state.group), state.feedback
     packet = feedback.compress(bucket.buffer() / n, (bucket.index(), bucket.buffer().numel()))

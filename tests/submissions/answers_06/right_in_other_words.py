@@ -2,7 +2,7 @@
 """Right answers that look otherwise: numpy-like bits, one loop for all parts, a dict of memories, a queue of pairs."""
 
 
-# %% 6.1
+# %% fewer_bits
 def wire_bytes(packet):
     return sum(part.nbytes for part in packet.parts)
 
@@ -37,7 +37,7 @@ class Int8:
         return torch.mul(*packet.parts).to(packet.dtype).reshape(packet.shape)
 
 
-# %% 6.2
+# %% one_bit
 class Sign:
     addable = False
 
@@ -54,7 +54,7 @@ class Sign:
         return torch.where(unpack_bits(bits, plus.numel()), -plus, plus).reshape(packet.shape)
 
 
-# %% 6.3
+# %% few_entries
 class TopK:
     addable = False
 
@@ -95,7 +95,7 @@ class RandomK:
         return whole.reshape(packet.shape)
 
 
-# %% 6.4
+# %% error_feedback
 class ErrorFeedback:
     def __init__(self, compressor):
         self.compressor = compressor
@@ -112,7 +112,7 @@ class ErrorFeedback:
         return self.compressor.decompress(packet)
 
 
-# %% 6.5
+# %% mean_of_packets
 def mean_of_packets(compressor, packet, group=None):
     ranks = dist.get_process_group_ranks(group) if group is not None else range(dist.get_world_size())
     table = []
@@ -126,7 +126,7 @@ def mean_of_packets(compressor, packet, group=None):
     return total / len(ranks)
 
 
-# %% 6.6
+# %% compression_hook
 def compression_hook(state, bucket):
     n = dist.get_world_size(state.group)
     packet = state.feedback.compress(bucket.buffer().div(n), (bucket.buffer().numel(), bucket.index()))
@@ -152,7 +152,7 @@ def compression_hook(state, bucket):
     return torch.futures.collect_all(futures).then(unpack)
 
 
-# %% 6.7
+# %% power_sgd
 def average_together(tensors, group=None):
     from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
@@ -190,7 +190,7 @@ class PowerSGD:
         return torch.einsum("nr,mr->nm", *packet.parts).reshape(packet.shape)
 
 
-# %% 6.8
+# %% where_it_pays
 def all_reduce_seconds(num_bytes, world_size, latency_s, bandwidth_Bps):
     return 2 * all_gather_seconds(num_bytes / world_size, world_size, latency_s, bandwidth_Bps)
 
@@ -207,7 +207,7 @@ def pays_below(num_bytes, packet_bytes, world_size, compress_s):
     return float("inf") if compress_s == 0 else spared / compress_s
 
 
-# %% 6.9
+# %% autocast
 class Autocast(TorchFunctionMode):
     def __init__(self, dtype=torch.bfloat16):
         super().__init__()
@@ -223,7 +223,7 @@ class Autocast(TorchFunctionMode):
         return function(*args, **named)
 
 
-# %% 6.10
+# %% loss_scaling
 class LossScaler:
     def __init__(self, scale=2.0**16, growth_interval=2000):
         self.scale, self.growth_interval, self.good_steps = scale, growth_interval, 0
@@ -248,7 +248,7 @@ class LossScaler:
         return good
 
 
-# %% 6.11
+# %% prefetching_loader
 def prefetched(batches, depth=2):
     room, there, left = threading.Semaphore(depth), threading.Semaphore(0), []
     closed = threading.Event()
@@ -285,7 +285,7 @@ def prefetched(batches, depth=2):
         thread.join()
 
 
-# %% 6.12
+# %% true_table
 def prefetch_gain(load_s, compute_s):
     return 1 - max(load_s, compute_s) / (load_s + compute_s)
 

@@ -2,7 +2,7 @@
 """The hook sends a packet's parts joined as bytes, in one all_gather; P's and Q's live in buffers that stay."""
 
 
-# %% 6.5
+# %% mean_of_packets
 def mean_of_packets(compressor, packet, group=None):
     everybody = dist.get_world_size(group)
     joined = torch.cat([part.contiguous().view(-1).view(torch.uint8) for part in packet.parts])
@@ -20,7 +20,7 @@ def mean_of_packets(compressor, packet, group=None):
     return mean
 
 
-# %% 6.6
+# %% compression_hook
 def compression_hook(state, bucket):
     everybody = dist.get_world_size(state.group)
     memory = state.feedback
@@ -48,7 +48,7 @@ def compression_hook(state, bucket):
     return work.get_future().then(add_up)
 
 
-# %% 6.7
+# %% power_sgd
 def average_together(tensors, group=None):
     total = sum(tensor.numel() for tensor in tensors)
     buffer, at, views = torch.empty(total, dtype=tensors[0].dtype), 0, []

@@ -2,7 +2,7 @@
 """Every rank draws for itself, both in random-k and in PowerSGD; and a loader that has no end."""
 
 
-# %% 6.7
+# %% power_sgd
 def average_together(tensors, group=None):
     joined = torch.cat([tensor.flatten() for tensor in tensors])
     dist.all_reduce(joined, group=group)
@@ -28,7 +28,7 @@ class PowerSGD:
         return (p @ q.T).view(packet.shape)
 
 
-# %% 6.11
+# %% prefetching_loader
 def prefetched(batches, depth=2):
     ready = queue.Queue(maxsize=depth)
 

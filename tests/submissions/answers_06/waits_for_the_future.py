@@ -2,7 +2,7 @@
 """A hook that starts everything and then waits for its own future, as the documentation's examples do: no overlap."""
 
 
-# %% 6.6
+# %% compression_hook
 def compression_hook(state, bucket):
     n, feedback = dist.get_world_size(state.group), state.feedback
     packet = feedback.compress(bucket.buffer() / n, (bucket.index(), bucket.buffer().numel()))

@@ -2,7 +2,7 @@
 """A hook whose gradients are right, and behind which backward stands still: it waits for each work by itself."""
 
 
-# %% 6.6
+# %% compression_hook
 def compression_hook(state, bucket):
     n, feedback = dist.get_world_size(state.group), state.feedback
     packet = feedback.compress(bucket.buffer() / n, (bucket.index(), bucket.buffer().numel()))

@@ -1,0 +1,24 @@
+"""Slugs: the keys of lessons, exercises and guesses. Numbers are for people and follow from files and positions."""
+
+from __future__ import annotations
+
+import re
+
+_SLUG = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+LONGEST = 48
+
+
+def is_slug(text: object) -> bool:
+    """Return whether this can be the key of a lesson, an exercise or a guess: ``ring_all_reduce``."""
+    return isinstance(text, str) and len(text) <= LONGEST and _SLUG.fullmatch(text) is not None
+
+
+def names_lesson(stem: str, asked: str) -> bool:
+    """Return whether a lesson's number ("2", "02"), slug or full name means this one.
+
+    Args:
+        stem: The lesson's full name, "02_ring_all_reduce".
+        asked: What somebody typed.
+    """
+    number, _, slug = stem.partition("_")
+    return asked in (stem, slug) or number == asked.zfill(2)
