@@ -75,5 +75,5 @@ def test_an_exercise_not_yet_done_stops_with_its_own_words(lab: Lab) -> None:
     said = "\n".join(map(text_of, cells)) + "".join(
         output.evalue for cell in cells for output in cell.get("outputs", ()) if output.output_type == "error"
     )
-    assert "Exercise 2.1: rank 0 receives from everybody, adds, and sends the total back" in said
+    assert "Exercise 2.1: Reduce to rank 0, then send back" in said
     assert not left_the_machine(lab)

@@ -9,14 +9,14 @@ import pytest
 from labkit.checks.outcome import CaseOutcome
 from labkit.checks.registry import exercises
 from labkit.checks.sweep import named, run_sweep
-from tests.checks.lesson_cells import namespace
+from tests.checks.lesson_cells import lesson, namespace
 
-SWEPT = [number for number, exercise in exercises("02").items() if exercise.sweep is not None]
+SWEPT = [exercise_id for exercise_id, exercise in exercises("02").items() if exercise.sweep is not None]
 
 
-def swept(number: str, source: str = "") -> CaseOutcome:
+def swept(exercise_id: str, source: str = "") -> CaseOutcome:
     names: dict[str, Any] = namespace(extra=source)
-    exercise = exercises("02")[number]
+    exercise = exercises("02")[exercise_id]
     return run_sweep(exercise, {name: names[name] for name in exercise.functions + exercise.given if name in names})
 
 
@@ -141,9 +141,10 @@ def test_a_loop_without_end_is_ended_and_named() -> None:
     assert "did not finish in time: an endless loop" in verdict_of(outcome).message
 
 
-@pytest.mark.parametrize("number", SWEPT)
-def test_a_stub_fails_in_the_sweep_with_its_own_message(number: str) -> None:
+@pytest.mark.parametrize("exercise_id", SWEPT)
+def test_a_stub_fails_in_the_sweep_with_its_own_message(exercise_id: str) -> None:
     names = namespace(solved=False)
-    exercise = exercises("02")[number]
+    exercise = exercises("02")[exercise_id]
     outcome = run_sweep(exercise, {name: names[name] for name in exercise.functions})
-    assert f"Not done yet. Exercise {number}: " in verdict_of(outcome).message
+    about = lesson("02").manifest.exercise(exercise_id)
+    assert f"Not done yet. Exercise {about.number}: {about.title}" in verdict_of(outcome).message

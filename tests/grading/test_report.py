@@ -15,6 +15,7 @@ from labkit.errors import EnvironmentProblem
 from labkit.grading.guesses import Guess
 from labkit.grading.plain_text import plain_text
 from labkit.grading.reports.feedback import feedback_html
+from labkit.grading.reports.results import read_result
 from labkit.grading.reports.student_report import as_json, junit_xml, result_json, write_whole
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_seed
 from labkit.lessons.manifest import Exercise
@@ -94,7 +95,7 @@ def test_feedback_escapes_all_a_student_made_and_loads_nothing() -> None:
     elements = Elements()
     elements.feed(page)
     assert "script" not in elements.tags and "img" not in elements.tags
-    assert all(link.startswith("#") for link in elements.links)
+    assert elements.links == [f"#{each.exercise.id}" for each in result().exercises]
     assert "&lt;script&gt;alert(1)" in page
     assert not any(character in page for character in "\x00\x08\x1b\u202e\ufffe")
 
@@ -141,3 +142,13 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentProblem, match="cannot be written"):
         write_whole(tmp_path / "file" / "result.json", b"x")
+
+
+def test_a_result_of_the_first_edition_whose_keys_were_numbers_is_read(tmp_path: Path) -> None:
+    told = result_json(result(), "02_x")
+    for number, test in enumerate(told["tests"], 1):
+        del test["extra_data"]["exercise"]
+        test |= {"number": f"2.{number}", "name": f"2.{number} Task"}
+    (tmp_path / "result.json").write_bytes(as_json(told))
+    read = read_result(tmp_path / "result.json")
+    assert [(each.id, each.name) for each in read.exercises][:2] == [("2.1", "2.1 Task"), ("2.2", "2.2 Task")]
