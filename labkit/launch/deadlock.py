@@ -29,7 +29,7 @@ def nothing_in_flight(waiting: Mapping[int, RankLog], logs: Mapping[int, RankLog
 
 def _can_end(rank: int, wait: Wait, logs: Mapping[int, RankLog]) -> bool:
     others = [other for other in logs if other != rank] if wait.peer is None else [wait.peer]
-    if wait.group_ranks:  # a rank that does not exist sends nothing
+    if wait.group_ranks:  # only the group's own ranks can send to it
         others = [other for other in others if other in wait.group_ranks]
     if wait.operation in RECEIVES:
         return any(

@@ -44,7 +44,7 @@ class VirtualGroup(GroupCalls):
 
     def reduce(self, tensors: Any, opts: Any = None, *_: Any) -> VirtualWork:
         """Reduce to one rank."""
-        tensors, op, root = listed(tensors), op_name(opts), int(opts.rootRank)
+        tensors, op, root = listed(tensors), op_name(opts), self._root("reduce to", opts)
 
         def compute(parts: list[Part]) -> list[list[torch.Tensor]]:
             total = reduced(parts, op)
@@ -57,7 +57,7 @@ class VirtualGroup(GroupCalls):
 
     def broadcast(self, tensors: Any, opts: Any = None, *_: Any) -> VirtualWork:
         """Give everybody the root's tensor."""
-        tensors, root = listed(tensors), int(opts.rootRank)
+        tensors, root = listed(tensors), self._root("broadcast from", opts)
 
         def compute(parts: list[Part]) -> list[list[torch.Tensor]]:
             given = [copied(tensor) for tensor in parts[root].inputs]
@@ -124,7 +124,7 @@ class VirtualGroup(GroupCalls):
 
     def gather(self, outputs: Sequence[Tensors], inputs: Any, opts: Any = None, *_: Any) -> VirtualWork:
         """Give the root everybody's tensor."""
-        mine, root = listed(inputs), int(opts.rootRank)
+        mine, root = listed(inputs), self._root("gather to", opts)
         outs = [tensor for row in outputs for tensor in row] if self._group_rank == root else []
         if self._group_rank == root:
             self._check_pieces("gather", "gather_list", outs, mine[0])
@@ -145,7 +145,7 @@ class VirtualGroup(GroupCalls):
 
     def scatter(self, outputs: Any, inputs: Sequence[Tensors], opts: Any = None, *_: Any) -> VirtualWork:
         """Give each rank its part of the root's list."""
-        outs, root = listed(outputs), int(opts.rootRank)
+        outs, root = listed(outputs), self._root("scatter from", opts)
         parts_given = [tensor for row in inputs for tensor in row] if self._group_rank == root else []
         if self._group_rank == root:
             self._check_pieces("scatter", "scatter_list", parts_given, outs[0])

@@ -19,6 +19,7 @@ from labkit.simulator.rounds import Compute, Members, Part, Round
 from labkit.simulator.state import communication_row, the_rank
 from labkit.simulator.torch_private import BACKEND, uncounted
 from labkit.simulator.work import VirtualWork, VirtualWorks
+from labkit.torch_port.peers import check_peer
 
 Tensors = Sequence[torch.Tensor]
 
@@ -62,11 +63,13 @@ class GroupCalls(_ProcessGroup):  # type: ignore[misc]
 
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> VirtualWork:
         """Post a send to a rank of the group."""
-        return self._message("isend", tensors, self._members.ranks[dst], tag, sends=True)
+        peer = self._members.ranks[check_peer("send to", dst, len(self._members.ranks))]
+        return self._message("isend", tensors, peer, tag, sends=True)
 
     def recv(self, tensors: Tensors, src: int, tag: int = 0) -> VirtualWork:
         """Post a receive from a rank of the group."""
-        return self._message("irecv", tensors, self._members.ranks[src], tag, sends=False)
+        peer = self._members.ranks[check_peer("recv from", src, len(self._members.ranks))]
+        return self._message("irecv", tensors, peer, tag, sends=False)
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> VirtualWork:
         """Post a receive from whichever rank sends."""
@@ -150,6 +153,9 @@ class GroupCalls(_ProcessGroup):  # type: ignore[misc]
         waiting = Waiting(kind, round_.missing, text, source)
         tensors = outputs if result is None else result
         return self._posted(VirtualWork(round_.event, waiting, row, tensors, finish))
+
+    def _root(self, call: str, opts: Any) -> int:
+        return check_peer(call, int(opts.rootRank), self.size())
 
     def _row(self, kind: str, num_bytes: int, source: str, *, blocking: bool) -> Row:
         size = len(self._members.ranks)

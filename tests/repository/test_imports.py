@@ -26,6 +26,7 @@ LAYERS = (
     "timeline",
     "plans",
     "hardware",
+    "torch_port",
     "simulator",
     "launch",
     "worlds",

@@ -31,6 +31,7 @@ from labkit.grading.relay.tensors import (
     write_all,
 )
 from labkit.grading.relay.work import RelayWork
+from labkit.torch_port.peers import check_peer
 
 
 class RelayGroup(dist.ProcessGroup):
@@ -74,7 +75,8 @@ class RelayGroup(dist.ProcessGroup):
         """Post a send; the buffer is read when the work is waited for, or when no rank can go on without it."""
         tensor = single(tensors)
         before = bytes(bytes_of(tensor))
-        header = {"op": "send", "peer": self._members[dst], "tag": tag, **self._about(tensor)}
+        peer = self._members[check_peer("send to", dst, self.size())]
+        header = {"op": "send", "peer": peer, "tag": tag, **self._about(tensor)}
         number = self._client.post(header, lambda: bytes_of(tensor))
         return RelayWork(
             self._client, number, lambda answer: None, [tensor], changed=lambda: before != bytes_of(tensor)
@@ -82,7 +84,7 @@ class RelayGroup(dist.ProcessGroup):
 
     def recv(self, tensors: Tensors, src: int, tag: int = 0) -> RelayWork:
         """Post a receive; the tensor is written when the work is waited for."""
-        return self._receive(tensors, self._members[src], tag)
+        return self._receive(tensors, self._members[check_peer("recv from", src, self.size())], tag)
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> RelayWork:
         """Post a receive from whichever rank sends."""
@@ -96,6 +98,9 @@ class RelayGroup(dist.ProcessGroup):
             write(tensor, answer.payload)
 
         return RelayWork(self._client, number, finish, [tensor], self._members.index)
+
+    def _root(self, call: str, opts: Any) -> int:
+        return check_peer(call, int(opts.rootRank), self.size())
 
     def _about(self, tensor: torch.Tensor) -> dict[str, object]:
         size = tensor.numel() * tensor.element_size()
@@ -151,11 +156,11 @@ class RelayGroup(dist.ProcessGroup):
 
     def reduce(self, tensors: Tensors, opts: Any) -> RelayWork:
         """Reduce to one rank."""
-        return self._all_reduce("reduce", tensors, op_of(opts), int(opts.rootRank))
+        return self._all_reduce("reduce", tensors, op_of(opts), self._root("reduce to", opts))
 
     def broadcast(self, tensors: Tensors, opts: Any) -> RelayWork:
         """Give everybody the root's tensor."""
-        root, tensor = int(opts.rootRank), tensors[0].detach()
+        root, tensor = self._root("broadcast from", opts), tensors[0].detach()
         mine = self._my_rank == root
 
         def take(pieces: list[memoryview]) -> None:
@@ -192,7 +197,7 @@ class RelayGroup(dist.ProcessGroup):
 
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> RelayWork:
         """Give the root everybody's tensor."""
-        root, mine = int(opts.rootRank), inputs[0].detach()
+        root, mine = self._root("gather to", opts), inputs[0].detach()
         outs = [out.detach() for out in outputs[0]] if self._my_rank == root else []
 
         def give() -> list[torch.Tensor]:
@@ -206,7 +211,7 @@ class RelayGroup(dist.ProcessGroup):
 
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> RelayWork:
         """Give each rank its part of the root's list."""
-        root, out = int(opts.rootRank), outputs[0].detach()
+        root, out = self._root("scatter from", opts), outputs[0].detach()
         mine = self._my_rank == root
         parts = [part.detach() for part in inputs[0]] if mine else []
         return self._exchange(

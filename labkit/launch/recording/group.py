@@ -39,6 +39,7 @@ def _recorded(operation: Operation) -> Any:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         calls: GroupCalls = self._calls
         forward = getattr(self._inner, operation.method)
+        operation.check(operation.arguments(args, kwargs), kwargs, calls.size)
         if not calls.recorder.active:
             return forward(*args, **kwargs)
         frame, wrap = _caller()

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from labkit.torch_port.peers import check_peer
+
 
 def nested_bytes(value: Any) -> int:
     """Return the bytes of all tensors in a tensor or nested sequences of tensors."""
@@ -55,6 +57,7 @@ class Operation:
         size: Bytes of the payload from the positional arguments and the size of the group.
         parameters: Names of the leading arguments, for calls that pass them by keyword.
         point_to_point: Whether it is a send or a receive.
+        names: What a call says of the rank it names, such as "send to"; "" where it names none.
     """
 
     method: str
@@ -62,6 +65,19 @@ class Operation:
     size: Callable[[Sequence[Any], int], int]
     parameters: tuple[str, ...]
     point_to_point: bool = False
+    names: str = ""
+
+    def check(self, arguments: Sequence[Any], kwargs: Mapping[str, Any], size: int) -> None:
+        """Raise ValueError where the call names a rank that a group of this size does not have."""
+        if not self.names:
+            return
+        if self.point_to_point:
+            check_peer(self.names, int(arguments[1]), size)
+            return
+        for value in (*reversed(arguments), *kwargs.values()):
+            root = getattr(value, "rootRank", None)
+            if root is not None:
+                check_peer(self.names, int(root), size)
 
     def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return the leading arguments in order, wherever they were passed."""
@@ -82,8 +98,8 @@ _MANY = ("outputs", "inputs")
 COLLECTIVES = (
     Operation("allreduce", "all_reduce", _first, _TENSORS),
     Operation("allreduce_coalesced", "all_reduce_coalesced", _first, _TENSORS),
-    Operation("broadcast", "broadcast", _first, _TENSORS),
-    Operation("reduce", "reduce", _first, _TENSORS),
+    Operation("broadcast", "broadcast", _first, _TENSORS, names="broadcast from"),
+    Operation("reduce", "reduce", _first, _TENSORS, names="reduce to"),
     Operation("allgather", "all_gather", _first, _INTO),
     Operation("allgather_coalesced", "all_gather_coalesced", _first, ("output_lists", "input_list")),
     Operation("_allgather_base", "all_gather_into_tensor", _first, _SINGLE),
@@ -95,10 +111,10 @@ COLLECTIVES = (
     Operation("reduce_scatter_single", "reduce_scatter_tensor", _second, ("outputTensor", "inputTensor")),
     Operation("reduce_scatter_tensor_coalesced", "reduce_scatter_tensor_coalesced", _second, _MANY),
     Operation("reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced", _second, _MANY),
-    Operation("gather", "gather", _second_times_size, _INTO),
-    Operation("gather_single", "gather", _second_times_size, _SINGLE),
-    Operation("gather_into_tensor", "gather", _second_times_size, _SINGLE),
-    Operation("scatter", "scatter", _first_times_size, _INTO),
+    Operation("gather", "gather", _second_times_size, _INTO, names="gather to"),
+    Operation("gather_single", "gather", _second_times_size, _SINGLE, names="gather to"),
+    Operation("gather_into_tensor", "gather", _second_times_size, _SINGLE, names="gather to"),
+    Operation("scatter", "scatter", _first_times_size, _INTO, names="scatter from"),
     Operation("alltoall", "all_to_all", _larger, _INTO),
     Operation("alltoall_base", "all_to_all_single", _larger, _SINGLE),
     Operation("all_to_all_single", "all_to_all_single", _larger, _SINGLE),
@@ -107,8 +123,8 @@ COLLECTIVES = (
 )
 
 POINT_TO_POINT = (
-    Operation("send", "isend", _first, ("tensors", "dstRank", "tag"), True),
-    Operation("recv", "irecv", _first, ("tensors", "srcRank", "tag"), True),
+    Operation("send", "isend", _first, ("tensors", "dstRank", "tag"), True, "send to"),
+    Operation("recv", "irecv", _first, ("tensors", "srcRank", "tag"), True, "recv from"),
     Operation("recv_anysource", "irecv", _first, ("tensors", "tag"), True),
 )
 """The kind is that of the asynchronous call; ``dist.send`` and ``dist.recv`` are told apart by who called."""
