@@ -167,7 +167,7 @@ def catalogue(
 
 
 KINDS = (
-    *("ConfigError", "LessonError", "EnvironmentProblem", "RankFailed", "RunTimeout"),
+    *("ConfigError", "NoSuchRank", "LessonError", "EnvironmentProblem", "RankFailed", "RunTimeout"),
     *("OutOfVirtualMemory", "WireFormatError"),
 )
 

@@ -4,6 +4,7 @@
 
     LabkitError
     ├── ConfigError (ValueError)      what was asked for cannot be done: the message says what can
+    │   └── NoSuchRank                a send, a receive or a root names a rank that the group does not have
     ├── LessonError (ValueError)      a lesson source, notebook or submission is not what it must be
     ├── EnvironmentProblem            something outside labkit is missing or refused: a port, a program, disk space
     └── RunError                      a run started and did not finish
@@ -23,6 +24,10 @@ class LabkitError(Exception):
 
 class ConfigError(LabkitError, ValueError):
     """What was asked for cannot be done; the message gives the numbers and what to change."""
+
+
+class NoSuchRank(ConfigError):
+    """A call names a rank that its group does not have."""
 
 
 class LessonError(LabkitError, ValueError):

@@ -36,7 +36,7 @@ from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.hardware import DEVICES, Device, Hardware, Link, Measured
 from labkit.simulator.operators import is_free
 from labkit.simulator.roofline import work_of
-from labkit.simulator.torch_private import DispatchMode, flop_registry
+from labkit.torch_port.operators import DispatchMode, flop_registry, name_of
 from labkit.worlds import local, run
 
 MESSAGES = (8, 2**16, 2**20, 2**21, 2**22, 2**23)
@@ -88,7 +88,7 @@ class Stopwatch(DispatchMode):
         out = func(*args, **kwargs)
         seconds = time.perf_counter() - begin_s
         flops, num_bytes = work_of(func, args, kwargs, out, self._registry)
-        name = str(func._overloadpacket.__name__)
+        name = name_of(func)
         if begin is None or end is None:
             self.calls[name].append((flops or 0, num_bytes, seconds))
         else:

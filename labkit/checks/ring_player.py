@@ -72,10 +72,9 @@ def _watched(all_reduce: Callable[..., Any]) -> Watched:
     """Run in a rank; return of each message (the tensor then, the peer, what was sent), and the tensor at the end."""
     import torch
     import torch.distributed as dist
-    from torch.distributed import distributed_c10d
 
     tensor = torch.tensor(tagged(dist.get_rank(), dist.get_world_size()), dtype=torch.float64)
-    group: Any = distributed_c10d._get_default_group()
+    group: Any = dist.group.WORLD
     plain, sent = group.send, []
 
     def send(tensors: list[torch.Tensor], peer: int, *rest: Any) -> Any:

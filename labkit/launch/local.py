@@ -161,7 +161,7 @@ def _store() -> Iterator[int]:
 
     The socket is IPv4: on ``[::]`` TCPStore asks the resolver for the name of each peer, 5 s where packets get lost.
     """
-    from labkit.launch.torch_private import host_store
+    from labkit.torch_port.stores import host_store
 
     try:
         listener = socket.create_server(("127.0.0.1", 0), backlog=512)

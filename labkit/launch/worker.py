@@ -101,7 +101,7 @@ def _enter(job: Job, rank: int) -> None:
         linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     import torch
 
-    from labkit.launch.torch_private import read_debug_level
+    from labkit.torch_port.stores import read_debug_level
 
     torch.set_num_threads(job.threads_per_rank)  # OMP_NUM_THREADS is read at import: too late here
     read_debug_level()  # so is TORCH_DISTRIBUTED_DEBUG

@@ -39,7 +39,7 @@ PRELOADED = (
     "torch.nn.parallel",
     "torch.optim",
     "torch.utils.data",
-    "labkit.launch.torch_private",
+    "labkit.torch_port.stores",
     "labkit.launch.worker",
     "labkit.launch.recording.group",
 )

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as functional
 
 from labkit.simulator.state import current_rank
+from labkit.torch_port.operators import flash_attention, rms_norm_backward
 
 _real_attention: Any = functional.scaled_dot_product_attention
 _real_rms_norm: Any = functional.rms_norm
@@ -45,7 +46,7 @@ class _RmsNorm(torch.autograd.Function):
         given, weight, scale = ctx.saved_tensors
         wanted = [ctx.needs_input_grad[0], ctx.needs_input_grad[1]]
         shape = list(weight.shape)
-        return tuple(torch.ops.aten._fused_rms_norm_backward(grads[0], given, shape, scale, weight, wanted))
+        return rms_norm_backward(grads[0], given, shape, scale, weight, wanted)
 
 
 def _rms_norm(
@@ -71,7 +72,7 @@ def _attention(
             one[:, :, None].expand(-1, -1, heads // one.shape[1], -1, -1).reshape(size, heads, *one.shape[2:])
             for one in (key, value)
         )
-    return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
+    return flash_attention(query, key, value, dropout_p, is_causal, scale)[0]
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from torch.futures import Future
 from labkit.simulator.clock import Event, Waiting
 from labkit.simulator.state import VirtualRank, current_rank
 from labkit.simulator.tracebacks import describe, lines_of
+from labkit.torch_port.futures import unwrap_with
 
 POLL_NS = 1_000
 """What asking whether a future is complete costs."""
@@ -71,8 +72,7 @@ def complete(rank: VirtualRank, future: Future[Any], value: object, at_ns: int) 
 
 def fail(rank: VirtualRank, future: Future[Any], error: Exception, at_ns: int) -> None:
     """Let the future raise, as of this time, without calling back; callable from an action."""
-    private: Any = future
-    private._set_unwrap_func(_raise)
+    unwrap_with(future, _raise)
     state_of(future).failed = True
     complete(rank, future, error, at_ns)
 

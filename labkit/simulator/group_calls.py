@@ -17,8 +17,8 @@ from labkit.simulator.payload import in_words, listed, on_cpu
 from labkit.simulator.record import Row
 from labkit.simulator.rounds import Compute, Members, Part, Round
 from labkit.simulator.state import communication_row, the_rank
-from labkit.simulator.torch_private import BACKEND, uncounted
 from labkit.simulator.work import VirtualWork, VirtualWorks
+from labkit.torch_port.operators import uncounted
 from labkit.torch_port.peers import check_peer
 
 Tensors = Sequence[torch.Tensor]
@@ -43,7 +43,7 @@ class GroupCalls(_ProcessGroup):  # type: ignore[misc]
 
     def getBackendName(self) -> str:  # noqa: N802
         """Return "virtual"."""
-        return BACKEND
+        return "virtual"
 
     @property
     def group_name(self) -> str:

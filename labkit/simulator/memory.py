@@ -30,8 +30,10 @@ from labkit.simulator.garbage import Garbage
 from labkit.simulator.memory_error import Asked, Held, OutOfVirtualMemory, out_of_memory
 from labkit.simulator.record import Sources
 from labkit.simulator.storages import storages_of, tensors_in
-from labkit.simulator.torch_private import backward_number, before_backward_returns
 from labkit.timeline.memory import CATEGORIES
+from labkit.torch_port.backward import backward_number, before_backward_returns
+from labkit.torch_port.operators import name_of, schema_of
+from labkit.torch_port.tensors import own_buffers, own_parameters
 
 OTHER, ACTIVATIONS, COMMUNICATION, GRADIENTS, OPTIMIZER, BUFFERS, PARAMETERS = range(len(CATEGORIES))
 _GIVEN = len(CATEGORIES)
@@ -308,10 +310,10 @@ class RankMemory:
 
     def _meet(self, func: Any) -> int:
         """Return whether an operator gives a view, only uses what there is or makes something; called once for each."""
-        name = self._names[func] = str(func._overloadpacket.__name__)
+        name = self._names[func] = name_of(func)
         if name.startswith(_FILLED):
             self._filling.add(func)
-        makes = any(one.alias_info is None and "Tensor" in str(one.type) for one in func._schema.returns)
+        makes = any(one.alias_info is None and "Tensor" in str(one.type) for one in schema_of(func).returns)
         views = func.is_view and not name.startswith("lift")  # torch.tensor() lifts what no operator was seen to make
         kind = self._kinds[func] = _VIEW if views else _MAKES if makes else _USES
         return kind
@@ -350,10 +352,10 @@ class RankMemory:
             if module is None:
                 del self._modules[key]
                 continue
-            for parameter in module._parameters.values():
+            for parameter in own_parameters(module).values():
                 if parameter is not None:
                     self.mark_parameter(parameter)
-            for buffer in module._buffers.values():
+            for buffer in own_buffers(module).values():
                 if buffer is not None:
                     self._mark(buffer, BUFFERS)
 

@@ -14,7 +14,7 @@ import torch
 from labkit.simulator.clock import Event
 from labkit.simulator.record import Noted, Row, at
 from labkit.simulator.state import Simulation, VirtualRank
-from labkit.simulator.torch_private import uncounted
+from labkit.torch_port.operators import uncounted
 from labkit.units import format_bytes
 
 ANY_SOURCE = -1

@@ -14,13 +14,14 @@ from typing import Any
 import torch
 
 from labkit.simulator.storages import tensors_in
+from labkit.torch_port.operators import FREE, NAMES_OF_ITS_OWN, name_of, schema_of
 
-_TORCHS = ("aten", "prim", "prims", "profiler", "c10d", "_c10d_functional", "_c10d_functional_autograd", "labkit")
+_TORCHS = ("aten", "prim", "prims", "profiler", "c10d", *NAMES_OF_ITS_OWN, "labkit")
 _MOVES_STORAGE = ("set_", "resize")
 _FREE = (
-    "empty", "detach", "alias", "lift_fresh", "set_", "_local_scalar_dense", "is_same_size", "resize_", "wait_tensor",
-    "_wrap_tensor_autograd", "_unsafe_view", "_reshape_alias",
-)  # fmt: skip
+    *("empty", "detach", "alias", "lift_fresh", "set_", "is_same_size", "resize_", "wait_tensor"),
+    *FREE,
+)
 _Parameter = torch.nn.Parameter
 
 Result = Callable[[Any], Any]
@@ -52,7 +53,7 @@ class Operator:
 
 def describe(func: Any) -> Operator:
     """Return what is known of an operator before it is called."""
-    name, schema = str(func._overloadpacket.__name__), func._schema
+    name, schema = name_of(func), schema_of(func)
     written = [one for one in schema.arguments if one.alias_info is not None and one.alias_info.is_write]
     in_place = len(written) == 1 and written[0] is schema.arguments[0] and len(schema.returns) == 1
     in_place = in_place and name.endswith("_") and not name.startswith(_MOVES_STORAGE)
@@ -64,8 +65,8 @@ def describe(func: Any) -> Operator:
 
 def is_free(func: Any) -> bool:
     """Return whether an operator costs nothing: views, and what only says something about a tensor."""
-    name = func._overloadpacket.__name__
-    return bool(func.is_view) or name.startswith(_FREE) or func.namespace == "profiler" or not func._schema.returns
+    name = name_of(func)
+    return bool(func.is_view) or name.startswith(_FREE) or func.namespace == "profiler" or not schema_of(func).returns
 
 
 def may_draw(func: Any) -> bool:

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from labkit.cells import cell_name
-from labkit.simulator.torch_private import entry_codes
 from labkit.timeline import Timeline
 from labkit.timeline.span import Lane, Problem
+from labkit.torch_port.group_tables import entry_codes
 
 if TYPE_CHECKING:
     from labkit.simulator.memory import RankMemory

@@ -19,8 +19,8 @@ import torch
 from labkit.simulator.operators import Operator, describe, remember, signature
 from labkit.simulator.record import JOINED, Row, short
 from labkit.simulator.state import VirtualRank, memory_of
-from labkit.simulator.torch_private import DispatchMode, flop_registry, working_out_shapes
 from labkit.timeline.span import Lane
+from labkit.torch_port.operators import DispatchMode, flop_registry, packet_of, schema_of, working_out_shapes
 
 
 class Roofline(DispatchMode):
@@ -170,7 +170,7 @@ def work_of(func: Any, args: Any, kwargs: Any, out: Any, registry: dict[Any, Any
     num_bytes = _bytes_of(args) + _bytes_of(out)
     if kwargs:
         num_bytes += _bytes_of(kwargs.values())
-    counted = registry.get(func._overloadpacket)
+    counted = registry.get(packet_of(func))
     return (None if counted is None else int(counted(*args, **kwargs, out_val=out))), num_bytes
 
 
@@ -202,7 +202,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
     found: list[torch.Tensor] = []
-    for place, argument in enumerate(func._schema.arguments):
+    for place, argument in enumerate(schema_of(func).arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[place] if place < len(args) else kwargs.get(argument.name)
             found += _tensors(value)

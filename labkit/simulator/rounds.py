@@ -16,7 +16,7 @@ from labkit.simulator.clock import Event
 from labkit.simulator.network import Traffic
 from labkit.simulator.record import Row, at
 from labkit.simulator.state import Simulation, VirtualRank
-from labkit.simulator.torch_private import uncounted
+from labkit.torch_port.operators import uncounted
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import torch
 import torch.distributed.autograd as dist_autograd
 from torch.distributed import rpc
 
@@ -37,7 +38,7 @@ from labkit.simulator.clock import Event, Waiting
 from labkit.simulator.rpc_agent import Agent, Group, Shared
 from labkit.simulator.rpc_rref import RRef, connect, invoke, own_agent
 from labkit.simulator.state import VirtualRank, current_rank, the_rank
-from labkit.simulator.torch_private import WorkerInfo, rpc_api, rpc_futures_to_wait_for
+from labkit.torch_port.rpc import IS_SET, SET_TIMEOUT, WorkerInfo, futures_to_wait_for, homes
 
 _UNSET_S = -1.0
 _DEFAULT_TIMEOUT_S = 60.0
@@ -179,7 +180,7 @@ def rpc_async(
 ) -> Any:
     """Return a future of what func returns at another worker; see rpc_sync."""
     future = _invoke("rpc_async", to, func, args, kwargs, timeout)
-    waited_for = rpc_futures_to_wait_for()
+    waited_for = futures_to_wait_for()
     if waited_for is not None:
         waited_for.append(future)
     return future
@@ -194,7 +195,7 @@ def _invoke(api: str, to: Any, func: Any, args: Any, kwargs: Any, timeout: float
     agent = own_agent()
     if not callable(func):
         raise TypeError("function should be callable.")
-    if isinstance(func, rpc_api.torch.jit.ScriptFunction):
+    if isinstance(func, torch.jit.ScriptFunction):
         raise RuntimeError(f"{api} of a TorchScript function is not there on the virtual cluster; call a Python one.")
     name = str(getattr(func, "__qualname__", type(func).__name__))
     request = (func, tuple(args or ()), dict(kwargs or {}))
@@ -224,7 +225,7 @@ def get_rpc_timeout() -> float:
     return own_agent().timeout_s
 
 
-def _set_rpc_timeout(timeout: float) -> None:
+def _set_timeout(timeout: float) -> None:
     agent = own_agent()
     agent.timeout_s, agent.patient = float(timeout), False
 
@@ -275,10 +276,18 @@ def _either(real: Callable[..., Any], ours: Callable[..., Any]) -> Callable[...,
     return call
 
 
+_OURS: dict[str, Callable[..., Any]] = {
+    **{ours.__name__: ours for ours in (init_rpc, shutdown, rpc_sync, rpc_async, remote)},
+    **{ours.__name__: ours for ours in (get_worker_info, get_rpc_timeout)},
+    SET_TIMEOUT: _set_timeout,
+    IS_SET: _is_set,
+}
+"""torch's name -> what ranks find under it."""
+
+
 @contextmanager
 def installed() -> Iterator[None]:
     """Let ranks find what is here under torch's names; leave torch as it was."""
-    private: Any = rpc
     with ExitStack() as stack:
         stack.enter_context(futures.installed())
 
@@ -286,15 +295,11 @@ def installed() -> Iterator[None]:
             stack.callback(setattr, owner, name, getattr(owner, name))
             setattr(owner, name, value)
 
-        for ours in (
-            init_rpc, shutdown, rpc_sync, rpc_async, remote, get_worker_info, get_rpc_timeout, _set_rpc_timeout,
-        ):  # fmt: skip
-            for owner in (private, rpc_api):
-                if hasattr(owner, ours.__name__):
-                    put(owner, ours.__name__, _either(getattr(owner, ours.__name__), ours))
-        for owner in (private, rpc_api):
+        for name, ours in _OURS.items():
+            for owner in homes(name):
+                put(owner, name, _either(getattr(owner, name), ours))
+        for owner in homes("RRef"):
             put(owner, "RRef", _EitherRRef)
-            put(owner, "_is_current_rpc_agent_set", _either(owner._is_current_rpc_agent_set, _is_set))
         for name in ("context", "backward", "get_gradients"):
             put(dist_autograd, name, _either(getattr(dist_autograd, name), _refuse(f"dist_autograd.{name}")))
         optimizers: Any = sys.modules.get("torch.distributed.optim.optimizer")

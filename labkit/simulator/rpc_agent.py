@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch.futures import Future
 
 from labkit.simulator import futures, threads
@@ -22,8 +21,10 @@ from labkit.simulator.record import Row
 from labkit.simulator.rpc_failure import Failure
 from labkit.simulator.rpc_values import Packed, Reference, pack, unpack
 from labkit.simulator.state import Simulation, VirtualRank, acting_as, the_rank
-from labkit.simulator.torch_private import RPC_ASYNC_MARK, uncounted
 from labkit.timeline.span import Lane
+from labkit.torch_port.futures import AnyFuture
+from labkit.torch_port.operators import uncounted
+from labkit.torch_port.rpc import ASYNC_MARK
 
 ISSUE_NS = 85_000
 """What rpc_async takes of the caller's time, measured as MESSAGE_NS was: the median of 200."""
@@ -265,9 +266,9 @@ class Agent:
         except Exception as error:
             self._answer(call, False, Failure.of(error, self.info))
         else:
-            if not hasattr(function, RPC_ASYNC_MARK):
+            if not hasattr(function, ASYNC_MARK):
                 self._answer(call, True, result)
-            elif isinstance(result, torch._C.Future):
+            elif isinstance(result, AnyFuture):
                 result.add_done_callback(lambda future: self._answer_with(call, future))
             else:
                 text = (

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from labkit.simulator.state import Process
-from labkit.simulator.torch_private import uncounted
+from labkit.torch_port.operators import uncounted
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,10 @@ from labkit.simulator.rounds import Rounds
 from labkit.simulator.state import Simulation, VirtualRank, become, current_rank, current_world
 from labkit.simulator.store import VirtualStore
 from labkit.simulator.surroundings import Hub, Surroundings, rank_environ
-from labkit.simulator.torch_private import BACKEND, installed, single_threaded_backward
 from labkit.simulator.tracebacks import describe
 from labkit.timeline import Timeline
+from labkit.torch_port.backward import single_threaded_backward
+from labkit.torch_port.group_tables import installed
 
 _GRACE_S = 5.0
 _LOOK_S = 0.2
@@ -149,10 +150,10 @@ class _Run:
             torch.set_num_threads(1)
             stack.enter_context(
                 installed(
-                    current_world, create_group, lambda: self._store, _monitored_barrier, cloudpickle.Pickler,
-                    self._unpickler,
+                    *("virtual", current_world, create_group, lambda: self._store),
+                    *(_monitored_barrier, cloudpickle.Pickler, self._unpickler),
                 )
-            )  # fmt: skip
+            )
             stack.enter_context(self._hub.installed())
             stack.enter_context(fused_kernels.installed())
             stack.enter_context(locks.installed())
@@ -234,7 +235,7 @@ class _Run:
                     fn, args = loads_in_rank(self._call, rank.process.classes, rank.process.namespaces)
                     if self._init:
                         dist.init_process_group(
-                            BACKEND, store=self._store, rank=rank.rank, world_size=len(self._threads)
+                            "virtual", store=self._store, rank=rank.rank, world_size=len(self._threads)
                         )
                     with Roofline(rank):
                         self._memories[rank.rank].begin()

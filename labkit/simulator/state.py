@@ -17,8 +17,9 @@ from labkit.simulator.clock import Event, RankClock, Scheduler, Waits
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.network import Network
 from labkit.simulator.record import Noted, RankRecord, Row, Sources, at
-from labkit.simulator.torch_private import in_backward, new_world
 from labkit.timeline.span import Lane
+from labkit.torch_port.backward import in_backward
+from labkit.torch_port.group_tables import new_world
 
 _thread = threading.local()
 

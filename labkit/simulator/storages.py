@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from labkit.torch_port.tensors import sparse_parts
+
 
 def storages_of(tensor: torch.Tensor) -> Sequence[Any]:
     """Return the storages behind a tensor: one, or those inside a DTensor or a sparse tensor."""
@@ -20,7 +22,8 @@ def storages_of(tensor: torch.Tensor) -> Sequence[Any]:
         return (tensor.untyped_storage(),)
     except NotImplementedError:
         if tensor.layout is torch.sparse_coo:
-            return (tensor._indices().untyped_storage(), tensor._values().untyped_storage())
+            indices, values = sparse_parts(tensor)
+            return (indices.untyped_storage(), values.untyped_storage())
         return ()
 
 

@@ -22,8 +22,8 @@ from labkit.simulator.clock import Abandoned, Event, RankClock, Waiting
 from labkit.simulator.record import ThreadRecord
 from labkit.simulator.roofline import Roofline
 from labkit.simulator.state import VirtualRank, become, current_rank, outside
-from labkit.simulator.torch_private import single_threaded_backward
 from labkit.simulator.tracebacks import describe
+from labkit.torch_port.backward import single_threaded_backward
 
 POLL_NS = 1_000
 """What asking whether a thread is alive costs."""

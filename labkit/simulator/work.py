@@ -12,8 +12,8 @@ from torch.futures import Future
 from labkit.simulator.clock import Event, Waits
 from labkit.simulator.record import Row
 from labkit.simulator.state import the_rank
-from labkit.simulator.torch_private import before_backward_returns, in_backward
 from labkit.timeline.span import Lane
+from labkit.torch_port.backward import before_backward_returns, in_backward
 
 POLL_NS = 1_000
 """What looking at an unfinished operation costs, so that a loop that polls makes time pass."""

@@ -6,6 +6,8 @@ rank that does not exist, and takes -1 to mean "from anybody".
 
 from __future__ import annotations
 
+from labkit.errors import NoSuchRank
+
 
 def check_peer(call: str, rank: int, size: int) -> int:
     """Return the rank of a group that a call sends to, receives from or has for its root.
@@ -16,9 +18,9 @@ def check_peer(call: str, rank: int, size: int) -> int:
         size: Ranks in the group.
 
     Raises:
-        ValueError: If the group has no such rank, as torch raises it for groups that a program made.
+        NoSuchRank: If the group has no such rank. It is a ValueError, as torch's for groups that a program made.
     """
     if 0 <= rank < size:
         return rank
     ranks = f"ranks 0 to {size - 1}" if size > 1 else "rank 0 alone"
-    raise ValueError(f"{call} rank {rank}: there is no such rank; the group has {ranks}")
+    raise NoSuchRank(f"{call} rank {rank}: there is no such rank; the group has {ranks}")

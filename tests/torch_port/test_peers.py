@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 import labkit
-from labkit.errors import RankFailed
+from labkit.errors import NoSuchRank, RankFailed
 from labkit.torch_port.peers import check_peer
 
 CALLS: dict[str, Callable[[], object]] = {
@@ -50,10 +50,10 @@ def test_of_a_ring_without_modulo_the_rank_at_the_end_fails_with_the_number_it_n
     with pytest.raises(RankFailed) as caught:
         labkit.run(work, on=world)
     assert caught.value.rank == 2
-    assert "ValueError: recv from rank 3: there is no such rank; the group has ranks 0 to 2" in str(caught.value)
+    assert "NoSuchRank: recv from rank 3: there is no such rank; the group has ranks 0 to 2" in str(caught.value)
 
 
 def test_a_group_of_one_has_rank_0_alone() -> None:
     assert check_peer("send to", 0, 1) == 0
-    with pytest.raises(ValueError, match="send to rank 1: there is no such rank; the group has rank 0 alone"):
+    with pytest.raises(NoSuchRank, match="send to rank 1: there is no such rank; the group has rank 0 alone"):
         check_peer("send to", 1, 1)

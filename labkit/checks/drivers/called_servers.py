@@ -22,8 +22,9 @@ from labkit.checks.case import Value, Values
 from labkit.checks.drivers.watched_server import Watch
 from labkit.checks.exercise import Functions
 from labkit.errors import RunError
+from labkit.torch_port.futures import AnyFuture
+from labkit.torch_port.rpc import ASYNC_MARK
 
-_MARK = "_wrapped_async_rpc_function"
 _PATIENCE_S = 3.0
 _STUB = re.compile(r"NotImplementedError: (Exercise .*)")
 
@@ -104,9 +105,9 @@ def drive_server(functions: Functions, inputs: Values) -> Values:
             open_pushes[number] = answer
         answered: list[Value] = []
         for push, future in list(open_pushes.items()):
-            if isinstance(future, torch._C.Future) and not future.done():
+            if isinstance(future, AnyFuture) and not future.done():
                 continue
-            value = future.wait() if isinstance(future, torch._C.Future) else future
+            value = future.wait() if isinstance(future, AnyFuture) else future
             del open_pushes[push]
             wrong = answer_in_words(value)
             if wrong:
@@ -127,8 +128,8 @@ def _do(server: Any, step: dict[str, Any]) -> Any:
 
 
 def _promised(server: Any, answer: Any) -> str:
-    marked = hasattr(type(server).push, _MARK)
-    if isinstance(answer, torch._C.Future):
+    marked = hasattr(type(server).push, ASYNC_MARK)
+    if isinstance(answer, AnyFuture):
         return "" if marked else "unmarked"
     return "no future" if marked else ""
 

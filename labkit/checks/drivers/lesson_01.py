@@ -16,6 +16,7 @@ from labkit.checks.case import Value, Values
 from labkit.checks.drivers.lesson_03 import PlainSGD, gradients_of, loss_of, model_of, state_of
 from labkit.checks.drivers.nested_values import build, describe, tensors_in
 from labkit.checks.exercise import Functions
+from labkit.torch_port.tensors import own_buffers, own_parameters
 
 _MEET_SECONDS = 5.0
 
@@ -108,7 +109,7 @@ def _tensors_of(module: nn.Module) -> list[Tensor]:
     """Return a module's tensors, however they are kept."""
     found = []
     for part in module.modules():
-        for kept in (part.__dict__, part._parameters, part._buffers):
+        for kept in (part.__dict__, own_parameters(part), own_buffers(part)):
             found += [each for each in list(kept.values()) if isinstance(each, Tensor)]
     return found
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.torch_port.tensors import version_of
 
 
 @dataclass(frozen=True)
@@ -157,12 +158,12 @@ def all_reduce_as_torch_does(functions: Functions, inputs: Values) -> Values:
         keywords["op"] = getattr(dist.ReduceOp, cast(str, inputs["op"]))
     if inputs.get("async"):
         keywords["async_op"] = True
-    version = base._version
+    version = version_of(base)
     returned = functions["ring_all_reduce"](view, **keywords)
     can_wait = callable(getattr(returned, "wait", None))
     if inputs.get("async") and can_wait:
         returned.wait()
-    written = base._version != version
+    written = version_of(base) != version
     return {"base": base, "returned": type(returned).__name__, "can_wait": can_wait, "written": written}
 
 

@@ -14,6 +14,7 @@ from labkit.checks.case import Value, Values
 from labkit.checks.drivers.lesson_03 import gradients_of, loss_of, model_of
 from labkit.checks.drivers.lesson_06_stand_ins import Bucket, HookStandIn, PacketStandIn, Recorder, stand_in
 from labkit.checks.exercise import Functions
+from labkit.torch_port.futures import AnyFuture
 
 _DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
@@ -161,7 +162,7 @@ def call_hook(functions: Functions, inputs: Values) -> Values:
 
 
 def _value(future: Any) -> Value:
-    if not isinstance(future, torch._C.Future):  # what torch.futures.Future and C++ both are
+    if not isinstance(future, AnyFuture):  # what torch.futures.Future and C++ both are
         return f"a {type(future).__name__}"
     value = future.wait()
     return value.detach().clone() if isinstance(value, Tensor) else f"a future of a {type(value).__name__}"

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
-
-_PARTS = ("CheckpointFunction", "_checkpoint_without_reentrant_generator")
+from labkit.torch_port.tensors import CHECKPOINT_PARTS
 
 
 @contextmanager
@@ -26,9 +25,9 @@ def _without_the_library() -> Iterator[None]:
     class Refused:
         apply = staticmethod(refuse)
 
-    kept = {name: vars(library)[name] for name in _PARTS if name in vars(library)}
+    kept = {name: vars(library)[name] for name in CHECKPOINT_PARTS if name in vars(library)}
     for name in kept:
-        setattr(library, name, Refused if name == _PARTS[0] else refuse)
+        setattr(library, name, Refused if name == CHECKPOINT_PARTS[0] else refuse)
     try:
         yield
     finally:

@@ -6,7 +6,6 @@ import os
 import time
 from typing import Any, cast
 
-import torch
 from torch import Tensor
 from torch.distributed import rpc
 from torch.futures import Future
@@ -14,6 +13,7 @@ from torch.futures import Future
 from labkit.checks.case import Value, Values
 from labkit.checks.drivers.called_servers import Blocked, call, join_rpc, on_virtual_ranks
 from labkit.checks.exercise import Functions
+from labkit.torch_port.futures import AnyFuture
 
 _held: dict[str, Any] = {}
 """Rank -> the learner's replica on it; virtual ranks share this module."""
@@ -71,7 +71,7 @@ def _drive(functions: Functions, inputs: Values) -> Values:
                 answer = call(lambda arguments=arguments: server.push(*arguments))  # type: ignore[misc]
             except Blocked:
                 return {"problem": "blocked", "step": number}
-            if not isinstance(answer, torch._C.Future):
+            if not isinstance(answer, AnyFuture):
                 return {"problem": "no future", "step": number, "form": type(answer).__name__}
             pushes.append(answer)
         elif backup is not None and step["of"] < len(backup.open):

@@ -22,6 +22,7 @@ from labkit.checks.lesson_02.sums import (
 )
 from labkit.checks.lesson_02.traffic import chunk_bytes, tensor_bytes
 from labkit.checks.wire import Wire
+from labkit.errors import NoSuchRank
 
 Seen = Callable[[Case, Got, Wire], bool]
 _WAITING = re.compile(r"\bi?(?:send|recv)\b")
@@ -69,6 +70,8 @@ def stranger(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether a rank waits for, or sent to, a rank that the world does not have."""
     if not isinstance(got, Failure):
         return False
+    if got.error == NoSuchRank.__name__:
+        return True
     waited = any(wait.peer is not None and not 0 <= wait.peer < case.world_size for wait in got.waits)
     return waited or any(not 0 <= message.dst < case.world_size for message in wire.messages)
 

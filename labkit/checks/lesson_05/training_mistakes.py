@@ -15,6 +15,7 @@ from labkit.checks.lesson_05.training import (
 )
 from labkit.checks.verdict import Mistake
 from labkit.checks.wire import Wire
+from labkit.errors import NoSuchRank
 
 
 def _forward_only(case: Case, got: Got, wire: Wire) -> bool:
@@ -63,7 +64,9 @@ def _too_few_messages(case: Case, got: Got, wire: Wire) -> bool:
 
 
 def _to_a_rank_that_is_not_there(case: Case, got: Got, wire: Wire) -> bool:
-    if isinstance(got, Failure) and any(words in got.message.lower() for words in _NO_SUCH_PEER):
+    if isinstance(got, Failure) and (
+        got.error == NoSuchRank.__name__ or any(words in got.message.lower() for words in _NO_SUCH_PEER)
+    ):
         return True
     known = set(members(case))
     return any(not {message.src, message.dst} <= known for message in wire.messages) or any(

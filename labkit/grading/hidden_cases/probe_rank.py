@@ -29,7 +29,6 @@ from typing import Any, NoReturn, cast
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import HashStore
 
 import labkit
 from labkit.checks import wire_format
@@ -42,6 +41,7 @@ from labkit.grading.relay.group import register
 from labkit.grading.sandbox.entry import enter
 from labkit.grading.sandbox.process_tree import become_subreaper
 from labkit.grading.sandbox.rank_namespaces import RankNamespaces
+from labkit.torch_port.stores import HashStore
 
 _MAX_TEXT = 4000
 _PR_SET_PDEATHSIG = 1

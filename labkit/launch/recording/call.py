@@ -13,6 +13,7 @@ import torch
 from labkit.launch.recording import layout
 from labkit.launch.recording.recorder import Recorder
 from labkit.timeline.span import Lane
+from labkit.torch_port.tensors import version_of
 
 CHECKSUM_BYTES = 1 << 14
 NUM_PIECES = 16
@@ -130,4 +131,4 @@ def buffer_version(tensor: Any) -> int:
             content = rows[:, : CHECKSUM_BYTES // NUM_PIECES].copy()
         return zlib.crc32(content)
     shared = tensor.untyped_storage().nbytes() > tensor.nbytes
-    return -1 if shared or tensor.is_inference() else int(tensor._version)
+    return -1 if shared or tensor.is_inference() else version_of(tensor)

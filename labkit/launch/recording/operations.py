@@ -68,7 +68,7 @@ class Operation:
     names: str = ""
 
     def check(self, arguments: Sequence[Any], kwargs: Mapping[str, Any], size: int) -> None:
-        """Raise ValueError where the call names a rank that a group of this size does not have."""
+        """Raise NoSuchRank where the call names a rank that a group of this size does not have."""
         if not self.names:
             return
         if self.point_to_point:

@@ -1,6 +1,6 @@
-"""Every name the simulator uses that torch's documentation does not promise, in one place.
+"""What torch keeps for each process about its groups, given to each thread that plays a rank.
 
-Run with torch 2.13; written for 2.11 to 2.15. A test holds each name and says what it is for when one is gone.
+Run with torch 2.13; written for 2.11 to 2.15.
 """
 
 from __future__ import annotations
@@ -12,15 +12,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.rpc
 from torch.distributed import distributed_c10d
 
-BACKEND = "virtual"
-
 c10d: Any = distributed_c10d
-rpc: Any = torch.distributed.rpc
-rpc_api: Any = rpc.api
-WorkerInfo: Any = rpc.WorkerInfo
 _compiled: Any = torch._C._distributed_c10d
 
 NEEDED: dict[str, Callable[[], object]] = {
@@ -31,32 +25,8 @@ NEEDED: dict[str, Callable[[], object]] = {
     "torch.distributed.distributed_c10d._pickler": lambda: c10d._pickler,
     "torch.distributed.distributed_c10d._unpickler": lambda: c10d._unpickler,
     "torch._C._distributed_c10d._set_thread_isolation_mode": lambda: _compiled._set_thread_isolation_mode,
-    "torch._C._current_graph_task_id": lambda: torch._C._current_graph_task_id,
-    "torch.autograd.Variable._execution_engine.queue_callback": lambda: (
-        torch.autograd.Variable._execution_engine.queue_callback
-    ),
-    "torch.autograd.set_multithreading_enabled": lambda: torch.autograd.set_multithreading_enabled,
-    "torch.utils._python_dispatch.TorchDispatchMode": lambda: _dispatch_mode(),
-    "torch.utils.flop_counter.flop_registry": lambda: flop_registry(),
-    "torch.distributed.rpc.api": lambda: rpc_api.rpc_sync,
-    "torch.distributed.rpc.api._thread_local_var": lambda: rpc_api._thread_local_var,
-    "torch.distributed.rpc.api._is_current_rpc_agent_set": lambda: rpc_api._is_current_rpc_agent_set,
-    "torch.distributed.rpc._is_current_rpc_agent_set": lambda: rpc._is_current_rpc_agent_set,
-    "torch.distributed.rpc._set_rpc_timeout": lambda: rpc._set_rpc_timeout,
-    "torch.distributed.rpc.functions.async_execution's mark": lambda: getattr(
-        rpc.functions.async_execution(lambda: None), RPC_ASYNC_MARK
-    ),
-    "torch.futures.Future._set_unwrap_func": lambda: torch.futures.Future._set_unwrap_func,
-    "torch._C._DisableTorchDispatch": lambda: torch._C._DisableTorchDispatch,
-    "torch.ops.aten._scaled_dot_product_flash_attention": lambda: torch.ops.aten._scaled_dot_product_flash_attention,
-    "torch.ops.aten._fused_rms_norm_backward": lambda: torch.ops.aten._fused_rms_norm_backward,
-    "torch._C._get_dispatch_mode": lambda: torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE),
-    "torch.nn.Module._parameters": lambda: (torch.nn.Linear(1, 1)._parameters, torch.nn.Linear(1, 1)._buffers),
 }
 """Name -> how it is reached; a test calls each."""
-
-RPC_ASYNC_MARK = "_wrapped_async_rpc_function"
-"""What torch.distributed.rpc.functions.async_execution leaves on a function."""
 
 WORLD_FIELDS: dict[str, Callable[[], object]] = {
     "default_pg": lambda: None,
@@ -72,37 +42,6 @@ WORLD_FIELDS: dict[str, Callable[[], object]] = {
     "comms": list,
 }
 """What torch keeps about process groups, one set per process; here one per rank."""
-
-
-def _dispatch_mode() -> type[Any]:
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    return TorchDispatchMode
-
-
-def flop_registry() -> dict[Any, Callable[..., int]]:
-    """Return torch's own table of operators and how many floating-point operations they take."""
-    from torch.utils.flop_counter import flop_registry as registry
-
-    return registry
-
-
-_Mode: Any = _dispatch_mode()
-
-
-class DispatchMode(_Mode):  # type: ignore[misc]
-    """A dispatch mode whose handler is called as it is, without a guard for torch.compile around each call.
-
-    A torch that does not know the name below goes on without the saving.
-    """
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
-
-
-_dispatch_mode_of: Any = torch._C._get_dispatch_mode
-_FAKE: Any = torch._C._TorchDispatchModeKey.FAKE
 
 
 class RankWorlds:
@@ -151,6 +90,7 @@ def new_world() -> dict[str, Any]:
 
 @contextmanager
 def installed(
+    backend: str,
     current: Callable[[], dict[str, Any] | None],
     create_group: Callable[[Any, Any], Any],
     store: Callable[[], Any],
@@ -161,6 +101,7 @@ def installed(
     """Make torch.distributed serve ranks that are threads, and leave it as it was.
 
     Args:
+        backend: What every group of a rank runs on, whatever it asks for.
         current: Returns the table of the rank whose thread calls, or None for any other thread.
         create_group: Makes a process group from torch's options (extended API of register_backend).
         store: Returns the store that ranks meet at, whatever address they name.
@@ -181,9 +122,9 @@ def installed(
         if current() is None:
             return helper(*args, **kwargs)
         if "backend" in kwargs:
-            kwargs["backend"] = dist.Backend(BACKEND)
+            kwargs["backend"] = dist.Backend(backend)
         else:
-            args = (*args[:3], dist.Backend(BACKEND), *args[4:])
+            args = (*args[:3], dist.Backend(backend), *args[4:])
         return helper(*args, **kwargs)
 
     def meet(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Iterator[Any]:
@@ -199,7 +140,7 @@ def installed(
     def barrier(*args: Any, **kwargs: Any) -> None:
         (real_barrier if current() is None else monitored_barrier)(*args, **kwargs)
 
-    _register(create_group)
+    _register(backend, create_group)
     replaced = {
         "_world": RankWorlds(saved["_world"], current),
         "_new_process_group_helper": new_group,
@@ -226,51 +167,17 @@ def installed(
 _create_group: Callable[[Any, Any], Any] | None = None
 
 
-def _register(create_group: Callable[[Any, Any], Any]) -> None:
+def _register(backend: str, create_group: Callable[[Any, Any], Any]) -> None:
     """Register the backend once per process; what it creates is that of the run at hand."""
     global _create_group
     _create_group = create_group
-    if BACKEND not in dist.Backend.backend_list:
+    if backend not in dist.Backend.backend_list:
 
         def create(options: Any, backend_options: Any) -> Any:
             assert _create_group is not None
             return _create_group(options, backend_options)
 
-        dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu"])
-
-
-def in_backward() -> bool:
-    """Return whether this thread runs a backward pass."""
-    return int(torch._C._current_graph_task_id()) != -1
-
-
-backward_number: Callable[[], int] = torch._C._current_graph_task_id
-"""Returns which backward pass this thread runs, -1 for none."""
-
-
-def working_out_shapes() -> bool:
-    """Return whether operators only work out what shapes others would have, as DTensor does before it computes."""
-    return _dispatch_mode_of(_FAKE) is not None
-
-
-def before_backward_returns(callback: Callable[[], None]) -> None:
-    """Call back at the end of the backward pass under way, before what is queued later, such as DDP's own end."""
-    torch.autograd.Variable._execution_engine.queue_callback(callback)
-
-
-def rpc_futures_to_wait_for() -> list[Any] | None:
-    """Return the list that this thread's rpc_async calls go into inside rpc._wait_all(), None elsewhere."""
-    return getattr(rpc_api._thread_local_var, "future_list", None)
-
-
-def uncounted() -> Any:
-    """Return a context manager in which the simulator moves values itself, unseen by dispatch modes."""
-    return torch._C._DisableTorchDispatch()
-
-
-def single_threaded_backward() -> Any:
-    """Return a context manager in which this thread's backward passes stay on this thread."""
-    return torch.autograd.set_multithreading_enabled(False)
+        dist.Backend.register_backend(backend, create, extended_api=True, devices=["cpu"])
 
 
 def entry_codes() -> dict[int, str]:

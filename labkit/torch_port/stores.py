@@ -1,11 +1,13 @@
-"""Names that torch's documentation does not promise, used by the launcher; a test holds them to what we need."""
+"""Stores that ranks meet at."""
 
 from __future__ import annotations
 
 import socket
 
 import torch.distributed as dist
-from torch._C._distributed_c10d import TCPStore
+from torch._C._distributed_c10d import HashStore, TCPStore
+
+__all__ = ["HashStore", "TCPStore", "host_store", "read_debug_level"]
 
 
 def host_store(listener: socket.socket) -> TCPStore:

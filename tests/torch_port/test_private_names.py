@@ -1,4 +1,4 @@
-"""What the simulator uses of torch beyond its documentation."""
+"""What labkit uses of torch beyond its documentation, held against the torch that is installed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from labkit.simulator.torch_private import NEEDED, WORLD_FIELDS, RankWorlds, c10d, new_world
+from labkit.torch_port import backward, futures, group_tables, operators, rpc
+from labkit.torch_port.group_tables import WORLD_FIELDS, RankWorlds, c10d, new_world
+
+NEEDED = group_tables.NEEDED | operators.NEEDED | backward.NEEDED | futures.NEEDED | rpc.NEEDED
 
 
 @pytest.mark.parametrize("name", NEEDED)
@@ -15,8 +18,8 @@ def test_torch_still_has(name: str) -> None:
         NEEDED[name]()
     except (AttributeError, ImportError):
         pytest.fail(
-            f"torch {torch.__version__} has no {name} any more; labkit.virtual needs it. "
-            "See what replaced it and change labkit/simulator/torch_private.py."
+            f"torch {torch.__version__} has no {name} any more. "
+            "See what replaced it and change labkit/torch_port, the one place that knows."
         )
 
 

@@ -1,0 +1,36 @@
+"""Backward passes: whether one runs, which, and what is called at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+backward_number: Callable[[], int] = torch._C._current_graph_task_id
+"""Returns which backward pass this thread runs, -1 for none."""
+
+
+def in_backward() -> bool:
+    """Return whether this thread runs a backward pass."""
+    return int(torch._C._current_graph_task_id()) != -1
+
+
+def before_backward_returns(callback: Callable[[], None]) -> None:
+    """Call back at the end of the backward pass under way, before what is queued later, such as DDP's own end."""
+    torch.autograd.Variable._execution_engine.queue_callback(callback)
+
+
+def single_threaded_backward() -> Any:
+    """Return a context manager in which this thread's backward passes stay on this thread."""
+    return torch.autograd.set_multithreading_enabled(False)
+
+
+NEEDED: dict[str, Callable[[], object]] = {
+    "torch._C._current_graph_task_id": lambda: torch._C._current_graph_task_id,
+    "torch.autograd.Variable._execution_engine.queue_callback": lambda: (
+        torch.autograd.Variable._execution_engine.queue_callback
+    ),
+    "torch.autograd.set_multithreading_enabled": lambda: torch.autograd.set_multithreading_enabled,
+}
+"""Name -> how it is reached; a test calls each."""

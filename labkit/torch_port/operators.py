@@ -1,0 +1,86 @@
+"""Operators as torch dispatches them: watching each call, what each is called, what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils import _python_dispatch, flop_counter
+
+_Mode: Any = _python_dispatch.TorchDispatchMode
+_dispatch_mode_of: Any = torch._C._get_dispatch_mode
+_FAKE: Any = torch._C._TorchDispatchModeKey.FAKE
+
+
+class DispatchMode(_Mode):  # type: ignore[misc]
+    """A dispatch mode whose handler is called as it is, without a guard for torch.compile around each call.
+
+    A torch that does not know the name below goes on without the saving.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+def flop_registry() -> dict[Any, Callable[..., int]]:
+    """Return torch's own table of operators and how many floating-point operations they take."""
+    return flop_counter.flop_registry
+
+
+def uncounted() -> Any:
+    """Return a context manager in which values are moved unseen by dispatch modes."""
+    return torch._C._DisableTorchDispatch()
+
+
+def working_out_shapes() -> bool:
+    """Return whether operators only work out what shapes others would have, as DTensor does before it computes."""
+    return _dispatch_mode_of(_FAKE) is not None
+
+
+def packet_of(func: Any) -> Any:
+    """Return what all overloads of an operator have in common; the table of floating-point operations is by that."""
+    return func._overloadpacket
+
+
+def name_of(func: Any) -> str:
+    """Return an operator's name without its overload, such as "add"."""
+    return str(func._overloadpacket.__name__)
+
+
+def schema_of(func: Any) -> Any:
+    """Return an operator's arguments and results: their types, and which alias or are written."""
+    return func._schema
+
+
+NAMES_OF_ITS_OWN = ("_c10d_functional", "_c10d_functional_autograd")
+"""Namespaces of torch's own operators, besides those without an underscore."""
+
+FREE = ("_local_scalar_dense", "_wrap_tensor_autograd", "_unsafe_view", "_reshape_alias")
+"""Operators that only say something about a tensor, or view it."""
+
+
+def flash_attention(query: Any, key: Any, value: Any, dropout_p: float, is_causal: bool, scale: float | None) -> Any:
+    """Return what the fused attention kernel of a GPU returns, on meta its shapes; the output comes first."""
+    return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)
+
+
+def rms_norm_backward(
+    grad: Any, given: Any, shape: list[int], scale: Any, weight: Any, wanted: list[bool]
+) -> tuple[Any, ...]:
+    """Return the gradients of the input and the weight from the fused kernel of a GPU, on meta their shapes."""
+    return tuple(torch.ops.aten._fused_rms_norm_backward(grad, given, shape, scale, weight, wanted))
+
+
+NEEDED: dict[str, Callable[[], object]] = {
+    "torch.utils._python_dispatch.TorchDispatchMode": lambda: _python_dispatch.TorchDispatchMode,
+    "torch.utils.flop_counter.flop_registry": flop_registry,
+    "torch._C._DisableTorchDispatch": lambda: torch._C._DisableTorchDispatch,
+    "torch._C._get_dispatch_mode": lambda: _dispatch_mode_of(_FAKE),
+    "torch.ops.aten._scaled_dot_product_flash_attention": lambda: torch.ops.aten._scaled_dot_product_flash_attention,
+    "torch.ops.aten._fused_rms_norm_backward": lambda: torch.ops.aten._fused_rms_norm_backward,
+    "an operator's _overloadpacket": lambda: name_of(torch.ops.aten.add.Tensor),
+    "an operator's _schema": lambda: schema_of(torch.ops.aten.add.Tensor),
+}
+"""Name -> how it is reached; a test calls each."""

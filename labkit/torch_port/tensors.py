@@ -1,0 +1,32 @@
+"""What a tensor, a module or a checkpoint keeps behind a name of torch's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+
+def version_of(tensor: Tensor) -> int:
+    """Return how often a tensor, or any view of its storage, was written in place."""
+    return int(tensor._version)
+
+
+def sparse_parts(tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the indices and values of a sparse tensor; the public accessors refuse one that is not coalesced."""
+    return tensor._indices(), tensor._values()
+
+
+def own_parameters(module: nn.Module) -> Mapping[str, Any]:
+    """Return a module's own parameters by name, None among them, whatever its methods are overridden with."""
+    return module._parameters
+
+
+def own_buffers(module: nn.Module) -> Mapping[str, Any]:
+    """Return a module's own buffers by name, None among them."""
+    return module._buffers
+
+
+CHECKPOINT_PARTS = ("CheckpointFunction", "_checkpoint_without_reentrant_generator")
+"""What torch.utils.checkpoint.checkpoint calls: a class for reentrant backward passes, a function for the others."""
