@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labkit.launch.deadlock import nothing_in_flight
+from labkit.launch.local_deadlock import nothing_in_flight
 
 if TYPE_CHECKING:
     from labkit.launch.recording import RankLog

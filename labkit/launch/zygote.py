@@ -34,14 +34,14 @@ PRELOADED = (
     "cloudpickle",
     "numpy",
     "torch",
-    "torch._dynamo",  # optimizers pull it in at first use: 0.7 s
     "torch.distributed",
     "torch.nn.parallel",
     "torch.optim",
     "torch.utils.data",
+    "labkit.torch_port.preload",
     "labkit.torch_port.stores",
     "labkit.launch.worker",
-    "labkit.launch.recording.group",
+    "labkit.launch.recording.recorded_group",
 )
 """What every rank would import anyway: loaded once, before the first fork."""
 

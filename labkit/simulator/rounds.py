@@ -20,7 +20,7 @@ from labkit.torch_port.operators import uncounted
 
 
 @dataclass(frozen=True)
-class Members:
+class Group:
     """A group, the same on all its ranks.
 
     Attributes:
@@ -69,7 +69,7 @@ class Round:
     """One collective while ranks join it.
 
     Attributes:
-        members: Its group.
+        group: Its group.
         number: How many came before on the group.
         event: Fired when it is complete.
         parts: What each group rank brought.
@@ -78,7 +78,7 @@ class Round:
         checks: Whether computing also checks that the parts fit each other.
     """
 
-    members: Members
+    group: Group
     number: int
     event: Event = field(default_factory=Event)
     parts: dict[int, Part] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Round:
 
     def missing(self) -> list[int]:
         """Return the global ranks that have not joined."""
-        return [rank for place, rank in enumerate(self.members.ranks) if place not in self.parts]
+        return [rank for place, rank in enumerate(self.group.ranks) if place not in self.parts]
 
     def result_of(self, group_rank: int) -> Sequence[torch.Tensor]:
         """Return what goes into this rank's outputs, once."""
@@ -103,13 +103,13 @@ class Rounds:
         self._open: dict[tuple[str, int], Round] = {}
 
     def join(
-        self, members: Members, number: int, group_rank: int, part: Part, compute: Compute,
+        self, group: Group, number: int, group_rank: int, part: Part, compute: Compute,
         traffic: Callable[[list[Part]], Traffic],
     ) -> Round:  # fmt: skip
         """Return the collective, which this rank has now joined.
 
         Args:
-            members: The group.
+            group: The group.
             number: How many collectives this rank joined on the group before.
             group_rank: The rank's number in the group.
             part: What it brings.
@@ -119,17 +119,17 @@ class Rounds:
         Raises:
             RuntimeError: If it is not the collective that the others called.
         """
-        key = (members.key, number)
+        key = (group.key, number)
         round_ = self._open.get(key)
         if round_ is None:
-            round_ = self._open[key] = Round(members, number, checks=part.row.kind.startswith("all_to_all"))
+            round_ = self._open[key] = Round(group, number, checks=part.row.kind.startswith("all_to_all"))
         elif round_.parts:
             first = next(iter(round_.parts.values()))
             if first.signature != part.signature:
                 part.row.failed = True
-                raise RuntimeError(_mismatch_text(members, number, first, part))
+                raise RuntimeError(_mismatch_text(group, number, first, part))
         round_.parts[group_rank] = part
-        if len(round_.parts) == len(members.ranks):
+        if len(round_.parts) == len(group.ranks):
             del self._open[key]
             self._compute(round_, compute, traffic)
         return round_
@@ -139,7 +139,7 @@ class Rounds:
         return [self._open[key] for key in sorted(self._open)]
 
     def _compute(self, round_: Round, compute: Compute, traffic: Callable[[list[Part]], Traffic]) -> None:
-        parts = [round_.parts[place] for place in range(len(round_.members.ranks))]
+        parts = [round_.parts[place] for place in range(len(round_.group.ranks))]
         round_.has_values = not all(_is_meta(part) for part in parts)
         if round_.has_values or round_.checks:
             with uncounted(), torch.no_grad():
@@ -149,7 +149,7 @@ class Rounds:
         self._simulation.scheduler.act(begins_ns, lambda: self._settle(round_, parts, planned, begins_ns))
 
     def _settle(self, round_: Round, parts: list[Part], traffic: Traffic, now_ns: int) -> None:
-        key, scheduler = round_.members.key, self._simulation.scheduler
+        key, scheduler = round_.group.key, self._simulation.scheduler
         # On each rank the collectives of a group run one after the other, as on NCCL's stream.
         free_ns = max(part.rank.streams.get(key, 0) for part in parts)
         if free_ns > now_ns:
@@ -167,9 +167,9 @@ def _is_meta(part: Part) -> bool:
     return bool(tensors) and all(tensor.is_meta for tensor in (*part.inputs, *part.outputs))
 
 
-def _mismatch_text(members: Members, number: int, first: Part, part: Part) -> str:
+def _mismatch_text(group: Group, number: int, first: Part, part: Part) -> str:
     return (
         f"Rank {part.rank.rank} called {part.signature}{at(part.row.source)} as collective {number + 1} of "
-        f"{members.label}, where rank {first.rank.rank} called {first.signature}{at(first.row.source)}. "
+        f"{group.label}, where rank {first.rank.rank} called {first.signature}{at(first.row.source)}. "
         "All ranks of a group must call the same collectives in the same order, with the same sizes and dtypes."
     )

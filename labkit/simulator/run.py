@@ -18,25 +18,26 @@ import torch.distributed as dist
 
 from labkit.errors import ConfigError, EnvironmentProblem, RankFailed, RunTimeout
 from labkit.known_classes import loads_in_notebook
-from labkit.simulator import deadlock, fused_kernels, locks, rpc, threads
+from labkit.simulator import fused_kernels, locks, rpc, threads, virtual_deadlock
 from labkit.simulator.by_value import RankUnpickler, dump_call, dumps, loads_in_rank
 from labkit.simulator.clock import Abandoned, Scheduler
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.garbage import Garbage, collected_by_us
-from labkit.simulator.group import create_group
 from labkit.simulator.memory import RankMemory
 from labkit.simulator.memory_hooks import memory_watched
 from labkit.simulator.memory_table import memory_tables
 from labkit.simulator.messages import Exchange
 from labkit.simulator.network import Network
+from labkit.simulator.process_globals import GlobalsSwitch, ProcessGlobals, rank_environ
 from labkit.simulator.record import Noted, assemble, at
 from labkit.simulator.roofline import Roofline
 from labkit.simulator.rounds import Rounds
 from labkit.simulator.state import Simulation, VirtualRank, become, current_rank, current_world
 from labkit.simulator.store import VirtualStore
-from labkit.simulator.surroundings import Hub, Surroundings, rank_environ
 from labkit.simulator.tracebacks import describe
+from labkit.simulator.virtual_port import make_port
 from labkit.timeline import Timeline
+from labkit.torch_port.backend import register
 from labkit.torch_port.backward import single_threaded_backward
 from labkit.torch_port.group_tables import installed
 
@@ -123,7 +124,7 @@ class _Run:
 
     def __init__(self, call: bytes, cluster: Cluster, seed: int, init: bool, echo: bool) -> None:
         self._call, self._cluster, self._seed, self._init = call, cluster, seed, init
-        self._hub = Hub()
+        self._hub = GlobalsSwitch()
         scheduler = Scheduler(cluster.world_size, self._hub.resumed, self._deadlocked)
         self._simulation = Simulation(cluster, scheduler, Network(cluster))
         self._simulation.exchange = Exchange(self._simulation)
@@ -136,7 +137,7 @@ class _Run:
         show = self._events.put if echo else None
         for rank in self._simulation.ranks:
             environ = rank_environ(self._names(rank.rank))
-            self._hub.surroundings.append(Surroundings(environ, seed + rank.rank, show, rank.rank))
+            self._hub.of_rank.append(ProcessGlobals(environ, seed + rank.rank, show, rank.rank))
         self._store = VirtualStore()
         self._packed: list[bytes | None] = [None] * cluster.world_size
         self._threads: list[threading.Thread] = []
@@ -148,9 +149,10 @@ class _Run:
         with ExitStack() as stack:
             stack.callback(torch.set_num_threads, num_threads)
             torch.set_num_threads(1)
+            register("virtual", make_port)
             stack.enter_context(
                 installed(
-                    *("virtual", current_world, create_group, lambda: self._store),
+                    *("virtual", current_world, lambda: self._store),
                     *(_monitored_barrier, cloudpickle.Pickler, self._unpickler),
                 )
             )
@@ -197,7 +199,7 @@ class _Run:
         return True
 
     def _show_rest(self, out: Any) -> None:
-        for one in self._hub.surroundings:
+        for one in self._hub.of_rank:
             one.output.finish()
         while not self._events.empty():
             event = self._events.get()
@@ -288,7 +290,7 @@ class _Run:
         return RankUnpickler(file, rank.process.classes)
 
     def _deadlocked(self) -> BaseException:
-        text, reports = deadlock.describe(self._simulation.scheduler.clocks)
+        text, reports = virtual_deadlock.describe(self._simulation.scheduler.clocks)
         return _DeadlockError(text, reports)
 
     def _problems(self) -> list[Noted]:
@@ -315,7 +317,7 @@ class _Run:
         records = [rank.record for rank in simulation.ranks]
         timeline = assemble(records, ends_ns, self._problems())
         timeline.tables |= memory_tables(self._memories)
-        output = [one.output.text() for one in self._hub.surroundings]
+        output = [one.output.text() for one in self._hub.of_rank]
         failure, size = simulation.scheduler.failure, len(simulation.ranks)
         about: dict[str, Any] = {"output": tuple(output), "timeline": timeline}
         if isinstance(failure, _DeadlockError):

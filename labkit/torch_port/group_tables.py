@@ -92,7 +92,6 @@ def new_world() -> dict[str, Any]:
 def installed(
     backend: str,
     current: Callable[[], dict[str, Any] | None],
-    create_group: Callable[[Any, Any], Any],
     store: Callable[[], Any],
     monitored_barrier: Callable[..., None],
     pickler: Any,
@@ -103,7 +102,6 @@ def installed(
     Args:
         backend: What every group of a rank runs on, whatever it asks for.
         current: Returns the table of the rank whose thread calls, or None for any other thread.
-        create_group: Makes a process group from torch's options (extended API of register_backend).
         store: Returns the store that ranks meet at, whatever address they name.
         monitored_barrier: What ranks call under that name; torch's own refuses every backend but gloo.
         pickler: Pickles for object collectives of ranks.
@@ -140,7 +138,6 @@ def installed(
     def barrier(*args: Any, **kwargs: Any) -> None:
         (real_barrier if current() is None else monitored_barrier)(*args, **kwargs)
 
-    _register(backend, create_group)
     replaced = {
         "_world": RankWorlds(saved["_world"], current),
         "_new_process_group_helper": new_group,
@@ -162,22 +159,6 @@ def installed(
         for name, value in saved.items():
             setattr(c10d, name, value)
         dist.monitored_barrier = real_barrier
-
-
-_create_group: Callable[[Any, Any], Any] | None = None
-
-
-def _register(backend: str, create_group: Callable[[Any, Any], Any]) -> None:
-    """Register the backend once per process; what it creates is that of the run at hand."""
-    global _create_group
-    _create_group = create_group
-    if backend not in dist.Backend.backend_list:
-
-        def create(options: Any, backend_options: Any) -> Any:
-            assert _create_group is not None
-            return _create_group(options, backend_options)
-
-        dist.Backend.register_backend(backend, create, extended_api=True, devices=["cpu"])
 
 
 def entry_codes() -> dict[int, str]:

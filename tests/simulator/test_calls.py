@@ -141,7 +141,7 @@ def test_an_average_and_a_reduction_it_does_not_know() -> None:
     def unknown() -> None:
         dist.all_reduce(torch.ones(1), op=dist._make_nccl_premul_sum(2.0))
 
-    with pytest.raises(RankFailed, match="The virtual cluster does not reduce with"):
+    with pytest.raises(RankFailed, match='The backend "virtual" does not reduce with'):
         _results(unknown)
 
 

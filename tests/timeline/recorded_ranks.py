@@ -16,7 +16,7 @@ from labkit.launch import recording
 
 _store: TCPStore | None = None
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["pytest", "torch", "torch.distributed", "labkit.launch.recording.group"])
+_CONTEXT.set_forkserver_preload(["pytest", "torch", "torch.distributed", "labkit.launch.recording.recorded_group"])
 
 
 def start_ranks(

@@ -11,10 +11,11 @@ import torch.distributed as dist
 from recorded_ranks import record_of, run_ranks
 
 from labkit.launch.recording.event_log import EventLog
-from labkit.launch.recording.group import PlainGroup, make_group_class
-from labkit.launch.recording.operations import COLLECTIVES, OWN, POINT_TO_POINT
+from labkit.launch.recording.recorded_group import RecordedGroup
 from labkit.launch.recording.recorder import Recorder
 from labkit.timeline import Timeline
+from labkit.torch_port.operations import OPERATIONS
+from labkit.torch_port.wrapped_group import OWN, PlainGroup, wrapping_class
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,8 @@ def test_a_backend_written_in_python_still_counts_as_a_process_group(tmp_path: P
 
 
 def test_no_method_of_a_process_group_is_left_to_the_outer_shell(tmp_path: Path) -> None:
-    group_class = make_group_class(Recorder(EventLog(tmp_path / "0.log", 0), 0))
+    recorder = Recorder(EventLog(tmp_path / "0.log", 0), 0)
+    group_class = wrapping_class(lambda outer, inner: RecordedGroup(recorder, outer, inner))
     left = [
         name
         for name in dir(PlainGroup)
@@ -61,7 +63,7 @@ def test_no_method_of_a_process_group_is_left_to_the_outer_shell(tmp_path: Path)
 
 
 def test_every_communication_method_of_this_torch_is_known() -> None:
-    known = {operation.method for operation in (*COLLECTIVES, *POINT_TO_POINT)}
+    known = {name for operation in OPERATIONS for name in operation.methods}
     returning_work = {
         name
         for name in dir(PlainGroup)

@@ -6,10 +6,14 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from labkit.torch_port import backward, futures, group_tables, operators, rpc
+from labkit.torch_port import backward, futures, group_tables, operators, remote_calls, rpc
 from labkit.torch_port.group_tables import WORLD_FIELDS, RankWorlds, c10d, new_world
 
-NEEDED = group_tables.NEEDED | operators.NEEDED | backward.NEEDED | futures.NEEDED | rpc.NEEDED
+NEEDED = {
+    name: reach
+    for module in (backward, futures, group_tables, operators, remote_calls, rpc)
+    for name, reach in module.NEEDED.items()
+}
 
 
 @pytest.mark.parametrize("name", NEEDED)
@@ -42,11 +46,11 @@ def test_other_threads_go_on_to_see_the_real_groups() -> None:
 
 
 def test_the_methods_of_a_group_that_torch_calls_are_all_ours() -> None:
-    from labkit.simulator.group import VirtualGroup
+    from labkit.torch_port.adapter import PortGroup
 
     theirs = {name for name in vars(dist.ProcessGroup) if name.startswith(("all", "reduce", "broad", "gath", "scatt"))}
     theirs |= {"send", "recv", "recv_anysource", "barrier", "monitored_barrier", "_allgather_base"}
     theirs |= {"_reduce_scatter_base", "_start_coalescing", "_end_coalescing"}
-    ours = {name for cls in VirtualGroup.__mro__ if cls.__module__.startswith("labkit") for name in vars(cls)}
+    ours = {name for cls in PortGroup.__mro__ if cls.__module__.startswith("labkit") for name in vars(cls)}
     missing = theirs - ours
-    assert not missing, f"torch {torch.__version__} has collectives that the virtual cluster has not: {missing}"
+    assert not missing, f"torch {torch.__version__} has collectives that the adapter has not: {missing}"

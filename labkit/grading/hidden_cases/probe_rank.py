@@ -37,7 +37,7 @@ from labkit.grading.frames import read_frame, write_frame
 from labkit.grading.hidden_cases import rank_exercise
 from labkit.grading.hidden_cases.rank_exercise import RankExercise
 from labkit.grading.relay.client import CELL_MARK, RelayClient
-from labkit.grading.relay.group import register
+from labkit.grading.relay.relay_port import register
 from labkit.grading.sandbox.entry import enter
 from labkit.grading.sandbox.process_tree import become_subreaper
 from labkit.grading.sandbox.rank_namespaces import RankNamespaces

@@ -29,13 +29,13 @@ def serve(sock: socket.socket) -> None:
     os.environ.update(told["environment"])
     os.chdir(told["work"])
     sys.argv = list(told["argv"])
-    _be_oneself()
+    _seed_and_set_threads()
     from ipykernel.kernelapp import IPKernelApp
 
     IPKernelApp.launch_instance(argv=sys.argv[1:])
 
 
-def _be_oneself() -> None:
+def _seed_and_set_threads() -> None:
     """Have what a kernel has that was started anew: as many threads as cores, and random numbers of its own."""
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     random.seed()

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from labkit.grading.frames import Frame, read_frame, write_frame
-from labkit.launch.recording.futures import Futures
+from labkit.torch_port.followed_futures import Futures
 
 Payload = bytes | bytearray | memoryview
 CELL_MARK = "<exercise "

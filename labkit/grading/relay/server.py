@@ -22,8 +22,8 @@ from typing import Any
 from labkit.checks.wire import CollectiveCall, Message, Wire, WireProblem, ordered
 from labkit.grading.limits import Limits
 from labkit.grading.relay.calls import Call, calls_of
-from labkit.grading.relay.deadlock import describe_deadlock
 from labkit.grading.relay.records import ANY_SOURCE, Collective, Deadlock, Part, Post, RankState, RelayError
+from labkit.grading.relay.relay_deadlock import describe_deadlock
 
 _MAX_RANKS = 4096
 

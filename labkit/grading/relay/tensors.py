@@ -1,27 +1,23 @@
-"""Tensors and bytes: what the rank's side of the `relay` backend sends, writes and adds up."""
+"""Tensors and bytes: what the rank's side of the `relay` backend sends and writes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from labkit.grading.relay.client import Payload
 
 Tensors = Sequence[torch.Tensor]
 
 
-def single(tensors: Tensors) -> torch.Tensor:
-    """Return the one tensor of a call; the relay carries contiguous CPU tensors."""
-    tensor = tensors[0]
+def on_cpu(tensor: torch.Tensor) -> None:
+    """Raise ValueError unless a message is what the relay carries: a contiguous tensor on the CPU."""
     if tensor.device.type != "cpu":
         raise ValueError(f"Tensors must be on the CPU here, this one is on {tensor.device}")
     if not tensor.is_contiguous():
         raise ValueError("Tensors must be contiguous")
-    return tensor
 
 
 def num_bytes(tensor: torch.Tensor) -> int:
@@ -64,29 +60,3 @@ def write_all(outputs: Tensors, pieces: Sequence[Payload]) -> None:
     """Copy one received piece into each output."""
     for out, piece in zip(outputs, pieces, strict=True):
         write(out, piece)
-
-
-def op_of(opts: Any) -> Any:
-    """Return the reduction an options object or an argument names; SUM where it names none."""
-    op = getattr(opts, "reduceOp", opts)
-    return dist.ReduceOp.SUM if op is None else op
-
-
-def combine(parts: list[torch.Tensor], op: Any) -> torch.Tensor:
-    """Return the parts reduced in rank order; ValueError for an operation the relay does not know."""
-    ops = dist.ReduceOp
-    if op == ops.AVG:
-        total = reduce(torch.add, parts)
-        return total / len(parts) if total.is_floating_point() else total // len(parts)
-    for known, function in (
-        (ops.SUM, torch.add),
-        (ops.PRODUCT, torch.mul),
-        (ops.MIN, torch.minimum),
-        (ops.MAX, torch.maximum),
-        (ops.BAND, torch.bitwise_and),
-        (ops.BOR, torch.bitwise_or),
-        (ops.BXOR, torch.bitwise_xor),
-    ):
-        if op == known:
-            return reduce(function, parts)
-    raise ValueError(f"the relay backend does not know {op}")

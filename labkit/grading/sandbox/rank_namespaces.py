@@ -105,7 +105,7 @@ class RankNamespaces:
             _call("unshare", _NEWNS | _NEWIPC | _NEWNET | _NEWUTS)
             _make_file_system(self._scratch_bytes)
             _raise_loopback()
-            _become_nobody_to_the_others()
+            _enter_own_user_namespace()
         except BaseException:
             traceback.print_exc()
             os.write(said, b"!")
@@ -132,7 +132,7 @@ def _raise_loopback() -> None:
         fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP_AND_RUNNING))
 
 
-def _become_nobody_to_the_others() -> None:
+def _enter_own_user_namespace() -> None:
     """Leave for a user namespace of one's own, the last there can be, with no capability even there."""
     uid, gid = os.getuid(), os.getgid()
     forget_keys()

@@ -63,7 +63,7 @@ class DaskClass:
 
     def _connect(self, distributed: Any) -> Any:
         try:
-            _knock(distributed, self.address)
+            _require_listener(distributed, self.address)
             return distributed.Client(self.address, timeout=_ANSWER_SECONDS, name="labkit grade")
         except (OSError, ValueError, MemoryError) as error:  # MemoryError: another service's words, read as a length
             raise EnvironmentProblem(
@@ -180,7 +180,7 @@ class DaskClass:
         write_reports(unreadable(submission.name, problem, course, digest, fingerprint), course, self.setting.out)
 
 
-def _knock(distributed: Any, address: str) -> None:
+def _require_listener(distributed: Any, address: str) -> None:
     """Connect once and hang up: Client itself waits without an end for a service that listens and says nothing."""
     runner = distributed.utils.LoopRunner()
 

@@ -13,6 +13,7 @@ import torch
 from labkit.launch.recording import layout
 from labkit.launch.recording.recorder import Recorder
 from labkit.timeline.span import Lane
+from labkit.torch_port.handles import source_of
 from labkit.torch_port.tensors import version_of
 
 CHECKSUM_BYTES = 1 << 14
@@ -98,7 +99,7 @@ class Call:
         if self.done or not (self.completes_on_wait or flags):
             return
         if self.sender is not None and not flags:
-            log.set_peer(self.record, self.sender(work._source_rank()))
+            log.set_peer(self.record, self.sender(source_of(work)))
         if self.tensor is not None and buffer_version(self.tensor) != self.version:
             flags |= layout.BUFFER_CHANGED
         self.tensor = None

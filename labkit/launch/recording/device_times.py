@@ -11,6 +11,7 @@ import torch
 from labkit.launch.recording import layout
 from labkit.launch.recording.event_log import EventLog
 from labkit.timeline.span import Lane
+from labkit.torch_port.wrapped_group import backend_name
 
 RESOLVE_EVERY = 64
 CLOSE_SECONDS = 10.0
@@ -26,7 +27,7 @@ def nccl_device(group: Any, arguments: list[Any]) -> torch.device | None:
         value = value[0] if value else None
     if not isinstance(value, torch.Tensor) or not value.is_cuda or torch.cuda.is_current_stream_capturing():
         return None
-    return value.device if group._get_backend(value.device).name() == "nccl" else None
+    return value.device if backend_name(group, value.device) == "nccl" else None
 
 
 @dataclass(frozen=True)

@@ -31,16 +31,20 @@ def install(log_path: str | Path, rank: int, *, capacity: int = DEFAULT_CAPACITY
     except OSError:
         return False
 
-    import torch
-    from torch.distributed import distributed_c10d as c10d
+    import torch.distributed.rpc
 
-    from labkit.launch.recording.group import make_group_class
-    from labkit.launch.recording.remote_calls import record_remote_calls
+    from labkit.launch.recording.recorded_group import RecordedGroup
+    from labkit.torch_port.wrapped_group import install as install_groups
+    from labkit.torch_port.wrapped_group import wrapping_class
 
     # Everything under torch/ is torch's; a learner's own packages beside it are not.
-    _recorder = Recorder(log, rank, (str(Path(torch.__file__).parent) + "/",))
-    c10d.ProcessGroup = make_group_class(_recorder)  # type: ignore[misc]
-    _undo.extend((_recorder.futures.install(), record_remote_calls(_recorder)))
+    recorder = _recorder = Recorder(log, rank, (str(Path(torch.__file__).parent) + "/",))
+    groups = wrapping_class(lambda outer, inner: RecordedGroup(recorder, outer, inner))
+    _undo.extend((install_groups(groups), recorder.futures.install()))
+    if torch.distributed.rpc.is_available():
+        from labkit.launch.recording.remote_calls import record_remote_calls
+
+        _undo.append(record_remote_calls(recorder))
     return True
 
 
@@ -51,12 +55,7 @@ def close() -> None:
         return
     while _undo:
         _undo.pop()()
-    from torch.distributed import distributed_c10d as c10d
-
-    from labkit.launch.recording.group import PlainGroup
-
     recorder, _recorder = _recorder, None
-    c10d.ProcessGroup = PlainGroup  # type: ignore[misc]
     recorder.close()
 
 

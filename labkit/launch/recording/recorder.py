@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from labkit.launch.recording import layout
 from labkit.launch.recording.event_log import EventLog
 from labkit.launch.recording.future_waits import wait_recorded
-from labkit.launch.recording.futures import Futures
 from labkit.timeline.span import Lane
+from labkit.torch_port.followed_futures import Futures
 
 if TYPE_CHECKING:
     from labkit.launch.recording.device_times import DeviceTimes

@@ -25,11 +25,12 @@ from labkit.launch.recording import layout
 from labkit.launch.recording.call import Call
 from labkit.launch.recording.recorder import Recorder
 from labkit.timeline.span import Lane
+from labkit.torch_port.futures import AnyFuture
+from labkit.torch_port.remote_calls import METHOD_STAND_INS, PythonCall, creation_of, replace, torchs, worker_id
 
 _TRAILER = Struct("<iq8s")
 """The caller's rank, the number of its record, and what tells that they are there: a pickle ends with a full stop."""
 _SIGN = b"LABKITno"
-_STAND_INS = ("_local_invoke", "_local_invoke_async_execution")
 _COMMUNICATION, _HOST = int(Lane.COMMUNICATION), int(Lane.HOST)
 
 
@@ -49,33 +50,14 @@ class _Method(str):
 
 
 def record_remote_calls(recorder: Recorder) -> Callable[[], None]:
-    """Record remote calls from now on; return what undoes it. Without torch's RPC nothing is done."""
-    import torch
-    import torch.distributed as dist
-
-    if not dist.rpc.is_available():
-        return lambda: None
-    from torch.distributed.rpc import api, internal, rref_proxy
-
-    places: Any = (api, internal, dist.rpc, api.PyRRef, rref_proxy)  # type: ignore[attr-defined]
-    private, inside, public, reference, proxy = places
-    before = [
-        (private, "_invoke_rpc", private._invoke_rpc),
-        (inside, "_run_function", inside._run_function),
-        (private, "remote", private.remote),
-        (public, "remote", public.remote),
-        (reference, "to_here", reference.to_here),
-        (inside, "deserialize", inside.deserialize),
-        (proxy, "_invoke_rpc", proxy._invoke_rpc),
-        (private, "_invoke_rpc_python_udf", private._invoke_rpc_python_udf),
-        (private, "_invoke_remote_python_udf", private._invoke_remote_python_udf),
-    ]
-    invoke, run, remote, _, to_here, deserialize, call_method, *sending = (value for _, _, value in before)
+    """Record remote calls from now on; return what undoes it."""
+    invoke, call_method, remote, to_here = map(torchs, ("invoke", "call_method", "remote", "to_here"))
+    deserialize, run = map(torchs, ("deserialize", "run"))
     futures, thread = recorder.futures, _Thread()
     futures.completing = lambda: thread.serving
     made: WeakKeyDictionary[Any, Call] = WeakKeyDictionary()
 
-    class NumberedCall(inside.PythonUDF):  # type: ignore[misc,name-defined]
+    class NumberedCall(PythonCall):  # type: ignore[misc]
         """A call as torch takes it, and who made it."""
 
         caller, record = -1, -1
@@ -90,7 +72,7 @@ def record_remote_calls(recorder: Recorder) -> Callable[[], None]:
 
     def deserialize_numbered(pickled: Any, tensors: Any) -> Any:
         value = deserialize(pickled, tensors)
-        if type(value) is inside.PythonUDF and pickled.endswith(_SIGN):
+        if type(value) is PythonCall and pickled.endswith(_SIGN):
             value = NumberedCall(*value)
             value.caller, value.record, _ = _TRAILER.unpack_from(pickled, len(pickled) - _TRAILER.size)
         return value
@@ -131,12 +113,12 @@ def record_remote_calls(recorder: Recorder) -> Callable[[], None]:
 
     def invoke_rpc(to: Any, func: Any, rpc_type: Any, *args: Any, **kwargs: Any) -> Any:
         call = None
-        if getattr(func, "__name__", "") in _STAND_INS and args:
+        if getattr(func, "__name__", "") in METHOD_STAND_INS and args:
             rref, method, *rest = args[0]
             call = getattr(method, "call", thread.method)
             args = ((rref, str(method), *rest), *args[1:])
         if call is None:
-            call = begin(f"rpc_{rpc_type.value}", _name(func, args), _id_of(private, to), args[:2])
+            call = begin(f"rpc_{rpc_type.value}", _name(func, args), _id_of(to), args[:2])
         with sending_of(call):
             return followed(call, invoke(to, func, rpc_type, *args, **kwargs))
 
@@ -163,11 +145,11 @@ def record_remote_calls(recorder: Recorder) -> Callable[[], None]:
     def reference_followed(call: Call | None, rref: Any) -> Any:
         if call is not None:
             made[rref] = call
-            futures.when_done(rref._get_future(), lambda _: call.complete())
+            futures.when_done(creation_of(rref), lambda _: call.complete())
         return rref
 
     def remote_recorded(to: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
-        call = thread.method or begin("remote", _name(func, args), _id_of(private, to), (*args[:2], kwargs))
+        call = thread.method or begin("remote", _name(func, args), _id_of(to), (*args[:2], kwargs))
         with sending_of(call):
             return reference_followed(call, remote(to, func, *args, **kwargs))
 
@@ -197,7 +179,7 @@ def record_remote_calls(recorder: Recorder) -> Callable[[], None]:
         was, thread.serving = thread.serving, serving
         try:
             value = run(python_udf)
-            if isinstance(value, torch._C.Future):
+            if isinstance(value, AnyFuture):
                 calls = futures.behind(value)
                 futures.when_done(value, lambda future: answered(serving, future, calls))
             return value
@@ -211,17 +193,16 @@ def record_remote_calls(recorder: Recorder) -> Callable[[], None]:
         if by != serving:
             recorder.log.answered_by(serving, by)
 
-    private._invoke_rpc, inside._run_function, proxy._invoke_rpc = invoke_rpc, run_function, method_called
-    private.remote = public.remote = remote_recorded
-    reference.to_here = to_here_recorded
-    inside.deserialize = deserialize_numbered
-    private._invoke_rpc_python_udf, private._invoke_remote_python_udf = map(numbered, sending)
-
-    def undo() -> None:
-        for owner, name, value in before:
-            setattr(owner, name, value)
-
-    return undo
+    return replace(
+        invoke=invoke_rpc,
+        call_method=method_called,
+        remote=remote_recorded,
+        to_here=to_here_recorded,
+        send_call=numbered(torchs("send_call")),
+        send_remote=numbered(torchs("send_remote")),
+        deserialize=deserialize_numbered,
+        run=run_function,
+    )
 
 
 def _name(func: Any, args: Any) -> str:
@@ -229,12 +210,12 @@ def _name(func: Any, args: Any) -> str:
     name = str(getattr(func, "__qualname__", type(func).__name__))
     if not str(getattr(func, "__module__", "")).startswith("torch.distributed.rpc."):
         return name
-    return str(args[0][1]) if name in _STAND_INS and args else ""
+    return str(args[0][1]) if name in METHOD_STAND_INS and args else ""
 
 
-def _id_of(api: Any, to: Any) -> int:
+def _id_of(to: Any) -> int:
     try:
-        return int(api._to_worker_info(to).id)
+        return worker_id(to)
     except Exception:  # the call itself will say what is wrong
         return -1
 

@@ -1,42 +1,32 @@
-"""What the recording of one process group knows: its ranks, the number of each collective, calls being coalesced."""
+"""The recording of one process group's calls: its ranks, the number of each collective, calls being coalesced."""
 
 from __future__ import annotations
 
+import sys
 import time
-from types import CodeType, FrameType
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
 from typing import Any
-
-import torch.distributed as dist
-from torch.distributed import distributed_c10d as c10d
 
 from labkit.launch.recording import layout
 from labkit.launch.recording.call import COMMUNICATION, Call, buffer_version
 from labkit.launch.recording.device_times import DeviceTimes, nccl_device
-from labkit.launch.recording.operations import Operation
+from labkit.launch.recording.recorded_work import RecordedWork
 from labkit.launch.recording.recorder import Recorder
-from labkit.launch.recording.work import RecordedWork
+from labkit.torch_port.group_tables import entry_codes
+from labkit.torch_port.operations import Operation
+from labkit.torch_port.wrapped_group import gets_handles, global_ranks
+
+_ENTRIES = entry_codes()
 
 
-def _code(function: Any) -> CodeType:
-    code: CodeType = getattr(function, "__wrapped__", function).__code__
-    return code
-
-
-_ENTRIES = {id(_code(dist.send)): "send", id(_code(dist.recv)): "recv"}
-"""Functions that block, told from isend and irecv by being on the stack."""
-
-
-class GroupCalls:
-    """The recording of one group: numbers its collectives and knows its ranks.
-
-    Attributes:
-        coalescing: The calls made between start and end of coalescing, None outside.
-    """
+class RecordedGroup:
+    """The recording of one group: numbers its collectives and knows its ranks."""
 
     def __init__(self, recorder: Recorder, outer: Any, inner: Any) -> None:
         self.recorder, self.outer, self.inner = recorder, outer, inner
         self.size: int = inner.size()
-        self.coalescing: list[Call] | None = None
+        self._coalescing: list[Call] | None = None
         self._number = 0
         self._ranks: list[int] | None = None
         self._described = 0
@@ -48,21 +38,54 @@ class GroupCalls:
 
     def _global_ranks(self) -> list[int]:
         if self._ranks is None:
-            known = c10d._world.pg_group_ranks.get(self.outer)
-            if not known:
+            self._ranks = global_ranks(self.outer)
+            if self._ranks is None:
                 return list(range(self.size))
-            by_rank = {group_rank: global_rank for global_rank, group_rank in known.items()}
-            self._ranks = [by_rank[rank] for rank in range(len(by_rank))]
             ranks = ",".join(map(str, self._ranks))
             self._described = self.recorder.log.intern(f"{self.outer.group_name}|{ranks}")
         return self._ranks
 
-    def begin(
-        self, operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType | None
-    ) -> Call:
+    def called(
+        self, operation: Operation, forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Carry a call out by `forward` and record it; return the handle for the caller.
+
+        Raises:
+            NoSuchRank: If it names a rank that the group does not have, of which gloo would read beyond its array.
+        """
+        arguments = operation.arguments(args, kwargs)
+        operation.check(arguments, kwargs, self.size)
+        if not self.recorder.active:
+            return forward(*args, **kwargs)
+        frame, wrap = _caller()
+        blocking = operation.is_blocking(args, kwargs)
+        call = self._begin(operation, arguments, blocking, frame)
+        slot = call.wait_begins(call.start_ns)
+        try:
+            work = forward(*args, **kwargs)
+        except BaseException:
+            call.complete(flags=layout.FAILED)
+            raise
+        finally:
+            self.recorder.log.resumed(slot)
+        return self._posted(call, work, wrap)
+
+    def coalescing_begins(self) -> None:
+        """Take the calls from now on for parts of one."""
+        self._coalescing = []
+
+    def coalescing_ends(self, work: Any) -> Any:
+        """Return the handle of all calls since; `work` is the plain group's, None where it has none."""
+        calls, self._coalescing = self._coalescing or [], None
+        if work is not None:
+            return self._handle(calls, work, wrap=True)
+        for call in calls:
+            call.complete()
+        return None
+
+    def _begin(self, operation: Operation, arguments: list[Any], blocking: bool, frame: FrameType | None) -> Call:
         """Return the call just posted, written to the log as open."""
         recorder, log = self.recorder, self.recorder.log
-        arguments = operation.arguments(args, kwargs)
         source, entry = recorder.source_and_entry(frame, _ENTRIES)
         self._global_ranks()
         peer, tag, number = -1, 0, 0
@@ -73,7 +96,7 @@ class GroupCalls:
             kind, blocking = entry or operation.kind, bool(entry)
         else:
             number, self._number = self._number, self._number + 1
-            kind, blocking = operation.kind, _is_blocking(operation, args, kwargs)
+            kind = operation.kind
         interned = log.intern(kind)
         call = Call(
             recorder, -1, interned, operation.size(arguments, self.size), peer, tag, self._described, source,
@@ -98,10 +121,10 @@ class GroupCalls:
         )  # fmt: skip
         return call
 
-    def posted(self, call: Call, work: Any, wrap: bool) -> Any:
+    def _posted(self, call: Call, work: Any, wrap: bool) -> Any:
         """Return the handle for the caller once the backend has accepted the call."""
-        if self.coalescing is not None:
-            self.coalescing.append(call)
+        if self._coalescing is not None:
+            self._coalescing.append(call)
             return work
         if work is None:
             if call.device_start is None or self.recorder.device_times is None:
@@ -109,9 +132,9 @@ class GroupCalls:
             else:
                 self.recorder.device_times.finished(call, None)
             return None
-        return self.handle([call], work, wrap)
+        return self._handle([call], work, wrap)
 
-    def handle(self, calls: list[Call], work: Any, wrap: bool) -> Any:
+    def _handle(self, calls: list[Call], work: Any, wrap: bool) -> Any:
         """Return the handle that stands for all these calls."""
         device_times = self.recorder.device_times
         for call in calls:
@@ -149,11 +172,10 @@ def _complete(calls: list[Call]) -> None:
         call.complete(now_ns)
 
 
-def _is_blocking(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    if operation.method == "monitored_barrier":
-        return True
-    for value in (*reversed(args), *kwargs.values()):
-        asynchronous = getattr(value, "asyncOp", None)
-        if asynchronous is not None:
-            return not asynchronous
-    return False
+def _caller() -> tuple[FrameType | None, bool]:
+    """Return the frame that called the group, and whether that was Python code that gets the handle."""
+    try:
+        frame = sys._getframe(3)
+    except ValueError:
+        return None, False
+    return frame, gets_handles(str(frame.f_globals.get("__name__", "")))

@@ -35,8 +35,8 @@ _RANDOM_FUNCTIONS = (
 )  # fmt: skip
 
 
-class Surroundings:
-    """One rank's own."""
+class ProcessGlobals:
+    """What one rank has as if its process were its own."""
 
     def __init__(self, environ: dict[Any, Any], seed: int, show: Callable[[str], None] | None, rank: int) -> None:
         """Start as a process of this rank would.
@@ -93,7 +93,7 @@ class Output(io.TextIOBase):
 class _Environ(MutableMapping[Any, Any]):
     """The table inside os.environ: a rank's own, or the real one."""
 
-    def __init__(self, real: dict[Any, Any], of: Callable[[], Surroundings | None]) -> None:
+    def __init__(self, real: dict[Any, Any], of: Callable[[], ProcessGlobals | None]) -> None:
         self._real, self._of = real, of
 
     def _table(self) -> dict[Any, Any]:
@@ -123,7 +123,7 @@ class _Environ(MutableMapping[Any, Any]):
 class _Stream:
     """sys.stdout or sys.stderr: a rank's output, or the real stream."""
 
-    def __init__(self, real: Any, of: Callable[[], Surroundings | None]) -> None:
+    def __init__(self, real: Any, of: Callable[[], ProcessGlobals | None]) -> None:
         self._real, self._of = real, of
 
     def __getattr__(self, name: str) -> Any:
@@ -140,48 +140,48 @@ _real_generator = torch.default_generator
 class _Generator:
     """torch.default_generator: a rank finds its own state in it. Operators are told of the real one by themselves."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, switch: GlobalsSwitch) -> None:
+        self._switch = switch
 
     def __getattr__(self, name: str) -> Any:
         rank = current_rank()
         if rank is not None:
-            self._hub.draws(rank.rank)
+            self._switch.draws(rank.rank)
         return getattr(_real_generator, name)
 
 
-class Hub:
+class GlobalsSwitch:
     """Switches what all threads share from rank to rank.
 
     Attributes:
-        surroundings: One per rank.
+        of_rank: One per rank.
     """
 
     def __init__(self) -> None:
-        self.surroundings: list[Surroundings] = []
+        self.of_rank: list[ProcessGlobals] = []
         self._drew = -1  # whose state torch's generator holds
 
-    def mine(self) -> Surroundings | None:
-        """Return the surroundings of the rank whose thread calls, None outside."""
+    def mine(self) -> ProcessGlobals | None:
+        """Return the globals of the rank whose thread calls, None outside."""
         rank = current_rank()
-        return self.surroundings[rank.rank] if rank is not None and self.surroundings else None
+        return self.of_rank[rank.rank] if rank is not None and self.of_rank else None
 
     def resumed(self, before: int, rank: int) -> None:
         """Put the state of the rank that ran before away and bring that of this one; called at each switch."""
         dtype = torch.get_default_dtype()
         if before >= 0:
-            self.surroundings[before].dtype = dtype
-        if dtype is not self.surroundings[rank].dtype:
-            torch.set_default_dtype(self.surroundings[rank].dtype)
+            self.of_rank[before].dtype = dtype
+        if dtype is not self.of_rank[rank].dtype:
+            torch.set_default_dtype(self.of_rank[rank].dtype)
 
     def draws(self, rank: int) -> None:
         """Bring this rank's state into torch's generator; called before the rank uses it, not at each switch."""
         if rank == self._drew:
             return
         if self._drew >= 0:
-            self.surroundings[self._drew].torch = _real_generator.get_state()
+            self.of_rank[self._drew].torch = _real_generator.get_state()
         self._drew = rank
-        _real_generator.set_state(self.surroundings[rank].torch)
+        _real_generator.set_state(self.of_rank[rank].torch)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -249,16 +249,16 @@ def _numpy_functions() -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def _kept_environ(hub: Hub) -> Iterator[None]:
+def _kept_environ(switch: GlobalsSwitch) -> Iterator[None]:
     inside: Any = os.environ
     real = inside._data
-    inside._data = _Environ(real, hub.mine)
+    inside._data = _Environ(real, switch.mine)
     try:
         yield
     finally:
         inside._data = real
         # A rank's assignment also reached the C library's table, which has no ranks.
-        for key in {key for one in hub.surroundings for key in one.environ} - set(real):
+        for key in {key for one in switch.of_rank for key in one.environ} - set(real):
             os.unsetenv(key)
         for key, value in real.items():
             os.putenv(key, value)

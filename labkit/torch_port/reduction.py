@@ -21,11 +21,11 @@ _FUNCTIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 }
 
 
-def op_name(options: Any) -> str:
-    """Return "SUM", "AVG", ... from options or an op.
+def op_name(options: Any, backend: str) -> str:
+    """Return "SUM", "AVG", ... from options or an op; `backend` says whose words an error is.
 
     Raises:
-        RuntimeError: If the virtual cluster has no such reduction.
+        RuntimeError: If no port has such a reduction.
     """
     op = getattr(options, "reduceOp", options)
     if op is None:
@@ -33,7 +33,7 @@ def op_name(options: Any) -> str:
     for name in _FUNCTIONS:
         if op == getattr(dist.ReduceOp, name):
             return name
-    raise RuntimeError(f"The virtual cluster does not reduce with {op}; it knows {', '.join(_FUNCTIONS)}.")
+    raise RuntimeError(f'The backend "{backend}" does not reduce with {op}; it knows {", ".join(_FUNCTIONS)}.')
 
 
 def reduce_tensors(tensors: Sequence[torch.Tensor], op: str) -> torch.Tensor:

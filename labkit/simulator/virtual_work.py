@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.futures import Future
 
 from labkit.simulator.clock import Event, Waits
@@ -14,12 +13,13 @@ from labkit.simulator.record import Row
 from labkit.simulator.state import the_rank
 from labkit.timeline.span import Lane
 from labkit.torch_port.backward import before_backward_returns, in_backward
+from labkit.torch_port.handles import Handle
 
 POLL_NS = 1_000
 """What looking at an unfinished operation costs, so that a loop that polls makes time pass."""
 
 
-class VirtualWork(dist.Work):
+class VirtualWork(Handle):
     """What isend, irecv and collectives return."""
 
     def __init__(
@@ -103,9 +103,6 @@ class VirtualWork(dist.Work):
         """Return the group rank a message came from."""
         return self._source()
 
-    def _source_rank(self) -> int:
-        return self._source()
-
     def result(self) -> list[torch.Tensor]:
         """Return the tensors that hold the result."""
         return self._tensors
@@ -185,40 +182,3 @@ class VirtualFuture(Future[Any]):
             super().add_done_callback(callback)
         else:
             self._inner.add_done_callback(callback)
-
-
-class VirtualWorks(dist.Work):
-    """Several operations as one handle, for coalesced calls."""
-
-    def __init__(self, works: list[VirtualWork]) -> None:
-        super().__init__()
-        self._works = works
-
-    def wait(self, timeout: object = None) -> bool:
-        """Return True once all are complete."""
-        for work in self._works:
-            work.wait()
-        return True
-
-    def is_completed(self) -> bool:
-        """Return whether all are complete by now."""
-        return all(work.is_completed() for work in self._works)
-
-    def is_success(self) -> bool:
-        """Return whether all are complete."""
-        return self.is_completed()
-
-    def synchronize(self) -> None:
-        """Wait for all."""
-        self.wait()
-
-    def result(self) -> list[torch.Tensor]:
-        """Return the tensors of all."""
-        return [tensor for work in self._works for tensor in work.result()]
-
-    def get_future(self) -> Future[Any]:
-        """Return a future of the last one's result, complete now: this waits for all."""
-        self.wait()
-        future: Future[Any] = Future()
-        future.set_result(self.result())
-        return future

@@ -7,15 +7,15 @@ import threading
 from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 from torch.futures import Future
 
 from labkit.grading.frames import Frame
 from labkit.grading.relay.client import RelayClient
 from labkit.grading.relay.tensors import Tensors
+from labkit.torch_port.handles import Handle
 
 
-class RelayWork(dist.Work):
+class RelayWork(Handle):
     """What `isend`, `irecv` and asynchronous collectives return."""
 
     def __init__(
@@ -72,9 +72,6 @@ class RelayWork(dist.Work):
 
     def source_rank(self) -> int:
         """Return the group rank a message came from."""
-        return self._source
-
-    def _source_rank(self) -> int:
         return self._source
 
     def result(self) -> list[torch.Tensor]:

@@ -6,23 +6,21 @@ import time
 from datetime import timedelta
 from typing import Any
 
-import torch.distributed as dist
-
 from labkit.launch.recording import layout
 from labkit.launch.recording.call import Call
+from labkit.torch_port.handles import WrappedHandle
 
 _NO_TIMEOUT = timedelta(0)
 
 
-class RecordedWork(dist.Work):
+class RecordedWork(WrappedHandle):
     """A Work that stands in for another one and notes when ``wait()`` began and returned.
 
     Only callers in Python receive it; C++ (DDP's reducer, functional collectives) keeps the backend's own handle.
     """
 
     def __init__(self, inner: Any, calls: list[Call]) -> None:
-        super().__init__()
-        self._inner = inner
+        super().__init__(inner)
         self._calls = calls
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
@@ -44,33 +42,6 @@ class RecordedWork(dist.Work):
         for number, call in enumerate(self._calls):
             call.wait_returned(self._inner, begin_ns, end_ns, flags, record_wait=number == 0)
 
-    def synchronize(self) -> None:
-        """Do what the inner handle does."""
-        self._inner.synchronize()
-
-    def is_completed(self) -> bool:
-        """Return whether the operation is complete."""
-        return bool(self._inner.is_completed())
-
-    def is_success(self) -> bool:
-        """Return whether it completed without an error."""
-        return bool(self._inner.is_success())
-
-    def exception(self) -> Any:
-        """Return the error it ended with, if any."""
-        return self._inner.exception()
-
-    def result(self) -> Any:
-        """Return the output tensors."""
-        return self._inner.result()
-
-    def source_rank(self) -> int:
-        """Return the group rank a receive took its message from."""
-        return int(self._inner.source_rank())
-
-    def _source_rank(self) -> int:
-        return int(self._inner._source_rank())
-
     def get_future(self) -> Any:
         """Return the future of the inner handle."""
         return self._followed(self._inner.get_future())
@@ -83,16 +54,3 @@ class RecordedWork(dist.Work):
         if self._calls:
             self._calls[0].recorder.futures.bind(future, self._calls)
         return future
-
-    def block_current_stream(self) -> None:
-        """Make the current stream wait, not the host."""
-        self._inner.block_current_stream()
-
-    def _get_duration(self) -> float:
-        return float(self._inner._get_duration())
-
-    def _get_op_type(self) -> Any:
-        return self._inner._get_op_type()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)

@@ -1,0 +1,110 @@
+"""What the operations of a virtual port share: posting a message, joining a collective, recording both."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+
+from labkit.simulator.algorithms import choose
+from labkit.simulator.clock import Waiting
+from labkit.simulator.messages import ANY_SOURCE, Posted
+from labkit.simulator.payload import on_cpu
+from labkit.simulator.record import Row
+from labkit.simulator.rounds import Compute, Group, Part, Round
+from labkit.simulator.state import communication_row, the_rank
+from labkit.simulator.virtual_work import VirtualWork
+from labkit.torch_port.operators import uncounted
+from labkit.torch_port.port import Call, Port
+
+
+class PortCalls(Port):
+    """One virtual rank's end of a group, without its collectives."""
+
+    def __init__(self, group: Group, group_rank: int) -> None:
+        """Make the end of a rank; any of its threads may call.
+
+        Args:
+            group: The group.
+            group_rank: The rank's number in it.
+        """
+        self._group, self._group_rank = group, group_rank
+        self._num_ranks = len(group.ranks)
+        self._number = 0
+
+    def send(self, tensor: torch.Tensor, peer: int, tag: int) -> VirtualWork:
+        """Post a send to a rank of the group."""
+        return self._message("isend", tensor, self._group.ranks[peer], tag, sends=True)
+
+    def receive(self, tensor: torch.Tensor, peer: int | None, tag: int) -> VirtualWork:
+        """Post a receive from a rank of the group, None for whichever rank sends."""
+        source = ANY_SOURCE if peer is None else self._group.ranks[peer]
+        return self._message("irecv", tensor, source, tag, sends=False)
+
+    def _message(self, kind: str, tensor: torch.Tensor, peer: int, tag: int, *, sends: bool) -> VirtualWork:
+        rank, group = the_rank(), self._group
+        on_cpu([tensor])
+        if tensor.requires_grad:
+            with uncounted():
+                tensor = tensor.detach()
+        memory = rank.record.memory
+        if memory is not None:
+            memory.communicated([tensor], collective=False)
+        source, entry = rank.simulation.sources.find(sys._getframe(2))
+        row = self._row(entry or kind, tensor.nbytes, source, blocking=bool(entry))
+        row.peer, row.tag = peer, tag
+        posted = Posted(rank, peer, tensor, row, group.ranks, sends=sends)
+        rank.simulation.exchange.post(posted, group.key, tag)
+        return VirtualWork(posted.event, posted, row, [tensor], posted.finish, posted.peer_in_group)
+
+    def _collective(
+        self,
+        call: Call,
+        signature: str,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        compute: Compute,
+        cost: str,
+        num_bytes: int,
+        root: int = 0,
+        result: list[torch.Tensor] | None = None,
+        *,
+        sizes: list[int] | None = None,
+        traffic: Any = None,
+    ) -> VirtualWork:
+        rank, group, kind = the_rank(), self._group, call.kind
+        on_cpu(inputs)
+        on_cpu(outputs)
+        if rank.record.memory is not None:
+            rank.record.memory.communicated([*inputs, *outputs], collective=True)
+        source, _ = rank.simulation.sources.find(sys._getframe(1))
+        row = self._row(kind, num_bytes, source, blocking=call.blocking)
+        row.number = number = self._number
+        self._number += 1
+        part = Part(rank, row, f"{kind} {signature}".strip(), inputs, outputs, sizes or [])
+        network = rank.simulation.network
+        algorithm = network.cluster.algorithm
+        round_: Round = rank.simulation.rounds.join(
+            group, number, self._group_rank, part, compute,
+            traffic or (lambda parts: choose(cost, group.ranks, num_bytes, network, root, algorithm)),
+        )  # fmt: skip
+
+        def text() -> str:
+            return f"{kind} (collective {number + 1} of {group.label})"
+
+        def finish() -> None:
+            if not round_.has_values:
+                return
+            with uncounted():
+                for output, value in zip(outputs, round_.result_of(self._group_rank), strict=True):
+                    output.detach().copy_(value.view(output.shape))
+            part.inputs, part.outputs = [], []  # other ranks may still hold the round; this rank's tensors are free
+
+        waiting = Waiting(kind, round_.missing, text, source)
+        return VirtualWork(round_.event, waiting, row, outputs if result is None else result, finish)
+
+    def _row(self, kind: str, num_bytes: int, source: str, *, blocking: bool) -> Row:
+        return communication_row(
+            the_rank(), kind, num_bytes, self._group.name, self._num_ranks, source, blocking=blocking
+        )
