@@ -300,7 +300,7 @@ class _Run:
                 missing = ", ".join(map(str, round_.missing()[:8]))
                 text = (
                     f"Rank {part.rank.rank} called {part.row.kind}{at(part.row.source)} as collective "
-                    f"{round_.number + 1} of {round_.members.label}, and rank {missing} never did."
+                    f"{round_.number + 1} of {round_.group.label}, and rank {missing} never did."
                 )
                 found.append(Noted("unmatched_collective", part.rank.rank, text, part.row))
         for rank in self._simulation.ranks:
