@@ -11,8 +11,15 @@ from labkit.checks.par import Par
 from labkit.checks.verdict import PLAIN_ERROR, Mistake, Verdict
 from labkit.checks.wire import Wire
 
-_FROM_COMMUNICATION = ("RuntimeError", "ValueError", "DistBackendError", "DistNetworkError", "DistStoreError")
-"""Errors that torch.distributed raises for a wrong peer, size or group; any other is Python's own."""
+_FROM_COMMUNICATION = (
+    "RuntimeError",
+    "ValueError",
+    "NoSuchRank",
+    "DistBackendError",
+    "DistNetworkError",
+    "DistStoreError",
+)
+"""Errors that torch.distributed and labkit raise for a wrong peer, size or group; any other is Python's own."""
 
 Functions: TypeAlias = Mapping[str, Callable[..., Any]]
 Driver: TypeAlias = Callable[[Functions, Values], Values]
