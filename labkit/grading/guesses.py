@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from labkit.checks.predictions import Plain, how_far, with_unit
 from labkit.grading.notebook.rebuild import Rebuilt
 from labkit.grading.plain_text import plain_text
 
-_BAR_PIXELS = 260
 _LARGEST = 1e300
 
 
@@ -84,26 +82,3 @@ def _sane(value: object) -> Plain:
     if isinstance(value, int | float):
         return value if -_LARGEST < value < _LARGEST else None
     return None
-
-
-def guess_picture(guess: Guess) -> str:
-    """Return bars of the guess and of what came out, or "" where there is nothing to compare by length."""
-    values = {"you": guess.guess, "the lesson": guess.found, "your run": guess.measured}
-    bars = [
-        (name, float(value))
-        for name, value in values.items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-    ]
-    most = max((value for _, value in bars), default=0.0)
-    if len(bars) < 2 or most <= 0 or guess.guess is None:
-        return ""
-    rows = []
-    for at, (name, value) in enumerate(bars):
-        width = max(1.0, _BAR_PIXELS * value / most)
-        text = escape(with_unit(value, plain_text(guess.unit, 20)))
-        rows.append(
-            f'<text x="68" y="{13 + 18 * at}" text-anchor="end">{name}</text>'
-            f'<rect class="b{at}" x="74" y="{3 + 18 * at}" width="{width:.1f}" height="13" rx="2"/>'
-            f'<text x="{80 + width:.1f}" y="{13 + 18 * at}">{text}</text>'
-        )
-    return f'<svg class="guess" viewBox="0 0 460 {18 * len(bars) + 4}" aria-hidden="true">{"".join(rows)}</svg>'

@@ -9,8 +9,9 @@ from typing import Any
 from grading.small_lesson import code_cell, notebook
 from labkit.checks.predictions import predict, reveal
 from labkit.grading.course import Course
-from labkit.grading.guesses import Guess, guess_picture, guesses, revealed
+from labkit.grading.guesses import Guess, guesses, revealed
 from labkit.grading.notebook.rebuild import rebuild
+from labkit.grading.reports.guess_picture import guess_picture
 from labkit.grading.submission import Submission, read_submission
 
 

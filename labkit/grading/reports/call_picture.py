@@ -7,16 +7,13 @@ order: a receive never stands left of its send. SVG without script or style of i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 
 from labkit.grading.plain_text import plain_text
 from labkit.grading.relay.calls import Call
+from labkit.grading.reports.page import fragment
 
 MAX_RANKS = 12
 MAX_COLUMNS = 36
-_LEFT, _TOP, _ROW, _BAR = 64, 8, 46, 20
-_WIDTH = 720
-_SHAPES = {"send": "send", "recv": "recv"}
 
 
 def call_picture(calls: Sequence[Call], world_size: int, failed_rank: int | None = None) -> str:
@@ -38,20 +35,25 @@ def call_picture(calls: Sequence[Call], world_size: int, failed_rank: int | None
         if call.rank in ranks and first <= columns[call.rank, call.position] < first + MAX_COLUMNS
     }
     num_columns = max(columns[key] for key in shown) - first + 1 if shown else 1
-    step = (_WIDTH - _LEFT - 24) / max(num_columns, 6)
-    place = _Places({key: columns[key] - first for key in shown}, step)
-    height = _TOP + _ROW * len(ranks) + 4
-    parts = [
-        f'<svg class="calls" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(_in_words(calls))}">',
-        *(_row(rank, rank == failed_rank) for rank in ranks),
-        *(_bar(call, place) for call in shown.values()),
-        *(_arrow(call, shown, place) for call in shown.values() if call.kind == "send"),
-        *(_stub(call, place) for call in shown.values() if call.fate != "met" and call.peer is not None),
-        "</svg>",
-    ]
-    cut = _cut_words(world_size, len(shown), sum(call.rank in ranks for call in calls), first)
-    key = _key(calls)
-    return f"<figure>{''.join(parts)}<figcaption>{key} {escape(_in_words(calls))}{cut}</figcaption></figure>"
+    kinds = {_kind_of(call) for call in calls}
+    return fragment(
+        "call_picture.html",
+        calls=shown.values(),
+        place=_Places({key: columns[key] - first for key in shown}, num_columns, len(ranks)),
+        arrows=[
+            (call, shown[_other(call)])
+            for call in shown.values()
+            if call.kind == "send" and call.match is not None and _other(call) in shown
+        ],
+        ranks=ranks,
+        failed_rank=failed_rank,
+        kinds=[kind for kind in ("send", "recv", "collective") if kind in kinds],
+        kind_of=_kind_of,
+        label_of=_label_of,
+        words_of=_words_of,
+        told=_in_words(calls),
+        cut_words=_cut_words(world_size, len(shown), sum(call.rank in ranks for call in calls), first),
+    )
 
 
 def _columns(calls: Sequence[Call]) -> dict[tuple[int, int], int]:
@@ -90,68 +92,37 @@ def _first_column(calls: Sequence[Call], columns: Mapping[tuple[int, int], int])
 class _Places:
     """Where calls stand, in pixels."""
 
-    def __init__(self, columns: Mapping[tuple[int, int], int], step: float) -> None:
+    left, all_width, bar_height = 64, 720, 20
+    _top, _row = 8, 46
+
+    def __init__(self, columns: Mapping[tuple[int, int], int], num_columns: int, num_ranks: int) -> None:
         self._columns = columns
-        self.width = max(3.0, min(step * 0.82, 96.0))
-        self.step = step
+        self._step = (self.all_width - self.left - 24) / max(num_columns, 6)
+        self.bar_width = max(3.0, min(self._step * 0.82, 96.0))
+        self.all_height = self._top + self._row * num_ranks + 4
 
-    def x(self, rank: int, position: int) -> float:
+    def x(self, call: Call) -> float:
         """Return the left edge of a call's bar."""
-        return _LEFT + self._columns[rank, position] * self.step
+        return self.left + self._columns[call.rank, call.position] * self._step
 
-    @staticmethod
-    def y(rank: int) -> float:
+    def middle(self, call: Call) -> float:
+        """Return the middle of a call's bar, from the left."""
+        return self.x(call) + self.bar_width / 2
+
+    def y(self, rank: int) -> float:
         """Return the upper edge of a rank's bars."""
-        return _TOP + rank * _ROW + (_ROW - _BAR) / 2
+        return self._top + rank * self._row + (self._row - self.bar_height) / 2
 
 
-def _row(rank: int, failed: bool) -> str:
-    y = _TOP + rank * _ROW + _ROW / 2
-    mark = ' class="stuck"' if failed else ""
-    name = f'<text x="4" y="{y + 4:g}"{mark}>rank {rank}</text>'
-    return f'<line x1="{_LEFT}" x2="{_WIDTH - 8}" y1="{y:g}" y2="{y:g}"/>{name}'
+def _kind_of(call: Call) -> str:
+    return call.kind if call.kind in ("send", "recv") else "collective"
 
 
-def _bar(call: Call, place: _Places) -> str:
-    x, y = place.x(call.rank, call.position), place.y(call.rank)
-    kind = _SHAPES.get(call.kind, "collective")
-    state = "" if call.fate == "met" else " stuck"
-    word = f"{call.bytes} B" if kind != "collective" else call.kind
-    room = place.width / 6.5
-    label = (
-        f'<text class="in" x="{x + place.width / 2:.1f}" y="{y + 14:g}">{escape(plain_text(word, 40))}</text>'
-        if len(word) <= room
-        else ""
-    )
-    box = f'<rect x="{x:.1f}" y="{y:g}" width="{place.width:.1f}" height="{_BAR}" rx="2"/>'
-    return f'<g class="{kind}{state}"><title>{escape(_call_words(call))}</title>{box}{label}</g>'
+def _label_of(call: Call) -> str:
+    return call.kind if _kind_of(call) == "collective" else f"{call.bytes} B"
 
 
-def _arrow(call: Call, shown: Mapping[tuple[int, int], Call], place: _Places) -> str:
-    if call.match is None or _other(call) not in shown:
-        return ""
-    peer, match = _other(call)
-    down = peer > call.rank
-    x1, y1 = place.x(call.rank, call.position) + place.width / 2, place.y(call.rank) + (_BAR if down else 0)
-    x2, y2 = place.x(peer, match) + place.width / 2, place.y(peer) + (0 if down else _BAR)
-    tip = -6 if down else 6
-    head = f'<path class="head" d="M{x2:.1f} {y2:g}l-3.5 {tip}h7z"/>'
-    return f'<path class="message" d="M{x1:.1f} {y1:g}L{x2:.1f} {y2 + tip / 2:g}"/>{head}'
-
-
-def _stub(call: Call, place: _Places) -> str:
-    """Return the sign of a message that had no other side: a broken line towards the peer."""
-    x, y = place.x(call.rank, call.position) + place.width / 2, place.y(call.rank)
-    down = call.peer is not None and call.peer > call.rank
-    start, end = (y + _BAR, y + _BAR + 11) if down else (y, y - 11)
-    waits = ""
-    if call.fate == "waits":
-        whom = "any rank" if call.peer is None or call.peer < 0 else f"rank {call.peer}"
-        waits = f'<text class="stuck" x="{x + place.width / 2 + 6:.1f}" y="{y + 14:g}">waits for {whom}</text>'
-    return f'<path class="missing" d="M{x:.1f} {start:g}V{end:g}"/>{waits}'
-
-
-def _call_words(call: Call) -> str:
+def _words_of(call: Call) -> str:
     """Return what hovering over a call says."""
     if call.peer is None:
         did = f"calls {call.kind}"
@@ -180,13 +151,6 @@ def _in_words(calls: Sequence[Call]) -> str:
     elif any(call.fate == "unmet" for call in calls):
         words.append("In red: what had no other side.")
     return " ".join(words)
-
-
-def _key(calls: Sequence[Call]) -> str:
-    kinds = {_SHAPES.get(call.kind, "collective") for call in calls}
-    words = {"send": "sends", "recv": "receives", "collective": "collective"}
-    items = "".join(f'<span class="key {kind}">{word}</span>' for kind, word in words.items() if kind in kinds)
-    return f"{items}Each rank's calls in their order, not to a scale of time; an arrow is a message."
 
 
 def _cut_words(world_size: int, num_shown: int, num_calls: int, first: int) -> str:

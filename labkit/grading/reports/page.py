@@ -1,10 +1,13 @@
-"""What the pages for students and for instructors share: the head, safe text, the words for an exercise's state."""
+"""How pages for students and for instructors are written: templates beside this module, and the words they share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from html import escape
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from labkit.grading.plain_text import plain_text
 
@@ -12,30 +15,38 @@ WORDS = {"passed": "works", "failed": "not yet", "not_done": "not started", "not
 MARKS = {"passed": "✓", "failed": "✗", "not_done": "○", "not_graded": "–"}
 
 
-def shown(text: str, limit: int = 4000) -> str:
-    """Return a text fit to stand in HTML: no control characters, no markup, at most `limit` characters."""
-    return escape(plain_text(text, limit), quote=True)
-
-
-def page(title: str, styles: Iterable[str], parts: Iterable[str], main: str = "<main>") -> bytes:
+def page(template: str, **values: Any) -> bytes:
     """Return one HTML file that needs nothing else, for any width, light or dark.
 
     Args:
-        title: As HTML.
-        styles: Names of the style sheets beside this module.
-        parts: What stands in it, as HTML; empty ones are left out.
-        main: The tag around them.
+        template: The name of a file beside this module.
+        values: What it shows.
     """
-    style = "\n".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in styles)
-    lines = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta name="color-scheme" content="light dark">',
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-        f"<title>{title}</title>",
-        f"<style>{style}</style></head><body>{main}",
-        *(part for part in parts if part),
-        "</main></body></html>\n",
-    ]
-    return "\n".join(lines).encode("utf-8", "replace")
+    return fragment(template, **values).encode("utf-8", "replace")
+
+
+def fragment(template: str, **values: Any) -> Markup:
+    """Return a piece of HTML from a template beside this module."""
+    return Markup(_environment().get_template(template).render(values))
+
+
+@cache
+def _environment() -> Environment:
+    """Return the templates; whatever they print is without control characters, without markup and of bounded length."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=lambda value: plain_text(value) if type(value) is str else value,
+    )
+    environment.filters["cut"] = _cut
+    environment.globals.update(words=WORDS, marks=MARKS)
+    return environment
+
+
+def _cut(text: str, limit: int = 4000) -> str:
+    """Return at most `limit` characters of a text, and how many are missing."""
+    return plain_text(str(text), limit)
