@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from labkit.lessons.lesson import Lesson
@@ -96,6 +97,7 @@ def _lines_above(lesson: Lesson, place: str) -> frozenset[str]:
     return above
 
 
+@cache  # each passage is held against the answers of every lesson
 def _lines(text: str) -> frozenset[str]:
     """Return the lines that say something, without indentation and with single spaces."""
     squeezed = (re.sub(r"\s+", " ", line).strip() for line in text.split("\n"))
