@@ -7,9 +7,10 @@ BIN := $(VENV)/bin
 BENCH := .venv-bench
 STAMP := $(VENV)/.installed
 ARGS ?=
-# Three at a time on two cores and no more, for most tests wait for processes of their own; a file's tests stay together.
-# In the order of the folders: the files with the longest tests come before those with the most.
-WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
+# Three at a time on two cores and no more, for most tests wait for processes of their own; a file's tests stay together,
+# in the order of tests/conftest.py: the files that take longest first.
+WORKERS := -n 3 --dist loadfile --no-loadscope-reorder --durations=15
+NOTEBOOKS := --nbval --nbval-cell-timeout=180
 PYTHONS := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -72,19 +73,19 @@ type: setup  ## mypy --strict on labkit
 check: setup  ## Prove that notebooks and slides are what their sources say
 	$(BIN)/labkit build --check
 
-unit: setup  ## pytest: everything that is neither long nor in need of a GPU
-	$(BIN)/python -m pytest $(WORKERS) -m "not long and not gpu1 and not gpu2" $(ARGS)
+unit: setup  ## pytest and the solutions' cells: everything that is neither long nor in need of a GPU; prints the slowest
+	$(BIN)/python -m pytest $(WORKERS) $(NOTEBOOKS) -m "not long and not gpu1 and not gpu2" $(ARGS)
 	@$(BIN)/python -m tests.checks.mistake_table
 
-notebooks: setup  ## Execute solutions/*.ipynb and compare each output with the stored one
-	$(BIN)/python -m pytest $(WORKERS) --nbval --nbval-cell-timeout=180 solutions
+notebooks: setup  ## Execute solutions/*.ipynb whole and compare each output with the stored one
+	$(BIN)/python -m pytest $(WORKERS) $(NOTEBOOKS) solutions
 
-test: setup  ## All that needs no GPU: lint, type, check, unit, notebooks (goes on after a failure, then fails)
-	@$(MAKE) --no-print-directory --keep-going lint type check unit notebooks
+test: setup  ## All that needs no GPU and no minutes: lint, type, check, unit (goes on after a failure, then fails)
+	@$(MAKE) --no-print-directory --keep-going lint type check unit
 
-test-all: setup  ## `make test` with the tests that take minutes
-	@$(MAKE) --no-print-directory --keep-going lint type check notebooks
-	$(BIN)/python -m pytest $(WORKERS) -m "not gpu1 and not gpu2" $(ARGS)
+test-all: setup  ## `make test` with the tests and cells that take minutes
+	@$(MAKE) --no-print-directory --keep-going lint type check
+	$(BIN)/python -m pytest $(WORKERS) $(NOTEBOOKS) -m "not gpu1 and not gpu2" $(ARGS)
 
 test-gpu: setup  ## Only the tests that need one or two CUDA GPUs
 	$(BIN)/python -m pytest -m "gpu1 or gpu2" $(ARGS)

@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -40,3 +41,60 @@ def submissions(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
         return shared / number
 
     return made
+
+
+# Files that take more than ten seconds, longest first: no worker begins one of them while the others have nothing left.
+LONGEST_FIRST = (
+    "tests/browser/test_asking_in_browser.py",
+    "tests/docs/test_site.py",
+    "tests/browser/test_conversions.py",
+    "solutions/04_parameter_server.ipynb",
+    "tests/lessons/test_export.py",
+    "tests/grading/test_grade.py",
+    "solutions/01_data_parallel.ipynb",
+    "tests/grading/test_release.py",
+    "tests/grading/test_execute.py",
+    "solutions/00_start_here.ipynb",
+    "tests/grading/test_instructors_guide.py",
+    "tests/lessons/test_drift.py",
+    "tests/lessons/test_lesson_build.py",
+    "tests/grading/test_dask.py",
+    "solutions/02_ring_all_reduce.ipynb",
+    "solutions/06_gradient_compression.ipynb",
+    "tests/repository/test_command_line.py",
+    "solutions/03_ddp.ipynb",
+    "tests/grading/test_gradescope.py",
+    "tests/board/test_server.py",
+    "tests/lessons/test_lesson_02.py",
+    "tests/lessons/test_lesson_06.py",
+    "solutions/05_pipeline.ipynb",
+)
+ONE_JUPYTERLAB = frozenset(
+    {
+        "tests/browser/test_asking_in_browser.py",
+        "tests/browser/test_explorers_in_browser.py",
+        "tests/browser/test_lessons_in_browser.py",
+        "tests/browser/test_notebook_in_browser.py",
+        "tests/browser/test_timeline_widget.py",
+    }
+)
+"""Files whose tests open notebooks: one worker runs them all, on one JupyterLab."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {file: place for place, file in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneJupyterLab(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = str(super()._split_scope(nodeid))
+            return "JupyterLab" if file in ONE_JUPYTERLAB else file
+
+    return OneJupyterLab(config, log)

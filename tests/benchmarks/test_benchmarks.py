@@ -24,7 +24,7 @@ def test_a_table_lines_its_columns_up() -> None:
     assert table(["", "ms"], [["ring", "10"], ["gloo", "7"]]).splitlines() == ["        ms", "  ring  10", "  gloo   7"]
 
 
-@pytest.mark.parametrize("name", ["labkit.run", "plain fork"])
+@pytest.mark.parametrize("name", ["labkit.run", pytest.param("plain fork", marks=pytest.mark.long)])
 def test_a_launcher_answers_each_call_with_its_seconds_and_leaves_no_process(name: str) -> None:
     one = launch.Launcher(name, 2)
     one.call()

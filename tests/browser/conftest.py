@@ -210,8 +210,7 @@ def lab(browser: Any, server: tuple[str, Path]) -> Iterator[Lab]:
     lab = Lab(url, folder, page)
     context.on("request", lambda request: lab.requests.append(request.url))
     page.on("websocket", lambda socket: lab.requests.append(socket.url))
-    page.goto(f"{url}/lab?token={TOKEN}&reset")
-    page.wait_for_selector("#jp-main-dock-panel")
+    page.goto(f"{url}/api/status?token={TOKEN}")  # leaves the cookie; `open` loads JupyterLab itself
     yield lab
     context.close()
 

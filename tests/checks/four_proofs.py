@@ -42,7 +42,7 @@ class FourProofs:
             one); the one with most points is among them.
         sample: Wrong answers on processes that run every time: exercise and name.
         style_sample: Legal variants on processes that run every time: style and exercise.
-        stub_sample: Exercises on processes whose stubs run every time; None for all.
+        stub_sample: Exercises on processes whose stubs run every time; None for the main ones.
         exact_par: Whether a par's time and memory are met to the unit, or to 2 and 10 %.
         slow: Exercises without ranks that take seconds all the same: threads, training.
     """
@@ -76,7 +76,7 @@ class FourProofs:
             ]
             metafunc.parametrize(("style", "exercise_id"), wanted)
         elif "stub_id" in metafunc.fixturenames:
-            often = set(known) if self.stub_sample is None else self.stub_sample
+            often = self.main if self.stub_sample is None else self.stub_sample
             metafunc.parametrize("stub_id", [case((each,), each, each, each in often) for each in known])
         elif "exercise_id" in metafunc.fixturenames:
             metafunc.parametrize("exercise_id", list(known))

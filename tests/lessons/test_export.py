@@ -66,6 +66,7 @@ def test_torchrun_gives_every_rank_the_answer_that_labkit_run_gives(solved: Path
     assert all(re.fullmatch(r"mean 1\.5 drawn \d+ on cpu", result) for result in run.results)
 
 
+@pytest.mark.long  # tests/launch runs the same script on two hosts
 def test_lesson_02_as_solved_runs_under_torchrun(tmp_path: Path) -> None:
     path = export(str(COURSE / "solutions" / "02_ring_all_reduce.ipynb"), out=tmp_path / "ring.py")
     run = torchrun(path, 3, LABKIT_DEVICE="cpu")

@@ -149,7 +149,9 @@ def test_the_hook_agrees_with_torchs_own_on_its_ddp_and_on_the_wrapper_of_lesson
         assert all(torch.equal(a, b) for a, b in zip(came["hook"], came["own"], strict=True))
 
 
-@pytest.mark.parametrize("style", ["right_in_few_lines", "right_views_of_the_bucket"])
+@pytest.mark.parametrize(
+    "style", ["right_in_few_lines", pytest.param("right_views_of_the_bucket", marks=pytest.mark.long)]
+)
 def test_the_hook_sits_on_wrappers_of_other_styles_too(answers: dict[str, Any], style: str) -> None:
     names = {
         name: answers[name] for name in ("HookState", "ErrorFeedback", "Cast", "register_hook", "compression_hook")
