@@ -63,7 +63,7 @@ def start(folder: Path, port: int = 0) -> Running:
     found = re.match(r"Class board: (http://127\.0\.0\.1:\d+/c/[a-z0-9-]+)\n", first)
     if not found:
         process.kill()
-        said = first + process.communicate(timeout=60)[0]
+        said = first + process.communicate(timeout=300)[0]
         pytest.fail(said)
     return Running(process, found[1])
 
@@ -218,7 +218,7 @@ def test_a_taken_port_is_told_with_its_cure(tmp_path: Path) -> None:
         taken.listen()
         command = [*BOARD, "--host", "127.0.0.1", "--course", str(ROOT)]
         command += ["--port", str(taken.getsockname()[1]), "--results", str(tmp_path / "class.sqlite")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
     assert "cannot listen on 127.0.0.1" in done.stderr and "choose another with --port" in done.stderr
 

@@ -63,7 +63,7 @@ class Lab:
         """Wait until the notebook's kernel is idle and the page has joined it; before that, "Run All" asks for one."""
         until = time.monotonic() + 180
         while time.monotonic() < until:
-            with urllib.request.urlopen(f"{self.url}/api/sessions?token={TOKEN}", timeout=60) as answer:
+            with urllib.request.urlopen(f"{self.url}/api/sessions?token={TOKEN}", timeout=300) as answer:
                 sessions = {session["path"]: session["kernel"] for session in json.load(answer)}
             kernel = sessions.get(name, {})
             if kernel.get("execution_state") == "idle" and kernel.get("connections"):
@@ -102,10 +102,10 @@ class Lab:
 
     def end_kernel(self, name: str) -> None:
         """End the notebook's kernel, as "Shut Down Kernel" does."""
-        with urllib.request.urlopen(f"{self.url}/api/sessions?token={TOKEN}", timeout=60) as answer:
+        with urllib.request.urlopen(f"{self.url}/api/sessions?token={TOKEN}", timeout=300) as answer:
             (session,) = [each["id"] for each in json.load(answer) if each["path"] == name]
         address = f"{self.url}/api/sessions/{session}?token={TOKEN}"
-        urllib.request.urlopen(urllib.request.Request(address, method="DELETE"), timeout=120).close()
+        urllib.request.urlopen(urllib.request.Request(address, method="DELETE"), timeout=300).close()
 
     def errors(self) -> list[str]:
         """Return the text of every error output in view; JupyterLab keeps only cells near the view in the page."""
@@ -166,7 +166,7 @@ def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path
         if process.poll() is not None:
             break
         try:
-            with urllib.request.urlopen(url, timeout=60):
+            with urllib.request.urlopen(url, timeout=300):
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.1)

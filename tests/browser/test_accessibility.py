@@ -65,8 +65,14 @@ def _hex(colour: str) -> str:
     return "#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour)[:3])
 
 
-@pytest.mark.parametrize(("theme", "ground"), [("light", "#ffffff"), ("dark", "#121212")])
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize(
+    ("view", "theme", "ground"),
+    [
+        pytest.param(view, theme, ground, marks=[] if (view == "timeline") == (theme == "dark") else pytest.mark.long)
+        for view in VIEWS
+        for theme, ground in (("light", "#ffffff"), ("dark", "#121212"))
+    ],
+)
 def test_tab_reaches_every_control_in_order_and_each_has_a_name_and_a_ring(
     opened: Callable[..., Any], view: str, theme: str, ground: str
 ) -> None:

@@ -47,7 +47,7 @@ def test_a_revealed_figure_is_nowhere_before_the_guess_and_stays_after_it(lab: L
     lab.open("predict.ipynb", _cells(*CELLS))
     lab.run_all(timeout_s=60)
     page = lab.page
-    page.wait_for_selector("text=Write your guess first", timeout=20_000)
+    page.wait_for_selector("text=Write your guess first")
     assert not lab.errors()
     assert _pictures(lab) == 0 and not [each for each in ANSWERS if each in _outputs(lab)]
     lab.screenshot("predict-before")
@@ -61,8 +61,8 @@ def test_a_revealed_figure_is_nowhere_before_the_guess_and_stays_after_it(lab: L
         line.locator("text=None").dblclick()
         page.keyboard.type(guess)
     lab.run_all(timeout_s=60)
-    page.wait_for_selector(".labkit-figure[data-live] svg[role=img]", timeout=20_000)
-    page.wait_for_selector(f"{WIDGET}[data-painted]", timeout=20_000)
+    page.wait_for_selector(".labkit-figure[data-live] svg[role=img]")
+    page.wait_for_selector(f"{WIDGET}[data-painted]")
     assert not lab.errors()
     said = page.inner_text(".jp-Notebook")
     assert "You guessed 40 %, it is 28.6 %: 40 % too high." in said
@@ -78,8 +78,8 @@ def test_a_revealed_figure_is_nowhere_before_the_guess_and_stays_after_it(lab: L
 
     lab.end_kernel("predict.ipynb")
     page.goto(f"{lab.url}/lab/workspaces/reopened/tree/predict.ipynb")
-    page.wait_for_selector(".labkit-figure[data-live] svg[role=img]", timeout=60_000)
-    page.wait_for_selector(".jp-RenderedImage img", timeout=60_000)
+    page.wait_for_selector(".labkit-figure[data-live] svg[role=img]")
+    page.wait_for_selector(".jp-RenderedImage img")
     assert page.locator(".jp-RenderedImage img").first.is_visible()
     assert "You guessed 40 %, it is 28.6 %" in page.inner_text(".jp-Notebook")
     lab.screenshot("predict-reopened")
@@ -95,8 +95,8 @@ def test_a_figure_that_asks_by_itself_takes_a_number_and_then_shows_both(lab: La
     lab.open("asks.ipynb", _cells(SETUP, *ASKS))
     lab.run_all(timeout_s=60)
     page = lab.page
-    page.wait_for_selector("text=How much of the time is a bubble? Guess first", timeout=20_000)
-    page.wait_for_function("() => document.querySelectorAll('button.jupyter-button').length === 2", timeout=20_000)
+    page.wait_for_selector("text=How much of the time is a bubble? Guess first")
+    page.wait_for_function("() => document.querySelectorAll('button.jupyter-button').length === 2")
     assert not lab.errors()
     assert _pictures(lab) == 0 and "gpipe" not in _outputs(lab) and "busy" not in _outputs(lab)
     cells = page.locator(".jp-Notebook .jp-Cell").count()
@@ -105,20 +105,20 @@ def test_a_figure_that_asks_by_itself_takes_a_number_and_then_shows_both(lab: La
     for key in ("b", "a", "x"):
         page.keyboard.press(key)
     page.locator("button.jupyter-button").first.click()
-    page.wait_for_selector("text=A guess is a number such as 0.5.", timeout=20_000)
+    page.wait_for_selector("text=A guess is a number such as 0.5.")
     assert page.locator(".jp-Notebook .jp-Cell").count() == cells and _pictures(lab) == 0
     lab.screenshot("asks-before")
 
     inputs.first.fill("40")
     page.locator("button.jupyter-button").first.click()
-    page.wait_for_selector(".labkit-figure[data-live] svg[role=img]", timeout=20_000)
+    page.wait_for_selector(".labkit-figure[data-live] svg[role=img]")
     assert "Which bubble? Your guess: 40 %." in page.inner_text(".jp-Notebook")
     inputs.last.fill("2,5")
     page.keyboard.press("Enter")
-    page.wait_for_selector(f"{WIDGET}[data-painted]", timeout=20_000)
+    page.wait_for_selector(f"{WIDGET}[data-painted]")
     assert "How much of the time is a bubble? Your guess: 2.5 %." in page.inner_text(".jp-Notebook")
     assert page.locator("button.jupyter-button").count() == 0
-    page.wait_for_selector(".jp-RenderedImage", state="attached", timeout=20_000)
+    page.wait_for_selector(".jp-RenderedImage", state="attached")
     assert page.locator(".jp-RenderedImage").is_hidden()  # the widget stands for it
     lab.screenshot("asks-after")
 

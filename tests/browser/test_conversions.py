@@ -88,12 +88,12 @@ def opened(browser: Any) -> Iterator[Any]:
 
 def wait_for_pictures(page: Any, count: int) -> None:
     """Wait until so many images are painted."""
-    page.wait_for_function(f"() => ({PAINTED})([...document.images]) === {count}", timeout=60_000)
+    page.wait_for_function(f"() => ({PAINTED})([...document.images]) === {count}")
 
 
 def test_as_a_page_pictures_are_painted_explorers_play_and_nothing_is_asked_for(converted: Path, opened: Any) -> None:
     page = opened(converted / "views.html")
-    page.wait_for_function(f"() => document.querySelectorAll('{FIGURES}').length === {len(EXPLORERS)}", timeout=60_000)
+    page.wait_for_function(f"() => document.querySelectorAll('{FIGURES}').length === {len(EXPLORERS)}")
     wait_for_pictures(page, NUM_TIMELINES)
     for figure in page.query_selector_all(".labkit-figure"):
         before = figure.get_attribute("data-step")
@@ -121,7 +121,7 @@ def test_a_site_that_strips_programs_styles_and_attributes_shows_every_picture(c
 
 def test_as_slides_pictures_are_painted_and_explorers_live(converted: Path, opened: Any) -> None:
     page = opened(converted / "views.slides.html")
-    page.wait_for_function(f"() => document.querySelectorAll('{FIGURES}').length === {len(EXPLORERS)}", timeout=60_000)
+    page.wait_for_function(f"() => document.querySelectorAll('{FIGURES}').length === {len(EXPLORERS)}")
     wait_for_pictures(page, NUM_TIMELINES)
 
 
@@ -151,7 +151,7 @@ def _count(page: Image.Image, rgb: tuple[int, ...]) -> int:
 
 def test_printed_explorers_end_inside_the_page(converted: Path, opened: Any) -> None:
     page = opened(converted / "views.html")
-    page.wait_for_function(f"() => document.querySelectorAll('{FIGURES}').length === {len(EXPLORERS)}", timeout=60_000)
+    page.wait_for_function(f"() => document.querySelectorAll('{FIGURES}').length === {len(EXPLORERS)}")
     page.emulate_media(media="print")
     page.set_viewport_size({"width": 720, "height": 1000})
     page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
@@ -175,6 +175,6 @@ def test_feedback_shows_a_failed_cases_calls_as_a_picture(tmp_path: Path, opened
     result = StudentResult("ann", "", (ExerciseResult(exercise, "failed", (case,), 1),), (), "", (), (), "a", "b", 1.0)
     (tmp_path / "feedback.html").write_bytes(feedback_html(result, "Ring all-reduce"))
     page = opened(tmp_path / "feedback.html", java_script_enabled=False)
-    picture = page.wait_for_selector("svg.calls", timeout=20_000, state="attached").bounding_box()
+    picture = page.wait_for_selector("svg.calls", state="attached").bounding_box()
     assert picture["width"] > 200 and picture["x"] + picture["width"] <= 1000
     assert page.asked == [page.url]

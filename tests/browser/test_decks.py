@@ -56,7 +56,7 @@ def opened(browser: Any) -> Any:
     page.close()
 
 
-@pytest.mark.parametrize("name", [*LESSONS, *WORKSHOPS])
+@pytest.mark.parametrize("name", [*(pytest.param(each, marks=pytest.mark.long) for each in LESSONS), *WORKSHOPS])
 def test_every_slide_fits_and_nothing_is_fetched(opened: Any, tmp_path: Path, name: str) -> None:
     opened.goto(deck(name, tmp_path))
     opened.wait_for_function("window.Reveal && Reveal.isReady()")

@@ -65,8 +65,8 @@ def test_play_runs_to_the_end_and_stands_still_where_motion_is_unwanted(show: Op
     page.select_option("select", "4")
     page.focus("[data-part=stage]")
     page.keyboard.press(" ")
-    page.wait_for_selector('.labkit-figure[data-step="2"]', timeout=20_000)
-    page.wait_for_selector('[data-act=play][aria-label="play"]', timeout=20_000)
+    page.wait_for_selector('.labkit-figure[data-step="2"]')
+    page.wait_for_selector('[data-act=play][aria-label="play"]')
     still = show(ring_player(ring_plan), reduced_motion="reduce")
     still.click("[data-act=play]")
     assert "nothing plays by itself" in still.get_attribute("[data-act=play]", "aria-label")
@@ -127,7 +127,7 @@ def test_two_equal_figures_live_side_by_side_and_ask_no_address(show: Open) -> N
 LOSSES = {each.name: {"num_bytes": each.num_bytes, "losses": [2.3, 1.4, 0.9, 0.7]} for each in DEFAULT}
 
 
-@pytest.mark.parametrize(("width", "theme"), [(640, "dark"), (1400, "light")])
+@pytest.mark.parametrize(("width", "theme"), [(640, "dark"), pytest.param(1400, "light", marks=pytest.mark.long)])
 def test_nothing_is_cut_off_in_any_view(show: Open, width: int, theme: str) -> None:
     figures = [ring_player(ring_plan), ring_player(num_ranks=8), ring_player(num_ranks=16), ring_player(wrong_plan)]
     figures += [schedule_explorer(), schedule_explorer(ILLEGAL, num_stages=2, num_microbatches=2), bucket_explorer()]
@@ -238,7 +238,7 @@ def test_a_converted_notebook_plays_offline(browser: Any, tmp_path: Path) -> Non
     context = browser.new_context(offline=True)
     page = context.new_page()
     page.goto((tmp_path / "saved.html").as_uri(), wait_until="commit")
-    page.wait_for_selector(".labkit-figure[data-live] svg[role=img]", timeout=30_000)
+    page.wait_for_selector(".labkit-figure[data-live] svg[role=img]")
     page.click("[data-act=next]")
     assert page.get_attribute(".labkit-figure", "data-step") == "1"
     context.close()
@@ -249,7 +249,7 @@ def test_in_jupyterlab_no_key_reaches_the_notebook_and_a_saved_figure_plays_agai
     cells = [nbformat.v4.new_code_cell(call) for call in calls]
     lab.open("player.ipynb", cells)
     lab.run_all(timeout_s=60)
-    lab.page.wait_for_selector(".labkit-figure[data-live] svg[role=img]", timeout=20_000)
+    lab.page.wait_for_selector(".labkit-figure[data-live] svg[role=img]")
     count = lab.page.locator(".jp-Cell").count()
     lab.page.click("[data-part=stage]")
     for key in ("b", "a", "d", "d", "Enter", "ArrowRight", "ArrowRight"):
@@ -267,7 +267,7 @@ def test_in_jupyterlab_no_key_reaches_the_notebook_and_a_saved_figure_plays_agai
     saved = lab.saved("player.ipynb")
     assert set(saved.cells[0].outputs[0].data) == {"text/html", "image/png", "text/plain"}
     lab.page.goto(f"{lab.url}/lab/workspaces/again/tree/player.ipynb")  # nothing is run this time
-    lab.page.wait_for_selector(".labkit-figure[data-live] svg[role=img]", timeout=60_000)
+    lab.page.wait_for_selector(".labkit-figure[data-live] svg[role=img]")
     lab.page.click("[data-act=next]")
     assert lab.page.get_attribute(".labkit-figure", "data-step") == "1"
     assert lab.page.inner_text(".jp-CodeCell .jp-InputPrompt") == "[1]:"

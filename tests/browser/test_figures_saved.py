@@ -45,7 +45,13 @@ def pixels(png: bytes) -> np.ndarray[Any, Any]:
     return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(float)
 
 
-@pytest.mark.parametrize(("name", "theme"), [(name, ("light", "dark")[k % 2]) for k, name in enumerate(_MADE)])
+@pytest.mark.parametrize(
+    ("name", "theme"),
+    [
+        pytest.param(name, ("light", "dark")[k % 2], marks=[] if k < 2 else pytest.mark.long)
+        for k, name in enumerate(_MADE)
+    ],
+)
 def test_the_picture_saved_is_the_one_on_the_screen(
     show: Open, browser: Any, tmp_path: Path, name: str, theme: str
 ) -> None:

@@ -55,8 +55,8 @@ def test_ranks_print_results_come_back_and_the_timeline_is_a_picture(lab: Lab) -
     outputs = lab.page.inner_text(".jp-Notebook")
     assert "[3.0, 3.0]" in outputs
     assert "the sum is 3.0" in outputs
-    lab.page.wait_for_selector(".labkit-timeline[data-painted]", timeout=30_000)
-    picture = lab.page.wait_for_selector(".jp-OutputArea img", timeout=10_000, state="attached")  # behind the widget
+    lab.page.wait_for_selector(".labkit-timeline[data-painted]")
+    picture = lab.page.wait_for_selector(".jp-OutputArea img", state="attached")  # behind the widget
     assert picture.evaluate("image => image.naturalWidth") > 300
     assert not left_the_machine(lab)
 

@@ -201,7 +201,7 @@ def test_each_of_the_four_files_opens_and_says_what_the_view_says(opened: Any, b
     _export(page, "HTML", tmp_path / "again.html")
     again = browser.new_page()
     again.goto((tmp_path / "again.html").as_uri())
-    again.wait_for_selector("[data-painted]", timeout=30_000)
+    again.wait_for_selector("[data-painted]")
     numbers = json.loads(_of(again, "v.root.dataset.numbers"))
     assert numbers["busyShare"] == pytest.approx(busy_share(timeline).mean())
     again.close()

@@ -51,9 +51,7 @@ def _view(lab: Lab, expression: str, nth: int = 0) -> Any:
 
 
 def _painted(lab: Lab, nth: int = 0) -> None:
-    lab.page.wait_for_function(
-        f"() => document.querySelectorAll('{WIDGET}')[{nth}]?.dataset.painted > 0", timeout=60_000
-    )
+    lab.page.wait_for_function(f"() => document.querySelectorAll('{WIDGET}')[{nth}]?.dataset.painted > 0")
 
 
 def _cells(*sources: str) -> list[nbformat.NotebookNode]:
@@ -219,7 +217,7 @@ def test_a_watched_run_grows_in_the_page_and_ends_as_a_picture_too(lab: Lab) -> 
     }"""
     )
     lab.run_all(timeout_s=60)
-    lab.page.wait_for_function(f"() => document.querySelector('{WIDGET}')?.labkit.state.runs[0].path", timeout=60_000)
+    lab.page.wait_for_function(f"() => document.querySelector('{WIDGET}')?.labkit.state.runs[0].path")
     assert not lab.errors()
     grew = sorted(lab.page.evaluate("() => [...window.seen]"))
     assert grew[-1] == 8 and {2, 4, 6} <= set(grew)
@@ -242,7 +240,7 @@ def _without_a_kernel(lab: Lab, name: str) -> None:
 
     lab.end_kernel(name)
     lab.page.goto(f"{lab.url}/lab/workspaces/again/tree/{name}")
-    picture = lab.page.wait_for_selector(".jp-RenderedImage img", timeout=60_000)
+    picture = lab.page.wait_for_selector(".jp-RenderedImage img")
     assert picture.is_visible()
     lab.screenshot("timeline-reopened")
 

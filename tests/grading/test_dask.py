@@ -116,7 +116,7 @@ def test_a_worker_killed_in_mid_grade_loses_nothing_and_every_report_is_written_
     assert {path: path.stat().st_mtime_ns for path in out.glob("*/result.json")} == written
 
     here = tmp_path / "here"
-    grade([tmp_path / "in"], "90", here, course=course.root, sandbox=SANDBOX, jobs=2)
+    grade([tmp_path / "in"], "90", here, course=course.root, sandbox=SANDBOX)
     assert results(here) == results(out)
 
 

@@ -146,7 +146,7 @@ def test_setup_installs_from_the_zip_alone_with_the_first_python_that_can_be_had
         path.chmod(0o755)
     environment = {"PATH": str(programs), "AUTOGRADER_ROOT": str(tmp_path)}
     done = subprocess.run(
-        ["/bin/bash", unpacked / "source" / "setup.sh"], env=environment, capture_output=True, text=True, timeout=60
+        ["/bin/bash", unpacked / "source" / "setup.sh"], env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     called = (tmp_path / "called").read_text().replace(str(tmp_path), "ROOT").splitlines()

@@ -21,7 +21,7 @@ Probe = Callable[..., Outcome]
 
 def test_the_grading_process_loads_no_torch() -> None:
     code = "import labkit.grading.grade, labkit.grading.workers.worker, sys; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0
 
 
 def test_the_template_has_one_thread_when_it_forks(template: Template) -> None:

@@ -125,7 +125,7 @@ def test_random_programs_bring_the_same_numbers_as_gloo(case: int, world_size: i
             exec(source, scope)
             return scope["program"](dist.get_rank())
 
-        run = labkit.run(on_gloo, on=labkit.local(world_size, device="cpu"), timeout=60)
+        run = labkit.run(on_gloo, on=labkit.local(world_size, device="cpu"), timeout=300)
         for mine, theirs in zip(through_relay, run.results, strict=True):
             assert torch.equal(mine, theirs)
 

@@ -42,9 +42,9 @@ def bundle(course: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "searched for" in done.output and done.output.rstrip().endswith("none is in it")
     settings = ["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "init.defaultBranch=main"]
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "The course"]):
-        subprocess.run(["git", *settings, *command], cwd=folder / "course", check=True, timeout=60)
+        subprocess.run(["git", *settings, *command], cwd=folder / "course", check=True, timeout=300)
     clone = folder / "clone"
-    subprocess.run(["git", "clone", "-q", str(folder / "course"), str(clone)], check=True, timeout=60)
+    subprocess.run(["git", "clone", "-q", str(folder / "course"), str(clone)], check=True, timeout=300)
     return clone
 
 
@@ -80,7 +80,7 @@ def test_the_bundle_holds_notebooks_slides_and_labkit_and_nothing_else(bundle: P
     assert {path.name for path in (bundle / "notebooks" / ".originals").iterdir()} == handed_out
     assert not (bundle / "labkit" / "grading").exists()
     targets = subprocess.run(
-        ["make", "help"], cwd=bundle, capture_output=True, text=True, timeout=60, check=True
+        ["make", "help"], cwd=bundle, capture_output=True, text=True, timeout=300, check=True
     ).stdout
     assert "make lab" in targets and "make grade" not in targets and "make test" not in targets
 

@@ -53,7 +53,7 @@ def start(names: str) -> Iterator[Start]:
     for process in started:
         if process.poll() is None:
             process.kill()
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
 
 
 def line(process: subprocess.Popen[str]) -> str:
@@ -72,7 +72,7 @@ def holds(process: subprocess.Popen[str]) -> str:
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    process.communicate("\n", timeout=60)
+    process.communicate("\n", timeout=300)
 
 
 def test_two_runs_of_one_gpu_each_run_side_by_side(start: Start, names: str) -> None:

@@ -20,7 +20,7 @@ HOSTS = (f"labkit-{os.getpid()}-a", f"labkit-{os.getpid()}-b")
 
 
 def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, timeout=60, capture_output=True)
+    subprocess.run(["ip", *words], check=True, timeout=300, capture_output=True)
 
 
 @pytest.fixture
@@ -41,13 +41,13 @@ def hosts() -> Iterator[tuple[str, str]]:
         yield HOSTS
     finally:
         for host in HOSTS:
-            subprocess.run(["ip", "netns", "del", host], capture_output=True, timeout=60, check=False)
+            subprocess.run(["ip", "netns", "del", host], capture_output=True, timeout=300, check=False)
 
 
 def test_the_exported_ring_runs_across_two_hosts(hosts: tuple[str, str], tmp_path: Path) -> None:
     export = [sys.executable, "-c", "from labkit.cli import main; main()", "export"]
     notebook = ROOT / "solutions" / "02_ring_all_reduce.ipynb"
-    subprocess.run([*export, notebook, "--out", tmp_path / "ring.py"], check=True, timeout=120, capture_output=True)
+    subprocess.run([*export, notebook, "--out", tmp_path / "ring.py"], check=True, timeout=300, capture_output=True)
     commands = re.findall(r"^torchrun --nnodes=2 .*$", PAGE.read_text(encoding="utf-8"), re.M)
     assert len(commands) == 2
     environ = os.environ | {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}

@@ -16,7 +16,7 @@ from labkit.errors import ConfigError
 
 def _labkit(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from labkit.cli import main; main()", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
 
 
 def test_help_names_every_command() -> None:
@@ -40,7 +40,7 @@ from labkit.cli import app
 app(["--help"], standalone_mode=False)
 assert "torch" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300, capture_output=True)
 
 
 def test_version_says_which_torch() -> None:

@@ -21,7 +21,7 @@ INDEXES = re.compile(
 
 
 def _tracked() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, timeout=300)
     if listed.returncode:
         pytest.skip(f"not a git checkout: {listed.stderr.strip()}")
     return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
@@ -69,7 +69,7 @@ def test_no_module_is_named_for_anything_it_might_hold() -> None:
 
 def test_no_file_is_ignored_and_tracked_at_once() -> None:
     command = ["git", "ls-files", "--cached", "--ignored", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert not listed.stdout
 
 

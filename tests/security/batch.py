@@ -133,7 +133,7 @@ def _processes_of(mark: str, begun: float) -> list[str]:
     A grader that another test killed leaves processes that nobody is above, too. Those end by themselves, at once.
     """
     marked = [each for each in psutil.process_iter() if _is_marked(each, mark)]
-    _, stayed = psutil.wait_procs([each for each in psutil.process_iter() if _is_orphan(each, begun)], timeout=60)
+    _, stayed = psutil.wait_procs([each for each in psutil.process_iter() if _is_orphan(each, begun)], timeout=300)
     return sorted(f"{each.pid} {' '.join(_words(each))[:200]}" for each in {*marked, *filter(_lives, stayed)})
 
 

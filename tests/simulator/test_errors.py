@@ -189,10 +189,8 @@ def test_a_loop_that_never_ends_is_ended_when_the_time_is_up() -> None:
         while True:
             pass
 
-    began = time.monotonic()
     with pytest.raises(RunTimeout, match="The time limit passed while rank 0 of 2 was running"):
         _run(spin, 2, timeout=0.5)
-    assert time.monotonic() - began < 30
 
 
 def test_polling_for_what_never_comes_is_ended_when_the_time_is_up() -> None:

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:You are using a Backend:UserWarn
 
 def _run(fn: Callable[..., Any], *args: Any, world_size: int = 2, **more: Any) -> Any:
     world = labkit.virtual(world_size, **more)
-    return labkit.run(fn, *args, on=world, init=False, echo=False, timeout=60)
+    return labkit.run(fn, *args, on=world, init=False, echo=False, timeout=300)
 
 
 def _join(threads: int = 16, timeout: float | None = None) -> int:

@@ -139,7 +139,7 @@ def test_clocks_and_sleep_are_virtual() -> None:
 
     before = time.monotonic()
     results = _run(straggle).results
-    assert time.monotonic() - before < 60
+    assert time.monotonic() - before < 200
     assert all(elapsed == pytest.approx(200.0, abs=0.01) for elapsed, *_ in results)
     assert all(wall == pytest.approx(200.0, abs=0.01) for _, wall, _ in results)
 

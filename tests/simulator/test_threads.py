@@ -23,7 +23,7 @@ from labkit.simulator.locks import NEEDED
 
 
 def _run(fn: Any, *args: Any, world_size: int = 2) -> Any:
-    return labkit.run(fn, *args, on=labkit.virtual(world_size), echo=False, timeout=60)
+    return labkit.run(fn, *args, on=labkit.virtual(world_size), echo=False, timeout=300)
 
 
 @pytest.mark.parametrize("name", NEEDED)

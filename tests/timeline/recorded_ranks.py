@@ -64,7 +64,7 @@ def record_of(folder: Path, num_ranks: int) -> Any:
 
 
 def _result(rank: int, ours: Connection) -> Any:
-    if not wait([ours], timeout=60):
+    if not wait([ours], timeout=300):
         raise TimeoutError(f"rank {rank} said nothing for 60 s")
     try:
         kind, value = ours.recv()

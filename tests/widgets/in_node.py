@@ -27,6 +27,6 @@ def evaluate(module: str, expression: str, **inputs: Any) -> Any:
     )
     program = "import {createRequire} from 'node:module'; const require = createRequire(import.meta.url);" + program
     command = [node, "--input-type=module", "-e", program]
-    done = subprocess.run(command, input=json.dumps(inputs), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, input=json.dumps(inputs), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -29,7 +29,7 @@ def test_pure_functions_under_node() -> None:
     if node is None:
         pytest.skip("no node on this machine")
     tests = Path(__file__).with_name("explorers.test.mjs")
-    done = subprocess.run([node, "--test", str(tests)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([node, "--test", str(tests)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -52,7 +52,7 @@ def test_the_page_unpacks_what_python_packed() -> None:
     found = f"await Promise.all({json.dumps(texts)}.map((parts) => unpack(...parts)))"
     script = f"{unpacker}process.stdout.write(JSON.stringify({found}));"
     command = [node, "--input-type=module"]
-    done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == ["".join(f"{javascript(name)}\n" for name in [*a, *b]) for b, a in programs]
 
@@ -86,7 +86,7 @@ def test_what_is_sent_draws_and_says_what_the_source_does(view: str) -> None:
     program = f"{javascript('figure.js')}\n{javascript(figure.script)}\nconst data = {json.dumps(figure.data)};"
     command = [str(shutil.which("node")), "--input-type=module"]
     script = f"{program}\nprocess.stdout.write(JSON.stringify({DRAWN % view}));"
-    done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == drawn
 
@@ -98,7 +98,7 @@ def test_the_pieces_of_a_figure_do_not_share_a_name() -> None:
         if node is None:
             pytest.skip("no node on this machine")
         command = [node, "--input-type=module", "--check"]
-        done = subprocess.run(command, input=program, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, input=program, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
 
 
