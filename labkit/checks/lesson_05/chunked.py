@@ -12,10 +12,9 @@ from labkit.checks.lesson_05.timing import said
 from labkit.checks.lesson_05.writing import asked, came
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
-
-Key = tuple[Any, ...]
-Needs = Callable[[Key, Sequence[int]], list[Key]]
-"""What must be done before: a key is (stage, kind, chunk, microbatch); beside it the pipeline's arguments."""
+from labkit.plans.pipeline import most_held
+from labkit.plans.pipeline_records import read_records
+from labkit.plans.pipeline_timing import place
 
 
 def order_case(name: str, function: str, pipelines: Sequence[tuple[int, ...]]) -> Case:
@@ -24,72 +23,20 @@ def order_case(name: str, function: str, pipelines: Sequence[tuple[int, ...]]) -
     return Case(name, 1, ({"function": function, "pipelines": listed},))
 
 
-def _interleaved_needs(key: Key, pipeline: Sequence[int]) -> list[Key]:
-    stage, kind, chunk, microbatch = key
-    num_stages, _, num_chunks = pipeline
-    part = chunk * num_stages + stage
-    if kind == "ForwardChunk":
-        before = [part - 1] if part > 0 else []
-        return [(each % num_stages, "ForwardChunk", each // num_stages, microbatch) for each in before]
-    behind = [part + 1] if part < num_stages * num_chunks - 1 else []
-    return [(stage, "ForwardChunk", chunk, microbatch)] + [
-        (each % num_stages, "BackwardChunk", each // num_stages, microbatch) for each in behind
-    ]
-
-
-def _zero_needs(key: Key, pipeline: Sequence[int]) -> list[Key]:
-    stage, kind, _, microbatch = key
-    if kind == "Forward":
-        return [(stage - 1, "Forward", 0, microbatch)] if stage > 0 else []
-    if kind == "BackwardWeight":
-        return [(stage, "BackwardInput", 0, microbatch)]
-    behind = [(stage + 1, "BackwardInput", 0, microbatch)] if stage < pipeline[0] - 1 else []
-    return [(stage, "Forward", 0, microbatch), *behind]
-
-
-def _key(stage: int, record: Mapping[str, Any]) -> Key:
-    return stage, record["kind"], record.get("chunk", 0), record["microbatch"]
-
-
-def finish(orders: Sequence[Sequence[Mapping[str, Any]]], pipeline: Sequence[int], needs: Needs) -> int | None:
-    """Return when the last of the work is done, each piece lasting 1; None where somebody waits for ever."""
-    known = {_key(stage, record) for stage, order in enumerate(orders) for record in order}
-    before: dict[Key, list[Key]] = {}
-    for stage, order in enumerate(orders):
-        keys = [_key(stage, record) for record in order]
-        for place, key in enumerate(keys):
-            before[key] = needs(key, pipeline) + keys[max(place - 1, 0) : place]
-    ends: dict[Key, int] = {}
-    waiting = {key: {each for each in needed if each in known} for key, needed in before.items()}
-    ready = [key for key, needed in waiting.items() if not needed]
-    behind: dict[Key, list[Key]] = {}
-    for key, needed in before.items():
-        for each in needed:
-            behind.setdefault(each, []).append(key)
-    while ready:
-        key = ready.pop()
-        ends[key] = 1 + max((ends[each] for each in before[key] if each in known), default=0)
-        for other in behind.get(key, ()):
-            waiting[other].discard(key)
-            if not waiting[other] and other not in ends and other not in ready:
-                ready.append(other)
-    return max(ends.values(), default=0) if len(ends) == len(before) else None
-
-
 def _form(schedules: Sequence[Any], kinds: Sequence[str], num_chunks: int, count: int) -> str:
     wanted = {(kind, chunk, m) for kind in kinds for chunk in range(num_chunks) for m in range(count)}
     for stage, order in enumerate(schedules):
         if not isinstance(order, list):
             return f"Stage {stage} returned {order}; asked for is a list of records."
         seen = set()
-        for place, record in enumerate(order):
+        for position, record in enumerate(order):
             key = (
                 (record.get("kind"), record.get("chunk", 0), record.get("microbatch"))
                 if isinstance(record, dict)
                 else ()
             )
             if key not in wanted:
-                return f"Record {place} of stage {stage} is {said(record)}; there is no such work here."
+                return f"Record {position} of stage {stage} is {said(record)}; there is no such work here."
             if key in seen:
                 return f"Stage {stage} does {said(record)} twice."
             seen.add(key)
@@ -99,14 +46,6 @@ def _form(schedules: Sequence[Any], kinds: Sequence[str], num_chunks: int, count
             where = f"chunk={chunk}, " if num_chunks > 1 else ""
             return f"Stage {stage} never does {kind}({where}microbatch={microbatch}), and lacks {len(missing)} in all."
     return ""
-
-
-def _most_held(order: Sequence[Mapping[str, Any]], begins: str, ends: str) -> int:
-    now = most = 0
-    for record in order:
-        now += (record["kind"] == begins) - (record["kind"] == ends)
-        most = max(most, now)
-    return most
 
 
 def _interleaved_best(pipeline: Sequence[int]) -> int:
@@ -134,10 +73,10 @@ def _interleaved_problem(schedules: Sequence[Any], pipeline: Sequence[int]) -> s
         return problem
     for stage, order in enumerate(schedules):
         bound = min(2 * (num_stages - 1 - stage) + (num_chunks - 1) * num_stages + 1, count * num_chunks)
-        held = _most_held(order, "ForwardChunk", "BackwardChunk")
+        held = most_held(read_records(order, stage))
         if held > bound:
             return f"Stage {stage} holds {held} pieces at once; this schedule holds at most {bound}."
-    return _late(schedules, pipeline, _interleaved_needs, _interleaved_best(pipeline))
+    return _late(schedules, num_chunks, num_chunks, _interleaved_best(pipeline))
 
 
 def _zero_problem(schedules: Sequence[Any], pipeline: Sequence[int]) -> str:
@@ -145,21 +84,23 @@ def _zero_problem(schedules: Sequence[Any], pipeline: Sequence[int]) -> str:
     problem = _form(schedules, ("Forward", "BackwardInput", "BackwardWeight"), 1, count)
     if problem:
         return problem
-    late = _late(schedules, pipeline, _zero_needs, _zero_best(pipeline))
+    late = _late(schedules, 1, 2, _zero_best(pipeline))
     if late:
         return late
     for stage, order in enumerate(schedules):
-        held = _most_held(order, "Forward", "BackwardWeight")
+        held = most_held(read_records(order, stage))
         if held > num_stages:
             return f"Stage {stage} holds {held} microbatches at once; at most {num_stages} are allowed."
     return ""
 
 
-def _late(schedules: Sequence[Any], pipeline: Sequence[int], needs: Needs, best: int) -> str:
-    makespan = finish(schedules, pipeline, needs)
-    if makespan is None:
+def _late(schedules: Sequence[Any], forward: int, backward: int, best: int) -> str:
+    """Return what keeps the work from being done in time, each piece lasting 1, or ""."""
+    orders = [read_records(schedule, stage) for stage, schedule in enumerate(schedules)]
+    outcome = place("", orders, forward, backward)
+    if outcome.stuck:
         return "Nobody can go on: some work stands before what it needs."
-    return f"It takes {makespan} turns; {best} are enough." if makespan > best else ""
+    return f"It takes {outcome.makespan:g} turns; {best} are enough." if round(outcome.makespan) > best else ""
 
 
 Problem = Callable[[Sequence[Any], Sequence[int]], str]

@@ -8,10 +8,13 @@ from typing import Any, cast
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.drivers.lesson_05 import write_schedules
 from labkit.checks.exercise import Exercise
-from labkit.checks.lesson_05.timing import form, most_held, said, times
+from labkit.checks.lesson_05.timing import form, said
 from labkit.checks.lesson_05.written import RECORDS, short
 from labkit.checks.verdict import Mistake, Verdict
 from labkit.checks.wire import Wire
+from labkit.plans.pipeline import Schedule, most_held
+from labkit.plans.pipeline_records import as_data, read_records
+from labkit.plans.pipeline_timing import place
 
 
 def schedule_case(name: str, function: str, pipelines: Sequence[tuple[int, ...]]) -> Case:
@@ -37,6 +40,11 @@ def oracle(case: Case) -> list[Values]:
     return [{"makespans": [2 * (count + stages - 1) for stages, count in asked(case)]}]
 
 
+def _placed(schedules: Sequence[Any]) -> Schedule:
+    """Return when the work of schedules of the right form is done, a Forward and a Backward lasting 1 each."""
+    return place("", [read_records(schedule, stage) for stage, schedule in enumerate(schedules)], 1, 1)
+
+
 def _problem(schedules: list[Any], count: int, held: Callable[[int, int, int], int]) -> str:
     problem = form(schedules, count)
     if problem:
@@ -47,12 +55,11 @@ def _problem(schedules: list[Any], count: int, held: Callable[[int, int, int], i
             order = [record["microbatch"] for record in schedule if record["kind"] == kind]
             if order != sorted(order):
                 return f"Stage {stage} runs {kind} in the order {order}; asked for is 0 to {count - 1}."
-    outcome = times(schedules)
-    if outcome.stuck:
-        stage, record = outcome.stuck
-        return f"Deadlock: stage {stage} waits for ever at {said(record)}."
+    outcome = _placed(schedules)
+    for stage, record, *_ in outcome.blocked:
+        return f"Deadlock: stage {stage} waits for ever at {said(as_data(record))}."
     for stage, schedule in enumerate(schedules):
-        most, bound = most_held(schedule), held(stage, num_stages, count)
+        most, bound = most_held(read_records(schedule, stage)), held(stage, num_stages, count)
         if most != bound:
             return (
                 f"Stage {stage} of {num_stages} holds {most} of {count} microbatches at once (gone forward and not yet "
@@ -61,7 +68,7 @@ def _problem(schedules: list[Any], count: int, held: Callable[[int, int, int], i
     best = 2 * (count + num_stages - 1)
     if outcome.makespan != best:
         return (
-            f"With {num_stages} stages and {count} microbatches it takes {outcome.makespan} turns; {best} are enough "
+            f"With {num_stages} stages and {count} microbatches it takes {outcome.makespan:g} turns; {best} are enough "
             "if nobody waits without need."
         )
     return ""
@@ -334,7 +341,7 @@ ONE_F_ONE_B = Exercise(
             "Nobody can go on: a Send and the RecvGrad after it must stand next to each other, so that they are one "
             "batch; so must SendGrad and the next Recv.",
             lambda case, got, wire: any(
-                not form(schedules, count) and times(schedules).stuck
+                not form(schedules, count) and _placed(schedules).stuck
                 for (_, count), schedules in zip(asked(case), came(case, got), strict=False)
             ),
         ),
