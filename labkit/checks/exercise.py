@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from labkit.checks.case import Case, Failure, Got, Values
+from labkit.checks.finding import Blame, Find, Finding, blames_nobody
 from labkit.checks.par import Par
-from labkit.checks.verdict import PLAIN_ERROR, Mistake, Verdict
+from labkit.checks.structure import structure_problem
+from labkit.checks.verdict import PLAIN_ERROR, Verdict
 from labkit.checks.wire import Wire
 
 _FROM_COMMUNICATION = (
@@ -24,7 +26,7 @@ _FROM_COMMUNICATION = (
 Functions: TypeAlias = Mapping[str, Callable[..., Any]]
 Driver: TypeAlias = Callable[[Functions, Values], Values]
 Oracle: TypeAlias = Callable[[Case], list[Values]]
-Judge: TypeAlias = Callable[[Case, Got, Wire], Verdict]
+Structure: TypeAlias = Callable[[Case], list[Any]]
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,17 @@ class Exercise:
         functions: Names of the functions the learner hands to ``labkit.check``, in order.
         driver: Called in every rank with the learner's functions and that rank's inputs; a top-level function of labkit
             that knows no answer.
-        oracle: What each rank's driver should have returned; run on the trusted side.
-        judge: What is right or wrong with results and wire. It is not asked about a Failure: `judge` below is.
+        oracle: What each rank's driver should have returned, as far as it is known; run on the trusted side.
+        find: Yields what is wrong with results and wire, the gravest first; nothing where all is right.
         visible: The cases a learner sees.
         hints: Three steps: a nudge, the idea, almost the line.
-        mistakes: What is recognised, in the order it is tried.
+        mistakes: Name of a mistake -> a sentence or two that name it to the learner and point at the cure.
+        blame: Yields the mistakes that a failure points to.
+        general: Mistakes that many wrong answers look like, so that the pattern over all cases says more.
+        certain: Mistakes that are recognised for certain in a plain Python error too (an IndexError, a TypeError, ...).
+            Others are not looked for there: such an error says itself what is wrong and on which line.
+        structure: What each rank's result looks like, in the terms of `labkit.checks.structure`; None where what the
+            oracle returns says it.
         given: Names the lesson defines for the learner (records, for instance) and the driver wants too.
         distributed: Whether the driver needs an initialised process group (else each case has one rank).
         sweep: Cases for virtual ranks; None where there are none.
@@ -68,10 +76,14 @@ class Exercise:
     functions: tuple[str, ...]
     driver: Driver
     oracle: Oracle
-    judge: Judge
+    find: Find
     visible: tuple[Case, ...]
     hints: tuple[str, str, str]
-    mistakes: tuple[Mistake, ...] = ()
+    mistakes: Mapping[str, str] = field(default_factory=dict)
+    blame: Blame = blames_nobody
+    general: frozenset[str] = frozenset()
+    certain: frozenset[str] = frozenset()
+    structure: Structure | None = None
     given: tuple[str, ...] = ()
     distributed: bool = True
     sweep: Sweep | None = None
@@ -93,21 +105,49 @@ def _with_group(case: Case, message: str) -> str:
     )
 
 
+def speaks_for_itself(failure: Failure) -> bool:
+    """Return whether a failure is a plain Python error, which says itself what is wrong and on which line."""
+    return failure.kind == "exception" and failure.error not in _FROM_COMMUNICATION
+
+
 def judge(exercise: Exercise, case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return the verdict on one case, with the hint of the first recognised mistake."""
+    """Return the verdict on one case, with the hint of the mistake it points to."""
     if isinstance(got, Failure):
-        message = "\n".join(filter(None, [_with_group(case, got.message), got.detail]))
-        verdict = Verdict(False, message, rank=got.rank, problem=got.problem)
-        if got.kind == "not_implemented":
-            return verdict
-    else:
-        verdict = exercise.judge(case, got, wire)
-    if verdict.passed:
-        return verdict
-    plain = isinstance(got, Failure) and got.kind == "exception" and got.error not in _FROM_COMMUNICATION
-    for mistake in exercise.mistakes:
-        if plain and not mistake.certain:
-            continue
-        if mistake.seen(case, got, wire):
-            return replace(verdict, hint=mistake.hint, mistake=mistake.name)
-    return replace(verdict, mistake=PLAIN_ERROR) if plain else verdict
+        return _of_failure(exercise, case, got, wire)
+    found = _first_finding(exercise, case, got, wire)
+    if found is None:
+        return Verdict(True)
+    return Verdict(
+        False,
+        found.message,
+        exercise.mistakes.get(found.mistake, ""),
+        found.expected,
+        found.got,
+        found.mistake if found.mistake in exercise.mistakes else "",
+        found.rank,
+        found.call,
+        found.problem,
+    )
+
+
+def _of_failure(exercise: Exercise, case: Case, failure: Failure, wire: Wire) -> Verdict:
+    message = "\n".join(filter(None, [_with_group(case, failure.message), failure.detail]))
+    if failure.kind == "not_implemented":
+        return Verdict(False, message, rank=failure.rank, problem=failure.problem)
+    plain = speaks_for_itself(failure)
+    names = (name for name in exercise.blame(case, failure, wire) if not plain or name in exercise.certain)
+    name = next(names, PLAIN_ERROR if plain else "")
+    hint = exercise.mistakes.get(name, "")
+    return Verdict(False, message, hint, mistake=name, rank=failure.rank, problem=failure.problem)
+
+
+def _first_finding(exercise: Exercise, case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
+    """Return what is wrong; results of another structure never pass, though `find` may know the mistake by name."""
+    malformed = structure_problem((exercise.structure or exercise.oracle)(case), got)
+    if malformed is None:
+        return next(exercise.find(case, got, wire), None)
+    try:
+        found = next(exercise.find(case, got, wire), None)
+    except Exception:  # it need not expect what has another structure
+        found = None
+    return found if found is not None and found.mistake in exercise.mistakes else malformed

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from labkit.checks.case import Case, Got, Value, Values
-from labkit.checks.exercise import Judge, Oracle
-from labkit.checks.verdict import Mistake, Verdict
+from labkit.checks.exercise import Oracle
+from labkit.checks.judged import Judge, Mistake
+from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.words import number
 

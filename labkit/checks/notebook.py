@@ -13,7 +13,7 @@ from labkit.checks.exercise import Exercise, functions_for
 from labkit.checks.outcome import CaseOutcome, hint_across, telling
 from labkit.checks.par import lines as par_lines
 from labkit.checks.printed import lines as printed_lines
-from labkit.checks.registry import beside, find
+from labkit.checks.rooms import exercises, find, lesson_of
 from labkit.checks.verdict import Verdict
 from labkit.errors import ConfigError, LabkitError
 from labkit.words import join
@@ -191,7 +191,7 @@ def _misuse(exercise: Exercise, functions: tuple[Any, ...]) -> str:
 
 def _owner(exercise: Exercise, name: str) -> Exercise | None:
     """Return the exercise of the same lesson that asks for a function of this name, or None."""
-    return next((each for each in beside(exercise.id).values() if name in each.functions), None)
+    return next((each for each in exercises(lesson_of(exercise.id)).values() if name in each.functions), None)
 
 
 def _not_an_id(exercise_id: object, verb: str) -> str:

@@ -48,7 +48,7 @@ def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome]) -> str:
     shown = telling(exercise, outcomes)
     if shown is None or shown.verdict is None or shown.verdict.mistake == PLAIN_ERROR:
         return ""
-    if any(mistake.name == shown.verdict.mistake and not mistake.general for mistake in exercise.mistakes):
+    if shown.verdict.mistake in exercise.mistakes and shown.verdict.mistake not in exercise.general:
         return ""
     # A case that asks for an error says nothing of the numbers of ranks for which the sums are right.
     ran = [each for each in outcomes if each.verdict is not None and "Error" not in each.case.name]

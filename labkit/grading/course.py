@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labkit.checks.predictions import Plain
 from labkit.errors import ConfigError
 from labkit.lessons.manifest import Manifest
 from labkit.lessons.manifest import read as read_manifest
 from labkit.slugs import names_lesson
-
-if TYPE_CHECKING:
-    from labkit.checks.exercise import Exercise
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -32,20 +26,26 @@ class Course:
         root: The course's folder, with ``notebooks/`` and ``solutions/hidden/``.
         lesson: The lesson's number, "02".
         notebook: The notebook learners get.
-        hidden: The module with the hidden cases.
-        checks: A module of the course with exercises of its own (``checks/lesson_NN.py``), or None for labkit's.
+        hidden: The folder with the hidden cases, a file an exercise.
+        exercises: The folder of the lesson's exercises where the course brings its own (``exercises/LESSON``), or None
+            for labkit's.
     """
 
     root: Path
     lesson: str
     notebook: Path
     hidden: Path
-    checks: Path | None
+    exercises: Path | None
 
     @property
     def name(self) -> str:
         """The lesson's full name, "02_ring_all_reduce"."""
         return self.notebook.stem
+
+    @property
+    def slug(self) -> str:
+        """The lesson's key, "ring_all_reduce"."""
+        return self.name.partition("_")[2]
 
     @cached_property
     def pristine(self) -> dict[str, Any]:
@@ -73,24 +73,33 @@ class Course:
 
     @property
     def secrets(self) -> tuple[Path, ...]:
-        """What no submission may see, wherever it lies: answers, hidden cases, the course's own checks."""
-        own = (self.hidden.parent, *([self.checks] if self.checks else []))
-        return (*(self.root / name for name in ("solutions", "tests", "checks")), *own)
+        """What no submission may see, wherever it lies: answers, hidden cases, the course's own exercises."""
+        own = (self.hidden.parent, *([self.exercises.parent] if self.exercises else []))
+        return (*(self.root / name for name in ("solutions", "tests", "exercises")), *own)
+
+    def own_files(self) -> dict[str, Path]:
+        """Return the course's Python files that judge the lesson, by their path in the course."""
+        folders = (self.hidden, *([self.exercises] if self.exercises else []))
+        found = sorted(path for folder in folders for path in folder.rglob("*.py"))
+        return {path.relative_to(self.root).as_posix(): path for path in found}
 
     def fingerprint(self, seed: int) -> str:
         """Return a hash of everything besides the submission that a score depends on."""
         digest = hashlib.sha256(f"labkit grading 1, seed {seed}\n".encode())
-        files = [self.notebook, self.hidden, *([self.checks] if self.checks else [])]
-        checks = (path for path in (_PACKAGE / "checks").rglob("*.py") if not self._of_another_lesson(path))
-        files += [*sorted(checks), _PACKAGE / "words.py"]
-        files += sorted((_PACKAGE / "plans").rglob("*.py")) + sorted((_PACKAGE / "grading").rglob("*.py"))
-        for path in files:
-            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+        files = {"notebook": self.notebook, **self.own_files()}
+        files |= {path.relative_to(_PACKAGE.parent).as_posix(): path for path in self._code_that_judges()}
+        for name, path in files.items():
+            digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
         return digest.hexdigest()
 
-    def _of_another_lesson(self, path: Path) -> bool:
-        names = [part.removesuffix(".py") for part in path.relative_to(_PACKAGE).parts]
-        return any(name.startswith("lesson_") and name != f"lesson_{self.lesson}" for name in names)
+    def _code_that_judges(self) -> list[Path]:
+        """Return the files of labkit, but for the exercises of other lessons."""
+        rooms = _PACKAGE / "exercises"
+        return sorted(
+            path
+            for path in _PACKAGE.rglob("*.py")
+            if not path.is_relative_to(rooms) or path.is_relative_to(rooms / self.slug)
+        )
 
 
 def find_course(lesson: str, course: str | Path | None = None) -> Course:
@@ -107,40 +116,16 @@ def find_course(lesson: str, course: str | Path | None = None) -> Course:
     for root in roots:
         notebooks = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
         found = [path for path in notebooks if names_lesson(path.stem, lesson)]
-        number = found[0].stem[:2] if found else lesson
-        hidden = root / "solutions" / "hidden" / f"lesson_{number}.py"
-        if len(found) == 1 and hidden.is_file():
-            checks = root / "checks" / f"lesson_{number}.py"
-            return Course(root.resolve(), number, found[0], hidden, checks if checks.is_file() else None)
+        if len(found) == 1:
+            number, _, slug = found[0].stem.partition("_")
+            hidden = root.resolve() / "solutions" / "hidden" / slug
+            own = root.resolve() / "exercises" / slug
+            if hidden.is_dir():
+                return Course(root.resolve(), number, found[0], hidden, own if own.is_dir() else None)
     root = roots[0]
     there = sorted(path.stem for path in (root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
     raise ConfigError(
         f"lesson {lesson!r} cannot be graded from {root}: that takes one notebook of that number or name in notebooks/ "
-        f"and its solutions/hidden/lesson_NN.py. Notebooks there: {', '.join(there) or 'none'}. "
+        f"and the folder of its hidden cases, solutions/hidden/LESSON. Notebooks there: {', '.join(there) or 'none'}. "
         "Name the course's folder with --course."
     )
-
-
-def load_exercises(lesson: str, checks: str | Path | None) -> dict[str, Exercise]:
-    """Return a lesson's exercises by id; loads torch, so never in the grading process.
-
-    Args:
-        lesson: Its number.
-        checks: The course's own module of exercises, which has ``EXERCISES``, or None for labkit's.
-    """
-    if not checks:
-        from labkit.checks.registry import exercises
-
-        return exercises(lesson)
-    return {exercise.id: exercise for exercise in load_module(Path(checks), f"course_checks_{lesson}").EXERCISES}
-
-
-def load_module(path: Path, name: str) -> ModuleType:
-    """Return a Python file of the course as a module."""
-    spec = spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{path} is no Python file")
-    module = module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module

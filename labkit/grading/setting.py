@@ -42,7 +42,7 @@ class Setting:
                 "lesson": course.lesson,
                 "notebook": str(course.notebook.resolve()),
                 "hidden": str(course.hidden.resolve()),
-                "checks": str(course.checks.resolve()) if course.checks else None,
+                "exercises": str(course.exercises.resolve()) if course.exercises else None,
             },
             "out": str(self.out),
             "seed": self.seed,
@@ -63,9 +63,9 @@ def setting_of(opening: Mapping[str, Any]) -> Setting:
     """Return what `Setting.opening` has told."""
     course = dict(opening["course"])
     paths = {name: Path(course[name]) for name in ("root", "notebook", "hidden")}
-    checks = Path(course["checks"]) if course["checks"] else None
+    exercises = Path(course["exercises"]) if course["exercises"] else None
     return Setting(
-        course=Course(lesson=course["lesson"], checks=checks, **paths),
+        course=Course(lesson=course["lesson"], exercises=exercises, **paths),
         out=Path(opening["out"]),
         seed=opening["seed"],
         limits=Limits(**opening["limits"]),

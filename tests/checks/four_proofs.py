@@ -13,9 +13,9 @@ import pytest
 import labkit
 from labkit.checks.notebook import CheckResult
 from labkit.checks.par import measure
-from labkit.checks.registry import exercises, find
+from labkit.checks.rooms import exercises, find
 from tests.checks.lesson_cells import lesson, namespace
-from tests.checks.wrong_answer import WrongAnswer, wrong_answers
+from tests.exercises.wrong_answer import WrongAnswer, wrong_answers
 from tests.submissions.making import HERE as SUBMISSIONS
 
 
@@ -56,7 +56,7 @@ class FourProofs:
     slow: ClassVar[frozenset[str]] = frozenset()
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        known = exercises(self.number)
+        known = exercises(lesson(self.number).name)
 
         def case(values: Any, exercise_id: str, name: str, often: bool) -> Any:
             slow = (known[exercise_id].distributed or exercise_id in self.slow) and not often
@@ -65,7 +65,7 @@ class FourProofs:
         if "answer" in metafunc.fixturenames:
             wanted: Iterable[Any] = [
                 case((each,), each.exercise, f"{each.exercise} {each.name}", (each.exercise, each.name) in self.sample)
-                for each in wrong_answers()[self.number]
+                for each in wrong_answers(lesson(self.number).slug)
             ]
             metafunc.parametrize("answer", wanted)
         elif "style" in metafunc.fixturenames:
@@ -105,14 +105,14 @@ class FourProofs:
         assert "hint: " in repr(result)
 
     def test_every_exercise_has_wrong_answers_enough(self) -> None:
-        counts = Counter(answer.exercise for answer in wrong_answers()[self.number])
-        needed = {each: 6 if each in self.main else 3 for each in exercises(self.number)}
+        counts = Counter(answer.exercise for answer in wrong_answers(lesson(self.number).slug))
+        needed = {each: 6 if each in self.main else 3 for each in exercises(lesson(self.number).name)}
         assert not {each: counts[each] for each in needed if counts[each] < needed[each]}
         assert self.main <= set(needed)
 
     def test_every_exercise_has_legal_variants_enough(self) -> None:
         counts = Counter(each for cells in styles(self.number).values() for each in cells)
-        needed = {each: 2 if each in self.main else 1 for each in exercises(self.number)}
+        needed = {each: 2 if each in self.main else 1 for each in exercises(lesson(self.number).name)}
         assert not {each: counts[each] for each in needed if counts[each] < needed[each]}
 
     def test_the_exercise_with_most_points_is_a_main_one(self) -> None:
@@ -120,13 +120,13 @@ class FourProofs:
         assert {each for each in points if points[each] == max(points.values())} & self.main
 
     def test_the_samples_name_what_exists(self) -> None:
-        assert {(answer.exercise, answer.name) for answer in wrong_answers()[self.number]} >= self.sample
+        assert {(answer.exercise, answer.name) for answer in wrong_answers(lesson(self.number).slug)} >= self.sample
         assert {(style, each) for style, cells in styles(self.number).items() for each in cells} >= self.style_sample
 
     def test_par_is_what_our_own_solution_needs(self) -> None:
         names = namespace(number=self.number)
         rel_time, rel_memory = (0.0, 0.0) if self.exact_par else (0.02, 0.1)
-        for exercise in exercises(self.number).values():
+        for exercise in exercises(lesson(self.number).name).values():
             if exercise.par is None:
                 continue
             wanted = {name: names[name] for name in (*exercise.functions, *exercise.given)}

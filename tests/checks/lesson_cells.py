@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.lessons.source import Lesson, load
+from labkit.slugs import names_lesson
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 _numbers = count(1)
@@ -16,8 +17,8 @@ _numbers = count(1)
 
 @cache
 def lesson(number: str = "02") -> Lesson:
-    """Return a lesson as its source describes it."""
-    (source,) = SOLUTIONS.glob(f"{number}_*.py")
+    """Return a lesson, named by its number or slug, as its source describes it."""
+    (source,) = [path for path in SOLUTIONS.glob("[0-9][0-9]_*.py") if names_lesson(path.stem, number)]
     return load(source)
 
 

@@ -6,17 +6,17 @@ answer stands for. That each wrong answer fails with its mistake's name is prove
 
 from __future__ import annotations
 
-from labkit.checks.registry import exercises
-from tests.checks.wrong_answer import wrong_answers
+from labkit.checks.rooms import exercises, lessons
+from tests.exercises.wrong_answer import wrong_answers
 
 
 def main() -> None:
     """Print one line per exercise of every lesson that has wrong answers."""
     print("exercise  wrong answers  mistakes it names  of which met by one")
-    for number, answers in wrong_answers().items():
-        for exercise_id, exercise in exercises(number).items():
-            met = [answer.mistake for answer in answers if answer.exercise == exercise_id]
-            names = {mistake.name for mistake in exercise.mistakes}
+    for lesson in lessons():
+        for exercise_id, exercise in exercises(lesson).items():
+            met = [answer.mistake for answer in wrong_answers(lesson) if answer.exercise == exercise_id]
+            names = set(exercise.mistakes)
             print(f"{exercise_id:8}  {len(met):13}  {len(names):17}  {len(names & set(met)):19}")
 
 

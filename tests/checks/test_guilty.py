@@ -12,12 +12,12 @@ from PIL import Image
 from labkit.checks.case import Case, Failure
 from labkit.checks.exercise import judge
 from labkit.checks.guilty import Guilty, find_guilty
-from labkit.checks.lesson_00.averaging import EXERCISE
 from labkit.checks.notebook import CheckResult
 from labkit.checks.outcome import CaseOutcome
 from labkit.checks.rank_side import CASE_KIND
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire, WireProblem
+from labkit.exercises.start_here.average.exercise import EXERCISE
 from labkit.timeline import COMMUNICATION, COMPUTE, Timeline
 from labkit.timeline.span import Problem
 from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, row_layout

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from labkit.checks.lesson_01.loading import judge, loader_case
 from labkit.checks.wire import Wire
+from labkit.exercises.data_parallel.split_loader.exercise import judge, loader_case
 
 
 @pytest.mark.parametrize(

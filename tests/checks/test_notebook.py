@@ -8,7 +8,7 @@ import torch
 import labkit
 from labkit.checks import notebook
 from labkit.checks.failures import learners_lines
-from labkit.checks.registry import exercises, find
+from labkit.checks.rooms import exercises, find
 from labkit.errors import ConfigError
 from tests.checks.lesson_cells import namespace
 
@@ -82,7 +82,7 @@ def test_html_is_escaped() -> None:
 def test_hints_come_one_step_at_a_time_and_end_with_the_third(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notebook, "_next_hint", {})
     shown = [repr(labkit.hint("chunk_bounds")) for _ in range(4)]
-    hints = exercises("02")["chunk_bounds"].hints
+    hints = exercises("ring_all_reduce")["chunk_bounds"].hints
     assert shown[0] == f"Hint 1 of 3 for chunk_bounds: {hints[0]}"
     assert shown[1] == f"Hint 2 of 3 for chunk_bounds: {hints[1]}"
     assert shown[2] == f"Hint 3 of 3 for chunk_bounds (the last one): {hints[2]}"
@@ -143,7 +143,7 @@ def test_a_plain_python_error_gets_its_line_and_no_guess(exercise_id: str, name:
 
 
 def test_every_exercise_has_three_hints_cases_and_mistakes_with_unlike_names() -> None:
-    for exercise in exercises("02").values():
+    for exercise in exercises("ring_all_reduce").values():
         assert len(set(exercise.hints)) == 3
         names = [case.name for case in exercise.visible]
         assert len(names) == len(set(names)) >= 2

@@ -9,9 +9,9 @@ import pytest
 
 from labkit.checks.case import Case, Values
 from labkit.checks.exercise import judge
-from labkit.checks.lesson_03.training import truth
-from labkit.checks.lesson_03.wrappers import OVERLAPPED
 from labkit.checks.wire import Wire
+from labkit.exercises.ddp.overlapped_ddp.exercise import EXERCISE as OVERLAPPED
+from labkit.exercises.ddp.training import truth
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from labkit.checks.torture import TortureModel, torture_batch
+from labkit.checks.on_ranks.hard_model import TortureModel, torture_batch
 
 
 def test_equal_seeds_give_equal_models_and_others_differ_in_every_parameter_and_buffer() -> None:

@@ -1,26 +1,47 @@
-"""What labkit itself knows of right answers is not there where points are earned."""
+"""Of labkit, a rank of a hidden case can read what running takes, and nothing else."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
 
 import pytest
 
 from grading.conftest import SANDBOX, Probe
+from labkit.checks import wire_format
+from labkit.grading.sandbox.view import PACKAGE, runtime
 
-PROGRAM = "def double(x):\n    from {module} import {name}\n    return 2 * x\n"
+needs_sandbox = pytest.mark.skipif(SANDBOX == "none", reason="needs a sandbox: bubblewrap (labkit doctor says why not)")
+IMPORTS = "def double(x):\n    from {module} import {name}\n    return 2 * x\n"
+LISTS = """
+import os
+def program(rank):
+    return [os.path.join(folder, name) for folder, _, names in os.walk({package!r}) for name in names]
+"""
 
 
-@pytest.mark.skipif(SANDBOX == "none", reason="needs a sandbox: bubblewrap (labkit doctor says why not)")
+@needs_sandbox
+def test_a_rank_reads_of_labkit_what_the_list_names_and_no_file_beside(probe: Probe) -> None:
+    outcome = probe("program", {"program": LISTS.format(package=str(PACKAGE))}, case=1)
+    assert outcome.failure is None, outcome.failure
+    for result in outcome.results:
+        seen = {Path(path) for path in cast(list[str], wire_format.decode(result)["y"])}
+        assert PACKAGE / "worlds.py" in seen
+        assert not {path for path in seen if not {path, *path.parents} & set(runtime())}
+
+
+def test_the_list_names_no_room_of_judges_answers_or_pictures() -> None:
+    named = {path.relative_to(PACKAGE).parts[0] for path in runtime()}
+    assert not named & {"checks", "exercises", "plans", "widgets", "lessons", "grading", "board"}
+
+
+@needs_sandbox
 @pytest.mark.parametrize(
     ("module", "name"),
-    [
-        ("labkit.plans.reference.rings", "ring_plan"),
-        ("labkit.plans.reference.schedules", "one_f_one_b"),
-        ("labkit.plans.reference.bucket_plans", "bucket_plan"),
-        ("labkit.checks.lesson_02.ring", "sum_case"),
-    ],
+    [("labkit.widgets.ring_player", "ring_player"), ("labkit.checks.notebook", "check")],
 )
-def test_a_rank_of_a_hidden_case_cannot_import_what_knows_the_answer(probe: Probe, module: str, name: str) -> None:
-    outcome = probe("double", {"double": PROGRAM.format(module=module, name=name)})
+def test_a_rank_of_a_hidden_case_cannot_import_what_is_not_on_the_list(probe: Probe, module: str, name: str) -> None:
+    outcome = probe("double", {"double": IMPORTS.format(module=module, name=name)})
     assert outcome.failure is not None and "No module named" in str(outcome.failure["message"])
-    assert str(outcome.failure["message"]).endswith("so it is not there where points are earned.")
+    assert str(outcome.failure["message"]).endswith("only what running takes is there of labkit.")
     assert not outcome.results

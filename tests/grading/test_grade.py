@@ -21,8 +21,10 @@ import torch
 
 from grading.conftest import SANDBOX
 from grading.small_lesson import POINTS, RIGHT, write_submission
+from labkit.checks.hidden import HiddenCases
+from labkit.checks.rooms import exercises, own_package
 from labkit.errors import ConfigError, EnvironmentProblem
-from labkit.grading.course import Course, load_exercises, load_module
+from labkit.grading.course import Course
 from labkit.grading.grade import grade
 from labkit.grading.limits import Limits
 from labkit.grading.notebook.rebuild import rebuild
@@ -116,14 +118,15 @@ def test_feedback_shows_where_ranks_stood_and_no_report_holds_a_number_that_was_
     carol = (out / "carol" / "feedback.html").read_text()
     assert carol.count('<svg class="calls"') == 1 and "waits for rank 1" in carol
     assert "<svg" not in (out / "bob" / "feedback.html").read_text().split("shift Shift")[0]
-    exercises, hidden = load_exercises("90", course.checks), load_module(course.hidden, "hidden_of_test")
+    assert course.exercises is not None
+    known, hidden = exercises(course.slug, own_package(course.exercises.parent)), HiddenCases(course.hidden)
     num_looked_for = 0
     for name in ("bob", "dora"):
         cells = read_submission(Submission(name, handed_in / f"{name}.ipynb")).cells
         seed = submission_seed(rebuild(cells, course.pristine).answers(), 0)
         for number in POINTS:
-            for case in hidden.cases(number, seed):
-                for answer in exercises[number].oracle(case):
+            for case in hidden.of(number, seed):
+                for answer in known[number].oracle(case):
                     values = torch.as_tensor(answer["y"]).flatten().tolist()
                     shown = {f"{value:g}" for value in values} | {str(value) for value in values}
                     num_looked_for += len(shown)

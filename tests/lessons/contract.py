@@ -10,7 +10,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from labkit.checks.registry import exercises as checked_exercises
+from labkit.checks.rooms import exercises as checked_exercises
 from labkit.lessons.needs import needs_of
 from labkit.lessons.source import Lesson
 from tests.checks.lesson_cells import lesson as source_of
@@ -59,14 +59,14 @@ class LessonContract:
         assert order == [(role, each) for each in self.exercises for role in ("exercise", "check")]
 
     def test_lesson_and_checks_name_the_same_functions(self, lesson: Lesson) -> None:
-        checked = checked_exercises(self.number)
+        checked = checked_exercises(source_of(self.number).name)
         assert tuple(checked) == self.exercises
         assert {each: checked[each].functions for each in checked} == {
             each.id: each.provides for each in lesson.exercises
         }
 
     def test_an_exercise_needs_what_its_answer_uses(self, lesson: Lesson) -> None:
-        called_with = {each: checked.given for each, checked in checked_exercises(self.number).items()}
+        called_with = {each: checked.given for each, checked in checked_exercises(source_of(self.number).name).items()}
         assert {each.id: each.needs for each in lesson.exercises} == needs_of(lesson, called_with)
 
     def test_numbers_are_positions(self, lesson: Lesson) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from labkit.checks.torture import TortureModel, torture_batch
+from labkit.checks.on_ranks.hard_model import TortureModel, torture_batch
 from labkit.lessons.source import Lesson, load
 from tests.lessons.contract import LessonContract
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 
 import labkit
-from labkit.checks.torture import TortureModel, torture_batch
+from labkit.checks.on_ranks.hard_model import TortureModel, torture_batch
 from labkit.lessons.source import Lesson, load
 from tests.lessons.contract import LessonContract
 

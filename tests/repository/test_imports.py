@@ -35,6 +35,7 @@ LAYERS = (
     "widgets",
     "board",
     "checks",
+    "exercises",
     "lessons",
     "grading",
     "doctor",

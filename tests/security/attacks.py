@@ -173,18 +173,18 @@ FORGERIES = {
 
 def searches(places: Places) -> Mapping[str, str]:
     """Return the attacks that look for something, or want to leave something."""
-    hidden = places.course / "solutions" / "hidden" / "lesson_90.py"
-    checks = places.course / "checks" / "lesson_90.py"
+    hidden = places.course / "solutions" / "hidden" / "small" / "double.py"
+    checks = places.course / "exercises" / "small" / "double" / "exercise.py"
     note = places.outside / "written"
     return {
         "reads-hidden-cases": wins_if(f"open({str(hidden)!r}).read()"),
         "reads-the-checks": wins_if(f"open({str(checks)!r}).read()"),
         "finds-the-oracle-in-memory": wins_if(
-            "found or [m for m in sys.modules if 'course_checks' in m or '.lesson_' in m]",
+            "found or [m for m in sys.modules if m.startswith(('course_exercises.', 'labkit.exercises.')) and m.endswith('.exercise')]",
             "import gc, types\nfound = [f for f in gc.get_objects() if isinstance(f, types.FunctionType) "
-            "and ('oracle' in f.__name__ or f.__name__ == 'judge_with')]",
+            "and ('oracle' in f.__name__ or f.__name__ == 'finding')]",
         ),
-        "imports-closed-answers": wins_if("EXERCISES", "from labkit.checks.lesson_02 import EXERCISES"),
+        "imports-closed-answers": wins_if("EXERCISE", "from labkit.exercises.ring_all_reduce.ring_sum.exercise import EXERCISE"),
         "reads-other-submissions": wins_if(f"os.listdir({str(places.submissions)!r})"),
         "reads-the-gradebook": wins_if(f"os.listdir({str(places.out)!r})"),
         "writes-the-gradebook": wins_if(f"open({str(places.out / 'gradebook.csv')!r}, 'a').write('me,100')"),

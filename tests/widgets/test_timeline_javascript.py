@@ -15,8 +15,8 @@ import pytest
 
 from labkit.timeline import Timeline
 from labkit.widgets.palette import CATEGORIES, categories_of
-from labkit.widgets.pixel_shares import share_matrix
 from labkit.widgets.scripts import javascript
+from labkit.widgets.shares import share_matrix
 from labkit.widgets.timeline_columns import pack, pack_path
 from labkit.widgets.timeline_view import SCRIPTS
 from tests.timeline.small_timelines import exchange

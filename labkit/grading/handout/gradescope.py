@@ -90,9 +90,7 @@ def write_autograder(out: str | Path, lesson: str, course: str | Path | None = N
         name: (REPOSITORY / name).read_bytes() for name in repository_files(_FILES, "labkit grade --gradescope")
     }
     contents[f"notebooks/{found.notebook.name}"] = found.notebook.read_bytes()
-    contents[f"solutions/hidden/{found.hidden.name}"] = found.hidden.read_bytes()
-    if found.checks is not None:
-        contents[f"checks/{found.checks.name}"] = found.checks.read_bytes()
+    contents |= {name: path.read_bytes() for name, path in found.own_files().items()}
     contents["setup.sh"] = _SETUP.encode()
     contents["run_autograder"] = _RUN.format(lesson=found.lesson).encode()
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -53,7 +53,7 @@ def secrets_of(course: Path, package: Path) -> Secrets:
     """Return what no bundle of a course may hold, whichever of its lessons are given out.
 
     Args:
-        course: With ``solutions/`` and, perhaps, ``checks/``.
+        course: With ``solutions/`` and, perhaps, ``exercises/``.
         package: Where labkit is; its ``grading/`` stays with instructors.
     """
     lessons = tuple(load(path) for path in sorted((course / "solutions").glob("[0-9][0-9]_*.py")))
@@ -67,7 +67,7 @@ def secrets_of(course: Path, package: Path) -> Secrets:
     for shown in (cell.student_source for lesson in lessons for cell in student_cells(lesson)):
         for text in _fragments(shown, ""):  # what learners are shown is no secret
             fragments.pop(text, None)
-    kept = [course / "solutions" / "hidden", course / "checks"]
+    kept = [course / "solutions" / "hidden", course / "exercises"]
     for path in sorted(file for folder in kept for file in folder.rglob("*.py")):
         fragments |= _fragments(path.read_text(encoding="utf-8"), path.relative_to(course).as_posix())
     whole = [*kept, course / "solutions", package / "grading"]
@@ -85,7 +85,7 @@ def search(bundle: Path, secrets: Secrets) -> list[Found]:
 
 
 def _why_not(name: str, path: Path, secrets: Secrets) -> Iterator[str]:
-    if name.split("/")[0] in ("solutions", "tests", "checks") or name.startswith("labkit/grading/"):
+    if name.split("/")[0] in ("solutions", "tests", "exercises") or name.startswith("labkit/grading/"):
         yield "belongs to instructors"
     if (same := secrets.files.get(_digest(path))) is not None:
         yield f"is the instructors' file {same}"

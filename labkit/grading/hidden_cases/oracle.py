@@ -65,9 +65,9 @@ class Oracle:
         self._process: psutil.Process | None = None
         opening = {
             "op": "open",
-            "lesson": course.lesson,
+            "lesson": course.slug,
             "hidden": str(course.hidden),
-            "checks": str(course.checks) if course.checks else None,
+            "exercises": str(course.exercises) if course.exercises else None,
             "result_bytes": self._limits.result_bytes,
             "path": sys.path,
         }

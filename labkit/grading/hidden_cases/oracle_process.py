@@ -11,7 +11,7 @@ import resource
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,9 @@ import torch
 from labkit.checks import wire_format
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.exercise import Exercise, judge
+from labkit.checks.hidden import HiddenCases
+from labkit.checks.rooms import LABKIT, exercises, own_package
 from labkit.checks.wire import CollectiveCall, Message, Wire, WireProblem
-from labkit.grading.course import load_exercises, load_module
 from labkit.grading.frames import read_frame, write_frame
 from labkit.grading.hidden_cases import rank_exercise
 
@@ -35,15 +36,21 @@ _MEMORY_BYTES = 8 << 30
 class Oracle:
     """Hidden cases of one lesson, made for one seed at a time."""
 
-    def __init__(self, lesson: str, hidden: str, checks: str | None, result_bytes: int) -> None:
-        self.exercises: Mapping[str, Exercise] = load_exercises(lesson, checks)
+    def __init__(self, lesson: str, hidden: str, own_exercises: str | None, result_bytes: int) -> None:
+        self._lesson, self._package = lesson, own_package(Path(own_exercises).parent) if own_exercises else LABKIT
+        self.exercises: Mapping[str, Exercise] = exercises(lesson, self._package)
         self._limits = wire_format.Limits(max_bytes=result_bytes)
-        self._make: Callable[[str, int], list[Case]] = load_module(Path(hidden), f"hidden_{lesson}").cases
+        self._hidden = HiddenCases(Path(hidden))
         self._cases: dict[str, list[Case]] = {}
+
+    @property
+    def rank_side(self) -> bytes:
+        """What ranks are told of the exercises."""
+        return rank_exercise.pack(self.exercises, self._package, self._lesson)
 
     def cases(self, exercise_id: str, seed: int) -> tuple[list[dict[str, Any]], bytes]:
         """Return what may be told of an exercise's cases, and the inputs of all their ranks."""
-        self._cases[exercise_id] = self._make(exercise_id, seed)
+        self._cases[exercise_id] = self._hidden.of(exercise_id, seed)
         about, blobs = [], []
         for case in self._cases[exercise_id]:
             inputs = [wire_format.encode(values) for values in case.inputs]
@@ -95,8 +102,8 @@ def serve(sock: socket.socket) -> None:
         try:
             if request["op"] == "open":
                 sys.path[:] = request["path"]
-                oracle = Oracle(request["lesson"], request["hidden"], request["checks"], request["result_bytes"])
-                answer, payload = {"exercises": list(oracle.exercises)}, rank_exercise.pack(oracle.exercises)
+                oracle = Oracle(request["lesson"], request["hidden"], request["exercises"], request["result_bytes"])
+                answer, payload = {"exercises": list(oracle.exercises)}, oracle.rank_side
             elif request["op"] == "cases":
                 assert oracle is not None
                 about, payload = oracle.cases(request["exercise"], request["seed"])

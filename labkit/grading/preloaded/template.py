@@ -21,7 +21,7 @@ from labkit.grading.sandbox.bubblewrap import Sandbox
 from labkit.grading.sandbox.cgroup import Cgroup
 from labkit.grading.sandbox.empty import EmptySandbox
 from labkit.grading.sandbox.process_tree import end_descendants
-from labkit.grading.sandbox.view import answers_of_checks
+from labkit.grading.sandbox.view import runtime
 
 
 class TemplateGoneError(Exception):
@@ -55,7 +55,8 @@ class Template:
         assert self._cgroup is not None
         sandbox = Sandbox(
             Path(self._control.name),
-            hidden=(*hidden, *answers_of_checks()),
+            hidden=tuple(hidden),
+            package=runtime(),
             scratch_bytes=self._limits.rank_scratch_bytes,
             may_divide=True,
         )

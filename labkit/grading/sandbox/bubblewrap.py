@@ -39,6 +39,7 @@ class Sandbox:
     Attributes:
         control: A folder of ours for the sandbox's small files; it must outlive the start.
         hidden: Files and folders that are covered even where a folder above them is seen.
+        package: Of labkit, the files and folders that are seen and no others; None for all of it.
         shown: Files of ours that are seen, read-only: path inside and path outside.
         scratch_bytes: Size of its /tmp, and of its /dev/shm.
         may_divide: What runs in it is ours and makes a sandbox for each process that it forks, with capabilities over
@@ -48,6 +49,7 @@ class Sandbox:
 
     control: Path
     hidden: tuple[Path, ...] = ()
+    package: tuple[Path, ...] | None = None
     shown: Mapping[str, Path] = field(default_factory=dict)
     scratch_bytes: int = 256 << 20
     may_divide: bool = False
@@ -62,7 +64,7 @@ class Sandbox:
             info_fd: An inherited descriptor to which bubblewrap writes the process id of the sandbox's process 1.
         """
         bwrap, uid = _bwrap(), user_inside()
-        files = view(self.control, uid, self.hidden)
+        files = view(self.control, uid, self.hidden, self.package)
         for inside, outside in self.shown.items():
             files += ["--ro-bind", str(outside), inside]
         files += self._devices()
@@ -77,7 +79,7 @@ class Sandbox:
         arguments += ["--cap-drop", "ALL", *([] if self.may_divide else ["--disable-userns"])]
         for folder in (SCRATCH, "/dev/shm"):
             arguments += ["--perms", "1777", "--size", size, "--tmpfs", folder]
-        arguments += view_in_scratch(self.control, self.hidden)
+        arguments += view_in_scratch(self.control, self.hidden, self.package)
         arguments += ["--perms", "0700", "--size", str(1 << 20), "--tmpfs", "/run", "--remount-ro", "/"]
         arguments += ["--chdir", SCRATCH, "--clearenv"]
         for name, value in environment.items():

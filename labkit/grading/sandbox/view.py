@@ -12,6 +12,11 @@ SCRATCH = "/tmp"
 HOSTNAME = "sandbox"
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("ld.so.cache", "ld.so.conf", "alternatives", "localtime", "ssl/certs", "ssl/openssl.cnf", "mime.types")
+_RUNTIME = (
+    "__init__.py", "errors.py", "units.py", "slugs.py", "words.py", "cells.py", "known_classes.py", "hardware.py",
+    "worlds.py",
+    "virtual_world.py", "doctor.py", "timeline", "torch_port", "simulator", "launch",
+)  # fmt: skip
 _HOSTS = f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost ip6-localhost\n"
 _PASSWD = "root:x:0:0:root:/tmp:/bin/sh\nstudent:x:{uid}:{uid}:student:/tmp:/bin/sh\n"
 
@@ -30,23 +35,19 @@ def is_below(path: Path, folder: Path) -> bool:
     return folder in path.parents
 
 
-def answers_of_checks() -> list[Path]:
-    """Return what of labkit tells answers: oracles and judges, plans, and the widgets that draw right ones.
-
-    Ranks of hidden cases do without them.
-    """
-    checks = PACKAGE / "checks"
-    judges = [*checks.glob("lesson_*"), *(checks / "__pycache__").glob("lesson_*")]
-    return sorted([*judges, PACKAGE / "plans", PACKAGE / "widgets"])
+def runtime() -> tuple[Path, ...]:
+    """Return what of labkit a rank of a hidden case can read: what running takes, and nothing that knows an answer."""
+    return tuple(PACKAGE / name for name in _RUNTIME if (PACKAGE / name).exists())
 
 
-def view(control: Path, uid: int, hidden: Iterable[Path] = ()) -> list[str]:
+def view(control: Path, uid: int, hidden: Iterable[Path] = (), package: Sequence[Path] | None = None) -> list[str]:
     """Return bubblewrap's arguments for the file system, all of it read-only.
 
     Args:
         control: A folder of ours for small files; /etc/hosts and /etc/passwd are written there.
         uid: Who the sandbox's processes are.
         hidden: Files and folders that must not be seen even where a folder above them is.
+        package: Of labkit, the files and folders that are seen and no others; None for all of it.
     """
     (control / "hosts").write_text(_HOSTS)
     (control / "passwd").write_text(_PASSWD.format(uid=uid))
@@ -63,12 +64,12 @@ def view(control: Path, uid: int, hidden: Iterable[Path] = ()) -> list[str]:
         arguments += _bound(Path("/etc") / name)
     for name in ("hosts", "passwd", "group", "nsswitch.conf"):
         arguments += ["--ro-bind", str(control / name), f"/etc/{name}"]
-    return [*arguments, *_packages(_shown(), control, hidden)]
+    return [*arguments, *_packages(_shown(), control, hidden, package)]
 
 
-def view_in_scratch(control: Path, hidden: Iterable[Path] = ()) -> list[str]:
+def view_in_scratch(control: Path, hidden: Iterable[Path] = (), package: Sequence[Path] | None = None) -> list[str]:
     """Return bubblewrap's arguments that bring back what an empty /tmp covers; arguments are those of :func:`view`."""
-    return _packages(shown_in_scratch(), control, hidden)
+    return _packages(shown_in_scratch(), control, hidden, package)
 
 
 def shown_in_scratch() -> list[Path]:
@@ -81,10 +82,17 @@ def _shown() -> list[Path]:
     return [path for path in shown if not any(is_below(path, other) for other in [*shown, Path("/usr")])]
 
 
-def _packages(shown: Sequence[Path], control: Path, hidden: Iterable[Path]) -> list[str]:
+def _packages(
+    shown: Sequence[Path], control: Path, hidden: Iterable[Path], package: Sequence[Path] | None
+) -> list[str]:
     arguments = _parents(shown)
     for path in shown:
         arguments += ["--ro-bind", str(path), str(path)]
+    if package is not None and any(path == PACKAGE or is_below(PACKAGE, path) for path in shown):
+        arguments += ["--perms", "0755", "--tmpfs", str(PACKAGE)]
+        for path in package:
+            arguments += ["--ro-bind", str(path), str(path)]
+        arguments += ["--remount-ro", str(PACKAGE)]
     for path in sorted({path.resolve() for path in hidden}):
         if any(is_below(path, other) or path == other for other in [*shown, Path("/usr")]):
             if path.is_dir():

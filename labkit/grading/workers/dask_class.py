@@ -219,9 +219,9 @@ def _distributed() -> Any:
 def _opening(setting: Setting) -> dict[str, Any]:
     """Return what workers are told, with paths relative to a folder of theirs."""
     course = setting.course
-    checks = f"checks/{course.checks.name}" if course.checks else None
-    hidden = f"solutions/hidden/{course.hidden.name}"
-    places = {"root": "", "notebook": f"notebooks/{course.notebook.name}", "hidden": hidden, "checks": checks}
+    exercises = f"exercises/{course.slug}" if course.exercises else None
+    hidden = f"solutions/hidden/{course.slug}"
+    places = {"root": "", "notebook": f"notebooks/{course.notebook.name}", "hidden": hidden, "exercises": exercises}
     opening = setting.opening()
     return {**opening, "course": {**opening["course"], **places}, "out": "out", "alone": "alone"}
 
@@ -229,10 +229,8 @@ def _opening(setting: Setting) -> dict[str, Any]:
 def _course_files(course: Course) -> dict[str, bytes]:
     """Return what grading reads of the course, by relative path."""
     files = {f"notebooks/{course.notebook.name}": course.notebook.read_bytes()}
-    files |= {f"solutions/hidden/{path.name}": path.read_bytes() for path in course.hidden.parent.glob("*.py")}
+    files |= {name: path.read_bytes() for name, path in course.own_files().items()}
     solution = course.root / "solutions" / course.notebook.name
     if solution.is_file():
         files[f"solutions/{solution.name}"] = solution.read_bytes()
-    if course.checks:
-        files[f"checks/{course.checks.name}"] = course.checks.read_bytes()
     return files

@@ -134,7 +134,7 @@ def _here(setting: Setting, folder: Path) -> Setting:
         root=root,
         notebook=root / course.notebook,
         hidden=root / course.hidden,
-        checks=root / course.checks if course.checks else None,
+        exercises=root / course.exercises if course.exercises else None,
     )
     return replace(setting, course=here, out=folder / "out", alone=folder / "alone")
 

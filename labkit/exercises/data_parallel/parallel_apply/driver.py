@@ -1,0 +1,124 @@
+"""parallel_apply: replicas that meet, so that only threads can run them, and end in the opposite order."""
+
+from __future__ import annotations
+
+import re
+import threading
+import traceback
+from dataclasses import dataclass, field
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from labkit.checks.case import Value, Values
+from labkit.checks.exercise import Functions
+
+_MEET_SECONDS = 2.0
+_LINGER_SECONDS = 0.2
+
+
+class BadSampleError(Exception):
+    """An exception that cannot be made from a text alone, as many are."""
+
+    def __init__(self, sample: int, reason: str) -> None:
+        super().__init__(f"sample {sample}: {reason}")
+        self.sample = sample
+
+
+@dataclass
+class _Meeting:
+    """What the replicas of one call share: where they meet, who has ended, who has failed."""
+
+    count: int
+    failing: dict[int, str]
+    met: bool = True
+    finished: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.barrier = threading.Barrier(self.count)
+        self.ended = [threading.Event() for _ in range(self.count)]
+
+    def meet(self) -> None:
+        try:
+            self.barrier.wait(_MEET_SECONDS)
+        except threading.BrokenBarrierError:
+            self.met = False
+
+
+class _Replica(nn.Module):
+    """x * weight * scale, once all replicas have begun and the one after this has ended."""
+
+    def __init__(self, number: int, weight: float, meeting: _Meeting) -> None:
+        super().__init__()
+        self.number, self.meeting = number, meeting
+        self.weight = nn.Parameter(torch.tensor(weight, dtype=torch.float64))
+
+    def forward(self, x: Tensor, scale: float = 1.0) -> Tensor:
+        meeting, number = self.meeting, self.number
+        try:
+            meeting.meet()
+            if meeting.met and number + 1 < meeting.count:
+                meeting.ended[number + 1].wait(_MEET_SECONDS)
+            if number in meeting.failing:
+                self.read_a_bad_sample(meeting.failing[number])
+            if meeting.failing or number + 1 == meeting.count:  # who does not wait for the others' end is seen
+                threading.Event().wait(_LINGER_SECONDS)
+            output = x * self.weight * scale
+            meeting.finished.append(number)
+            return output
+        finally:
+            meeting.ended[number].set()
+
+    def read_a_bad_sample(self, kind: str) -> None:
+        sample = 100 + self.number
+        if kind == "BadSampleError":
+            raise BadSampleError(sample, "cannot be read")
+        raise {"ValueError": ValueError, "KeyError": KeyError}[kind](f"sample {sample}")
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Call parallel_apply on replicas that wait for one another (parallel_apply).
+
+    Inputs: weights and x (one for each replica), scale (None: no keyword), failing (replica -> name of its exception),
+    gradients (whether they are on where it is called).
+    """
+    weights = cast(list[float], inputs["weights"])
+    failing = {int(number): kind for number, kind in cast(dict[str, str], inputs["failing"]).items()}
+    meeting = _Meeting(len(weights), failing)
+    replicas: list[nn.Module] = [_Replica(number, weight, meeting) for number, weight in enumerate(weights)]
+    keywords = {} if inputs["scale"] is None else {"scale": inputs["scale"]}
+    given = [((x.clone(),), dict(keywords)) for x in cast(list[Tensor], inputs["x"])]
+    with torch.set_grad_enabled(cast(bool, inputs["gradients"])):
+        try:
+            outputs = functions["parallel_apply"](replicas, given)
+        except NotImplementedError:
+            raise
+        except Exception as error:
+            if not failing:
+                raise
+            return {"raised": _seen(error, min(failing)), "finished": _numbers(meeting), "met": meeting.met}
+    if not isinstance(outputs, list | tuple):
+        return {"outputs": f"a {type(outputs).__name__}", "met": meeting.met}
+    return {
+        "outputs": [each.detach().clone() if isinstance(each, Tensor) else None for each in outputs],
+        "tracked": [isinstance(each, Tensor) and each.requires_grad for each in outputs],
+        "finished": _numbers(meeting),
+        "met": meeting.met,
+    }
+
+
+def _numbers(meeting: _Meeting) -> list[Value]:
+    return cast(list[Value], sorted(meeting.finished))
+
+
+def _seen(error: Exception, number: int) -> Value:
+    """Return what an exception says: its type, its text with notes, whether replica and line can be found."""
+    text = "\n".join([str(error), *getattr(error, "__notes__", [])])
+    whole = "".join(traceback.format_exception(error))
+    return {
+        "type": type(error).__name__,
+        "text": text[:500],
+        "names_replica": bool(re.search(rf"\breplica\W{{0,3}}{number}\b", text, re.IGNORECASE)),
+        "shows_line": "read_a_bad_sample" in whole,
+    }

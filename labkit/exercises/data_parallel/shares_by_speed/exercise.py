@@ -1,0 +1,188 @@
+"""Shares by speed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from labkit.checks.case import Case
+from labkit.checks.formulas import NOTHING, Call, Counted, as_if, calls_case, counting, judging, values_of
+from labkit.checks.judged import Mistake, judged
+from labkit.exercises.data_parallel.shares_by_speed.driver import drive
+
+
+def _shares(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    """Return shares by handing out one sample at a time, to whoever lacks most of the share that is due."""
+    total = sum(speeds)
+    given = [num_samples * speed // total for speed in speeds]
+    while sum(given) < num_samples:
+        lacks = [num_samples * speed - got * total for speed, got in zip(speeds, given, strict=True)]
+        given[lacks.index(max(lacks))] += 1
+    return given
+
+
+def _slowest(shares: Sequence[int], speeds: Sequence[int]) -> float:
+    return max(share / speed for share, speed in zip(shares, speeds, strict=True))
+
+
+COUNTED: Counted = {"shares_by_speed": _shares, "slowest_seconds": _slowest}
+
+
+def speeds_case(name: str, calls: Sequence[tuple[int, Sequence[int]]]) -> Case:
+    """Return a case of shares_by_speed: (samples, speeds) of each call."""
+    found: list[Call] = []
+    for num_samples, speeds in calls:
+        found.append(("shares_by_speed", (num_samples, list(speeds))))
+        found.append(("slowest_seconds", (_shares(num_samples, speeds), list(speeds))))
+    return calls_case(name, found)
+
+
+def _floored(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    return [num_samples * speed // sum(speeds) for speed in speeds]
+
+
+def _rounded(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    return [round(num_samples * speed / sum(speeds)) for speed in speeds]
+
+
+def _rest_to(last: bool) -> object:
+    def wrong(num_samples: int, speeds: Sequence[int]) -> list[int]:
+        shares = _floored(num_samples, speeds)
+        shares[-1 if last else 0] += num_samples - sum(shares)
+        return shares
+
+    return wrong
+
+
+def _rest_in_order(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    shares = _floored(num_samples, speeds)
+    for device in range(num_samples - sum(shares)):
+        shares[device] += 1
+    return shares
+
+
+def _rest_to_fastest(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    shares = _floored(num_samples, speeds)
+    order = sorted(range(len(speeds)), key=lambda device: -speeds[device])
+    for device in order[: num_samples - sum(shares)]:
+        shares[device] += 1
+    return shares
+
+
+def _equal(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    return [num_samples // len(speeds) + (n < num_samples % len(speeds)) for n in range(len(speeds))]
+
+
+def _as_fractions(exact: Callable[[int, int, int], float]) -> Callable[[int, Sequence[int]], list[int]]:
+    """Return the rule with remainders that are fractions, each rounded as floats are."""
+
+    def wrong(num_samples: int, speeds: Sequence[int]) -> list[int]:
+        wanted = [exact(num_samples, speed, sum(speeds)) for speed in speeds]
+        shares = [int(each) for each in wanted]
+        order = sorted(range(len(speeds)), key=lambda device: shares[device] - wanted[device])
+        for device in order[: num_samples - sum(shares)]:
+            shares[device] += 1
+        return shares
+
+    return wrong
+
+
+_FRACTIONS = (
+    _as_fractions(lambda num_samples, speed, total: num_samples * speed / total),
+    _as_fractions(lambda num_samples, speed, total: num_samples * (speed / total)),
+    _as_fractions(lambda num_samples, speed, total: num_samples / total * speed),
+)
+
+
+def _largest_by_slowest(shares: Sequence[int], speeds: Sequence[int]) -> float:
+    return max(shares) / min(speeds)
+
+
+def _last_of_equals(num_samples: int, speeds: Sequence[int]) -> list[int]:
+    return _shares(num_samples, speeds[::-1])[::-1]
+
+
+EXERCISE = judged(
+    id="shares_by_speed",
+    functions=("shares_by_speed", "slowest_seconds"),
+    driver=drive,
+    oracle=counting(COUNTED),
+    judge=judging(COUNTED),
+    visible=(
+        speeds_case("11 samples, speeds 3, 1 and 1; 50 that divide", [(11, [3, 1, 1]), (50, [100, 200, 200])]),
+        speeds_case("the rest goes to the largest remainders", [(10, [1, 4, 2]), (23, [5, 2, 8, 4]), (7, [10, 3, 9])]),
+        speeds_case("equal speeds; fewer samples than devices", [(8, [2, 2, 2]), (2, [1, 1, 1, 1]), (0, [3, 1])]),
+        speeds_case("other speeds, equal remainders", [(10, [1, 1, 4]), (6, [2, 2, 5]), (4, [1, 4, 1])]),
+    ),
+    distributed=False,
+    hints=(
+        "Write down the exact shares of 10 samples for speeds 1, 4 and 2, with their fractions. Round down: how many "
+        "are left over?",
+        "divmod(num_samples * speed, sum(speeds)) is the whole part and the remainder, without rounding errors. Sort "
+        "the devices by remainder, largest first (sorted keeps equal ones in order), and give one each to the first.",
+        "order = sorted(range(len(speeds)), key=lambda device: -remainders[device]); for device in "
+        "order[:num_samples - sum(shares)]: shares[device] += 1. And max(share / speed ...) for the time.",
+    ),
+    mistakes=(
+        NOTHING,
+        Mistake(
+            "speeds ignored",
+            "The shares are equal. A device of twice the speed should get twice as many samples.",
+            as_if(COUNTED, "shares_by_speed", _equal),
+        ),
+        Mistake(
+            "rest forgotten",
+            "The shares do not add up: all were rounded down, and what is left over belongs to nobody.",
+            as_if(COUNTED, "shares_by_speed", _floored),
+        ),
+        Mistake(
+            "each rounded by itself",
+            "The shares do not always add up: each was rounded for itself. Round down, then hand out the rest.",
+            as_if(COUNTED, "shares_by_speed", _rounded),
+        ),
+        Mistake(
+            "the rest to one device",
+            "What is left over all went to the first or the last device. It goes to the largest remainders, one each.",
+            lambda case, got, wire: any(
+                as_if(COUNTED, "shares_by_speed", _rest_to(last))(case, got, wire)  # type: ignore[arg-type]
+                for last in (True, False)
+            ),
+        ),
+        Mistake(
+            "the rest in order",
+            "What is left over went to the first devices. It goes to those with the largest remainders.",
+            as_if(COUNTED, "shares_by_speed", _rest_in_order),
+        ),
+        Mistake(
+            "the rest to the fastest",
+            "What is left over went to the fastest devices. It goes to those with the largest remainders.",
+            as_if(COUNTED, "shares_by_speed", _rest_to_fastest),
+        ),
+        Mistake(
+            "remainders as fractions",
+            "Remainders that are equal differ in their last digit when they are computed with /. Compare them as whole "
+            "numbers: num_samples * speed % sum(speeds).",
+            lambda case, got, wire: any(
+                as_if(COUNTED, "shares_by_speed", wrong)(case, got, wire) for wrong in _FRACTIONS
+            ),
+        ),
+        Mistake(
+            "the last of equals first",
+            "Of equal remainders the first device's comes first. Sort by the negative remainder instead of reversing.",
+            as_if(COUNTED, "shares_by_speed", _last_of_equals),
+        ),
+        Mistake(
+            "the largest share by the least speed",
+            "The largest share need not be the slowest device's: divide each share by its own speed, then take the "
+            "largest.",
+            as_if(COUNTED, "slowest_seconds", _largest_by_slowest),
+        ),
+        Mistake(
+            "the mean time",
+            "slowest_seconds is the time of the last device, not the mean, the sum or the least.",
+            lambda case, got, wire: any(
+                name == "slowest_seconds" and isinstance(value, int | float) and value != _slowest(*args)
+                for name, args, value in values_of(case, got)
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,196 @@
+"""average_gradients: what is asked, its cases, its mistakes and hints."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.judged import Mistake, judged
+from labkit.checks.on_ranks.hard_model import TortureModel, torture_batch
+from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
+from labkit.checks.tensor_values import close, compare_ranks, ratio_of
+from labkit.checks.verdict import Verdict
+from labkit.checks.wire import Wire
+from labkit.exercises.ddp import marks
+from labkit.exercises.ddp.average_gradients.driver import drive
+from labkit.exercises.ddp.cases import PLAIN
+from labkit.exercises.ddp.replay import average, models_of
+from labkit.exercises.ddp.starting import names_of, same
+
+
+def gradient_case(name: str, seed: int, world_size: int, spare: tuple[int, ...] = (), **model: bool) -> Case:
+    """Return a case of average_gradients: equal models, a batch for each rank; `spare` ranks use the spare layer."""
+    inputs: list[Values] = []
+    for rank in range(world_size):
+        x, y = torture_batch(100 * seed + rank, 4)
+        about = {**PLAIN, **model}
+        inputs.append({"seed": seed, "model": cast(Value, about), "x": x, "y": y, "spare": rank in spare})
+    return Case(name, world_size, tuple(inputs))
+
+
+def _after_backward(case: Case) -> list[TortureModel]:
+    models = [model_of(inputs) for inputs in case.inputs]
+    for model, inputs in zip(models, case.inputs, strict=True):
+        output = model(cast(Tensor, inputs["x"]), spare=bool(inputs.get("spare")))
+        torch.autograd.backward(loss_of(output, cast(Tensor, inputs["y"])))
+    return models
+
+
+def averaged(case: Case) -> list[Values]:
+    """Return the mean gradients for every rank (the oracle of average_gradients)."""
+    models = _after_backward(case)
+    average(models)
+    return [{"gradients": gradients_of(model), "state": state_of(model)} for model in models]
+
+
+def judge_average(case: Case, got: Got, wire: Wire) -> Verdict:
+    """Return whether every rank holds the mean of all gradients, and only trained parameters were reduced."""
+    assert isinstance(got, tuple)
+    right = [dict(values) for values in averaged(case)]
+    wrong = compare_ranks(got, right, ("gradients",), "the gradient") or compare_ranks(
+        got, right, ("state",), "the value"
+    )
+    if wrong is None:
+        model = models_of(case)[0]
+        most = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad) + 8 * 32
+        sent = sum(call.bytes for call in wire.collectives if call.rank == 0)
+        if sent > most:
+            wrong = Verdict(
+                False,
+                message=f"The gradients are right, but {sent} bytes were reduced; trained parameters have {most}.",
+            )
+    return wrong or Verdict(True)
+
+
+def _ratio(of: str) -> marks.Seen:
+    """Return a test: the wrong gradients are the mean times N ("N"), 1/N ("1/N"), or N over a constant ("N/c")."""
+
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        if not isinstance(got, tuple):
+            return False
+        size = case.world_size
+        wanted: dict[str, list[float]] = {
+            "N": [size],
+            "1/N": [1 / size],
+            "N/c": [size / c for c in (2, 3, 4, 8) if c not in (size, size**2)],
+        }
+        right = cast(dict[str, Value], averaged(case)[0]["gradients"])
+        came: Value = got[0].get("gradients")
+        if not isinstance(came, dict):
+            return False
+        ratios = [
+            ratio_of(mine, mean)
+            for name, mean in list(right.items())
+            if isinstance(mean, Tensor) and isinstance(mine := came.get(name), Tensor) and mine.shape == mean.shape
+        ]
+        return bool(ratios) and any(
+            all(ratio is not None and abs(ratio - factor) < 1e-6 for ratio in ratios) for factor in wanted[of]
+        )
+
+    return seen
+
+
+def _own(case: Case, got: Got, wire: Wire) -> bool:
+    if not isinstance(got, tuple):
+        return False
+    own = [gradients_of(model) for model in _after_backward(case)]
+    return all(same(values.get("gradients"), mine) for values, mine in zip(got, own, strict=True))
+
+
+def _gradients_of_ranks(case: Case, got: Got) -> list[dict[str, tuple[Value, Value]]]:
+    """Return for each rank what came and what must come, by the parameter's name."""
+    found = []
+    for values, right in zip(got if isinstance(got, tuple) else (), averaged(case), strict=False):
+        came, wanted = values.get("gradients"), cast(dict[str, Value], right["gradients"])
+        found.append({name: (came.get(name) if isinstance(came, dict) else None, wanted[name]) for name in wanted})
+    return found
+
+
+def _frozen_has_one(case: Case, got: Got, wire: Wire) -> bool:
+    ranks = _gradients_of_ranks(case, got)
+    return any(
+        pair[0] is not None and pair[1] is None for rank in ranks for n, pair in rank.items() if n in marks.FROZEN
+    )
+
+
+def _mean_not_kept(case: Case, got: Got, wire: Wire) -> bool:
+    pairs = [pair for rank in _gradients_of_ranks(case, got) for pair in rank.values()]
+    wrong = [came for came, wanted in pairs if not close(came, wanted)]
+    return bool(wrong) and all(came is None for came in wrong) and len(wrong) < len(pairs)
+
+
+def _biases_left_out(case: Case, got: Got, wire: Wire) -> bool:
+    wrong = names_of(case, got, "gradients", averaged(case)) - set(marks.SPARE)
+    model = models_of(case)[0]
+    used = {n: p for n, p in model.named_parameters() if p.requires_grad and n not in marks.SPARE}
+    return wrong in ({n for n, p in used.items() if p.dim() < 2}, {n for n in used if n.endswith("bias")})
+
+
+def _shared_twice(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the bytes of the shared weight were reduced once more than those of all trained parameters."""
+    model = models_of(case)[0]
+    once = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    shared = model.mix.weight.numel() * model.mix.weight.element_size()
+    sent = sum(call.bytes for call in wire.collectives if call.rank == 0)
+    return isinstance(got, tuple) and model.remix.weight is model.mix.weight and sent == once + shared
+
+
+EXERCISE = judged(
+    id="average_gradients",
+    functions=("average_gradients",),
+    driver=drive,
+    oracle=averaged,
+    judge=judge_average,
+    visible=(
+        gradient_case("3 ranks, a model with biases", 321, 3, frozen=False, tied=False),
+        gradient_case("2 ranks, a frozen layer and a shared weight", 322, 2),
+        gradient_case("4 ranks, all of it", 323, 4),
+        gradient_case("3 ranks, a layer that only rank 1 used", 324, 3, spare=(1,), unused=True),
+    ),
+    hints=(
+        "all_reduce adds. Who divides, and by what? And which parameters have no gradient at all?",
+        "For each parameter that needs a gradient: where this rank has none, put zeros, for another rank may have one "
+        "and all must call all_reduce equally often. Then all_reduce parameter.grad and divide it by the world size.",
+        "if p.grad is None: p.grad = torch.zeros_like(p); dist.all_reduce(p.grad); p.grad /= dist.get_world_size()",
+    ),
+    mistakes=(
+        Mistake("sum for mean", marks.SUM.hint, _ratio("N")),
+        Mistake("divided twice", marks.TWICE.hint, _ratio("1/N")),
+        Mistake("divided by a constant", marks.CONSTANT.hint, _ratio("N/c")),
+        Mistake(
+            "never averaged",
+            "Every rank still has its own gradients: write the result into parameter.grad.",
+            _own,
+        ),
+        Mistake("biases left out", marks.BIASES.hint, _biases_left_out),
+        Mistake("the shared weight counted twice", marks.TIED.hint, _shared_twice),
+        Mistake(
+            "frozen parameters get zeros",
+            "A frozen parameter (requires_grad=False) needs no gradient and must keep grad None: leave it out before "
+            "you ask whether there is a gradient.",
+            _frozen_has_one,
+        ),
+        Mistake(
+            "the mean was not kept",
+            "Where a rank had no gradient it still has none: the zeros were sent and the mean came back into a tensor "
+            "of its own. Make them parameter.grad.",
+            _mean_not_kept,
+        ),
+        Mistake(
+            "a missing gradient is skipped",
+            "A rank that did not use a layer has grad None there and skips the call, while another rank makes it: the "
+            "calls no longer fit together. Put zeros first, on every rank.",
+            lambda case, got, wire: any(inputs.get("spare") for inputs in case.inputs),
+        ),
+        Mistake(
+            "None is reduced",
+            "A frozen parameter's grad is None: leave out what has requires_grad=False.",
+            marks.says("NoneType"),
+            certain=True,
+        ),
+        Mistake("ranks call different things", marks.BRANCH.hint, marks.hangs, general=True),
+    ),
+)

@@ -1,0 +1,104 @@
+"""bucketed_ddp: what is asked, its cases, its mistakes and hints."""
+
+from __future__ import annotations
+
+from labkit.checks.case import Case, Failure
+from labkit.checks.judged import Mistake, judged
+from labkit.exercises.ddp import marks
+from labkit.exercises.ddp.bucketed_ddp.driver import drive
+from labkit.exercises.ddp.cases import training_case
+from labkit.exercises.ddp.par_programs import BUCKETS
+from labkit.exercises.ddp.replay import expected
+from labkit.exercises.ddp.training import judge
+from labkit.exercises.ddp.wrappers import COMMON, left_behind
+
+
+def bucketed_case(name: str, seed: int, world_size: int, cap_bytes: int, num_steps: int = 2, **model: bool) -> Case:
+    """Return a case of bucketed_ddp."""
+    return training_case(
+        name, seed, world_size, wrapper="BucketedDDP", rule="buckets", steps=[{}] * num_steps, cap_bytes=cap_bytes,
+        model={"unused": False, **model},
+    )  # fmt: skip
+
+
+EXERCISE = judged(
+    id="bucketed_ddp",
+    functions=("BucketedDDP",),
+    driver=drive,
+    oracle=expected,
+    judge=judge,
+    visible=(
+        bucketed_case("3 ranks, buckets of 320 bytes", 351, 3, 320, tied=False, frozen=False),
+        bucketed_case("3 ranks, a frozen layer and a shared weight", 352, 3, 200),
+        bucketed_case("4 ranks, one bucket for all", 353, 4, 1 << 20),
+        bucketed_case("2 ranks, buckets smaller than some parameters, three steps", 354, 2, 64, 3),
+    ),
+    hints=(
+        "What must be true of every parameter in a bucket before the bucket may leave? Who notices it?",
+        "Count for each bucket the gradients that are still missing. The hook subtracts one; at zero it packs the "
+        "gradients in one flat tensor and starts an asynchronous all_reduce. Keep bucket, flat tensor and handle. "
+        "finish waits for each and copies the pieces back to parameter.grad, then resets the counts.",
+        "flat = torch.cat([p.grad.reshape(-1) for p in bucket]) / dist.get_world_size(); handle = "
+        "dist.all_reduce(flat, async_op=True) ... handle.wait(); p.grad.copy_(flat[start:end].view_as(p))",
+    ),
+    mistakes=(
+        *COMMON,
+        Mistake(
+            "buckets in the order of registration",
+            "The buckets are cut from the first parameter to the last. Backward begins at the last layer: the first "
+            "bucket must hold the last parameters, or none is full before backward ends. Use bucket_plan.",
+            marks.in_registration_order,
+        ),
+        Mistake(
+            "one all_reduce for each parameter",
+            "Every parameter travels by itself, as in OverlappedDDP: pack those of a bucket into one flat tensor.",
+            marks.one_for_each,
+        ),
+        marks.AFTER_BACKWARD,
+        Mistake(
+            "one bucket for all",
+            "All gradients travel in one piece although the cap is smaller: bucket_cap_mb is in units of 2**20 bytes.",
+            marks.one_for_all,
+        ),
+        Mistake(
+            "sent as they fill",
+            "A bucket left before one that comes earlier in the plan. Another rank may fill them in another order, and "
+            "then two different buckets are added: send the next of the plan when it is full, never a later one.",
+            marks.another_order,
+        ),
+        Mistake(
+            "bytes counted otherwise",
+            "The buckets are cut at another cap than the one given. The bytes of a gradient are parameter.numel() * "
+            "parameter.element_size() (this model is float64, 8 bytes a number), and 1 MB is 2**20 bytes.",
+            marks.beside_the_cap,
+        ),
+        Mistake(
+            "a full bucket stays behind",
+            "Some gradients were averaged and others never left this rank: when a bucket has gone, the next one of the "
+            "plan may be full already. Send them while the next is full, not if it is.",
+            left_behind,
+        ),
+        Mistake(
+            "every hook has the last index",
+            "A bucket was packed before all its gradients were there. Your hooks are lambdas made in a loop: each "
+            "looks up the index when it is called, and then it is the last one. partial(self.on_gradient, index) has "
+            "it already.",
+            lambda case, got, wire: (
+                marks.says("NoneType")(case, got, wire) and isinstance(got, Failure) and "in <lambda>" in got.detail
+            ),
+            certain=True,
+        ),
+        Mistake(
+            "packed too early",
+            "A bucket was packed before all its gradients were there: count down the bucket of the parameter whose "
+            "hook was called, and pack at zero.",
+            marks.says("NoneType", kind="exception"),
+            certain=True,
+        ),
+        marks.STALE,
+        marks.BRANCH,
+        marks.IN_FLIGHT,
+        marks.BLOCKING,
+    ),
+    par=BUCKETS,
+)

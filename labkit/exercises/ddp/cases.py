@@ -1,0 +1,73 @@
+"""Cases of training: what each rank is given."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from labkit.checks.case import Case, Value
+from labkit.checks.on_ranks.hard_model import torture_batch
+
+PLAIN = {"unused": False}
+"""The torture model without its spare layer."""
+
+
+def step(seed: int, rank: int, batch: int, passes: int = 1, **more: Value) -> dict[str, Value]:
+    """Return what a rank does in a step: a batch of its own for each backward pass.
+
+    Args:
+        seed: Of the step.
+        rank: Which rank.
+        batch: Samples in each pass.
+        passes: Backward passes.
+        more: quiet, spare, stumble, keep (see on_ranks.train).
+    """
+    batches = [torture_batch(10_000 * seed + 100 * rank + number, batch) for number in range(passes)]
+    return {"x": [x for x, _ in batches], "y": [y for _, y in batches], **more}
+
+
+def training_case(
+    name: str,
+    seed: int,
+    world_size: int,
+    *,
+    wrapper: str,
+    rule: str,
+    steps: Sequence[Mapping[str, Any]] = ({},),
+    model: Mapping[str, bool] = PLAIN,
+    cap_bytes: int | None = None,
+    buffers: bool = False,
+    spare: Mapping[int, Sequence[int]] | None = None,
+) -> Case:
+    """Return a case in which every rank begins with another model and trains on batches of its own.
+
+    Args:
+        name: What is special about it.
+        seed: Draws models and batches.
+        world_size: Ranks.
+        wrapper: The class that is built.
+        rule: How gradients must travel: "each", "buckets" or "total".
+        steps: For each step its passes, quiet, stumble, keep; {} is one pass.
+        model: Options of the torture model.
+        cap_bytes: Of a bucket; None for a wrapper that takes none.
+        buffers: Whether forward shares rank 0's buffers.
+        spare: Step -> ranks that use the spare layer in it.
+    """
+    draw = random.Random(seed)
+    batch = draw.randint(3, 6)
+    inputs = []
+    for rank in range(world_size):
+        mine: list[Value] = []
+        for number, about in enumerate(steps):
+            more = dict(about)
+            if spare is not None and rank in spare.get(number, ()):
+                more["spare"] = True
+            mine.append(step(seed + 17 * number, rank, batch, **more))
+        given: dict[str, Value] = {
+            "seed": seed + rank, "model": dict(model), "wrapper": wrapper, "lr": 0.05, "steps": mine,
+        }  # fmt: skip
+        if cap_bytes is not None:
+            given["cap"] = cap_bytes / 2**20
+        inputs.append(given)
+    return Case(name, world_size, tuple(inputs), {"rule": rule, "buffers": buffers})

@@ -1,0 +1,114 @@
+"""What the drivers of this lesson share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from labkit.checks.case import Value, Values
+from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.hard_model import TortureModel
+from labkit.checks.on_ranks.model_state import PlainSGD, gradients_of, loss_of, model_of, state_of
+
+Cut = Callable[[], object]
+
+
+LAYERS = ("stem", "norm", "mix", "fixed", "remix", "head")
+"""Layers of the torture model that mark their gradient, in the order of the forward pass (every rank uses them)."""
+
+
+def cutter() -> Cut:
+    """Return what marks the wire: a barrier in a group of its own, whose order the learner's calls do not depend on."""
+    group = dist.new_group()
+    return lambda: dist.barrier(group)
+
+
+def mark_layers(model: TortureModel, cut: Cut) -> None:
+    """Let every layer's output call `cut` when its gradient is there."""
+
+    def on_output(layer: nn.Module, given: object, output: Tensor) -> None:
+        if output.requires_grad:
+            output.register_hook(lambda gradient: cut())  # type: ignore[no-untyped-call]
+
+    for name in LAYERS:
+        getattr(model, name).register_forward_hook(on_output)
+
+
+def call_on_model(functions: Functions, inputs: Values) -> Values:
+    """Call broadcast_module on this rank's model, or average_gradients after a backward of its own."""
+    model = model_of(inputs)
+    tensors = [*model.parameters(), *model.buffers()]
+    if "x" in inputs:
+        extra = cast(bool, inputs.get("spare", False))
+        torch.autograd.backward(loss_of(model(cast(Tensor, inputs["x"]), spare=extra), cast(Tensor, inputs["y"])))
+    (function,) = functions.values()
+    cut = cutter()
+    cut()
+    function(model)
+    cut()
+    same = all(a is b for a, b in zip(tensors, [*model.parameters(), *model.buffers()], strict=True))
+    return {"state": state_of(model), "gradients": gradients_of(model), "same_tensors": same}
+
+
+def train(functions: Functions, inputs: Values) -> Values:
+    """Wrap this rank's model and take some steps with it (overlapped_ddp, bucketed_ddp, accumulating_ddp, mini_ddp).
+
+    Inputs: seed, model (options), wrapper (name), cap (MB, or None for no argument), lr, steps: a list of dicts with
+    x and y (one tensor for each backward of the step), quiet (how many of them run inside no_sync), spare (whether
+    this rank uses the spare layer), stumble (whether an error leaves a no_sync before), keep (gradients are not
+    cleared before the step).
+    """
+    model = model_of(inputs)
+    cut = cutter()
+    mark_layers(model, cut)
+    make = functions[cast(str, inputs["wrapper"])]
+    cap = inputs.get("cap")
+    cut()
+    wrapped = make(model) if cap is None else make(model, cap)
+    cut()
+    begun = state_of(model)
+    optimizer = PlainSGD(model, cast(float, inputs["lr"]))
+    steps: list[Value] = []
+    for step in cast(list[dict[str, Any]], inputs["steps"]):
+        if not step.get("keep"):
+            optimizer.zero_grad()
+        outputs = _backward_passes(wrapped, step, cut)
+        wrapped.finish_gradient_synchronization()
+        cut()
+        steps.append({"outputs": outputs, "gradients": gradients_of(model), "state": state_of(model)})
+        optimizer.step()
+    return {"begun": begun, "steps": steps, "end": state_of(model)}
+
+
+def _backward_passes(wrapped: Any, step: dict[str, Any], cut: Cut) -> list[Value]:
+    options = {"spare": True} if step.get("spare") else {}
+    if step.get("stumble"):
+        try:
+            with wrapped.no_sync():
+                raise KeyError("the learner's loader failed")
+        except KeyError:
+            pass
+    outputs: list[Value] = []
+    quiet = int(step.get("quiet", 0))
+    for number, (x, y) in enumerate(zip(step["x"], step["y"], strict=True)):
+        if number < quiet:
+            with wrapped.no_sync():
+                outputs.append(_forward_and_backward(wrapped, x, y, options, cut))
+        else:
+            outputs.append(_forward_and_backward(wrapped, x, y, options, cut))
+            if number + 1 < len(step["x"]):
+                wrapped.finish_gradient_synchronization()
+                cut()
+    return outputs
+
+
+def _forward_and_backward(wrapped: Any, x: Tensor, y: Tensor, options: dict[str, bool], cut: Cut) -> Tensor:
+    output = wrapped(x, **options)
+    cut()
+    torch.autograd.backward(loss_of(output, y))
+    cut()
+    return cast(Tensor, output.detach().clone())

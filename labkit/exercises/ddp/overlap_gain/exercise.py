@@ -1,0 +1,169 @@
+"""What overlap is worth: expected times are counted event by event, not taken from a formula."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.judged import Mistake, judged
+from labkit.checks.verdict import Verdict
+from labkit.checks.wire import Wire
+from labkit.exercises.ddp.overlap_gain.driver import drive
+from labkit.words import number
+
+World = tuple[float, float, int, float, float]
+"""backward_s, num_bytes, world_size, latency_s, bandwidth_Bps."""
+
+
+def cost_case(name: str, worlds: Sequence[World], counts: Sequence[int], most: int = 64) -> Case:
+    """Return a case: the time with each number of buckets, and the best number up to `most`, in each world."""
+    calls: list[Value] = []
+    for backward, size, ranks, latency, bandwidth in worlds:
+        for count in counts:
+            calls.append({"function": "overlapped_seconds", "args": [backward, size, count, ranks, latency, bandwidth]})
+        calls.append({"function": "best_num_buckets", "args": [backward, size, ranks, latency, bandwidth, most]})
+    return Case(name, 1, ({"calls": calls},))
+
+
+def _all_reduce(num_bytes: float, ranks: int, latency: float, bandwidth: float) -> float:
+    return math.fsum(latency + num_bytes / ranks / bandwidth for _half in range(2) for _ in range(1, ranks))
+
+
+def event_by_event(
+    backward: float, num_bytes: float, count: int, ranks: int, latency: float, bandwidth: float
+) -> float:
+    """Return when the last of `count` equal buckets is reduced, stepping through them one by one."""
+    free = 0.0
+    for bucket in range(1, count + 1):
+        ready = backward * bucket / count
+        free = max(free, ready) + _all_reduce(num_bytes / count, ranks, latency, bandwidth)
+    return free
+
+
+def _calls(case: Case) -> list[tuple[str, list[Any]]]:
+    return [(call["function"], call["args"]) for call in cast(list[dict[str, Any]], case.inputs[0]["calls"])]
+
+
+def _times(args: list[Any]) -> dict[int, float]:
+    backward, size, ranks, latency, bandwidth, most = args
+    return {k: event_by_event(backward, size, k, ranks, latency, bandwidth) for k in range(1, most + 1)}
+
+
+def expected(case: Case) -> list[Values]:
+    """Return what each call must give (the oracle)."""
+    values: list[Value] = []
+    for function, args in _calls(case):
+        if function == "overlapped_seconds":
+            values.append(event_by_event(*args))
+        else:
+            times = _times(args)
+            values.append(min(times, key=lambda k: (times[k], k)))
+    return [{"values": values}]
+
+
+def _wrong(case: Case, got: Got) -> list[tuple[str, list[Any], Value, Value]]:
+    came = got[0].get("values") if isinstance(got, tuple) else None
+    if not isinstance(came, list):
+        return [("overlapped_seconds", [], None, None)]
+    found = []
+    for (function, args), right, mine in zip(
+        _calls(case), cast(list[Value], expected(case)[0]["values"]), came, strict=True
+    ):
+        is_number = isinstance(mine, int | float) and not isinstance(mine, bool)
+        if function == "best_num_buckets" and type(mine) is int and 1 <= mine <= args[-1]:
+            times = _times(args)
+            good = times[mine] <= min(times.values()) * (1 + 1e-9)  # equally good counts are right too
+        else:
+            good = (
+                function == "overlapped_seconds" and is_number and math.isclose(cast(float, mine), cast(float, right))
+            )
+        if not good:
+            found.append((function, args, right, mine))
+    return found
+
+
+def judge(case: Case, got: Got, wire: Wire) -> Verdict:
+    """Return whether every call gave what stepping through the buckets gives."""
+    for function, args, right, mine in _wrong(case, got):
+        call = f"{function}({', '.join(map(number, args))})"
+        came = number(mine) if isinstance(mine, int | float) else f"{mine!r:.40}"
+        return Verdict(False, f"{call} gave {came}, expected {number(right)}.", expected=number(right), got=came)
+    return Verdict(True)
+
+
+def _as_if(wrong: Callable[..., float]) -> Any:
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        mine = [entry for entry in _wrong(case, got) if entry[0] == "overlapped_seconds" and entry[1]]
+        return bool(mine) and all(
+            isinstance(came, int | float) and math.isclose(came, wrong(*args)) for _, args, _, came in mine
+        )
+
+    return seen
+
+
+def _ring(size: float, k: int, n: int, a: float, w: float) -> float:
+    return _all_reduce(size / k, n, a, w)
+
+
+EXERCISE = judged(
+    id="overlap_gain",
+    functions=("overlapped_seconds", "best_num_buckets"),
+    driver=drive,
+    oracle=expected,
+    judge=judge,
+    visible=(
+        cost_case("8 ranks, compute takes longer", [(0.030, 1e8, 8, 1e-5, 1e10)], [1, 2, 5]),
+        cost_case("8 ranks, the network takes longer", [(0.005, 1e8, 8, 1e-5, 1e10)], [1, 4]),
+        cost_case("4 ranks, latency counts", [(0.001, 1e5, 4, 1e-4, 1e9)], [1, 3, 10]),
+    ),
+    distributed=False,
+    hints=(
+        "Draw two rows, backward and network, with three buckets: once with short all_reduces, once with long ones. "
+        "What does the end hang on in each?",
+        "With c the time of one bucket's all_reduce: either the network is always done before the next bucket is "
+        "ready, and the end is backward + c; or it never rests after the first bucket, and the end is backward/k + k "
+        "c. The larger of the two is right. The best k: try all.",
+        "max(backward_s + c, backward_s / k + k * c); min(range(1, most + 1), key=...)",
+    ),
+    mistakes=(
+        Mistake(
+            "no overlap",
+            "The time is that of backward plus all of the communication: what runs while backward computes is hidden.",
+            _as_if(lambda t, b, k, n, a, w: t + k * _ring(b, k, n, a, w)),
+        ),
+        Mistake(
+            "the network never waits",
+            "The first bucket is not there at the beginning: it is ready after backward/k.",
+            _as_if(lambda t, b, k, n, a, w: max(t + _ring(b, k, n, a, w), k * _ring(b, k, n, a, w))),
+        ),
+        Mistake(
+            "everything hidden",
+            "The last bucket is ready only when backward ends; its all_reduce can hide behind nothing.",
+            _as_if(lambda t, b, k, n, a, w: max(t, k * _ring(b, k, n, a, w))),
+        ),
+        Mistake(
+            "only the case of a fast network",
+            "If an all_reduce takes longer than the next bucket needs to be ready, they queue: k of them follow one "
+            "another after the first is ready.",
+            _as_if(lambda t, b, k, n, a, w: t + _ring(b, k, n, a, w)),
+        ),
+        Mistake(
+            "latency paid once",
+            "Every bucket pays its latency: 2(N-1) of them for each all_reduce.",
+            _as_if(
+                lambda t, b, k, n, a, w: max(
+                    t + 2 * (n - 1) * a + _ring(b, k, n, 0, w), t / k + 2 * (n - 1) * a + k * _ring(b, k, n, 0, w)
+                )
+            ),
+        ),
+        Mistake(
+            "not the best number",
+            "The time is right, but another number of buckets gives less: compare all from 1 to most.",
+            lambda case, got, wire: (
+                bool(_wrong(case, got)) and all(function == "best_num_buckets" for function, *_ in _wrong(case, got))
+            ),
+        ),
+    ),
+)

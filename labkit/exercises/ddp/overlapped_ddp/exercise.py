@@ -1,0 +1,43 @@
+"""overlapped_ddp: what is asked, its cases, its mistakes and hints."""
+
+from __future__ import annotations
+
+from labkit.checks.case import Case
+from labkit.checks.judged import judged
+from labkit.exercises.ddp import marks
+from labkit.exercises.ddp.cases import training_case
+from labkit.exercises.ddp.overlapped_ddp.driver import drive
+from labkit.exercises.ddp.replay import expected
+from labkit.exercises.ddp.training import judge
+from labkit.exercises.ddp.wrappers import COMMON
+
+
+def overlapped_case(name: str, seed: int, world_size: int, num_steps: int = 2, **model: bool) -> Case:
+    """Return a case of overlapped_ddp."""
+    return training_case(
+        name, seed, world_size, wrapper="OverlappedDDP", rule="each", steps=[{}] * num_steps,
+        model={"unused": False, **model},
+    )  # fmt: skip
+
+
+EXERCISE = judged(
+    id="overlapped_ddp",
+    functions=("OverlappedDDP",),
+    driver=drive,
+    oracle=expected,
+    judge=judge,
+    visible=(
+        overlapped_case("3 ranks, two steps, a frozen layer", 311, 3, tied=False),
+        overlapped_case("2 ranks, a weight that two layers share", 312, 2),
+        overlapped_case("4 ranks, all of it", 313, 4, 3),
+    ),
+    hints=(
+        "When does autograd know a parameter's gradient, and whom can it tell? What may you do meanwhile with a handle "
+        "that all_reduce returns?",
+        "In __init__: broadcast_module, then parameter.register_post_accumulate_grad_hook(hook) for each parameter "
+        "that needs a gradient. The hook divides parameter.grad by the world size and starts an all_reduce of it with "
+        "async_op=True; the handle goes to a list. finish_gradient_synchronization waits for the list and empties it.",
+        "parameter.grad /= dist.get_world_size(); self.handles.append(dist.all_reduce(parameter.grad, async_op=True))",
+    ),
+    mistakes=(*COMMON, marks.AFTER_BACKWARD, marks.IN_FLIGHT, marks.STALE, marks.BRANCH, marks.BLOCKING),
+)

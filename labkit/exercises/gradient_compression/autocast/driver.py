@@ -1,0 +1,49 @@
+"""What a rank runs of autocast."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from labkit.checks.case import Values
+from labkit.checks.exercise import Functions
+
+_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Run two layers, a loss and some other functions under the mode; return results, dtypes and gradients (autocast).
+
+    Inputs: dtype, x, first, bias, second (float32), labels.
+    """
+    x, first, bias, second = (cast(Tensor, inputs[name]).clone() for name in ("x", "first", "bias", "second"))
+    labels = cast(Tensor, inputs["labels"]).clone()
+    weights = [each.requires_grad_() for each in (first, bias, second)]
+    with functions["Autocast"](_DTYPES[cast(str, inputs["dtype"])]):
+        hidden = functional.linear(x, first, bias)
+        active = functional.relu(hidden)
+        out = torch.matmul(active, second)
+        loss = functional.cross_entropy(out, labels)
+        named = functional.linear(input=x, weight=first)
+        squared = functional.mse_loss(hidden, x.new_zeros(hidden.shape))
+        power = torch.exp(hidden * 0.1)
+        untouched = functional.relu(x)
+        at_sign = active @ second
+        counts = labels + 1
+    loss.backward()  # type: ignore[no-untyped-call]
+    after = functional.linear(x, first)
+    results = {
+        "linear": hidden, "relu of a 16-bit tensor": active, "matmul": out, "cross_entropy": loss,
+        "linear with named arguments": named, "mse_loss": squared, "exp": power, "relu of a float32 tensor": untouched,
+        "@": at_sign, "labels + 1": counts, "linear after the mode": after,
+    }  # fmt: skip
+    return {
+        "results": {
+            name: value.detach() if isinstance(value, Tensor) else f"a {type(value).__name__}"
+            for name, value in results.items()
+        },
+        "gradients": [None if each.grad is None else each.grad for each in weights],
+    }

@@ -1,0 +1,81 @@
+"""What a rank runs of compression_hook."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from labkit.checks.case import Value, Values
+from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of
+from labkit.exercises.gradient_compression.on_ranks import group_of
+from labkit.exercises.gradient_compression.stand_ins import Bucket, HookStandIn, Recorder, stand_in
+from labkit.torch_port.futures import AnyFuture
+
+
+def call_hook(functions: Functions, inputs: Values) -> Values:
+    """Call the hook for every bucket of every step, then wait for the futures of the step (compression_hook).
+
+    A barrier in a group of its own stands before and after each call. Inputs: compressor (see stand_in), steps: for
+    each step the buffers of its buckets; optional group.
+    """
+    cuts = dist.new_group()
+    group, member = group_of(inputs)
+    if not member:
+        return {"member": False}
+    memory = Recorder(stand_in(cast(dict[str, Any], inputs["compressor"]), functions))
+    state = functions.get("HookState", HookStandIn)(memory, group)
+    found: list[Value] = []
+    for buffers in cast(list[list[Tensor]], inputs["steps"]):
+        given, futures = [buffer.clone() for buffer in buffers], []
+        for number, buffer in enumerate(given):
+            if inputs.get("group") is None:
+                dist.barrier(cuts)
+            futures.append(functions["compression_hook"](state, Bucket(number, buffer, number == len(given) - 1)))
+            if inputs.get("group") is None:
+                dist.barrier(cuts)
+        found.append(
+            {
+                "means": [_value(future) for future in futures],
+                "changed": any(not torch.equal(a, b) for a, b in zip(given, buffers, strict=True)),
+            }
+        )
+    sent = state.sent_bytes
+    return {
+        "steps": found,
+        "keys": cast(Value, memory.keys),
+        "fed": cast(Value, memory.fed),
+        "sent_bytes": sent if type(sent) is int else f"{sent!r:.40}",
+    }
+
+
+def _value(future: Any) -> Value:
+    if not isinstance(future, AnyFuture):  # what torch.futures.Future and C++ both are
+        return f"a {type(future).__name__}"
+    value = future.wait()
+    return value.detach().clone() if isinstance(value, Tensor) else f"a future of a {type(value).__name__}"
+
+
+def hook_on_ddp(functions: Functions, inputs: Values) -> Values:
+    """Register the hook with torch's DDP around the torture model; return the gradients of each step.
+
+    Inputs: seed, model (options), compressor, cap (MB of a bucket), x, y: for each step a batch.
+    """
+    model = model_of(inputs)
+    ddp = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=cast(float, inputs["cap"]))
+    memory = Recorder(stand_in(cast(dict[str, Any], inputs["compressor"]), functions))
+    ddp.register_comm_hook(functions.get("HookState", HookStandIn)(memory, None), functions["compression_hook"])
+    steps: list[Value] = []
+    for x, y in zip(cast(list[Tensor], inputs["x"]), cast(list[Tensor], inputs["y"]), strict=True):
+        ddp.zero_grad()
+        torch.autograd.backward(loss_of(ddp(x), y))
+        steps.append(gradients_of(model))
+    return {"gradients": steps}
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Call the hook by hand, or let torch's DDP call it where the case asks for that (compression_hook)."""
+    return hook_on_ddp(functions, inputs) if "cap" in inputs else call_hook(functions, inputs)

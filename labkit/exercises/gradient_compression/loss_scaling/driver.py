@@ -1,0 +1,58 @@
+"""What a rank runs of loss_scaling."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from labkit.checks.case import Value, Values
+from labkit.checks.exercise import Functions
+
+
+class _Optimizer:
+    """Plain gradient descent that counts its steps."""
+
+    def __init__(self, parameters: list[Tensor], lr: float) -> None:
+        self.param_groups = [{"params": parameters[:1], "lr": lr}, {"params": parameters[1:], "lr": lr}]
+        self.steps = 0
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move every parameter that has a gradient."""
+        self.steps += 1
+        for group in self.param_groups:
+            for parameter in cast(list[Tensor], group["params"]):
+                if parameter.grad is not None:
+                    parameter.sub_(cast(float, group["lr"]) * parameter.grad)
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Take steps with a scaler; some gradients are not finite (loss_scaling).
+
+    Inputs: scale, growth_interval, slopes: for each step the gradients of two parameters. A third has none.
+    """
+    parameters = [torch.ones(3, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    optimizer = _Optimizer(parameters, 0.1)
+    scaler = functions["LossScaler"](cast(float, inputs["scale"]), cast(int, inputs["growth_interval"]))
+    found: list[Value] = []
+    for slopes in cast(list[list[Tensor]], inputs["slopes"]):
+        for parameter in parameters:
+            parameter.grad = None
+        loss = sum(((slope * each).sum() for slope, each in zip(slopes, parameters, strict=False)), torch.zeros(()))
+        scaled = scaler.scaled(loss)
+        asked = float(scaled.detach() / loss.detach()) if bool(loss.isfinite()) else float("nan")
+        scaled.backward()
+        before = optimizer.steps
+        said = scaler.step(optimizer)
+        found.append(
+            {
+                "said": said if isinstance(said, bool) else f"{said!r:.40}",
+                "asked": asked,
+                "steps": optimizer.steps - before,
+                "scale": float(scaler.scale),
+                "weights": [parameter.detach().clone() for parameter in parameters],
+            }
+        )
+    return {"steps": found}

@@ -1,0 +1,141 @@
+"""Backup workers: the first gradients make a step, late ones are dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from labkit.checks.case import Case
+from labkit.checks.judged import Mistake
+from labkit.exercises.parameter_server.crowds import crowd_case, is_crowd
+from labkit.exercises.parameter_server.scripts import (
+    Course,
+    Script,
+    as_if,
+    drawer,
+    more_of,
+    push,
+    script_case,
+    script_of,
+    workers_of,
+)
+from labkit.exercises.parameter_server.server_mistakes import server_exercise
+
+
+def backup_case(
+    name: str, seed: int, order: Sequence[tuple[int, int]], num_workers: int, needed: int, lr: float = 0.5
+) -> Case:
+    """Return a case of backup_workers: (worker, version it read) of each push, in order."""
+    draw = drawer(seed, 3)
+    script: Script = [push(worker, version, draw()) for worker, version in order]
+    return script_case(name, "BackupServer", script, num_workers, lr, [needed])
+
+
+def course(
+    case: Case,
+    combine: Callable[[list[Tensor], int], Tensor] = lambda gradients, count: torch.stack(gradients).mean(0),
+    is_late: Callable[[int, int], bool] = lambda read, version: read < version,
+    late_waits: bool = False,
+    everybody: bool = False,
+    last_waits: bool = False,
+) -> Course:
+    """Return what happens: pushes for the version of now gather until enough are there; others are answered at once.
+
+    Args:
+        case: With a script.
+        combine: Makes a change of the gradients of a step and the number of workers.
+        is_late: Whether a push of this version read is late.
+        late_waits: Whether late ones are answered with the next step only.
+        everybody: Whether all workers are waited for.
+        last_waits: Whether the worker that completes a step is answered with the next one only.
+    """
+    if is_crowd(case):
+        return Course((), (), ())
+    script, needed = script_of(case), workers_of(case) if everybody else more_of(case)
+    answers: list[tuple[tuple[int, int], ...]] = []
+    updates: list[tuple[int, int, int, int]] = []
+    changes: list[Tensor] = []
+    gathered: list[int] = []
+    waiting: list[int] = []
+    for number, step in enumerate(script):
+        if is_late(step["version"], len(changes)):
+            waiting += [number] * late_waits
+            answers.append(() if late_waits else ((number, len(changes)),))
+            continue
+        updates.append((len(updates), step["worker"], step["version"], len(changes)))
+        gathered.append(number)
+        if len(gathered) < needed:
+            answers.append(())
+            continue
+        changes.append(combine([script[each]["gradient"] for each in gathered], workers_of(case)))
+        answered = [*gathered[: len(gathered) - last_waits], *waiting]
+        answers.append(tuple((each, len(changes)) for each in answered))
+        gathered, waiting = [], [number] * last_waits
+    return Course(tuple(answers), tuple(updates), tuple(changes))
+
+
+LATE = [(0, 0), (1, 0), (2, 0), (1, 1), (0, 1), (2, 1), (2, 2), (0, 2), (1, 2)]
+
+EXERCISE = server_exercise(
+    id="backup_workers",
+    server="BackupServer",
+    rule=course,
+    gradients_a_version=more_of,
+    some_are_dropped=True,
+    visible=(
+        backup_case("3 of 3: nobody is late", 51, [(0, 0), (1, 0), (2, 0), (2, 1), (0, 1), (1, 1)], 3, 3),
+        backup_case("the first 2 of 3", 52, LATE, 3, 2),
+        backup_case(
+            "the first 3 of 5, one is two steps late",
+            53,
+            [(0, 0), (1, 0), (2, 0), (0, 1), (3, 0), (3, 1), (1, 1), (4, 0), (4, 2), (2, 1), (2, 2), (0, 2)],
+            5,
+            3,
+        ),
+        crowd_case("3 of 5 at the same time, over RPC", "BackupServer", 54, 5, 6, [3], until=6),
+    ),
+    hints=(
+        "How does the server know that a gradient is late? What does the worker tell it?",
+        "The version that the worker read names the step it worked for. Is it smaller than the server's version, then "
+        "that step is over: a Future of its own, completed at once, and nothing else.",
+        "if version < self.version: late = Future(); late.set_result((self.version, self.weight.clone())); return "
+        "late. The rest is SyncServer.push with needed in place of num_workers.",
+    ),
+    mistakes=(
+        Mistake(
+            "late gradients are used",
+            "A gradient of a step that is over went into the next step. Compare the version it was computed from with "
+            "the server's: if it is older, drop it.",
+            as_if(course, lambda case: course(case, is_late=lambda read, version: False)),
+        ),
+        Mistake(
+            "late workers wait",
+            "A late worker gets its answer with the next step only. Answer it at once: it has lost time enough.",
+            as_if(course, lambda case: course(case, late_waits=True)),
+        ),
+        Mistake(
+            "the last one gets the future of the next step",
+            "The worker that completes the step is handed the new future, and waits for a step too many. Keep the old "
+            "one in a variable before you put a new one in its place.",
+            as_if(course, lambda case: course(case, last_waits=True)),
+        ),
+        Mistake(
+            "waits for all workers",
+            "The step is taken when all workers have pushed. `needed` gradients are enough.",
+            as_if(course, lambda case: course(case, everybody=True)),
+        ),
+        Mistake(
+            "divided by the number of workers",
+            "The sum of `needed` gradients is divided by the number of workers: the step is too short. It is the mean "
+            "of those that came.",
+            as_if(course, lambda case: course(case, lambda gradients, count: torch.stack(gradients).sum(0) / count)),
+        ),
+        Mistake(
+            "sum called mean",
+            "The step took lr times the sum of the gradients: divide by how many there are.",
+            as_if(course, lambda case: course(case, lambda gradients, count: torch.stack(gradients).sum(0))),
+        ),
+    ),
+)

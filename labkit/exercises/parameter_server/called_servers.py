@@ -1,0 +1,223 @@
+"""Drivers of lesson 04 that call a learner's server: step by step as an object, and by a crowd over RPC.
+
+Hidden cases run where ranks have no network, so torch's own RPC cannot: a server's methods are called as RPC would call
+them, or the whole program runs on virtual ranks inside the one rank of the case, over labkit's RPC in virtual time.
+Neither can be cheated by timing: points rest on the weights and versions that come back, and only the trusted side
+knows what they must be.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.distributed import rpc
+
+from labkit.checks.case import Value, Values
+from labkit.checks.exercise import Functions
+from labkit.errors import RunError
+from labkit.exercises.parameter_server.watched_server import Watch
+from labkit.torch_port.futures import AnyFuture
+from labkit.torch_port.rpc import ASYNC_MARK
+
+_PATIENCE_S = 3.0
+_STUB = re.compile(r"NotImplementedError: (Exercise .*)")
+
+
+class Blocked(Exception):
+    """A call did not come back."""
+
+
+def call(function: Callable[[], Any]) -> Any:
+    """Return what function returns, from a thread as RPC has them; raises Blocked if it does not come back."""
+    found: list[Any] = []
+    error: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            found.append(function())
+        except BaseException as raised:
+            error.append(raised)
+
+    thread = threading.Thread(target=body, daemon=True)
+    thread.start()
+    thread.join(_PATIENCE_S)
+    if thread.is_alive():
+        raise Blocked
+    if error:
+        raise error[0]
+    return found[0]
+
+
+def make_server(functions: Functions, inputs: Values) -> Any:
+    """Return the learner's server. Inputs: server (its name), weight, num_workers, lr, more (further arguments)."""
+    weight, more = cast(Tensor, inputs["weight"]), cast(list[int], inputs["more"])
+    return functions[cast(str, inputs["server"])](weight.clone(), inputs["num_workers"], inputs["lr"], *more)
+
+
+def answer_in_words(answer: Any) -> str:
+    """Return "" for (version, weights), else what it is."""
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        return f"a {type(answer).__name__}"
+    if isinstance(answer[0], bool) or not isinstance(answer[0], int) or not isinstance(answer[1], Tensor):
+        return f"({type(answer[0]).__name__}, {type(answer[1]).__name__})"
+    return ""
+
+
+def updates_of(server: Any) -> Value:
+    """Return the server's record as lists of numbers; what is no Update as words."""
+    names = ("sequence", "worker", "version_read", "version_applied")
+    return [
+        [getattr(each, name) for name in names] if all(hasattr(each, name) for name in names) else f"{each!r:.60}"
+        for each in server.updates
+    ]
+
+
+def drive_server(functions: Functions, inputs: Values) -> Values:
+    """Call a server's methods one after the other, and note after each which pushes have been answered and how.
+
+    Inputs: as make_server, and either crowd, for each worker its gradients, and until, the version at which workers
+    stop; or script, a list of {"op": "push", "worker", "version", "gradient"} or {"op": "leave", "worker"}.
+    """
+    server = make_server(functions, inputs)
+    if inputs.get("crowd"):
+        return _crowd(functions, inputs)
+    script = cast(list[dict[str, Any]], inputs["script"])
+    open_pushes: dict[int, Any] = {}
+    kept: list[tuple[Tensor, Tensor]] = []
+    steps: list[Value] = []
+    watch = Watch(server)
+    for number, step in enumerate(script):
+        try:
+            with watch.calling(step["op"]):
+                answer = call(lambda step=step: _do(server, step))  # type: ignore[misc]
+        except Blocked:
+            return {"problem": "blocked", "step": number}
+        if step["op"] == "push":
+            problem = _promised(server, answer)
+            if problem:
+                return {"problem": problem, "step": number}
+            open_pushes[number] = answer
+        answered: list[Value] = []
+        for push, future in list(open_pushes.items()):
+            if isinstance(future, AnyFuture) and not future.done():
+                continue
+            value = future.wait() if isinstance(future, AnyFuture) else future
+            del open_pushes[push]
+            wrong = answer_in_words(value)
+            if wrong:
+                return {"problem": "form", "step": push, "form": wrong}
+            kept.append((value[1], value[1].detach().clone()))
+            answered.append({"push": push, "version": value[0], "weight": kept[-1][1]})
+        steps.append(answered)
+    changed = any(not torch.equal(now, then) for now, then in kept)
+    version, weight = call(server.pull)
+    end = {"version": version, "weight": weight, "updates": updates_of(server)}
+    return {"steps": steps, "changed": changed, "loose": list(watch.loose), **end}
+
+
+def _do(server: Any, step: dict[str, Any]) -> Any:
+    if step["op"] == "leave":
+        return server.leave(step["worker"])
+    return server.push(step["worker"], step["version"], step["gradient"].clone())
+
+
+def _promised(server: Any, answer: Any) -> str:
+    marked = hasattr(type(server).push, ASYNC_MARK)
+    if isinstance(answer, AnyFuture):
+        return "" if marked else "unmarked"
+    return "no future" if marked else ""
+
+
+# ---- programs on virtual ranks
+
+
+def on_virtual_ranks(
+    program: Callable[..., Any], *args: Any, num_ranks: int, operator_ns: int = 200_000, message_ns: int = 1_000
+) -> list[Any]:
+    """Return every virtual rank's result.
+
+    Args:
+        program: Runs on every rank, without a process group.
+        args: Its arguments.
+        num_ranks: Virtual ranks.
+        operator_ns: What an operator takes at least; long ones let threads of a server meet.
+        message_ns: How long a message is under way; a long way tells calls that went out together from others.
+
+    Raises:
+        NotImplementedError: If a stub was called.
+        RuntimeError: If it failed in another way, in words.
+    """
+    from labkit.hardware import Device, Link
+    from labkit.virtual_world import virtual
+    from labkit.worlds import run
+
+    counts = "no hardware: it counts"
+    device = Device("slow_steps", 10**12, 1e15, {"float32": 1e15}, "nvlink4", counts, launch_ns=operator_ns)
+    link = Link("long_way", 1e12, message_ns, counts, counts)
+    world = virtual(num_ranks, gpu=device, link=link, gpus_per_node=num_ranks)
+    try:
+        return list(run(program, *args, on=world, init=False, echo=False, timeout=20.0).results)
+    except RunError as error:
+        stub = _STUB.search(str(error))
+        if stub:
+            raise NotImplementedError(stub[1]) from None
+        first = str(error).strip().splitlines()[0]
+        raise RuntimeError(f"over RPC, on virtual ranks: {first}") from None
+
+
+def join_rpc() -> tuple[int, int]:
+    """Join RPC as "rank0", "rank1", ...; return this rank and how many there are."""
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    join: Any = rpc.init_rpc
+    join(f"rank{rank}", rank=rank, world_size=world_size)
+    return rank, world_size
+
+
+def _crowd(functions: Functions, inputs: Values) -> Values:
+    try:
+        found = on_virtual_ranks(_push_together, functions, inputs, num_ranks=cast(int, inputs["num_workers"]) + 1)[0]
+    except RuntimeError as error:
+        if isinstance(error, NotImplementedError):
+            raise
+        return {"problem": "crowd", "words": str(error)}
+    return cast(Values, found)
+
+
+def _push_together(functions: Functions, inputs: Values) -> Values | None:
+    """Let all workers push at the same time, some times; return, on rank 0, all answers and the server's state."""
+    rank, world_size = join_rpc()
+    found: Values | None = None
+    if rank == 0:
+        server = rpc.RRef(make_server(functions, inputs))
+        crowd = cast(list[list[Tensor]], inputs["crowd"])
+        calls = [
+            rpc.rpc_async(f"rank{peer}", _push_all, args=(server, peer - 1, crowd[peer - 1], inputs["until"]))
+            for peer in range(1, world_size)
+        ]
+        answers = [call.wait() for call in calls]
+        own = server.local_value()
+        version, weight = own.pull()
+        found = {"answers": answers, "version": version, "weight": weight, "updates": updates_of(own)}
+    rpc.shutdown()
+    return found
+
+
+def _push_all(server: Any, worker: int, gradients: Sequence[Tensor], until: int) -> list[Value]:
+    answers: list[Value] = []
+    version = 0
+    for gradient in gradients:
+        if version >= until:
+            break
+        answer = server.rpc_sync().push(worker, version, gradient)
+        if answer_in_words(answer):
+            raise TypeError(f"the answer to a push is {answer_in_words(answer)}, not (version, weights)")
+        answers.append({"read": version, "version": answer[0], "weight": answer[1]})
+        version = answer[0]
+    server.rpc_sync().leave(worker)
+    return answers

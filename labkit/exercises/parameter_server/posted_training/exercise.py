@@ -1,0 +1,175 @@
+"""The mended post: all gradients reach rank 0, and everybody learns the weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from labkit.checks.case import Case, Failure, Got, Value, Values
+from labkit.checks.compare import difference
+from labkit.checks.judged import Mistake, judged
+from labkit.checks.verdict import Verdict
+from labkit.checks.wire import Wire
+from labkit.exercises.parameter_server.posted_training.driver import drive
+from labkit.words import are_wrong, plural
+
+
+def post_case(name: str, seed: int, world_size: int, size: int, num_gradients: int, lr: float) -> Case:
+    """Return a case of posted_training: rank 0 and workers with that many gradients each, float64."""
+    draw = torch.Generator().manual_seed(seed)
+    weight = torch.randn(size, generator=draw, dtype=torch.float64)
+    inputs: list[dict[str, Value]] = []
+    for rank in range(world_size):
+        gradients: list[Value] = [
+            torch.randn(size, generator=draw, dtype=torch.float64) for _ in range(num_gradients if rank else 0)
+        ]
+        inputs.append({"weight": weight, "gradients": gradients, "num_gradients": num_gradients, "lr": lr})
+    return Case(name, world_size, tuple(inputs))
+
+
+def _final(case: Case, total: Callable[[list[Tensor]], Tensor]) -> Tensor:
+    first = case.inputs[0]
+    weight, lr = cast(Tensor, first["weight"]), cast(float, first["lr"])
+    gradients = [each for inputs in case.inputs for each in cast(list[Tensor], inputs["gradients"])]
+    return weight - lr * total(gradients) if gradients else weight.clone()
+
+
+def _sum(gradients: list[Tensor]) -> Tensor:
+    return torch.stack(gradients).sum(0)
+
+
+def expected(case: Case) -> list[Values]:
+    """Return the weight minus lr times the sum of all gradients, for every rank (the oracle)."""
+    return [{"weight": _final(case, _sum), "kept": True} for _ in case.inputs]
+
+
+def judge(case: Case, got: Got, wire: Wire) -> Verdict:
+    """Return whether all ranks have the weight, and every gradient came to rank 0 in a message of its own."""
+    assert isinstance(got, tuple)
+    right = _final(case, _sum)
+    allowed = torch.full(right.shape, 1e-9, dtype=torch.float64)
+    wrong = {rank: each for rank, values in enumerate(got) if (each := difference(values["weight"], right, allowed))}
+    if wrong:
+        rank, first = next(iter(wrong.items()))
+        return Verdict(
+            False,
+            f"{are_wrong(wrong, case.world_size)}. Rank {rank} has {first.got}, expected {first.expected}.",
+            expected=first.expected,
+            got=first.got,
+            rank=rank,
+        )
+    changed = [rank for rank, values in enumerate(got) if not values["kept"]]
+    if changed:
+        return Verdict(
+            False,
+            f"The weight that was handed in was changed on rank {changed[0]}; leave it as it is.",
+            rank=changed[0],
+        )
+    size, wanted = right.numel() * right.element_size(), cast(int, case.inputs[0]["num_gradients"])
+    for worker in range(1, case.world_size):
+        sent = sum(message.dst == 0 and message.bytes == size for message in wire.sent_by(worker))
+        if sent < wanted:
+            return Verdict(
+                False,
+                f"Worker {worker} has {plural(wanted, 'gradient')}, and rank 0 was sent {plural(sent, 'message')} of "
+                "that size by it.",
+                rank=worker,
+            )
+    return Verdict(True)
+
+
+def _is(
+    total: Callable[[list[Tensor]], Tensor], ranks: Callable[[int], bool] = lambda rank: True
+) -> Callable[[Case, Got, Wire], bool]:
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        if not isinstance(got, tuple):
+            return False
+        made = _final(case, total)
+        return all(
+            isinstance(values["weight"], Tensor) and torch.allclose(values["weight"], made, rtol=0, atol=1e-9)
+            for rank, values in enumerate(got)
+            if ranks(rank)
+        )
+
+    return seen
+
+
+def _nobody_told(case: Case, got: Got, wire: Wire) -> bool:
+    return _is(_sum, lambda rank: rank == 0)(case, got, wire) and not _is(_sum)(case, got, wire)
+
+
+EXERCISE = judged(
+    id="posted_training",
+    functions=("posted_training",),
+    driver=drive,
+    oracle=expected,
+    judge=judge,
+    visible=(
+        post_case("a server and 3 workers, 4 gradients each", 1, 4, 1, 4, 0.1),
+        post_case("a server and one worker", 2, 2, 5, 3, 0.5),
+        post_case("a server and 2 workers, one gradient each", 3, 3, 4, 1, 0.25),
+    ),
+    hints=(
+        "How many messages come to rank 0, and from whom? Count them before you write the loop.",
+        "Rank 0: a buffer like the weight; for each gradient and each worker, recv into it, and take lr times it off. "
+        "Workers: send. In the end a broadcast from rank 0 tells everybody.",
+        "for _ in range(num_gradients): for worker in range(1, dist.get_world_size()): dist.recv(buffer, src=worker); "
+        "weight -= lr * buffer. Then, on every rank, dist.broadcast(weight, src=0).",
+    ),
+    mistakes=(
+        Mistake(
+            "nothing was served",
+            "Every rank has the weight it began with: whoever receives must also apply, and in the weight that is "
+            "returned.",
+            _is(lambda gradients: torch.zeros_like(gradients[0])),
+        ),
+        Mistake(
+            "the others were not told",
+            "Rank 0 has the right weight and the workers do not: tell them, with a broadcast for example.",
+            _nobody_told,
+        ),
+        Mistake(
+            "only the last message counts",
+            "Only one gradient is in the weight: apply each one before the next is received into the same buffer.",
+            _is(lambda gradients: gradients[-1]),
+        ),
+        Mistake(
+            "mean instead of sum",
+            "The mean over all gradients was applied; here each of them counts in full.",
+            _is(lambda gradients: torch.stack(gradients).mean(0)),
+        ),
+        Mistake(
+            "divided by the number of workers",
+            "Each gradient is divided by the number of workers; here each of them counts in full.",
+            lambda case, got, wire: _is(lambda gradients: _sum(gradients) / (case.world_size - 1))(case, got, wire),
+        ),
+        Mistake(
+            "uphill",
+            "The gradients were added; lr times each is taken off.",
+            _is(lambda gradients: -_sum(gradients)),
+        ),
+        Mistake(
+            "works on the weight that was handed in",
+            "Make a copy first, weight = weight.clone(): the caller still needs the one it gave you.",
+            lambda case, got, wire: isinstance(got, tuple) and not all(values["kept"] for values in got),
+        ),
+        Mistake(
+            "messages that nobody takes",
+            "Somebody waits for a message that never comes, or sends one that nobody takes: rank 0 must receive "
+            "num_gradients messages from each of the other ranks, and what isend began counts once it was waited for.",
+            lambda case, got, wire: (
+                (isinstance(got, Failure) and got.kind in ("deadlock", "timeout", "died", "exception"))
+                or bool(wire.problems)
+            ),
+        ),
+        Mistake(
+            "gradients not sent one by one",
+            "The sum is right, but it did not come about by messages to a server: each gradient is a message of its "
+            "own to rank 0.",
+            lambda case, got, wire: isinstance(got, tuple) and "was sent" in judge(case, got, wire).message,
+        ),
+    ),
+)

@@ -1,0 +1,27 @@
+"""What a rank runs of one_batch."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from labkit.checks.case import Values
+from labkit.checks.exercise import Functions
+from labkit.exercises.pipeline.on_ranks import outcome, stage_of
+from labkit.exercises.pipeline.pipeline_stage import mean_squared
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Call run_stage with this rank's stage and the whole batch (one_batch)."""
+    stage = stage_of(inputs)
+    sizes = cast(list[int], inputs["sizes"])
+    batch, targets = (_joined(inputs.get(name)) for name in ("inputs", "targets"))
+    loss_fn = None if targets is None else mean_squared
+    sample = cast(Tensor, inputs["sample"])
+    return outcome(stage, functions["run_stage"](stage, sample, sum(sizes), batch, targets, loss_fn))
+
+
+def _joined(parts: Any) -> Tensor | None:
+    return None if parts is None else torch.cat(cast(list[Tensor], parts))

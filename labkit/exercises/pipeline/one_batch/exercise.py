@@ -1,0 +1,61 @@
+"""A whole batch forward and backward through the stages."""
+
+from __future__ import annotations
+
+from labkit.checks.case import Case
+from labkit.checks.judged import Mistake, judged
+from labkit.exercises.pipeline import training_mistakes as mistakes
+from labkit.exercises.pipeline.one_batch.driver import drive
+from labkit.exercises.pipeline.pipeline_cases import expected, pipeline_case
+from labkit.exercises.pipeline.training import judge_step
+
+
+def batch_case(name: str, seed: int, num_stages: int, num_samples: int, rows: int = 0, before: bool = False) -> Case:
+    """Return a case of one_batch."""
+    return pipeline_case(name, seed, [num_samples], None, num_stages=num_stages, rows=rows, before=before)
+
+
+EXERCISE = judged(
+    id="one_batch",
+    functions=("run_stage",),
+    driver=drive,
+    oracle=expected,
+    judge=judge_step,
+    visible=(
+        batch_case("3 stages, 5 samples", 31, 3, 5),
+        batch_case("4 stages, samples of 3 rows, gradients that were there before", 32, 4, 3, rows=3, before=True),
+        batch_case("one stage", 33, 1, 4),
+    ),
+    hints=(
+        "What must each stage know before it can go forward, and what before it can go backward? Who has it?",
+        "Forward: receive (not on stage 0), requires_grad_(), module, send the detached output (not on the last). "
+        "Backward: receive a gradient shaped like your output (the last stage has its loss instead), "
+        "torch.autograd.backward(output, gradient), send entered.grad back (not on stage 0).",
+        "entered = sample.new_empty((num_samples, *sample.shape)); dist.recv(entered, src=stage - 1); "
+        "entered.requires_grad_(); left = module(entered); dist.send(left.detach().contiguous(), dst=stage + 1); "
+        "gradient = torch.empty_like(left, memory_format=torch.contiguous_format); dist.recv(gradient, src=stage + 1); "
+        "torch.autograd.backward(left, gradient); dist.send(entered.grad, dst=stage - 1).",
+    ),
+    mistakes=(
+        mistakes.LIBRARY,
+        mistakes.NO_LEAF,
+        mistakes.DETACHED,
+        mistakes.FORWARD_ONLY,
+        mistakes.LAST_ONLY,
+        mistakes.FORGOT_OLD,
+        mistakes.PIPELINE_SHARE,
+        mistakes.SUM_OF_SAMPLES,
+        mistakes.NOT_CONTIGUOUS,
+        Mistake(
+            "the first stage receives",
+            "A rank waits for rank -1, or sends to a rank behind the last: stage 0 has its inputs, and the last stage "
+            "has its loss.",
+            lambda case, got, wire: mistakes.beyond_the_ends(case, got, wire),
+        ),
+        mistakes.SENDS_WAIT,
+        mistakes.NOBODY_SENDS,
+        mistakes.MESSAGES_MISSING,
+        mistakes.FORWARD_AGAIN,
+        mistakes.STILL_ATTACHED,
+    ),
+)

@@ -1,0 +1,102 @@
+"""The driver of drive: a module that counts calls, what is kept of a forward, the random numbers after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from labkit.checks.case import Value, Values
+from labkit.checks.exercise import Functions
+from labkit.torch_port.tensors import CHECKPOINT_PARTS
+
+
+@contextmanager
+def _without_the_library() -> Iterator[None]:
+    """Let torch's own checkpoint raise, also where it was imported before."""
+    import torch.utils.checkpoint as library
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("torch.utils.checkpoint was called; here you build it yourself")
+
+    class Refused:
+        apply = staticmethod(refuse)
+
+    kept = {name: vars(library)[name] for name in CHECKPOINT_PARTS if name in vars(library)}
+    for name in kept:
+        setattr(library, name, Refused if name == CHECKPOINT_PARTS[0] else refuse)
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            setattr(library, name, value)
+
+
+class Counted(nn.Module):
+    """A small module that counts its calls; it may draw random numbers and have parameters of every kind."""
+
+    def __init__(self, spec: Values) -> None:
+        """Build it from "weights" (square matrices), "dropout", "frozen" (a number), "spare" and "norm" (a bool).
+
+        With norm the first layer's output goes through a BatchNorm, whose running statistics are buffers.
+        """
+        super().__init__()
+        weights = cast(list[Tensor], spec["weights"])
+        self.weights = nn.ParameterList(nn.Parameter(weight.clone()) for weight in weights)
+        if spec.get("frozen") is not None:
+            self.weights[cast(int, spec["frozen"])].requires_grad_(False)
+        spare = spec.get("spare")
+        self.spare = None if spare is None else nn.Parameter(cast(Tensor, spare).clone())
+        self.dropout = cast(float, spec.get("dropout") or 0.0)
+        self.norm = nn.BatchNorm1d(len(weights[0]), dtype=torch.float64) if spec.get("norm") else nn.Identity()
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x through all layers."""
+        self.calls += 1
+        for number, weight in enumerate(self.weights):
+            x = nn.functional.dropout(torch.tanh(x @ weight), self.dropout)
+            x = self.norm(x) if number == 0 else x
+        return x
+
+    def statistics(self) -> dict[str, Value]:
+        """Return each buffer by name, as float64."""
+        return {name: buffer.double() for name, buffer in self.named_buffers()}
+
+    def gradients(self) -> dict[str, Value]:
+        """Return each parameter's gradient by name."""
+        return {name: parameter.grad for name, parameter in self.named_parameters()}
+
+
+def forward_and_backward(call: Callable[[Counted, Tensor], Any], inputs: Values) -> dict[str, Value]:
+    """Return what a call brings: output, gradients, buffers, bytes kept, the next random number before and after."""
+    module = Counted(cast(Values, inputs["module"]))
+    x = cast(Tensor, inputs["x"]).clone().requires_grad_(bool(inputs.get("needs_gradient")))
+    own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        if tensor.untyped_storage().data_ptr() not in own:
+            kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    torch.manual_seed(cast(int, inputs["seed"]))
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        out = call(module, x)
+    if not isinstance(out, Tensor):
+        return {"problem": f"checkpointed returned {type(out).__name__}, not a tensor."}
+    found: dict[str, Value] = {"out": out, "kept_bytes": sum(kept.values()), "next": torch.rand(())}
+    found["calls_forward"] = module.calls
+    if out.requires_grad:
+        out.backward(cast(Tensor, inputs["weight"]))  # type: ignore[no-untyped-call]
+    found |= {"grads": module.gradients(), "x_grad": x.grad, "calls": module.calls, "after": torch.rand(())}
+    return found | {"buffers": module.statistics()}
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Call checkpointed with a given module (drive)."""
+    with _without_the_library():
+        return forward_and_backward(functions["checkpointed"], inputs)

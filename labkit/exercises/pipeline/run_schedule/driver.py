@@ -1,0 +1,25 @@
+"""What a rank runs of run_schedule."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch.distributed as dist
+
+from labkit.checks.case import Values
+from labkit.checks.exercise import Functions
+from labkit.exercises.pipeline.on_ranks import job, outcome, stage_of
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Call run_schedule with this rank's stage and schedule (run_schedule).
+
+    Inputs: stage, schedule, sizes, sample; inputs on the first stage, targets on the last; optional group, before.
+    """
+    ranks = inputs.get("group")
+    group = None if ranks is None else dist.new_group(cast(list[int], ranks))
+    if ranks is not None and dist.get_rank() not in cast(list[int], ranks):
+        return {"member": False}
+    stage = stage_of(inputs)
+    more = {} if group is None else {"group": group}
+    return outcome(stage, functions["run_schedule"](*job(functions, stage, inputs), **more))

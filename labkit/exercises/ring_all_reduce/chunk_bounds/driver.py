@@ -1,0 +1,5 @@
+"""What a rank runs of chunk_bounds."""
+
+from labkit.checks.on_ranks.plain_calls import call_functions as drive
+
+__all__ = ["drive"]

@@ -1,0 +1,157 @@
+"""Cases of run_plan: plans that are no all-reduce, and what they do to the chunks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from labkit.checks.case import Case, Value, Values
+from labkit.exercises.ring_all_reduce.sums import members_of, whole_numbers
+from labkit.plans.all_reduce import execute
+
+Plan = list[dict[str, Value]]
+
+
+def plan_case(
+    name: str,
+    plans: Sequence[Plan],
+    sizes: Sequence[int],
+    seed: int,
+    *,
+    world_size: int = 0,
+    group: Sequence[int] = (),
+    combine: str = "",
+) -> Case:
+    """Return a case in which member i of the group runs plans[i] on chunks of these sizes.
+
+    Args:
+        name: What is special about it.
+        plans: One plan for each member; peers are ranks within the group.
+        sizes: Elements of each chunk, equal on all ranks.
+        seed: For the numbers in the chunks.
+        world_size: Ranks in all; 0: as many as plans.
+        group: Global ranks of the members; empty: everybody.
+        combine: Name of the torch function a Reduce uses, "maximum"; empty: run_plan is called without one.
+    """
+    size = world_size or len(plans)
+    members = list(group) or list(range(size))
+    tensors = whole_numbers(seed, size, (sum(sizes),))
+    inputs: list[Values] = []
+    for rank in range(size):
+        plan = plans[members.index(rank)] if rank in members else []
+        given: dict[str, Value] = {"tensor": tensors[rank], "sizes": list(sizes), "plan": cast(list[Value], plan)}
+        if combine:
+            given["combine"] = combine
+        if group:
+            given["group"] = cast(list[Value], members)
+        inputs.append(given)
+    return Case(name, size, tuple(inputs))
+
+
+def rotation(world_size: int, num_chunks: int, shift: int, steps: int, reduce_on: Sequence[int] = ()) -> list[Plan]:
+    """Return plans that pass chunk (step mod num_chunks) `shift` ranks on in every step, into the next chunk.
+
+    Args:
+        world_size: Number of ranks.
+        num_chunks: Number of chunks, at least 2.
+        shift: How far to the right a message goes.
+        steps: Number of steps.
+        reduce_on: Steps in which what arrives is added.
+    """
+    plans: list[Plan] = []
+    for rank in range(world_size):
+        plan: Plan = []
+        for step in range(steps):
+            into = (step + 1) % num_chunks
+            plan.append({"kind": "Send", "step": step, "chunk": step % num_chunks, "peer": (rank + shift) % world_size})
+            plan.append({"kind": "Recv", "step": step, "chunk": into, "peer": (rank - shift) % world_size})
+            if step in reduce_on:
+                plan.append({"kind": "Reduce", "step": step, "chunk": into})
+        plans.append(plan)
+    return plans
+
+
+def drawn_plans(seed: int, world_size: int, num_chunks: int, steps: int) -> list[Plan]:
+    """Return plans with messages drawn at random: several a step, none for some ranks, some reduced, some not.
+
+    Within a step no chunk is both sent and received on a rank, nor received twice, and a pair of ranks exchanges one
+    message in each direction at most; step numbers have gaps.
+    """
+    draw = random.Random(seed)
+    plans: list[Plan] = [[] for _ in range(world_size)]
+    for turn in range(steps):
+        step = 2 * turn + draw.randint(0, 1)
+        sent: set[tuple[int, int]] = set()
+        received: set[tuple[int, int]] = set()
+        pairs = [(a, b) for a in range(world_size) for b in range(world_size) if a != b]
+        draw.shuffle(pairs)
+        arrivals: list[tuple[int, int, int]] = []
+        for src, dst in pairs[: world_size + 1]:
+            source = draw.randrange(num_chunks)
+            target = source  # a plan's Send and Recv of one message name the same chunk
+            if (src, source) in received or (dst, target) in sent | received:
+                continue
+            sent.add((src, source))
+            received.add((dst, target))
+            arrivals.append((src, dst, source))
+        for src, dst, chunk in arrivals:
+            plans[src].append({"kind": "Send", "step": step, "chunk": chunk, "peer": dst})
+        for src, dst, chunk in arrivals:
+            plans[dst].append({"kind": "Recv", "step": step, "chunk": chunk, "peer": src})
+            if draw.random() < 0.5:
+                plans[dst].append({"kind": "Reduce", "step": step, "chunk": chunk})
+    return plans
+
+
+def chunks_of(case: Case) -> list[list[Tensor]]:
+    """Return each member's chunks, before."""
+    sizes = cast(list[int], case.inputs[0]["sizes"])
+    return [list(torch.split(cast(Tensor, case.inputs[r]["tensor"]).clone(), sizes)) for r in members_of(case)]
+
+
+def plans_of(case: Case) -> list[Plan]:
+    """Return each member's plan."""
+    return [cast(Plan, case.inputs[rank]["plan"]) for rank in members_of(case)]
+
+
+def combine_of(case: Case) -> Callable[..., Tensor]:
+    """Return what a Reduce does in this case."""
+    return cast(Callable[..., Tensor], getattr(torch, cast(str, case.inputs[0].get("combine", "add"))))
+
+
+def simulate(
+    case: Case,
+    *,
+    reduce: bool | None = None,
+    late_sends: bool = False,
+    combine: Callable[..., Tensor] | None = None,
+) -> list[Tensor]:
+    """Return each rank's tensor after all plans ran, in one process.
+
+    Args:
+        case: Chunks and plans.
+        reduce: Whether all that arrives is added, or nothing; None: what the plan reduces.
+        late_sends: Send what the step's own receives have already changed (a mistake).
+        combine: What a Reduce does instead of what the case asks for.
+    """
+    chunks, together = chunks_of(case), combine or combine_of(case)
+    for step in execute(plans_of(case), len(chunks[0])).steps:
+        before = [[chunk.clone() for chunk in row] for row in chunks]
+        for each in sorted(step.transfers, key=lambda transfer: transfer.dst):
+            if each.into < 0:  # nobody receives it
+                continue
+            sent, target = (chunks if late_sends else before)[each.src][each.chunk], chunks[each.dst][each.into]
+            target.copy_(together(target, sent) if (each.reduced if reduce is None else reduce) else sent)
+    results = [cast(Tensor, case.inputs[rank]["tensor"]).clone() for rank in range(case.world_size)]
+    for rank, row in zip(members_of(case), chunks, strict=True):
+        results[rank] = torch.cat(row)
+    return results
+
+
+def executed(case: Case) -> list[Values]:
+    """Return what each rank's tensor must be (the oracle)."""
+    return [{"base": tensor} for tensor in simulate(case)]

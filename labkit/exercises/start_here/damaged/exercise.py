@@ -1,0 +1,119 @@
+"""What a compressor did to the entries that came back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from labkit.checks.case import Case, Value
+from labkit.checks.judged import Mistake, judged
+from labkit.exercises.start_here.answers import NOTHING, answers_of, as_if, judge_of, oracle_of
+from labkit.exercises.start_here.damaged.driver import drive
+
+Pair = tuple[list[float], list[float]]
+
+
+def gradients_case(name: str, pairs: Sequence[Pair]) -> Case:
+    """Return a case of damaged: pairs of a gradient before and after."""
+    before, after = ([torch.tensor(pair[side]) for pair in pairs] for side in (0, 1))
+    return Case(name, 1, ({"before": cast(list[Value], before), "after": cast(list[Value], after)},))
+
+
+def _pair(case: Case, place: int) -> Pair:
+    before, after = (cast(list[Tensor], case.inputs[0][side])[place] for side in ("before", "after"))
+    return before.tolist(), after.tolist()
+
+
+def _pairs(case: Case) -> list[Pair]:
+    return [_pair(case, place) for place in range(len(cast(list[Tensor], case.inputs[0]["before"])))]
+
+
+def _places(pair: Pair) -> list[Value]:
+    return [place for place, (was, is_) in enumerate(zip(*pair, strict=True)) if is_ and is_ != was]
+
+
+def expected(case: Case) -> list[Value]:
+    """Return the places of the entries that came back changed."""
+    return [_places(pair) for pair in _pairs(case)]
+
+
+def _call(case: Case, place: int) -> str:
+    before, after = _pair(case, place)
+    return f"damaged({_numbers(before)}, {_numbers(after)})"
+
+
+def _numbers(values: list[float]) -> str:
+    return f"[{', '.join(f'{value:g}' for value in values)}]"
+
+
+def _all_that_differ(case: Case, place: int) -> Value:
+    return [at for at, (was, is_) in enumerate(zip(*_pair(case, place), strict=True)) if is_ != was]
+
+
+def _by_magnitude(case: Case, place: int) -> Value:
+    return [at for at, (was, is_) in enumerate(zip(*_pair(case, place), strict=True)) if is_ and abs(is_) != abs(was)]
+
+
+def _signs_alone(case: Case, place: int) -> Value:
+    return [at for at, (was, is_) in enumerate(zip(*_pair(case, place), strict=True)) if is_ and was * is_ < 0]
+
+
+EXERCISE = judged(
+    id="damaged",
+    functions=("damaged",),
+    driver=drive,
+    oracle=oracle_of(expected),
+    judge=judge_of(expected, _call),
+    visible=(
+        gradients_case("nothing dropped, nothing damaged", [([1.0, -2.0, 3.0], [1.0, -2.0, 3.0])]),
+        gradients_case("some dropped, none damaged", [([0.1, -2.0, 0.3, 4.0], [0.0, -2.0, 0.0, 4.0])]),
+        gradients_case(
+            "signs lost", [([0.1, -2.0, 0.3, -4.0], [0.0, 2.0, 0.0, 4.0]), ([3.0, -3.0, 0.5], [3.0, 3.0, 0.0])]
+        ),
+        gradients_case("values scaled, a zero that came back as something", [([0.0, 2.0, -1.0], [5.0, 4.0, -1.0])]),
+    ),
+    distributed=False,
+    hints=(
+        "An entry that was dropped comes back as what? Is that damage?",
+        "Compare entry by entry: damaged is what is not zero afterwards and not what it was. Return the places, not "
+        "the values.",
+        "((after != 0) & (after != before)).nonzero().flatten().tolist()",
+    ),
+    mistakes=(
+        NOTHING,
+        Mistake(
+            "dropped counted as damaged",
+            "Entries that came back as 0 were dropped, which a compressor may do. Damaged is what came back as "
+            "something else than it was.",
+            as_if(expected, _all_that_differ),
+        ),
+        Mistake(
+            "magnitudes compared",
+            "You compare magnitudes, so -2 and 2 look alike to you, as they do to the post. Compare the values.",
+            as_if(expected, _by_magnitude),
+        ),
+        Mistake(
+            "signs alone",
+            "A wrong sign is damage, but not the only one: an entry that came back twice as large, or that was 0 "
+            "before, is damaged too.",
+            as_if(expected, _signs_alone),
+        ),
+        Mistake(
+            "a count instead of places",
+            "Asked for are the places of the damaged entries, as a list, not how many there are.",
+            lambda case, got, wire: any(isinstance(answer, int) for answer in answers_of(got)),
+        ),
+        Mistake(
+            "a tensor or flags instead of places",
+            "Asked for is a list of whole numbers, the places: nonzero() gives the places of a mask, "
+            "flatten().tolist() makes a list of them.",
+            lambda case, got, wire: any(
+                isinstance(answer, str) or (isinstance(answer, list) and any(type(each) is not int for each in answer))
+                for answer in answers_of(got)
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,139 @@
+"""Messages that nobody received."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any, cast
+
+from labkit.checks.case import Case, Value
+from labkit.checks.judged import Mistake, judged
+from labkit.exercises.start_here.answers import NOTHING, answers_of, as_if, judge_of, oracle_of
+from labkit.exercises.start_here.never_heard.driver import drive
+
+Fields = dict[str, Any]
+
+
+def message(src: int, dst: int, received: int | None, sequence: int = 0) -> Fields:
+    """Return a message of 8 bytes as the record of a run has it; received is None if nobody did."""
+    return {"src": src, "dst": dst, "bytes": 8, "kind": "isend", "sequence": sequence, "received": received}
+
+
+def messages_case(name: str, lists: Sequence[Sequence[Fields]]) -> Case:
+    """Return a case of never_heard."""
+    return Case(name, 1, ({"lists": cast(list[Value], [list(each) for each in lists])},))
+
+
+def drawn(seed: int, world_size: int, count: int) -> list[Fields]:
+    """Return messages between random ranks, some of them never received."""
+    draw = random.Random(seed)
+    found = []
+    for number in range(count):
+        src, dst = draw.sample(range(world_size), 2)
+        found.append(message(src, dst, draw.choice([None, 0, 1, number]), number))
+    return found
+
+
+def _lists(case: Case) -> list[list[Fields]]:
+    return cast(list[list[Fields]], case.inputs[0]["lists"])
+
+
+def expected(case: Case) -> list[Value]:
+    """Return, for each list, who sent something that nobody received."""
+    return [cast(Value, sorted({m["src"] for m in each if m["received"] is None})) for each in _lists(case)]
+
+
+def _call(case: Case, place: int) -> str:
+    shown = [
+        f"{m['src']} to {m['dst']}{'' if m['received'] is not None else ' (not received)'}" for m in _lists(case)[place]
+    ]
+    return (
+        f"never_heard of the messages {'; '.join(shown[:6])}{'; ...' if len(shown) > 6 else ''}"
+        if shown
+        else ("never_heard of no messages")
+    )
+
+
+def _falsy(case: Case, place: int) -> Value:
+    return cast(Value, sorted({m["src"] for m in _lists(case)[place] if not m["received"]}))
+
+
+def _receivers(case: Case, place: int) -> Value:
+    return cast(Value, sorted({m["dst"] for m in _lists(case)[place] if m["received"] is None}))
+
+
+def _each(case: Case, place: int) -> Value:
+    return cast(Value, sorted(m["src"] for m in _lists(case)[place] if m["received"] is None))
+
+
+def _heard(case: Case, place: int) -> Value:
+    return cast(Value, sorted({m["src"] for m in _lists(case)[place] if m["received"] is not None}))
+
+
+def _heard_at_least_once_left_out(case: Case, place: int) -> Value:
+    each = _lists(case)[place]
+    heard = {m["src"] for m in each if m["received"] is not None}
+    return cast(Value, sorted({m["src"] for m in each} - heard))
+
+
+def _no_order(case: Case, got: Any, wire: Any) -> bool:
+    came = answers_of(got)
+    return len(came) == len(expected(case)) and all(
+        isinstance(mine, list) and all(type(rank) is int for rank in mine) and sorted(cast(list[int], mine)) == right
+        for mine, right in zip(came, expected(case), strict=True)
+    )
+
+
+EXERCISE = judged(
+    id="never_heard",
+    functions=("never_heard",),
+    driver=drive,
+    oracle=oracle_of(expected),
+    judge=judge_of(expected, _call),
+    visible=(
+        messages_case("no messages; all received", [[], [message(1, 0, 0), message(2, 0, 1)]]),
+        messages_case("one that nobody took", [[message(1, 0, 1), message(2, 0, None), message(3, 0, 0)]]),
+        messages_case(
+            "several of one rank",
+            [[message(3, 0, None, 0), message(1, 0, None, 0), message(3, 0, None, 1), message(3, 0, 2, 2)]],
+        ),
+    ),
+    distributed=False,
+    hints=(
+        "Print the messages of a run that went well and of one that did not. Which field differs?",
+        "received is None for a message that nobody took (and 0 for one that was taken by its receiver's first call). "
+        "Collect the senders of those, each once, in order.",
+        "return sorted({m.src for m in messages if m.received is None})",
+    ),
+    mistakes=(
+        NOTHING,
+        Mistake(
+            "0 taken for not received",
+            "received is the position of the receive among the receiver's calls, and the first one has position 0. Ask "
+            "whether it is None.",
+            as_if(expected, _falsy),
+        ),
+        Mistake(
+            "receivers instead of senders",
+            "You collect who should have received (dst); asked for is who was not heard (src).",
+            as_if(expected, _receivers),
+        ),
+        Mistake(
+            "a rank more than once",
+            "A rank that sent several messages is named once: collect the ranks in a set.",
+            as_if(expected, _each),
+        ),
+        Mistake(
+            "those who were heard",
+            "These are the senders of the messages that arrived; asked for are the others.",
+            as_if(expected, _heard),
+        ),
+        Mistake(
+            "one message that arrived is taken for all",
+            "A rank of which one message arrived and another did not is left out: asked for is who sent at least one "
+            "that nobody received.",
+            as_if(expected, _heard_at_least_once_left_out),
+        ),
+        Mistake("not in order", "These are the right ranks; give them in order, smallest first, as a list.", _no_order),
+    ),
+)

@@ -1,0 +1,165 @@
+"""Who a process is: what a launcher writes into its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from labkit.checks.case import Case, Got, Value
+from labkit.checks.judged import Mistake, judged
+from labkit.checks.wire import Wire
+from labkit.exercises.start_here.answers import NOTHING, answers_of, as_if, in_words, judge_of, listed, oracle_of
+from labkit.exercises.start_here.who_am_i.driver import drive
+
+Environment = dict[str, str]
+
+
+def environment(rank: int, world_size: int, per_node: int) -> Environment:
+    """Return what torchrun gives a process: rank in the world, place on its machine, both numbers of ranks."""
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_RANK": str(rank % per_node),
+        "LOCAL_WORLD_SIZE": str(min(per_node, world_size)),
+        "MASTER_ADDR": "node0",
+        "MASTER_PORT": "29500",
+    }
+
+
+def without(name: str, given: Environment) -> Environment:
+    """Return an environment that lacks a name, as a launcher leaves it that forgets it."""
+    return {key: value for key, value in given.items() if key != name}
+
+
+def environments_case(name: str, environments: Sequence[Environment]) -> Case:
+    """Return a case of who_am_i."""
+    return Case(name, 1, ({"environments": cast(list[Value], list(environments))},))
+
+
+def _given(case: Case) -> list[Environment]:
+    return cast(list[Environment], case.inputs[0]["environments"])
+
+
+def _read(given: Environment) -> Value:
+    if "RANK" not in given or "WORLD_SIZE" not in given:
+        return {"raised": "KeyError"}
+    return [int(given["RANK"]), int(given["WORLD_SIZE"])]
+
+
+def expected(case: Case) -> list[Value]:
+    """Return the pairs, and KeyError where something is missing."""
+    return [_read(given) for given in _given(case)]
+
+
+def _call(case: Case, place: int) -> str:
+    given = _given(case)[place]
+    shown = ", ".join(f"{name}={given[name]}" for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK") if name in given)
+    missing = [name for name in ("RANK", "WORLD_SIZE") if name not in given]
+    return f"who_am_i with {shown}{''.join(f' and no {name}' for name in missing)}"
+
+
+def _raised_where_all_was_there(case: Case, got: Got, wire: Wire) -> bool:
+    pairs = zip(expected(case), answers_of(got), strict=False)
+    return any(isinstance(right, list) and mine == {"raised": "KeyError"} for right, mine in pairs)
+
+
+def _same_for_all(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether the answer does not depend on the environment that was handed in."""
+    came, right = answers_of(got), expected(case)
+    return (
+        bool(came)
+        and all(each == came[0] for each in came)
+        and isinstance(came[0], list | dict)
+        and came[0] not in right
+        and any(isinstance(each, list) for each in right)
+    )
+
+
+def _numbers(case: Case, place: int) -> dict[str, Value]:
+    return {name: int(value) for name, value in _given(case)[place].items() if value.isdigit()}
+
+
+EXERCISE = judged(
+    id="who_am_i",
+    functions=("who_am_i",),
+    driver=drive,
+    oracle=oracle_of(expected),
+    judge=judge_of(expected, _call),
+    visible=(
+        environments_case("one machine with 4 ranks", [environment(rank, 4, 4) for rank in range(4)]),
+        environments_case("two machines with 4 ranks each", [environment(rank, 8, 4) for rank in (0, 3, 4, 7)]),
+        environments_case(
+            "a launcher that forgot something",
+            [without("RANK", environment(2, 4, 4)), without("WORLD_SIZE", environment(1, 4, 4))],
+        ),
+    ),
+    distributed=False,
+    hints=(
+        "Print the environment of a rank. Which name counts over all machines, and which on one of them?",
+        "environ maps names to texts: take RANK and WORLD_SIZE, make numbers of them. A missing name must be an error, "
+        "never a default.",
+        'return int(environ["RANK"]), int(environ["WORLD_SIZE"])',
+    ),
+    mistakes=(
+        NOTHING,
+        Mistake(
+            "local rank for rank",
+            "LOCAL_RANK counts on one machine: the second machine has a 0 too. Who a process is in the world says "
+            "RANK.",
+            as_if(
+                expected,
+                lambda case, place: listed([_numbers(case, place).get(n) for n in ("LOCAL_RANK", "WORLD_SIZE")]),
+            ),
+        ),
+        Mistake(
+            "texts, not numbers",
+            'What stands in an environment is text: "1" is not 1. Make numbers of it with int().',
+            lambda case, got, wire: any(
+                isinstance(answer, list) and any(isinstance(each, str) for each in answer) for answer in answers_of(got)
+            ),
+        ),
+        Mistake(
+            "a default hides it",
+            "Where a name is missing you went on with a default: then every process takes itself for the same rank, "
+            "and "
+            'nobody notices. Let it fail: environ["RANK"] raises KeyError.',
+            lambda case, got, wire: any(
+                isinstance(right, dict) and isinstance(mine, list)
+                for right, mine in zip(expected(case), answers_of(got), strict=False)
+            ),
+        ),
+        Mistake(
+            "the pair the other way round",
+            "The pair is (rank, world_size), in this order.",
+            as_if(expected, lambda case, place: listed([_numbers(case, place).get(n) for n in ("WORLD_SIZE", "RANK")])),
+        ),
+        Mistake(
+            "the world ends at the machine",
+            "LOCAL_WORLD_SIZE counts the ranks of one machine; the world is all of them: WORLD_SIZE.",
+            as_if(
+                expected,
+                lambda case, place: listed([_numbers(case, place).get(n) for n in ("RANK", "LOCAL_WORLD_SIZE")]),
+            ),
+        ),
+        Mistake(
+            "an error where nothing is missing",
+            "An error was raised although RANK and WORLD_SIZE are both there: look both up in environ and make numbers "
+            "of them.",
+            _raised_where_all_was_there,
+        ),
+        Mistake(
+            "not from the argument",
+            "Whatever is handed in, the answer is the same: it comes from elsewhere. Read the dictionary environ that "
+            "the function is given; os.environ is this notebook's own, and no process group has begun here.",
+            _same_for_all,
+        ),
+        Mistake(
+            "another error",
+            'A missing name should raise KeyError, as environ["RANK"] does by itself.',
+            lambda case, got, wire: any(
+                isinstance(mine, dict) and in_words(mine) != in_words(right)
+                for right, mine in zip(expected(case), answers_of(got), strict=False)
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,60 @@
+"""What stands around the bars: the time axis and the legend."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from labkit.widgets.layout import BOTTOM, LEFT, NUM_COLUMNS, RIGHT
+from labkit.widgets.palette import Category
+from labkit.widgets.paper import Paper, width_of
+
+GREY, MESSAGE_COLOUR = "#444444", "#D55E00"
+SMALL, TEXT = 10, 12
+"""Pixels of the two sizes of type."""
+_PATCH = 14
+_MOST_TICKS = 8
+
+
+def ticks(span: float) -> list[float]:
+    """Return the numbers of an axis from 0 to span: at most nine, at 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(span / _MOST_TICKS))
+    step = next(digit * power for digit in (1, 2, 5, 10) if digit * power >= span / _MOST_TICKS * (1 - 1e-9))
+    return [step * number for number in range(int(span / step * (1 + 1e-9)) + 1)]
+
+
+def draw_axis(paper: Paper, span: float, label: str) -> None:
+    """Draw the line under the bars with its ticks; span is its length in its unit."""
+    base = paper.image.height - BOTTOM
+    paper.line(LEFT, base, LEFT + NUM_COLUMNS, base, GREY)
+    for tick in ticks(span):
+        x = LEFT + tick / span * NUM_COLUMNS
+        paper.line(x, base, x, base + 4, GREY)
+        paper.words(x, base + 6, f"{tick:g}", SMALL, across="middle", down="top")
+    paper.words(LEFT + NUM_COLUMNS / 2, paper.image.height - 4, label, TEXT, across="middle", down="bottom")
+
+
+def draw_legend(paper: Paper, categories: Sequence[Category], *, has_arrows: bool) -> None:
+    """Name the colours in use, from the right end of the bars leftwards, idle last."""
+    entries: list[tuple[str, Category | None]] = [(category.name, category) for category in categories]
+    entries += [("message", None)] if has_arrows else []
+    x = paper.image.width - RIGHT
+    for name, category in reversed([*entries, ("idle: empty", Category("idle", "#FFFFFF"))]):
+        x -= round(width_of(name, SMALL))
+        paper.words(x, 15, name, SMALL)
+        x -= _PATCH + 5
+        if category is None:
+            paper.arrows([(x, 15.5, x + _PATCH, 15.5)], MESSAGE_COLOUR, 1.0)
+        else:
+            paper.box(x, 11, _PATCH, 9, edge=category.colour if category.hatched else "#333333", fill=category.colour)
+            if category.hatched:
+                paper.pixels(x + 1, 12, _stripes(category.colour, 7, _PATCH - 2))
+        x -= 12
+
+
+def _stripes(colour: str, height: int, width: int) -> np.ndarray:
+    y, x = np.indices((height, width))
+    shade = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+    return np.where((x + y)[:, :, None] % 6 < 3, shade, [255 - (255 - value) // 4 for value in shade]).astype(np.uint8)

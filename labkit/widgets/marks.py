@@ -1,0 +1,141 @@
+"""What is written over the bars of a timeline picture: names, shares, and an arrow for each message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labkit.timeline.grouping import NO_ROWS, by_rank_and_lane
+from labkit.timeline.intervals import total, union
+from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED
+from labkit.timeline.span import Lane
+from labkit.timeline.timeline import Timeline
+from labkit.widgets.frame import GREY, MESSAGE_COLOUR, SMALL, TEXT
+from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout, picture_rows
+from labkit.widgets.palette import categories_of
+from labkit.widgets.paper import Paper, width_of
+
+EVENT_COLOUR = "#C00000"
+_IN_BARS = 9
+_LEAST_FRAME = 6
+_MOST_ARROWS = 64
+_LINE_OF_TEXT = 8
+_LANES = {Lane.COMPUTE: "compute", Lane.COMMUNICATION: "comm", Lane.HOST: "host"}
+
+
+def label_rows(
+    paper: Paper, timeline: Timeline, layout: RowLayout, filled: npt.NDArray[np.float64], length_ns: int
+) -> None:
+    """Name ranks and lanes on the left and give the share of time each is busy on the right.
+
+    Where bars are too low for a line of text each, a rank's lanes share one number.
+
+    Args:
+        paper: Where the rows are painted.
+        timeline: What was recorded.
+        layout: Where the rows lie.
+        filled: What share of the axis each row fills.
+        length_ns: The time of which shares are given, the axis or less.
+    """
+    busy = filled * timeline.makespan_ns / max(length_ns, 1)
+    rows, groups = picture_rows(timeline), None
+    at_right = LEFT + NUM_COLUMNS + 46
+    each_lane = layout.bar_height >= _LINE_OF_TEXT
+    last = -100.0
+    for (rank, lane), top, share in zip(rows, layout.tops, busy.tolist(), strict=True):
+        if each_lane:
+            middle = TOP + top + layout.bar_height / 2
+            paper.words(LEFT - 6, middle, _LANES[lane], SMALL, colour=GREY, across="right")
+            paper.words(at_right, middle, f"{100 * share:.0f} %", SMALL, colour=GREY, across="right")
+        middle = TOP + top + layout.rank_height / 2
+        if lane != rows[0][1] or middle - last < 12:
+            continue
+        last = middle
+        if top > 0 and each_lane:
+            between = TOP + top - layout.rank_gap / 2
+            paper.line(0, between, LEFT + NUM_COLUMNS, between, "#DDDDDD")
+        paper.words(12, middle, f"rank {rank}", TEXT)
+        if not each_lane:
+            groups = groups or by_rank_and_lane(timeline)
+            lanes = [groups.get((rank, each), NO_ROWS) for each in (Lane.COMPUTE, Lane.COMMUNICATION)]
+            share = _busy_ns(timeline, lanes) / max(length_ns, 1)
+            paper.words(at_right, middle, f"{100 * share:.0f} %", SMALL, colour=GREY, across="right")
+    if rows:
+        paper.words(at_right, TOP - 4, "busy", SMALL, colour=GREY, across="right", down="bottom")
+
+
+def lanes_in_words(timeline: Timeline, layout: RowLayout) -> str:
+    """Return what a rank's unlabelled rows are, "" where each has its label or there is one only."""
+    lanes = list(dict.fromkeys(_LANES[lane] for _, lane in picture_rows(timeline)))
+    return "" if layout.bar_height >= _LINE_OF_TEXT or len(lanes) < 2 else f", rows of a rank: {', '.join(lanes)}"
+
+
+def _busy_ns(timeline: Timeline, groups: list[Any]) -> int:
+    rows = np.concatenate(groups)
+    return total(union(timeline.start_ns[rows], timeline.end_ns[rows]))
+
+
+def label_bars(paper: Paper, timeline: Timeline, layout: RowLayout) -> None:
+    """Write names into the bars that are wide enough and not covered by others."""
+    if layout.bar_height < 12 or len(timeline) > 2000:
+        return
+    first = int(timeline.start_ns.min()) if len(timeline) else 0
+    groups, categories = by_rank_and_lane(timeline), categories_of(timeline)
+    pixel_ns = max(timeline.makespan_ns, 1) / NUM_COLUMNS
+    for (rank, lane), top in zip(picture_rows(timeline), layout.tops, strict=True):
+        rows = groups.get((rank, lane), NO_ROWS)
+        for row in rows.tolist():
+            start, end = int(timeline.start_ns[row]), int(timeline.end_ns[row])
+            text = str(timeline.name[row]) + (f" {timeline.peer[row]}" if timeline.peer[row] >= 0 else "")
+            others = rows[rows != row]
+            meets = (timeline.start_ns[others] < end) & (timeline.end_ns[others] > start)
+            if (end - start) / pixel_ns < width_of(text, _IN_BARS) + 6 or meets.any() or timeline.kind[row] == "wait":
+                continue
+            dark_ground = categories[row] not in (1, 2, 5)
+            x, y = LEFT + ((start + end) / 2 - first) / pixel_ns, TOP + top + layout.bar_height / 2
+            paper.words(x, y, text, _IN_BARS, colour="#ffffff" if dark_ground else "#000000", across="middle")
+
+
+def draw_messages(paper: Paper, timeline: Timeline, layout: RowLayout) -> bool:
+    """Draw an arrow from each send to the end of its receive, and from each remote call to where it is executed.
+
+    Returns:
+        False where they are too many.
+    """
+    messages = np.unique(timeline.flow[timeline.flow >= 0])
+    if not 0 < len(messages) <= _MOST_ARROWS or layout.bar_height < 8:
+        return False
+    top_of = dict(zip(picture_rows(timeline), layout.tops, strict=True))
+    first = int(timeline.start_ns.min())
+    scale = NUM_COLUMNS / max(timeline.makespan_ns, 1)
+    arrows = []
+    for flow in messages.tolist():
+        ends = np.flatnonzero(timeline.flow == flow).tolist()
+        sends = [row for row in ends if timeline.kind[row] in (*SENDS, *REMOTE_CALLS)]
+        receives = [row for row in ends if timeline.kind[row] in (*RECEIVES, SERVED)]
+        if not sends or not receives:
+            continue
+        remote = timeline.kind[receives[0]] == SERVED  # its reply has no arrow: the call's span ends there
+        arrives = int((timeline.start_ns if remote else timeline.end_ns)[receives[0]])
+        src, dst = (top_of[int(timeline.rank[row]), Lane(timeline.lane[row])] for row in (sends[0], receives[0]))
+        down = dst > src
+        leaves = LEFT + (int(timeline.start_ns[sends[0]]) - first) * scale
+        from_y, to_y = (src + layout.bar_height, dst) if down else (src, dst + layout.bar_height)
+        arrows.append((leaves, TOP + from_y, LEFT + (arrives - first) * scale, TOP + to_y))
+    paper.arrows(arrows, MESSAGE_COLOUR, 0.8)
+    return True
+
+
+def frame_event(paper: Paper, timeline: Timeline, layout: RowLayout, row: int) -> None:
+    """Draw a frame around an event's bar, wide enough to be seen; nothing where its rank has no row."""
+    place = (int(timeline.rank[row]), Lane(timeline.lane[row]))
+    rows = picture_rows(timeline)
+    if place not in rows:
+        return
+    scale, first = NUM_COLUMNS / max(timeline.makespan_ns, 1), int(timeline.start_ns.min())
+    begin, end = (int(timeline.start_ns[row]) - first) * scale, (int(timeline.end_ns[row]) - first) * scale
+    wide = max(end - begin, _LEAST_FRAME)
+    left = LEFT + min(begin, NUM_COLUMNS - wide)
+    paper.ring(left, TOP + layout.tops[rows.index(place)], wide, layout.bar_height, EVENT_COLOUR)

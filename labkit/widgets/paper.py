@@ -1,0 +1,106 @@
+"""White paper to draw a small picture on, by pixel: words, lines, rectangles, arrows.
+
+Matplotlib draws figures that can be changed and asked; for fifty words and a few lines its layout takes ten times as
+long as the drawing. Its fonts are used, so that pictures look alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw, ImageFont
+
+Arrow = tuple[float, float, float, float]
+"""x and y of its tail, then of its head."""
+
+_FINER = 4  # slanted lines are drawn this many times as large and made smaller
+_HEAD, _HALF_WIDTH = 7.0, 2.6
+
+
+class Paper:
+    """A picture being drawn; places are pixels from its upper left corner.
+
+    Attributes:
+        image: What is there so far.
+    """
+
+    def __init__(self, width: int, height: int) -> None:
+        self.image = Image.new("RGB", (width, height), "white")
+        self._pen = ImageDraw.Draw(self.image)
+
+    def words(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        size: int,
+        *,
+        colour: str = "#000000",
+        across: Literal["left", "middle", "right"] = "left",
+        down: Literal["top", "middle", "bottom"] = "middle",
+        bold: bool = False,
+    ) -> None:
+        """Write a line of text; across and down say which part of it lies at x and y; size is in pixels."""
+        anchor = {"left": "l", "middle": "m", "right": "r"}[across] + {"top": "a", "middle": "m", "bottom": "d"}[down]
+        self._pen.text((round(x), round(y)), text, fill=colour, font=_font(size, bold), anchor=anchor)
+
+    def line(self, x0: float, y0: float, x1: float, y1: float, colour: str) -> None:
+        """Draw a line one pixel wide; it is meant to be level or upright."""
+        self._pen.line([(round(x0), round(y0)), (round(x1), round(y1))], fill=colour)
+
+    def box(self, x: float, y: float, width: float, height: float, *, edge: str, fill: str | None = None) -> None:
+        """Draw a rectangle whose edge is its outermost pixel."""
+        left, top = round(x), round(y)
+        self._pen.rectangle((left, top, left + round(width) - 1, top + round(height) - 1), fill=fill, outline=edge)
+
+    def ring(self, x: float, y: float, width: float, height: float, colour: str) -> None:
+        """Draw a thick frame around a place, set off from what lies there by a white line."""
+        left, top = round(x), round(y)
+        right, bottom = left + round(width) - 1, top + round(height) - 1
+        for out, ink in ((1, "#ffffff"), (2, colour), (3, colour)):
+            self._pen.rectangle((left - out, top - out, right + out, bottom + out), outline=ink)
+
+    def pixels(self, x: int, y: int, values: npt.NDArray[np.uint8]) -> None:
+        """Put pixels there, shape (height, width, 3)."""
+        self.image.paste(Image.fromarray(values), (x, y))
+
+    def arrows(self, arrows: Iterable[Arrow], colour: str, opacity: float) -> None:
+        """Draw arrows from their tails to their heads, slanted ones without steps."""
+        drawn = list(arrows)
+        if not drawn:
+            return
+        places = np.array(drawn, dtype=float).reshape(-1, 2)
+        left, top = (int(value) for value in np.floor(places.min(0) - 8))
+        right, bottom = (int(value) for value in np.ceil(places.max(0) + 8))
+        size = right - left, bottom - top
+        mask = Image.new("L", (_FINER * size[0], _FINER * size[1]))
+        pen = ImageDraw.Draw(mask)
+        for x0, y0, x1, y1 in drawn:
+            tail = np.array([x0 - left, y0 - top]) * _FINER
+            head = np.array([x1 - left, y1 - top]) * _FINER
+            length = float(np.hypot(*(head - tail))) or 1.0
+            along = (head - tail) / length
+            back = head - along * min(_HEAD * _FINER, length)
+            side = np.array([-along[1], along[0]]) * _HALF_WIDTH * _FINER
+            pen.line([*tail.tolist(), *back.tolist()], fill=255, width=_FINER)
+            pen.polygon([*head.tolist(), *(back + side).tolist(), *(back - side).tolist()], fill=255)
+        mask = mask.reduce(_FINER).point([round(opacity * value) for value in range(256)])
+        self.image.paste(Image.new("RGB", size, colour), (left, top), mask)
+
+
+def width_of(text: str, size: int) -> float:
+    """Return how many pixels wide a line of text is."""
+    return _font(size, False).getlength(text)
+
+
+@cache
+def _font(size: int, bold: bool) -> ImageFont.FreeTypeFont:
+    from matplotlib import get_data_path
+
+    path = Path(get_data_path()) / "fonts" / "ttf" / ("DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf")
+    return ImageFont.truetype(path, size, layout_engine=ImageFont.Layout.BASIC)

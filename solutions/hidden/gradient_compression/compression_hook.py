@@ -1,0 +1,38 @@
+"""Hidden cases of compression_hook."""
+
+from __future__ import annotations
+
+import random
+
+from labkit.checks.case import Case
+from labkit.checks.hidden import seed
+from labkit.exercises.gradient_compression.compression_hook.exercise import ROUNDING, WINDOW, hook_case
+
+
+def cases(draw: random.Random) -> list[Case]:
+    def sizes(count: int) -> list[int]:
+        return [draw.randint(30, 60) for _ in range(count)]
+
+    two = sizes(2)
+    return [
+        hook_case("5 ranks, packets that must be gathered", seed(draw), 5, WINDOW, [sizes(1)], length=4),
+        hook_case("4 ranks, packets that may be added", seed(draw), 4, ROUNDING, [two, two, two]),
+        hook_case("3 ranks, three steps", seed(draw), 3, WINDOW, [two, two, two], length=5),
+        hook_case(
+            "2 ranks, buckets built anew", seed(draw), 2, WINDOW, [[64, 40], [50, 30, 40], [50, 30, 40]], length=6
+        ),
+        hook_case(
+            "2 ranks, buckets built anew, packets that may be added", seed(draw), 2, ROUNDING, [[20, 9], [15, 14]]
+        ),
+        hook_case("2 ranks, and the hook must not wait", seed(draw), 2, WINDOW, [sizes(3)] * 2, overlap=True),
+        hook_case(
+            "3 ranks, packets that may be added, and no waiting",
+            seed(draw),
+            3,
+            ROUNDING,
+            [sizes(2)] * 2,
+            overlap=True,
+        ),
+        hook_case("4 ranks, of which 1 and 3 take part", seed(draw), 4, ROUNDING, [two, two], group=(1, 3)),
+        hook_case("5 ranks, of which 0, 1 and 4 take part", seed(draw), 5, WINDOW, [two], group=(0, 1, 4)),
+    ]

@@ -1,0 +1,20 @@
+"""Hidden cases of tree_all_reduce."""
+
+from __future__ import annotations
+
+import random
+
+from labkit.checks.case import Case
+from labkit.checks.hidden import seed
+from labkit.exercises.ring_all_reduce.ring_sum.exercise import sum_case
+
+
+def cases(draw: random.Random) -> list[Case]:
+    return [
+        sum_case(seed(draw), 2, (draw.randint(2, 6),)),
+        sum_case(seed(draw), 3, (draw.randint(2, 6),)),
+        sum_case(seed(draw), 5, (2, draw.randint(2, 4))),
+        sum_case(seed(draw), 7, (draw.randint(2, 6),)),
+        sum_case(seed(draw), 8, (draw.randint(2, 6),)),
+        sum_case(seed(draw), 6, (draw.randint(2, 6),), group=sorted(draw.sample(range(1, 6), 3))),
+    ]

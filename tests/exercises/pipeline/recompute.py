@@ -1,0 +1,36 @@
+"""Wrong answers to recompute, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from tests.exercises.wrong_answer import WrongAnswers
+
+WRONG = WrongAnswers(__name__)
+changed = WRONG.changed
+
+
+changed("calls torch's own", "calls the library",
+        ("    parameters = [parameter", "    from torch.utils.checkpoint import checkpoint\n\n    return checkpoint(module, x, use_reentrant=False)\n    parameters = [parameter"))  # fmt: skip  # noqa: E501
+changed(
+    "just calls the module",
+    "everything is kept",
+    ("    return Recompute.apply(x, *parameters)", "    return module(x)"),
+)
+changed("parameters not handed over", "no gradient without x",
+        ("    return Recompute.apply(x, *parameters)", "    return Recompute.apply(x)"),
+        ("            return tuple(found) if x.requires_grad else (None, *found)",
+         "            for parameter, each in zip(parameters, found[1:]):\n                parameter.grad = each\n            return found[0]"))  # fmt: skip  # noqa: E501
+changed("draws anew", "other random numbers", ("            torch.set_rng_state(ctx.rng_state)\n", ""))
+changed(
+    "leaves the old state behind",
+    "the random state is left changed",
+    ("            torch.set_rng_state(after)\n", ""),
+)
+changed(
+    "no gradient for x",
+    "gradients missing",
+    ("return tuple(found) if x.requires_grad else", "return (None, *found[1:]) if x.requires_grad else"),
+)
+changed("leaves the buffers as they are", "BatchNorm counts twice",
+        ("                buffer.copy_(before)\n", "                pass\n"))  # fmt: skip
+changed("unused not allowed", "unused parameters", (", allow_unused=True", ""))
+changed("frozen parameters too", "frozen parameters", (" if parameter.requires_grad]", "]"))

@@ -1,0 +1,82 @@
+"""Wrong answers to run_schedule, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from tests.exercises.wrong_answer import WrongAnswers
+
+WRONG = WrongAnswers(__name__)
+changed = WRONG.changed
+
+
+SCALE = " * (sizes[m] / sum(sizes))"
+changed("forward only", "forward only",
+        ("torch.autograd.backward(left.pop(m), gradients.pop(m, None))", "left.pop(m)"),
+        ("entered.pop(m).grad.contiguous()", "torch.zeros_like(entered.pop(m))"))  # fmt: skip
+changed("no leaf", "no gradient for what entered", (".requires_grad_()", ""))
+changed("keeps the detached output", "the graph was cut",
+        ("                        total = left[m].detach() if", "                        left[m] = left[m].detach()\n                        total = left[m].detach() if"))  # fmt: skip  # noqa: E501
+changed("sends back zeros", "only the last stage has gradients",
+        ("torch.autograd.backward(left.pop(m), gradients.pop(m, None))",
+         "left.pop(m) if targets is None else torch.autograd.backward(left.pop(m))"),
+        ("entered.pop(m).grad.contiguous()", "torch.zeros_like(entered.pop(m))"))  # fmt: skip
+changed("the loss as it is", "loss not scaled", (SCALE, ""))
+changed("divided by M", "mean of means", (SCALE, " / len(sizes)"))
+changed("times the samples", "sum over the samples", (SCALE, " * sizes[m]"))
+changed("sets gradients to zero first", "gradients that were there are lost",
+        ("    total = None\n", "    total = None\n    module.zero_grad()\n"))  # fmt: skip
+changed("zero_grad before each backward", "overwritten instead of accumulated",
+        ("                    torch.autograd.backward(", "                    module.zero_grad()\n                    torch.autograd.backward("))  # fmt: skip  # noqa: E501
+changed(
+    "always the first microbatch",
+    "the same microbatch again",
+    ("inputs[m] if inputs", "inputs[0][: sizes[m]] if inputs"),
+)
+changed("counts the forwards", "microbatches in the order of their numbers",
+        ("inputs[m] if inputs is not None else", "inputs[len(left)] if inputs is not None else"))  # fmt: skip
+changed("one microbatch through the whole pipeline at a time", "the schedule is not followed",
+        ("for step in steps(schedule):", """kinds = (Recv, Forward, Send, RecvGrad, Backward, SendGrad)
+    order = {kind: place for place, kind in enumerate(kinds)}
+    schedule = sorted(schedule, key=lambda record: (record.microbatch, order[type(record)]))
+    for step in ([record] for record in schedule):"""))  # fmt: skip
+changed("all forwards, then all backwards, whatever the schedule", "the schedule is not followed",
+        ("for step in steps(schedule):", """backward = (RecvGrad, Backward, SendGrad)
+    schedule = [r for r in schedule if not isinstance(r, backward)] + [r for r in schedule if isinstance(r, backward)]
+    for step in steps(schedule):"""))  # fmt: skip
+changed(
+    "keeps all outputs",
+    "keeps what it no longer needs",
+    ("left.pop(m), gradients", "left[m], gradients"),
+)
+changed("sends a view", "not contiguous", ("left[m].detach().contiguous()", "left[m].detach()"))
+changed(
+    "posts an empty batch",
+    "empty batch",
+    ("dist.batch_isend_irecv(batch) if batch else []", "dist.batch_isend_irecv(batch)"),
+)
+changed(
+    "peers of the world",
+    "peers taken as ranks of the world",
+    ("group_peer=record.peer", "peer=record.peer"),
+)
+changed("the last stage waits for a gradient", "waits for a message that nobody sends",
+        ("            elif isinstance(record, Backward):\n", """            elif isinstance(record, Backward):
+                if targets is not None and dist.get_world_size(group) > 1:
+                    dist.recv(torch.zeros(()), group_src=0, group=group)
+"""))  # fmt: skip
+changed("one blocking message at a time", "blocking sends face each other",
+        ("        for work in dist.batch_isend_irecv(batch) if batch else []:\n            work.wait()\n",
+         """        for each in sorted(batch, key=lambda each: each.op is dist.irecv):
+            call = dist.send if each.op is dist.isend else dist.recv
+            call(each.tensor, each.peer, group=group)
+"""))  # fmt: skip
+changed(
+    "a barrier after every step",
+    "calls a collective",
+    ("            work.wait()\n", "            work.wait()\n        dist.barrier(group)\n"),
+)
+changed("weighs by float32", "counted in float32",
+        (SCALE, " * (torch.tensor(sizes, dtype=torch.float32)[m] / sum(sizes)).double()"))  # fmt: skip
+changed("the loss keeps its graph", "the loss drags its graph along",
+        ("total = left[m].detach() if total is None else total + left[m].detach()",
+         "total = left[m] if total is None else total + left[m]"))  # fmt: skip
+changed("scaled again at the end", "scaled twice or in another place", (SCALE, SCALE + " / len(sizes)"))

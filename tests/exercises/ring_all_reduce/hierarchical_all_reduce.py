@@ -1,0 +1,117 @@
+"""Wrong answers to hierarchical_all_reduce: mistakes that learners really make, and how a check must name them."""
+
+from __future__ import annotations
+
+from tests.exercises.wrong_answer import WrongAnswers
+
+WRONG = WrongAnswers(__name__)
+wrong = WRONG.wrong
+
+
+wrong(
+    "one ring over all ranks",
+    "one ring over all ranks",
+    """
+def hierarchical_all_reduce(tensor, ranks_per_node):
+    ring_sum(tensor)
+""",
+)
+wrong(
+    "leaders only",
+    "leaders only",
+    """
+def hierarchical_all_reduce(tensor, ranks_per_node):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    leader = rank // ranks_per_node * ranks_per_node
+    incoming = torch.empty_like(tensor)
+    if rank == leader:
+        for peer in range(leader + 1, leader + ranks_per_node):
+            dist.recv(incoming, src=peer)
+            tensor += incoming
+        if rank == 0:
+            for peer in range(ranks_per_node, n, ranks_per_node):
+                dist.recv(incoming, src=peer)
+                tensor += incoming
+            for peer in range(ranks_per_node, n, ranks_per_node):
+                dist.send(tensor, dst=peer)
+        else:
+            dist.send(tensor, dst=0)
+            dist.recv(tensor, src=0)
+        for peer in range(leader + 1, leader + ranks_per_node):
+            dist.send(tensor, dst=peer)
+    else:
+        dist.send(tensor, dst=leader)
+        dist.recv(tensor, src=leader)
+""",
+)
+wrong(
+    "the nodes never talk",
+    "the nodes never talk",
+    """
+def hierarchical_all_reduce(tensor, ranks_per_node):
+    rank = dist.get_rank()
+    first = rank // ranks_per_node * ranks_per_node
+    flat = tensor.view(-1)
+    chunks = [flat[a:b] for a, b in chunk_bounds(flat.numel(), ranks_per_node)]
+    plan = [
+        r if isinstance(r, Reduce) else replace(r, peer=r.peer + first)
+        for r in ring_plan(rank - first, ranks_per_node)
+    ]
+    run_plan(plan, chunks)
+""",
+)
+wrong(
+    "calls the library",
+    "calls the library",
+    """
+def hierarchical_all_reduce(tensor, ranks_per_node):
+    dist.all_reduce(tensor)
+""",
+)
+wrong(
+    "the whole tensor between the nodes",
+    "whole tensor between the nodes",
+    """
+def hierarchical_all_reduce(tensor, ranks_per_node):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    node, local = divmod(rank, ranks_per_node)
+
+    def ring(ranks, place):
+        flat = tensor.view(-1)
+        chunks = [flat[a:b] for a, b in chunk_bounds(flat.numel(), len(ranks))]
+        plan = [r if isinstance(r, Reduce) else replace(r, peer=ranks[r.peer]) for r in ring_plan(place, len(ranks))]
+        run_plan(plan, chunks)
+
+    ring(range(node * ranks_per_node, (node + 1) * ranks_per_node), local)
+    ring(range(local, n, ranks_per_node), node)
+""",
+)
+wrong(
+    "no ValueError where nodes do not divide the world",
+    "no error",
+    """
+_right = hierarchical_all_reduce
+
+def hierarchical_all_reduce(tensor, ranks_per_node):
+    if dist.get_world_size() % ranks_per_node == 0:
+        _right(tensor, ranks_per_node)
+""",
+)
+wrong(
+    "peers are not translated",
+    "peers not translated",
+    """
+def hierarchical_all_reduce(tensor, ranks_per_node):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    if n % ranks_per_node:
+        raise ValueError("no whole nodes")
+    node, local = divmod(rank, ranks_per_node)
+    chunks = [tensor.view(-1)[a:b] for a, b in chunk_bounds(tensor.numel(), ranks_per_node)]
+    inside = ring_plan(local, ranks_per_node)
+    run_plan([r for r in inside if r.step < ranks_per_node - 1], chunks)
+    mine = chunks[(local + 1) % ranks_per_node]
+    nodes = n // ranks_per_node
+    run_plan(ring_plan(node, nodes), [mine[a:b] for a, b in chunk_bounds(mine.numel(), nodes)])
+    run_plan([r for r in inside if r.step >= ranks_per_node - 1], chunks)
+""",
+)
