@@ -80,8 +80,10 @@ unit: setup  ## pytest and the solutions' cells: everything that is neither long
 notebooks: setup  ## Execute solutions/*.ipynb whole and compare each output with the stored one
 	$(BIN)/python -m pytest $(WORKERS) $(NOTEBOOKS) solutions
 
+# Two parts at a time: mypy works on one core, and tests begin on the other.
 test: setup  ## All that needs no GPU and no minutes: lint, type, check, unit (goes on after a failure, then fails)
-	@$(MAKE) --no-print-directory --keep-going lint type check unit
+	@$(MAKE) --no-print-directory --keep-going -j 2 lint type check unit || \
+	    { echo "make test: a part failed; the lines of make that begin with *** say which."; exit 1; }
 
 test-all: setup  ## `make test` with the tests and cells that take minutes
 	@$(MAKE) --no-print-directory --keep-going lint type check

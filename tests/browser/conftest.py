@@ -201,18 +201,32 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
-@pytest.fixture
-def lab(browser: Any, server: tuple[str, Path]) -> Iterator[Lab]:
-    """A page of its own on the JupyterLab; every address the page asked for is in ``lab.requests``."""
-    url, folder = server
+@pytest.fixture(scope="session")
+def lab_context(browser: Any, server: tuple[str, Path]) -> Iterator[Any]:
+    """The context of all pages on the JupyterLab: its programs are fetched and compiled once."""
     context = browser.new_context(viewport={"width": 1400, "height": 1000})
     page = context.new_page()
-    lab = Lab(url, folder, page)
-    context.on("request", lambda request: lab.requests.append(request.url))
-    page.on("websocket", lambda socket: lab.requests.append(socket.url))
-    page.goto(f"{url}/api/status?token={TOKEN}")  # leaves the cookie; `open` loads JupyterLab itself
-    yield lab
+    page.goto(f"{server[0]}/api/status?token={TOKEN}")  # leaves the cookie; `open` loads JupyterLab itself
+    page.close()
+    yield context
     context.close()
+
+
+@pytest.fixture
+def lab(lab_context: Any, server: tuple[str, Path]) -> Iterator[Lab]:
+    """A page of its own on the JupyterLab; every address the page asked for is in ``lab.requests``."""
+    url, folder = server
+    page = lab_context.new_page()
+    lab = Lab(url, folder, page)
+
+    def note(request: Any) -> None:
+        lab.requests.append(request.url)
+
+    lab_context.on("request", note)
+    page.on("websocket", lambda socket: lab.requests.append(socket.url))
+    yield lab
+    page.close()
+    lab_context.remove_listener("request", note)
 
 
 @pytest.fixture

@@ -22,15 +22,4 @@ class TestLesson02(FourProofs):
             ("hierarchical_all_reduce", "leaders only"),
         }
     )
-    style_sample = frozenset(
-        ("right_one_loop_per_collective", each)
-        for each in (
-            "naive_all_reduce",
-            "run_plan",
-            "ring_sum",
-            "drop_in_all_reduce",
-            "tree_all_reduce",
-            "all_to_all",
-            "hierarchical_all_reduce",
-        )
-    )
+    style_sample = frozenset(("right_one_loop_per_collective", each) for each in main)
