@@ -12,16 +12,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labkit.errors import EnvironmentProblem, RunError
 from labkit.launch.devices import Placement
 from labkit.launch.job import Job, base_environ, notebook_sources, pack, pack_call
 from labkit.launch.processes import RankProcesses
+from labkit.launch.recording import assemble
 from labkit.launch.supervisor import Supervisor
-
-if TYPE_CHECKING:
-    from labkit.timeline import Timeline
+from labkit.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -139,8 +138,6 @@ def _collect(supervisor: Supervisor | None, *, completed: bool) -> tuple[tuple[s
 
 
 def _timeline(supervisor: Supervisor) -> Timeline | None:
-    from labkit.launch.recording import assemble
-
     logs = supervisor.read_logs()
     return assemble([logs[rank] for rank in sorted(logs)]) if logs else None
 

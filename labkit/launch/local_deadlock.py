@@ -6,13 +6,10 @@ The count ignores tags and takes a message as arrived only when its wait() has r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from labkit.launch.recording import RankLog, Wait, layout
 from labkit.launch.waits import meets
 from labkit.timeline.messages import RECEIVES, SENDS
-
-if TYPE_CHECKING:
-    from labkit.launch.recording import RankLog, Wait
 
 
 def nothing_in_flight(waiting: Mapping[int, RankLog], logs: Mapping[int, RankLog]) -> bool:
@@ -47,8 +44,6 @@ def _can_end(rank: int, wait: Wait, logs: Mapping[int, RankLog]) -> bool:
 
 def _count(log: RankLog, kinds: tuple[str, ...], peer: int, *, done: bool = False) -> int:
     """Return how many calls of these kinds with this peer, or with a peer not yet known, a rank has begun or ended."""
-    from labkit.launch.recording import layout
-
     numbers = [number for number, name in enumerate(log.names) if name in kinds]
     records = log.records
     chosen = (records["peer"] == peer) | ((records["peer"] < 0) & (not done))

@@ -6,7 +6,7 @@ import selectors
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from labkit.errors import ConfigError, RankFailed, RunTimeout
 from labkit.known_classes import loads_in_notebook
@@ -15,13 +15,11 @@ from labkit.launch.cgroup import oom_kills
 from labkit.launch.channel import Inbox
 from labkit.launch.output import LAST_LINES, RankOutput
 from labkit.launch.processes import LEAVE, RankProcess, RankProcesses
+from labkit.launch.recording import RankLog, read_log
+from labkit.launch.recording.follow import Follower
 from labkit.launch.stacks import describe_stack, parse_fault
 from labkit.launch.watchdog import Watchdog, cpu_seconds
-
-if TYPE_CHECKING:
-    from labkit.launch.recording import RankLog
-    from labkit.launch.recording.follow import Follower
-    from labkit.timeline import Timeline
+from labkit.timeline import Timeline
 
 _TICK = 0.05
 _LOOK_EVERY = 0.25
@@ -156,8 +154,6 @@ class Supervisor:
 
     def read_logs(self) -> dict[int, RankLog]:
         """Return what each rank has recorded until now; ranks without a log are left out."""
-        from labkit.launch.recording import read_log
-
         logs = {}
         for state in self._states:
             process = state.process
@@ -171,8 +167,6 @@ class Supervisor:
         now = time.monotonic()
         if self._watch is None or now < self._watch_at:
             return
-        from labkit.launch.recording.follow import Follower
-
         self._follower = self._follower or Follower(len(self._states))
         self._watch(self._follower.new(self.read_logs().values()))
         # A long record takes longer to read: at most a fifth of the time goes into looking.

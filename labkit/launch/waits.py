@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from labkit.launch.recording import RankLog, Wait, layout
+from labkit.launch.recording.read import describe_group
 from labkit.units import format_bytes
-
-if TYPE_CHECKING:
-    from labkit.launch.recording import RankLog, Wait
 
 POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "span"})
 _SAME_SIZE = frozenset({"all_reduce", "broadcast", "reduce"})
@@ -39,8 +37,6 @@ def describe_wait(rank: int, logs: Mapping[int, RankLog], finished: frozenset[in
 
 def _answer_words(rank: int, log: RankLog, finished: frozenset[int]) -> str:
     """Return which remote call a rank waits for, of several threads the one that has waited longest; "" for none."""
-    from labkit.launch.recording import layout
-
     records = log.records
     for row in np.flatnonzero(records["state"] == layout.OPEN).tolist():
         record = records[row]
@@ -105,8 +101,6 @@ def meets(log: RankLog, wait: Wait) -> bool:
 
 def _collectives(log: RankLog, group: str) -> list[tuple[int, str, int]]:
     """Return number, kind and bytes of the collectives a rank has begun in a group."""
-    from labkit.launch.recording.read import describe_group
-
     records = log.records
     found = []
     for index in set(records["group"].tolist()):

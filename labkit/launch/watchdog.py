@@ -7,12 +7,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from labkit.launch.local_deadlock import nothing_in_flight
-
-if TYPE_CHECKING:
-    from labkit.launch.recording import RankLog
+from labkit.launch.recording import RankLog
 
 STALL_SECONDS = 2.0
 """How long every unfinished rank must wait in the same call, its CPU idle, before the run counts as deadlocked."""

@@ -13,7 +13,7 @@ import traceback
 from types import ModuleType
 from typing import TextIO
 
-from labkit.launch import by_value
+from labkit.launch import by_value, recording
 from labkit.launch import rank as rank_module
 from labkit.launch.channel import RankChannel
 from labkit.launch.job import Job
@@ -157,16 +157,12 @@ def _pack_result(result: object) -> bytes:
 
 
 def _start_recording(log_path: str, rank: int) -> bool:
-    from labkit.launch import recording
-
     recording.install(log_path, rank)
     rank_module.set_span_recorder(recording.span)
     return True
 
 
 def _stop_recording() -> None:
-    from labkit.launch import recording
-
     recording.close()
 
 

@@ -40,6 +40,7 @@ from labkit.timeline import Timeline
 from labkit.torch_port.backend import register
 from labkit.torch_port.backward import single_threaded_backward
 from labkit.torch_port.group_tables import installed
+from labkit.torch_port.known_crashes import refused
 
 _GRACE_S = 5.0
 _LOOK_S = 0.2
@@ -156,6 +157,7 @@ class _Run:
                     *(_monitored_barrier, cloudpickle.Pickler, self._unpickler),
                 )
             )
+            stack.enter_context(refused(lambda: current_rank() is not None))
             stack.enter_context(self._hub.installed())
             stack.enter_context(fused_kernels.installed())
             stack.enter_context(locks.installed())
