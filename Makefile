@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 BENCH := .venv-bench
 STAMP := $(VENV)/.installed
 ARGS ?=
+# What is written by hand; both tools are wheels that need no node.
+JAVASCRIPT := labkit/widgets/js labkit/lessons/slides.js labkit/lessons/slides.css tests/widgets/in_page
 # Three at a time on two cores and no more, for most tests wait for processes of their own; a file's tests stay together,
 # in the order of tests/conftest.py: the files that take longest first.
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder --durations=15
@@ -62,9 +64,11 @@ lab: setup  ## Self-check in words, then JupyterLab on notebooks/ (ARGS are Jupy
 	JUPYTER_CONFIG_PATH="$$(pwd)/.jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
 	exec $(BIN)/python -m jupyterlab --ServerApp.root_dir=notebooks $${first:+--LabApp.default_url=/lab/tree/$$first} $$root $(ARGS)
 
-lint: setup  ## ruff check, ruff format --check, codespell
+lint: setup  ## ruff check, ruff format --check, oxlint, oxfmt --check, codespell
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/oxlint --quiet $(JAVASCRIPT)
+	$(BIN)/oxfmt --check $(JAVASCRIPT)
 	$(BIN)/codespell
 
 type: setup  ## mypy --strict on labkit
@@ -95,7 +99,7 @@ test-gpu: setup  ## Only the tests that need one or two CUDA GPUs
 test-browser: setup  ## Only the tests that drive a real Chromium
 	$(BIN)/python -m pytest -m browser $(ARGS)
 
-build: setup  ## Write notebooks/, solutions/*.ipynb and slides/ from solutions/*.py
+build: setup  ## Write notebooks/, solutions/*.ipynb and slides/ from solutions/*.py; the views' programs, where node is
 	$(BIN)/labkit build $(ARGS)
 
 slides: setup  ## Build the decks of all lessons and of the workshop: build/slides/*.html and *.pdf (ARGS="02 --pdf")

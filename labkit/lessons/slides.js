@@ -22,7 +22,8 @@ async function fit(live) {
   live.dataset.fitted = scale.toFixed(2);
 }
 
-const fitAll = () => Promise.all([...document.querySelectorAll(".live")].map(fit));
+/** Fit every figure of the deck; labkit/lessons/reveal.py calls it before it prints. */
+globalThis.fitAll = () => Promise.all([...document.querySelectorAll(".live")].map(fit));
 
 /** Fit what has come to life on this slide; once, for a slide keeps its size however large the window is. */
 function fitPresent() {
@@ -45,10 +46,14 @@ if (!printing) {
 new MutationObserver(fitPresent).observe(document.querySelector(".slides"), { childList: true, subtree: true });
 
 // A clicker goes on, whatever has the focus.
-document.addEventListener("keydown", (event) => {
-  if (!event.target.closest?.(".live") || !["PageDown", "PageUp"].includes(event.key)) return;
-  event.stopPropagation();
-  event.preventDefault();
-  if (event.key === "PageDown") Reveal.next();
-  else Reveal.prev();
-}, true);
+document.addEventListener(
+  "keydown",
+  (event) => {
+    if (!event.target.closest?.(".live") || !["PageDown", "PageUp"].includes(event.key)) return;
+    event.stopPropagation();
+    event.preventDefault();
+    if (event.key === "PageDown") Reveal.next();
+    else Reveal.prev();
+  },
+  true,
+);
