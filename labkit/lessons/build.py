@@ -1,4 +1,4 @@
-"""``labkit build``: from each lesson's source its notebook, its executed solution and its slides."""
+"""``labkit build``: from each lesson's source its notebook, its executed solution, its slides; views' programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labkit.errors import LessonError
-from labkit.lessons import drift, executed, slides, student
+from labkit.lessons import bundles, drift, executed, slides, student
 from labkit.lessons.course import find_course, select, source_files
 from labkit.lessons.drift import Drift
 from labkit.lessons.lesson import Lesson
@@ -45,14 +45,17 @@ class BuildReport:
     Attributes:
         course: The course's root.
         lessons: One entry a lesson, in order.
+        programs: Programs of the views that changed, relative to the course.
     """
 
     course: Path
     lessons: tuple[Built, ...]
+    programs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return one line a lesson."""
-        return "\n".join(map(str, self.lessons))
+        """Return one line a lesson, and one for the views' programs if any changed."""
+        programs = [f"views: wrote {', '.join(self.programs)}"] if self.programs else []
+        return "\n".join([*programs, *map(str, self.lessons)])
 
 
 def build(
@@ -64,6 +67,8 @@ def build(
     say: Callable[[str], None] = lambda sentence: None,
 ) -> BuildReport:
     """Write notebooks/, slides/ and the executed solutions of a course; files that are right are left alone.
+
+    Where the course is labkit's own repository, also the programs of its views, before anything runs that shows them.
 
     Args:
         course: A folder in the course; None is the working directory.
@@ -77,9 +82,9 @@ def build(
         LessonError: If a source is wrong, a solution does not run, or a name means no lesson.
     """
     root = find_course(course, sources=True)
-    return BuildReport(
-        root, tuple(_build(lesson, root, execute, always, say) for lesson in _chosen(root, lessons or ()))
-    )
+    chosen = _chosen(root, lessons or ())
+    programs = bundles.build(root, say)
+    return BuildReport(root, tuple(_build(lesson, root, execute, always, say) for lesson in chosen), tuple(programs))
 
 
 def check(course: Path | None = None, lessons: Sequence[str] | None = None) -> list[Drift]:
@@ -100,6 +105,7 @@ def check(course: Path | None = None, lessons: Sequence[str] | None = None) -> l
     found = [each for lesson in chosen for each in drift.lesson_drift(lesson, root)]
     if not lessons:
         found += drift.stray_files({path.stem for path in source_files(root)}, root)
+        found += bundles.drift(root)
     try:
         return found + list(drift.leaks(chosen, root))
     except LessonError as error:  # a file that is no notebook, already in found

@@ -128,9 +128,10 @@ def _timelines(runs: dict[int, str]) -> str:
     """
     if not runs:
         return ""
-    code = program().replace("</script", "<\\/script")
-    calls = "\n".join(f'showPage(document.getElementById("timeline-{at}"), {data});' for at, data in runs.items())
-    return f'<style>{style()}</style>\n<script type="module">{code}\n{calls}\n</script>'
+    calls = "\n".join(
+        f'labkit.showPage(document.getElementById("timeline-{at}"), {data});' for at, data in runs.items()
+    )
+    return f'<style>{style()}</style>\n<script type="module">{program()}\n{calls}\n</script>'
 
 
 def as_html(markdown: str) -> str:

@@ -15,12 +15,11 @@ from functools import cached_property
 from html import escape
 from typing import Any
 
+from labkit.widgets import programs
 from labkit.widgets import scene as scenes
 from labkit.widgets.asking import Asking
 from labkit.widgets.scene import Scene
-from labkit.widgets.scripts import javascript, program
 
-_CORE = "figure.js"
 # marimo sizes a frame when it has loaded, which is before a figure has come to life.
 _FIT = """<script>
 const figure = document.querySelector(".labkit-figure");
@@ -36,7 +35,7 @@ class Explorer:
     Attributes:
         sentence: What it shows, in words.
         numbers: What it found, by name.
-        script: The file in ``labkit/widgets/static`` that draws it.
+        script: The file in ``labkit/widgets/js`` that draws it.
         view: The function in there that is given the data.
         data: What is drawn; plain JSON.
         scene: The picture that stands where nothing can be played with.
@@ -64,13 +63,13 @@ class Explorer:
     def to_html(self) -> str:
         """Return the figure as a part of a page, complete in itself."""
         data = json.dumps(self.data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
-        mark = hashlib.sha256("\n".join((javascript(_CORE), javascript(self.script), data)).encode()).hexdigest()[:12]
-        script = program((self.script,), ["start", self.view], self.script, before=(_CORE,))
+        mark = hashlib.sha256(f"{self.view}\n{data}".encode()).hexdigest()[:12]
         image = base64.b64encode(self._png).decode()
         return (
-            f'<div class="labkit-figure" data-figure="f{mark}">'
+            f'<div class="labkit-figure" data-figure="f{mark}"><style>{programs.sent("figure.css")}</style>'
             f'<img style="max-width:100%" alt="{escape(self.sentence)}" src="data:image/png;base64,{image}"></div>\n'
-            f'<script type="module">\n{script}\nstart("f{mark}",{self.view},{data});\n</script>'
+            f'<script type="module">\n{programs.explorer(self.script)}'
+            f'figure.start("f{mark}",labkit.{self.view},{data});\n</script>'
         )
 
     def to_png(self) -> bytes:

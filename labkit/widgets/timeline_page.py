@@ -38,8 +38,8 @@ def view(runs: Sequence[dict[str, Any]], still: str = "") -> str:
         still: HTML that stands in its place until the program runs.
     """
     data = json.dumps(runs, separators=(",", ":")).replace("<", "\\u003c")
-    code = program().replace("</script", "<\\/script") + '\ndocument.getElementById("timeline").replaceChildren();'
+    code = program() + '\ndocument.getElementById("timeline").replaceChildren();'
     return (
         f'<style>{style()}</style><body><div id="timeline">{still}</div><script type="module">{code}\n'
-        f'showPage(document.getElementById("timeline"), {data});</script>'
+        f'labkit.showPage(document.getElementById("timeline"), {data});</script>'
     )

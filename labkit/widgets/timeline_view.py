@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import anywidget
@@ -16,23 +14,18 @@ import traitlets
 
 from labkit.errors import ConfigError
 from labkit.timeline.timeline import Timeline
-from labkit.widgets import scripts
+from labkit.widgets import programs
 from labkit.widgets.timeline_columns import pack, pack_path
 
-SCRIPTS = ("timeline_columns.js", "timeline_paint.js", "timeline_view.js", "timeline_export.js", "timeline_input.js")
 
-
-@cache
 def program() -> str:
-    """Return the widget's program: one ES module that asks for nothing else."""
-    wanted = ["render", "TimelineView", "showPage"]
-    return scripts.program(SCRIPTS, wanted, "timeline.js") + "\nexport default { render };"
+    """Return the widget's program: a module that asks for nothing else; in a page it is called ``labkit``."""
+    return programs.sent("timeline.js") + "export default labkit;"
 
 
-@cache
 def style() -> str:
     """Return the widget's style sheet."""
-    return files("labkit.widgets").joinpath("static", "timeline.css").read_text(encoding="utf-8")
+    return programs.sent("timeline.css")
 
 
 class TimelineView(anywidget.AnyWidget):

@@ -1,0 +1,1 @@
+export { bucketExplorer } from "./buckets/explorer.js";

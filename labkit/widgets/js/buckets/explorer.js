@@ -1,0 +1,161 @@
+// The bucket explorer: gradients, the buckets they travel in, and what of their all-reduces is exposed.
+
+import { least, most, range, sum } from "../figure/numbers.js";
+import { choice, linkSliders, powers, slider } from "../figure/sliders.js";
+import { bytes, percent, seconds } from "../figure/units.js";
+import { picture } from "./picture.js";
+import { GRAPHS, MEMORY, lost } from "./plan.js";
+import { told } from "./rows.js";
+import { stepOf } from "./step.js";
+
+const FIRSTS = [0, 2 ** 17, 2 ** 20];
+const ONE_BUCKET = 1e18;
+const part = (share) => `${Number((100 * share).toPrecision(2))} %`;
+
+function mib(size) {
+  if (!size) return "as the others";
+  return size < 1e15 ? `${Number((size / 2 ** 20).toPrecision(3))} MiB` : "one bucket";
+}
+
+/** What can be stacked under the step: [[change of the sliders' values, its name]] by name. */
+function stacksOf(data) {
+  const changes = (key, options, name = (value) => value) => options.map((value) => [{ [key]: value }, name(value)]);
+  const stacks = {
+    nothing: [],
+    caps: changes(
+      "cap",
+      data.compare.map((cap) => cap ?? ONE_BUCKET),
+      mib,
+    ),
+    hooks: changes("hook", Object.keys(data.hooks)),
+  };
+  if (data.plans) return stacks;
+  const steps = changes("turn", [1, 2, 3], (turn) => `step ${turn}`);
+  return { ...stacks, "DDP's graph": changes("graph", GRAPHS), "DDP's steps": steps };
+}
+
+function slidersOf(data, stacks) {
+  const sliders = [choice("cap", "bucket cap", data.cap, data.caps, mib)];
+  if (!data.plans) {
+    const firsts = [...new Set([...FIRSTS, data.first])].sort((a, b) => a - b);
+    sliders.push(
+      choice("first", "first bucket", data.first, firsts, mib),
+      choice("graph", "DDP's graph", data.graph, GRAPHS),
+      slider("turn", "step", data.turn, 1, 3, (turn) => turn + (turn > 2 ? " and later" : "")),
+    );
+  }
+  if (!data.plans && !data.used) {
+    sliders.push(choice("registered", "registered", "as used", ["as used", "backwards"]));
+  }
+  const late = (share) => `${percent(share)} of backward`;
+  sliders.push(
+    choice("hook", "hook", data.hook, Object.keys(data.hooks)),
+    choice("compare", "stack", data.compared, Object.keys(stacks)),
+    powers("backward", "backward", data.backward, 1e-4, 10, seconds),
+    slider("late", "slowest rank is late by", data.late, 0, 1, late, 0.05),
+    slider("ranks", "ranks", data.ranks, 2, 64),
+    ...linkSliders(data),
+  );
+  return sliders;
+}
+
+/** What a hook costs and loses. */
+function hookNumbers(data, { hook }) {
+  const numbers = [];
+  if (hook.passes) {
+    const label = `compressing, if ${hook.passes} passes over memory at 1.6 TB/s`;
+    numbers.push([label, seconds((hook.passes * sum(data.sizes)) / MEMORY)]);
+  }
+  if (!data.norms) return numbers;
+  const lossy = Object.entries(data.hooks).filter(([, { errors }]) => errors);
+  const all = range(data.sizes.length);
+  return [...numbers, ...lossy.map(([name, { errors }]) => [`error of ${name}`, part(lost(errors, data.norms, all))])];
+}
+
+function numbersOf({ data, now, stacked }) {
+  const { plan, times, comm, exposed } = now;
+  const measured = Object.entries(data.measured ?? {});
+  return [
+    ["buckets", plan.filter((bucket) => bucket.length).length],
+    ["bytes", bytes(sum(times.map((each) => each.bytes)))],
+    ["compute", seconds(now.compute)],
+    ["communication", seconds(comm)],
+    ["exposed", seconds(exposed)],
+    ["overlapped", percent(comm && 1 - exposed / comm)],
+    ["skew", seconds(now.skew)],
+    ["waits for the slowest rank", seconds(now.waits)],
+    ["step", seconds(now.whole)],
+    ["no overlap", seconds(now.alone)],
+    ["at least max(compute, comm)", seconds(most([now.compute, comm]))],
+    ...stacked.map(([name, step]) => [name, seconds(step.whole)]),
+    ...hookNumbers(data, now),
+    ...measured.map(([label, value]) => [`this run: ${label}`, typeof value === "string" ? value : seconds(value)]),
+  ];
+}
+
+/** What is wrong with the plan; else the bucket that was sent last; in the end what the step costs. */
+function sentence({ data, values, now, curve }, step) {
+  const { plan, times, begin, comm, exposed, whole } = now;
+  const wrong = data.faults?.[data.caps.indexOf(values.cap)];
+  if (wrong) return wrong;
+  if (step && step < plan.length) return told(times[step - 1], begin);
+  const best = curve.indexOf(least(curve));
+  return (
+    `${plan.length} all-reduces: ${seconds(exposed)} of ${seconds(comm)} communication are exposed; the step takes ` +
+    `${seconds(whole)}. Best of these caps: ${mib(data.caps[best])}, ${seconds(curve[best])}.`
+  );
+}
+
+function tableOf({ now, run }) {
+  const { plan, times, begin } = now;
+  const model = times.map((each, k) => {
+    const when = [each.ready, each.start, each.end].map((time) => seconds(begin + time));
+    return [k, plan[k].join(" ") || "which were used", bytes(each.bytes), ...when];
+  });
+  const ran = run.flatMap(([label, , sent]) =>
+    sent.map(([size, ready, , start, end], k) => {
+      return [`run, ${label}: ${k}`, "", bytes(size), seconds(ready), seconds(start), seconds(end)];
+    }),
+  );
+  return [["bucket", "parameters", "bytes", "ready", "sent", "arrived"], ...model, ...ran];
+}
+
+/** @returns {import("../figure/explorer.js").View} */
+export function bucketExplorer(data) {
+  const stacks = stacksOf(data);
+  let lit; // the bucket under the pointer
+  return {
+    title: "Buckets",
+    source: data.source,
+    begin: 1e9,
+    stepLabel: "bucket",
+    sliders: slidersOf(data, stacks),
+    steps: (values) => stepOf(data, values).plan.length,
+    stepName: (values, step) => `${step} of ${stepOf(data, values).plan.length} sent`,
+    hover(mark) {
+      const before = lit;
+      lit = mark.closest("[data-link]")?.dataset.link;
+      return before !== lit;
+    },
+    draw(values, step, width) {
+      const now = stepOf(data, values);
+      const scene = {
+        data,
+        values,
+        now,
+        sizes: data.sizes,
+        run: data.run ?? [],
+        stacked: stacks[values.compare].map(([change, name]) => [name, stepOf(data, { ...values, ...change })]),
+        curve: data.caps.map((cap) => stepOf(data, { ...values, cap }).whole),
+        isFaded: (k, link, isMain) => (isMain && k >= step) || (lit && lit !== link + k),
+      };
+      return {
+        ...picture(scene, width),
+        numbers: numbersOf(scene),
+        say: sentence(scene, step),
+        table: tableOf(scene),
+        data: { buckets: now.plan.length },
+      };
+    },
+  };
+}

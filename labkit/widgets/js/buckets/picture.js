@@ -1,0 +1,153 @@
+// The bucket explorer's picture, from top to bottom.
+
+import { strokeOf } from "../figure/colours.js";
+import { bar, stripes, text } from "../figure/markup.js";
+import { least, most } from "../figure/numbers.js";
+import { axis, plot } from "../figure/plot.js";
+import { seconds } from "../figure/units.js";
+import { lost } from "./plan.js";
+import { gradientStrip, modelRow, rankRow } from "./rows.js";
+
+const LEFT = 74;
+const MIB = 2 ** 20;
+const AT_LEAST_ACTUAL_ALONE = ["#e6e6e6", "#8f8f8f", "#c4c4c4"];
+const part = (share) => `${Number((100 * share).toPrecision(2))} %`;
+
+/** When the last of everything that is shown ends. */
+function endOf({ now, stacked, run }) {
+  const ran = run.flatMap(([, compute, sent]) => [...compute.map((each) => each[2]), ...sent.map((each) => each[4])]);
+  return most([now.whole, now.alone, ...stacked.map(([, each]) => each.whole), ...ran]);
+}
+
+/** Rows under each other: `svg` of all that was put down so far, `y` where the next begins. */
+class Sheet {
+  constructor(scene, width) {
+    this.width = width;
+    this.wide = width - LEFT - 12;
+    this.end = endOf(scene);
+    this.scene = { ...scene, x: (time) => LEFT + (time / this.end) * this.wide };
+    this.y = 20;
+    this.svg =
+      stripes(1) +
+      text(0, 12, "as backward makes them; width: bytes; colour: bucket", "small grey") +
+      text(0, 35, "gradients");
+  }
+
+  strip(step, link, tall) {
+    this.svg += gradientStrip(step, link, tall, this.y, this.scene);
+    this.y += tall + 12;
+  }
+
+  row(name, [compute, sent], kind, link) {
+    this.svg += rankRow(name, compute, sent, kind, link, this.y, this.scene);
+    this.y += 58;
+  }
+
+  head(words) {
+    this.y += 12;
+    this.svg += text(LEFT, this.y, words, "bold");
+    this.y += 6;
+  }
+
+  /** The step of the sliders, on rank 0 and on the slowest. */
+  model(now) {
+    this.strip(now, "", 24);
+    this.row("rank 0", modelRow(now), "model", "");
+    if (now.skew) this.row("slowest", modelRow(now, true), "slowest", "");
+  }
+
+  stack(stacked) {
+    for (const [name, step] of stacked) {
+      this.head(`${name}: ${seconds(step.whole)}, ${seconds(step.exposed)} exposed`);
+      this.strip(step, name, 10);
+      this.row("rank 0", modelRow(step), `stacked ${name}`, name);
+    }
+  }
+
+  /** What was measured; [label, compute, sent] of "rank 0, step 3". */
+  measured(run) {
+    let before;
+    for (const [label, compute, sent] of run) {
+      const [rank, when] = label.split(", ");
+      const heading = `this run${when ? `, ${when}` : ""}`;
+      if (heading !== before) this.head(heading);
+      before = heading;
+      this.row(rank, [compute, sent], "run", "run");
+    }
+  }
+
+  axis() {
+    this.svg += axis(LEFT, this.y, this.wide, this.end, seconds);
+    this.y += 28;
+  }
+
+  /** Between what times of [name, time] this step lies. */
+  bounds(times) {
+    times.forEach(([name, time], k) => {
+      const width = this.scene.x(time) - LEFT;
+      this.svg += text(0, this.y + 11, name);
+      this.svg += bar(LEFT, this.y, width, 14, AT_LEAST_ACTUAL_ALONE[k], seconds(time), { "data-bar": name });
+      this.y += 16;
+    });
+    this.y += 30;
+  }
+
+  /** What a lossy hook loses of each bucket. */
+  errors({ now, data, values }) {
+    const { errors } = now.hook;
+    const all = now.times.map(({ end }, k) => [now.begin + end, lost(errors, data.norms, now.plan[k])]);
+    const points = all.filter((_, k) => now.plan[k].length);
+    const title = `error of a bucket, |sent − mean| / |mean|, ${data.measuredOn}`;
+    const curve = [points, strokeOf(0), { "data-error": values.hook }];
+    const marks = points.map((point) => [[], strokeOf(0), {}, point]);
+    const scales = [
+      [0, this.end, seconds],
+      [1e-5, 1, part, true],
+    ];
+    this.svg += plot(LEFT, this.y, this.wide, 60, title, [curve, ...marks], ...scales);
+    this.y += 112;
+  }
+
+  /** Step time for each cap, the best in bold. */
+  caps(caps, curve, at) {
+    const points = curve.map((time, k) => [k, time]);
+    const best = curve.indexOf(least(curve));
+    const line = [points, strokeOf(0), {}, [at, curve[at]]];
+    const scales = [
+      [0, caps.length - 1, () => ""],
+      [0, most(curve), seconds],
+    ];
+    this.svg += plot(LEFT, this.y, this.wide, 90, "step time for each cap in MiB; ◯ this one", [line], ...scales);
+    const names = caps.map((cap, k) => {
+      const x = LEFT + (k / (caps.length - 1)) * this.wide;
+      const kind = `small middle${k === best ? " bold" : ""}`;
+      return text(x, this.y + 106, Number((cap / MIB).toPrecision(2)), kind, { "data-cap": cap });
+    });
+    this.svg += names.join("");
+  }
+}
+
+/**
+ * { svg, height } of a scene: { data, values, now, stacked, run, curve, sizes, isFaded }.
+ */
+export function picture(scene, width) {
+  const { data, values, now, stacked, run, curve } = scene;
+  const sheet = new Sheet(scene, width);
+  const at = data.caps.indexOf(values.cap);
+  sheet.model(now);
+  sheet.stack(stacked);
+  sheet.measured(run);
+  sheet.axis();
+  sheet.bounds([
+    ["at least", most([now.compute, now.comm])],
+    ["actual", now.whole],
+    ["no overlap", now.alone],
+  ]);
+  if (data.norms && now.hook.errors) sheet.errors(scene);
+  sheet.caps(data.caps, curve, at);
+  const wrong = data.faults?.[at];
+  return {
+    svg: sheet.svg + (wrong ? text(0, sheet.y + 128, wrong, "bad") : ""),
+    height: sheet.y + (wrong ? 136 : 116),
+  };
+}

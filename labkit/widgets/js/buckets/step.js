@@ -1,0 +1,73 @@
+// One training step for these positions of the sliders: its buckets, and when everything happens.
+
+import { most, range, sum } from "../figure/numbers.js";
+import { bytes } from "../figure/units.js";
+import { bucketTimes, ddpPlan } from "./plan.js";
+
+const DEFAULTS = { first: 0, registered: "as used" };
+
+function usedOrder(data, registered) {
+  const all = range(data.sizes.length);
+  return data.used ?? (registered === "as used" ? all : all.reverse());
+}
+
+function planOf(data, { cap, first, graph, turn }, used) {
+  if (!data.plans) return ddpPlan(data.sizes, cap, first, used, graph, turn);
+  return data.plans[data.caps.indexOf(cap)] ?? [range(data.sizes.length)];
+}
+
+/** Communication after backward that no computation hides, and how long rank 0 waits for the slowest before it. */
+function exposure(times, backward) {
+  let over = backward;
+  let exposed = 0;
+  let waits = 0;
+  for (const { start, end } of times) {
+    const from = most([over, start]);
+    waits += from - over;
+    over = most([from, end]);
+    exposed += over - from;
+  }
+  return { over, exposed, waits };
+}
+
+/** Times count from backward's begin; `begin` is when that is, from the step's begin on. */
+export function stepOf(data, chosen) {
+  const values = { ...DEFAULTS, graph: data.graph, turn: data.turn, ...chosen };
+  const { backward } = values;
+  const used = usedOrder(data, values.registered);
+  const hook = data.hooks[values.hook];
+  const skew = values.late * backward;
+  const search = values.graph === "find_unused_parameters" && !data.plans ? data.search : 0;
+  const plan = planOf(data, values, used);
+  const times = bucketTimes(data.sizes, plan, { ...values, used, hook, skew }).map((each, k) => ({
+    ...each,
+    name: (plan[k].length ? `bucket ${k}: ` : "which were used: ") + bytes(each.bytes),
+  }));
+  const [forward, optimizer] = [data.forward, data.optimizer].map((part) => (part * backward) / data.backward);
+  const begin = forward + search;
+  const comm = sum(times.map(({ start, end }) => end - start));
+  const compute = begin + backward + optimizer;
+  const { over, exposed, waits } = exposure(times, backward);
+  const last = most([over, backward + skew]);
+  const whole = begin + last + optimizer;
+  const alone = compute + skew + comm;
+  return {
+    plan,
+    times,
+    used,
+    hook,
+    skew,
+    search,
+    forward,
+    backward,
+    begin,
+    optimizer,
+    last,
+    comm,
+    compute,
+    whole,
+    exposed,
+    waits,
+    alone,
+  };
+}

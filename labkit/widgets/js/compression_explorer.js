@@ -1,0 +1,1 @@
+export { compressionExplorer } from "./compression/explorer.js";

@@ -1,0 +1,70 @@
+// What stands around an explorer's picture: heading, player, sliders, numbers, help, table.
+
+import { escaped, tag } from "./markup.js";
+import { sliderMarkup } from "./sliders.js";
+
+export const FORMATS = ["svg", "png", "html"];
+
+const HELP = "Keys: ← → one step, Home and End, space plays, t shows the table, ? this line.";
+const ICONS = [
+  ["first", "|◀", "first step"],
+  ["back", "◀", "one step back"],
+  ["play", "▶", "play"],
+  ["next", "▶|", "one step on"],
+  ["last", "▶▶|", "last step"],
+];
+const SPEEDS = [0.25, 0.5, 1, 2, 4];
+const STEP = '<input type="range" min="0" value="0" data-key="step">';
+const LATER = '<button type="button" data-act="table" aria-expanded="false">Table</button>';
+const ASK = '<button type="button" data-act="help" aria-label="keys" aria-expanded="false">?</button>';
+
+const button = ([act, words, name]) =>
+  tag("button", { type: "button", "data-act": act, title: name, "aria-label": name }, words);
+const buttons = (all) => all.map(button).join("");
+
+function playerMarkup(view) {
+  const speeds = SPEEDS.map((factor) => tag("option", { selected: factor === 1 && "" }, factor)).join("");
+  const saving = FORMATS.map((format) => [format, `↓ ${format}`, `save as ${format}`]);
+  return `<div class="bar step" data-part="player">${buttons(ICONS)}
+<label>${escaped(view.stepLabel ?? "step")} ${STEP} <output></output></label>
+<label>speed <select>${speeds}</select></label>
+${buttons(Object.entries(view.buttons ?? {}))}${LATER}${ASK}${buttons(saving)}</div>`;
+}
+
+/** All of an explorer but what follows from where it stands; `style` is its style sheet, as an element. */
+export function frameMarkup(view, values, style) {
+  const sliders = view.sliders.map((slider) => sliderMarkup(slider, values[slider.key])).join("");
+  return `${style}<div class="lk" role="group" aria-label="${escaped(view.title)}">
+<header><b>${escaped(view.title)}</b><span>${escaped(view.source)}</span></header>
+${playerMarkup(view)}
+<div class="bar" data-part="sliders">${sliders}</div>
+<div data-part="stage" tabindex="0" role="group" aria-label="picture; arrow keys step"></div>
+<div data-part="numbers"></div><p data-part="say" aria-live="polite"></p>
+<p data-part="help" hidden>${HELP} ${view.help ?? ""}</p><div data-part="table" hidden></div></div>`;
+}
+
+/** The picture; `own` begins the names of its arrows and stripes: those of a hidden figure are not painted. */
+export function pictureMarkup({ svg, height, say }, width, own) {
+  const inner = svg.replace(/([#"])lk/g, `$1${own}`);
+  return (
+    `<svg viewBox="0 0 ${width} ${height}" preserveAspectRatio="xMinYMin" width="100%" height="${height}" ` +
+    `role="img" aria-label="${escaped(say)}">${inner}</svg>`
+  );
+}
+
+function numberMarkup([label, value, bad]) {
+  if (!label) return "</dl><dl>"; // [] begins a row
+  const shown = tag("dd", { "data-number": label, class: bad ? "bad" : false }, escaped(value));
+  return tag("div", {}, tag("dt", {}, escaped(label)) + shown);
+}
+
+export const numbersMarkup = (numbers) => tag("dl", {}, numbers.map(numberMarkup).join(""));
+
+const headCell = (words) => tag("th", { scope: "col" }, escaped(words));
+const cell = (words) => tag("td", {}, escaped(words));
+
+/** A table; its first row names the columns. */
+export function tableMarkup(rows) {
+  const markup = rows.map((row, k) => tag("tr", {}, row.map(k ? cell : headCell).join("")));
+  return tag("table", {}, markup.join(""));
+}

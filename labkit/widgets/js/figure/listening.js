@@ -1,0 +1,112 @@
+// Pointer, keys, sliders, paper and width of the page: what an explorer listens to.
+
+const KEYS = {
+  ArrowRight: "next",
+  ArrowLeft: "back",
+  Home: "first",
+  End: "last",
+  " ": "play",
+  t: "table",
+  "?": "help",
+  "]": "next",
+  "[": "back",
+};
+const PAPER = 720; // pixels of a page's width: what is drawn wider is shrunk to it, words and all
+const DRAGGED = 4; // pixels of which a hand is not sure
+
+/** Let an explorer hear its reader. */
+export function listen(explorer) {
+  listenToPointer(explorer);
+  listenToKeys(explorer);
+  listenToSliders(explorer);
+  listenToPage(explorer);
+}
+
+/** A mark with data-pick is chosen by a click or dragged along; the view says what that means. */
+function listenToPointer(explorer) {
+  const { root, stage, view } = explorer;
+  let held; // { mark, from } while a mark is held
+  stage.onpointerdown = (event) => {
+    const mark = event.target.closest("[data-pick]");
+    if (!mark || !view.pick) return;
+    held = { mark, from: event.clientX };
+    stage.setPointerCapture(event.pointerId);
+  };
+  stage.onpointercancel = () => {
+    held = undefined;
+    explorer.paint();
+  };
+  stage.onpointermove = (event) => {
+    if (held && view.drags) held.mark.style.transform = `translate(${event.clientX - held.from}px)`;
+  };
+  stage.onpointerup = (event) => {
+    if (!held) return;
+    const { mark, from } = held;
+    const far = event.clientX - from;
+    held = undefined;
+    explorer.stop();
+    const to = view.pick(mark, Math.abs(far) > DRAGGED ? far : 0, explorer.values, explorer.step);
+    explorer.go(to);
+  };
+  const hover = ({ target }) => {
+    if (!held && view.hover?.(target, explorer.values)) explorer.paint();
+  };
+  stage.onpointerover = hover;
+  stage.onpointerleave = hover;
+  root.onclick = (event) => explorer.run(event.target.closest("[data-act]")?.dataset.act);
+}
+
+/** Whether a key is the page's: a shortcut, or Shift+Enter, which runs a cell. */
+const isThePages = (event) =>
+  event.ctrlKey || event.metaKey || event.altKey || (event.key === "Enter" && event.shiftKey);
+
+/** Whether what has the focus needs the key itself. */
+const needs = (element, key) => element.matches("input, select") || (element.matches("button") && key === " ");
+
+function listenToKeys(explorer) {
+  const keys = { ...KEYS, ...explorer.view.keys };
+  explorer.root.onkeydown = (event) => {
+    if (isThePages(event)) return;
+    // Or the notebook takes an "a" for "insert a cell".
+    if (event.key !== "Tab" && event.key !== "Escape") event.stopPropagation();
+    const act = keys[event.key];
+    if (!act || needs(event.target, event.key)) return;
+    event.preventDefault();
+    explorer.run(act);
+  };
+}
+
+function listenToSliders(explorer) {
+  const { root, stepInput, values, view } = explorer;
+  root.oninput = ({ target }) => {
+    const to = Number(target.value);
+    if (target === stepInput) {
+      explorer.stop();
+      explorer.go(to);
+    }
+    const slider = view.sliders.find(({ key }) => key === target.dataset.key);
+    if (!slider) return;
+    values[slider.key] = slider.options ? slider.options[to] : to;
+    const told = slider.show(values[slider.key]);
+    target.ariaValueText = told;
+    target.nextElementSibling.textContent = told;
+    explorer.paint();
+  };
+}
+
+/** Paint for paper before the page is printed, and anew when its width changes. */
+function listenToPage(explorer) {
+  const { root, stage } = explorer;
+  globalThis.addEventListener?.("beforeprint", () => {
+    if (!root.closest("[data-fitted]")) explorer.paint(PAPER); // a deck has pages of its own
+  });
+  globalThis.addEventListener?.("afterprint", () => explorer.paint());
+  if (!globalThis.ResizeObserver) return;
+  let seen = 0;
+  const observer = new ResizeObserver(() => {
+    if (!stage.clientWidth || Math.abs(stage.clientWidth - seen) <= 1) return;
+    seen = stage.clientWidth;
+    explorer.paint();
+  });
+  observer.observe(stage);
+}

@@ -1,0 +1,86 @@
+// Lines over two axes, the axis under a picture, and a legend.
+
+import { strokeOf } from "./colours.js";
+import { line, tag, text } from "./markup.js";
+import { range } from "./numbers.js";
+import { ticks } from "./units.js";
+
+/**
+ * @typedef {[from: number, to: number, format: (value: number) => string, logarithmic?: boolean]} Scale
+ * @typedef {[u: number, v: number]} Point
+ * @typedef {[points: Point[], style: string, attributes?: object, marked?: Point]} Curve
+ */
+
+/** The line under a picture, with its unit. */
+export function axis(x, y, width, end, format) {
+  const marks = ticks(end, Math.max(2, Math.floor(width / 90))).map((tick) => {
+    const at = x + (tick / end) * width;
+    return line(at, y, at, y + 4) + text(at, y + 16, format(tick), "small middle");
+  });
+  return line(x, y, x + width, y) + marks.join("");
+}
+
+/** Where a value lies on a scale: 0 at its begin, 1 at its end. */
+function shareOn([from, to, , logarithmic], value) {
+  const share = logarithmic ? Math.log(value / from) / Math.log(to / from) : (value - from) / (to - from);
+  return share || 0; // a scale without a length has no shares
+}
+
+/** The round numbers of a scale; on a narrow logarithmic one every other power of ten. */
+function marksOn([from, to, , logarithmic], width) {
+  const powers = () => range(40).map((k) => 10 ** (k - 20));
+  const round = logarithmic ? powers().filter((_, k) => width > 300 || k % 2) : ticks(to, 5);
+  return round.filter((value) => value >= from * 0.999 && value <= to * 1.001);
+}
+
+/** Squeeze a title that would not fit over the plot. */
+const squeezed = (title, room) => 5.8 * title.length > room && { textLength: room, lengthAdjust: "spacingAndGlyphs" };
+
+/**
+ * Lines in a frame.
+ *
+ * @param {Curve[]} curves
+ * @param {Scale} across
+ * @param {Scale} up
+ */
+export function plot(x, y, width, height, title, curves, across, up) {
+  const place = ([u, v]) => {
+    const level = Math.min(Math.max(shareOn(up, v), 0), 1);
+    return [x + width * shareOn(across, u), y + height * (1 - level)].map((each) => Number(each.toFixed(1)));
+  };
+  const path = (seen) => `M${seen.map((point) => place(point).join(" ")).join("L")}${seen.length > 1 ? "" : "h4"}`;
+  const drawn = curves.map(([points, style, more, marked]) => {
+    const seen = points.filter(([u]) => u <= across[1] * 1.001);
+    const curve = seen.length ? tag("path", { d: path(seen), style, ...more }) : "";
+    if (!marked) return curve;
+    const [cx, cy] = place(marked);
+    return curve + tag("circle", { cx, cy, r: 4, style: style.replace("fill:none", "fill:Canvas") });
+  });
+  const levels = marksOn(up, width).map((value) => {
+    const at = place([across[0], value])[1];
+    return line(x, at, x + width, at, "soft") + text(x - 6, at + 4, up[2](value), "small end");
+  });
+  const columns = marksOn(across, width).map((value) =>
+    text(place([value, up[0]])[0], y + height + 16, across[2](value), "small middle"),
+  );
+  const heading = text(0, y - 10, title, "small grey", squeezed(title, x + width));
+  return heading + levels.join("") + line(x, y + height, x + width, y + height) + columns.join("") + drawn.join("");
+}
+
+/** Names of lines beside a piece of each, from x = 0 on: [markup, height]. */
+export function legend(names, y, width) {
+  let x = 0;
+  let down = 0;
+  const entries = names.map((name, k) => {
+    const wide = 46 + 6.6 * name.length;
+    if (x && x + wide > width) {
+      x = 0;
+      down += 18;
+    }
+    const at = x;
+    x += wide;
+    const piece = line(at, y + down + 8, at + 28, y + down + 8, "", { style: strokeOf(k, 3) });
+    return piece + text(at + 33, y + down + 12, name);
+  });
+  return [entries.join(""), down + 22];
+}

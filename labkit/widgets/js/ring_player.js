@@ -1,0 +1,1 @@
+export { ringPlayer } from "./ring/player.js";

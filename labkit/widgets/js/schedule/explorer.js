@@ -1,0 +1,124 @@
+// The schedule explorer: pipeline schedules under each other, placed, edited and compared.
+
+import { ARROW, stripes, wrapped } from "../figure/markup.js";
+import { most, range } from "../figure/numbers.js";
+import { choice, slider } from "../figure/sliders.js";
+import { percent } from "../figure/units.js";
+import { Editor } from "./editor.js";
+import { drawSchedule, layOut, longestOf } from "./picture.js";
+import { litSentence, numbersOf, sentence, tableRows } from "./telling.js";
+
+const LEFT = 58;
+const RIGHT = 62;
+const LEGEND =
+  "F: forward; B: backward, split into I and W. Stripes: bubble; / warm-up, | steady, \\ drain. Grey curve: " +
+  "activations held, dot: most; red line: memory. Dark foot: odd chunk.";
+
+function slidersOf(data, forms, isFree) {
+  const sliders = [];
+  if (isFree && data.p.length * data.m.length > 1) {
+    sliders.push(
+      choice("p", "stages P", data.at[0], data.p),
+      choice("m", "microbatches M", data.at[1], data.m),
+      choice("and", "compare with", "–", ["–", ...forms]),
+    );
+  }
+  if (isFree) {
+    sliders.push(
+      slider("tf", "forward", 1, 0.25, 4, String, 0.25),
+      slider("tb", "backward", 2, 0.25, 6, String, 0.25),
+      slider("tw", "of it W", 0.5, 0, 1, percent, 0.05),
+      slider("tm", "message", 0, 0, 2, String, 0.25),
+    );
+  }
+  const any = (limit) => limit || "any";
+  const none = (microbatch) => (microbatch < 0 ? "none" : microbatch);
+  sliders.push(
+    slider("limit", "memory for microbatches", data.limit, 0, most([...data.m, data.limit]), any),
+    slider("follow", "follow microbatch", -1, -1, most(data.m) - 1, none),
+  );
+  return sliders;
+}
+
+/** What all schedules of one picture share. */
+function sceneOf(editor, shown, values, step, width) {
+  const lit = editor.operationAt(shown, editor.over ?? editor.chosen);
+  return {
+    values,
+    width,
+    lit,
+    left: LEFT,
+    wide: width - LEFT - RIGHT,
+    limit: values.limit,
+    now: editor.moments(shown)[step] ?? Infinity,
+    chosen: editor.chosen,
+    critical: editor.critical,
+    follow: editor.over && lit ? lit[2][1] : values.follow,
+    longest: longestOf(shown),
+    cursor: {},
+  };
+}
+
+function draw(editor, values, step, width) {
+  const shown = editor.shown(values);
+  const scene = sceneOf(editor, shown, values, step, width);
+  const { limit } = values;
+  const all = shown.map((schedule, which) => layOut(schedule, which, scene));
+  scene.top = most([1, limit, ...all.flatMap(({ peaks }) => peaks)]);
+  let y = 0;
+  let svg = ARROW + range(3).map(stripes).join("");
+  const numbers = [];
+  const said = [];
+  const when = [];
+  for (const laid of all) {
+    const drawn = drawSchedule(laid, y, scene);
+    svg += drawn.svg;
+    y += drawn.height;
+    numbers.push(...numbersOf(laid, drawn.over, limit, shown[0]));
+    said.push(sentence(laid, drawn.over, limit));
+    when.push(drawn.when);
+  }
+  const picked = editor.operationAt(shown, editor.chosen);
+  if (picked ?? scene.lit) said.push(litSentence(picked ?? scene.lit, Boolean(picked), shown, when));
+  const [words, more] = wrapped(LEGEND, y + 4, width);
+  return {
+    svg: svg + words,
+    height: y + more,
+    numbers,
+    say: said.join(" "),
+    table: [["schedule", "stage", "order", "most held"], ...all.flatMap(tableRows)],
+    data: { faults: shown.flatMap(({ faults }) => faults).length, chosen: editor.chosen ?? "" },
+  };
+}
+
+/** @returns {import("../figure/explorer.js").View} */
+export function scheduleExplorer(data) {
+  const isFree = data.schedules.some((schedule) => schedule.form || schedule.lists);
+  const editor = new Editor(data);
+  const lastMoment = (values) => editor.moments(editor.shown(values)).length;
+  return {
+    title: "Pipeline schedules",
+    source: data.source,
+    begin: 1e9,
+    drags: true,
+    sliders: slidersOf(data, editor.forms, isFree),
+    buttons: { path: "Critical path", ...(isFree && { undo: "Undo edits" }) },
+    keys: { c: "path", u: "undo", ",": "before", ".": "after", "<": "earlier", ">": "later" },
+    help: `c: critical path; , . choose an operation. ${isFree ? "Drag it, or move it with < >; u undoes." : ""}`,
+    acts: {
+      path() {
+        editor.critical = !editor.critical;
+      },
+      undo: () => editor.undo(),
+      before: (values) => editor.choose(-1, values),
+      after: (values) => editor.choose(1, values),
+      earlier: (values) => editor.move(-1, values),
+      later: (values) => editor.move(1, values),
+    },
+    hover: (mark) => editor.hover(mark),
+    pick: (mark, far, values) => editor.pick(mark, far, values),
+    steps: lastMoment,
+    stepName: (values, step) => (step === lastMoment(values) ? "end" : `moment ${step}`),
+    draw: (values, step, width) => draw(editor, values, step, width),
+  };
+}

@@ -1,0 +1,125 @@
+// One schedule of several: heading, rows of its stages, arrows between operations, axis, faults.
+
+import { line, tag, text, wrapped } from "../figure/markup.js";
+import { most } from "../figure/numbers.js";
+import { axis } from "../figure/plot.js";
+import { percent, seconds } from "../figure/units.js";
+import { bubbleOf, criticalPath, heldBy, idleOf, peakOf } from "./facts.js";
+import { chunksOf, ended, nameOf, needsOf } from "./operations.js";
+import { BAR, ROW, StageRows } from "./stage_row.js";
+
+const MOST_FAULTS = 3;
+const short = (time) => Number(time.toPrecision(4));
+
+/** What is known of a schedule before it is drawn, and where its times lie. */
+export function layOut(schedule, which, scene) {
+  const { stages, placed } = schedule;
+  const operations = stages.flat().map(([operation]) => operation);
+  const p = stages.length;
+  const v = chunksOf(operations);
+  const m = new Set(operations.filter(([kind]) => kind === "F").map(([, microbatch]) => microbatch)).size;
+  const isStuck = schedule.stuck.length > 0;
+  const parts = v * (operations.some(([kind]) => kind === "W") ? 3 : 1);
+  const reach = scene.longest(placed);
+  const end = reach * (isStuck ? 1.25 : 1);
+  const held = stages.map((row) => heldBy(row, v));
+  return {
+    ...schedule,
+    which,
+    p,
+    isStuck,
+    parts,
+    reach,
+    held,
+    peaks: held.map(peakOf),
+    bubble: bubbleOf(stages),
+    formula: (p - 1) / (parts * m + p - 1),
+    idle: isStuck ? [] : idleOf(stages),
+    path: scene.critical && !isStuck ? criticalPath(stages, placed ? 0 : scene.values.tm, schedule.vee) : [],
+    x: (time) => scene.left + (time / end) * scene.wide,
+    unit: placed ? seconds : short,
+  };
+}
+
+/** Name and bubble; on a narrow page one below the other. */
+function heading(laid, y, width) {
+  const { bubble, formula, isStuck, parts } = laid;
+  const closed = `formula (P−1)/(${parts > 1 ? parts : ""}M+P−1): ${percent(formula)}`;
+  const told = isStuck ? "cannot be carried out" : `bubble ${percent(bubble)}, ${closed}`;
+  const below = width < 400 ? 15 : 0;
+  const hook = { "data-bubble": isStuck ? "" : bubble.toFixed(6) };
+  const svg =
+    text(0, y + 16, laid.name + (laid.edited ? ", edited" : ""), "bold") +
+    text(width, y + below + 16, told, `end${isStuck ? " bad" : ""}`, hook);
+  return { svg, height: below + 24 };
+}
+
+/** An arrow between two spots, from the end of one to the begin of the other. */
+function arrow(from, to, more) {
+  if (!from || !to) return "";
+  return line(from[1], from[2] + 10, to[0], to[2] + 10, "now", { "marker-end": "url(#lk-arrow)", ...more });
+}
+
+/** Messages of the microbatch that is followed, the critical path, and what stuck stages wait for. */
+function arrows(laid, spots, follow) {
+  const { stages, path, blocked } = laid;
+  const { needs } = needsOf(laid.lists ?? [], laid.vee);
+  const spot = (s, operation) => spots[s + nameOf(operation)];
+  const messages = stages.flatMap((placed, s) =>
+    placed.flatMap(([operation]) => {
+      if (operation[1] !== follow) return [];
+      const others = needs(s, operation).filter(([t]) => t !== s);
+      return others.map(([t, wanted]) =>
+        arrow(spot(t, wanted), spot(s, operation), { "data-message": `${t}:${nameOf(wanted)}` }),
+      );
+    }),
+  );
+  const way = path.map(([s, k]) => spot(s, stages[s][k][0]));
+  const steps = way.slice(1).map((from, k) => arrow(from, way[k]));
+  return messages.join("") + steps.join("") + blocked.map((each) => waitArrow(each, spot)).join("");
+}
+
+/** A red dashed bow from what is missing to what waits for it. */
+function waitArrow([s, operation, t, wanted], spot) {
+  const ends = [spot(t, wanted), spot(s, operation)];
+  if (!ends[0] || !ends[1]) return "";
+  const [a, b] = ends.map(([from, to, y]) => [(from + to) / 2, y + BAR]);
+  const d = `M${a}Q${(a[0] + b[0]) / 2} ${Math.max(a[1], b[1]) + 24} ${b}`;
+  const hook = { "data-needs": `${s}:${nameOf(operation)}<${t}:${nameOf(wanted)}` };
+  return tag("path", { class: "bad", d, "marker-end": "url(#lk-arrow)", ...hook });
+}
+
+function faultLines(faults, y, width) {
+  let svg = "";
+  let height = 0;
+  for (const fault of faults.slice(0, MOST_FAULTS)) {
+    const [words, more] = wrapped(fault, y + height + 15, 0.92 * width, "bad");
+    svg += words;
+    height += more + 1;
+  }
+  return { svg, height };
+}
+
+/** { svg, height, when, over }: the picture of a schedule from y on, and what its rows found. */
+export function drawSchedule(laid, top, scene) {
+  const { width, left, now } = scene;
+  const rows = new StageRows(laid, scene);
+  const head = heading(laid, top, width);
+  const first = top + head.height;
+  let svg = head.svg + laid.stages.map((_, s) => rows.row(s, first + s * ROW)).join("");
+  svg += arrows(laid, rows.spots, scene.follow);
+  let y = first + laid.p * ROW;
+  if (now < Infinity) svg += line(laid.x(now), first - 3, laid.x(now), y, "now");
+  svg += axis(left, y + 2, laid.x(laid.reach) - left, laid.reach, laid.placed ? seconds : String);
+  y += 28;
+  const faults = faultLines(laid.faults, y, width);
+  return { svg: svg + faults.svg, height: y + faults.height + 10 - top, when: rows.when, over: rows.over };
+}
+
+/** When the last operation of all measured, or of all planned schedules ends. */
+export function longestOf(shown) {
+  return (measured) => {
+    const alike = shown.filter((schedule) => !schedule.placed === !measured);
+    return most([1e-12, ...alike.map(({ stages, model }) => ended([...stages, ...(model ?? [])]))]);
+  };
+}

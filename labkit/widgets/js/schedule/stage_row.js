@@ -1,0 +1,165 @@
+// One stage of a schedule: its operations, its idle time, what it waits for, what it holds.
+
+import { bar, faint, holds, line, rect, tag, text } from "../figure/markup.js";
+import { ended, nameOf } from "./operations.js";
+import { IDLE, peakOf } from "./facts.js";
+
+/** Pixels of a row, and of a bar in it. */
+export const ROW = 42;
+export const BAR = 21;
+
+const FILL = { F: "#0072b2", B: "#ddaa33", I: "#ddaa33", W: "#d55e00" };
+const STUCK = 22; // pixels of an operation that has no time
+const short = (time) => Number(time.toPrecision(4));
+
+/** Whether two operations are one piece of work: a backward is also its parts, a microbatch all its chunks. */
+function isSameWork([kind, microbatch], [otherKind, otherMicrobatch]) {
+  if (microbatch !== otherMicrobatch) return false;
+  const areBackward = kind !== "F" && otherKind !== "F";
+  return kind === otherKind || (areBackward && (kind === "B" || otherKind === "B"));
+}
+
+/** Draws the stages of one schedule; `laid` is where everything lies, `scene` what all schedules share. */
+export class StageRows {
+  constructor(laid, scene) {
+    this.laid = laid;
+    this.scene = scene;
+    this.spots = {}; // [from, to, y] in pixels of every operation drawn, by stage and name
+    this.when = []; // times of the operations that are one work with the lit one
+    this.over = []; // stages that hold more than the limit
+  }
+
+  /** All marks of stage s, whose row begins at y. */
+  row(s, y) {
+    const { laid } = this;
+    const placed = laid.stages[s];
+    return (
+      text(0, y + 15, `stage ${s}`) +
+      this.idle(s, y) +
+      placed.map((each, at) => this.operation(s, each, at, y)).join("") +
+      (laid.model ? laid.model[s].map((each) => this.outline(s, each, y)).join("") : "") +
+      this.stuck(s, y) +
+      this.memory(s, y)
+    );
+  }
+
+  idle(s, y) {
+    const { x, idle } = this.laid;
+    const own = idle.filter(([stage]) => stage === s);
+    return own
+      .map(([, from, to, part]) => {
+        const looks = { fill: `url(#lk-idle${part})`, "data-idle": `${s}:${IDLE[part]}` };
+        return rect(x(from), y, x(to) - x(from), BAR, looks, `${IDLE[part]} bubble`);
+      })
+      .join("");
+  }
+
+  /** What every operation's mark has in common; a dotted line joins those that are one work in two schedules. */
+  mark(s, at, operation, from, to, y) {
+    const { scene, laid } = this;
+    const { lit, chosen, cursor } = scene;
+    const { which } = laid;
+    const name = nameOf(operation);
+    const inSame = lit && (which === lit[0] ? name === nameOf(lit[2]) : isSameWork(operation, lit[2]));
+    const isTwin = Boolean(lit && s === lit[1] && inSame);
+    this.spots[s + name] = [from, to, y];
+    let svg = "";
+    if (isTwin) {
+      const { before } = cursor;
+      if (before && before.which !== which) {
+        const more = { "stroke-dasharray": "2 3", "data-cursor": 1 };
+        svg = line(before.x, before.y + BAR, (from + to) / 2, y, "now", more);
+      }
+      cursor.before = { x: (from + to) / 2, y, which };
+    }
+    const spot = String([which, s, at]);
+    return {
+      svg,
+      isTwin,
+      isChosen: spot === String(chosen),
+      hooks: { "data-op": `${s}:${name}`, "data-pick": spot, "data-lit": isTwin && 1 },
+    };
+  }
+
+  operation(s, [operation, start, end], at, y) {
+    const { x, path, unit } = this.laid;
+    const { now, follow } = this.scene;
+    const width = x(end) - x(start);
+    const name = nameOf(operation);
+    const isOnPath = path.some(([t, k]) => t === s && k === at);
+    const { svg, isTwin, isChosen, hooks } = this.mark(s, at, operation, x(start), x(end), y);
+    if (isTwin) this.when.push(`${unit(start)} to ${unit(end)}`);
+    const style = styleOf(isChosen, isOnPath || isTwin, width);
+    const looks = { style, ...hooks, "data-critical": isOnPath && 1 };
+    const title = `stage ${s}, ${name}: ${short(start)} to ${short(end)}`;
+    const words = holds(width, name) ? name : operation[0];
+    let cell = bar(x(start), y, width, BAR, FILL[operation[0]], words, looks, title);
+    if (operation[2] % 2) cell += rect(x(start), y + 14, width, 7, { fill: "#0005", "pointer-events": "none" });
+    return svg + faint(start > now || (follow >= 0 && operation[1] !== follow), cell);
+  }
+
+  /** What the model expected of a measured operation. */
+  outline(s, [operation, start, end], y) {
+    const { x } = this.laid;
+    const looks = { fill: "none", class: "rule", "stroke-dasharray": "3 2", "pointer-events": "none" };
+    return rect(x(start), y - 2, x(end) - x(start), BAR + 4, { ...looks, "data-model": `${s}:${nameOf(operation)}` });
+  }
+
+  /** Operations that cannot run, dashed, behind those that can. */
+  stuck(s, y) {
+    const { x, reach, stages } = this.laid;
+    const placed = stages[s];
+    const begin = Math.max(x(reach) + 4, x(placed.at(-1)?.[2] ?? 0));
+    const own = this.laid.stuck.filter(([stage]) => stage === s);
+    return own
+      .map(([, operation], k) => {
+        const from = begin + k * (STUCK + 2);
+        const { svg, isChosen, hooks } = this.mark(s, placed.length + k, operation, from, from + STUCK, y);
+        if (from + STUCK >= this.scene.width) return svg;
+        const name = nameOf(operation);
+        const looks = {
+          fill: "#0000",
+          class: "bad",
+          style: isChosen && "stroke-width:4",
+          "data-stuck": `${s}:${name}`,
+        };
+        const cell = rect(from, y, STUCK, BAR, { ...looks, ...hooks });
+        return svg + cell + text(from + STUCK / 2, y + 15, name, "middle small bad");
+      })
+      .join("");
+  }
+
+  /** The curve of what a stage holds, with its most and the limit. */
+  memory(s, y) {
+    const { laid, scene } = this;
+    const { x, reach, model, stages } = laid;
+    const { width, left, limit, top } = scene;
+    const held = laid.held[s];
+    const peak = peakOf(held);
+    const isOver = limit && peak > limit;
+    if (isOver) this.over.push(s);
+    const level = (microbatches) => y + 37 - (13 * microbatches) / top;
+    const steps = held.map(([time, now]) => `H${x(time).toFixed(1)}V${level(now).toFixed(1)}`).join("");
+    const d = `M${x(0)} ${level(0)}${steps}V${level(0)}`;
+    const first = held.find(([, now]) => now === peak)?.[0] ?? 0;
+    const dot = { cx: x(first), cy: level(peak), r: 2.5, fill: "currentColor", "data-most": s };
+    let svg = tag("path", { class: "rule", style: "fill:var(--soft)", d });
+    svg += text(width, y + 34, `most ${peak}`, `small end${isOver ? " bad" : ""}`, { "data-peak": `${s}:${peak}` });
+    svg += tag("circle", dot);
+    if (model) {
+      const ratio = ended([stages[s]]) / ended([model[s]]);
+      svg += text(width, y + 15, `× ${ratio.toFixed(2)}`, "small end", { "data-ratio": s });
+    }
+    if (limit) {
+      const looks = { style: "stroke:var(--bad);stroke-width:1.5", "data-limit": s };
+      svg += line(left, level(limit), x(reach), level(limit), "", looks);
+    }
+    return svg;
+  }
+}
+
+/** The edge of an operation: red if chosen, thick if it stands out, none where it would be all there is to see. */
+function styleOf(isChosen, standsOut, width) {
+  if (isChosen) return "stroke:var(--bad);stroke-width:4";
+  return standsOut ? "stroke-width:3.5" : width < 7 && "stroke:none";
+}

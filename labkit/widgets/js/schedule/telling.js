@@ -1,0 +1,60 @@
+// What is said of a schedule: its numbers, its rows of the table, its sentence.
+
+import { most, range, sum } from "../figure/numbers.js";
+import { percent } from "../figure/units.js";
+import { ended, nameOf } from "./operations.js";
+
+/** Rows of numbers; `first` is the schedule that the others are held against. */
+export function numbersOf(laid, over, limit, first) {
+  const { name, which, isStuck, bubble, formula, stages, path, model } = laid;
+  const whole = ended(stages);
+  const numbers = which ? [[]] : [];
+  numbers.push([`${name}: bubble`, isStuck ? "–" : percent(bubble), isStuck]);
+  numbers.push(["difference from the formula", isStuck ? "–" : percent(bubble - formula)]);
+  if (!isStuck) {
+    numbers.push(["warm-up, steady, drain", parts(laid, whole)], [`${name}: time`, time(laid, whole, first)]);
+  }
+  if (path.length) {
+    const busy = sum(path.map(([s, k]) => stages[s][k][2] - stages[s][k][1])) / whole;
+    numbers.push(["critical path", `${path.length} operations, ${percent(busy)} compute`]);
+  }
+  if (model) numbers.push(["measured / predicted", (whole / ended(model)).toFixed(2)]);
+  if (limit) {
+    const fits = over.length ? `✗ stage ${over.join(", ")}` : "✓";
+    numbers.push([`${name}: fits into memory`, fits, over.length]);
+  }
+  return numbers;
+}
+
+/** Shares of the idle time's parts in all stages' time. */
+function parts({ idle, p }, whole) {
+  const share = (part) => sum(idle.filter((each) => each[3] === part).map(([, from, to]) => to - from)) / (p * whole);
+  return range(3)
+    .map((part) => percent(share(part)))
+    .join(", ");
+}
+
+/** How long a schedule takes, and how long beside the first one where both are measured or both planned. */
+function time({ unit, which, placed }, whole, first) {
+  const compared = which && !first.placed === !placed && !first.stuck.length;
+  return unit(whole) + (compared ? `, ${percent(whole / ended(first.stages))} of ${first.name}` : "");
+}
+
+export function tableRows({ name, stages, peaks }) {
+  return stages.map((placed, s) => [name, s, placed.map(([operation]) => nameOf(operation)).join(" "), peaks[s]]);
+}
+
+export function sentence({ name, faults, edited, bubble, peaks }, over, limit) {
+  const held = `bubble ${percent(bubble)}, at most ${most(peaks)} microbatches held.`;
+  const told = faults[0] ?? `${name}${edited ? ", edited, can be carried out" : ""}: ${held}`;
+  if (!limit || !over.length) return told;
+  return `${told} ${name}: more than the memory's ${limit} on stage ${over.join(", ")}.`;
+}
+
+/** What is said of the operation that is chosen or under the pointer: when it runs, in every schedule. */
+export function litSentence(lit, isChosen, shown, when) {
+  const [, s, operation] = lit;
+  const spans = when.flatMap((times, k) => (times.length ? `${shown[k].name} from ${times.join(" and ")}` : []));
+  const told = `${nameOf(operation)} of stage ${s}${spans.length ? ": " : ""}${spans.join(", ")}.`;
+  return isChosen ? `Chosen: ${told}` : told;
+}

@@ -1,0 +1,1 @@
+export { scheduleExplorer } from "./schedule/explorer.js";

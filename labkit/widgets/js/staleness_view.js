@@ -1,0 +1,1 @@
+export { stalenessView } from "./staleness/view.js";

@@ -1,0 +1,61 @@
+// Two runs on one axis: by how much the second is shifted.
+
+import { rowOf, twinOf } from "./complete.js";
+import { choice, element } from "./element.js";
+import { unitOf } from "./words.js";
+
+const ALIGNMENTS = ["begin", "end", "event in focus"];
+
+/** Put the offset's box and the list of alignments beside the buttons. */
+export function buildComparing(view, other) {
+  const [unit, size] = unitOf(view.state.runs[0].span);
+  const label = `offset of ${other.name} in ${unit}`;
+  const value = String(view.state.offset / size);
+  view.offsetBox = element("input", { type: "number", step: "any", value, "aria-label": label });
+  view.offsetBox.addEventListener("change", () => view.setOffset(Number(view.offsetBox.value) * size));
+  const list = choice("align the runs at", ALIGNMENTS, (at) => view.align(at));
+  view.comparing.append("align ", list, " offset ", view.offsetBox, ` ${unit}`);
+  view.unit = size;
+}
+
+/** Shift the second run; the view stays where it is, unless it showed the whole. */
+export function setOffset(view, offset) {
+  if (!Number.isFinite(offset)) return;
+  const { state } = view;
+  const isFollowed = String(state.view) === String(state.whole);
+  state.offset = Math.round(offset);
+  view.offsetBox.value = String(Number((offset / view.unit).toPrecision(6)));
+  view.fit();
+  view.show(...(isFollowed ? state.whole : state.view));
+}
+
+/** The events of a row that bear a name. */
+function eventsNamed(run, name, { first, last }) {
+  const events = Array.from({ length: last - first }, (_, i) => first + i);
+  return events.filter((event) => run.labels[run.label[event]][0] === name);
+}
+
+/** Shift the second run so that the event in focus begins in both at the same time. */
+function alignAtFocus(view) {
+  const { runs, focus } = view.state;
+  const [run, other] = runs;
+  if (!focus || focus.run !== 0) {
+    view.say("First choose an event of the first run, with the mouse or the arrow keys.");
+    return;
+  }
+  const [name] = run.labels[run.label[focus.event]];
+  const row = rowOf(run, focus.event);
+  const theirs = twinOf(other, row);
+  const which = eventsNamed(run, name, row).indexOf(focus.event);
+  const twin = theirs && eventsNamed(other, name, theirs)[which];
+  if (twin === undefined) view.say(`The second run has no such ${name} on rank ${row.rank}.`);
+  else view.setOffset(run.start[focus.event] - other.start[twin]);
+}
+
+/** Shift the second run so that both begin, end, or the event in focus begins, at the same time. */
+export function align(view, at) {
+  const [run, other] = view.state.runs;
+  if (at === "begin") view.setOffset(0);
+  else if (at === "end") view.setOffset(run.span - other.span);
+  else alignAtFocus(view);
+}

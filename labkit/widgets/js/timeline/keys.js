@@ -1,0 +1,86 @@
+// What keys do.
+
+import { measureFrom, play, step, stepEdge, stepRow, zoomToMark } from "./moving.js";
+import { named } from "./words.js";
+
+const FACTOR = 1.6; // of a step of zooming
+const SAME = { "=": "+", _: "-" };
+
+const ACTS = {
+  ArrowLeft: (view) => step(view, -1),
+  ArrowRight: (view) => step(view, 1),
+  ArrowUp: (view) => stepRow(view, -1),
+  ArrowDown: (view) => stepRow(view, 1),
+  "+": (view) => view.zoom(1 / FACTOR, anchor(view.state)),
+  "-": (view) => view.zoom(FACTOR, anchor(view.state)),
+  Home: (view) => view.show(...view.state.whole),
+  PageUp: (view) => view.pan(-0.5),
+  PageDown: (view) => view.pan(0.5),
+  Enter: zoomToMark,
+  "[": (view) => stepEdge(view, -1),
+  "]": (view) => stepEdge(view, 1),
+  " ": play,
+  m: measureFrom,
+  c: togglePath,
+  a: toggleArrows,
+  o: toggleOutline,
+  t: (view) => toggle(view.table),
+  "?": (view) => toggle(view.help),
+  Escape: (view) => Object.assign(view.state, { focus: null, measured: null, cursor: null, from: null }),
+};
+
+/** Whether a key comes without Ctrl and the like, which are the page's; Shift+Enter runs a cell. */
+export const isPlain = (event) =>
+  !event.ctrlKey && !event.metaKey && !event.altKey && !(event.shiftKey && event.key === "Enter");
+
+/** Do what a key that was pressed in the picture says; F5 and F12 are the browser's. */
+export function hearKey(view, event) {
+  if (/^(Tab|F\d+)$/.test(event.key) || !isPlain(event)) return;
+  event.preventDefault();
+  view.press(event.key);
+}
+
+/** Do what a key says. */
+export function pressKey(view, key) {
+  ACTS[SAME[key] ?? key]?.(view);
+  view.invalidate();
+}
+
+/** Around which share of the view it is zoomed: the cursor's, the focused event's, the middle. */
+function anchor({ focus, runs, view, cursor }) {
+  const middle = () => (runs[focus.run].start[focus.event] + runs[focus.run].end[focus.event]) / 2;
+  const time = cursor ?? (focus ? middle() : Number.NaN);
+  const share = (time - view[0]) / (view[1] - view[0]);
+  return share > 0 && share < 1 ? share : 0.5;
+}
+
+function toggle(part) {
+  part.hidden = !part.hidden;
+}
+
+function toggleArrows(view) {
+  const { state } = view;
+  state.arrows = !state.arrows;
+  const crowded = "Too many messages in view: arrows of the event in focus only; zoom in for all.";
+  const on = state.crowded ? crowded : "Arrows on.";
+  view.say(state.arrows ? on : "Arrows off.");
+}
+
+function toggleOutline(view) {
+  const { state } = view;
+  state.overlay = state.runs.length > 1 && !state.overlay;
+  state.focus = null;
+  view.resize();
+}
+
+function togglePath(view) {
+  const { state } = view;
+  const { runs } = state;
+  if (!runs[0].path) {
+    view.say("The critical path is not there yet.");
+    return;
+  }
+  state.showPath = !state.showPath;
+  const told = runs.map((run) => named(run, run.path.text, ": ")).join(" ");
+  view.say(state.showPath ? told : "Critical path off.");
+}

@@ -1,0 +1,97 @@
+// The table of numbers: of what is in view, of the whole, and of two runs their difference.
+
+import { element, tableOf } from "./element.js";
+import { ownWindow } from "./layout.js";
+import { numbers } from "./numbers.js";
+import { categoryTimes } from "./shares.js";
+import { bytesText, changeText, countText, percentText, speedText, timeText } from "./words.js";
+
+/** Name, label, what it is, how its value is written, and what is written after it. */
+const NUMBERS = [
+  ["window", "length", "time in view", timeText],
+  ["busyShare", "busy", "share of the ranks' time in which they compute or communicate", percentText],
+  ["computeShare", "computing", "share of the ranks' time with a span in the compute row", percentText],
+  ["bubble", "bubble", "share of the ranks' time without computation", percentText],
+  ["communication", "communication", "time in communication, all ranks together", timeText],
+  [
+    "exposed",
+    "exposed communication",
+    "communication while the same rank does not compute",
+    timeText,
+    ({ exposedShare }) => `, ${percentText(exposedShare)}`,
+  ],
+  [
+    "sent",
+    "sent",
+    "bytes of sends, and of the arguments of remote calls, that begin in view",
+    bytesText,
+    ({ messages }) => ` in ${countText(messages, "message")}`,
+  ],
+  [
+    "payload",
+    "collectives",
+    "payload of the calls that begin in view, as nccl-tests counts it",
+    bytesText,
+    ({ calls }) => ` in ${countText(calls, "call")}`,
+  ],
+  ["busbw", "busbw", "bus bandwidth of the collectives that begin in view, mean over their time", speedText],
+];
+
+/** The numbers of runs, in cells that are written anew in every frame. */
+export class NumberTable {
+  constructor(table) {
+    this.table = table;
+    this.key = null;
+  }
+
+  /** Numbers of a run in [t0, t1); beside another also its time in each category. */
+  of(run, t0, t1, isBeside) {
+    return { ...numbers(run, t0, t1), ...(isBeside && categoryTimes(run, t0, t1)) };
+  }
+
+  /** Make the rows, and the numbers of whole runs. */
+  begin(runs) {
+    const isBeside = runs.length > 1;
+    this.wholes = runs.map((run) => this.of(run, 0, Math.max(run.span, 1), isBeside));
+    const names = runs.map(({ name }) => name);
+    const heads = isBeside
+      ? [...names, "difference", ...names.map((name) => `whole: ${name}`)]
+      : ["in view", "whole run"];
+    const kinds = isBeside ? [...NUMBERS, ...categoriesOf(runs)] : NUMBERS;
+    this.rows = kinds.map(([name, label, title, text, after = () => ""]) => {
+      const cells = heads.map(() => element("td"));
+      const head = element("th", { scope: "row", title }, label);
+      return { name, text, after, cells, row: element("tr", { "data-number": name }, head, ...cells) };
+    });
+    const rows = this.rows.map(({ row }) => row);
+    this.table.replaceChildren(...tableOf(["", ...heads], rows));
+  }
+
+  /** Write the numbers of what is in view, and return those of the first run. */
+  write(state) {
+    const { runs } = state;
+    const isBeside = runs.length > 1;
+    const key = runs.map((run) => run.start.length).join();
+    if (this.key !== key) {
+      this.key = key;
+      this.begin(runs);
+    }
+    const here = runs.map((run, number) => this.of(run, ...ownWindow(state, number), isBeside));
+    for (const { name, text, after, cells } of this.rows) {
+      const shown = [...here, ...this.wholes].map((found) => text(found[name]) + after(found));
+      if (isBeside) shown.splice(2, 0, changeText(text, here[1][name] - here[0][name]));
+      shown.forEach((words, i) => {
+        cells[i].textContent = words;
+      });
+    }
+    return here[0];
+  }
+}
+
+/** A row for each category that any of the runs shows. */
+function categoriesOf(runs) {
+  return runs[0].categories.flatMap(([category], c) => {
+    const isSeen = runs.some(({ owned }) => owned.has(c));
+    return isSeen ? [[c, `time in ${category}`, "all ranks together", timeText]] : [];
+  });
+}

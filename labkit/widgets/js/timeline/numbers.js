@@ -1,0 +1,71 @@
+// The numbers of an interval of time: all from the columns the picture is painted from.
+
+import { lowerBound } from "./search.js";
+import { before, rowBusy } from "./shares.js";
+
+const ROUNDING = 1e-3; // ns
+const seen = (time) => (time < ROUNDING ? 0 : time);
+
+/** How much time of [t0, t1) a rank computes, communicates, and does either. */
+function timesOf(run, { lanes, busy }, t0, t1) {
+  const { begins, ends, sums } = busy;
+  const until = (time) => before(begins, ends, sums, 0, begins.length, time);
+  return {
+    compute: rowBusy(run, lanes[0], t0, t1),
+    communication: rowBusy(run, lanes[1], t0, t1),
+    either: until(t1) - until(t0),
+  };
+}
+
+/** Bytes and calls of sends and of collectives that begin in [t0, t1) of a rank. */
+function callsOf(run, lane, t0, t1) {
+  if (!lane) return { sent: 0, messages: 0, payload: 0, calls: 0 };
+  const { first, last } = lane;
+  const a = lowerBound(run.start, first, last, t0);
+  const b = t1 >= run.span ? last : lowerBound(run.start, first, last, t1);
+  const [sends, collectives] = run.sums;
+  return {
+    sent: sends.bytes[b] - sends.bytes[a],
+    messages: sends.calls[b] - sends.calls[a],
+    payload: collectives.bytes[b] - collectives.bytes[a],
+    calls: collectives.calls[b] - collectives.calls[a],
+  };
+}
+
+/** Bus bandwidth of the collectives that begin in [t0, t1), bytes per second. */
+function busBandwidth(run, t0, t1) {
+  const { collective_start: start, collective_duration: duration, collective_bus_bytes: busBytes } = run;
+  let bytes = 0;
+  let took = 0;
+  for (let c = 0; c < start.length; c++) {
+    if (start[c] < t0 || start[c] >= t1) continue;
+    bytes += busBytes[c];
+    took += duration[c];
+  }
+  return (bytes / took) * 1e9;
+}
+
+/** The numbers of the interval [t0, t1). */
+export function numbers(run, t0, t1) {
+  // Where nothing was recorded, or all at one instant, there is no time to have a share of.
+  const all = run.span ? Math.max(t1 - t0, 1e-9) * run.ranks.size : Number.NaN;
+  const sums = { busy: 0, compute: 0, communication: 0, exposed: 0, sent: 0, messages: 0, payload: 0, calls: 0 };
+  for (const rank of run.ranks.values()) {
+    const { compute, communication, either } = timesOf(run, rank, t0, t1);
+    sums.compute += compute;
+    sums.communication += communication;
+    sums.busy += either;
+    sums.exposed += either - compute;
+    for (const [name, value] of Object.entries(callsOf(run, rank.lanes[1], t0, t1))) sums[name] += value;
+  }
+  sums.exposed = seen(sums.exposed);
+  return {
+    window: run.span && t1 - t0,
+    ...sums,
+    busyShare: sums.busy / all,
+    computeShare: sums.compute / all,
+    bubble: seen(all - sums.compute) / all,
+    exposedShare: sums.exposed / sums.communication,
+    busbw: busBandwidth(run, t0, t1),
+  };
+}

@@ -1,0 +1,137 @@
+// What the canvas shows: bars, axis, names of rows, memory, and over them what belongs to single events.
+// Whatever paints takes the view's `state`, and listens to nothing.
+
+import { twinOf } from "./complete.js";
+import { LEFT, RIGHT, TOP, holdsWords, ownWindow, pixelOf, shiftOf, windowOf, xOf } from "./layout.js";
+import { arrow, paintArrows } from "./paint_arrows.js";
+import { paintClockErrors, paintMarks, paintNames, paintOutline, paintPath } from "./paint_marks.js";
+import { paintShares } from "./paint_shares.js";
+import { memoryColumns, rowBusy } from "./shares.js";
+import { bytesText, tickStep, unitOf } from "./words.js";
+
+export const LANES = ["compute", "comm", "host"];
+const FONT = "11px system-ui, sans-serif";
+const TICK = 90; // pixels between two ticks, at least
+const NAME = 12; // pixels from one rank's name to the next, at least
+
+/** Clear the ground, paint `pixels` on it, and set the pen for CSS pixels. */
+export function begin(context, state, height, pixels) {
+  const { ratio, theme, width } = state;
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.fillStyle = theme.paper;
+  context.fillRect(0, 0, width * ratio, height * ratio);
+  pixels(context, state);
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.font = FONT;
+  context.textBaseline = "middle";
+}
+
+/** Paint all there is; `shares` paints the bars. */
+export function paint(context, state, shares = paintShares) {
+  const { layout, width, runs } = state;
+  begin(context, state, layout.height, shares);
+  paintAxis(context, state);
+  paintRowNames(context, state);
+  for (const memory of layout.memories) paintMemory(context, state, memory);
+  context.save();
+  context.beginPath();
+  context.rect(LEFT, 0, width - LEFT - RIGHT, layout.height);
+  context.clip();
+  paintNames(context, state);
+  if (state.overlay) paintOutline(context, state);
+  if (state.arrows) paintArrows(context, state);
+  if (state.showPath) runs.forEach((run, number) => run.path && paintPath(context, state, number));
+  paintClockErrors(context, state);
+  paintMarks(context, state);
+  context.restore();
+}
+
+/** One line of the grid with its time, where that has room. */
+function paintTick(context, state, time, words) {
+  const { theme, width, layout } = state;
+  const x = xOf(state, time);
+  context.fillStyle = theme.grid;
+  context.fillRect(Math.round(x), TOP - 5, 1, layout.height - TOP + 1);
+  context.fillStyle = theme.quiet;
+  const half = context.measureText(words).width / 2;
+  if (x - half > LEFT - 14 && x + half < width - RIGHT + 20) context.fillText(words, x, 8);
+}
+
+function paintAxis(context, state) {
+  const { view, theme, width, layout, overlay } = state;
+  if (!state.runs.some(({ span }) => span)) return;
+  const step = tickStep(TICK * pixelOf(state), 1);
+  const [unit, size] = unitOf(Math.min(view[1], step * 1e4));
+  const digits = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / size) - 1e-9)));
+  context.fillStyle = theme.quiet;
+  context.textAlign = "center";
+  for (let tick = Math.ceil(view[0] / step - 1e-9); tick * step <= view[1]; tick++) {
+    paintTick(context, state, tick * step, ((tick * step) / size).toFixed(digits));
+  }
+  context.textAlign = "right";
+  context.fillText(`time (${unit})`, LEFT - 16, 8);
+  if (holdsWords(layout.bar)) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
+}
+
+/** Names of runs, ranks and lanes, and how busy each row is. */
+function paintRowNames(context, state) {
+  const { layout, theme, width } = state;
+  context.fillStyle = theme.ink;
+  context.textAlign = "left";
+  for (const head of layout.heads) context.fillText(head.text, 4, head.y + 8);
+  let last = -100;
+  for (const place of layout.rows) {
+    const { row, y, bar } = place;
+    context.textAlign = "left";
+    if (place.first && y - last >= NAME) {
+      context.fillStyle = theme.ink;
+      context.fillText(`rank ${row.rank}`, 4, y + bar / 2);
+      last = y;
+    }
+    if (!holdsWords(bar)) continue;
+    context.fillStyle = theme.quiet;
+    context.textAlign = "right";
+    context.fillText(LANES[row.lane], LEFT - 5, y + bar / 2);
+    context.fillText(busyText(state, place), width - 6, y + bar / 2);
+  }
+}
+
+/** How busy a row is; of an outlined run how much longer it is busy than the other. */
+function busyText(state, { row, run }) {
+  const { runs } = state;
+  const [t0, t1] = ownWindow(state, run);
+  const busy = rowBusy(runs[run], row, t0, t1);
+  if (!state.overlay) return t1 > t0 ? `${((100 * busy) / (t1 - t0)).toFixed(0)} %` : "–";
+  const expected = rowBusy(runs[1], twinOf(runs[1], row), ...windowOf(state, 1));
+  return expected ? `× ${(busy / expected).toPrecision(3)}` : "–";
+}
+
+/** The most that any rank of any run held. */
+function mostHeld(runs) {
+  return Math.max(...runs.flatMap(({ held }) => [...held.values()].map(({ most }) => most)), 1);
+}
+
+/** Draw what a rank held over time, all to one scale, with an arrow to the most it held. */
+function paintMemory(context, state, { y, height, rank, run }) {
+  const { width, theme, runs } = state;
+  const columns = Math.round(width - LEFT - RIGHT);
+  const base = y + height;
+  const scale = (height - 1) / mostHeld(runs);
+  const memory = runs[run].held.get(rank);
+  context.fillStyle = theme.memory;
+  context.beginPath();
+  context.moveTo(LEFT, base);
+  memoryColumns(memory, ...windowOf(state, run), columns).forEach((value, x) => {
+    for (const side of [0, 1]) context.lineTo(LEFT + x + side, base - value * scale);
+  });
+  context.lineTo(LEFT + columns, base);
+  context.fill();
+  context.strokeStyle = theme.ink;
+  context.fillStyle = theme.ink;
+  const peak = xOf(state, memory.peak + shiftOf(state, run));
+  if (peak >= LEFT && peak <= LEFT + columns) arrow(context, peak, base, peak, base - memory.most * scale, 1);
+  context.fillStyle = theme.quiet;
+  context.textAlign = "right";
+  context.fillText("memory, ↑ peak", LEFT - 5, y + height / 2);
+  context.fillText(bytesText(memory.most), width - 2, y + height / 2);
+}

@@ -1,0 +1,71 @@
+// Messages, as arrows from where they leave to where they arrive.
+
+import { placeOf, shiftOf, windowOf, xOf } from "./layout.js";
+
+const MOST = 300;
+
+/** An arrow with its head at the second point. */
+export function arrow(context, x0, y0, x1, y1, thick) {
+  const angle = Math.atan2(y1 - y0, x1 - x0);
+  context.lineWidth = thick;
+  context.beginPath();
+  context.moveTo(x0, y0);
+  context.lineTo(x1, y1);
+  context.stroke();
+  context.beginPath();
+  context.moveTo(x1, y1);
+  for (const side of [-0.4, 0.4]) context.lineTo(x1 - 7 * Math.cos(angle + side), y1 - 7 * Math.sin(angle + side));
+  context.fill();
+  context.lineWidth = 1;
+}
+
+/** The messages of a run in view, at most one more than are drawn. */
+function messagesInView(state, number) {
+  const run = state.runs[number];
+  const [t0, t1] = windowOf(state, number);
+  const found = [];
+  for (let f = 0; f < run.flow_from.length && found.length <= MOST; f++) {
+    if (run.start[run.flow_from[f]] < t1 && run.end[run.flow_to[f]] > t0) found.push(f);
+  }
+  return found;
+}
+
+/** Grey where a message would go back in time by less than the clocks' error, red where by more. */
+function colourOf(theme, back, error) {
+  if (back > error) return theme.alarm;
+  return back > 0 ? theme.quiet : theme.arrow;
+}
+
+function paintMessage(context, state, number, f, thick) {
+  const run = state.runs[number];
+  const [source, target] = [run.flow_from[f], run.flow_to[f]];
+  const from = placeOf(state, number, source);
+  const to = placeOf(state, number, target);
+  if (!from || !to) return;
+  const isServed = run.labels[run.label[target]][1] === "rpc_serve";
+  const leaves = run.start[source];
+  const arrives = isServed ? run.start[target] : run.end[target];
+  const error = Math.max(run.errorOf(from.row.rank), run.errorOf(to.row.rank));
+  const colour = colourOf(state.theme, leaves - arrives, error);
+  context.strokeStyle = colour;
+  context.fillStyle = colour;
+  const shift = shiftOf(state, number);
+  const isDown = to.y > from.y;
+  const y0 = from.y + (isDown ? from.bar : 0);
+  const y1 = to.y + (isDown ? 0 : to.bar);
+  arrow(context, xOf(state, leaves + shift), y0, xOf(state, arrives + shift), y1, thick);
+}
+
+/** Draw the messages in view; where they are many, only those of the event in focus. */
+export function paintArrows(context, state) {
+  const { runs, focus, layout } = state;
+  runs.forEach((run, number) => {
+    const inView = messagesInView(state, number);
+    const ofFocus = focus?.run === number ? (run.flowsOf.get(focus.event) ?? []) : [];
+    const isCrowded = inView.length > MOST || layout.bar < 8;
+    if (number === 0) state.crowded = isCrowded;
+    for (const f of isCrowded ? ofFocus : inView) {
+      paintMessage(context, state, number, f, ofFocus.includes(f) ? 2 : 1);
+    }
+  });
+}

@@ -1,0 +1,191 @@
+// Over the bars: names, the outline of a second run, the critical path, clocks' errors, focus, interval and cursor.
+
+import { twinOf } from "./complete.js";
+import { LEFT, RIGHT, TOP, holdsNames, pixelOf, placeOf, shiftOf, windowOf, xOf } from "./layout.js";
+import { lowerBound } from "./search.js";
+import { timeText } from "./words.js";
+
+const MOST_OUTLINES = 1500;
+
+/** Call `draw` with each event in view that is at least `least` pixels wide, and its begin and width in pixels. */
+function eachWide(state, { run: number, row }, least, draw) {
+  const run = state.runs[number];
+  const [t0, t1] = windowOf(state, number);
+  const pixel = pixelOf(state);
+  const stop = lowerBound(run.segmentStart, row.from, row.to, t1);
+  for (let s = Math.max(row.from, lowerBound(run.segmentStart, row.from, row.to, t0) - 1); s < stop; s++) {
+    const wide = (run.segmentEnd[s] - run.segmentStart[s]) / pixel;
+    if (wide >= least) draw(run.owner[s], LEFT + (run.segmentStart[s] - t0) / pixel, wide);
+  }
+}
+
+function widthOf(context, state, text) {
+  let width = state.widths.get(text);
+  if (width === undefined) {
+    width = context.measureText(text).width;
+    state.widths.set(text, width);
+  }
+  return width;
+}
+
+/** The longest of an event's names that fits into the room: with its peer, alone, its first letter. */
+function nameFor(context, state, [name, , , peer], room) {
+  const letter = /^[A-Za-z]+/.exec(name)?.[0].slice(0, 1) ?? "";
+  const names = [peer >= 0 ? `${name} ${peer}` : name, name, letter];
+  return names.find((each) => each && widthOf(context, state, each) <= room);
+}
+
+/** Write names into bars that are wide enough. */
+export function paintNames(context, state) {
+  if (!holdsNames(state.layout.bar)) return;
+  context.textAlign = "left";
+  for (const place of state.layout.rows) {
+    const run = state.runs[place.run];
+    eachWide(state, place, 14, (event, x, wide) => {
+      const label = run.labels[run.label[event]];
+      const category = label[2];
+      if (state.hatched[category]) return;
+      const left = Math.max(x, LEFT);
+      const room = Math.min(x + wide, state.width - RIGHT) - left - 6;
+      const text = nameFor(context, state, label, room);
+      if (!text) return;
+      context.fillStyle = state.theme.onBar[category];
+      context.fillText(text, left + 3, place.y + place.bar / 2 + 0.5);
+    });
+  }
+}
+
+/** Draw the second run's bars as dashed outlines over the first one's. */
+export function paintOutline(context, state) {
+  context.beginPath();
+  for (const { row, y, bar } of state.layout.rows) {
+    const twin = twinOf(state.runs[1], row);
+    if (!twin) continue;
+    let drawn = 0;
+    eachWide(state, { run: 1, row: twin }, 3, (event, x, wide) => {
+      if (drawn < MOST_OUTLINES) context.rect(Math.round(x) + 0.5, y - 1.5, Math.round(wide), bar + 2);
+      drawn++;
+    });
+  }
+  // Dashes of ink, gaps of ground: one of the two stands out from a bar of any colour.
+  ["ink", "paper"].forEach((colour, i) => {
+    context.strokeStyle = state.theme[colour];
+    context.setLineDash([3, 3]);
+    context.lineDashOffset = 3 * i;
+    context.stroke();
+  });
+  context.setLineDash([]);
+}
+
+/** Trace the path's pieces in view: along a rank's upper edge, and across where it changes ranks. */
+function tracePath(context, state, run) {
+  const { path_start: starts, path_end: ends, path_from: from, path_to: to } = state.runs[run].path;
+  const own = state.layout.rows.filter((place) => place.run === run && place.first);
+  const tops = new Map(own.map((place) => [place.row.rank, place.y - 3]));
+  const shift = shiftOf(state, run);
+  const [t0, t1] = windowOf(state, run);
+  let pen = null;
+  for (let i = lowerBound(ends, 0, ends.length, t0); i < starts.length && starts[i] < t1; i++) {
+    const y0 = tops.get(from[i]);
+    const y1 = tops.get(to[i]);
+    if (y0 === undefined || y1 === undefined) {
+      pen = null;
+      continue;
+    }
+    const x0 = Math.max(xOf(state, starts[i] + shift), -10);
+    const x1 = Math.min(xOf(state, ends[i] + shift), state.width + 10);
+    if (pen !== y0) context.moveTo(x0, y0);
+    context.lineTo(x0, y1);
+    context.lineTo(x1, y1);
+    pen = y1;
+  }
+}
+
+/** Draw the critical path of a run. */
+export function paintPath(context, state, run) {
+  context.strokeStyle = state.theme.path;
+  context.lineWidth = 3;
+  context.lineJoin = "round";
+  context.beginPath();
+  tracePath(context, state, run);
+  context.stroke();
+  context.lineWidth = 1;
+}
+
+/** A line with a cross line at either end. */
+function whisker(context, x, reach, y) {
+  context.moveTo(x - reach, y);
+  context.lineTo(x + reach, y);
+  for (const end of [x - reach, x + reach]) {
+    context.moveTo(end, y - 3);
+    context.lineTo(end, y + 3);
+  }
+}
+
+/** Draw how far a clock may be off, as whiskers at the edges of bars wide enough to carry them. */
+export function paintClockErrors(context, state) {
+  context.beginPath();
+  for (const place of state.layout.rows) {
+    const reach = state.runs[place.run].errorOf(place.row.rank) / pixelOf(state);
+    if (reach < 1.5) continue;
+    const y = place.y + (holdsNames(place.bar) ? place.bar - 2 : place.bar / 2); // under the name
+    eachWide(state, place, Math.min(reach, 12), (event, x, wide) => {
+      for (const edge of [x, x + wide]) whisker(context, edge, reach, y);
+    });
+  }
+  for (const [colour, thick] of [
+    [state.theme.paper, 3],
+    [state.theme.quiet, 1],
+  ]) {
+    context.strokeStyle = colour;
+    context.lineWidth = thick;
+    context.stroke();
+  }
+}
+
+/** Draw the measured interval, with its length at the bottom. */
+function paintMeasured(context, state) {
+  const { layout, theme, measured, width } = state;
+  const [a, b] = measured.map((time) => xOf(state, time));
+  context.fillStyle = theme.selection;
+  context.fillRect(a, TOP - 4, b - a, layout.height);
+  context.fillStyle = theme.ink;
+  for (const x of [a, b]) context.fillRect(Math.round(x), TOP - 4, 1, layout.height);
+  const text = timeText(measured[1] - measured[0]);
+  const wide = context.measureText(text).width + 8;
+  const left = Math.max(LEFT, Math.min((a + b - wide) / 2, width - RIGHT - wide));
+  context.fillStyle = theme.ink;
+  context.fillRect(left, layout.height - 18, wide, 16);
+  context.fillStyle = theme.paper;
+  context.textAlign = "left";
+  context.fillText(text, left + 4, layout.height - 10);
+}
+
+/** Frame the event in focus in a colour no bar has, set off from bars of any colour by the ground. */
+function paintFocus(context, state) {
+  const { focus, theme } = state;
+  const place = placeOf(state, focus.run, focus.event);
+  if (!place) return;
+  const run = state.runs[focus.run];
+  const shift = shiftOf(state, focus.run);
+  const x0 = xOf(state, run.start[focus.event] + shift);
+  const x1 = xOf(state, run.end[focus.event] + shift);
+  for (const [out, colour] of [
+    [1, theme.paper],
+    [2.5, theme.alarm],
+  ]) {
+    context.lineWidth = 2;
+    context.strokeStyle = colour;
+    context.strokeRect(x0 - out, place.y - out, Math.max(x1 - x0, 1) + 2 * out, place.bar + 2 * out);
+  }
+  context.lineWidth = 1;
+}
+
+/** Draw the event in focus, the measured interval and the cursor. */
+export function paintMarks(context, state) {
+  if (state.measured) paintMeasured(context, state);
+  if (state.focus) paintFocus(context, state);
+  if (state.cursor === null) return;
+  context.fillStyle = state.theme.ink;
+  context.fillRect(Math.round(xOf(state, state.cursor)), TOP - 4, 1, state.layout.height);
+}

@@ -1,0 +1,84 @@
+// The bars: in every pixel column each category has its exact share of the column's height, and idle stays empty.
+
+import { LEFT, RIGHT, windowOf } from "./layout.js";
+import { shareMatrix } from "./shares.js";
+
+const PALE = 0.3; // of the colour in the light stripes of a hatched category
+const STRIPE = 6; // pixels from one stripe to the next
+
+function rgb(colour) {
+  const value = Number.parseInt(colour.slice(1), 16);
+  return [value >> 16, (value >> 8) & 255, value & 255];
+}
+
+const pack = ([r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+
+/** Colours as the image holds them, solid and pale, and how part of a pixel is painted with one. */
+function inksOf({ band, colours }) {
+  const ground = rgb(band);
+  const plain = colours.map(rgb);
+  const pale = plain.map((colour) => colour.map((value, i) => Math.round(PALE * value + (1 - PALE) * ground[i])));
+  const [g0, g1, g2] = ground;
+  const blend = (under, [r, g, b], part) => {
+    const blue = ((under >> 16) & 255) + part * (b - g2);
+    const green = ((under >> 8) & 255) + part * (g - g1);
+    const red = (under & 255) + part * (r - g0) + 0.5;
+    return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+  };
+  return { empty: pack(ground), plain, pale, solid: plain.map(pack), light: pale.map(pack), blend };
+}
+
+/** The image of one row, and the shares of its columns; kept from frame to frame. */
+function prepare(state, columns, height, categories) {
+  if (state.image?.width !== columns || state.image.height !== height) {
+    state.image = new ImageData(columns, height);
+    state.pixels = new Uint32Array(state.image.data.buffer);
+  }
+  if (state.shares?.length !== columns * categories) state.shares = new Float64Array(columns * categories);
+}
+
+/** Paint a category's part of a column, from `bottom` up to `top`; both are real numbers. */
+function paintPart(state, inks, c, x, top, bottom) {
+  const { pixels, image } = state;
+  const isHatched = state.hatched[c];
+  for (let y = Math.floor(top); y < bottom; y++) {
+    const part = Math.min(y + 1, bottom) - Math.max(y, top);
+    const index = y * image.width + x;
+    const isPale = isHatched && (x + y) % STRIPE >= STRIPE / 2;
+    if (part > 0.999) pixels[index] = isPale ? inks.light[c] : inks.solid[c];
+    else pixels[index] = inks.blend(pixels[index], isPale ? inks.pale[c] : inks.plain[c], part);
+  }
+}
+
+/** Paint the columns of one row: category on category, from the bottom up. */
+function paintColumns(state, inks, categories) {
+  const { shares, image, pixels } = state;
+  const { width, height } = image;
+  pixels.fill(inks.empty);
+  for (let x = 0; x < width; x++) {
+    let bottom = height;
+    for (let c = 0; c < categories; c++) {
+      const share = shares[x * categories + c];
+      if (share <= 0) continue;
+      const top = Math.max(bottom - share * height, 0);
+      paintPart(state, inks, c, x, top, bottom);
+      bottom = top;
+    }
+  }
+}
+
+/** Paint every row's pixel columns into one image. */
+export function paintShares(context, state) {
+  const { layout, runs, ratio, theme, width } = state;
+  const columns = Math.round((width - LEFT - RIGHT) * ratio);
+  const categories = runs[0].categories.length;
+  if (columns < 1) return;
+  prepare(state, columns, Math.round(layout.bar * ratio), categories);
+  const inks = inksOf(theme);
+  for (const place of layout.rows) {
+    state.shares.fill(0);
+    shareMatrix(runs[place.run], place.row, ...windowOf(state, place.run), columns, categories, state.shares);
+    paintColumns(state, inks, categories);
+    context.putImageData(state.image, Math.round(LEFT * ratio), Math.round(place.y * ratio));
+  }
+}

@@ -1,0 +1,345 @@
+// The timeline's view: one or two runs on a canvas, what stands around it, and what its reader does with it.
+
+import { decode, unpack } from "./columns.js";
+import { align, buildComparing, setOffset } from "./comparing.js";
+import { rowOf, twinOf } from "./complete.js";
+import { describe, showDetail } from "./details.js";
+import { writeEvents } from "./event_table.js";
+import { buildFrame, legendOf } from "./frame.js";
+import { pressKey } from "./keys.js";
+import { STRIP, layOut, placeOf } from "./layout.js";
+import { merge } from "./merge.js";
+import { openAt, setCursor, setFocus } from "./moving.js";
+import { NumberTable } from "./number_table.js";
+import { paintOverview } from "./overview.js";
+import { paint } from "./paint.js";
+import { eventUnder } from "./pointer.js";
+import { save } from "./saving.js";
+import { lowerBound } from "./search.js";
+import { isDark, themeOf } from "./theme.js";
+import { Watch } from "./watch.js";
+import { named } from "./words.js";
+
+const SLACK = 0.01; // of the whole, by which the view may go beyond it
+const NARROWEST = 240;
+const WIDEST_UNSEEN = 900; // pixels, of a view that has no width yet
+
+/** What is drawn and where: everything that paints and everything that is computed takes this. */
+const emptyState = () => ({
+  runs: [],
+  view: [0, 1], // what is in view, ns
+  whole: [0, 1],
+  offset: 0, // of the second run
+  ratio: 1,
+  width: 0,
+  overlay: false,
+  arrows: true,
+  showPath: false,
+  focus: null, // { run, event }
+  measured: null, // [from, to]
+  cursor: null,
+  from: null, // where measuring by keys began
+  widths: new Map(), // of texts, pixels
+  hatched: [], // of each category
+});
+
+/** A run from what Python packed, with its memory, its clocks' errors and its critical path. */
+function runOf(packed) {
+  const run = decode(packed);
+  const errors = new Map(run.clock);
+  run.errorOf = (rank) => errors.get(rank) ?? 0;
+  run.path = packed.path && unpack(packed.path);
+  run.held = new Map(run.memory.map((rank) => [rank, memoryOf(run, rank)]));
+  return run;
+}
+
+/** What a rank held over time, the most of it, and when that was. */
+function memoryOf(run, rank) {
+  const time = run[`memory_time_${rank}`];
+  const held = run[`memory_held_${rank}`];
+  const most = held.reduce((a, b) => Math.max(a, b), 0);
+  return { time, held, most, peak: time[held.indexOf(most)] };
+}
+
+const isSameView = (a, b) => a[0] === b[0] && a[1] === b[1];
+
+export class TimelineView {
+  constructor(root, { runs, source = "", style = "" }) {
+    this.root = root;
+    this.code = { source, style };
+    this.state = emptyState();
+    this.frames = 0;
+    this.playing = null;
+    const parts = buildFrame(root, { press: (key) => this.press(key), save: (format) => this.export(format) });
+    Object.assign(this, parts);
+    this.numberTable = new NumberTable(this.numbers);
+    root.labkit = this;
+    this.setRuns(runs);
+    this.watch = new Watch(this);
+  }
+
+  // ---- runs ----
+
+  /** Show these packed runs: one, or a second beside it. */
+  setRuns(packed) {
+    const { state } = this;
+    this.packed = packed;
+    this.shape = null;
+    this.incoming = null;
+    this.numberTable.key = null;
+    this.sequence = packed[0].sequence ?? 0;
+    if (state.runs[0]?.start.length !== packed[0].layout.start[2]) state.focus = null;
+    this.take(packed.map(runOf));
+  }
+
+  /** Take what was recorded since, for the next frame; where a part was lost on its way, wait for the next whole. */
+  append(more) {
+    if (more.sequence !== this.sequence + 1) return;
+    this.sequence = more.sequence;
+    const part = decode(more);
+    this.incoming = this.incoming ? merge(this.incoming, part) : part;
+    this.invalidate();
+  }
+
+  /** Add what came in since the last frame; the event in focus is found again. */
+  grow() {
+    const { state, incoming } = this;
+    const [run] = state.runs;
+    const at = state.focus?.event;
+    const row = rowOf(run, at);
+    this.incoming = null;
+    this.take([merge(run, incoming)]);
+    if (!row) return;
+    const [grown] = state.runs;
+    const { first, last } = twinOf(grown, row);
+    let event = lowerBound(grown.start, first, last, run.start[at]);
+    while (grown.end[event] !== run.end[at]) event++;
+    state.focus = { run: 0, event };
+  }
+
+  /** Show these runs; the view stays where it is, unless it showed the whole. */
+  take(runs) {
+    const { state } = this;
+    const [run, other] = runs;
+    const before = state.runs.length;
+    const isFollowed = isSameView(state.view, state.whole);
+    state.runs = runs;
+    state.hatched = run.categories.map((category) => category[3]);
+    if (before !== runs.length) state.overlay = Boolean(other && run.overlay);
+    this.writeWords(runs);
+    if (!before && other) buildComparing(this, other);
+    this.fit();
+    if (!before || isFollowed) state.view = [...state.whole];
+    this.reshape(runs);
+  }
+
+  /** Title, summary and what is said of the runs. */
+  writeWords(runs) {
+    const titles = runs.map(({ name, title, source }) => [name, title, source].filter(Boolean).join(" · "));
+    this.title.textContent = titles.join(" | ");
+    this.state.summary = runs.map((run) => named(run, run.summary, ": ")).join(" ");
+    this.canvas.setAttribute("aria-label", `${this.state.summary} Press ? for keys.`);
+    if (this.detail.textContent !== (this.said ?? "")) return; // it tells of an event
+    const said = runs.filter(({ says }) => says).map((run) => named(run, run.says, ": "));
+    this.said = said.join(" ");
+    this.detail.textContent = this.said;
+  }
+
+  /** Lay rows out anew, and write the legend anew where other things are seen than before. */
+  reshape(runs) {
+    const present = new Set(runs.flatMap(({ owned }) => [...owned]));
+    const rows = runs.map((run) => run.rows.length);
+    const shape = `${[...present]} ${rows} ${runs[0].flow_from.length > 0}`;
+    if (this.shape === shape) {
+      this.state.layout = layOut(runs, this.state.overlay); // the same rows of pixels, with other events
+      this.invalidate();
+      return;
+    }
+    this.shape = shape;
+    this.legend.replaceChildren(...legendOf(runs, present));
+    this.retheme();
+    this.resize();
+  }
+
+  // ---- what is in view ----
+
+  /** Where the whole lies: all of both runs. */
+  fit() {
+    const { state } = this;
+    const [run, other] = state.runs;
+    const begin = Math.min(0, other ? state.offset : 0);
+    state.whole = [begin, Math.max(run.span, other ? other.span + state.offset : 0, 1)];
+  }
+
+  /** Bring [a, b] into view; beyond the whole there is little to see. */
+  show(a, b) {
+    const [low, high] = this.state.whole;
+    const slack = SLACK * (high - low);
+    const length = b - a;
+    let [from, to] = [a, b];
+    if (from < low - slack) [from, to] = [low - slack, low - slack + length];
+    if (to > high + slack) [from, to] = [Math.max(high + slack - length, low - slack), high + slack];
+    this.state.view = [from, to];
+    this.invalidate();
+  }
+
+  /** Make the view's length `factor` times what it is, around a share of it. */
+  zoom(factor, at = 0.5) {
+    const [a, b] = this.state.view;
+    const [low, high] = this.state.whole;
+    const length = Math.min(Math.max((b - a) * factor, 1), (high - low) * (1 + 2 * SLACK));
+    const middle = a + (b - a) * at;
+    this.show(middle - length * at, middle + length * (1 - at));
+  }
+
+  /** Move by a share of the view. */
+  pan(share) {
+    const [a, b] = this.state.view;
+    this.show(a + share * (b - a), b + share * (b - a));
+  }
+
+  /** Scroll the picture so that the row of an event is seen, where there are more rows than it has room for. */
+  revealRow(run, event) {
+    const place = placeOf(this.state, run, event);
+    if (!place) return;
+    const { plot } = this;
+    const lowest = place.y + place.bar - plot.clientHeight;
+    if (plot.scrollTop > place.y || plot.scrollTop < lowest) {
+      plot.scrollTop = place.y - plot.clientHeight / 2;
+    }
+  }
+
+  // ---- painting ----
+
+  /** Take the colours of the page around. */
+  retheme() {
+    const { state, root } = this;
+    const dark = isDark(root);
+    root.dataset.theme = dark ? "dark" : "light";
+    state.theme = themeOf(root, dark, state.runs[0].categories);
+    for (const patch of this.legend.querySelectorAll("i")) {
+      patch.style.setProperty("--colour", state.theme.colours[patch.dataset.category] ?? state.theme.band);
+    }
+    this.invalidate();
+  }
+
+  /** Take the width of the page around. */
+  resize() {
+    const { state, plot } = this;
+    state.ratio = window.devicePixelRatio || 1;
+    state.width = Math.max(Math.floor(plot.clientWidth) || WIDEST_UNSEEN, NARROWEST);
+    state.layout = layOut(state.runs, state.overlay);
+    this.root.dataset.outline = String(state.overlay);
+    for (const [canvas, height] of [
+      [this.canvas, state.layout.height],
+      [this.strip, STRIP],
+    ]) {
+      canvas.width = Math.round(state.width * state.ratio);
+      canvas.height = Math.round(height * state.ratio);
+      canvas.style.width = `${state.width}px`;
+      canvas.style.height = `${height}px`;
+    }
+    this.invalidate();
+  }
+
+  /** Draw at the next frame. */
+  invalidate() {
+    this.pending ??= requestAnimationFrame(() => this.draw());
+  }
+
+  draw() {
+    const { state } = this;
+    this.pending = null;
+    if (!state.layout) return;
+    if (!state.theme.paper) {
+      this.retheme(); // not in the page yet: at the next frame
+      return;
+    }
+    if (this.incoming) this.grow();
+    const begin = performance.now();
+    paint(this.canvas.getContext("2d"), state);
+    paintOverview(this.strip.getContext("2d"), state);
+    this.root.dataset.numbers = JSON.stringify(this.numberTable.write(state));
+    this.showButtons();
+    if (!this.table.hidden) writeEvents(this.table, state, this.said);
+    this.paintMs = performance.now() - begin;
+    this.root.dataset.painted = String(++this.frames);
+  }
+
+  /** Which buttons there are, and which are pressed. */
+  showButtons() {
+    const { state, buttons } = this;
+    const [run, other] = state.runs;
+    const show = (button, isOn, isThere) => {
+      button.setAttribute("aria-pressed", String(isOn));
+      button.hidden = !isThere;
+    };
+    show(buttons.arrows, state.arrows, true);
+    show(buttons.path, state.showPath, run.path);
+    show(buttons.outline, state.overlay, other);
+    show(buttons.table, !this.table.hidden, true);
+  }
+
+  /** Say below the picture and aloud. */
+  say(text) {
+    this.detail.textContent = text;
+    this.spoken.textContent = text;
+  }
+
+  // ---- what a reader does ----
+
+  press(key) {
+    pressKey(this, key);
+  }
+
+  export(format) {
+    save(this, format);
+  }
+
+  setOffset(offset) {
+    setOffset(this, offset);
+  }
+
+  align(at) {
+    align(this, at);
+  }
+
+  setFocus(run, event) {
+    setFocus(this, run, event);
+  }
+
+  openAt(run, event) {
+    openAt(this, run, event);
+  }
+
+  setCursor(time) {
+    setCursor(this, time);
+  }
+
+  describe(run, event) {
+    return describe(this.state.runs[run], event);
+  }
+
+  showDetail(run, event, aloud) {
+    showDetail(this, run, event, aloud);
+  }
+
+  under(event) {
+    return eventUnder(this.state, event);
+  }
+
+  hover(found) {
+    this.canvas.style.cursor = found ? "pointer" : "crosshair";
+    const shown = found ?? this.state.focus;
+    if (shown) this.showDetail(shown.run, shown.event, false);
+  }
+
+  /** Let go of everything: a page may hold what it showed for long. */
+  end() {
+    this.watch.end();
+    for (const frame of [this.pending, this.playing]) cancelAnimationFrame(frame);
+    this.packed = null;
+    this.state = null;
+    this.playing = null;
+  }
+}

@@ -1,0 +1,40 @@
+// The view as anywidget calls it.
+
+import { element } from "./element.js";
+import { TimelineView } from "./view.js";
+
+const CHANGES = ["change:runs", "change:paths"];
+
+/** The packed runs of a model, each with its critical path where that is known. */
+const runsOf = (model) => model.get("runs").map((run, i) => ({ ...run, path: model.get("paths")[i] }));
+
+/** Open at the event the model points at, with what is said of it. */
+function point(view, model) {
+  const event = model.get("focus");
+  const note = model.get("note");
+  if (event >= 0 && event < view.state.runs[0].start.length) view.openAt(0, event);
+  if (note) view.detail.prepend(element("b", {}, note), " ");
+}
+
+/** Draw a model into an element; returns what ends it. */
+export function render({ model, el }) {
+  const root = document.createElement("div");
+  el.append(root);
+  const code = { source: model.get("_esm"), style: model.get("_css") };
+  const view = new TimelineView(root, { runs: runsOf(model), ...code });
+  const update = () => {
+    if (model.get("runs").length) view.setRuns(runsOf(model)); // none: it is being closed
+  };
+  const pointAgain = () => point(view, model);
+  const append = (message, [columns]) => view.append({ ...message, columns });
+  for (const change of CHANGES) model.on(change, update);
+  model.on("change:focus", pointAgain);
+  model.on("msg:custom", append);
+  pointAgain();
+  return () => {
+    model.off("msg:custom", append);
+    for (const change of CHANGES) model.off(change, update);
+    model.off("change:focus", pointAgain);
+    view.end();
+  };
+}
