@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import chromium
 from tests.submissions.making import write
 
 settings.register_profile(
@@ -41,6 +42,13 @@ def submissions(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
         return shared / number
 
     return made
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, one for all tests of this process; skipped in words where there is none."""
+    with chromium.running() as started:
+        yield started
 
 
 # Files that take more than ten seconds, longest first: no worker begins one of them while the others have nothing left.

@@ -61,7 +61,7 @@ def ours(timeline: Timeline) -> str:
 const run = {data};
 run.columns = Uint8Array.from(atob(run.columns), (c) => c.charCodeAt(0));
 const root = document.getElementById("view");
-const begin = async () => {{ window.view = new TimelineView(root, {{ runs: [run] }}); }};
+const begin = async () => {{ window.view = new labkit.TimelineView(root, {{ runs: [run] }}); }};
 const zoom = async (i) => {{ view.show(...windowAt(i, ...view.state.whole)); }};
 window.measureSync = (count) => {{
   const took = [];

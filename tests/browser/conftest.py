@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -19,7 +18,6 @@ from typing import Any
 import nbformat
 import pytest
 
-from labkit.doctor import find_browser
 from labkit.widgets.explorer import Explorer
 from tests.browser.figure_pages import PAGE, Open
 from tests.lasting_port import lasting_port
@@ -27,15 +25,6 @@ from tests.lasting_port import lasting_port
 ERROR = "application/vnd.jupyter.error"
 ROOT = Path(__file__).parents[2]
 TOKEN = "of-this-test-only"
-PATIENCE_MS = 180_000
-"""How long a test waits for what comes, where it says nothing else: a loaded machine takes long for a page."""
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--no-first-run",
-]
 
 
 @dataclass
@@ -171,34 +160,6 @@ def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path
         except (urllib.error.URLError, OSError):
             time.sleep(0.1)
     raise RuntimeError(f"JupyterLab does not answer at {url}; it said:\n{log.read_text()}")
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Chromium, headless; skipped in words where there is none."""
-    path = find_browser()
-    if path is None:
-        pytest.skip("no Chromium or Chrome on this machine: apt install chromium")
-    if shutil.which("node") is None and not sys.platform.startswith("linux"):
-        pytest.skip("tried on Linux only")
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=ARGUMENTS, timeout=PATIENCE_MS)
-        new_context, new_page = chromium.new_context, chromium.new_page
-
-        def patient_context(**options: Any) -> Any:
-            context = new_context(**options)
-            context.set_default_timeout(PATIENCE_MS)
-            return context
-
-        def patient_page(**options: Any) -> Any:
-            page = new_page(**options)
-            page.set_default_timeout(PATIENCE_MS)
-            return page
-
-        chromium.new_context, chromium.new_page = patient_context, patient_page
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="session")

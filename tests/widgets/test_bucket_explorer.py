@@ -15,7 +15,7 @@ from labkit.plans.reference.bucket_plans import bucket_plan
 from labkit.timeline import COMMUNICATION, COMPUTE, Timeline
 from labkit.widgets.bucket_explorer import bucket_explorer
 from tests.widgets import bucket_programs
-from tests.widgets.in_node import evaluate
+from tests.widgets.in_page import Evaluate
 
 LINK = Link(10e-3, 8, 20e-6, 12.5e9)
 
@@ -41,17 +41,17 @@ def test_every_parameter_is_in_one_bucket_and_none_goes_over_the_cap_with_compan
         assert all(len(bucket) == 1 or sum(sizes[index] for index in bucket) <= cap for bucket in plan)
 
 
-def test_javascript_sends_the_same_buckets_at_the_same_times() -> None:
+def test_javascript_sends_the_same_buckets_at_the_same_times(evaluate: Evaluate) -> None:
     draw = random.Random(1)
     cases: list[Any] = []
     for _ in range(40):
         sizes = [draw.randint(1, 10**7) for _ in range(draw.randint(1, 30))]
         cases.append([sizes, draw.randint(10**5, 10**8)])
     values = {"backward": 10e-3, "ranks": 8, "latency": 20e-6, "bandwidth": 12.5e9}
-    plans = evaluate("bucket_explorer.js", "cases.map(([sizes, cap]) => bucketPlan(sizes, cap))", cases=cases)
+    plans = evaluate("buckets", "cases.map(([sizes, cap]) => bucketPlan(sizes, cap))", cases=cases)
     assert plans == [bucket_plan(sizes, cap) for sizes, cap in cases]
     expression = "cases.map(([sizes, cap]) => bucketTimes(sizes, bucketPlan(sizes, cap), values).map((b) => b.end))"
-    ends = evaluate("bucket_explorer.js", expression, cases=cases, values=values)
+    ends = evaluate("buckets", expression, cases=cases, values=values)
     for (sizes, cap), found in zip(cases, ends, strict=True):
         assert found == pytest.approx([each.end for each in sent(sizes, bucket_plan(sizes, cap), LINK)])
 
@@ -64,7 +64,7 @@ def test_the_learners_plan_is_sent_only_where_it_differs() -> None:
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-def test_javascript_counts_hooks_skew_and_the_first_bucket_as_python_does(hook: str) -> None:
+def test_javascript_counts_hooks_skew_and_the_first_bucket_as_python_does(evaluate: Evaluate, hook: str) -> None:
     link = Link(10e-3, 8, 20e-6, 12.5e9, 2e-3, hook)
     values = {"backward": 10e-3, "ranks": 8, "latency": 20e-6, "bandwidth": 12.5e9, "skew": 2e-3}
     sizes = [4 * 384 * 384, 4 * 384] * 20
@@ -72,7 +72,7 @@ def test_javascript_counts_hooks_skew_and_the_first_bucket_as_python_does(hook: 
     plan = bucket_plan(sizes, 5 * 2**20, 2**20)
     assert sum(sizes[index] for index in plan[0]) <= 2**20 < sum(sizes[index] for index in plan[1])
     expression = "[bucketPlan(sizes, 5 * 2 ** 20, 2 ** 20), bucketTimes(sizes, plan, values)]"
-    found, times = evaluate("bucket_explorer.js", expression, sizes=sizes, plan=plan, values=values)
+    found, times = evaluate("buckets", expression, sizes=sizes, plan=plan, values=values)
     assert found == plan
     wanted = sent(sizes, plan, link)
     assert [each["end"] for each in times] == pytest.approx([each.end for each in wanted], rel=1e-5)
@@ -94,18 +94,18 @@ def test_all_wait_for_the_slowest_rank() -> None:
     assert late.sentence.endswith("Rank 0 waits 3 ms for the slowest rank.")
 
 
-def test_waiting_for_a_late_rank_is_no_communication_and_both_programs_tell_them_apart() -> None:
+def test_waiting_for_a_late_rank_is_no_communication_and_both_programs_tell_them_apart(evaluate: Evaluate) -> None:
     draw, drawn = random.Random(2), []
     for _ in range(30):
         sizes = [draw.randint(1, 4 * 10**6) for _ in range(draw.randint(1, 30))]
         late, slow = draw.choice([0, 0.05, 0.3, 1]) * 10e-3, draw.choice([1e9, 12.5e9, 1e11])
         drawn.append(bucket_explorer(sizes, cap_mb=draw.choice([1, 5, 25]), skew_s=late, bandwidth_Bps=slow))
     expression = """figures.map((data) => {
-      const figure = module.bucketExplorer(data);
+      const figure = bucketExplorer(data);
       const values = Object.fromEntries(figure.sliders.map((s) => [s.key, s.value]));
       return Object.fromEntries(figure.draw({ registered: "as used", ...values }, 1e9, 900).numbers);
     })"""
-    told = evaluate("bucket_explorer.js", expression, figures=[each.data for each in drawn])
+    told = evaluate("buckets", expression, figures=[each.data for each in drawn])
     units = {"s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
     for figure, found in zip(drawn, told, strict=True):
         numbers, data = figure.numbers, figure.data

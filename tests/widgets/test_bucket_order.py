@@ -11,7 +11,7 @@ from labkit.plans.buckets import Link, sent
 from labkit.plans.reference.bucket_plans import GRAPHS, ddp_plan
 from labkit.widgets.bucket_explorer import bucket_explorer
 from tests.widgets import bucket_programs
-from tests.widgets.in_node import evaluate
+from tests.widgets.in_page import Evaluate
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -52,7 +52,7 @@ def test_the_search_lies_between_forward_and_backward_and_costs_its_time() -> No
     assert searched.numbers["exposed_s"] - plain.numbers["exposed_s"] == pytest.approx(more - 1e-3)
 
 
-def test_javascript_makes_the_same_plans_and_times() -> None:
+def test_javascript_makes_the_same_plans_and_times(evaluate: Evaluate) -> None:
     draw = random.Random(2)
     for graph in GRAPHS:
         for step in (1, 2, 3):
@@ -62,7 +62,7 @@ def test_javascript_makes_the_same_plans_and_times() -> None:
             values = {"backward": 10e-3, "ranks": 8, "latency": 20e-6, "bandwidth": 12.5e9, "skew": 1e-3, "used": used}
             expression = "[ddpPlan(sizes, 1e6, 1e5, values.used, graph, step), bucketTimes(sizes, plan, values)]"
             inputs = {"sizes": sizes, "values": values, "graph": graph, "step": step, "plan": plan}
-            found, times = evaluate("bucket_explorer.js", expression, **inputs)
+            found, times = evaluate("buckets", expression, **inputs)
             assert found == plan
             wanted = sent(sizes, plan, Link(10e-3, 8, 20e-6, 12.5e9, 1e-3), used)
             for key, name in (("bytes", "num_bytes"), ("ready", "ready"), ("all", "all_ready"), ("end", "end")):

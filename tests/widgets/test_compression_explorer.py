@@ -11,7 +11,7 @@ from labkit.errors import ConfigError
 from labkit.plans.buckets import HOOKS
 from labkit.widgets.compression_explorer import DEFAULT, Method, compression_explorer, pays
 from labkit.widgets.hook_errors import hook_errors, norms, total_error
-from tests.widgets.in_node import evaluate
+from tests.widgets.in_page import Evaluate
 
 PLAIN = Method("plain", 100e6, addable=True)
 
@@ -40,14 +40,14 @@ def test_what_sends_more_in_fewer_steps_pays_above_a_speed() -> None:
     assert gathered.step_s(0, 64, 10e-6, low / 2) > PLAIN.step_s(0, 64, 10e-6, low / 2)
 
 
-def test_javascript_finds_the_same_times_and_borders() -> None:
+def test_javascript_finds_the_same_times_and_borders(evaluate: Evaluate) -> None:
     methods = compression_explorer().data["methods"]
     for ranks in (2, 8, 64):
         values = {"compute": 0.02, "ranks": ranks, "latency": 10e-6, "bandwidth": 3e9}
-        times = evaluate("compression_explorer.js", "m.map((x) => stepSeconds(x, v))", m=methods, v=values)
+        times = evaluate("compression", "m.map((x) => stepSeconds(x, v))", m=methods, v=values)
         assert times == pytest.approx([each.step_s(0.02, ranks, 10e-6, 3e9) for each in DEFAULT])
         expression = "m.map((x) => pays(x, m[0], v)?.map((b) => b < Infinity ? b : -1) ?? null)"
-        found = evaluate("compression_explorer.js", expression, m=methods, v=values)
+        found = evaluate("compression", expression, m=methods, v=values)
         for each, borders in zip(DEFAULT[1:], found[1:], strict=True):
             wanted = pays(each, DEFAULT[0], ranks, 10e-6)
             assert borders == (wanted and pytest.approx([b if b < math.inf else -1 for b in wanted]))

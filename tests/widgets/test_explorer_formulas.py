@@ -14,7 +14,7 @@ from labkit.plans.reference.bucket_plans import bucket_plan
 from labkit.plans.reference.schedules import FORMS, V_SHAPED
 from labkit.widgets.compression_explorer import Method, pays
 from labkit.widgets.staleness_view import staleness_view
-from tests.widgets.in_node import evaluate
+from tests.widgets.in_page import Evaluate
 
 
 def _stages(form: str, stages: int, microbatches: int) -> list[tuple[Op, ...]]:
@@ -64,7 +64,9 @@ def _most_held(schedule: Schedule, stage: int) -> float:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_schedules_makespan_is_the_longest_way_and_its_bubble_what_is_left_in_both_programs(form: str) -> None:
+def test_a_schedules_makespan_is_the_longest_way_and_its_bubble_what_is_left_in_both_programs(
+    evaluate: Evaluate, form: str
+) -> None:
     draw, cases = random.Random(form), []
     for _ in range(25):
         stages, microbatches = draw.randint(1, 5), draw.randint(1, 8 if form != "interleaved" else 2)
@@ -78,7 +80,7 @@ def test_a_schedules_makespan_is_the_longest_way_and_its_bubble_what_is_left_in_
       const peak = (ops) => Math.max(...heldBy(ops, twice ? 2 : 1).map((each) => each[1]));
       return [Math.max(...stages.flat().map((o) => o[2])), bubbleOf(stages), stages.map(peak)];
     })"""
-    found = evaluate("schedule_explorer.js", expression, cases=cases, form=form)
+    found = evaluate("schedule", expression, cases=cases, form=form)
     for (p, m, tf, tb, tm, tw), (whole, bubble, peaks) in zip(cases, found, strict=True):
         lists = _stages(form, p, m)
         schedule = place(form, lists, tf, tb, tm, tw, form in V_SHAPED)
@@ -111,7 +113,7 @@ def test_schedules_take_what_their_papers_say(p: int, groups: int) -> None:
     assert (length, peaks) == (pytest.approx(3 * m + (p - 1) * (1 + 1 - 1)), [min(p, m)] * p)
 
 
-def test_a_ring_sends_and_lasts_what_the_formula_says_for_every_number_of_chunks() -> None:
+def test_a_ring_sends_and_lasts_what_the_formula_says_for_every_number_of_chunks(evaluate: Evaluate) -> None:
     """Patarasuk and Yuan 2009: 2(N-1) steps, 2(N-1)/N of the bytes; a rank sends each chunk twice but for two turns."""
     expression = """cases.map(([n, chunks, slow]) => {
       const steps = ringSteps(n, chunks), sends = Array(n).fill(0);
@@ -122,7 +124,7 @@ def test_a_ring_sends_and_lasts_what_the_formula_says_for_every_number_of_chunks
     })"""
     cases = [[n, c, slow] for n in (2, 3, 4, 7, 8, 16) for c in range(1, 17) for slow in (-1, 0, n - 1)]
     for (n, c, slow), (steps, sends, seconds, plan) in zip(
-        cases, evaluate("ring_player.js", expression, cases=cases), strict=True
+        cases, evaluate("ring", expression, cases=cases), strict=True
     ):
         turns = ceil(c / n)
         assert steps == 2 * (n - 1) * turns
@@ -165,7 +167,7 @@ def test_a_bucket_ends_after_the_longest_queue_before_it(hook: str) -> None:
         assert [each.end for each in sent(sizes, plan, link)] == pytest.approx(ends)
 
 
-def test_staleness_is_counted_as_in_the_records() -> None:
+def test_staleness_is_counted_as_in_the_records(evaluate: Evaluate) -> None:
     draw, figures = random.Random(3), []
     for _ in range(20):
         versions = range(draw.randint(1, 60))
@@ -176,7 +178,7 @@ def test_staleness_is_counted_as_in_the_records() -> None:
       const { numbers } = figure.draw(values, data.runs[0].updates.length, 900);
       return Object.fromEntries(numbers);
     })"""
-    told = evaluate("staleness_view.js", expression, given=[figure.data for _, figure in figures])
+    told = evaluate("staleness", expression, given=[figure.data for _, figure in figures])
     for (records, figure), found in zip(figures, told, strict=True):
         taus = sorted(applied - read for _, _, read, applied in records)
         # The nearest rank: at least 95 of 100 are not staler.

@@ -14,7 +14,7 @@ from labkit.widgets import measured_hooks
 from labkit.widgets.bucket_explorer import bucket_explorer
 from labkit.widgets.hook_errors import as_ranks, hook_errors, norms, total_error
 from tests.widgets import bucket_programs, measured_gradients
-from tests.widgets.in_node import evaluate
+from tests.widgets.in_page import Evaluate
 
 
 @pytest.mark.parametrize(("name", "near"), [("fp16", 0.02), ("PowerSGD, rank 4", 0.1)])
@@ -46,7 +46,7 @@ def test_what_is_small_or_zero_loses_nothing_to_a_low_rank() -> None:
     assert lost.errors == pytest.approx((0, 0, 0), abs=1e-6)
 
 
-def test_the_figure_counts_on_the_gradients_it_is_given() -> None:
+def test_the_figure_counts_on_the_gradients_it_is_given(evaluate: Evaluate) -> None:
     draw = np.random.default_rng(0)
     ranks = [[torch.tensor(draw.standard_normal((64, 64)), dtype=torch.float32) for _ in range(4)] for _ in range(2)]
     figure = bucket_explorer(gradients=ranks, hook="fp16")
@@ -56,7 +56,7 @@ def test_the_figure_counts_on_the_gradients_it_is_given() -> None:
     wanted = total_error(hook_errors(as_ranks(ranks))["fp16"].errors, norms(as_ranks(ranks)))
     assert figure.numbers["errors"]["fp16"] == pytest.approx(wanted, rel=0.01)
     inputs = {"errors": figure.data["hooks"]["fp16"]["errors"], "norms": figure.data["norms"]}
-    found = evaluate("bucket_explorer.js", "lost(errors, norms, [0, 1, 2, 3])", **inputs)
+    found = evaluate("buckets", "lost(errors, norms, [0, 1, 2, 3])", **inputs)
     assert found == pytest.approx(figure.numbers["errors"]["fp16"])
     assert "norms" not in bucket_explorer([100, 100]).data  # of gradients that nobody has seen nothing is said
 

@@ -20,7 +20,7 @@ from labkit.plans.reference.rings import ring_plan
 from labkit.plans.watched_ring import read_tag, tagged
 from labkit.widgets.ring_player import as_data
 from tests.widgets import ring_programs
-from tests.widgets.in_node import evaluate
+from tests.widgets.in_page import Evaluate
 
 Plan = list[dict[str, Any]]
 
@@ -42,31 +42,31 @@ def test_the_ring_completes_every_chunk_in_two_n_minus_two_steps(size: int) -> N
     assert played.faults == ()
 
 
-def test_javascript_and_python_play_the_same_ring() -> None:
-    found = evaluate("ring_player.js", "sizes.map((n) => ringSteps(n))", sizes=list(range(2, 17)))
+def test_javascript_and_python_play_the_same_ring(evaluate: Evaluate) -> None:
+    found = evaluate("ring", "sizes.map((n) => ringSteps(n))", sizes=list(range(2, 17)))
     for step in (step for steps in found for step in steps):
         step["writes"].sort()
     assert found == [_data(execute(_plans(size))) for size in range(2, 17)]
 
 
 @pytest.mark.parametrize("chunks", [1, 2, 3, 4, 5, 8, 16])
-def test_javascript_and_python_play_the_same_ring_of_any_number_of_chunks(chunks: int) -> None:
+def test_javascript_and_python_play_the_same_ring_of_any_number_of_chunks(evaluate: Evaluate, chunks: int) -> None:
     played = [execute([ring_plan(rank, size, chunks) for rank in range(size)], chunks) for size in range(2, 9)]
     assert [(each.num_complete(), each.faults) for each in played] == [(n * chunks, ()) for n in range(2, 9)]
-    found = evaluate("ring_player.js", "sizes.map((n) => ringSteps(n, chunks))", sizes=list(range(2, 9)), chunks=chunks)
+    found = evaluate("ring", "sizes.map((n) => ringSteps(n, chunks))", sizes=list(range(2, 9)), chunks=chunks)
     for step in (step for steps in found for step in steps):
         step["writes"].sort()
     assert found == [_data(each) for each in played]
 
 
-def test_fewer_or_more_chunks_than_ranks_take_longer_by_the_formula() -> None:
+def test_fewer_or_more_chunks_than_ranks_take_longer_by_the_formula(evaluate: Evaluate) -> None:
     """16 MB over 4 ranks at 1 GB/s and 1 ms: 6 (1 + 4) ms with 4 chunks, 6 (1 + 16) with 1, 12 (1 + 2) with 8."""
     link = {"size": 16e6, "latency": 1e-3, "bandwidth": 1e9, "slow": -1}
     expression = (
         "[4, 1, 2, 8, 16].map((chunks) => [ringSeconds(4, { ...link, chunks }),"
         " Math.max(...transferTimes(ringSteps(4, chunks), 4, { ...link, chunks }).map((t) => t[4]))])"
     )
-    found = evaluate("ring_player.js", expression, link=link)
+    found = evaluate("ring", expression, link=link)
     assert found == [[pytest.approx(each)] * 2 for each in (30e-3, 102e-3, 54e-3, 36e-3, 48e-3)]
 
 
@@ -87,11 +87,11 @@ def _drawn(seed: int) -> list[Plan]:
     return plans
 
 
-def test_javascript_holds_what_python_says_also_after_wrong_plans() -> None:
+def test_javascript_holds_what_python_says_also_after_wrong_plans(evaluate: Evaluate) -> None:
     played = [execute(_drawn(seed)) for seed in range(60)]
     assert sum(bool(each.faults) for each in played) > 30
     cases = [[_data(each), each.num_ranks, len(each.steps)] for each in played]
-    states = evaluate("ring_player.js", "cases.map(([steps, n, upto]) => stateBefore(steps, n, upto))", cases=cases)
+    states = evaluate("ring", "cases.map(([steps, n, upto]) => stateBefore(steps, n, upto))", cases=cases)
     assert states == [[[[held.mask, int(held.wrong)] for held in row] for row in each.contents()] for each in played]
 
 

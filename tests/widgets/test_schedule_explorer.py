@@ -14,7 +14,7 @@ from labkit.plans.pipeline import Schedule, ops_of, place
 from labkit.plans.reference.schedules import FORMS, V_SHAPED, gpipe, interleaved, one_f_one_b, zb_h1, zb_v
 from labkit.timeline import COMPUTE, Timeline
 from labkit.widgets.schedule_explorer import closed_form, schedule_explorer
-from tests.widgets.in_node import evaluate
+from tests.widgets.in_page import Evaluate
 
 
 def zero_bubble(stage: int, num_stages: int, num_microbatches: int) -> list[str]:
@@ -135,13 +135,13 @@ def _drawn(seed: int) -> list[list[str]]:
     return lists
 
 
-def test_javascript_places_what_python_places_also_in_orders_that_cannot_be() -> None:
+def test_javascript_places_what_python_places_also_in_orders_that_cannot_be(evaluate: Evaluate) -> None:
     drawn = [_drawn(seed) for seed in range(80)]
     placed = [place("", [ops_of(ops, stage) for stage, ops in enumerate(lists)], 1, 2, 0.25, 0.25) for lists in drawn]
     assert 10 < sum(bool(schedule.stuck) for schedule in placed) < 70
     words = [["".join(ops) for ops in lists] for lists in drawn]
     expression = "words.map((lists) => place(lists.map(parse), { tf: 1, tb: 2, tm: 0.25, tw: 0.25 }))"
-    found = evaluate("schedule_explorer.js", expression, words=words)
+    found = evaluate("schedule", expression, words=words)
     for schedule, seen in zip(placed, found, strict=True):
         rows = [[[list(_triple(each.op)), each.start, each.end] for each in row] for row in schedule.stages]
         assert seen["stages"] == rows
@@ -150,13 +150,13 @@ def test_javascript_places_what_python_places_also_in_orders_that_cannot_be() ->
         assert seen["blocked"] == [[s, list(_triple(op)), t, list(_triple(on))] for s, op, t, on in schedule.blocked]
 
 
-def test_javascript_counts_bubble_and_memory_as_python_does() -> None:
+def test_javascript_counts_bubble_and_memory_as_python_does(evaluate: Evaluate) -> None:
     made = [(make, stages, count) for make in (gpipe, one_f_one_b, zero_bubble) for stages, count in ((2, 3), (4, 8))]
     placed = [_placed(*each) for each in made]
     rows = [[[[list(_triple(o.op)), o.start, o.end] for o in row] for row in each.stages] for each in placed]
-    bubbles = evaluate("schedule_explorer.js", "rows.map(bubbleOf)", rows=rows)
+    bubbles = evaluate("schedule", "rows.map(bubbleOf)", rows=rows)
     assert bubbles == pytest.approx([each.bubble() for each in placed])
-    held = evaluate("schedule_explorer.js", "rows.map((stages) => stages.map((ops) => heldBy(ops, 1)))", rows=rows)
+    held = evaluate("schedule", "rows.map((stages) => stages.map((ops) => heldBy(ops, 1)))", rows=rows)
     assert held == [[[list(p) for p in each.held(s)] for s in range(len(each.stages))] for each in placed]
 
 
@@ -180,16 +180,16 @@ def test_gpipe_idles_in_the_warm_up_and_in_the_drain_alone() -> None:
     assert idle == pytest.approx({"warm-up": 24 / 132, "steady": 0.0, "drain": 12 / 132}, abs=1e-9)
 
 
-def test_javascript_finds_the_same_critical_path_and_idle_pieces() -> None:
+def test_javascript_finds_the_same_critical_path_and_idle_pieces(evaluate: Evaluate) -> None:
     made = [(make, stages, count) for make in (gpipe, one_f_one_b, zero_bubble) for stages, count in ((2, 3), (4, 8))]
     placed = [_placed(*each, message=0.5) for each in made]
     rows = [[[[list(_triple(o.op)), o.start, o.end] for o in row] for row in each.stages] for each in placed]
-    paths = evaluate("schedule_explorer.js", "rows.map((stages) => criticalPath(stages, 0.5))", rows=rows)
+    paths = evaluate("schedule", "rows.map((stages) => criticalPath(stages, 0.5))", rows=rows)
     positions = [
         [[s, [o.op for o in each.stages[s]].index(op)] for s, op in each.critical_path(0.5)] for each in placed
     ]
     assert paths == positions
-    idle = evaluate("schedule_explorer.js", "rows.map(idleOf)", rows=rows)
+    idle = evaluate("schedule", "rows.map(idleOf)", rows=rows)
     parts = ["warm-up", "steady", "drain"]
     assert idle == [[[s, a, b, parts.index(part)] for s, a, b, part in each.idle()] for each in placed]
 
@@ -203,11 +203,11 @@ def _triple(op: Any) -> tuple[str, int, int]:
     return op.kind, op.microbatch, op.chunk
 
 
-def test_javascript_makes_the_same_forms() -> None:
+def test_javascript_makes_the_same_forms(evaluate: Evaluate) -> None:
     sizes = [(p, m) for p in (1, 2, 4, 8) for m in (1, 3, 8)]
     for name, make in FORMS.items():
         expression = f"sizes.map(([p, m]) => Array.from({{ length: p }}, (_, s) => inForm('{name}', s, p, m)))"
-        found = evaluate("schedule_explorer.js", expression, sizes=sizes)
+        found = evaluate("schedule", expression, sizes=sizes)
         assert found == [[[list(_triple(op)) for op in ops_of(make(s, p, m), s)] for s in range(p)] for p, m in sizes]
 
 

@@ -14,18 +14,18 @@ from labkit.plans.server_runs import read_runs
 from labkit.plans.staleness import Update, ahead_of, draws, losses, simulate, updates_of
 from labkit.timeline import COMPUTE, Timeline
 from labkit.widgets.staleness_view import staleness_view, waiting_share
-from tests.widgets.in_node import evaluate
+from tests.widgets.in_page import Evaluate
 
 BOUNDS: list[int | str] = ["sync", 0, 1, 2, 8, "delay 2", "delay 8", "async"]
 
 
-def test_numbers_are_the_same_in_javascript() -> None:
+def test_numbers_are_the_same_in_javascript(evaluate: Evaluate) -> None:
     drawn = [[next(numbers) for _ in range(50)] for numbers in map(draws, range(5))]
     expression = "seeds.map((s) => { const next = draws(s); return Array.from({ length: 50 }, () => next()); })"
-    assert evaluate("staleness_view.js", expression, seeds=list(range(5))) == drawn
+    assert evaluate("staleness", expression, seeds=list(range(5))) == drawn
 
 
-def test_javascript_simulates_the_same_updates() -> None:
+def test_javascript_simulates_the_same_updates(evaluate: Evaluate) -> None:
     cases = [
         {"workers": workers, "bound": bound, "straggler": 2.5, "delay": 0.1, "seed": seed, "drop": drop, "law": law}
         for workers in (1, 3, 8)
@@ -33,7 +33,7 @@ def test_javascript_simulates_the_same_updates() -> None:
         for seed, drop, law in ((0, None, "±25 %"), (7, None, "equal"), (3, 2, "exponential"), (1, 0, "±25 %"))
     ]
     expression = "cases.map((each) => simulate({ ...each, drop: each.drop ?? '–' }))"
-    found = evaluate("staleness_view.js", expression, cases=cases)
+    found = evaluate("staleness", expression, cases=cases)
     for case, updates in zip(cases, found, strict=True):
         names = ("workers", "bound", "straggler", "delay", "seed")
         wanted = simulate(*(case[name] for name in names), drop=case["drop"], law=case["law"])  # type: ignore[arg-type]
@@ -43,10 +43,10 @@ def test_javascript_simulates_the_same_updates() -> None:
         assert sum(not u.dropped for u in wanted) == 60
 
 
-def test_javascript_counts_how_far_ahead_a_worker_was_as_python_does() -> None:
+def test_javascript_counts_how_far_ahead_a_worker_was_as_python_does(evaluate: Evaluate) -> None:
     made = [simulate(4, bound, 3.0, 0.1, 0) for bound in BOUNDS]
     rows = [[[u.worker, u.version_read, u.version_applied, u.start, u.end] for u in each] for each in made]
-    assert evaluate("staleness_view.js", "rows.map((each) => aheadOf(each, 4))", rows=rows) == list(map(ahead_of, made))
+    assert evaluate("staleness", "rows.map((each) => aheadOf(each, 4))", rows=rows) == list(map(ahead_of, made))
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class Ran:
 
 
 @pytest.mark.parametrize("divided", ["nothing", "workers", "staleness"])
-def test_javascript_trains_to_the_same_losses(divided: str) -> None:
+def test_javascript_trains_to_the_same_losses(evaluate: Evaluate, divided: str) -> None:
     cases: list[Any] = [(4, bound, seed) for bound in BOUNDS for seed in (0, 3)]
     made = [simulate(workers, bound, 2.0, 0.1, seed) for workers, bound, seed in cases]
     rows = [[[u.worker, u.version_read, u.version_applied, u.start, u.end] for u in each] for each in made]
     values = [{"workers": workers, "lr": 0.3, "divided": divided, "seed": seed} for workers, _, seed in cases]
-    found = evaluate("staleness_view.js", "rows.map((each, k) => losses(each, values[k]))", rows=rows, values=values)
+    found = evaluate("staleness", "rows.map((each, k) => losses(each, values[k]))", rows=rows, values=values)
     for case, updates, points in zip(cases, made, found, strict=True):
         wanted = losses(updates, case[0], 0.3, case[2], divided)
         assert points == [pytest.approx(list(point)) for point in wanted]
@@ -190,7 +190,7 @@ def test_bounded_delay_holds_staleness_down_where_counting_pushes_does_not() -> 
     assert next(iter(staleness_view(bound="delay 4").numbers["runs"])) == "delay 4"
 
 
-def test_norms_of_compressed_gradients_come_with_their_updates() -> None:
+def test_norms_of_compressed_gradients_come_with_their_updates(evaluate: Evaluate) -> None:
     records = [
         {"worker": 0, "version_read": 0, "version_applied": 0, "start": 0, "end": 2, "error": 0.5, "residual": 0.25},
         {"worker": 1, "version_read": 0, "version_applied": 1, "start": 0, "end": 1, "error": 0.75, "residual": 0.125},
@@ -198,7 +198,7 @@ def test_norms_of_compressed_gradients_come_with_their_updates() -> None:
     figure = staleness_view(records)
     assert figure.data["runs"][0]["norms"] == {"error": [0.75, 0.5], "residual": [0.125, 0.25]}  # as they were applied
     assert "norms" not in staleness_view([{**records[0], "error": None, "residual": None}]).data["runs"][0]
-    drawn = evaluate("staleness_view.js", "stalenessView(data).draw({}, 2, 900).svg", data=figure.data)
+    drawn = evaluate("staleness", "stalenessView(data).draw({}, 2, 900).svg", data=figure.data)
     assert drawn.count('data-norm="') == 2 and "norms of each gradient" in drawn
 
 

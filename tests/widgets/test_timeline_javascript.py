@@ -1,13 +1,8 @@
-"""The page's side of the timeline, run by node: its own tests, and its shares beside Python's."""
+"""The page's side of the timeline, in a page: its own claims, and its shares beside Python's."""
 
 from __future__ import annotations
 
 import base64
-import json
-import os
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,45 +10,15 @@ import pytest
 
 from labkit.timeline import Timeline
 from labkit.widgets.palette import CATEGORIES, categories_of
-from labkit.widgets.scripts import javascript
 from labkit.widgets.shares import share_matrix
 from labkit.widgets.timeline_columns import pack, pack_path
-from labkit.widgets.timeline_view import SCRIPTS
 from tests.timeline.small_timelines import exchange
-
-NODE = shutil.which("node")
-NAMES = (
-    "decode merge shareMatrix numbers hit snap nextEdge memoryColumns tickStep timeText bytesText percentText toChrome"
-    " toSvg unpack categoryTimes"
-)
-
-needs_node = pytest.mark.skipif(NODE is None, reason="no node on this machine: apt install nodejs")
+from tests.widgets.in_page import Evaluate, Modules
 
 
-@pytest.fixture
-def module(tmp_path: Path) -> Path:
-    """The widget's program as the page unpacks it, with its inner functions to be called."""
-    path = tmp_path / "timeline.mjs"
-    path.write_text(
-        "\n".join(map(javascript, SCRIPTS)) + f"\nexport {{ {NAMES.replace(' ', ', ')} }};\n", encoding="utf-8"
-    )
-    return path
-
-
-def _node(*arguments: str, module: Path, given: str = "") -> str:
-    assert NODE is not None
-    environment = {**os.environ, "LABKIT_MODULE": module.as_uri()}
-    ended = subprocess.run(
-        [NODE, *arguments], input=given, capture_output=True, text=True, timeout=120, env=environment
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
-
-
-@needs_node
-def test_its_own_tests_pass(module: Path) -> None:
-    said = _node("--test", "--test-reporter=tap", str(Path(__file__).with_name("timeline.test.mjs")), module=module)
-    assert "# fail 0" in said and "# pass 0" not in said
+def test_what_the_timelines_functions_claim_holds(modules: Modules) -> None:
+    found = modules.run("timeline_claims.js")
+    assert not found["failed"] and found["passed"] > 15
 
 
 def random_timeline(seed: int, *, nested: bool) -> Timeline:
@@ -83,43 +48,30 @@ def _asked(timeline: Timeline) -> list[Any]:
     return [packed, [[0, span, 97], [span // 3, span // 2, 50], [span // 3, span // 3 + 7, 14]]]
 
 
-SHARES = """
-import { readFileSync } from "node:fs";
-const m = await import(process.env.LABKIT_MODULE);
-const answers = JSON.parse(readFileSync(0)).map(([packed, windows]) => {
-  const run = m.decode({ ...packed, columns: Buffer.from(packed.columns, "base64") });
+SHARES = """asked.map(([packed, windows]) => {
+  const run = decode({ ...packed, columns: fromBase64(packed.columns) });
   const categories = packed.categories.length;
   return windows.map(([t0, t1, columns]) => {
     const empty = () => new Float64Array(columns * categories);
-    const shares = run.rows.map((row) => [...m.shareMatrix(run, row, t0, t1, columns, categories, empty())]);
-    return { numbers: m.numbers(run, t0, t1), shares };
+    const shares = run.rows.map((row) => [...shareMatrix(run, row, t0, t1, columns, categories, empty())]);
+    return { numbers: numbers(run, t0, t1), shares };
   });
-});
-process.stdout.write(JSON.stringify(answers));
-"""
+})"""
+PATH = """((path) => [[...path.path_end], [...path.path_to], path.text])(
+  unpack({ ...given, columns: fromBase64(given.columns) }))"""
 
 
-PATH = """
-import { readFileSync } from "node:fs";
-const m = await import(process.env.LABKIT_MODULE), given = JSON.parse(readFileSync(0));
-const path = m.unpack({ ...given, columns: Buffer.from(given.columns, "base64") });
-process.stdout.write(JSON.stringify([[...path.path_end], [...path.path_to], path.text]));
-"""
-
-
-@needs_node
-def test_it_reads_the_critical_path(module: Path) -> None:
+def test_it_reads_the_critical_path(evaluate: Evaluate) -> None:
     packed = pack_path(exchange())
-    given = json.dumps({**packed, "columns": base64.b64encode(packed["columns"]).decode()})
-    ends, ranks, text = json.loads(_node("--input-type=module", "-e", PATH, module=module, given=given))
+    given = {**packed, "columns": base64.b64encode(packed["columns"]).decode()}
+    ends, ranks, text = evaluate("timeline", PATH, given=given)
     assert ends[-1] == 2_000_000 and ranks[-1] in (0, 1) and text == packed["text"]
 
 
-@needs_node
-def test_its_shares_and_numbers_are_those_of_the_static_picture(module: Path) -> None:
+def test_its_shares_and_numbers_are_those_of_the_static_picture(evaluate: Evaluate) -> None:
     timelines = [random_timeline(seed, nested=seed % 2 == 1) for seed in range(6)]
     asked = [_asked(timeline) for timeline in timelines]
-    answers = json.loads(_node("--input-type=module", "-e", SHARES, module=module, given=json.dumps(asked)))
+    answers = evaluate("timeline", SHARES, asked=asked)
     for timeline, (packed, windows), answer in zip(timelines, asked, answers, strict=True):
         category = categories_of(timeline)
         origin = int(timeline.start_ns.min())

@@ -1,0 +1,388 @@
+// Pure functions of the timeline.
+
+import { toChrome } from "/js/timeline/chrome_trace.js";
+import { decode } from "/js/timeline/columns.js";
+import { hit, nextEdge, snap } from "/js/timeline/edges.js";
+import { merge } from "/js/timeline/merge.js";
+import { numbers } from "/js/timeline/numbers.js";
+import { categoryTimes, memoryColumns, shareMatrix } from "/js/timeline/shares.js";
+import { bytesText, percentText, tickStep, timeText } from "/js/timeline/words.js";
+import { assert, test } from "./claims.js";
+
+const C = 3;
+
+/** A run of rows [[rank, lane, [[start, end, category, bytes?]...]]...], as Python would pack it. */
+function runOf(rows, more = {}) {
+  const events = rows.flatMap(([, , spans]) => [...spans].sort((a, b) => a[0] - b[0] || b[1] - a[1]));
+  const f8 = {
+    start: events.map((e) => e[0]),
+    duration: events.map((e) => e[1] - e[0]),
+    bytes: events.map((e) => e[3] ?? 0),
+  };
+  Object.assign(f8, { collective_start: [], collective_duration: [], collective_bus_bytes: [] }, more.f8);
+  const u4 = { label: events.map((e) => e[2]), flow_from: [], flow_to: [], ...more.u4 };
+  const layout = {};
+  const parts = [];
+  let at = 0;
+  for (const [type, columns] of [
+    ["f8", f8],
+    ["u4", u4],
+  ]) {
+    for (const [name, values] of Object.entries(columns)) {
+      const bytes = new Uint8Array((type === "f8" ? Float64Array : Uint32Array).from(values).buffer);
+      layout[name] = [type, at, values.length];
+      parts.push(bytes);
+      at += Math.ceil(bytes.length / 8) * 8;
+    }
+  }
+  const columns = new Uint8Array(at + 3);
+  for (const [i, name] of Object.keys(layout).entries()) columns.set(parts[i], 3 + layout[name][1]);
+  return decode({
+    columns: new DataView(columns.buffer, 3),
+    layout,
+    span: more.span ?? Math.max(1, ...events.map((e) => e[1])),
+    name: more.name ?? "",
+    says: "",
+    summary: "a run",
+    memory: [],
+    clock: [],
+    rows: rows.map(([rank, lane, spans]) => [rank, lane, spans.length]),
+    categories: ["a", "b", "c"],
+    labels: [
+      ["a", "span", 0, -1, "", ""],
+      ["b", "isend", 1, 1, "", ""],
+      ["c", "wait", 2, -1, "", ""],
+      ["push", "rpc_sync", 1, 1, "", ""],
+      ["push", "rpc_serve", 2, 1, "", ""],
+    ],
+  });
+}
+
+let seed = 7;
+const draw = (n) => (seed = (seed * 1103515245 + 12345) % 2147483648) % n;
+const spans = (count, length) =>
+  Array.from({ length: count }, () => {
+    const at = draw(40);
+    return [at, at + draw(length), draw(C)];
+  });
+
+/** The event that owns a tick: the last begun, of those that began together the shorter, then the later. */
+function ownerOf(run, row, tick) {
+  let best = -1;
+  for (let i = row.first; i < row.last; i++) if (run.start[i] <= tick && tick < run.end[i]) best = i;
+  return best;
+}
+
+test("every column holds the ticks of each category, whatever the window", () => {
+  for (let round = 0; round < 400; round++) {
+    const run = runOf([
+      [0, 0, spans(draw(9), 1 + draw(15))],
+      [1, 0, spans(draw(5), 6)],
+    ]);
+    const t0 = draw(20);
+    const columns = 1 + draw(11);
+    const ticks = 1 + draw(5);
+    const t1 = t0 + columns * ticks;
+    for (const row of run.rows) {
+      const expected = new Float64Array(columns * C);
+      for (let tick = t0; tick < t1; tick++) {
+        const owner = ownerOf(run, row, tick);
+        if (owner >= 0) expected[Math.floor((tick - t0) / ticks) * C + run.category[owner]] += 1 / ticks;
+      }
+      const shares = shareMatrix(run, row, t0, t1, columns, C, new Float64Array(columns * C));
+      shares.forEach((share, i) => assert.ok(Math.abs(share - expected[i]) < 1e-9, `${share} for ${expected[i]}`));
+    }
+  }
+});
+
+test("numbers are the share matrix times its width, and unions are counted once", () => {
+  for (let round = 0; round < 300; round++) {
+    const run = runOf([
+      [0, 0, spans(draw(7), 9)],
+      [0, 1, spans(draw(7), 9)],
+      [1, 1, spans(draw(4), 9)],
+    ]);
+    const t0 = draw(15);
+    const t1 = t0 + 1 + draw(30);
+    const found = numbers(run, t0, t1);
+    let compute = 0;
+    let communication = 0;
+    let busy = 0;
+    for (let tick = t0; tick < t1; tick++) {
+      const on = run.rows.map((row) => ownerOf(run, row, tick) >= 0);
+      compute += on[0];
+      communication += on[1] + on[2];
+      busy += (on[0] || on[1]) + on[2];
+    }
+    const close = (a, b) => assert.ok(Math.abs(a - b) < 1e-6, `${a} for ${b}`);
+    close(found.compute, compute);
+    close(found.communication, communication);
+    close(found.busy, busy);
+    close(found.exposed, busy - compute);
+    close(found.busyShare, busy / (2 * (t1 - t0)));
+    const columns = 13;
+    const painted = run.rows.map(
+      (row) =>
+        shareMatrix(run, row, t0, t1, columns, C, new Float64Array(columns * C)).reduce((a, b) => a + b, 0) *
+        ((t1 - t0) / columns),
+    );
+    close(painted[0], found.compute);
+    close(painted[1] + painted[2], found.communication);
+  }
+});
+
+test("time in each category is that of the events on top, all rows together", () => {
+  for (let round = 0; round < 100; round++) {
+    const run = runOf([
+      [0, 0, spans(draw(7), 9)],
+      [0, 1, spans(draw(7), 9)],
+      [1, 2, spans(draw(4), 9)],
+    ]);
+    const t0 = draw(15);
+    const t1 = t0 + 1 + draw(30);
+    const expected = [0, 0, 0];
+    for (const row of run.rows) {
+      for (let tick = t0; tick < t1; tick++) {
+        const owner = ownerOf(run, row, tick);
+        if (owner >= 0) expected[run.category[owner]]++;
+      }
+    }
+    [...categoryTimes(run, t0, t1)].forEach((time, c) =>
+      assert.ok(Math.abs(time - expected[c]) < 1e-6, `${time} for ${expected[c]}`),
+    );
+  }
+});
+
+test("of a run in which nothing was recorded no share of time is told", () => {
+  const { window, busyShare, bubble, computeShare, exposedShare, sent } = numbers(runOf([], { span: 0 }), 0, 1);
+  assert.deepEqual([window, busyShare, bubble, computeShare, exposedShare, sent], [0, NaN, NaN, NaN, NaN, 0]);
+  assert.equal(percentText(bubble), "–");
+});
+
+test("bytes are those of the calls that begin in the window", () => {
+  const run = runOf([
+    [
+      0,
+      1,
+      [
+        [0, 4, 1, 100],
+        [4, 6, 1, 10],
+        [9, 12, 1, 1],
+      ],
+    ],
+  ]);
+  assert.equal(numbers(run, 0, 12).sent, 111);
+  assert.equal(numbers(run, 4, 9).sent, 10);
+  assert.equal(numbers(run, 5, 9).messages, 0);
+});
+
+test("arguments of remote calls are bytes sent", () => {
+  const run = runOf([
+    [
+      0,
+      1,
+      [
+        [0, 4, 3, 100],
+        [4, 6, 1, 10],
+        [6, 7, 4, 5],
+      ],
+    ],
+  ]);
+  assert.deepEqual([numbers(run, 0, 7).sent, numbers(run, 0, 7).messages], [110, 2]);
+});
+
+test("bus bandwidth is bytes over time of the collectives that begin in the window", () => {
+  const run = runOf([[0, 1, [[0, 30, 1, 1]]]], {
+    f8: { collective_start: [2, 20], collective_duration: [4, 6], collective_bus_bytes: [40, 300] },
+  });
+  assert.equal(numbers(run, 0, 30).busbw, 34e9);
+  assert.equal(numbers(run, 10, 30).busbw, 50e9);
+  assert.ok(Number.isNaN(numbers(run, 3, 10).busbw));
+});
+
+test("what is hit is what is painted there; beside a thin one the nearest within reach", () => {
+  for (let round = 0; round < 300; round++) {
+    const run = runOf([[0, 0, spans(1 + draw(8), 12)]]);
+    const [row] = run.rows;
+    for (let tick = 0; tick < 55; tick++) assert.equal(hit(run, row, tick + 0.5), ownerOf(run, row, tick));
+  }
+  const run = runOf([
+    [
+      0,
+      0,
+      [
+        [10, 11, 0],
+        [20, 21, 0],
+      ],
+    ],
+  ]);
+  const [row] = run.rows;
+  assert.equal(hit(run, row, 12, 0.5), -1);
+  assert.equal(hit(run, row, 12, 2), 0);
+  assert.equal(hit(run, row, 19, 20), 1);
+});
+
+test("a measured end snaps to the nearest edge of any event, and stays where none is near", () => {
+  const run = runOf([
+    [0, 0, [[10, 20, 0]]],
+    [1, 0, [[24, 90, 0]]],
+  ]);
+  assert.equal(snap({ runs: [run], offset: 0 }, 21, 3), 20);
+  assert.equal(snap({ runs: [run], offset: 0 }, 23, 3), 24);
+  assert.equal(snap({ runs: [run], offset: 0 }, 50, 3), 50);
+});
+
+test("the cursor visits every edge once in either direction", () => {
+  const run = runOf([
+    [
+      0,
+      0,
+      [
+        [1, 5, 0],
+        [5, 9, 0],
+      ],
+    ],
+    [1, 0, [[3, 5, 0]]],
+  ]);
+  const walk = (time, direction) => {
+    const seen = [];
+    for (let next; (next = nextEdge({ runs: [run], offset: 0 }, time, direction)) !== time; time = next) {
+      seen.push(next);
+    }
+    return seen;
+  };
+  assert.deepEqual(walk(0, 1), [1, 3, 5, 9]);
+  assert.deepEqual(walk(10, -1), [9, 5, 3, 1]);
+});
+
+test("of two runs the cursor visits the edges of both, the second one's where its offset puts them", () => {
+  const both = { runs: [runOf([[0, 0, [[1, 5, 0]]]]), runOf([[0, 0, [[0, 3, 0]]]])], offset: 4 };
+  assert.deepEqual(
+    [0, 1, 4, 5, 7].map((time) => nextEdge(both, time, 1)),
+    [1, 4, 5, 7, 7],
+  );
+  assert.deepEqual(
+    [8, 7, 5, 4.5].map((time) => nextEdge(both, time, -1)),
+    [7, 5, 4, 4],
+  );
+  assert.deepEqual(
+    [6.2, 6.9, 1, 4.4].map((time) => snap(both, time, 0.5)),
+    [6.2, 7, 1, 4],
+  );
+});
+
+test("memory shows the most of each column and what was there before", () => {
+  const memory = { time: Float64Array.of(0, 20, 20, 60), held: Float64Array.of(100, 400, 0, 200) };
+  assert.deepEqual([...memoryColumns(memory, 0, 100, 10)], [100, 100, 400, 0, 0, 0, 200, 200, 200, 200]);
+  assert.deepEqual([...memoryColumns(memory, 30, 100, 7)], [0, 0, 0, 200, 200, 200, 200]);
+});
+
+test("ticks stand at 1, 2, 5 times a power of ten, never more than asked", () => {
+  for (const length of [1, 3, 7.5, 999, 1e9]) {
+    for (const most of [1, 4, 9]) {
+      const step = tickStep(length, most);
+      assert.ok(length / step <= most * (1 + 1e-9));
+      assert.ok([1, 2, 5, 10].some((digit) => Math.abs(Math.log10(step / digit) % 1) < 1e-9));
+    }
+  }
+});
+
+test("sizes and times are in words", () => {
+  assert.equal(timeText(12_300_000), "12.3 ms");
+  assert.equal(timeText(999.6), "1 µs");
+  assert.equal(timeText(0), "0 ns");
+  assert.equal(bytesText(1_500_000), "1.5 MB");
+  assert.equal(percentText(0.31415), "31.4 %");
+});
+
+test("in a Chrome trace the slices of a thread nest, and a message's arrow joins its two ends", () => {
+  const run = runOf(
+    [
+      [
+        0,
+        1,
+        [
+          [0, 10, 0],
+          [2, 4, 0],
+          [3, 12, 1],
+        ],
+      ],
+      [1, 1, [[5, 13, 1]]],
+    ],
+    { u4: { flow_from: [2], flow_to: [3] } },
+  );
+  const { traceEvents } = JSON.parse(toChrome({ runs: [run], offset: 0 }));
+  const slices = traceEvents.filter((e) => e.ph === "X");
+  assert.equal(slices.length, 4);
+  for (const a of slices) {
+    for (const b of slices) {
+      const isWithin = a !== b && a.tid === b.tid && a.ts <= b.ts && b.ts < a.ts + a.dur;
+      if (isWithin) assert.ok(b.ts + b.dur <= a.ts + a.dur + 1e-9);
+    }
+  }
+  const [from, to] = ["s", "f"].map((phase) => traceEvents.find((e) => e.ph === phase));
+  assert.deepEqual([from.id, from.pid, to.pid], [to.id, 1000, 1001]);
+});
+
+test("in a Chrome trace two runs are processes of their own, named and as far apart as in the view", () => {
+  const rows = [
+    [0, 1, [[0, 10, 1]]],
+    [1, 1, [[5, 13, 1]]],
+  ];
+  const flow = { u4: { flow_from: [0], flow_to: [1] } };
+  const runs = ["before", "after"].map((name) => runOf(rows, { ...flow, name }));
+  for (const [offset, begins] of [
+    [2000, [0, 2]],
+    [-3000, [3, 0]],
+  ]) {
+    const { traceEvents } = JSON.parse(toChrome({ runs, offset }));
+    const named = traceEvents.filter((e) => e.name === "process_name");
+    assert.deepEqual(
+      named.map((e) => e.args.name),
+      ["before rank 0", "before rank 1", "after rank 0", "after rank 1"],
+    );
+    assert.equal(new Set(named.map((e) => e.pid)).size, 4);
+    const slices = traceEvents.filter((e) => e.ph === "X");
+    assert.deepEqual(
+      slices.map((e) => e.pid),
+      named.map((e) => e.pid),
+    );
+    assert.equal(new Set(slices.map((e) => e.tid)).size, 4);
+    assert.deepEqual([slices[0].ts, slices[2].ts], begins);
+    const arrows = traceEvents.filter((e) => e.ph === "s" || e.ph === "f");
+    assert.deepEqual(
+      arrows.map((e) => e.tid),
+      slices.map((e) => e.tid),
+    );
+    assert.equal(new Set(arrows.map((e) => e.id)).size, 2);
+  }
+});
+
+test("a run that grew part by part is the run that came at once", () => {
+  for (let round = 0; round < 100; round++) {
+    const rows = [
+      [0, 0, spans(draw(9), 12)],
+      [0, 1, spans(draw(5), 12)],
+      [2, 1, spans(1 + draw(5), 12)],
+    ];
+    const byEnd = rows
+      .flatMap(([rank, lane, all]) => all.map((span) => ({ rank, lane, span })))
+      .sort((a, b) => a.span[1] - b.span[1]);
+    let grown = runOf([]);
+    for (let at = 0; at < byEnd.length; at += 3) {
+      const part = new Map();
+      for (const { rank, lane, span } of byEnd.slice(at, at + 3)) {
+        part.set(`${rank} ${lane}`, [rank, lane, [...(part.get(`${rank} ${lane}`)?.[2] ?? []), span]]);
+      }
+      grown = merge(grown, runOf([...part.values()]));
+    }
+    const whole = runOf(rows.filter(([, , all]) => all.length));
+    assert.deepEqual(
+      grown.rows.map(({ rank, lane, first, last }) => [rank, lane, first, last]),
+      whole.rows.map(({ rank, lane, first, last }) => [rank, lane, first, last]),
+    );
+    assert.deepEqual([...grown.start], [...whole.start]);
+    assert.deepEqual([...grown.end], [...whole.end]);
+    assert.equal(grown.span, whole.span);
+  }
+});
