@@ -131,6 +131,17 @@ def build(
         raise typer.Exit(1)
 
 
+@app.command()
+def new_exercise(
+    lesson: Annotated[str, typer.Argument(help="The lesson that gets it, such as 02.")],
+    title: Annotated[str, typer.Argument(help='What it is called, such as "Ring plan".')],
+    course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
+) -> None:
+    """Write the files of a new exercise and its cells; they work as they stand, and say what to change."""
+    for path in _load("labkit.lessons.new_exercise", "new_exercise")(lesson, title, course):
+        typer.echo(path)
+
+
 _NOTEBOOKS = Annotated[Path, typer.Option(help="The folder with your notebooks.")]
 
 

@@ -1,0 +1,78 @@
+"""``labkit new-exercise``: the files of one exercise and its cells, which work as they stand.
+
+The templates beside this file are a tiny example: add up a list of numbers. What they make passes its check, its stub
+fails with its own message, and three wrong answers are told what is wrong with them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from labkit.errors import ConfigError
+from labkit.lessons.course import find_course, select, source_files
+from labkit.lessons.references import references
+from labkit.lessons.source import parse
+from labkit.slugs import LONGEST, is_slug
+
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True
+)
+
+
+def new_exercise(lesson: str, title: str, course: Path | None = None) -> list[Path]:
+    """Write an exercise's files, append its cells to the lesson's source, and return what was written.
+
+    Args:
+        lesson: The lesson's number, slug or name.
+        title: What the exercise is called; its slug follows: "Ring plan" is ``ring_plan``.
+        course: A folder in the course; None is the working directory.
+
+    Raises:
+        ConfigError: If the title makes no slug, or one that the course has already.
+        LessonError: If there is no such course or lesson, or its source is wrong.
+    """
+    root = find_course(course, sources=True)
+    source = select(source_files(root), lesson)
+    slug, lesson_slug = _slug(title), source.stem.partition("_")[2]
+    text = source.read_text(encoding="utf-8")
+    if slug in references(source.stem, text, source.parent).numbers:
+        raise ConfigError(f"{title!r} makes the slug {slug}, and the course has one already; choose another title.")
+    package, rooms = _rooms(root)
+    room = rooms / lesson_slug / slug
+    templates = {
+        room / "exercise.py": "exercise.py.jinja",
+        room / "driver.py": "driver.py.jinja",
+        root / "solutions" / "hidden" / lesson_slug / f"{slug}.py": "hidden_cases.py.jinja",
+        root / "tests" / "exercises" / lesson_slug / f"{slug}.py": "wrong_answers.py.jinja",
+    }
+    there = [path.relative_to(root).as_posix() for path in templates if path.exists()]
+    if there:
+        raise ConfigError(f"{title!r} makes the slug {slug}, and {there[0]} is there already; choose another title.")
+    names = {"slug": slug, "title": title, "package": f"{package}.{lesson_slug}.{slug}"}
+    extended = text.rstrip("\n") + "\n\n" + _TEMPLATES.get_template("cells.py.jinja").render(names)
+    parse(extended, source)
+    for path, template in templates.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_TEMPLATES.get_template(template).render(names), encoding="utf-8")
+    source.write_text(extended, encoding="utf-8")
+    return [*templates, source]
+
+
+def _slug(title: str) -> str:
+    """Return the slug that a title makes."""
+    slug = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")
+    if not is_slug(slug) or not title.isprintable() or '"' in title:
+        raise ConfigError(
+            f"the title {title!r} makes no slug: begin it with a letter, write at most {LONGEST} letters, digits and "
+            'spaces, and no ", as in "Ring plan".'
+        )
+    return slug
+
+
+def _rooms(root: Path) -> tuple[str, Path]:
+    """Return the package of the course's exercises and its folder: labkit's own in its checkout, else the course's."""
+    own = root / "labkit" / "exercises"
+    return ("labkit.exercises", own) if own.is_dir() else ("course_exercises", root / "exercises")
