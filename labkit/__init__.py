@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from labkit.checks.ring_player import ring_player as ring_player
     from labkit.launch.rank import device as device
     from labkit.launch.rank import span as span
-    from labkit.lessons.mine import mine as mine
+    from labkit.lessons.earlier_answers import mine as mine
     from labkit.timeline import Timeline as Timeline
     from labkit.virtual_world import virtual as virtual
     from labkit.widgets.bucket_explorer import bucket_explorer as bucket_explorer
@@ -45,7 +45,7 @@ _HOME = {
     "join_class": "labkit.board.membership",
     "leave_class": "labkit.board.membership",
     "local": "labkit.worlds",
-    "mine": "labkit.lessons.mine",
+    "mine": "labkit.lessons.earlier_answers",
     "predict": "labkit.checks.predictions",
     "reveal": "labkit.checks.predictions",
     "ring_player": "labkit.checks.ring_player",

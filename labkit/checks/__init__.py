@@ -1,17 +1,23 @@
-"""What a learner sees when a cell is checked: exercises, visible cases, judgement in words, hints.
+"""How an exercise is checked: machinery only. What an exercise is lies in its own room, labkit/exercises/LESSON/SLUG.
 
 ::
 
-    case.py         Value, Case, Failure        plain data: what goes to the ranks, what came instead of results
+    case.py         Case, Value, Failure        plain data: what goes to the ranks, what came instead of results
     wire.py         Message, Wire               what was seen on the wire while a case ran
-    verdict.py      Verdict, Mistake            what a judge says
-    exercise.py     Exercise, judge             one exercise: its driver, its oracle, its judge, its hints
+    structure.py    structure_problem           results held against the oracle's structure, before anything else
+    finding.py      Finding, Find, Blame        what is wrong, and the mistake it points to
+    exercise.py     Exercise, judge             one exercise, and the verdict on one of its cases
+    judged.py       judged, Mistake             the first edition's way of judging, until its lessons are retold
+    rooms.py        exercises, find             where exercises are, by name
+    hidden.py       HiddenCases                 where the graders' own cases are, by name
+    values.py       integer, tensor, ...        typed access to inputs and results
+    as_if.py        as_if                       naming a wrong result by the wrong way that gives it
+    on_ranks/                                   what drivers of several lessons share; travels to the ranks with them
     wire_format.py  encode, decode              values as bytes (JSON and safetensors, never pickle)
-    registry.py     exercises, find             lesson number -> exercises
-    drive.py        run_case, run_visible       cases on real ranks through labkit.run
+    drive.py        run_visible                 cases on real ranks through labkit.run
     sweep.py        run_sweep                   many world sizes on virtual ranks, steps counted
+    par.py          Par                         what our own solution costs, as golf has a par for each hole
     notebook.py     check, hint, CheckResult    what ``labkit.check`` shows
-    ring_player.py  ring_player                 an all-reduce watched while it runs
 
 Points rest on other cases than the ones here; those are not part of what learners are given.
 """

@@ -28,7 +28,7 @@ Functions = dict[str, Callable[..., Any]]
 
 
 @dataclass(frozen=True)
-class Brought:
+class RunCase:
     """What one case of a run brought.
 
     Attributes:
@@ -91,7 +91,7 @@ def _is_over(got: Got) -> bool:
     return isinstance(got, Failure) and got.kind in ("deadlock", "timeout", "not_implemented", "died")
 
 
-def _is_clean(brought: Sequence[Brought]) -> bool:
+def _is_clean(brought: Sequence[RunCase]) -> bool:
     """Return whether a run ended in order with no message left over, so that no case can have met another's."""
     return not any(isinstance(each.got, Failure) or each.wire.problems for each in brought)
 
@@ -105,7 +105,7 @@ def _by_world_size(cases: Sequence[Case]) -> Iterable[list[int]]:
 
 def run_together(
     exercise: Exercise, functions: Functions, cases: Sequence[Case], case_seconds: float = CASE_SECONDS
-) -> list[Brought]:
+) -> list[RunCase]:
     """Return what each case brought, from one run.
 
     A failure is the same for all of the cases.
@@ -135,14 +135,14 @@ def run_together(
         failure = failure_of(error, exercise, functions)
         wire = _wire(error.timeline, 0)
         return [
-            Brought(failure, wire, of_case(error.output, number), error.timeline, number)
+            RunCase(failure, wire, of_case(error.output, number), error.timeline, number)
             for number in range(len(cases))
         ]
     brought = []
     for number in range(len(cases)):
         got = tuple(decode(results[number]) for results in result.results)
         wire = _wire(result.timeline, number)
-        brought.append(Brought(got, wire, of_case(result.output, number), result.timeline, number))
+        brought.append(RunCase(got, wire, of_case(result.output, number), result.timeline, number))
     return brought
 
 

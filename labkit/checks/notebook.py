@@ -10,7 +10,7 @@ from typing import Any
 
 from labkit.board.reporting import report
 from labkit.checks.exercise import Exercise, functions_for
-from labkit.checks.outcome import CaseOutcome, hint_across, telling
+from labkit.checks.outcome import CaseOutcome, explained, hint_across
 from labkit.checks.par import lines as par_lines
 from labkit.checks.printed import lines as printed_lines
 from labkit.checks.rooms import exercises, find, lesson_of
@@ -159,7 +159,7 @@ def _run(exercise: Exercise, functions: tuple[Callable[..., Any], ...]) -> Check
     return CheckResult(
         exercise.id,
         tuple(outcomes),
-        shown=telling(exercise, outcomes),
+        shown=explained(exercise, outcomes),
         across=hint_across(exercise, outcomes),
         par=tuple(par_lines(exercise.par, named)) if exercise.par is not None and passed else (),
     )

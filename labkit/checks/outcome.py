@@ -34,7 +34,7 @@ class CaseOutcome:
         return self.verdict is not None and self.verdict.passed
 
 
-def telling(exercise: Exercise, outcomes: Sequence[CaseOutcome]) -> CaseOutcome | None:
+def explained(exercise: Exercise, outcomes: Sequence[CaseOutcome]) -> CaseOutcome | None:
     """Return the failed case that is explained: the first, for cases go from simple to particular."""
     return next((each for each in outcomes if each.verdict is not None and not each.passed), None)
 
@@ -45,7 +45,7 @@ def hint_across(exercise: Exercise, outcomes: Sequence[CaseOutcome]) -> str:
     It names a world size that seems to be written into the code, and says where two ranks are too few to show a
     mistake. It is silent where the mistake has been recognised for sure.
     """
-    shown = telling(exercise, outcomes)
+    shown = explained(exercise, outcomes)
     if shown is None or shown.verdict is None or shown.verdict.mistake == PLAIN_ERROR:
         return ""
     if shown.verdict.mistake in exercise.mistakes and shown.verdict.mistake not in exercise.general:

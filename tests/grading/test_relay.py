@@ -159,7 +159,7 @@ def test_a_rank_with_threads_of_its_own_is_never_taken_for_blocked() -> None:
     ranks.end(1)
     receive = ranks.post(0, "recv", 1)
     ranks.relay.receive(0, {"op": "wait", "id": receive, "threads": 2}, b"")
-    assert not ranks.relay.settled and ranks.relay.hazy
+    assert not ranks.relay.settled and ranks.relay.settled_but_for_threads
 
 
 def test_the_wire_holds_messages_collectives_and_what_nobody_received() -> None:

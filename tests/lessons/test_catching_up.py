@@ -10,7 +10,7 @@ import pytest
 
 from labkit.errors import LessonError
 from labkit.lessons.catching_up import catch_up, read_pack, reset, write_pack
-from labkit.lessons.mine import mine
+from labkit.lessons.earlier_answers import mine
 from labkit.lessons.pristine import ORIGINALS
 
 ROOT = Path(__file__).parents[2]

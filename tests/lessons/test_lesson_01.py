@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from labkit.checks.on_ranks.hard_model import TortureModel, torture_batch
+from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.lessons.source import Lesson, load
 from tests.lessons.contract import LessonContract
 
@@ -97,10 +97,10 @@ def test_no_cell_is_over_long(lesson: Lesson) -> None:
 def test_three_steps_on_the_torture_model_equal_one_process_on_the_whole_batch(
     answers: types.ModuleType, num_devices: int
 ) -> None:
-    alone, together = TortureModel(4, norm=False), TortureModel(4, norm=False)
+    alone, together = HardModel(4, norm=False), HardModel(4, norm=False)
     wrapped = answers.MiniDataParallel(together, [torch.device("cpu")] * num_devices)
     for step in range(3):
-        x, y = torture_batch(step, 11)
+        x, y = hard_batch(step, 11)
         for model, called in ((alone, alone), (together, wrapped)):
             model.zero_grad()
             nn.functional.mse_loss(called(x, spare=step == 1), y).backward()
@@ -116,10 +116,10 @@ def test_three_steps_on_the_torture_model_equal_one_process_on_the_whole_batch(
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA GPUs")
 def test_on_two_gpus_outputs_and_gradients_equal_nn_dataparallel(answers: types.ModuleType) -> None:
     devices = [torch.device("cuda", 0), torch.device("cuda", 1)]
-    x, y = (tensor.to(devices[0]) for tensor in torture_batch(7, 9))
+    x, y = (tensor.to(devices[0]) for tensor in hard_batch(7, 9))
     found = []
     for wrap in (lambda m: nn.DataParallel(m, device_ids=[0, 1]), lambda m: answers.MiniDataParallel(m, devices)):
-        model = TortureModel(4).to(devices[0])
+        model = HardModel(4).to(devices[0])
         output = wrap(model)(x)
         nn.functional.mse_loss(output, y).backward()
         grads = {name: parameter.grad for name, parameter in model.named_parameters()}

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 
 import labkit
-from labkit.checks.on_ranks.hard_model import TortureModel, torture_batch
+from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.lessons.source import Lesson, load
 from tests.lessons.contract import LessonContract
 
@@ -92,13 +92,13 @@ def test_no_cell_is_over_long(lesson: Lesson) -> None:
 
 def _train(wrapper: Any, steps: int) -> list[torch.Tensor]:
     rank = dist.get_rank()
-    model = TortureModel(5 + rank)
+    model = HardModel(5 + rank)
     ddp = wrapper(model)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.SGD(trained, lr=0.1, momentum=0.9, weight_decay=0.1)
     for step in range(steps):
         optimizer.zero_grad()
-        x, y = torture_batch(100 * step + rank, 4)
+        x, y = hard_batch(100 * step + rank, 4)
         nn.functional.mse_loss(ddp(x, spare=step == 1 and rank == 1), y).backward()
         if hasattr(ddp, "finish_gradient_synchronization"):
             ddp.finish_gradient_synchronization()

@@ -1,4 +1,4 @@
-"""The torture model: small, and all that hides a fault in a distributed training step is in it.
+"""The hard model: small, and all that hides a fault in a distributed training step is in it.
 
 Biases, BatchNorm with its buffers, a weight that two layers share, frozen parameters, a layer that no forward uses, a
 scalar, sizes that divide by nothing, float64 (so that a wrong factor cannot pass for rounding).
@@ -14,7 +14,7 @@ OUT_FEATURES = 3
 _WIDTH = 7
 
 
-class TortureModel(nn.Module):
+class HardModel(nn.Module):
     """A regression model from (B, 5) to (B, 3), B > 1, in float64; layers are registered in the order of their use.
 
     Args:
@@ -62,7 +62,7 @@ class TortureModel(nn.Module):
         return out
 
 
-def torture_batch(seed: int, size: int) -> tuple[Tensor, Tensor]:
+def hard_batch(seed: int, size: int) -> tuple[Tensor, Tensor]:
     """Return inputs (size, 5) and targets (size, 3), float64, the same for the same seed."""
     generator = torch.Generator().manual_seed(seed)
     return (

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
-from labkit.checks.on_ranks.hard_model import TortureModel
+from labkit.checks.on_ranks.hard_model import HardModel
 
 
-def model_of(inputs: Values) -> TortureModel:
+def model_of(inputs: Values) -> HardModel:
     """Return this rank's model; `seed` may differ between ranks."""
     options = cast(dict[str, bool], inputs.get("model", {}))
-    return TortureModel(cast(int, inputs["seed"]), **options)
+    return HardModel(cast(int, inputs["seed"]), **options)
 
 
 def state_of(model: nn.Module) -> dict[str, Value]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from labkit.checks.case import Case, Value
 from labkit.checks.compare import listing
-from labkit.checks.on_ranks.hard_model import TortureModel
+from labkit.checks.on_ranks.hard_model import HardModel
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
 from labkit.checks.tensor_values import first_wrong, ratio_of
 from labkit.checks.verdict import Verdict
@@ -96,7 +96,7 @@ def replay(case: Case) -> list[dict[str, Value]]:
     return results
 
 
-def _copies(case: Case, model: TortureModel, count: int, *, training: bool) -> list[TortureModel]:
+def _copies(case: Case, model: HardModel, count: int, *, training: bool) -> list[HardModel]:
     found = []
     for _ in range(count):
         each = model_of(case.inputs[0])

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labkit.checks.case import Case, Value
-from labkit.checks.on_ranks.hard_model import torture_batch
+from labkit.checks.on_ranks.hard_model import hard_batch
 
 PLAIN = {"unused": False}
-"""The torture model without its spare layer."""
+"""The hard model without its spare layer."""
 
 
 def step(seed: int, rank: int, batch: int, passes: int = 1, **more: Value) -> dict[str, Value]:
@@ -23,7 +23,7 @@ def step(seed: int, rank: int, batch: int, passes: int = 1, **more: Value) -> di
         passes: Backward passes.
         more: quiet, spare, stumble, keep (see on_ranks.train).
     """
-    batches = [torture_batch(10_000 * seed + 100 * rank + number, batch) for number in range(passes)]
+    batches = [hard_batch(10_000 * seed + 100 * rank + number, batch) for number in range(passes)]
     return {"x": [x for x, _ in batches], "y": [y for _, y in batches], **more}
 
 
@@ -49,7 +49,7 @@ def training_case(
         wrapper: The class that is built.
         rule: How gradients must travel: "each", "buckets" or "total".
         steps: For each step its passes, quiet, stumble, keep; {} is one pass.
-        model: Options of the torture model.
+        model: Options of the hard model.
         cap_bytes: Of a bucket; None for a wrapper that takes none.
         buffers: Whether forward shares rank 0's buffers.
         spare: Step -> ranks that use the spare layer in it.

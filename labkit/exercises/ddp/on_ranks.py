@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
-from labkit.checks.on_ranks.hard_model import TortureModel
+from labkit.checks.on_ranks.hard_model import HardModel
 from labkit.checks.on_ranks.model_state import PlainSGD, gradients_of, loss_of, model_of, state_of
 
 Cut = Callable[[], object]
 
 
 LAYERS = ("stem", "norm", "mix", "fixed", "remix", "head")
-"""Layers of the torture model that mark their gradient, in the order of the forward pass (every rank uses them)."""
+"""Layers of the hard model that mark their gradient, in the order of the forward pass (every rank uses them)."""
 
 
 def cutter() -> Cut:
@@ -27,7 +27,7 @@ def cutter() -> Cut:
     return lambda: dist.barrier(group)
 
 
-def mark_layers(model: TortureModel, cut: Cut) -> None:
+def mark_layers(model: HardModel, cut: Cut) -> None:
     """Let every layer's output call `cut` when its gradient is there."""
 
     def on_output(layer: nn.Module, given: object, output: Tensor) -> None:

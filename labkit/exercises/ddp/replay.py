@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from labkit.checks.case import Case, Value, Values
-from labkit.checks.on_ranks.hard_model import TortureModel
+from labkit.checks.on_ranks.hard_model import HardModel
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, state_of
 
 Gradients = Mapping[str, Tensor | None]
@@ -29,14 +29,14 @@ class Replay:
     own: list[list[Gradients]]
 
 
-def models_of(case: Case) -> list[TortureModel]:
+def models_of(case: Case) -> list[HardModel]:
     """Return rank 0's model, once for each rank."""
     first = case.inputs[0]
     options = cast(dict[str, bool], first.get("model", {}))
-    return [TortureModel(cast(int, first["seed"]), **options) for _ in range(case.world_size)]
+    return [HardModel(cast(int, first["seed"]), **options) for _ in range(case.world_size)]
 
 
-def average(models: list[TortureModel]) -> None:
+def average(models: list[HardModel]) -> None:
     """Replace every gradient by the mean over the models; one that no model has stays None."""
     for parameters in zip(*(model.parameters() for model in models), strict=True):
         if all(parameter.grad is None for parameter in parameters):
@@ -75,7 +75,7 @@ def expected(case: Case) -> list[Values]:
 
 
 def _one_step(
-    models: list[TortureModel], steps: list[dict[str, Any]], share_buffers: bool
+    models: list[HardModel], steps: list[dict[str, Any]], share_buffers: bool
 ) -> tuple[list[list[Tensor]], list[Gradients]]:
     outputs: list[list[Tensor]] = [[] for _ in models]
     before: list[Gradients] = [{} for _ in models]
@@ -98,7 +98,7 @@ def _one_step(
 
 
 @torch.no_grad()
-def _descend(model: TortureModel, lr: float) -> None:
+def _descend(model: HardModel, lr: float) -> None:
     for parameter in model.parameters():
         if parameter.grad is not None:
             parameter.sub_(lr * parameter.grad)

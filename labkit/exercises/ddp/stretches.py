@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from labkit.checks.case import Case
-from labkit.checks.on_ranks.hard_model import TortureModel
+from labkit.checks.on_ranks.hard_model import HardModel
 from labkit.checks.wire import CollectiveCall, Wire
 from labkit.exercises.ddp.on_ranks import LAYERS
 
@@ -60,7 +60,7 @@ def stretches(case: Case, wire: Wire, rank: int) -> list[Stretch] | None:
     return [Stretch(*name, tuple(calls)) for name, calls in zip(names, parts, strict=True)]
 
 
-def ready_part(name: str, model: TortureModel) -> str:
+def ready_part(name: str, model: HardModel) -> str:
     """Return the part of backward in which a parameter's gradient is complete."""
     layer = name.split(".")[0]
     if name == "mix.weight" or (
@@ -70,7 +70,7 @@ def ready_part(name: str, model: TortureModel) -> str:
     return _READY_WITH.get(layer, layer)
 
 
-def trained(model: TortureModel) -> list[tuple[str, int]]:
+def trained(model: HardModel) -> list[tuple[str, int]]:
     """Return name and size in bytes of each parameter that needs a gradient, as module.parameters() yields them."""
     return [(n, p.numel() * p.element_size()) for n, p in model.named_parameters() if p.requires_grad]
 

@@ -31,7 +31,7 @@ from labkit.grading.sandbox.memory_watch import MemoryWatch
 from labkit.grading.sandbox.rank_namespaces import NOT_MADE
 from labkit.grading.sandbox.view import SCRATCH
 
-_HAZY_SECONDS = 2.0
+_QUIET_SECONDS = 2.0
 _serials = itertools.count()
 
 
@@ -224,7 +224,9 @@ class CaseRun:
             self._answer()
             if self._relay.all_ended:
                 continue
-            if self._relay.settled or (self._relay.hazy and time.monotonic() - quiet_since > _HAZY_SECONDS):
+            if self._relay.settled or (
+                self._relay.settled_but_for_threads and time.monotonic() - quiet_since > _QUIET_SECONDS
+            ):
                 self._unstick()
 
     def _event(self, key: selectors.SelectorKey, mask: int) -> None:

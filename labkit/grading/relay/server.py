@@ -96,14 +96,14 @@ class Relay:
         return all(rank.idle for rank in self._ranks)
 
     @property
-    def hazy(self) -> bool:
+    def settled_but_for_threads(self) -> bool:
         """Whether each rank waits or is gone, but one has other threads, of which nothing is known."""
         return not self.settled and all(rank.idle or (rank.waits and not rank.pulls) for rank in self._ranks)
 
     def unstick(self) -> Deadlock | None:
         """Let somebody go on now that all ranks wait; return the deadlock where nobody can.
 
-        Call it when `settled`, or when `hazy` and nothing has come for a while.
+        Call it when `settled`, or when `settled_but_for_threads` and nothing has come for a while.
         """
         if self._pull() or self._match_any_source() or self._answer_tests():
             return None

@@ -57,7 +57,7 @@ class _Meeting:
 
 
 def train_data_parallel(functions: Functions, inputs: Values) -> Values:
-    """Wrap a torture model in MiniDataParallel and take some steps with it (mini_data_parallel).
+    """Wrap a hard model in MiniDataParallel and take some steps with it (mini_data_parallel).
 
     Inputs: seed, model (options), devices, lr, steps: a list of dicts with x, y, spare (a keyword), eval (an evaluation
     without gradients). What the first layer is given is written down by a hook; with `meet` the replicas wait there for

@@ -1,4 +1,4 @@
-"""The whole: MiniDataParallel on the torture model and on nested arguments."""
+"""The whole: MiniDataParallel on the hard model and on nested arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.judged import Mistake, judged
-from labkit.checks.on_ranks.hard_model import torture_batch
+from labkit.checks.on_ranks.hard_model import hard_batch
 from labkit.checks.on_ranks.model_state import gradients_of, model_of, state_of
 from labkit.checks.tensor_values import close, ratio_of
 from labkit.checks.verdict import Verdict
@@ -44,12 +44,12 @@ def training_case(
         steps: What each is like.
         lr: Learning rate.
         meet: Whether replicas wait for one another, so that they must run at the same time.
-        model: Options of the torture model.
+        model: Options of the hard model.
     """
     names = ["cpu"] * devices if isinstance(devices, int) else list(devices)
     made: list[Value] = []
     for number, about in enumerate(steps):
-        x, y = torture_batch(1000 * seed + number, about["size"])
+        x, y = hard_batch(1000 * seed + number, about["size"])
         made.append({"x": x, "y": y, **{key: about[key] for key in ("spare", "eval") if key in about}})
     given: dict[str, Value] = {
         "seed": seed, "model": {"unused": False, **model}, "devices": cast(Value, names), "lr": lr, "steps": made,

@@ -16,7 +16,7 @@ from labkit.torch_port.tensors import own_buffers, own_parameters
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
-    """Call replicate on a torture model; run the replicas, the last one first, and go backward (replicate).
+    """Call replicate on a hard model; run the replicas, the last one first, and go backward (replicate).
 
     Inputs: seed, model (options), devices, train, x and y (one tensor for each replica). With another device than the
     CPU only where the replicas' tensors lie is returned. The loss is the sum of (n + 1) times replica n's loss.

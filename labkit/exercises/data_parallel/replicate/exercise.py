@@ -11,7 +11,7 @@ from torch import Tensor
 
 from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.judged import Mistake, judged
-from labkit.checks.on_ranks.hard_model import torture_batch
+from labkit.checks.on_ranks.hard_model import hard_batch
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
 from labkit.checks.tensor_values import close, first_wrong, ratio_of
 from labkit.checks.verdict import Verdict
@@ -28,7 +28,7 @@ def replicas_case(
 ) -> Case:
     """Return a case of replicate; devices by name, or how many CPUs."""
     names = ["cpu"] * devices if isinstance(devices, int) else list(devices)
-    batches = [torture_batch(100 * seed + number, size) for number in range(len(names))]
+    batches = [hard_batch(100 * seed + number, size) for number in range(len(names))]
     given: dict[str, Value] = {
         "seed": seed, "model": {"unused": False, **model}, "devices": cast(Value, names), "train": train,
         "x": [x for x, _ in batches], "y": [y for _, y in batches],

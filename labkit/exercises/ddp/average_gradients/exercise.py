@@ -9,7 +9,7 @@ from torch import Tensor
 
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.judged import Mistake, judged
-from labkit.checks.on_ranks.hard_model import TortureModel, torture_batch
+from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
 from labkit.checks.tensor_values import close, compare_ranks, ratio_of
 from labkit.checks.verdict import Verdict
@@ -25,13 +25,13 @@ def gradient_case(name: str, seed: int, world_size: int, spare: tuple[int, ...] 
     """Return a case of average_gradients: equal models, a batch for each rank; `spare` ranks use the spare layer."""
     inputs: list[Values] = []
     for rank in range(world_size):
-        x, y = torture_batch(100 * seed + rank, 4)
+        x, y = hard_batch(100 * seed + rank, 4)
         about = {**PLAIN, **model}
         inputs.append({"seed": seed, "model": cast(Value, about), "x": x, "y": y, "spare": rank in spare})
     return Case(name, world_size, tuple(inputs))
 
 
-def _after_backward(case: Case) -> list[TortureModel]:
+def _after_backward(case: Case) -> list[HardModel]:
     models = [model_of(inputs) for inputs in case.inputs]
     for model, inputs in zip(models, case.inputs, strict=True):
         output = model(cast(Tensor, inputs["x"]), spare=bool(inputs.get("spare")))

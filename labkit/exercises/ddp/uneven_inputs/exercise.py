@@ -10,7 +10,7 @@ from torch import Tensor
 
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.judged import Mistake, judged
-from labkit.checks.on_ranks.hard_model import TortureModel, torture_batch
+from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.on_ranks.model_state import loss_of, state_of
 from labkit.checks.tensor_values import close, compare_ranks
 from labkit.checks.verdict import Verdict
@@ -25,7 +25,7 @@ def uneven_case(name: str, seed: int, counts: Sequence[int]) -> Case:
     """Return a case in which rank i has counts[i] batches; the model has no buffers."""
     inputs: list[Values] = []
     for rank, count in enumerate(counts):
-        batches = [torture_batch(1000 * seed + 50 * rank + number, 4) for number in range(count)]
+        batches = [hard_batch(1000 * seed + 50 * rank + number, 4) for number in range(count)]
         given: dict[str, Value] = {
             "seed": seed + rank, "model": {**PLAIN, "norm": False}, "lr": 0.1, "cap": 320 / 2**20,
             "x": [x for x, _ in batches], "y": [y for _, y in batches],
@@ -57,7 +57,7 @@ def _trained(case: Case, rule: str = "active") -> tuple[int, dict[str, Value]]:
 
 
 @torch.no_grad()
-def _descend(model: TortureModel, divisor: int) -> None:
+def _descend(model: HardModel, divisor: int) -> None:
     for parameter in model.parameters():
         if parameter.grad is not None:
             parameter.sub_(0.1 * parameter.grad / divisor)

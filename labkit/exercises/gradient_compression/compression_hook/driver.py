@@ -60,7 +60,7 @@ def _value(future: Any) -> Value:
 
 
 def hook_on_ddp(functions: Functions, inputs: Values) -> Values:
-    """Register the hook with torch's DDP around the torture model; return the gradients of each step.
+    """Register the hook with torch's DDP around the hard model; return the gradients of each step.
 
     Inputs: seed, model (options), compressor, cap (MB of a bucket), x, y: for each step a batch.
     """

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.judged import judged
-from labkit.checks.on_ranks.hard_model import TortureModel, torture_batch
+from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.on_ranks.model_state import loss_of
 from labkit.checks.wire import Wire
 from labkit.exercises.gradient_compression.compression_hook.driver import drive
@@ -75,10 +75,10 @@ def hook_case(
 
 
 def ddp_case(name: str, seed: int, world_size: int, steps: int = 2) -> Case:
-    """Return a case under torch's DDP, with the torture model in several buckets."""
+    """Return a case under torch's DDP, with the hard model in several buckets."""
     inputs: list[Values] = []
     for rank in range(world_size):
-        batches = [torture_batch(seed + 100 * rank + step, 5) for step in range(steps)]
+        batches = [hard_batch(seed + 100 * rank + step, 5) for step in range(steps)]
         x, y = [list(each) for each in zip(*batches, strict=True)]
         compressor: dict[str, Value] = {"kind": ROUNDING, "step": 2.0**-12}
         inputs.append(
@@ -127,7 +127,7 @@ def expected(case: Case) -> list[Values]:
 
 
 def _ddp_gradients(case: Case) -> list[dict[str, Tensor]]:
-    model = TortureModel(cast(int, case.inputs[0]["seed"]), **_MODEL)
+    model = HardModel(cast(int, case.inputs[0]["seed"]), **_MODEL)
     trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
     steps = []
     for number in range(len(cast(list[Tensor], case.inputs[0]["x"]))):
