@@ -141,7 +141,7 @@ COLLECTIVES = (
     Operation(("barrier",), "barrier", _nothing, ()),
     Operation(("monitored_barrier",), "monitored_barrier", _nothing, ()),
 )
-"""The ``..._single`` names came with torch 2.13, ``gather_into_tensor`` and ``gather_single`` with 2.15."""
+"""The ``..._single`` names are there from torch 2.13 on, those of ``gather`` in one tensor from 2.15 on."""
 
 POINT_TO_POINT = (
     Operation(("send",), "isend", _first, ("tensors", "dstRank", "tag"), True, "send to"),

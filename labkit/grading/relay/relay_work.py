@@ -1,4 +1,3 @@
-# mypy: disable-error-code="override,assignment,no-untyped-call"
 """The handle of an operation on the relay, and when its buffers are read and written."""
 
 from __future__ import annotations
