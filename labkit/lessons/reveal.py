@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterable
-from html import escape
 from importlib import resources
 from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from labkit.errors import EnvironmentProblem
 from labkit.lessons.presentation import Slide
@@ -52,13 +54,23 @@ def write_deck(slides: Iterable[Slide], title: str, name: str, folder: Path) -> 
             shutil.copyfile(source, target)
     shutil.copyfile(Path(__file__).with_name("slides.css"), folder / "slides.css")
     shutil.copyfile(Path(__file__).with_name("slides.js"), folder / "slides.js")
-    numbered = list(enumerate(slides, 1))
-    sections = "\n".join(_section(slide, number) for number, slide in numbered)
-    timelines = _timelines({number: slide.runs for number, slide in numbered if slide.runs})
-    page = _PAGE.format(title=escape(title), timelines=timelines, sections=sections, width=WIDTH, height=HEIGHT)
     path = folder / f"{name}.html"
-    path.write_text(page, encoding="utf-8")
+    path.write_text(deck_html(slides, title), encoding="utf-8")
     return path
+
+
+def deck_html(slides: Iterable[Slide], title: str) -> str:
+    """Return the deck as a page; the engine's files lie beside it."""
+    shown = list(slides)
+    runs = {number: slide.runs for number, slide in enumerate(shown, 1) if slide.runs}
+    beside = FileSystemLoader(Path(__file__).parent)
+    templates = Environment(
+        loader=beside, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    templates.filters["as_html"] = lambda markdown: Markup(as_html(markdown))
+    return templates.get_template("deck.html").render(
+        title=title, slides=shown, timelines=Markup(_timelines(runs)), width=WIDTH, height=HEIGHT
+    )
 
 
 def write_pdf(deck: Path, browser: str) -> Path:
@@ -101,25 +113,6 @@ def _engine() -> Path:
         raise EnvironmentProblem("slides need what `pip install 'labkit[docs]'` brings (make setup has it)") from error
 
 
-def _section(slide: Slide, number: int) -> str:
-    body = as_html(slide.body) if slide.kind != "figure" else _figure(slide, number)
-    notes = as_html("\n\n".join(slide.notes))
-    aside = f'<aside class="notes">{notes}</aside>' if notes else ""
-    return f'<section class="{slide.kind}">\n{body}\n{aside}</section>'
-
-
-def _figure(slide: Slide, number: int) -> str:
-    if slide.runs:
-        figure = f'<div class="live">{slide.body}<div id="timeline-{number}"></div></div>'
-    else:
-        figure = slide.body if slide.body.startswith("<img") else f'<div class="live">{slide.body}</div>'
-    heading = as_html(f"### {slide.title}")
-    if not slide.question:
-        return f'{heading}<div class="picture">{figure}</div>'
-    asked = f'{heading}<div class="asked">{as_html(f"**{slide.question}**")}'
-    return f'{asked}<p class="fragment">{escape(slide.answer)}</p></div><div class="picture fragment">{figure}</div>'
-
-
 def _timelines(runs: dict[int, str]) -> str:
     """Return style and program of timelines, once for all in the deck, and the runs that each shows.
 
@@ -155,32 +148,3 @@ def as_html(markdown: str) -> str:
     html = str(reader.render(markdown))
     # A link to another notebook leads nowhere in a deck.
     return re.sub(r'<a href="(?!https?:)[^"]*">(.*?)</a>', r"\1", html)
-
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<title>{title}</title>
-<link rel="stylesheet" href="reveal.js/dist/reset.css">
-<link rel="stylesheet" href="reveal.js/dist/reveal.css">
-<link rel="stylesheet" href="slides.css">
-{timelines}
-<div class="reveal"><div class="slides">
-{sections}
-</div></div>
-<script src="reveal.js/dist/reveal.js"></script>
-<script src="reveal.js/plugin/notes/notes.js"></script>
-<script>
-const printing = location.search.includes("print-pdf");
-const begin = () => Reveal.initialize({{width: {width}, height: {height}, margin: 0.03, hash: true, slideNumber: "c/t",
-  transition: "none", center: false, controls: false, pdfMaxPagesPerSlide: 1, pdfSeparateFragments: false,
-  plugins: [RevealNotes]}});
-// For printing the engine takes the slides out of the page a while; a figure that wakes then would not find its place.
-const alive = () => [...document.querySelectorAll(".live")].every((each) => each.querySelector("svg, canvas"));
-const wait = () => (alive() ? begin() : setTimeout(wait, 50));
-if (printing) wait();
-else begin();
-</script>
-<script src="slides.js"></script>
-</html>
-"""

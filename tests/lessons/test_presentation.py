@@ -14,7 +14,7 @@ from labkit.errors import LessonError
 from labkit.lessons.executed import unexecuted
 from labkit.lessons.lesson import Lesson
 from labkit.lessons.presentation import Part, Slide, Workshop, lesson_slides, read_workshop, workshop_slides
-from labkit.lessons.reveal import _section, as_html
+from labkit.lessons.reveal import as_html, deck_html
 from labkit.lessons.shown import shown_notebook
 from labkit.lessons.source import load, parse
 from labkit.lessons.student import student_notebook
@@ -144,7 +144,7 @@ def test_a_figure_behind_a_guess_is_a_question_first_and_comes_with_what_was_fou
     assert (slide.title, slide.question) == ("One step", "How long does a step take?")
     assert slide.answer == "It is 30 ms."  # and no word of what the lesson's author guessed
     assert slide.body.startswith('<div class="labkit-figure"') and slide.notes == [figure.sentence]
-    shown = _section(slide, 1)
+    shown = deck_html([slide], "A deck")
     assert shown.index("How long") < shown.index('<p class="fragment">It is 30 ms.') < shown.index('"picture fragment"')
 
 
