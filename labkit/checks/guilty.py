@@ -54,7 +54,7 @@ def find_guilty(recorded: Timeline | None, number: int, verdict: Verdict, got: G
         return None
     keep = rows_of_case(recorded, number) & (recorded.kind != CASE_KIND)
     part = _with_hanging_calls_drawn_out(recorded.select(keep))
-    calls = np.flatnonzero(is_call(part) & (part.kind != "wait"))
+    calls = np.flatnonzero(is_call(part) & (part.kind != "wait") & ~_of_the_check(part))
     if not len(calls):
         return None
     found = (
@@ -91,10 +91,10 @@ def _of_a_failure(part: Timeline, calls: npt.NDArray[np.int64], got: Got) -> _Fo
     if not isinstance(got, Failure):
         return None
     table = part.tables.get("call")
-    failed = [] if table is None else table["span"][table["failed"].astype(bool)].tolist()
+    failed = [] if table is None else np.intersect1d(table["span"][table["failed"].astype(bool)], calls).tolist()
     if got.kind == "exception" and failed:
         return min(failed, key=lambda row: (part.rank[row] != got.rank, part.start_ns[row])), "which raised."
-    hanging = _open(part)
+    hanging = np.intersect1d(_open(part), calls)
     if len(hanging) and got.kind in ("deadlock", "timeout"):
         row = int(hanging[np.argmin(part.start_ns[hanging])])
         return row, "the first of the calls that never ended." if len(hanging) > 1 else "the call that never ended."
@@ -124,6 +124,24 @@ def _last_received(part: Timeline, calls: npt.NDArray[np.int64], verdict: Verdic
     if brought:
         return brought[-1], f"the last that rank {verdict.rank} was given; look at what came before it."
     return (mine[-1], f"the last call of rank {verdict.rank}.") if mine else None
+
+
+def _of_the_check(part: Timeline) -> npt.NDArray[np.bool_]:
+    """Return which rows are barriers of the check itself, which mark the wire: they come from no line of a learner.
+
+    They have a group of their own, so that one that a learner's backward runs into, by a hook, is known by its group.
+    """
+    barrier = part.kind == "barrier"
+    source, call = part.tables.get("source"), part.tables.get("call")
+    if source is None or call is None:
+        return np.zeros(len(part), dtype=np.bool_)
+    told = np.zeros(len(part), dtype=np.bool_)
+    told[source["span"][np.char.str_len(source["line"].astype(str)) > 0]] = True
+    group = np.full(len(part), "", dtype=object)
+    group[call["span"]] = call["group"].astype(str) if "group" in call else ""
+    own = {name for name in group[barrier & ~told] if name}
+    found: npt.NDArray[np.bool_] = barrier & (~told | np.isin(group.astype(str), sorted(own)))
+    return found
 
 
 def _event(part: Timeline, row: int) -> str:

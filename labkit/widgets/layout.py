@@ -18,6 +18,7 @@ class RowLayout:
     """Rows from top to bottom.
 
     Attributes:
+        rows: The (rank, lane) of each row.
         tops: First pixel of each row's bar.
         bar_height: Pixels of a bar, 3 to 16.
         rank_gap: Empty pixels between two ranks.
@@ -26,6 +27,7 @@ class RowLayout:
         memory_height: Pixels of the lowest row of each rank, what its memory held; 0 where there is none.
     """
 
+    rows: tuple[tuple[int, Lane], ...]
     tops: tuple[int, ...]
     bar_height: int
     rank_gap: int
@@ -34,25 +36,34 @@ class RowLayout:
     memory_height: int = 0
 
 
-def shown_ranks(timeline: Timeline) -> list[int]:
-    """Return the ranks that get rows: all, or 64 evenly spaced ones including the first and the last."""
+def shown_ranks(timeline: Timeline, needed: int = -1) -> list[int]:
+    """Return the ranks that get rows: all, or 64 evenly spaced ones including the first and the last.
+
+    Args:
+        timeline: What was recorded.
+        needed: A rank that gets a row in any case, in place of the nearest of these; -1 for none.
+    """
     if timeline.num_ranks <= MOST_RANKS:
         return list(range(timeline.num_ranks))
-    return [round(place * (timeline.num_ranks - 1) / (MOST_RANKS - 1)) for place in range(MOST_RANKS)]
+    spaced = [round(place * (timeline.num_ranks - 1) / (MOST_RANKS - 1)) for place in range(MOST_RANKS)]
+    if needed >= 0 and needed not in spaced:
+        spaced[min(range(MOST_RANKS), key=lambda place: abs(spaced[place] - needed))] = needed
+    return spaced
 
 
-def picture_rows(timeline: Timeline) -> list[tuple[int, Lane]]:
+def picture_rows(timeline: Timeline, needed: int = -1) -> list[tuple[int, Lane]]:
     """Return the (rank, lane) of each row, top to bottom; lanes no rank uses are left out."""
     used = [lane for lane in Lane if (timeline.lane == lane).any()]
-    return [(rank, lane) for rank in shown_ranks(timeline) for lane in used]
+    return [(rank, lane) for rank in shown_ranks(timeline, needed) for lane in used]
 
 
-def row_layout(timeline: Timeline) -> RowLayout:
+def row_layout(timeline: Timeline, needed: int = -1) -> RowLayout:
     """Return bars of 3 to 16 pixels, so that all rows together stay below about 900.
 
-    Where rows are high enough for a line of text each, a rank whose memory was recorded gets one more for it.
+    Where rows are high enough for a line of text each, a rank whose memory was recorded gets one more for it. A rank
+    that is needed has rows, however many there are.
     """
-    rows, ranks = picture_rows(timeline), len(shown_ranks(timeline))
+    rows, ranks = picture_rows(timeline, needed), len(shown_ranks(timeline))
     lanes = max(len(rows) // max(ranks, 1), 1)
     bar = max(3, min(16, 760 // max(len(rows), 1) - 2))
     lane_gap, rank_gap = (2, 9) if bar >= 12 else (1, 5) if bar >= 6 else (0, 3)
@@ -60,7 +71,7 @@ def row_layout(timeline: Timeline) -> RowLayout:
     rank_height = lanes * bar + (lanes - 1) * lane_gap + memory
     step = rank_height + rank_gap
     tops = [rank * step + lane * (bar + lane_gap) for rank in range(ranks) for lane in range(lanes)]
-    return RowLayout(tuple(tops[: len(rows)]), bar, rank_gap, rank_height, max(ranks * step, 20), memory)
+    return RowLayout(tuple(rows), tuple(tops[: len(rows)]), bar, rank_gap, rank_height, max(ranks * step, 20), memory)
 
 
 def time_unit(duration_ns: int) -> tuple[str, int]:

@@ -13,7 +13,7 @@ from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.frame import GREY, MESSAGE_COLOUR, SMALL, TEXT
-from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout, picture_rows
+from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout
 from labkit.widgets.palette import categories_of
 from labkit.widgets.paper import Paper, width_of
 
@@ -40,7 +40,7 @@ def label_rows(
         length_ns: The time of which shares are given, the axis or less.
     """
     busy = filled * timeline.makespan_ns / max(length_ns, 1)
-    rows, groups = picture_rows(timeline), None
+    rows, groups = layout.rows, None
     at_right = LEFT + NUM_COLUMNS + 46
     each_lane = layout.bar_height >= _LINE_OF_TEXT
     last = -100.0
@@ -68,7 +68,7 @@ def label_rows(
 
 def lanes_in_words(timeline: Timeline, layout: RowLayout) -> str:
     """Return what a rank's unlabelled rows are, "" where each has its label or there is one only."""
-    lanes = list(dict.fromkeys(_LANES[lane] for _, lane in picture_rows(timeline)))
+    lanes = list(dict.fromkeys(_LANES[lane] for _, lane in layout.rows))
     return "" if layout.bar_height >= _LINE_OF_TEXT or len(lanes) < 2 else f", rows of a rank: {', '.join(lanes)}"
 
 
@@ -84,7 +84,7 @@ def label_bars(paper: Paper, timeline: Timeline, layout: RowLayout) -> None:
     first = int(timeline.start_ns.min()) if len(timeline) else 0
     groups, categories = by_rank_and_lane(timeline), categories_of(timeline)
     pixel_ns = max(timeline.makespan_ns, 1) / NUM_COLUMNS
-    for (rank, lane), top in zip(picture_rows(timeline), layout.tops, strict=True):
+    for (rank, lane), top in zip(layout.rows, layout.tops, strict=True):
         rows = groups.get((rank, lane), NO_ROWS)
         for row in rows.tolist():
             start, end = int(timeline.start_ns[row]), int(timeline.end_ns[row])
@@ -107,7 +107,7 @@ def draw_messages(paper: Paper, timeline: Timeline, layout: RowLayout) -> bool:
     messages = np.unique(timeline.flow[timeline.flow >= 0])
     if not 0 < len(messages) <= _MOST_ARROWS or layout.bar_height < 8:
         return False
-    top_of = dict(zip(picture_rows(timeline), layout.tops, strict=True))
+    top_of = dict(zip(layout.rows, layout.tops, strict=True))
     first = int(timeline.start_ns.min())
     scale = NUM_COLUMNS / max(timeline.makespan_ns, 1)
     arrows = []
@@ -131,7 +131,7 @@ def draw_messages(paper: Paper, timeline: Timeline, layout: RowLayout) -> bool:
 def frame_event(paper: Paper, timeline: Timeline, layout: RowLayout, row: int) -> None:
     """Draw a frame around an event's bar, wide enough to be seen; nothing where its rank has no row."""
     place = (int(timeline.rank[row]), Lane(timeline.lane[row]))
-    rows = picture_rows(timeline)
+    rows = layout.rows
     if place not in rows:
         return
     scale, first = NUM_COLUMNS / max(timeline.makespan_ns, 1), int(timeline.start_ns.min())

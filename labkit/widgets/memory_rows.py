@@ -9,7 +9,7 @@ from labkit.timeline.memory import memory_curve
 from labkit.timeline.timeline import Timeline
 from labkit.units import format_bytes
 from labkit.widgets.frame import GREY, SMALL
-from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout, shown_ranks
+from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout
 from labkit.widgets.paper import Paper
 
 _SHADE = 0xB5
@@ -44,7 +44,7 @@ def draw_memory(paper: Paper, timeline: Timeline, layout: RowLayout) -> None:
     """
     if not layout.memory_height:
         return
-    curves = {rank: memory_columns(timeline, rank) for rank in shown_ranks(timeline)}
+    curves = {rank: memory_columns(timeline, rank) for rank in dict.fromkeys(rank for rank, _ in layout.rows)}
     largest = max((int(curve.max()) for curve in curves.values()), default=0)
     lines = layout.memory_height - 1
     for number, curve in enumerate(curves.values()):

@@ -7,6 +7,7 @@ light and on a dark page.
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from PIL import Image
 
 from labkit.timeline.columns import COLUMNS
 from labkit.timeline.grouping import by_rank_and_lane
+from labkit.timeline.span import Lane
 from labkit.timeline.summary import extent, summary
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.frame import GREY, MESSAGE_COLOUR, SMALL, draw_axis, draw_legend
@@ -66,9 +68,11 @@ def to_png(
         columns //= 2 if len(png) < _PALETTE_HELPS * MAX_BYTES else 4
 
 
-def picture_shares(timeline: Timeline, num_columns: int = NUM_COLUMNS) -> npt.NDArray[np.float64]:
+def picture_shares(
+    timeline: Timeline, num_columns: int = NUM_COLUMNS, rows: Sequence[tuple[int, Lane]] | None = None
+) -> npt.NDArray[np.float64]:
     """Return what the picture is painted from, shape (rows, categories, num_columns); see :func:`share_matrix`."""
-    rows = picture_rows(timeline)
+    rows = picture_rows(timeline) if rows is None else rows
     shares = np.zeros((len(rows), len(CATEGORIES), num_columns))
     category = categories_of(timeline)
     first = int(timeline.start_ns.min()) if len(timeline) else 0
@@ -123,8 +127,8 @@ def draw(
     says = note or "".join(summary(timeline).splitlines()[0].split(", ", 2)[2:])
     makespan = timeline.makespan_ns
     timeline = timeline if lasting_ns is None else _lasting(timeline, lasting_ns)
-    layout = row_layout(timeline)
-    shares = picture_shares(timeline, num_columns)
+    layout = row_layout(timeline, int(timeline.rank[event]) if event >= 0 else -1)
+    shares = picture_shares(timeline, num_columns, layout.rows)
     paper = Paper(LEFT + NUM_COLUMNS + RIGHT, TOP + layout.height + BOTTOM)
     paper.pixels(LEFT, TOP, paint(shares, layout, NUM_COLUMNS))
     unit, unit_ns = time_unit(timeline.makespan_ns)

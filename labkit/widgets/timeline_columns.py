@@ -47,11 +47,12 @@ def pack(
     Args:
         timeline: What was recorded.
         name: What to call the run beside another one.
-        ranks: Which ranks to show; None shows all, or 64 evenly spaced ones.
+        ranks: Which ranks to show; None shows all, or 64 evenly spaced ones and that of `focus`.
         focus: A row of the timeline whose place in the page's order is returned as "focus".
         origin_ns: The time that becomes 0; the first begin if None.
     """
-    shown = shown_ranks(timeline) if ranks is None else sorted(set(ranks))
+    needed = int(timeline.rank[focus]) if focus >= 0 else -1
+    shown = shown_ranks(timeline, needed) if ranks is None else sorted(set(ranks))
     order, rows = _sorted(timeline, shown)
     t0 = origin_ns if origin_ns is not None else int(timeline.start_ns.min()) if len(timeline) else 0
     start = timeline.start_ns[order] - t0

@@ -23,6 +23,7 @@ from labkit.timeline.span import Problem
 from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, row_layout
 from labkit.widgets.live import VIEWS
 from labkit.widgets.static_timeline import to_png
+from labkit.widgets.timeline_columns import pack
 
 WRONG = Verdict(False, message="Rank 1 is wrong.", got="rank 1: [3]", rank=1)
 
@@ -125,6 +126,47 @@ def test_of_a_hang_the_call_that_never_ended_is_marked_and_drawn_to_the_end() ->
 def test_of_an_exception_the_call_that_raised_is_marked() -> None:
     failure = Failure("exception", 1, "Rank 1 raised RuntimeError: no.", error="RuntimeError")
     assert where(found(recorded(), Verdict(False, failure.message), failure)) == (1, "recv", 225)
+
+
+def marked_by_the_check(*, hangs: bool) -> Timeline:
+    """Return a case in which the check's own barriers stand around a learner's call, and one within its backward."""
+    rows = [  # rank, start, end, kind, line, group
+        (0, 0, 100, CASE_KIND, "", ""),
+        (0, 10, 20, "barrier", "", "group 1"),
+        (0, 30, 40, "all_reduce", "ring.py:3", "world"),
+        (0, 50, 60, "barrier", "ring.py:4", "group 1"),
+        (0, 70, 80, "barrier", "", "group 1"),
+    ]
+    rank, start, end, kind, line, group = zip(*rows, strict=True)
+    calls = np.arange(1, 5)
+    tables = {
+        "call": {"span": calls, "failed": calls == 4, "group": np.array(group[1:])},
+        "source": {"span": calls, "line": np.array(line[1:])},
+        "open": {"span": np.array([1, 3] if hangs else [], dtype=np.int64)},
+    }
+    lane = [COMPUTE, *[COMMUNICATION] * 4]
+    name = ("case 0", *kind[1:])
+    return Timeline(rank, lane, start, end, name, kind, tables=tables)
+
+
+@pytest.mark.parametrize("kind", ["deadlock", "exception", "timeout"])
+def test_the_checks_own_barriers_are_never_pointed_at(kind: Any) -> None:
+    failure = Failure(kind, 0, "It failed.")
+    guilty = find_guilty(marked_by_the_check(hangs=True), 0, Verdict(False, "It failed."), failure)
+    assert guilty is not None and where(guilty) == (0, "all_reduce", 30)
+    last = find_guilty(marked_by_the_check(hangs=False), 0, Verdict(False, "Rank 0 is wrong.", rank=0), ())
+    assert last is not None and where(last) == (0, "all_reduce", 30)
+
+
+def test_of_many_ranks_the_row_of_the_event_is_shown_in_the_picture_and_on_the_page() -> None:
+    ranks = np.arange(512)
+    calls = ["all_reduce"] * 512
+    timeline = Timeline(ranks, [COMMUNICATION] * 512, [0] * 512, [9] * 512, calls, calls)
+    for row in (0, 3, 257, 511):
+        rows = row_layout(timeline, row).rows
+        assert (row, COMMUNICATION) in rows and len({rank for rank, _ in rows}) == 64
+        packed = pack(timeline, focus=row)
+        assert packed["focus"] >= 0 and row in [rank for rank, *_ in packed["rows"]]
 
 
 def test_a_case_without_calls_has_no_event() -> None:
