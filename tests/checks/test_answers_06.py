@@ -13,10 +13,7 @@ class TestLesson06(FourProofs):
             ("mean_of_packets", "all_reduce of the parts"),
             ("compression_hook", "does not divide"),
             ("compression_hook", "the bucket's number alone"),
-            ("compression_hook", "waits for all works"),
             ("compression_hook", "waits for its own future"),
-            ("compression_hook", "always adds"),
-            ("power_sgd", "one average after the other"),
             ("power_sgd", "orthonormal before the mean"),
             ("prefetching_loader", "an endless queue"),
         }
