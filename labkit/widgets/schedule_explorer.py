@@ -8,7 +8,9 @@ from statistics import median
 from typing import Any
 
 from labkit.errors import ConfigError
-from labkit.plans.pipeline import Op, Placed, Schedule, num_chunks, ops_of, place
+from labkit.plans.pipeline import Placed, Schedule
+from labkit.plans.pipeline_records import Op, Record, num_chunks, ops_of
+from labkit.plans.pipeline_timing import place
 from labkit.plans.reference.schedules import FORMS, V_SHAPED
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.explorer import Explorer
@@ -209,7 +211,7 @@ def _still(schedules: Sequence[Schedule], limit: int) -> Scene:
         marks.append(Text(10, y + 14, schedule.name, 13, bold=True))
         marks.append(Text(_WIDTH - 10, y + 14, right, 11.5, "end", RED if schedule.stuck else INK))
         y += 22
-        cells: dict[tuple[int, Op], tuple[float, float]] = {}  # the middle of each operation's lower edge
+        cells: dict[tuple[int, Record], tuple[float, float]] = {}  # the middle of each operation's lower edge
         for stage, row in enumerate(schedule.stages):
             marks.append(Text(10, y + 14, f"stage {stage}", 11))
             peak = schedule.peak(stage)

@@ -9,7 +9,9 @@ from math import ceil, inf, isinf
 import pytest
 
 from labkit.plans.buckets import HOOKS, Link, sent
-from labkit.plans.pipeline import Op, Schedule, ops_of, place
+from labkit.plans.pipeline import Schedule
+from labkit.plans.pipeline_records import Op, ops_of
+from labkit.plans.pipeline_timing import place
 from labkit.plans.reference.bucket_plans import bucket_plan
 from labkit.plans.reference.schedules import FORMS, V_SHAPED
 from labkit.widgets.compression_explorer import Method, pays

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from labkit.errors import ConfigError
-from labkit.plans.pipeline import Schedule, ops_of, place
+from labkit.plans.pipeline import Schedule
+from labkit.plans.pipeline_records import ops_of
+from labkit.plans.pipeline_timing import place
 from labkit.plans.reference.schedules import FORMS, V_SHAPED, gpipe, interleaved, one_f_one_b, zb_h1, zb_v
 from labkit.timeline import COMPUTE, Timeline
 from labkit.widgets.schedule_explorer import closed_form, schedule_explorer

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 from labkit.checks.formulas import Counted
+from labkit.plans.pipeline_records import Op
+from labkit.plans.pipeline_timing import place
 
 
+@cache
 def _turns(num_stages: int, num_microbatches: int) -> int:
     """Return in how many turns the last stage has run all microbatches, one a turn, played turn by turn."""
-    done, turns = [0] * num_stages, 0
-    while done[-1] < num_microbatches:
-        before = [num_microbatches, *done]
-        done = [now + (now < before[stage]) for stage, now in enumerate(done)]
-        turns += 1
-    return turns
+    forwards = [Op("F", number) for number in range(num_microbatches)]
+    return round(place("", [forwards] * num_stages).makespan)
 
 
 def _bubble(num_stages: int, num_microbatches: int) -> float:

@@ -10,47 +10,14 @@ from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.exercises.pipeline.timing import said
 from labkit.exercises.pipeline.writing import asked, came
-
-Key = tuple[Any, ...]
-
-
-Needs = Callable[[Key, Sequence[int]], list[Key]]
-"""What must be done before: a key is (stage, kind, chunk, microbatch); beside it the pipeline's arguments."""
+from labkit.plans.pipeline_records import read_records
+from labkit.plans.pipeline_timing import place
 
 
 def order_case(name: str, function: str, pipelines: Sequence[tuple[int, ...]]) -> Case:
     """Return a case that asks for the order of work of all stages of each pipeline."""
     listed: list[Value] = [list(each) for each in pipelines]
     return Case(name, 1, ({"function": function, "pipelines": listed},))
-
-
-def _key(stage: int, record: Mapping[str, Any]) -> Key:
-    return stage, record["kind"], record.get("chunk", 0), record["microbatch"]
-
-
-def finish(orders: Sequence[Sequence[Mapping[str, Any]]], pipeline: Sequence[int], needs: Needs) -> int | None:
-    """Return when the last of the work is done, each piece lasting 1; None where somebody waits for ever."""
-    known = {_key(stage, record) for stage, order in enumerate(orders) for record in order}
-    before: dict[Key, list[Key]] = {}
-    for stage, order in enumerate(orders):
-        keys = [_key(stage, record) for record in order]
-        for place, key in enumerate(keys):
-            before[key] = needs(key, pipeline) + keys[max(place - 1, 0) : place]
-    ends: dict[Key, int] = {}
-    waiting = {key: {each for each in needed if each in known} for key, needed in before.items()}
-    ready = [key for key, needed in waiting.items() if not needed]
-    behind: dict[Key, list[Key]] = {}
-    for key, needed in before.items():
-        for each in needed:
-            behind.setdefault(each, []).append(key)
-    while ready:
-        key = ready.pop()
-        ends[key] = 1 + max((ends[each] for each in before[key] if each in known), default=0)
-        for other in behind.get(key, ()):
-            waiting[other].discard(key)
-            if not waiting[other] and other not in ends and other not in ready:
-                ready.append(other)
-    return max(ends.values(), default=0) if len(ends) == len(before) else None
 
 
 def form(schedules: Sequence[Any], kinds: Sequence[str], num_chunks: int, count: int) -> str:
@@ -60,14 +27,14 @@ def form(schedules: Sequence[Any], kinds: Sequence[str], num_chunks: int, count:
         if not isinstance(order, list):
             return f"Stage {stage} returned {order}; asked for is a list of records."
         seen = set()
-        for place, record in enumerate(order):
+        for position, record in enumerate(order):
             key = (
                 (record.get("kind"), record.get("chunk", 0), record.get("microbatch"))
                 if isinstance(record, dict)
                 else ()
             )
             if key not in wanted:
-                return f"Record {place} of stage {stage} is {said(record)}; there is no such work here."
+                return f"Record {position} of stage {stage} is {said(record)}; there is no such work here."
             if key in seen:
                 return f"Stage {stage} does {said(record)} twice."
             seen.add(key)
@@ -79,21 +46,19 @@ def form(schedules: Sequence[Any], kinds: Sequence[str], num_chunks: int, count:
     return ""
 
 
-def most_held(order: Sequence[Mapping[str, Any]], begins: str, ends: str) -> int:
-    """Return the most that has begun and not ended at any time."""
-    now = most = 0
-    for record in order:
-        now += (record["kind"] == begins) - (record["kind"] == ends)
-        most = max(most, now)
-    return most
+def late_work(schedules: Sequence[Any], forward: int, backward: int, best: int) -> str:
+    """Return in words that nobody can go on, or that it takes longer than it must; or "".
 
-
-def late_work(schedules: Sequence[Any], pipeline: Sequence[int], needs: Needs, best: int) -> str:
-    """Return in words that nobody can go on, or that it takes longer than it must; or ""."""
-    makespan = finish(schedules, pipeline, needs)
-    if makespan is None:
+    Args:
+        schedules: Of every stage.
+        forward: Turns of a microbatch's forward on one stage, all chunks together.
+        backward: Turns of its backward.
+        best: Turns it may take.
+    """
+    outcome = place("", [read_records(order, stage) for stage, order in enumerate(schedules)], forward, backward)
+    if outcome.stuck:
         return "Nobody can go on: some work stands before what it needs."
-    return f"It takes {makespan} turns; {best} are enough." if makespan > best else ""
+    return f"It takes {outcome.makespan:g} turns; {best} are enough." if round(outcome.makespan) > best else ""
 
 
 Problem = Callable[[Sequence[Any], Sequence[int]], str]

@@ -10,8 +10,11 @@ from labkit.checks.judged import Mistake
 from labkit.checks.structure import Each, OneOf
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
-from labkit.exercises.pipeline.timing import form, most_held, said, times
+from labkit.exercises.pipeline.timing import form, said
 from labkit.exercises.pipeline.written import short
+from labkit.plans.pipeline import Schedule, most_held
+from labkit.plans.pipeline_records import as_data, read_records
+from labkit.plans.pipeline_timing import place
 
 
 def schedule_case(name: str, function: str, pipelines: Sequence[tuple[int, ...]]) -> Case:
@@ -44,6 +47,11 @@ def structure(case: Case) -> list[Any]:
     return [{"schedules": [[OneOf((Each(record), str)) for _ in range(stages)] for stages, *_ in asked(case)]}]
 
 
+def placed(schedules: Sequence[Any]) -> Schedule:
+    """Return when the work of schedules of the right form is done, a Forward and a Backward lasting 1 each."""
+    return place("", [read_records(schedule, stage) for stage, schedule in enumerate(schedules)], 1, 1)
+
+
 def _problem(schedules: list[Any], count: int, held: Callable[[int, int, int], int]) -> str:
     problem = form(schedules, count)
     if problem:
@@ -54,12 +62,11 @@ def _problem(schedules: list[Any], count: int, held: Callable[[int, int, int], i
             order = [record["microbatch"] for record in schedule if record["kind"] == kind]
             if order != sorted(order):
                 return f"Stage {stage} runs {kind} in the order {order}; asked for is 0 to {count - 1}."
-    outcome = times(schedules)
-    if outcome.stuck:
-        stage, record = outcome.stuck
-        return f"Deadlock: stage {stage} waits for ever at {said(record)}."
+    outcome = placed(schedules)
+    for stage, record, *_ in outcome.blocked:
+        return f"Deadlock: stage {stage} waits for ever at {said(as_data(record))}."
     for stage, schedule in enumerate(schedules):
-        most, bound = most_held(schedule), held(stage, num_stages, count)
+        most, bound = most_held(read_records(schedule, stage)), held(stage, num_stages, count)
         if most != bound:
             return (
                 f"Stage {stage} of {num_stages} holds {most} of {count} microbatches at once (gone forward and not yet "
@@ -68,7 +75,7 @@ def _problem(schedules: list[Any], count: int, held: Callable[[int, int, int], i
     best = 2 * (count + num_stages - 1)
     if outcome.makespan != best:
         return (
-            f"With {num_stages} stages and {count} microbatches it takes {outcome.makespan} turns; {best} are enough "
+            f"With {num_stages} stages and {count} microbatches it takes {outcome.makespan:g} turns; {best} are enough "
             "if nobody waits without need."
         )
     return ""

@@ -6,35 +6,24 @@ come from the stage before and go to the one behind, gradients the other way.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from labkit.checks.case import Value
 from labkit.exercises.pipeline.pipeline_cases import Schedule, Write
+from labkit.plans.pipeline_records import LETTERS, as_data, read_short
 
-_KINDS = {
-    "r": ("Recv", -1), "F": ("Forward", 0), "s": ("Send", 1), "rg": ("RecvGrad", 1), "B": ("Backward", 0),
-    "sg": ("SendGrad", -1),
-}  # fmt: skip
-RECORDS = tuple(kind for kind, _ in _KINDS.values())
+RECORDS = ("Recv", "Forward", "Send", "RecvGrad", "Backward", "SendGrad")
 """Names of the records that lesson 05 defines for schedules."""
-_SHORT = {kind: short for short, (kind, _) in _KINDS.items()}
 
 
 def read(text: str, stage: int) -> Schedule:
     """Return the schedule of a stage that the text stands for, as data."""
-    found: Schedule = []
-    for short, number in re.findall(r"([a-zA-Z]+)(\d+)", text):
-        kind, way = _KINDS[short]
-        record: dict[str, Value] = {"kind": kind, "microbatch": int(number)}
-        found.append(record | ({"peer": stage + way} if way else {}))
-    return found
+    return [as_data(record) for record in read_short(text, stage)]
 
 
 def short(record: object) -> str:
     """Return a record, as data, in short; whatever is none as it is."""
-    if isinstance(record, dict) and record.get("kind") in _SHORT:
-        return f"{_SHORT[record['kind']]}{record.get('microbatch')}"
+    if isinstance(record, dict) and record.get("kind") in LETTERS:
+        return f"{LETTERS[record['kind']]}{record.get('microbatch')}"
     return f"{record!r:.60}"
 
 

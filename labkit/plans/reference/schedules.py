@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from labkit.plans.pipeline import Op
+from labkit.plans.pipeline_records import Op
 
 Plan = list[tuple[int, str]]
 """What a stage does how many times: words of a kind and a chunk, "F0 B0"."""

@@ -8,31 +8,18 @@ from typing import Any
 from labkit.checks.case import Case, Values
 from labkit.checks.judged import Mistake, judged
 from labkit.exercises.pipeline.chunked import (
-    Key,
     first,
     form,
     judging,
     late_work,
-    most_held,
     order_case,
     orders,
     said_of,
 )
 from labkit.exercises.pipeline.interleaved.driver import drive
 from labkit.exercises.pipeline.writing import asked, structure
-
-
-def _interleaved_needs(key: Key, pipeline: Sequence[int]) -> list[Key]:
-    stage, kind, chunk, microbatch = key
-    num_stages, _, num_chunks = pipeline
-    part = chunk * num_stages + stage
-    if kind == "ForwardChunk":
-        before = [part - 1] if part > 0 else []
-        return [(each % num_stages, "ForwardChunk", each // num_stages, microbatch) for each in before]
-    behind = [part + 1] if part < num_stages * num_chunks - 1 else []
-    return [(stage, "ForwardChunk", chunk, microbatch)] + [
-        (each % num_stages, "BackwardChunk", each // num_stages, microbatch) for each in behind
-    ]
+from labkit.plans.pipeline import most_held
+from labkit.plans.pipeline_records import read_records
 
 
 def _interleaved_best(pipeline: Sequence[int]) -> int:
@@ -51,10 +38,10 @@ def _interleaved_problem(schedules: Sequence[Any], pipeline: Sequence[int]) -> s
         return problem
     for stage, order in enumerate(schedules):
         bound = min(2 * (num_stages - 1 - stage) + (num_chunks - 1) * num_stages + 1, count * num_chunks)
-        held = most_held(order, "ForwardChunk", "BackwardChunk")
+        held = most_held(read_records(order, stage))
         if held > bound:
             return f"Stage {stage} holds {held} pieces at once; this schedule holds at most {bound}."
-    return late_work(schedules, pipeline, _interleaved_needs, _interleaved_best(pipeline))
+    return late_work(schedules, num_chunks, num_chunks, _interleaved_best(pipeline))
 
 
 EXERCISE = judged(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from labkit.checks.judged import Mistake, judged
 from labkit.exercises.pipeline.one_f_one_b.driver import drive
-from labkit.exercises.pipeline.timing import form, times
+from labkit.exercises.pipeline.timing import form
 from labkit.exercises.pipeline.writing import (
     NESTED,
     PEERS,
@@ -17,6 +17,7 @@ from labkit.exercises.pipeline.writing import (
     judging,
     leading,
     oracle,
+    placed,
     schedule_case,
     structure,
     work,
@@ -108,7 +109,7 @@ EXERCISE = judged(
             "Nobody can go on: a Send and the RecvGrad after it must stand next to each other, so that they are one "
             "batch; so must SendGrad and the next Recv.",
             lambda case, got, wire: any(
-                not form(schedules, count) and times(schedules).stuck
+                not form(schedules, count) and placed(schedules).stuck
                 for (_, count), schedules in zip(asked(case), came(case, got), strict=False)
             ),
         ),

@@ -8,28 +8,18 @@ from typing import Any
 from labkit.checks.case import Case, Values
 from labkit.checks.judged import Mistake, judged
 from labkit.exercises.pipeline.chunked import (
-    Key,
     first,
     form,
     judging,
     late_work,
-    most_held,
     order_case,
     orders,
     said_of,
 )
 from labkit.exercises.pipeline.writing import asked, structure
 from labkit.exercises.pipeline.zero_bubble.driver import drive
-
-
-def _zero_needs(key: Key, pipeline: Sequence[int]) -> list[Key]:
-    stage, kind, _, microbatch = key
-    if kind == "Forward":
-        return [(stage - 1, "Forward", 0, microbatch)] if stage > 0 else []
-    if kind == "BackwardWeight":
-        return [(stage, "BackwardInput", 0, microbatch)]
-    behind = [(stage + 1, "BackwardInput", 0, microbatch)] if stage < pipeline[0] - 1 else []
-    return [(stage, "Forward", 0, microbatch), *behind]
+from labkit.plans.pipeline import most_held
+from labkit.plans.pipeline_records import read_records
 
 
 def _zero_best(pipeline: Sequence[int]) -> int:
@@ -46,11 +36,11 @@ def _zero_problem(schedules: Sequence[Any], pipeline: Sequence[int]) -> str:
     problem = form(schedules, ("Forward", "BackwardInput", "BackwardWeight"), 1, count)
     if problem:
         return problem
-    late = late_work(schedules, pipeline, _zero_needs, _zero_best(pipeline))
+    late = late_work(schedules, 1, 2, _zero_best(pipeline))
     if late:
         return late
     for stage, order in enumerate(schedules):
-        held = most_held(order, "Forward", "BackwardWeight")
+        held = most_held(read_records(order, stage))
         if held > num_stages:
             return f"Stage {stage} holds {held} microbatches at once; at most {num_stages} are allowed."
     return ""
