@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -88,7 +89,7 @@ class Sent:
 
 
 def sent(
-    sizes: Sequence[int],
+    sizes: Sequence[float],
     plan: Sequence[Sequence[int]],
     link: Link,
     used: Sequence[int] | None = None,
@@ -106,7 +107,7 @@ def sent(
         packed: Bytes of each parameter's gradient after the hook; None: as the hook counts them for square matrices.
     """
     packed = list(map(HOOKS[link.hook].packed, sizes)) if packed is None else packed
-    total, summed = sum(sizes), 0
+    total, summed = sum(sizes), 0.0
     done = {}
     for index in reversed(range(len(sizes)) if used is None else used):
         summed += sizes[index]
@@ -124,26 +125,84 @@ def sent(
     return found
 
 
-def checked(plan: object, num_parameters: int) -> tuple[list[list[int]], str]:
-    """Return a plan as lists without empty ones, and what is wrong with it in a sentence, or "".
+@dataclass(frozen=True)
+class BrokenRule:
+    """What is wrong with a plan.
+
+    Attributes:
+        kind: Of its parameters: "outside" (there is no such one), "missing", "twice". Of its buckets: "order" (not from
+            the last parameter to the first), "empty", "over_cap", "still_fits" (cut too early).
+        text: A sentence with the numbers.
+    """
+
+    kind: str
+    text: str
+
+
+def read_buckets(plan: object) -> list[list[int]]:
+    """Return a plan as lists.
 
     Raises:
         ConfigError: If it is no list of lists of indices.
     """
     try:
-        buckets = [[int(index) for index in bucket] for bucket in plan]  # type: ignore[attr-defined]
+        return [[int(index) for index in bucket] for bucket in plan]  # type: ignore[attr-defined]
     except (TypeError, ValueError):
         raise ConfigError(f"The plan is {plan!r:.60}; it must be a list of buckets, each a list of indices.") from None
-    seen = [index for bucket in buckets for index in bucket]
-    outside = [index for index in seen if not 0 <= index < num_parameters]
-    missing = sorted(set(range(num_parameters)) - set(seen))
-    twice = sorted({index for index in seen if seen.count(index) > 1})
-    problem = ""
-    if outside:
-        problem = f"There is no parameter {outside[0]}; they are 0 to {num_parameters - 1}."
-    elif missing:
-        problem = f"Parameter {missing[0]} is in no bucket: its gradient is never averaged."
-    elif twice:
-        problem = f"Parameter {twice[0]} is in two buckets: its gradient is averaged twice."
+
+
+def checked(plan: object, num_parameters: int) -> tuple[list[list[int]], str]:
+    """Return a plan as lists of the parameters there are, without empty ones, and what is wrong with it, or "".
+
+    Raises:
+        ConfigError: If it is no list of lists of indices.
+    """
+    buckets = read_buckets(plan)
     inside = [[index for index in bucket if 0 <= index < num_parameters] for bucket in buckets]
+    problem = next((rule.text for rule in _of_parameters(buckets, num_parameters)), "")
     return [bucket for bucket in inside if bucket], problem
+
+
+def broken_rules(buckets: Sequence[Sequence[int]], sizes: Sequence[int], cap: int) -> list[BrokenRule]:
+    """Return every broken rule of the parameters; where none is, the first one of the buckets.
+
+    Args:
+        buckets: Indices of the parameters in each bucket, in the order they are sent.
+        sizes: Bytes of each parameter.
+        cap: Bytes a bucket may hold, unless one parameter alone is larger.
+    """
+    if found := _of_parameters(buckets, len(sizes)):
+        return found
+    flat = [index for bucket in buckets for index in bucket]
+    if flat != sorted(flat, reverse=True):
+        text = f"The parameters come in the order {flat}: begin with the last one, whose gradient is there first, "
+        return [BrokenRule("order", text + "and go down to 0.")]
+    for number, bucket in enumerate(buckets):
+        if not bucket:
+            return [BrokenRule("empty", f"Bucket {number} is empty.")]
+        held = sum(sizes[index] for index in bucket)
+        if len(bucket) > 1 and held > cap:
+            return [BrokenRule("over_cap", f"Bucket {number} holds {held} bytes, and the cap is {cap}.")]
+        after = buckets[number + 1][0] if number + 1 < len(buckets) and buckets[number + 1] else None
+        if after is not None and held + sizes[after] <= cap:
+            text = f"Bucket {number} holds {held} bytes; parameter {after} with {sizes[after]} bytes still fits under "
+            return [BrokenRule("still_fits", text + f"the cap of {cap}.")]
+    return []
+
+
+def _of_parameters(buckets: Sequence[Sequence[int]], num_parameters: int) -> list[BrokenRule]:
+    seen = Counter(index for bucket in buckets for index in bucket)
+    found = [
+        BrokenRule("outside", f"There is no parameter {index}; they are 0 to {num_parameters - 1}.")
+        for index in seen
+        if not 0 <= index < num_parameters
+    ][:1]
+    missing = [index for index in range(num_parameters) if index not in seen]
+    twice = sorted(index for index, count in seen.items() if count > 1)
+    if missing:
+        text = f"Parameter {missing[0]} is in no bucket: its gradient is never averaged."
+        found.append(BrokenRule("missing", text))
+    if twice:
+        text = f"Parameter {twice[0]} is in two buckets: its gradient is averaged twice."
+        found.append(BrokenRule("twice", text))
+    return found

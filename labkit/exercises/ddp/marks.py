@@ -10,11 +10,11 @@ from labkit.checks.case import Case, Failure, Got
 from labkit.checks.judged import Mistake
 from labkit.checks.tensor_values import at, close, elements_apart
 from labkit.checks.wire import Wire
-from labkit.exercises.ddp.bucket_rules import broken_rule
 from labkit.exercises.ddp.gradient_marks import marks_of_gradients
 from labkit.exercises.ddp.replay import models_of
 from labkit.exercises.ddp.stretches import in_another_order, of_backward, partition, stretches, trained
 from labkit.exercises.ddp.training import steps_of, truth, waits_in_backward
+from labkit.plans.buckets import broken_rules
 
 Seen = Callable[[Case, Got, Wire], bool]
 FROZEN = ("fixed.weight", "fixed.bias")
@@ -133,7 +133,9 @@ def beside_the_cap(case: Case, got: Got, wire: Wire) -> bool:
     """Return whether the pieces are buckets from the last parameter on, cut at another cap than the one given."""
     sizes, sent = [size for _, size in trained(models_of(case)[0])], [size for _, size in pieces(case, wire)]
     plan, cap = partition(sizes, sent), case.inputs[0].get("cap")
-    return isinstance(cap, float) and plan is not None and "the cap" in broken_rule(plan, sizes, round(cap * 2**20))
+    if not isinstance(cap, float) or plan is None:
+        return False
+    return any(rule.kind in ("over_cap", "still_fits") for rule in broken_rules(plan, sizes, round(cap * 2**20)))
 
 
 def one_for_each(case: Case, got: Got, wire: Wire) -> bool:

@@ -9,7 +9,6 @@ from labkit.checks.case import Case, Got, Values
 from labkit.checks.tensor_values import compare_ranks
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import CollectiveCall, Wire
-from labkit.exercises.ddp.bucket_rules import broken_rule
 from labkit.exercises.ddp.on_ranks import LAYERS
 from labkit.exercises.ddp.replay import Replay, models_of, replay
 from labkit.exercises.ddp.stretches import (
@@ -21,6 +20,7 @@ from labkit.exercises.ddp.stretches import (
     stretches,
     trained,
 )
+from labkit.plans.buckets import broken_rules
 from labkit.words import join, plural
 
 _ABOVE_SPARE = 272
@@ -235,9 +235,8 @@ def _buckets(case: Case, rank: int, step: int, calls: list[tuple[str, Collective
             got=f"bytes {pieces}",
             rank=rank,
         )
-    broken = broken_rule(plan, sizes, cap)
-    if broken:
-        return Verdict(False, message=f"The gradients are right, but {broken}.", got=f"bytes {pieces}, cap {cap}")
+    for rule in broken_rules(plan, sizes, cap):
+        return Verdict(False, message=f"The gradients are right. {rule.text}", got=f"bytes {pieces}, cap {cap}")
     ready = 0
     for number, (bucket, (part, _)) in enumerate(zip(plan, calls, strict=True)):
         ready = max([ready, *(PARTS.index(ready_part(names[index], model)) for index in bucket)])

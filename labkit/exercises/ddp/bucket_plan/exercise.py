@@ -11,7 +11,7 @@ from labkit.checks.structure import Each, OneOf
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.exercises.ddp.bucket_plan.driver import drive
-from labkit.exercises.ddp.bucket_rules import broken_rule
+from labkit.plans.buckets import BrokenRule, broken_rules
 
 
 def plans_case(name: str, calls: Sequence[tuple[Sequence[int], int]]) -> Case:
@@ -24,7 +24,7 @@ def _calls(case: Case) -> list[dict[str, Any]]:
 
 
 def rules(case: Case) -> list[Values]:
-    """Return how many plans are asked for; what makes one right is told by bucket_rules (the oracle)."""
+    """Return how many plans are asked for; labkit.plans.buckets tells what makes one right (the oracle)."""
     return [{"plans": len(_calls(case))}]
 
 
@@ -33,8 +33,8 @@ def structure(case: Case) -> list[Any]:
     return [{"plans": [OneOf((Each(Each(OneOf((int, str)))), str)) for _ in _calls(case)]}]
 
 
-def _broken(case: Case, got: Got) -> list[tuple[dict[str, Any], Value, str]]:
-    """Return call, plan and broken rule of each call, "" where none is."""
+def _broken(case: Case, got: Got) -> list[tuple[dict[str, Any], Value, list[BrokenRule]]]:
+    """Return call, plan and broken rules of each call."""
     plans = got[0].get("plans") if isinstance(got, tuple) else None
     found = []
     for number, call in enumerate(_calls(case)):
@@ -42,7 +42,8 @@ def _broken(case: Case, got: Got) -> list[tuple[dict[str, Any], Value, str]]:
         is_plan = isinstance(plan, list) and all(
             isinstance(bucket, list) and all(type(index) is int for index in bucket) for bucket in plan
         )
-        broken = broken_rule(cast(Any, plan), call["sizes"], call["cap"]) if is_plan else "that is no list of lists"
+        form = [BrokenRule("form", "That is no list of lists.")]
+        broken = broken_rules(cast(Any, plan), call["sizes"], call["cap"]) if is_plan else form
         found.append((call, plan, broken))
     return found
 
@@ -50,14 +51,14 @@ def _broken(case: Case, got: Got) -> list[tuple[dict[str, Any], Value, str]]:
 def judge(case: Case, got: Got, wire: Wire) -> Verdict:
     """Return whether every plan keeps every rule."""
     for call, plan, broken in _broken(case, got):
-        if broken:
+        for rule in broken:
             shown = f"bucket_plan({call['sizes']}, {call['cap']})"
-            return Verdict(False, message=f"{shown}: {broken}.", got=str(plan))
+            return Verdict(False, message=f"{shown}: {rule.text}", got=str(plan))
     return Verdict(True)
 
 
-def _any(word: str) -> Any:
-    return lambda case, got, wire: any(word in broken for _, _, broken in _broken(case, got))
+def _any(kind: str) -> Any:
+    return lambda case, got, wire: any(rule.kind == kind for *_, broken in _broken(case, got) for rule in broken)
 
 
 EXERCISE = judged(
@@ -84,27 +85,26 @@ EXERCISE = judged(
         Mistake(
             "over the cap",
             "Look before you add: a bucket is full when the next parameter would go over the cap.",
-            _any("and the cap is"),
+            _any("over_cap"),
         ),
         Mistake(
             "an empty bucket",
             "A parameter larger than the cap leaves an empty bucket before it: begin a new one only if the last holds "
             "something.",
-            _any("is empty"),
+            _any("empty"),
         ),
         Mistake(
             "closed too early",
             "A bucket is left although the next parameter still fits: exactly the cap is allowed.",
-            _any("still fits"),
+            _any("still_fits"),
         ),
-        Mistake("a parameter is lost", "Do not forget the bucket that was filling at the end.", _any("in no bucket")),
+        Mistake("a parameter is lost", "Do not forget the bucket that was filling at the end.", _any("missing")),
         Mistake(
             "a parameter twice", "A parameter stands in two buckets: after closing one, begin with an empty list.",
-            _any("in two places"),
+            _any("twice"),
         ),
         Mistake(
-            "not a list of lists", "Return a list of buckets; a bucket is a list of indices into sizes.", _any("list "
-            "of lists")
+            "not a list of lists", "Return a list of buckets; a bucket is a list of indices into sizes.", _any("form")
         ),
     ),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from labkit.checks.judged import Mistake, judged
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.exercises.ddp.overlap_gain.driver import drive
+from labkit.plans.buckets import Link, sent
 from labkit.words import number
 
 World = tuple[float, float, int, float, float]
@@ -27,19 +28,13 @@ def cost_case(name: str, worlds: Sequence[World], counts: Sequence[int], most: i
     return Case(name, 1, ({"calls": calls},))
 
 
-def _all_reduce(num_bytes: float, ranks: int, latency: float, bandwidth: float) -> float:
-    return math.fsum(latency + num_bytes / ranks / bandwidth for _half in range(2) for _ in range(1, ranks))
-
-
 def event_by_event(
     backward: float, num_bytes: float, count: int, ranks: int, latency: float, bandwidth: float
 ) -> float:
     """Return when the last of `count` equal buckets is reduced, stepping through them one by one."""
-    free = 0.0
-    for bucket in range(1, count + 1):
-        ready = backward * bucket / count
-        free = max(free, ready) + _all_reduce(num_bytes / count, ranks, latency, bandwidth)
-    return free
+    buckets = sent([num_bytes / count] * count, [[index] for index in reversed(range(count))],
+                   Link(backward, ranks, latency, bandwidth))  # fmt: skip
+    return buckets[-1].end
 
 
 def _calls(case: Case) -> list[tuple[str, list[Any]]]:
@@ -104,7 +99,7 @@ def _as_if(wrong: Callable[..., float]) -> Any:
 
 
 def _ring(size: float, k: int, n: int, a: float, w: float) -> float:
-    return _all_reduce(size / k, n, a, w)
+    return Link(0.0, n, a, w).all_reduce_s(size / k)
 
 
 EXERCISE = judged(
