@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -164,10 +164,10 @@ def simulate(
 
     def begin(start: float) -> None:
         nonlocal begun, waiting
-        everybody, slowest, still = not busy, min(clock), []
+        everybody, still = not busy, []
         for worker in waiting:  # in the order they came, or one might wait for ever
             oldest = min((number for *_, number in busy), default=begun)
-            if everybody if sync else clock[worker] - slowest <= most and begun - oldest <= furthest:
+            if everybody if sync else lead(clock[worker], clock) <= most and begun - oldest <= furthest:
                 drawn = next(numbers)
                 takes = {"equal": 1.0, "exponential": -math.log(1 - drawn)}.get(law, 0.75 + 0.5 * drawn)
                 lasts = (straggler if worker == 0 else 1) * takes + delay
@@ -196,6 +196,11 @@ def delay_of(bound: int | str) -> float:
     return float(bound.split()[1]) if isinstance(bound, str) and bound.startswith("delay ") else math.inf
 
 
+def lead(pushes: int, of_all: Iterable[int]) -> int:
+    """Return how many pushes a worker with so many has more than the slowest of all; 0 where nobody is left."""
+    return pushes - min(of_all, default=pushes)
+
+
 def ahead_of(updates: Sequence[Update]) -> list[int]:
     """Return for each gradient how many pushes its worker had more than the slowest when it was begun."""
     found = []
@@ -203,7 +208,7 @@ def ahead_of(updates: Sequence[Update]) -> list[int]:
         pushed = dict.fromkeys((each.worker for each in updates), 0)
         for each in updates:
             pushed[each.worker] += each.end <= update.start
-        found.append(pushed[update.worker] - min(pushed.values()))
+        found.append(lead(pushed[update.worker], pushed.values()))
     return found
 
 

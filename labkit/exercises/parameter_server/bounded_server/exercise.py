@@ -23,6 +23,7 @@ from labkit.exercises.parameter_server.scripts import (
     workers_of,
 )
 from labkit.exercises.parameter_server.server_mistakes import server_exercise
+from labkit.plans.staleness import lead
 
 Open = Callable[[Script, int, int, int, int], bool]
 """Whether push number `at` may be answered in step `now`: (script, at, now, number of workers, bound)."""
@@ -41,7 +42,7 @@ def _clocks(script: Script, now: int, count: int) -> dict[int, int]:
 def within(script: Script, at: int, now: int, count: int, bound: int) -> bool:
     """Return whether nobody who is there is more than bound behind."""
     own = _clock(script, script[at]["worker"], at)
-    return own - min(_clocks(script, now, count).values(), default=own) <= bound
+    return lead(own, _clocks(script, now, count).values()) <= bound
 
 
 def bounded_case(name: str, seed: int, said: Sequence[str], num_workers: int, bound: int, lr: float = 0.5) -> Case:
