@@ -58,7 +58,7 @@ _HOME = {
 
 DRAWS = {
     "ask": "labkit.widgets.asking.Asking",
-    "bundle": "labkit.widgets.kept.bundle",
+    "bundle": "labkit.widgets.deck_data.bundle",
     "display": "labkit.widgets.display.show_timeline",
     "explore": "labkit.widgets.timeline_view.explored",
     "growing": "labkit.widgets.growing.GrowingTimeline",

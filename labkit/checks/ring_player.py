@@ -9,11 +9,10 @@ from labkit.errors import ConfigError
 from labkit.plans.watched_ring import Watched, message_times, tagged, watched_ring
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.ring_player import player_of_plans, player_of_run
+from labkit.worlds import World, run
 
 if TYPE_CHECKING:
     import torch
-
-    from labkit.worlds import World
 
 _MOST_RANKS = 8
 
@@ -52,8 +51,6 @@ def ring_player(
         return player_of_plans(plan, num_ranks, num_bytes, latency_s, bandwidth_Bps, num_chunks)
     if not callable(plan):
         raise ConfigError("on= runs an all-reduce: give the function, ring_player(ring_sum, on=labkit.virtual(4)).")
-    from labkit.worlds import run
-
     size = on.world_size
     if not 2 <= size <= _MOST_RANKS:
         raise ConfigError(f"{size} ranks were asked for; an all-reduce is watched on 2 to {_MOST_RANKS}.")

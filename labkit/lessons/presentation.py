@@ -19,7 +19,7 @@ from labkit.checks.predictions import with_unit
 from labkit.errors import LessonError
 from labkit.lessons.code import predicted_name
 from labkit.lessons.lesson import Cell, Lesson
-from labkit.widgets import kept
+from labkit.widgets import deck_data
 
 DRAWN = "labkit-figure"
 _OPENING = "Before you begin: `labkit doctor` on every machine, `labkit board` on yours, the class link on the wall."
@@ -38,7 +38,7 @@ class Slide:
         title: The heading a "figure" stands under.
         question: What the room guesses before the "figure" is shown, or "".
         answer: What came out, shown with it.
-        runs: Of a "figure" that is a timeline, what its live form is made of (labkit.widgets.kept), else "".
+        runs: Of a "figure" that is a timeline, what its live form is made of (labkit.widgets.deck_data), else "".
         notes: Markdown for the speaker.
     """
 
@@ -138,7 +138,7 @@ def _drawn(output: Any, title: str, asked: dict[str, str]) -> Slide | None:
     if "image/png" in data:
         picture = "".join(data["image/png"].split())
         html = f'<img src="data:image/png;base64,{picture}" alt="{_attribute(sentence.partition(chr(10))[0])}">'
-        runs = kept.runs(output.get("metadata", {})) or ""
+        runs = deck_data.runs(output.get("metadata", {})) or ""
         return Slide("figure", html, title=title, question=question, answer=answer, runs=runs, notes=notes)
     return None
 

@@ -13,7 +13,7 @@ from labkit.errors import ConfigError
 from labkit.timeline.summary import extent
 from labkit.timeline.timeline import Timeline
 from labkit.widgets import display as _display
-from labkit.widgets.kept import metadata
+from labkit.widgets.deck_data import metadata
 from labkit.widgets.live import is_live
 from labkit.widgets.static_timeline import to_png
 from labkit.widgets.timeline_columns import pack

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from labkit.widgets.frame import GREY
+from labkit.widgets.axis_and_legend import GREY
 
 GUESS_COLOUR, RESULT_COLOUR = "#D55E00", "#0072B2"
 _WIDTH, _HEIGHT, _DPI = 560, 118, 100

@@ -18,7 +18,7 @@ import sys
 
 VIEWS = "LABKIT_VIEWS"
 """Environment variable: "static" never adds the widget, "live" always does; "kept" keeps a timeline's columns beside
-its picture (labkit.widgets.kept), for decks."""
+its picture (labkit.widgets.deck_data), for decks."""
 
 
 _OTHERS = {"VSCODE_PID", "VSCODE_CWD", "COLAB_RELEASE_TAG"}

@@ -8,9 +8,9 @@ import numpy.typing as npt
 from labkit.timeline.memory import memory_curve
 from labkit.timeline.timeline import Timeline
 from labkit.units import format_bytes
-from labkit.widgets.frame import GREY, SMALL
+from labkit.widgets.axis_and_legend import GREY, SMALL
+from labkit.widgets.canvas import Canvas
 from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout
-from labkit.widgets.paper import Paper
 
 _SHADE = 0xB5
 
@@ -34,11 +34,11 @@ def memory_columns(timeline: Timeline, rank: int, num_columns: int = NUM_COLUMNS
     return np.maximum(most, before)
 
 
-def draw_memory(paper: Paper, timeline: Timeline, layout: RowLayout) -> None:
+def draw_memory(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> None:
     """Draw the areas, all ranks to one scale.
 
     Args:
-        paper: Where the rows are painted.
+        canvas: Where the rows are painted.
         timeline: What was recorded.
         layout: Where the rows lie; nothing is drawn where it leaves no room for memory.
     """
@@ -51,9 +51,11 @@ def draw_memory(paper: Paper, timeline: Timeline, layout: RowLayout) -> None:
         base = TOP + number * (layout.rank_height + layout.rank_gap) + layout.rank_height
         # How much of each pixel lies under the curve.
         filled = np.clip(lines * curve / max(largest, 1) - np.arange(lines)[::-1, None], 0, 1)[:, :, None]
-        paper.pixels(LEFT, base - lines, np.rint(255 - filled * (255 - _SHADE)).astype(np.uint8).repeat(3, axis=2))
+        canvas.pixels(LEFT, base - lines, np.rint(255 - filled * (255 - _SHADE)).astype(np.uint8).repeat(3, axis=2))
         middle = base - layout.memory_height / 2
         peak = int(curve.argmax())
-        paper.arrows([(LEFT + peak, base, LEFT + peak, base - lines * curve[peak] / max(largest, 1))], "#000000", 1.0)
-        paper.words(LEFT - 6, middle, "memory, ↑ peak", SMALL, colour=GREY, across="right")
-        paper.words(LEFT + NUM_COLUMNS + 46, middle, format_bytes(int(curve.max())), SMALL, colour=GREY, across="right")
+        canvas.arrows([(LEFT + peak, base, LEFT + peak, base - lines * curve[peak] / max(largest, 1))], "#000000", 1.0)
+        canvas.words(LEFT - 6, middle, "memory, ↑ peak", SMALL, colour=GREY, across="right")
+        canvas.words(
+            LEFT + NUM_COLUMNS + 46, middle, format_bytes(int(curve.max())), SMALL, colour=GREY, across="right"
+        )

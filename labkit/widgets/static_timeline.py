@@ -19,7 +19,9 @@ from labkit.timeline.grouping import by_rank_and_lane
 from labkit.timeline.span import Lane
 from labkit.timeline.summary import extent, summary
 from labkit.timeline.timeline import Timeline
-from labkit.widgets.frame import GREY, MESSAGE_COLOUR, SMALL, draw_axis, draw_legend
+from labkit.widgets.annotations import EVENT_COLOUR, draw_messages, frame_event, label_bars, label_rows, lanes_in_words
+from labkit.widgets.axis_and_legend import GREY, MESSAGE_COLOUR, SMALL, draw_axis, draw_legend
+from labkit.widgets.canvas import Canvas
 from labkit.widgets.layout import (
     BOTTOM,
     LEFT,
@@ -32,11 +34,9 @@ from labkit.widgets.layout import (
     row_layout,
     time_unit,
 )
-from labkit.widgets.marks import EVENT_COLOUR, draw_messages, frame_event, label_bars, label_rows, lanes_in_words
 from labkit.widgets.memory_rows import draw_memory
 from labkit.widgets.palette import CATEGORIES, categories_of
-from labkit.widgets.paper import Paper
-from labkit.widgets.shares import share_matrix
+from labkit.widgets.pixel_shares import share_matrix
 
 MAX_BYTES = 60_000
 _PALETTE_HELPS = 6  # a palette makes a picture this many times smaller at best
@@ -121,29 +121,29 @@ def draw(
     """Return the picture; see :func:`to_png`."""
     title = title or title_of(timeline)
     if not len(timeline):
-        paper = Paper(LEFT + NUM_COLUMNS + RIGHT, TOP)
-        paper.words(12, 12, title, 15, bold=True, down="top")
-        return paper.image
+        canvas = Canvas(LEFT + NUM_COLUMNS + RIGHT, TOP)
+        canvas.words(12, 12, title, 15, bold=True, down="top")
+        return canvas.image
     says = note or "".join(summary(timeline).splitlines()[0].split(", ", 2)[2:])
     makespan = timeline.makespan_ns
     timeline = timeline if lasting_ns is None else _lasting(timeline, lasting_ns)
     layout = row_layout(timeline, int(timeline.rank[event]) if event >= 0 else -1)
     shares = picture_shares(timeline, num_columns, layout.rows)
-    paper = Paper(LEFT + NUM_COLUMNS + RIGHT, TOP + layout.height + BOTTOM)
-    paper.pixels(LEFT, TOP, paint(shares, layout, NUM_COLUMNS))
+    canvas = Canvas(LEFT + NUM_COLUMNS + RIGHT, TOP + layout.height + BOTTOM)
+    canvas.pixels(LEFT, TOP, paint(shares, layout, NUM_COLUMNS))
     unit, unit_ns = time_unit(timeline.makespan_ns)
-    draw_axis(paper, max(timeline.makespan_ns, 1) / unit_ns, f"time ({unit}){lanes_in_words(timeline, layout)}")
-    draw_memory(paper, timeline, layout)
-    label_rows(paper, timeline, layout, shares.sum((1, 2)) / num_columns, makespan)
-    label_bars(paper, timeline, layout)
-    has_arrows = draw_messages(paper, timeline, layout)
-    paper.words(12, 12, title, 15, bold=True, down="top")
-    paper.words(12, 32, says, SMALL, colour=EVENT_COLOUR if note else GREY, down="top")
+    draw_axis(canvas, max(timeline.makespan_ns, 1) / unit_ns, f"time ({unit}){lanes_in_words(timeline, layout)}")
+    draw_memory(canvas, timeline, layout)
+    label_rows(canvas, timeline, layout, shares.sum((1, 2)) / num_columns, makespan)
+    label_bars(canvas, timeline, layout)
+    has_arrows = draw_messages(canvas, timeline, layout)
+    canvas.words(12, 12, title, 15, bold=True, down="top")
+    canvas.words(12, 32, says, SMALL, colour=EVENT_COLOUR if note else GREY, down="top")
     if event >= 0:
-        frame_event(paper, timeline, layout, event)
+        frame_event(canvas, timeline, layout, event)
     present = [category for number, category in enumerate(CATEGORIES) if shares[:, number].any()]
-    draw_legend(paper, present, has_arrows=has_arrows)
-    return paper.image
+    draw_legend(canvas, present, has_arrows=has_arrows)
+    return canvas.image
 
 
 def title_of(timeline: Timeline) -> str:

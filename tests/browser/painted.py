@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from labkit.timeline import COMPUTE, Timeline, metrics
-from labkit.widgets.shares import share_matrix
+from labkit.widgets.pixel_shares import share_matrix
 
 LEFT, RIGHT = 112, 54
 READ = """(root) => {

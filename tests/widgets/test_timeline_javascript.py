@@ -10,7 +10,7 @@ import pytest
 
 from labkit.timeline import Timeline
 from labkit.widgets.palette import CATEGORIES, categories_of
-from labkit.widgets.shares import share_matrix
+from labkit.widgets.pixel_shares import share_matrix
 from labkit.widgets.timeline_columns import pack, pack_path
 from tests.timeline.small_timelines import exchange
 from tests.widgets.in_page import Evaluate, Modules

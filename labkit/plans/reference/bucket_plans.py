@@ -1,6 +1,6 @@
 """Buckets as torch's DDP cuts them.
 
-How was watched in its own runs (tests/widgets/test_bucket_order.py, torch 2.13); why the first step has one bucket
+How was watched in its own runs (tests/plans/test_bucket_plans.py, torch 2.13); why the first step has one bucket
 stands in torch/nn/parallel/distributed.py.
 """
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from labkit.widgets.canvas import Canvas, width_of
 from labkit.widgets.layout import BOTTOM, LEFT, NUM_COLUMNS, RIGHT
 from labkit.widgets.palette import Category
-from labkit.widgets.paper import Paper, width_of
 
 GREY, MESSAGE_COLOUR = "#444444", "#D55E00"
 SMALL, TEXT = 10, 12
@@ -25,32 +25,32 @@ def ticks(span: float) -> list[float]:
     return [step * number for number in range(int(span / step * (1 + 1e-9)) + 1)]
 
 
-def draw_axis(paper: Paper, span: float, label: str) -> None:
+def draw_axis(canvas: Canvas, span: float, label: str) -> None:
     """Draw the line under the bars with its ticks; span is its length in its unit."""
-    base = paper.image.height - BOTTOM
-    paper.line(LEFT, base, LEFT + NUM_COLUMNS, base, GREY)
+    base = canvas.image.height - BOTTOM
+    canvas.line(LEFT, base, LEFT + NUM_COLUMNS, base, GREY)
     for tick in ticks(span):
         x = LEFT + tick / span * NUM_COLUMNS
-        paper.line(x, base, x, base + 4, GREY)
-        paper.words(x, base + 6, f"{tick:g}", SMALL, across="middle", down="top")
-    paper.words(LEFT + NUM_COLUMNS / 2, paper.image.height - 4, label, TEXT, across="middle", down="bottom")
+        canvas.line(x, base, x, base + 4, GREY)
+        canvas.words(x, base + 6, f"{tick:g}", SMALL, across="middle", down="top")
+    canvas.words(LEFT + NUM_COLUMNS / 2, canvas.image.height - 4, label, TEXT, across="middle", down="bottom")
 
 
-def draw_legend(paper: Paper, categories: Sequence[Category], *, has_arrows: bool) -> None:
+def draw_legend(canvas: Canvas, categories: Sequence[Category], *, has_arrows: bool) -> None:
     """Name the colours in use, from the right end of the bars leftwards, idle last."""
     entries: list[tuple[str, Category | None]] = [(category.name, category) for category in categories]
     entries += [("message", None)] if has_arrows else []
-    x = paper.image.width - RIGHT
+    x = canvas.image.width - RIGHT
     for name, category in reversed([*entries, ("idle: empty", Category("idle", "#FFFFFF"))]):
         x -= round(width_of(name, SMALL))
-        paper.words(x, 15, name, SMALL)
+        canvas.words(x, 15, name, SMALL)
         x -= _PATCH + 5
         if category is None:
-            paper.arrows([(x, 15.5, x + _PATCH, 15.5)], MESSAGE_COLOUR, 1.0)
+            canvas.arrows([(x, 15.5, x + _PATCH, 15.5)], MESSAGE_COLOUR, 1.0)
         else:
-            paper.box(x, 11, _PATCH, 9, edge=category.colour if category.hatched else "#333333", fill=category.colour)
+            canvas.box(x, 11, _PATCH, 9, edge=category.colour if category.hatched else "#333333", fill=category.colour)
             if category.hatched:
-                paper.pixels(x + 1, 12, _stripes(category.colour, 7, _PATCH - 2))
+                canvas.pixels(x + 1, 12, _stripes(category.colour, 7, _PATCH - 2))
         x -= 12
 
 

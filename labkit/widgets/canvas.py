@@ -1,4 +1,4 @@
-"""White paper to draw a small picture on, by pixel: words, lines, rectangles, arrows.
+"""A white canvas to draw a small picture on, by pixel: words, lines, rectangles, arrows.
 
 Matplotlib draws figures that can be changed and asked; for fifty words and a few lines its layout takes ten times as
 long as the drawing. Its fonts are used, so that pictures look alike.
@@ -22,7 +22,7 @@ _FINER = 4  # slanted lines are drawn this many times as large and made smaller
 _HEAD, _HALF_WIDTH = 7.0, 2.6
 
 
-class Paper:
+class Canvas:
     """A picture being drawn; places are pixels from its upper left corner.
 
     Attributes:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labkit.widgets.shares import owned_segments, share_matrix
+from labkit.widgets.pixel_shares import owned_segments, share_matrix
 
 spans = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 15), st.integers(0, 2)), max_size=9)
 

@@ -12,10 +12,10 @@ from labkit.timeline.intervals import total, union
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
-from labkit.widgets.frame import GREY, MESSAGE_COLOUR, SMALL, TEXT
+from labkit.widgets.axis_and_legend import GREY, MESSAGE_COLOUR, SMALL, TEXT
+from labkit.widgets.canvas import Canvas, width_of
 from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout
 from labkit.widgets.palette import categories_of
-from labkit.widgets.paper import Paper, width_of
 
 EVENT_COLOUR = "#C00000"
 _IN_BARS = 9
@@ -26,14 +26,14 @@ _LANES = {Lane.COMPUTE: "compute", Lane.COMMUNICATION: "comm", Lane.HOST: "host"
 
 
 def label_rows(
-    paper: Paper, timeline: Timeline, layout: RowLayout, filled: npt.NDArray[np.float64], length_ns: int
+    canvas: Canvas, timeline: Timeline, layout: RowLayout, filled: npt.NDArray[np.float64], length_ns: int
 ) -> None:
     """Name ranks and lanes on the left and give the share of time each is busy on the right.
 
     Where bars are too low for a line of text each, a rank's lanes share one number.
 
     Args:
-        paper: Where the rows are painted.
+        canvas: Where the rows are painted.
         timeline: What was recorded.
         layout: Where the rows lie.
         filled: What share of the axis each row fills.
@@ -47,23 +47,23 @@ def label_rows(
     for (rank, lane), top, share in zip(rows, layout.tops, busy.tolist(), strict=True):
         if each_lane:
             middle = TOP + top + layout.bar_height / 2
-            paper.words(LEFT - 6, middle, _LANES[lane], SMALL, colour=GREY, across="right")
-            paper.words(at_right, middle, f"{100 * share:.0f} %", SMALL, colour=GREY, across="right")
+            canvas.words(LEFT - 6, middle, _LANES[lane], SMALL, colour=GREY, across="right")
+            canvas.words(at_right, middle, f"{100 * share:.0f} %", SMALL, colour=GREY, across="right")
         middle = TOP + top + layout.rank_height / 2
         if lane != rows[0][1] or middle - last < 12:
             continue
         last = middle
         if top > 0 and each_lane:
             between = TOP + top - layout.rank_gap / 2
-            paper.line(0, between, LEFT + NUM_COLUMNS, between, "#DDDDDD")
-        paper.words(12, middle, f"rank {rank}", TEXT)
+            canvas.line(0, between, LEFT + NUM_COLUMNS, between, "#DDDDDD")
+        canvas.words(12, middle, f"rank {rank}", TEXT)
         if not each_lane:
             groups = groups or by_rank_and_lane(timeline)
             lanes = [groups.get((rank, each), NO_ROWS) for each in (Lane.COMPUTE, Lane.COMMUNICATION)]
             share = _busy_ns(timeline, lanes) / max(length_ns, 1)
-            paper.words(at_right, middle, f"{100 * share:.0f} %", SMALL, colour=GREY, across="right")
+            canvas.words(at_right, middle, f"{100 * share:.0f} %", SMALL, colour=GREY, across="right")
     if rows:
-        paper.words(at_right, TOP - 4, "busy", SMALL, colour=GREY, across="right", down="bottom")
+        canvas.words(at_right, TOP - 4, "busy", SMALL, colour=GREY, across="right", down="bottom")
 
 
 def lanes_in_words(timeline: Timeline, layout: RowLayout) -> str:
@@ -77,7 +77,7 @@ def _busy_ns(timeline: Timeline, groups: list[Any]) -> int:
     return total(union(timeline.start_ns[rows], timeline.end_ns[rows]))
 
 
-def label_bars(paper: Paper, timeline: Timeline, layout: RowLayout) -> None:
+def label_bars(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> None:
     """Write names into the bars that are wide enough and not covered by others."""
     if layout.bar_height < 12 or len(timeline) > 2000:
         return
@@ -95,10 +95,10 @@ def label_bars(paper: Paper, timeline: Timeline, layout: RowLayout) -> None:
                 continue
             dark_ground = categories[row] not in (1, 2, 5)
             x, y = LEFT + ((start + end) / 2 - first) / pixel_ns, TOP + top + layout.bar_height / 2
-            paper.words(x, y, text, _IN_BARS, colour="#ffffff" if dark_ground else "#000000", across="middle")
+            canvas.words(x, y, text, _IN_BARS, colour="#ffffff" if dark_ground else "#000000", across="middle")
 
 
-def draw_messages(paper: Paper, timeline: Timeline, layout: RowLayout) -> bool:
+def draw_messages(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> bool:
     """Draw an arrow from each send to the end of its receive, and from each remote call to where it is executed.
 
     Returns:
@@ -124,11 +124,11 @@ def draw_messages(paper: Paper, timeline: Timeline, layout: RowLayout) -> bool:
         leaves = LEFT + (int(timeline.start_ns[sends[0]]) - first) * scale
         from_y, to_y = (src + layout.bar_height, dst) if down else (src, dst + layout.bar_height)
         arrows.append((leaves, TOP + from_y, LEFT + (arrives - first) * scale, TOP + to_y))
-    paper.arrows(arrows, MESSAGE_COLOUR, 0.8)
+    canvas.arrows(arrows, MESSAGE_COLOUR, 0.8)
     return True
 
 
-def frame_event(paper: Paper, timeline: Timeline, layout: RowLayout, row: int) -> None:
+def frame_event(canvas: Canvas, timeline: Timeline, layout: RowLayout, row: int) -> None:
     """Draw a frame around an event's bar, wide enough to be seen; nothing where its rank has no row."""
     place = (int(timeline.rank[row]), Lane(timeline.lane[row]))
     rows = layout.rows
@@ -138,4 +138,4 @@ def frame_event(paper: Paper, timeline: Timeline, layout: RowLayout, row: int) -
     begin, end = (int(timeline.start_ns[row]) - first) * scale, (int(timeline.end_ns[row]) - first) * scale
     wide = max(end - begin, _LEAST_FRAME)
     left = LEFT + min(begin, NUM_COLUMNS - wide)
-    paper.ring(left, TOP + layout.tops[rows.index(place)], wide, layout.bar_height, EVENT_COLOUR)
+    canvas.ring(left, TOP + layout.tops[rows.index(place)], wide, layout.bar_height, EVENT_COLOUR)
