@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from labkit.errors import ConfigError
-from labkit.plans.watched_ring import Watched, message_times, tagged, watched_ring
+from labkit.plans.watched_ring import Watched, tagged
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.ring_player import player_of_plans, player_of_run
 from labkit.worlds import World, run
@@ -61,8 +61,7 @@ def ring_player(
             what = f"messages of {' and '.join(map(str, sorted(lengths)))} chunks" if lengths else "no message"
             raise ConfigError(f"Rank {rank} sent {what}; what is watched here is a ring, one chunk in every message.")
     source = f"sent by {getattr(plan, '__name__', type(plan).__name__)}, {done!r}"
-    played, times = watched_ring(done.results, size), message_times(done.timeline)
-    return player_of_run(played, times, source, latency_s, bandwidth_Bps)
+    return player_of_run(done.results, done.timeline, source, latency_s, bandwidth_Bps)
 
 
 def _watched(all_reduce: Callable[..., Any]) -> Watched:

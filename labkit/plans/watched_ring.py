@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from labkit.plans.all_reduce_facts import Content, Outcome, Step, Transfer, Write, missing
-from labkit.plans.all_reduce_plan import Fault, Send
-from labkit.plans.reference.rings import ring_plan
+from labkit.plans.all_reduce_plan import Fault, Record, Send
 from labkit.timeline.timeline import Timeline
 
 _BASE = 16  # a number counts up to 15 times each rank's contribution
@@ -32,9 +31,9 @@ def read_tag(value: float, world_size: int) -> tuple[int, tuple[int, ...]] | Non
     return (chunks // total, counts) if total and chunks % total == 0 and chunks // total < world_size else None
 
 
-def watched_ring(results: Sequence[Watched], size: int) -> Outcome:
-    """Return what was sent and held after every step, held against the ring; step k of a rank is its k-th message."""
-    expected = [[record for record in ring_plan(rank, size) if isinstance(record, Send)] for rank in range(size)]
+def watched_ring(results: Sequence[Watched], plans: Sequence[Sequence[Record]]) -> Outcome:
+    """Return what was sent and held after every step, held against plans; step k of a rank is its k-th message."""
+    size, expected = len(plans), [[record for record in plan if isinstance(record, Send)] for plan in plans]
     num_steps = max(len(sent) for sent, _ in results)
     steps: list[Step] = []
     faults: list[Fault] = []

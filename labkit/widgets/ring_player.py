@@ -10,6 +10,8 @@ from labkit.plans.all_reduce import execute
 from labkit.plans.all_reduce_facts import Outcome
 from labkit.plans.all_reduce_plan import Fault
 from labkit.plans.reference.rings import ring_plan
+from labkit.plans.watched_ring import Watched, message_times, watched_ring
+from labkit.timeline.timeline import Timeline
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.scene import GREY, INK, RED, Mark, Rect, Scene, Text, between, ink_on
 
@@ -59,20 +61,22 @@ def player_of_plans(
 
 
 def player_of_run(
-    played: Outcome, times: Sequence[Sequence[float]], source: str, latency_s: float, bandwidth: float
+    results: Sequence[Watched], timeline: Timeline | None, source: str, latency_s: float, bandwidth: float
 ) -> Explorer:
     """Return the player of what was really sent, with the times of the messages beside a model's.
 
     Args:
-        played: What was sent and held.
-        times: [src, dst, step, start, end] of each message, seconds.
+        results: What was watched on every rank.
+        timeline: When the messages were under way.
         source: What was run, and where.
         latency_s: Of the model.
         bandwidth: Of the model, bytes per second.
     """
+    size, times = len(results), message_times(timeline)
+    played = watched_ring(results, [ring_plan(rank, size) for rank in range(size)])
     shown = [[*whom, float(f"{start:.4g}"), float(f"{end:.4g}")] for *whom, start, end in times]
-    data = {"n": played.num_ranks, "size": 8 * played.num_ranks, "latency": latency_s, "bandwidth": bandwidth}
-    return _player(played, source, data | {"played": _all_as_data({played.num_ranks: played}), "times": shown})
+    data = {"n": size, "size": 8 * size, "latency": latency_s, "bandwidth": bandwidth}
+    return _player(played, source, data | {"played": _all_as_data({size: played}), "times": shown})
 
 
 def _player(shown: Outcome, source: str, data: Mapping[str, Any]) -> Explorer:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from statistics import median
 from typing import Any
 
 from labkit.errors import ConfigError
-from labkit.plans.pipeline import Placed, Schedule
-from labkit.plans.pipeline_records import Op, Record, num_chunks, ops_of
+from labkit.plans.pipeline import Schedule
+from labkit.plans.pipeline_records import Op, Record, ops_of
+from labkit.plans.pipeline_run import closed_form, measured, predicted
 from labkit.plans.pipeline_timing import place
 from labkit.plans.reference.schedules import FORMS, V_SHAPED
 from labkit.timeline.timeline import Timeline
@@ -19,7 +18,6 @@ from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, 
 FILL = {"F": "#0072b2", "B": "#ddaa33", "I": "#ddaa33", "W": "#d55e00"}
 _STAGES, _MICROBATCHES = (2, 3, 4, 8), (1, 2, 4, 8, 16)
 _WIDTH, _LEFT, _RIGHT = 760, 58, 58
-_SPAN = re.compile(r"[FBIW]\d+(\.\d+)?")
 
 
 def schedule_explorer(
@@ -82,7 +80,7 @@ def _read(
     """Return a schedule at the numbers asked for, and what the program in the page needs to know of it."""
     if isinstance(given, Timeline):
         schedule = measured(name, given)
-        return schedule, {"name": name, "placed": _times(schedule), "model": _times(_predicted(schedule))}
+        return schedule, {"name": name, "placed": _times(schedule), "model": _times(predicted(schedule))}
     if callable(given):
         form = _form(given, sizes)
         schedule = place(name, _lists(given, *at), v_shaped=form in V_SHAPED)
@@ -113,38 +111,12 @@ def _read(
     return place(name, found), {"name": name, "lists": {f"{at[0]},{at[1]}": ["".join(map(str, ops)) for ops in found]}}
 
 
-def measured(name: str, timeline: Timeline) -> Schedule:
-    """Return the schedule that a run carried out: its spans named F0, B0, ..., in seconds since the first began."""
-    spans = [span for span in timeline.rows() if span.kind == "span" and _SPAN.fullmatch(span.name)]
-    if not spans:
-        raise ConfigError(
-            f'{name} has no spans F0, B0, ...: wrap forward in labkit.span("F0"), backward in labkit.span("B0").'
-        )
-    first = min(span.start_ns for span in spans)
-    stages: list[list[Placed]] = [[] for _ in range(timeline.num_ranks)]
-    for span in spans:
-        (op,) = ops_of(span.name, span.rank)
-        stages[span.rank].append(Placed(op, (span.start_ns - first) / 1e9, (span.end_ns - first) / 1e9))
-    return Schedule(name, tuple(tuple(sorted(row, key=lambda placed: placed.start)) for row in stages))
-
-
 def _times(schedule: Schedule) -> list[list[list[Any]]]:
     return [[[str(placed.op), _short(placed.start), _short(placed.end)] for placed in row] for row in schedule.stages]
 
 
 def _short(seconds: float) -> float:
     return float(f"{seconds:.6g}")
-
-
-def _predicted(run: Schedule) -> Schedule:
-    """Return a run's order as it would run if all operations of a kind took their median time and messages none."""
-    lists = [[placed.op for placed in row] for row in run.stages]
-    lasted: dict[str, list[float]] = {}
-    for placed in (placed for row in run.stages for placed in row):
-        lasted.setdefault(placed.op.kind, []).append(placed.end - placed.start)
-    usual = {kind: median(times) * num_chunks(lists) for kind, times in lasted.items()}
-    backward = usual.get("B", usual.get("I", 0.0) + usual.get("W", 0.0))
-    return place(run.name, lists, usual.get("F", 0.0), backward)
 
 
 def _lists(make: Callable[..., Any], num_stages: int, num_microbatches: int) -> list[tuple[Op, ...]]:
@@ -174,20 +146,6 @@ def _other_numbers(name: str, stages: Sequence[Sequence[Op]], count: int) -> lis
 
 def _num_microbatches(schedules: Sequence[Schedule]) -> int:
     return max((1 + placed.op.microbatch for each in schedules for row in each.stages for placed in row), default=1)
-
-
-def closed_form(schedule: Schedule) -> float:
-    """Return (P-1)/(kM+P-1): the bubble with equal stages, messages that take no time and, with W, F = I = W.
-
-    k is the number of chunks, and three times that where backward is in two parts: 1 for GPipe and 1F1B, 2 for
-    interleaved 1F1B, 3 for ZB-H1, 6 for ZB-V.
-
-    Source: Narayanan et al. 2021; Qi et al. 2023, where a stage of ZB-H1 waits (P-1)(F+I-W).
-    """
-    stages, every = len(schedule.stages), [[placed.op for placed in row] for row in schedule.stages]
-    microbatches = {op.microbatch for row in every for op in row if op.kind == "F"}
-    pieces = num_chunks(every) * (3 if any(op.kind == "W" for row in every for op in row) else 1)
-    return (stages - 1) / max(pieces * len(microbatches) + stages - 1, 1)
 
 
 def _sentence(schedule: Schedule, limit: int) -> str:

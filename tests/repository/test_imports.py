@@ -93,6 +93,13 @@ def test_widgets_read_timelines_and_plans_and_nothing_else() -> None:
         assert {layer for layer, _ in _own_imports(path)} <= allowed, path
 
 
+def test_right_plans_are_for_pictures_alone() -> None:
+    for path in MODULES:
+        names = {name for name, _ in _imports(path)}
+        uses = any(name.startswith("labkit.plans.reference") for name in names)
+        assert not uses or _layer(path) == "widgets" or "reference" in path.parts, path
+
+
 def test_what_draws_timelines_is_there() -> None:
     for place in labkit.DRAWS.values():
         module, _, function = place.rpartition(".")
