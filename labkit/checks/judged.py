@@ -65,3 +65,11 @@ def judged(*, judge: Judge, mistakes: tuple[Mistake, ...] = (), **fields: Any) -
         certain=frozenset(each.name for each in mistakes if each.certain),
         **fields,
     )
+
+
+def first_verdict(findings: Iterator[Finding]) -> Verdict | None:
+    """Return the first finding as a judge of the first edition says it, or None where nothing is found."""
+    found = next(findings, None)
+    if found is None:
+        return None
+    return Verdict(False, found.message, "", found.expected, found.got, "", found.rank, found.call, found.problem)

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.compare import difference
+from labkit.checks.judged import first_verdict
+from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.exercises.pipeline.pipeline_cases import (
@@ -25,7 +27,6 @@ from labkit.exercises.pipeline.pipeline_cases import (
     stage_of,
 )
 from labkit.exercises.pipeline.written import short
-from labkit.exercises.ring_all_reduce.traffic import library_calls, lost_messages
 from labkit.words import plural
 
 Seen = Callable[[Case, Got, Wire], bool]
@@ -180,12 +181,12 @@ def judge_step(case: Case, got: Got, wire: Wire, *, follows: bool = False, colle
     """
     assert isinstance(got, tuple)
     return (
-        (None if collectives else library_calls(wire))
+        (None if collectives else first_verdict(library_calls(wire)))
         or wrong_results(case, got)
         or (wrong_order(case, got) if follows else None)
         or wrong_buffer(case, got)
         or wrong_messages(case, wire)
-        or lost_messages(wire)
+        or first_verdict(lost_messages(wire))
         or Verdict(True)
     )
 

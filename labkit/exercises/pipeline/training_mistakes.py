@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from labkit.checks.case import Case, Failure, Got
+from labkit.checks.hanging import waits_in
 from labkit.checks.judged import Mistake
 from labkit.checks.wire import Wire
 from labkit.errors import NoSuchRank
@@ -15,7 +16,6 @@ from labkit.exercises.pipeline.training import (
     wrong_buffer,
     wrong_results,
 )
-from labkit.exercises.ring_all_reduce import sum_marks
 
 
 def _forward_only(case: Case, got: Got, wire: Wire) -> bool:
@@ -53,7 +53,7 @@ def _waits(case: Case, got: Got, operation: str) -> bool:
         said = f"{got.message} {got.detail}" if isinstance(got, Failure) and got.kind == "deadlock" else ""
         if " to receive " in said or " to send " in said:
             return (" to receive " in said) == (operation == "send") and (" to send " in said) == (operation == "recv")
-        return sum_marks.waits_in(got, operation)
+        return isinstance(got, Failure) and waits_in(got, operation)
     waits = [wait for wait in got.waits if wait.rank in members(case)]
     return got.kind in ("deadlock", "timeout") and bool(waits) and all(operation in wait.operation for wait in waits)
 

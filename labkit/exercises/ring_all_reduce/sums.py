@@ -1,19 +1,17 @@
-"""All-reduce in every dress: cases, what each rank must hold afterwards, and a wrong result in words."""
+"""All-reduce in every dress: cases, and what each rank must hold afterwards."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Got, Value, Values
-from labkit.checks.compare import Difference, difference, listing, tolerance
-from labkit.checks.contributions import Shares, in_words, runs, shares_of
-from labkit.checks.verdict import Verdict
+from labkit.checks import values
+from labkit.checks.case import Case, Value, Values
+from labkit.checks.compare import tolerance
 from labkit.exercises.ring_all_reduce.on_ranks import view_of
-from labkit.words import are_wrong, ranks_in_words, span_of
+from labkit.words import plural
 
 
 def whole_numbers(
@@ -56,15 +54,29 @@ def reduce_case(
     return Case(name, len(tensors), tuple({"tensor": tensor, **shared} for tensor in tensors))
 
 
+def sum_case(
+    seed: int,
+    world_size: int,
+    shape: Sequence[int],
+    *,
+    group: Sequence[int] | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Case:
+    """Return a case of an all-reduce that only adds: whole numbers in a contiguous tensor."""
+    what = " x ".join(map(str, shape)) + (" element" if list(shape) == [1] else " elements")
+    who = plural(world_size, "rank") + ("" if group is None else f", of which {list(group)} take part")
+    kind = "" if dtype == torch.float32 else f", {str(dtype).removeprefix('torch.')}"
+    return reduce_case(f"{who}, {what}{kind}", whole_numbers(seed, world_size, shape, dtype), group=group)
+
+
 def members_of(case: Case) -> list[int]:
     """Return the global ranks that take part."""
-    group = case.inputs[0].get("group")
-    return list(range(case.world_size)) if group is None else list(cast(list[int], group))
+    return values.integers(case.inputs[0], "group") if "group" in case.inputs[0] else list(range(case.world_size))
 
 
 def base_of(case: Case, rank: int) -> Tensor:
     """Return the whole tensor of a rank, before."""
-    return cast(Tensor, case.inputs[rank]["tensor"])
+    return values.tensor(case.inputs[rank], "tensor")
 
 
 def input_of(case: Case, rank: int) -> Tensor:
@@ -74,12 +86,12 @@ def input_of(case: Case, rank: int) -> Tensor:
 
 def layout_of(case: Case) -> str:
     """Return which view of the tensor is reduced."""
-    return cast(str, case.inputs[0]["layout"])
+    return values.text(case.inputs[0], "layout")
 
 
 def op_of(case: Case) -> str:
     """Return "SUM", "AVG", ..."""
-    return cast(str, case.inputs[0].get("op", "SUM"))
+    return values.text(case.inputs[0], "op") if "op" in case.inputs[0] else "SUM"
 
 
 def exact_reduction(case: Case) -> tuple[Tensor, Tensor]:
@@ -114,114 +126,3 @@ def expected_bases(case: Case) -> list[Values]:
             view_of(base, layout_of(case)).copy_(exact)
         results.append({"base": base})
     return results
-
-
-def view_that_came(case: Case, got: Got, rank: int) -> Tensor | None:
-    """Return the flat reduced view as it came back from a rank, or None where it is not of the right form."""
-    if not isinstance(got, tuple):
-        return None
-    base = got[rank].get("base")
-    if not isinstance(base, Tensor) or base.shape != base_of(case, rank).shape:
-        return None
-    return view_of(base, layout_of(case)).reshape(-1)
-
-
-def wrong_values(case: Case, got: tuple[Values, ...]) -> Verdict | None:
-    """Return a verdict on the first rank whose tensor is wrong, or None where all are right."""
-    exact, allowed = exact_reduction(case)
-    expected = expected_bases(case)
-    found: dict[int, Difference] = {}
-    outside: dict[int, bool] = {}
-    for rank in range(case.world_size):
-        came, should = got[rank].get("base"), cast(Tensor, expected[rank]["base"])
-        form = difference(came, should)
-        if form is None:
-            continue
-        if form.what != "value":
-            found[rank] = form
-            continue
-        came = cast(Tensor, came).clone()
-        view = view_of(came, layout_of(case))
-        inside = None
-        if rank in members_of(case):
-            inside = difference(view, exact, allowed)
-            view.copy_(view_of(should, layout_of(case)))  # what is left is what lies outside the view
-        rest = difference(came, should)
-        if inside is not None or rest is not None:
-            found[rank] = inside or cast(Difference, rest)
-            outside[rank] = inside is None
-    if not found:
-        return None
-    rank, first = next(iter(found.items()))
-    return Verdict(
-        False,
-        message=_message(case, got, found, outside),
-        expected=f"rank {rank}: {_expected_text(case, rank, first, exact)}",
-        got=f"rank {rank}: {_got_text(case, got, rank, first)}",
-        rank=rank,
-    )
-
-
-def _expected_text(case: Case, rank: int, first: Difference, exact: Tensor) -> str:
-    if first.what != "value":
-        return first.expected
-    if rank not in members_of(case):
-        return listing(base_of(case, rank), first.index)
-    return listing(exact.reshape(-1), first.index)
-
-
-def _got_text(case: Case, got: Got, rank: int, first: Difference) -> str:
-    came = view_that_came(case, got, rank) if first.what == "value" else None
-    return first.got if came is None else listing(came, first.index)
-
-
-def _message(case: Case, got: tuple[Values, ...], found: dict[int, Difference], outside: dict[int, bool]) -> str:
-    rank, first = next(iter(found.items()))
-    right = [other for other in range(case.world_size) if other not in found]
-    who = are_wrong(found, case.world_size)
-    who += f", {ranks_in_words(right)} {'is' if len(right) == 1 else 'are'} right." if right else "."
-    if first.what != "value":
-        return f"{who} Rank {rank}'s tensor has {first.what} {first.got}, expected {first.expected}."
-    if outside.get(rank):
-        if rank not in members_of(case):
-            return f"{who} Rank {rank} is not in the group; its tensor must stay as it was."
-        return f"{who} Rank {rank}'s view is right, but elements beside it in the same storage were changed."
-    if _is_rounding(case, got, rank):
-        return (
-            f"{who} On rank {rank} element {first.index} is {first.got}, expected {first.expected}: nearly right, so "
-            f"nothing is missing, but rounded more than once ({first.count} of {len(input_of(case, rank))} elements)."
-        )
-    where = f"{who} On rank {rank} element {first.index} is {first.got}, expected {first.expected}"
-    if first.count > 1:
-        where += f" ({first.count} of {len(input_of(case, rank))} elements differ)"
-    return f"{where}.{contents_in_words(case, shares_at(case, got, rank))}"
-
-
-def _is_rounding(case: Case, got: Got, rank: int) -> bool:
-    """Return whether a rank's 16-bit numbers are all within some roundings of what they should be."""
-    came = view_that_came(case, got, rank)
-    if came is None or rank not in members_of(case) or came.element_size() > 2 or not came.is_floating_point():
-        return False
-    exact = exact_reduction(case)[0].reshape(-1)
-    unit = torch.finfo(came.dtype).eps * len(members_of(case))
-    return bool(torch.allclose(came.double(), exact, rtol=unit))
-
-
-def shares_at(case: Case, got: Got, rank: int) -> list[Shares] | None:
-    """Return which contributions each element on a rank holds (for SUM), or None where that cannot be told."""
-    came = view_that_came(case, got, rank) if rank in members_of(case) else None
-    if came is None or op_of(case) not in ("SUM", "AVG"):
-        return None
-    return shares_of(came, [input_of(case, member) for member in members_of(case)])
-
-
-def contents_in_words(case: Case, shares: list[Shares] | None) -> str:
-    """Return a few words on what each wrong stretch of elements holds, or ""."""
-    if shares is None:
-        return ""
-    wrong = [(start, end, share) for start, end, share in runs(shares) if share is None or set(share) != {1}]
-    if not wrong or all(share is None for _, _, share in wrong):
-        return ""
-    members = members_of(case)
-    shown = [f"in {span_of(start, end)} {in_words(share, members)}" for start, end, share in wrong[:3]]
-    return f" There, {'; '.join(shown)}{'; and so on' if len(wrong) > 3 else ''}."

@@ -8,7 +8,7 @@ from hidden.ring_all_reduce.drawing import not_divisible
 
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
-from labkit.exercises.ring_all_reduce.ring_sum.exercise import sum_case
+from labkit.exercises.ring_all_reduce.sums import sum_case
 
 
 def cases(draw: random.Random) -> list[Case]:

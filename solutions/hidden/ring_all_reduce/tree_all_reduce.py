@@ -6,7 +6,7 @@ import random
 
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
-from labkit.exercises.ring_all_reduce.ring_sum.exercise import sum_case
+from labkit.exercises.ring_all_reduce.sums import sum_case
 
 
 def cases(draw: random.Random) -> list[Case]:

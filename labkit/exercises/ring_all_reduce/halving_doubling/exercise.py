@@ -3,160 +3,141 @@
 from __future__ import annotations
 
 import math
-from typing import cast
+from collections.abc import Iterator
 
-from torch import Tensor
+import torch
 
-from labkit.checks.case import Case, Failure, Got, Values
-from labkit.checks.judged import Mistake, judged
-from labkit.checks.verdict import Verdict
+from labkit.checks.case import Case, Failure, Values
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
-from labkit.exercises.ring_all_reduce import sum_mistakes as mistakes
+from labkit.exercises.ring_all_reduce.asked_error import NO_ERROR, sums_unless, wrong_errors
+from labkit.exercises.ring_all_reduce.came import Came, wrong_sums
 from labkit.exercises.ring_all_reduce.halving_doubling.driver import drive
-from labkit.exercises.ring_all_reduce.sums import (
-    base_of,
-    expected_bases,
-    input_of,
-    members_of,
-    reduce_case,
-    whole_numbers,
-    wrong_values,
+from labkit.exercises.ring_all_reduce.rounds import doublings, is_power_of_two
+from labkit.exercises.ring_all_reduce.sum_mistakes import GENERAL, blame_of, hints, marks_of
+from labkit.exercises.ring_all_reduce.sums import input_of, reduce_case, whole_numbers
+from labkit.exercises.ring_all_reduce.traffic import (
+    EVERYBODY,
+    THROUGH_ONE,
+    itemsize_of,
+    passes_through_one,
+    sends_to_everyone,
+    tensor_bytes,
+    total_text,
 )
-from labkit.exercises.ring_all_reduce.traffic import library_calls, lost_messages, tensor_bytes, total_text
-from labkit.exercises.ring_all_reduce.tree_all_reduce.exercise import doublings
 from labkit.exercises.ring_all_reduce.world_sizes import sweep, tree_steps
-from labkit.words import ranks_in_words
+from labkit.words import plural, ranks_in_words
+
+_SAME_HALF, _WHOLE, _UNEVEN = "both keep the same half", "whole tensor to each partner", "halves of different sizes"
+MISTAKES = {
+    **hints("calls the library"),
+    NO_ERROR: "A world size that is no power of two must raise ValueError on every rank before anything is sent.",
+    **hints(
+        "buffer of another type", "everybody sends first", "buffer reused in flight", "not in place",
+        "mean instead of sum",
+    ),
+    _SAME_HALF: "Both partners gave away the same half, so both keep the other one: one must keep the lower half and "
+    "the other the upper. rank & distance is 0 on one of them and not on the other.",
+    _WHOLE: "Each message holds the whole tensor (that is recursive doubling). Send only the half that the partner "
+    "keeps.",
+    **hints("no all-gather", THROUGH_ONE, EVERYBODY, "a contribution added twice"),
+    _UNEVEN: "A part with an odd number of elements has halves of different sizes: the partner must receive exactly as "
+    "many as are sent.",
+    **hints("everybody receives first", "one step too few", "contributions missing"),
+}  # fmt: skip
 
 
-def halving_case(seed: int, world_size: int, numel: int) -> Case:
+def halving_case(seed: int, world_size: int, numel: int, dtype: torch.dtype = torch.float32) -> Case:
     """Return a case of halving_doubling; where the world size is no power of two a ValueError is asked for."""
-    word = "elements" if numel != 1 else "element"
-    name = f"{world_size} ranks, {numel} {word}"
-    if not is_power_of_two(world_size):
-        name += ": ValueError"
-    return reduce_case(name, whole_numbers(seed, world_size, (numel,)), extra={"catch": True})
+    kind = "" if dtype == torch.float32 else f", {str(dtype).removeprefix('torch.')}"
+    error = "" if is_power_of_two(world_size) else ": ValueError"
+    name = f"{world_size} ranks, {plural(numel, 'element')}{kind}{error}"
+    return reduce_case(name, whole_numbers(seed, world_size, (numel,), dtype), extra={"catch": True})
 
 
-def is_power_of_two(count: int) -> bool:
-    """Return whether `count` is 1, 2, 4, 8, ..."""
-    return count & (count - 1) == 0
+def _asks_for_error(case: Case) -> bool:
+    return not is_power_of_two(case.world_size)
 
 
-def halving_expected(case: Case) -> list[Values]:
-    """Return the sums, or for other world sizes the tensors as they were (the oracle)."""
-    if is_power_of_two(case.world_size):
-        return expected_bases(case)
-    return [{"base": base_of(case, rank)} for rank in range(case.world_size)]
+def _sends_whole_tensors(case: Case, wire: Wire) -> bool:
+    sent = [wire.sent_by(rank) for rank in range(case.world_size)]
+    whole = tensor_bytes(case)
+    return case.world_size > 2 and whole > 8 and all(each and min(m.bytes for m in each) == whole for each in sent)
 
 
-def judge_halving(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether the sums are right and came by halving and doubling with the partners rank XOR 2^k."""
-    assert isinstance(got, tuple)
-    raised = [cast(str, values.get("raised")) or "" for values in got]
-    if not is_power_of_two(case.world_size):
-        quiet = [rank for rank, text in enumerate(raised) if not text.startswith("ValueError")]
-        if quiet:
-            return Verdict(
-                False,
-                message=f"{case.world_size} is no power of two: ValueError was expected, {ranks_in_words(quiet)} "
-                f"raised none.",
-                expected="ValueError on every rank",
-                got=f"none on {ranks_in_words(quiet)}",
-                rank=quiet[0],
-            )
-        return Verdict(True)
-    for rank, text in enumerate(raised):
-        if text:
-            return Verdict(
-                False, message=f"Rank {rank} raised {text}, but {case.world_size} is a power of two.", rank=rank
-            )
-    return (
-        library_calls(wire)
-        or wrong_values(case, got)
-        or _halving_traffic(case, wire)
-        or lost_messages(wire)
-        or Verdict(True)
-    )
+_MARKS = marks_of(MISTAKES, {_WHOLE: lambda came: _sends_whole_tensors(came.case, came.wire)})
 
 
-def _halving_traffic(case: Case, wire: Wire) -> Verdict | None:
-    size, item = case.world_size, 4
-    numel = tensor_bytes(case) // item
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong with the sums, or with the way they came: halved and doubled with partners rank XOR 2^k."""
+    asked = _asks_for_error(case)
+    odd = input_of(case, 0).numel() % case.world_size != 0
+    reason = f"{case.world_size} is {'no' if asked else 'a'} power of two"
+    yield from wrong_errors(got, asked, reason, _UNEVEN if odd else "")
+    if asked:
+        return
+    yield from library_calls(wire)
+    yield from wrong_sums(Came(case, got, wire), _MARKS)
+    yield from _halving_traffic(case, wire)
+    yield from lost_messages(wire)
+
+
+def _halving_traffic(case: Case, wire: Wire) -> Iterator[Finding]:
+    size, numel = case.world_size, input_of(case, 0).numel()
     halved = sum(math.ceil(numel / 2**k) for k in range(1, doublings(size) + 1))
     chunks = (size - 1) * math.ceil(numel / size)  # where not the tensor is halved, but a row of chunks
-    most_bytes = 2 * item * max(halved, chunks)
-    most_messages = 2 * doublings(size)
+    most_bytes, most = 2 * itemsize_of(case) * max(halved, chunks), 2 * doublings(size)
     for rank in range(size):
-        partners = {rank ^ 2**k for k in range(doublings(size))}
+        sent, partners = wire.sent_by(rank), {rank ^ 2**k for k in range(doublings(size))}
         strangers = set(wire.peers(rank)) - partners
         if strangers:
-            return Verdict(
-                False,
-                message=f"The sums are right, but rank {rank} sends to {ranks_in_words(strangers)}; its partners are "
+            yield Finding(
+                THROUGH_ONE if passes_through_one(case, wire) else EVERYBODY if sends_to_everyone(case, wire) else "",
+                f"The sums are right, but rank {rank} sends to {ranks_in_words(strangers)}; its partners are "
                 f"{ranks_in_words(partners)}, its own number with one bit flipped.",
                 rank=rank,
                 call=wire.first_send(rank, strangers),
             )
-        sent = wire.sent_by(rank)
-        if len(sent) > most_messages or sum(m.bytes for m in sent) > most_bytes:
-            return Verdict(
-                False,
-                message=f"The sums are right, but rank {rank} sends {total_text(sent)}; halving and doubling need "
-                f"{most_messages} messages with {most_bytes} bytes at most.",
-                expected=f"at most {most_messages} messages, {most_bytes} bytes",
-                got=total_text(sent),
-                rank=rank,
+        if len(sent) > most or sum(m.bytes for m in sent) > most_bytes:
+            yield Finding(
+                _WHOLE if _sends_whole_tensors(case, wire) else "",
+                f"The sums are right, but rank {rank} sends {total_text(sent)}; halving and doubling need "
+                f"{most} messages with {most_bytes} bytes at most.",
+                f"at most {most} messages, {most_bytes} bytes",
+                total_text(sent),
+                rank,
             )
-    return None
 
 
-def _no_error(case: Case, got: Got, wire: Wire) -> bool:
-    return not is_power_of_two(case.world_size)
-
-
-def _whole_to_partner(case: Case, got: Got, wire: Wire) -> bool:
-    whole = tensor_bytes(case)
-    return (
-        case.world_size > 2
-        and whole > 8
-        and all(
-            wire.sent_by(rank) and min(m.bytes for m in wire.sent_by(rank)) == whole for rank in range(case.world_size)
-        )
-    )
-
-
-def _same_half(case: Case, got: Got, wire: Wire) -> bool:
+def _kept_the_same_half(case: Case, failure: Failure, wire: Wire) -> bool:
     """Return whether partners with an odd range sent each other as many elements in the first round."""
-    numel, distance = tensor_bytes(case) // 4, case.world_size // 2
-    if not isinstance(got, Failure) or case.world_size < 2 or not is_power_of_two(case.world_size):
+    whole, far = tensor_bytes(case), case.world_size // 2
+    if _asks_for_error(case) or not far:
         return False
-    firsts = {}
-    for rank in range(case.world_size):
-        firsts[rank] = next((m.bytes for m in wire.sent_by(rank) if m.dst == rank ^ distance), None)
-    return numel % 2 == 1 and firsts[0] is not None and firsts[0] == firsts[distance] and 0 < firsts[0] < 4 * numel
+    first, second = (next((m.bytes for m in wire.sent_by(a) if m.dst == b), 0) for a, b in ((0, far), (far, 0)))
+    return input_of(case, 0).numel() % 2 == 1 and first == second and 0 < first < whole
 
 
-def _uneven_halves(case: Case, got: Got, wire: Wire) -> bool:
-    odd = input_of(case, members_of(case)[0]).numel() % case.world_size != 0
-    if isinstance(got, Failure) and "size" not in got.message and "shape" not in got.message:
-        return False
-    came = got[0].get("base") if isinstance(got, tuple) else None
-    failed = isinstance(got, Failure) or not isinstance(came, Tensor) or bool(cast(str, got[0].get("raised")))
-    return odd and failed
+def _cut_unevenly(case: Case, failure: Failure, wire: Wire) -> bool:
+    odd = input_of(case, 0).numel() % case.world_size != 0
+    return odd and ("size" in failure.message or "shape" in failure.message)
 
 
-EXERCISE = judged(
+EXERCISE = Exercise(
     id="halving_doubling",
     functions=("halving_doubling_all_reduce",),
     driver=drive,
-    oracle=halving_expected,
-    judge=judge_halving,
+    oracle=lambda case: sums_unless(case, _asks_for_error(case)),
+    find=find,
     visible=(
         halving_case(63, 4, 7),
         halving_case(61, 2, 5),
         halving_case(62, 4, 8),
         halving_case(64, 8, 19),
         halving_case(65, 3, 4),
+        halving_case(66, 4, 8, torch.float64),
     ),
     hints=(
         "In the first step two ranks hold a whole tensor each. How can they share the adding so that each sends half?",
@@ -168,41 +149,15 @@ EXERCISE = judged(
         "go back over them in reverse.",
     ),
     sweep=sweep(lambda size: halving_case(100 + size, size, 2 * size + 1), tree_steps),
-    mistakes=(
-        mistakes.LIBRARY,
-        Mistake(
-            "no error",
-            "A world size that is no power of two must raise ValueError on every rank before anything is sent.",
-            _no_error,
-        ),
-        mistakes.BLOCKING_SENDS,
-        mistakes.IN_FLIGHT,
-        mistakes.NOT_IN_PLACE,
-        mistakes.DIVIDED,
-        Mistake(
-            "both keep the same half",
-            "Both partners gave away the same half, so both keep the other one: one must keep the lower half and the "
-            "other the upper. rank & distance is 0 on one of them and not on the other.",
-            _same_half,
-        ),
-        Mistake(
-            "whole tensor to each partner",
-            "Each message holds the whole tensor (that is recursive doubling). Send only the half that the partner "
-            "keeps.",
-            _whole_to_partner,
-        ),
-        mistakes.NO_GATHER,
-        mistakes.THROUGH_ONE,
-        mistakes.EVERYBODY,
-        mistakes.TWICE,
-        Mistake(
-            "halves of different sizes",
-            "A part with an odd number of elements has halves of different sizes: the partner must receive exactly as "
-            "many as are sent.",
-            _uneven_halves,
-        ),
-        mistakes.BLOCKING_RECVS,
-        mistakes.ONE_STEP_SHORT,
-        mistakes.SOME_MISSING,
+    mistakes=MISTAKES,
+    blame=blame_of(
+        MISTAKES,
+        {
+            NO_ERROR: lambda case, failure, wire: _asks_for_error(case),
+            _SAME_HALF: _kept_the_same_half,
+            _WHOLE: lambda case, failure, wire: _sends_whole_tensors(case, wire),
+            _UNEVEN: _cut_unevenly,
+        },
     ),
+    general=GENERAL,
 )

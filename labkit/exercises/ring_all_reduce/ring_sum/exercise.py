@@ -2,46 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
-from labkit.checks.case import Case, Got
-from labkit.checks.judged import judged
-from labkit.checks.verdict import Verdict
+import torch
+
+from labkit.checks.case import Case, Values
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
-from labkit.exercises.ring_all_reduce import sum_mistakes as mistakes
+from labkit.exercises.ring_all_reduce.came import Came, wrong_sums
 from labkit.exercises.ring_all_reduce.ring_sum.driver import drive
-from labkit.exercises.ring_all_reduce.sums import expected_bases, reduce_case, whole_numbers, wrong_values
-from labkit.exercises.ring_all_reduce.traffic import library_calls, lost_messages, outsiders, ring_traffic
+from labkit.exercises.ring_all_reduce.sum_mistakes import GENERAL, RING, blame_of, marks_of
+from labkit.exercises.ring_all_reduce.sums import expected_bases, sum_case
+from labkit.exercises.ring_all_reduce.traffic import outsiders, ring_traffic
 from labkit.exercises.ring_all_reduce.world_sizes import ring_steps, sweep
-from labkit.words import plural
 
 
-def sum_case(seed: int, world_size: int, shape: Sequence[int], *, group: Sequence[int] | None = None) -> Case:
-    """Return a case of ring_sum, tree_all_reduce or halving_doubling: whole numbers in a contiguous tensor."""
-    what = " x ".join(map(str, shape)) + (" element" if list(shape) == [1] else " elements")
-    who = plural(world_size, "rank") + ("" if group is None else f", of which {list(group)} take part")
-    return reduce_case(f"{who}, {what}", whole_numbers(seed, world_size, shape), group=group)
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong with the sums, or with the way they came: round a ring, chunk by chunk."""
+    yield from library_calls(wire)
+    yield from wrong_sums(Came(case, got, wire), marks_of(RING))
+    yield from outsiders(case, wire)
+    yield from ring_traffic(case, wire)
+    yield from lost_messages(wire)
 
 
-def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether the sums are right and came round a ring, chunk by chunk."""
-    assert isinstance(got, tuple)
-    return (
-        library_calls(wire)
-        or wrong_values(case, got)
-        or outsiders(case, wire)
-        or ring_traffic(case, wire)
-        or lost_messages(wire)
-        or Verdict(True)
-    )
-
-
-EXERCISE = judged(
+EXERCISE = Exercise(
     id="ring_sum",
     functions=("ring_sum",),
     driver=drive,
     oracle=expected_bases,
-    judge=judge,
+    find=find,
     visible=(
         sum_case(21, 3, (6,)),
         sum_case(22, 3, (7,)),
@@ -51,6 +43,7 @@ EXERCISE = judged(
         sum_case(26, 2, (5,)),
         sum_case(27, 5, (8,)),
         sum_case(28, 5, (2, 5), group=(1, 3, 4)),
+        sum_case(29, 3, (5,), dtype=torch.float64),
     ),
     hints=(
         "You have all the parts: bounds, a plan, an executor. What does the executor want, and how do you get it from "
@@ -62,5 +55,7 @@ EXERCISE = judged(
         "dist.get_world_size(group).",
     ),
     sweep=sweep(lambda size: sum_case(100 + size, size, (2 * size + 1,)), ring_steps, slack=3),
-    mistakes=mistakes.RING,
+    mistakes=RING,
+    blame=blame_of(RING),
+    general=GENERAL,
 )

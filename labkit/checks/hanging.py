@@ -1,0 +1,27 @@
+"""Who waited for what when a run did not end, and who was called that is not there."""
+
+from __future__ import annotations
+
+import re
+
+from labkit.checks.case import Case, Failure
+from labkit.checks.wire import Wire
+
+_WAITING = re.compile(r"\bi?(?:send|recv)\b")
+
+
+def hangs(failure: Failure) -> bool:
+    """Return whether the run did not end."""
+    return failure.kind in ("deadlock", "timeout")
+
+
+def waits_in(failure: Failure, operation: str) -> bool:
+    """Return whether a run hung with every waiting rank in this kind of call ("send" or "recv")."""
+    operations = [wait.operation for wait in failure.waits] or _WAITING.findall(failure.detail)
+    return hangs(failure) and bool(operations) and all(operation in each for each in operations)
+
+
+def looks_for_a_stranger(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether a rank waits for, or sent to, a rank that the world does not have."""
+    peers = [wait.peer for wait in failure.waits if wait.peer is not None] + [message.dst for message in wire.messages]
+    return not all(0 <= peer < case.world_size for peer in peers)

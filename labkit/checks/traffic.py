@@ -1,0 +1,32 @@
+"""What is wrong on the wire in any exercise that sends and receives itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from labkit.checks.finding import Finding
+from labkit.checks.wire import Wire
+from labkit.words import join
+
+LIBRARY, IN_FLIGHT = "calls the library", "buffer reused in flight"
+HINTS = {
+    LIBRARY: "You called a collective of torch.distributed; here you build it yourself, from dist.send, dist.recv, "
+    "dist.isend, dist.irecv and dist.batch_isend_irecv.",
+    IN_FLIGHT: "A buffer was written after isend and before wait: the receiver may get the old or the new numbers. "
+    "Wait for the isend, or receive into a buffer of its own.",
+}
+
+
+def library_calls(wire: Wire) -> Iterator[Finding]:
+    """Yield a finding if a collective of the library was called."""
+    kinds = wire.collective_kinds()
+    if kinds:
+        text = f"{join(f'dist.{kind}' for kind in kinds)} was called; build it from send and receive calls alone."
+        first = wire.collectives[0]
+        yield Finding(LIBRARY, text, "no collective of the library", join(kinds), first.rank, first.sequence)
+
+
+def lost_messages(wire: Wire) -> Iterator[Finding]:
+    """Yield a finding for each message that had no partner, or whose buffer was written before it was received."""
+    for problem in wire.problems_of("unmatched_send", "unmatched_recv", "size_mismatch", "changed_in_flight"):
+        yield Finding(IN_FLIGHT if problem.kind == "changed_in_flight" else "", problem.text, problem=problem)
