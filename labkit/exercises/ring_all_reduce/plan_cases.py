@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from labkit.checks import values
 from labkit.checks.case import Case, Value, Values
 from labkit.exercises.ring_all_reduce.sums import members_of, whole_numbers
 from labkit.plans.all_reduce import execute
@@ -25,6 +26,7 @@ def plan_case(
     world_size: int = 0,
     group: Sequence[int] = (),
     combine: str = "",
+    dtype: torch.dtype = torch.float32,
 ) -> Case:
     """Return a case in which member i of the group runs plans[i] on chunks of these sizes.
 
@@ -36,18 +38,19 @@ def plan_case(
         world_size: Ranks in all; 0: as many as plans.
         group: Global ranks of the members; empty: everybody.
         combine: Name of the torch function a Reduce uses, "maximum"; empty: run_plan is called without one.
+        dtype: Of the chunks.
     """
     size = world_size or len(plans)
     members = list(group) or list(range(size))
-    tensors = whole_numbers(seed, size, (sum(sizes),))
+    tensors = whole_numbers(seed, size, (sum(sizes),), dtype)
     inputs: list[Values] = []
     for rank in range(size):
         plan = plans[members.index(rank)] if rank in members else []
-        given: dict[str, Value] = {"tensor": tensors[rank], "sizes": list(sizes), "plan": cast(list[Value], plan)}
+        given: dict[str, Value] = {"tensor": tensors[rank], "sizes": list(sizes), "plan": [*plan]}
         if combine:
             given["combine"] = combine
         if group:
-            given["group"] = cast(list[Value], members)
+            given["group"] = [*members]
         inputs.append(given)
     return Case(name, size, tuple(inputs))
 
@@ -107,20 +110,14 @@ def drawn_plans(seed: int, world_size: int, num_chunks: int, steps: int) -> list
     return plans
 
 
-def chunks_of(case: Case) -> list[list[Tensor]]:
-    """Return each member's chunks, before."""
-    sizes = cast(list[int], case.inputs[0]["sizes"])
-    return [list(torch.split(cast(Tensor, case.inputs[r]["tensor"]).clone(), sizes)) for r in members_of(case)]
+def sizes_of(case: Case) -> list[int]:
+    """Return the elements of each chunk."""
+    return values.integers(case.inputs[0], "sizes")
 
 
-def plans_of(case: Case) -> list[Plan]:
-    """Return each member's plan."""
-    return [cast(Plan, case.inputs[rank]["plan"]) for rank in members_of(case)]
-
-
-def combine_of(case: Case) -> Callable[..., Tensor]:
-    """Return what a Reduce does in this case."""
-    return cast(Callable[..., Tensor], getattr(torch, cast(str, case.inputs[0].get("combine", "add"))))
+def plan_of(case: Case, rank: int) -> list[dict[str, Any]]:
+    """Return a rank's plan."""
+    return values.records(case.inputs[rank], "plan")
 
 
 def simulate(
@@ -138,17 +135,17 @@ def simulate(
         late_sends: Send what the step's own receives have already changed (a mistake).
         combine: What a Reduce does instead of what the case asks for.
     """
-    chunks, together = chunks_of(case), combine or combine_of(case)
-    for step in execute(plans_of(case), len(chunks[0])).steps:
+    members, sizes = members_of(case), sizes_of(case)
+    results = [values.tensor(given, "tensor").clone() for given in case.inputs]
+    chunks = [torch.split(results[rank], sizes) for rank in members]
+    together = combine or getattr(torch, str(case.inputs[0].get("combine", "add")))
+    for step in execute([plan_of(case, rank) for rank in members], len(sizes)).steps:
         before = [[chunk.clone() for chunk in row] for row in chunks]
         for each in sorted(step.transfers, key=lambda transfer: transfer.dst):
             if each.into < 0:  # nobody receives it
                 continue
             sent, target = (chunks if late_sends else before)[each.src][each.chunk], chunks[each.dst][each.into]
             target.copy_(together(target, sent) if (each.reduced if reduce is None else reduce) else sent)
-    results = [cast(Tensor, case.inputs[rank]["tensor"]).clone() for rank in range(case.world_size)]
-    for rank, row in zip(members_of(case), chunks, strict=True):
-        results[rank] = torch.cat(row)
     return results
 
 

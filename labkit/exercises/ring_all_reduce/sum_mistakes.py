@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from labkit.checks import traffic
+from labkit.checks import traffic, values
 from labkit.checks.case import Case, Failure
 from labkit.checks.failures import NOBODY_EXPECTED, SIZES_DIFFER
 from labkit.checks.finding import Blame, Sign, blaming
@@ -118,7 +118,7 @@ def _is_short_of_elements(case: Case, failure: Failure, wire: Wire) -> bool:
 
 def _is_wide(case: Case) -> bool:
     """Return whether an element has more bytes than one of float32."""
-    return input_of(case, members_of(case)[0]).element_size() > 4
+    return values.tensor(case.inputs[0], "tensor").element_size() > 4
 
 
 _GAPS = ("transposed", "every other", "column")

@@ -2,25 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import cast
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Failure, Got, Value, Values
+from labkit.checks import values
+from labkit.checks.as_if import as_if
+from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.compare import difference, listing
-from labkit.checks.judged import Mistake, judged
-from labkit.checks.verdict import Verdict
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
-from labkit.exercises.ring_all_reduce import sum_mistakes
 from labkit.exercises.ring_all_reduce.all_to_all.driver import drive
+from labkit.exercises.ring_all_reduce.sum_mistakes import GENERAL, blame_of, hints
 from labkit.exercises.ring_all_reduce.sums import members_of
-from labkit.exercises.ring_all_reduce.traffic import library_calls, lost_messages
+from labkit.exercises.ring_all_reduce.traffic import GROUP_RANKS
 from labkit.exercises.ring_all_reduce.world_sizes import SIZES, sweep
 from labkit.words import ranks_in_words
 
 FILL = -1.0
+_ITSELF, _REPLACED, _OWN, _NOTHING, _OWN_INPUTS, _FOR_THEMSELVES, _TOO_MUCH, _UNEVEN, _ORDER = (
+    "sends to itself", "puts another tensor into the list", "own piece forgotten", "nothing arrives",
+    "own inputs copied", "sends its own piece to everybody", "sends too much", "sizes taken for equal", "wrong order",
+)  # fmt: skip
+MISTAKES = {
+    **hints("calls the library"),
+    _ITSELF: "A rank cannot send to itself: copy the own piece, outputs[rank].copy_(inputs[rank]).",
+    **hints("everybody sends first"),
+    _REPLACED: "The result belongs into the tensors that were handed in: outputs[i].copy_(...) or receive into "
+    "outputs[i]; outputs[i] = tensor only puts another tensor into the list.",
+    _OWN: "Only the own piece is missing: outputs[rank].copy_(inputs[rank]).",
+    _NOTHING: "The outputs are as they were: receive into outputs[i] itself; outputs[i] = tensor only puts another "
+    "tensor into the list.",
+    _OWN_INPUTS: "The outputs are the rank's own inputs: outputs[i] must come from rank i.",
+    _FOR_THEMSELVES: "Every rank got inputs[i] of rank i, that is the sender's own piece: send inputs[peer] to peer.",
+    **hints("group ranks taken for global ranks"),
+    _TOO_MUCH: "More was sent than the pieces the others need: send each rank its piece only.",
+    _UNEVEN: "The sizes differ, and some pieces are empty: what is received must have the size of what is sent; use "
+    "outputs[i] as the buffer.",
+    **hints("everybody receives first"),
+    _ORDER: "Pieces arrived in the wrong places: outputs[i] is what rank i sent.",
+}
 
 
 def exchange_case(
@@ -43,19 +67,13 @@ def exchange_case(
         row = sizes[members.index(rank)] if rank in members else [1] * len(sizes)
         pieces = [torch.randint(1, 1000, (count,), generator=generator).float() for count in row]
         column = [sizes[i][members.index(rank)] for i in range(len(sizes))] if rank in members else []
-        given: dict[str, Value] = {
-            "pieces": cast(list[Value], pieces),
-            "sizes": cast(list[Value], column),
-            "fill": FILL,
-        }
-        if group:
-            given["group"] = cast(list[Value], members)
-        inputs.append(given)
+        given: dict[str, Value] = {"pieces": [*pieces], "sizes": [*column], "fill": FILL}
+        inputs.append(given | ({"group": [*members]} if group else {}))
     return Case(name, size, tuple(inputs))
 
 
 def _pieces(case: Case, rank: int) -> list[Tensor]:
-    return cast(list[Tensor], case.inputs[rank]["pieces"])
+    return values.tensors(case.inputs[rank], "pieces")
 
 
 def exchanged(case: Case) -> list[Values]:
@@ -64,143 +82,102 @@ def exchanged(case: Case) -> list[Values]:
     results: list[Values] = []
     for rank in range(case.world_size):
         outputs = [_pieces(case, source)[members.index(rank)] for source in members] if rank in members else []
-        results.append({"outputs": cast(list[Value], outputs), "inputs": cast(list[Value], _pieces(case, rank))})
+        results.append({"outputs": [*outputs], "inputs": [*_pieces(case, rank)]})
     return results
 
 
-def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether every piece arrived, inputs are as they were, and only what is needed was sent."""
-    assert isinstance(got, tuple)
-    called = library_calls(wire)
-    if called:
-        return called
-    members = members_of(case)
-    for rank in members:
-        replaced = cast(list[int], got[rank].get("replaced") or [])
-        if replaced:
-            name = f"outputs[{replaced[0]}]"
-            return Verdict(
-                False,
-                message=f"On rank {rank} the list holds another tensor as {name} now, and the tensor that the caller "
-                f"handed in was not filled.",
-                expected=f"rank {rank}: the caller's own tensor, with the piece in it",
-                got=f"rank {rank}: another tensor in its place",
-                rank=rank,
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield which pieces did not arrive, which inputs changed, and what was sent beyond the need."""
+    yield from library_calls(wire)
+    for rank in members_of(case):
+        for index in values.integers(got[rank], "replaced"):
+            yield Finding(
+                _REPLACED,
+                f"On rank {rank} the list holds another tensor as outputs[{index}] now, and the tensor that the caller "
+                "handed in was not filled.",
+                f"rank {rank}: the caller's own tensor, with the piece in it",
+                f"rank {rank}: another tensor in its place",
+                rank,
             )
+    yield from _wrong_pieces(case, got)
+    yield from _traffic(case, wire)
+    yield from lost_messages(wire)
+
+
+def _wrong_pieces(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
+    members = members_of(case)
     for what in ("outputs", "inputs"):
         for rank, should in enumerate(exchanged(case)):
-            came, expected = cast(list[Value], got[rank].get(what)), cast(list[Tensor], should[what])
-            if not isinstance(came, list) or len(came) != len(expected):
-                return Verdict(
-                    False, message=f"Rank {rank}'s {what} are no longer a list of {len(expected)} tensors.", rank=rank
-                )
-            for index, (piece, wanted) in enumerate(zip(came, expected, strict=True)):
-                first = difference(piece, wanted)
-                if first is not None:
-                    name = f"rank {rank}'s {what}[{index}]"
-                    text = f"{name} is {listing(piece) if isinstance(piece, Tensor) else first.got}, expected "
-                    text += f"{listing(wanted)}"
-                    text += f", rank {members[index]}'s piece for it." if what == "outputs" else ": inputs must stay."
-                    return Verdict(
-                        False,
-                        message=text[0].upper() + text[1:],
-                        expected=f"{name}: {listing(wanted)}",
-                        got=f"{name}: {listing(piece) if isinstance(piece, Tensor) else first.got}",
-                    )
-    return _traffic(case, wire) or lost_messages(wire) or Verdict(True)
+            pairs = zip(values.tensors(got[rank], what), values.tensors(should, what), strict=True)
+            for index, (piece, wanted) in enumerate(pairs):
+                if difference(piece, wanted) is not None:
+                    name, came = f"rank {rank}'s {what}[{index}]", listing(piece)
+                    whose = f", rank {members[index]}'s piece for it." if what == "outputs" else ": inputs must stay."
+                    text = f"R{name[1:]} is {came}, expected {listing(wanted)}{whose}"
+                    yield Finding(_mix_up(case, got), text, f"{name}: {listing(wanted)}", f"{name}: {came}")
 
 
-def _traffic(case: Case, wire: Wire) -> Verdict | None:
+_Pick = Callable[[Case, int, int], Tensor]
+_MIX_UPS: dict[str, _Pick] = {
+    _NOTHING: lambda case, rank, source: torch.full((len(_piece(case, source, rank)),), FILL),
+    _OWN_INPUTS: lambda case, rank, source: _piece(case, rank, source),
+    _FOR_THEMSELVES: lambda case, rank, source: _piece(case, source, source),
+}
+"""What an output from another rank holds where a mistake was made."""
+
+
+def _piece(case: Case, source: int, rank: int) -> Tensor:
+    """Return what one member has for another."""
+    return _pieces(case, source)[members_of(case).index(rank)]
+
+
+def _mix_up(case: Case, got: tuple[Values, ...]) -> str:
+    """Return the mistake that all outputs together show."""
+    members = members_of(case)
+    ends = [(rank, source) for rank in members for source in members if rank != source]
+    came = {(rank, source): piece for rank in members
+            for source, piece in zip(members, values.tensors(got[rank], "outputs"), strict=True)}  # fmt: skip
+
+    def others(pick: _Pick) -> dict[tuple[int, int], Tensor]:
+        return {(rank, source): pick(case, rank, source) for rank, source in ends}
+
+    def same(now: dict[tuple[int, int], Tensor], other: dict[tuple[int, int], Tensor]) -> bool:
+        return all(torch.equal(now[each], other[each]) for each in ends)
+
+    ways = [(_OWN, lambda: others(lambda case, rank, source: _piece(case, source, rank)))]
+    ways += [(name, lambda pick=pick: others(pick)) for name, pick in _MIX_UPS.items()]
+    return as_if(came, ways if ends else [], same) or _ORDER
+
+
+def _traffic(case: Case, wire: Wire) -> Iterator[Finding]:
     members = members_of(case)
     for rank in members:
         for place, peer in enumerate(members):
             wanted = 0 if peer == rank else 4 * _pieces(case, rank)[place].numel()
             sent = sum(m.bytes for m in wire.sent_by(rank) if m.dst == peer)
             if sent > wanted:
-                return Verdict(
-                    False,
-                    message=f"All pieces arrived, but rank {rank} sent {sent} bytes to rank {peer}; {wanted} are "
-                    f"enough.",
-                    expected=f"{wanted} bytes from rank {rank} to rank {peer}",
-                    got=f"{sent} bytes",
-                    rank=rank,
-                    call=wire.first_send(rank, {peer}),
+                yield Finding(
+                    _TOO_MUCH,
+                    f"All pieces arrived, but rank {rank} sent {sent} bytes to rank {peer}; {wanted} are enough.",
+                    f"{wanted} bytes from rank {rank} to rank {peer}",
+                    f"{sent} bytes",
+                    rank,
+                    wire.first_send(rank, {peer}),
                 )
         strangers = set(wire.peers(rank)) - set(members)
         if strangers:
-            return Verdict(
-                False,
-                message=f"Rank {rank} sent to {ranks_in_words(strangers)}, outside the group.",
-                rank=rank,
-                call=wire.first_send(rank, strangers),
-            )
-    return None
+            text = f"Rank {rank} sent to {ranks_in_words(strangers)}, outside the group."
+            yield Finding(GROUP_RANKS, text, rank=rank, call=wire.first_send(rank, strangers))
 
 
-def _outputs_as(pick: Callable[[Case, int, int], Tensor]) -> Callable[[Case, Got, Wire], bool]:
-    """Return whether all outputs from other ranks are those of a known mix-up."""
-
-    def seen(case: Case, got: Got, wire: Wire) -> bool:
-        if not isinstance(got, tuple) or len(members_of(case)) < 2:
-            return False
-        for place, rank in enumerate(members_of(case)):
-            came = got[rank].get("outputs")
-            if not isinstance(came, list) or len(came) != len(members_of(case)):
-                return False
-            for index, piece in enumerate(came):
-                if index != place and not (isinstance(piece, Tensor) and torch.equal(piece, pick(case, place, index))):
-                    return False
-        return True
-
-    return seen
-
-
-def _as_own(case: Case, place: int, index: int) -> Tensor:
-    return _pieces(case, members_of(case)[place])[index]
-
-
-def _as_filled(case: Case, place: int, index: int) -> Tensor:
-    size = cast(list[int], case.inputs[members_of(case)[place]]["sizes"])[index]
-    return torch.full((size,), FILL)
-
-
-def _as_for_themselves(case: Case, place: int, index: int) -> Tensor:
-    return _pieces(case, members_of(case)[index])[index]
-
-
-def _own_missing(case: Case, got: Got, wire: Wire) -> bool:
-    if not isinstance(got, tuple):
-        return False
-    wrong_own = wrong_other = 0
-    for place, rank in enumerate(members_of(case)):
-        came = got[rank].get("outputs")
-        wanted = cast(list[Tensor], exchanged(case)[rank]["outputs"])
-        if not isinstance(came, list) or len(came) != len(wanted):
-            return False
-        for index, piece in enumerate(came):
-            if difference(piece, wanted[index]) is not None:
-                wrong_own += index == place
-                wrong_other += index != place
-    return bool(wrong_own) and not wrong_other
-
-
-def _uneven(case: Case, got: Got, wire: Wire) -> bool:
-    sizes = {piece.numel() for rank in members_of(case) for piece in _pieces(case, rank)}
-    said = got.message if isinstance(got, Failure) else ""
-    return len(sizes) > 1 and ("size" in said or "shape" in said)
-
-
-def _to_itself(case: Case, got: Got, wire: Wire) -> bool:
-    said = got.message + got.detail if isinstance(got, Failure) else ""
+def _sends_to_itself(case: Case, failure: Failure, wire: Wire) -> bool:
+    said = failure.message + failure.detail
     return any(m.src == m.dst for m in wire.messages) or "itself" in said or "same as the local" in said
 
 
-def _too_much(case: Case, got: Got, wire: Wire) -> bool:
-    return isinstance(got, tuple) and any(
-        wire.bytes_sent(rank)
-        > sum(4 * p.numel() for i, p in enumerate(_pieces(case, rank)) if members_of(case)[i] != rank)
-        for rank in members_of(case)
-    )
+def _takes_sizes_for_equal(case: Case, failure: Failure, wire: Wire) -> bool:
+    sizes = {piece.numel() for rank in members_of(case) for piece in _pieces(case, rank)}
+    return len(sizes) > 1 and ("size" in failure.message or "shape" in failure.message)
 
 
 def _exchange_on(size: int) -> Case:
@@ -208,12 +185,12 @@ def _exchange_on(size: int) -> Case:
     return exchange_case(f"{size} ranks, 0 to 3 elements each", sizes, 100 + size)
 
 
-EXERCISE = judged(
+EXERCISE = Exercise(
     id="all_to_all",
     functions=("all_to_all",),
     driver=drive,
     oracle=exchanged,
-    judge=judge,
+    find=find,
     visible=(
         exchange_case("3 ranks, 2 elements each", [[2] * 3] * 3, 81),
         exchange_case("3 ranks, uneven sizes, some empty", [[1, 2, 3], [0, 4, 1], [2, 0, 2]], 82),
@@ -234,58 +211,7 @@ EXERCISE = judged(
         "group_peer=i) and dist.P2POp(dist.irecv, outputs[i], group=group, group_peer=i); batch_isend_irecv, wait.",
     ),
     sweep=sweep(_exchange_on, lambda case: case.world_size - 1, slack=3, sizes=SIZES[:8]),
-    mistakes=(
-        sum_mistakes.LIBRARY,
-        Mistake(
-            "sends to itself",
-            "A rank cannot send to itself: copy the own piece, outputs[rank].copy_(inputs[rank]).",
-            _to_itself,
-        ),
-        sum_mistakes.BLOCKING_SENDS,
-        Mistake(
-            "puts another tensor into the list",
-            "The result belongs into the tensors that were handed in: outputs[i].copy_(...) or receive into "
-            "outputs[i]; outputs[i] = tensor only puts another tensor into the list.",
-            lambda case, got, wire: isinstance(got, tuple) and any(values.get("replaced") for values in got),
-        ),
-        Mistake(
-            "own piece forgotten",
-            "Only the own piece is missing: outputs[rank].copy_(inputs[rank]).",
-            _own_missing,
-        ),
-        Mistake(
-            "nothing arrives",
-            "The outputs are as they were: receive into outputs[i] itself; outputs[i] = tensor only puts another "
-            "tensor into the list.",
-            _outputs_as(_as_filled),
-        ),
-        Mistake(
-            "own inputs copied",
-            "The outputs are the rank's own inputs: outputs[i] must come from rank i.",
-            _outputs_as(_as_own),
-        ),
-        Mistake(
-            "sends its own piece to everybody",
-            "Every rank got inputs[i] of rank i, that is the sender's own piece: send inputs[peer] to peer.",
-            _outputs_as(_as_for_themselves),
-        ),
-        sum_mistakes.GROUP_RANKS,
-        Mistake(
-            "sends too much",
-            "More was sent than the pieces the others need: send each rank its piece only.",
-            _too_much,
-        ),
-        Mistake(
-            "sizes taken for equal",
-            "The sizes differ, and some pieces are empty: what is received must have the size of what is sent; use "
-            "outputs[i] as the buffer.",
-            _uneven,
-        ),
-        sum_mistakes.BLOCKING_RECVS,
-        Mistake(
-            "wrong order",
-            "Pieces arrived in the wrong places: outputs[i] is what rank i sent.",
-            lambda case, got, wire: isinstance(got, tuple),
-        ),
-    ),
+    mistakes=MISTAKES,
+    blame=blame_of(MISTAKES, {_ITSELF: _sends_to_itself, _UNEVEN: _takes_sizes_for_equal}),
+    general=GENERAL,
 )

@@ -2,34 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Failure, Got, Value
-from labkit.checks.judged import Mistake, judged
-from labkit.checks.verdict import Verdict
+from labkit.checks import values
+from labkit.checks.case import Case, Failure, Value, Values
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
-from labkit.exercises.ring_all_reduce import sum_marks
-from labkit.exercises.ring_all_reduce import sum_mistakes as mistakes
+from labkit.exercises.ring_all_reduce.came import Came, wrong_sums
 from labkit.exercises.ring_all_reduce.drop_in_all_reduce.driver import drive
 from labkit.exercises.ring_all_reduce.on_ranks import view_of
+from labkit.exercises.ring_all_reduce.sum_mistakes import GENERAL, RING, blame_of, hints, is_scaled, marks_of
 from labkit.exercises.ring_all_reduce.sums import (
     base_of,
-    exact_reduction,
     expected_bases,
     fractions,
-    input_of,
     layout_of,
     members_of,
     op_of,
     reduce_case,
     whole_numbers,
-    wrong_values,
 )
-from labkit.exercises.ring_all_reduce.traffic import library_calls, lost_messages, outsiders, ring_traffic
+from labkit.exercises.ring_all_reduce.traffic import outsiders, ring_traffic
 from labkit.exercises.ring_all_reduce.world_sizes import ring_steps, sweep
+
+_OUTSIDER, _BESIDE, _UNDIVIDED, _OP_IGNORED, _DIVIDED_WRONGLY, _COARSE, _DETOUR, _NO_WORK, _WORK_ALWAYS = (
+    "a rank outside the group takes part", "writes beside the view", "not divided", "op ignored", "divided wrongly",
+    "adds up in 16 bits", "a detour through float32", "no work object", "always a work object",
+)  # fmt: skip
+MISTAKES = {
+    **hints("calls the library"),
+    _OUTSIDER: "A rank outside the group must return at once, sending and receiving nothing: dist.get_rank(group) is "
+    "-1 there.",
+    **hints("everybody sends first"),
+    _BESIDE: "Elements of the storage that are not in the tensor were changed: work on a copy and copy back into the "
+    "tensor.",
+    **hints("works on a copy of a non-contiguous tensor"),
+    _UNDIVIDED: "The sum came back undivided. Either nothing divides, or what is divided is not the chunk this rank "
+    "owns after the reduce-scatter, (rank + 1) % N: all other chunks are overwritten in the all-gather.",
+    _OP_IGNORED: "The sum came back although another operation was asked for: what combines two chunks depends on op.",
+    _DIVIDED_WRONGLY: "The average is off by a whole factor: divide once, by the size of the group (not in every step, "
+    "not on both the partial and the final sum, not by the world's size).",
+    **hints("mean instead of sum"),
+    _COARSE: "The error grows with the number of ranks: every hop rounded to 16 bits. Add up in float32 and round "
+    "once, at the end.",
+    _DETOUR: "The last digits are lost: only bfloat16 and float16 are added up in float32; integers must stay "
+    "integers, and float64 must stay float64.",
+    _NO_WORK: "async_op=True must return an object with wait(); None is for async_op=False.",
+    _WORK_ALWAYS: "Without async_op the reduction must be finished when the call returns, and it returns None.",
+}
+MISTAKES |= {name: hint for name, hint in RING.items() if name not in MISTAKES}
 
 
 def drop_in_case(
@@ -57,132 +83,93 @@ def drop_in_case(
     return reduce_case(name, tensors, layout=layout, group=group, extra=extra)
 
 
-def judge_drop_in(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether ring_all_reduce did what dist.all_reduce does, over a ring, and returned what it returns."""
-    assert isinstance(got, tuple)
-    return (
-        library_calls(wire)
-        or wrong_values(case, got)
-        or outsiders(case, wire)
-        or _outside(case, got)
-        or _returned(case, got)
-        or ring_traffic(case, wire)
-        or lost_messages(wire)
-        or Verdict(True)
-    )
-
-
-def _outside(case: Case, got: Got) -> Verdict | None:
-    """Return a verdict if a rank outside the group did anything but return None at once."""
-    assert isinstance(got, tuple)
-    members = members_of(case)
-    for rank in sorted(set(range(case.world_size)) - set(members)):
-        returned = got[rank].get("returned")
-        if returned != "NoneType" or got[rank].get("written"):
-            did = f"got back a {returned}" if returned != "NoneType" else "wrote to its tensor"
-            return Verdict(
-                False,
-                message=f"Rank {rank} is not in the group {members}, but {did}; such a rank returns None at once.",
-                expected=f"rank {rank}: None, and a tensor that was not touched",
-                got=f"rank {rank}: {did}",
-                rank=rank,
-            )
-    return None
-
-
-def _returned(case: Case, got: Got) -> Verdict | None:
-    assert isinstance(got, tuple)
-    for rank in members_of(case):
-        returned, can_wait = got[rank].get("returned"), got[rank].get("can_wait")
-        if case.inputs[0].get("async") and not can_wait:
-            return Verdict(
-                False,
-                message=f"With async_op=True rank {rank} got back a {returned}; it must be an object with wait().",
-                expected="an object with wait()",
-                got=f"{returned}",
-                rank=rank,
-            )
-        if not case.inputs[0].get("async") and returned != "NoneType":
-            return Verdict(
-                False,
-                message=f"Without async_op rank {rank} got back a {returned}; dist.all_reduce returns None then.",
-                expected="None",
-                got=f"{returned}",
-                rank=rank,
-            )
-    return None
-
-
-def _op_ignored(case: Case, got: Got, wire: Wire) -> bool:
-    came = sum_marks.views(case, got)
-    if op_of(case) == "SUM" or came is None or not came[0].numel():
-        return False
-    total = torch.stack([input_of(case, rank).double() for rank in members_of(case)]).sum(0)
-    return all(bool(torch.allclose(view.double(), total, rtol=1e-2)) for view in came)
-
-
-def _coarse(case: Case, got: Got, wire: Wire) -> bool:
-    came = sum_marks.views(case, got)
-    if came is None or came[0].element_size() > 2 or not came[0].is_floating_point():
-        return False
-    if not isinstance(got, tuple) or wrong_values(case, got) is None:
-        return False
-    exact = exact_reduction(case)[0].reshape(-1)
-    return all(bool(torch.allclose(view.double(), exact, rtol=0.1)) for view in came)
-
-
-def _float64_rounded(case: Case, got: Got) -> bool:
-    """Return whether float64 results are those of float32: nearly right, and not in float64's own precision."""
-    came = sum_marks.views(case, got)
-    if came is None or not isinstance(got, tuple) or came[0].dtype != torch.float64 or wrong_values(case, got) is None:
-        return False
-    exact = exact_reduction(case)[0].reshape(-1)
-    return all(bool(torch.allclose(view, exact, rtol=1e-5)) for view in came)
-
-
-def _no_work(case: Case, got: Got, wire: Wire) -> bool:
-    return bool(case.inputs[0].get("async")) and isinstance(got, tuple) and not got[members_of(case)[0]].get("can_wait")
-
-
-def _work_always(case: Case, got: Got, wire: Wire) -> bool:
-    return (
-        not case.inputs[0].get("async") and isinstance(got, tuple) and got[members_of(case)[0]].get("can_wait") is True
-    )
-
-
-def _outsider_stuck(case: Case, got: Got, wire: Wire) -> bool:
-    if case.inputs[0].get("group") is None:
-        return False
-    if isinstance(got, tuple):
-        return _outside(case, got) is not None
-    outside = set(range(case.world_size)) - set(members_of(case))
-    return isinstance(got, Failure) and (got.rank in outside or any(wait.rank in outside for wait in got.waits))
-
-
-def _wrong_average(case: Case, got: Got, wire: Wire) -> bool:
-    if op_of(case) != "AVG":
-        return False
-    size = len(members_of(case))
-    factors = [1 / size, 1 / size**2, size / case.world_size, size / 2, size / 4]
-    return any(sum_marks.is_scaled(case, got, factor) for factor in factors if abs(factor - 1) > 1e-9)
-
-
-def _not_divided(case: Case, got: Got, wire: Wire) -> bool:
-    return op_of(case) == "AVG" and _op_ignored(case, got, wire)
-
-
-def _beside_the_view(case: Case, got: Got, wire: Wire) -> bool:
-    if layout_of(case) in ("plain", "transposed") or not isinstance(got, tuple):
-        return False
-    for rank in members_of(case):
-        came = got[rank].get("base")
-        if isinstance(came, Tensor) and came.shape == base_of(case, rank).shape:
-            rest, before = came.clone(), base_of(case, rank).clone()
-            view_of(rest, layout_of(case)).zero_()
-            view_of(before, layout_of(case)).zero_()
-            if not torch.equal(rest, before):
-                return True
+def _changed_beside(came: Came) -> bool:
+    """Return whether elements of a member's storage that are not in the view were changed."""
+    for rank in came.members:
+        now, before = values.tensor(came.got[rank], "base").clone(), base_of(came.case, rank).clone()
+        for each in (now, before):
+            view_of(each, layout_of(came.case)).zero_()
+        if not torch.equal(now, before):
+            return True
     return False
+
+
+def _is_undivided(came: Came) -> bool:
+    """Return whether the sum came where another operation was asked for."""
+    return op_of(came.case) != "SUM" and came.is_near(torch.stack([x.double() for x in came.inputs]).sum(0), 1e-2)
+
+
+def _is_divided_wrongly(came: Came) -> bool:
+    size = len(came.members)
+    factors = (1 / size, 1 / size**2, size / came.case.world_size, size / 2, size / 4)
+    return op_of(came.case) == "AVG" and any(is_scaled(came, factor) for factor in factors)
+
+
+def _is_coarse(came: Came) -> bool:
+    return came.exact.is_floating_point() and came.views[0].element_size() <= 2 and came.is_near(came.exact, 0.1)
+
+
+def _went_through_float32(came: Came) -> bool:
+    """Return whether integers are wrong, or float64 is right in float32's precision only."""
+    dtype = came.views[0].dtype
+    return not dtype.is_floating_point or (dtype == torch.float64 and came.is_near(came.exact, 1e-5))
+
+
+_MARKS = marks_of(
+    MISTAKES,
+    {
+        _BESIDE: _changed_beside,
+        _UNDIVIDED: lambda came: op_of(came.case) == "AVG" and _is_undivided(came),
+        _OP_IGNORED: _is_undivided,
+        _DIVIDED_WRONGLY: _is_divided_wrongly,
+        _COARSE: _is_coarse,
+        _DETOUR: _went_through_float32,
+    },
+)
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield where ring_all_reduce does not do what dist.all_reduce does, over a ring, or returns something else."""
+    yield from library_calls(wire)
+    yield from wrong_sums(Came(case, got, wire), _MARKS)
+    yield from outsiders(case, wire)
+    yield from _outside(case, got)
+    yield from _returned(case, got)
+    yield from ring_traffic(case, wire)
+    yield from lost_messages(wire)
+
+
+def _outside(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
+    """Yield a finding for each rank outside the group that did anything but return None at once."""
+    members = members_of(case)
+    for rank, came in enumerate(got):
+        returned = values.text(came, "returned")
+        if rank in members or (returned == "NoneType" and not values.flag(came, "written")):
+            continue
+        did = f"got back a {returned}" if returned != "NoneType" else "wrote to its tensor"
+        yield Finding(
+            _OUTSIDER,
+            f"Rank {rank} is not in the group {members}, but {did}; such a rank returns None at once.",
+            f"rank {rank}: None, and a tensor that was not touched",
+            f"rank {rank}: {did}",
+            rank,
+        )
+
+
+def _returned(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
+    for rank in members_of(case):
+        returned, can_wait = values.text(got[rank], "returned"), values.flag(got[rank], "can_wait")
+        if "async" in case.inputs[0] and not can_wait:
+            text = f"With async_op=True rank {rank} got back a {returned}; it must be an object with wait()."
+            yield Finding(_NO_WORK, text, "an object with wait()", returned, rank)
+        if "async" not in case.inputs[0] and returned != "NoneType":
+            text = f"Without async_op rank {rank} got back a {returned}; dist.all_reduce returns None then."
+            yield Finding(_WORK_ALWAYS if can_wait else "", text, "None", returned, rank)
+
+
+def _keeps_an_outsider(case: Case, failure: Failure, wire: Wire) -> bool:
+    ranks = {failure.rank, *(wait.rank for wait in failure.waits)} - {None}
+    return not ranks <= set(members_of(case))
 
 
 def _bits16(seed: int, world_size: int, numel: int, dtype: torch.dtype) -> list[Tensor]:
@@ -193,9 +180,6 @@ def _small(seed: int, world_size: int, numel: int) -> list[Tensor]:
     return [tensor - 4 for tensor in whole_numbers(seed, world_size, (numel,), largest=9)]
 
 
-_PLACED = (mistakes.LIBRARY, mistakes.BLOCKING_SENDS, mistakes.NOT_CONTIGUOUS, mistakes.DIVIDED)
-
-
 def _drop_in_on(size: int) -> Case:
     """Return a case in which neighbouring sizes ask for another operation and type."""
     op, dtype = (("SUM", torch.float32), ("AVG", torch.float64), ("MAX", torch.float32), ("SUM", torch.int64))[size % 4]
@@ -203,12 +187,12 @@ def _drop_in_on(size: int) -> Case:
     return drop_in_case(name, whole_numbers(100 + size, size, (2 * size + 1,), dtype), op=op)
 
 
-EXERCISE = judged(
+EXERCISE = Exercise(
     id="drop_in_all_reduce",
     functions=("ring_all_reduce",),
     driver=drive,
     oracle=expected_bases,
-    judge=judge_drop_in,
+    find=find,
     visible=(
         drop_in_case("3 ranks, sum of 7 elements", whole_numbers(31, 3, (7,))),
         drop_in_case("3 ranks, average of 7 elements", whole_numbers(32, 3, (7,), torch.float64), op="AVG"),
@@ -243,62 +227,7 @@ EXERCISE = judged(
         "at the end tensor.copy_(flat.view(tensor.shape)).",
     ),
     sweep=sweep(_drop_in_on, ring_steps, slack=3),
-    mistakes=(
-        mistakes.LIBRARY,
-        Mistake(
-            "a rank outside the group takes part",
-            "A rank outside the group must return at once, sending and receiving nothing: dist.get_rank(group) is "
-            "-1 there.",
-            _outsider_stuck,
-        ),
-        mistakes.BLOCKING_SENDS,
-        Mistake(
-            "writes beside the view",
-            "Elements of the storage that are not in the tensor were changed: work on a copy and copy back into "
-            "the tensor.",
-            _beside_the_view,
-        ),
-        mistakes.NOT_CONTIGUOUS,
-        Mistake(
-            "not divided",
-            "The sum came back undivided. Either nothing divides, or what is divided is not the chunk this rank owns "
-            "after the reduce-scatter, (rank + 1) % N: all other chunks are overwritten in the all-gather.",
-            _not_divided,
-        ),
-        Mistake(
-            "op ignored",
-            "The sum came back although another operation was asked for: what combines two chunks depends on op.",
-            _op_ignored,
-        ),
-        Mistake(
-            "divided wrongly",
-            "The average is off by a whole factor: divide once, by the size of the group (not in every step, not on "
-            "both the partial and the final sum, not by the world's size).",
-            _wrong_average,
-        ),
-        mistakes.DIVIDED,
-        Mistake(
-            "adds up in 16 bits",
-            "The error grows with the number of ranks: every hop rounded to 16 bits. Add up in float32 and round "
-            "once, at the end.",
-            _coarse,
-        ),
-        Mistake(
-            "a detour through float32",
-            "The last digits are lost: only bfloat16 and float16 are added up in float32; integers must stay "
-            "integers, and float64 must stay float64.",
-            lambda case, got, wire: sum_marks.float_detour(case, got, wire) or _float64_rounded(case, got),
-        ),
-        Mistake(
-            "no work object",
-            "async_op=True must return an object with wait(); None is for async_op=False.",
-            _no_work,
-        ),
-        Mistake(
-            "always a work object",
-            "Without async_op the reduction must be finished when the call returns, and it returns None.",
-            _work_always,
-        ),
-        *(mistake for mistake in mistakes.RING if mistake not in _PLACED),
-    ),
+    mistakes=MISTAKES,
+    blame=blame_of(MISTAKES, {_OUTSIDER: _keeps_an_outsider}),
+    general=GENERAL,
 )
