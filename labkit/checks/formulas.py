@@ -1,13 +1,19 @@
-"""Cases that call plain functions with numbers, and how a wrong number is said."""
+"""Cases that call plain functions with numbers, and how a wrong number is said and named.
+
+`where_wrong` makes the find of an exercise; `judging` and `as_if` are for exercises of the first edition.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
+from labkit.checks.as_if import as_if as as_if_it_were
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.exercise import Oracle
+from labkit.checks.finding import Find, Finding
 from labkit.checks.judged import Judge, Mistake
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
@@ -55,6 +61,76 @@ def values_of(case: Case, got: Got) -> list[tuple[str, list[Any], Value]]:
     return [(function, args, value) for (function, args), value in zip(_calls(case), values, strict=False)]
 
 
+@dataclass(frozen=True)
+class WrongFormula:
+    """A formula that a known mistake leads to.
+
+    Attributes:
+        function: The function it is taken for.
+        gives: What that function returns then.
+        hint: What is said to the learner.
+    """
+
+    function: str
+    gives: Callable[..., Any]
+    hint: str
+
+
+RETURNS_NOTHING = "returns nothing"
+_NOTHING_HINT = "A function returned None: print shows a value, return hands it back."
+
+
+def hints_of(wrong: Mapping[str, WrongFormula]) -> dict[str, str]:
+    """Return the hints to these mistakes, and to a function that returns nothing."""
+    return {RETURNS_NOTHING: _NOTHING_HINT} | {name: each.hint for name, each in wrong.items()}
+
+
+def where_wrong(
+    counted: Counted,
+    wrong: Mapping[str, WrongFormula],
+    *,
+    otherwise: Callable[[Sequence[tuple[Sequence[Any], Any]]], str] = lambda calls: "",
+    shown: Callable[[Any], str] = number,
+) -> Find:
+    """Return the find that yields every call whose value is not the right formula's.
+
+    Args:
+        counted: The right formulas.
+        wrong: What is named: all values of the function in a case are those of the wrong formula.
+        otherwise: Names what no formula gives, from (arguments, value) of the function's wrong calls.
+        shown: How a value is written.
+    """
+
+    def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+        calls = values_of(case, got)
+        for function, args, value in calls:
+            expected = counted[function](*args)
+            if right(expected, value):
+                continue
+            mine = [(each, came) for name, each, came in calls if name == function]
+            ways = [(name, _results(each, mine)) for name, each in wrong.items() if each.function == function]
+            mistake = as_if_it_were([came for _, came in mine], ways, _same)
+            if value is None:
+                mistake = RETURNS_NOTHING
+            elif not mistake:
+                mistake = otherwise([each for each in mine if not right(counted[function](*each[0]), each[1])])
+            call = f"{function}({', '.join(map(number, args))})"
+            fits = value is not None and type(value) in (type(expected), int, float)
+            came = shown(value) if fits else f"{value!r:.60} ({type(value).__name__})"
+            text = f"{call} gave {came}, expected {shown(expected)}."
+            yield Finding(mistake, text, shown(expected), came)
+
+    return find
+
+
+def _same(came: Any, other: Any) -> bool:
+    return right(other, came)
+
+
+def _results(wrong: WrongFormula, calls: Sequence[tuple[Sequence[Any], Any]]) -> Callable[[], list[Any]]:
+    return lambda: [wrong.gives(*args) for args, _ in calls]
+
+
 def judging(counted: Counted) -> Judge:
     """Return the judge that asks for the counted value of every call."""
 
@@ -87,7 +163,7 @@ def as_if(counted: Counted, function: str, wrong: Callable[..., Any]) -> Callabl
 
 
 NOTHING = Mistake(
-    "returns nothing",
-    "A function returned None: print shows a value, return hands it back.",
+    RETURNS_NOTHING,
+    _NOTHING_HINT,
     lambda case, got, wire: any(value is None for *_, value in values_of(case, got)),
 )

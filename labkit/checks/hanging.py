@@ -6,6 +6,7 @@ import re
 
 from labkit.checks.case import Case, Failure
 from labkit.checks.wire import Wire
+from labkit.errors import NoSuchRank
 
 _WAITING = re.compile(r"\bi?(?:send|recv)\b")
 
@@ -22,6 +23,6 @@ def waits_in(failure: Failure, operation: str) -> bool:
 
 
 def looks_for_a_stranger(case: Case, failure: Failure, wire: Wire) -> bool:
-    """Return whether a rank waits for, or sent to, a rank that the world does not have."""
+    """Return whether a rank named, waits for, or sent to, a rank that the world does not have."""
     peers = [wait.peer for wait in failure.waits if wait.peer is not None] + [message.dst for message in wire.messages]
-    return not all(0 <= peer < case.world_size for peer in peers)
+    return failure.error == NoSuchRank.__name__ or not all(0 <= peer < case.world_size for peer in peers)

@@ -144,7 +144,9 @@ MARKS: Mapping[str, Mark] = {
 
 SIGNS: Mapping[str, Sign] = {
     traffic.LIBRARY: lambda case, failure, wire: bool(wire.collectives),
-    "buffer of another type": lambda case, failure, wire: SIZES_DIFFER in failure.message and _is_wide(case),
+    "buffer of another type": lambda case, failure, wire: (
+        _is_wide(case) and (SIZES_DIFFER in failure.message or "which receives into" in failure.message)
+    ),
     "sizes disagree": lambda case, failure, wire: SIZES_DIFFER in failure.message,
     "a rank that is not there": looks_for_a_stranger,
     traffic.IN_FLIGHT: lambda case, failure, wire: bool(wire.problems_of("changed_in_flight")),

@@ -104,3 +104,9 @@ def halving_doubling_all_reduce(tensor):
         d //= 2
 """,
 )
+
+WRONG.changed(
+    "receives into float32 whatever is sent",
+    "buffer of another type",
+    ("torch.empty_like(mine)", "torch.empty(mine.numel())"),
+)

@@ -140,3 +140,13 @@ def naive_all_reduce(tensor):
         dist.recv(tensor, src=0)
 """,
 )
+WRONG.changed(
+    "receives into float32 whatever is sent",
+    "buffer of another type",
+    ("torch.empty_like(tensor)", "torch.empty(tensor.shape)"),
+)
+WRONG.changed(
+    "the others never receive the total",
+    "nobody receives the total",
+    ("        dist.recv(tensor, src=0)\n", ""),
+)

@@ -205,3 +205,23 @@ def ring_sum(tensor, group=None):
             got.copy_(incoming)
 """,
 )
+
+wrong(
+    "receives into float32 whatever is sent",
+    "buffer of another type",
+    """
+def ring_sum(tensor, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    flat = tensor.view(-1)
+    chunks = [flat[a:b] for a, b in chunk_bounds(flat.numel(), n)]
+    for s in range(2 * n - 2):
+        out = chunks[(rank - s) % n] if s < n - 1 else chunks[(rank + 1 - (s - n + 1)) % n]
+        into = chunks[(rank - s - 1) % n] if s < n - 1 else chunks[(rank - (s - n + 1)) % n]
+        incoming = torch.empty(len(into))
+        ops = [dist.P2POp(dist.isend, out, group=group, group_peer=(rank + 1) % n)] if len(out) else []
+        ops += [dist.P2POp(dist.irecv, incoming, group=group, group_peer=(rank - 1) % n)] if len(into) else []
+        for work in dist.batch_isend_irecv(ops) if ops else []:
+            work.wait()
+        into.copy_(into + incoming if s < n - 1 else incoming)
+""",
+)

@@ -168,3 +168,8 @@ wrong(
     "group ranks taken for global ranks",
     _run(_POST.replace("group=group, group_peer=r.peer", "r.peer") + _COMBINED),
 )
+wrong(
+    "receives into float32 whatever is sent",
+    "buffer of another type",
+    _run(_POST.replace("torch.empty_like(chunks[r.chunk])", "torch.empty(chunks[r.chunk].numel())") + _COMBINED),
+)

@@ -124,3 +124,17 @@ def tree_all_reduce(tensor, group=None):
             dist.send(tensor, group_dst=rank + d, group=group)
 """,
 )
+
+WRONG.changed(
+    "receives into float32 whatever is sent",
+    "buffer of another type",
+    ("torch.empty_like(tensor)", "torch.empty(tensor.shape)"),
+)
+WRONG.changed(
+    "the tail is left out",
+    "remainder dropped",
+    (
+        "    distances = []\n",
+        "    distances = []\n    tensor = tensor.view(-1)[: tensor.numel() // world_size * world_size]\n",
+    ),
+)

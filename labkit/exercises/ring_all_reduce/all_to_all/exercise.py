@@ -119,11 +119,12 @@ def _wrong_pieces(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
 
 _Pick = Callable[[Case, int, int], Tensor]
 _MIX_UPS: dict[str, _Pick] = {
+    _OWN: lambda case, rank, source: _piece(case, source, rank),
     _NOTHING: lambda case, rank, source: torch.full((len(_piece(case, source, rank)),), FILL),
     _OWN_INPUTS: lambda case, rank, source: _piece(case, rank, source),
     _FOR_THEMSELVES: lambda case, rank, source: _piece(case, source, source),
 }
-"""What an output from another rank holds where a mistake was made."""
+"""What an output from another rank holds where a mistake was made; all is right there if only the own piece is not."""
 
 
 def _piece(case: Case, source: int, rank: int) -> Tensor:
@@ -138,14 +139,13 @@ def _mix_up(case: Case, got: tuple[Values, ...]) -> str:
     came = {(rank, source): piece for rank in members
             for source, piece in zip(members, values.tensors(got[rank], "outputs"), strict=True)}  # fmt: skip
 
-    def others(pick: _Pick) -> dict[tuple[int, int], Tensor]:
-        return {(rank, source): pick(case, rank, source) for rank, source in ends}
+    def others(pick: _Pick) -> Callable[[], dict[tuple[int, int], Tensor]]:
+        return lambda: {(rank, source): pick(case, rank, source) for rank, source in ends}
 
     def same(now: dict[tuple[int, int], Tensor], other: dict[tuple[int, int], Tensor]) -> bool:
         return all(torch.equal(now[each], other[each]) for each in ends)
 
-    ways = [(_OWN, lambda: others(lambda case, rank, source: _piece(case, source, rank)))]
-    ways += [(name, lambda pick=pick: others(pick)) for name, pick in _MIX_UPS.items()]
+    ways = [(name, others(pick)) for name, pick in _MIX_UPS.items()]
     return as_if(came, ways if ends else [], same) or _ORDER
 
 

@@ -9,7 +9,7 @@ import torch
 from labkit.checks.case import Case, Failure, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
-from labkit.checks.hanging import looks_for_a_stranger
+from labkit.checks.hanging import looks_for_a_stranger, waits_in
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.came import Came, wrong_sums
@@ -19,11 +19,13 @@ from labkit.exercises.ring_all_reduce.sums import expected_bases, sum_case
 from labkit.exercises.ring_all_reduce.traffic import NOT_THROUGH_ROOT, root_traffic
 from labkit.exercises.ring_all_reduce.world_sizes import sweep
 
-_OVERWRITTEN, _ONLY_ONE, _NOT_THERE = (
+_UNHEARD, _OVERWRITTEN, _ONLY_ONE, _NOT_THERE = (
+    "nobody receives the total",
     "rank 0 overwrites its own part", "only one rank is added", "a peer that is not there",
 )  # fmt: skip
 MISTAKES = {
     **hints("calls the library", "buffer of another type", "buffer reused in flight"),
+    _UNHEARD: "Rank 0 stands in send with the total: every other rank must receive it, dist.recv(tensor, src=0).",
     "everybody sends first": "Every rank stands in send: rank 0 must receive while the others send.",
     "everybody receives first": "Every rank that waits stands in a receive: the others must send their tensor before "
     "they wait for the total, and rank 0 must send the total to each of them.",
@@ -62,6 +64,10 @@ def _names_nobody(case: Case, failure: Failure, wire: Wire) -> bool:
     return looks_for_a_stranger(case, failure, wire) or "invalid rank" in str(failure)
 
 
+def _waits_with_the_total(case: Case, failure: Failure, wire: Wire) -> bool:
+    return waits_in(failure, "send") and {wait.rank for wait in failure.waits} == {0}
+
+
 EXERCISE = Exercise(
     id="naive_all_reduce",
     functions=("naive_all_reduce",),
@@ -83,6 +89,6 @@ EXERCISE = Exercise(
     ),
     sweep=sweep(lambda size: sum_case(100 + size, size, (size + 2,))),
     mistakes=MISTAKES,
-    blame=blame_of(MISTAKES, {_NOT_THERE: _names_nobody}),
+    blame=blame_of(MISTAKES, {_UNHEARD: _waits_with_the_total, _NOT_THERE: _names_nobody}),
     general=GENERAL,
 )

@@ -2,18 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from labkit.checks.case import Case, Got, Values
-from labkit.checks.judged import Mistake, judged
+from labkit.checks import values
+from labkit.checks.case import Case, Values
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
 from labkit.checks.structure import Each, OneOf
-from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.ring_plan.driver import drive
 from labkit.plans.all_reduce import execute
-from labkit.plans.all_reduce_plan import Fault, Reduce, Send, read_plan
+from labkit.plans.all_reduce_plan import Record, Recv, Reduce, Send, read_plan
 from labkit.words import plural
+
+_NO_PLAN, _MIXED, _LEFTWARD, _SAME_CHUNK, _NO_GATHER, _SHORT, _LONG, _REDUCES, _NEVER, _AGAIN = (
+    "no list of records", "right and left mixed up", "the other way round", "sends the chunk it is receiving",
+    "no all-gather", "one step too few", "one step too many", "reduces in the all-gather", "never reduces",
+    "steps of the all-gather start at 0 again",
+)  # fmt: skip
+_MODULO, _CHUNKS, _ORDER, _ALONE = (
+    "modulo forgotten", "sender and receiver name different chunks", "complete chunks are sent in the wrong order",
+    "a message without a partner",
+)  # fmt: skip
+MISTAKES = {
+    _NO_PLAN: "ring_plan returns one list, and all that is in it is a Send, a Recv or a Reduce with whole numbers.",
+    _MIXED: "Rank r sends and receives with the same neighbour: it sends to (r + 1) % N and receives from (r - 1) % N.",
+    _LEFTWARD: "The ring turns to the left: rank r sends to (r + 1) % N and receives from (r - 1) % N.",
+    _SAME_CHUNK: "A step sends the very chunk that it receives. What came in one step is sent on in the next one: in "
+    "step 0 rank r sends its own chunk r and receives chunk (r - 1) mod N.",
+    _NO_GATHER: "The plan stops after the reduce-scatter: each rank has one complete chunk. Send the complete chunks "
+    "round in N-1 more steps.",
+    _SHORT: "The plan is one step short: reduce-scatter and all-gather take N-1 steps each, 2(N-1) in all.",
+    _LONG: "There are too many steps: each half takes N-1 steps, range(N - 1).",
+    _REDUCES: "The all-gather reduces too: what arrives there is complete and must overwrite, so no Reduce in the "
+    "second half.",
+    _NEVER: "There is no Reduce in the reduce-scatter: without it a Recv overwrites the chunk and the own part is "
+    "lost.",
+    _AGAIN: "The steps go back: the all-gather's steps are numbered on, N-1 to 2N-3.",
+    _MODULO: "A chunk or a peer is out of range: take it modulo the number of ranks (in Python -1 % N is N - 1).",
+    _CHUNKS: "What a rank receives must be what its left neighbour sends in that step: put r - 1 for r into the "
+    "formula of the chunk that is sent.",
+    _ORDER: "The numbers of messages are right, the chunks are not: after the reduce-scatter rank r owns chunk (r + 1) "
+    "mod N, and the all-gather must start with that one.",
+    _ALONE: "Every Send needs a Recv on the other side, in the same order: the neighbours' plans do not fit together.",
+}
+_OF_FAULT = {
+    "no_plan": _NO_PLAN, "outside": _MODULO, "itself": _MODULO, "backwards": _AGAIN, "race": _SAME_CHUNK,
+    "chunk_mismatch": _CHUNKS, "missing": _ORDER, "twice": _ORDER, "unmatched": _ALONE, "deadlock": _ALONE,
+}  # fmt: skip
+"""Kind of the first fault in the execution: the mistake it points to where the plans themselves show none."""
 
 
 def plan_case(name: str, world_sizes: Sequence[int]) -> Case:
@@ -21,10 +59,13 @@ def plan_case(name: str, world_sizes: Sequence[int]) -> Case:
     return Case(name, 1, ({"world_sizes": list(world_sizes)},))
 
 
+def _sizes(case: Case) -> list[int]:
+    return values.integers(case.inputs[0], "world_sizes")
+
+
 def complete_sums(case: Case) -> list[Values]:
     """Return, for each world size, what each chunk of each rank must hold: every rank's contribution (the oracle)."""
-    sizes = cast(list[int], case.inputs[0]["world_sizes"])
-    return [{"contributions": [[list(range(size)) for _ in range(size)] for size in sizes]}]
+    return [{"contributions": [[list(range(size)) for _ in range(size)] for size in _sizes(case)]}]
 
 
 def structure(case: Case) -> list[Any]:
@@ -33,135 +74,74 @@ def structure(case: Case) -> list[Any]:
     fields = {"step": number, "chunk": number}
     message, reduce = {"kind": str, "peer": number, **fields}, {"kind": str, **fields}
     plan = OneOf((Each(OneOf((message, reduce))), str))
-    return [{"plans": [[plan] * size for size in cast(list[int], case.inputs[0]["world_sizes"])]}]
+    return [{"plans": [[plan] * size for size in _sizes(case)]}]
 
 
-def _plans(case: Case, got: Got) -> list[tuple[int, list[Any]]]:
-    if not isinstance(got, tuple):
-        return []
-    sizes = cast(list[int], case.inputs[0]["world_sizes"])
-    plans = cast(list[list[Any]], got[0].get("plans") or [])
-    return list(zip(sizes, plans, strict=False))
-
-
-def _first_fault(case: Case, got: Got) -> Fault | None:
-    for size, plans in _plans(case, got):
-        if not all(isinstance(plan, list) for plan in plans):
-            return None
-        if faults := execute(plans, size).faults:
-            return faults[0]
-    return None
-
-
-def judge_plan(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether the plans together are a ring all-reduce."""
-    if not _plans(case, got):
-        return Verdict(False, message="ring_plan was not called.")
-    for size, plans in _plans(case, got):
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what keeps the plans of a world from being a ring all-reduce together."""
+    worlds = list(zip(_sizes(case), values.listed(got[0], "plans"), strict=True))
+    for size, plans in worlds:
         for rank, plan in enumerate(plans):
             if not isinstance(plan, list):
-                return Verdict(
-                    False,
-                    message=f"ring_plan({rank}, {size}) returned {plan}; it must return a list of Send, Recv and "
-                    f"Reduce.",
-                    rank=rank,
-                )
-        faults = execute(plans, size).faults
-        if text := faults[0].text if faults else _ring_form(size, plans):
-            return Verdict(False, message=f"World of {size}: {text}")
-    return Verdict(True)
+                text = f"ring_plan({rank}, {size}) returned {plan}; it must return a list of Send, Recv and Reduce."
+                yield Finding(_NO_PLAN, text, rank=rank)
+    records = [[read_plan(plan, rank)[0] for rank, plan in enumerate(plans)] for _, plans in worlds]
+    shown = next(filter(None, map(_shown_by, records)), "")
+    for (size, plans), read in zip(worlds, records, strict=True):
+        for fault in execute(plans, size).faults:
+            yield Finding(shown or _OF_FAULT.get(fault.kind, ""), f"World of {size}: {fault.text}")
+        for text in _unlike_a_ring(size, read):
+            yield Finding(shown, f"World of {size}: {text}")
 
 
-def _ring_form(size: int, plans: list[list[Any]]) -> str:
-    """Return what keeps these (working) plans from being a ring's, or ""."""
+def _unlike_a_ring(size: int, plans: list[list[Record]]) -> Iterator[str]:
+    """Yield what keeps these (working) plans from being a ring's."""
     for rank, plan in enumerate(plans):
         right, left = (rank + 1) % size, (rank - 1) % size
-        records = read_plan(plan, rank)[0]
-        for record in records:
-            wanted = right if isinstance(record, Send) else left
-            if not isinstance(record, Reduce) and record.peer != wanted:
-                return (
-                    f"rank {rank} has a {type(record).__name__} with peer {record.peer} in step {record.step}; in the "
-                    f"ring it sends to its right neighbour, rank {right}, and receives from its left one, rank {left}."
-                )
-        steps = {record.step for record in records}
-        sends = sum(isinstance(record, Send) for record in records)
-        if len(steps) != sends or sends != 2 * (size - 1) or (steps and steps != set(range(len(steps)))):
-            return (
+        ring = f"in the ring it sends to its right neighbour, rank {right}, and receives from its left one, rank {left}"
+        for record in plan:
+            if not isinstance(record, Reduce) and record.peer != (right if isinstance(record, Send) else left):
+                kind = type(record).__name__
+                yield f"rank {rank} has a {kind} with peer {record.peer} in step {record.step}; {ring}."
+        steps, sends = {record.step for record in plan}, sum(isinstance(record, Send) for record in plan)
+        if not len(steps) == sends == 2 * (size - 1) or steps != set(range(sends)):
+            yield (
                 f"rank {rank} has {plural(sends, 'Send')} in {plural(len(steps), 'step')}; the ring takes "
                 f"{2 * (size - 1)} steps, numbered from 0, with one Send and one Recv each."
             )
-    return ""
 
 
-def _problem_is(*kinds: str) -> Callable[[Case, Got, Wire], bool]:
-    def seen(case: Case, got: Got, wire: Wire) -> bool:
-        found = _first_fault(case, got)
-        return found is not None and found.kind in kinds
-
-    return seen
-
-
-def _counts(case: Case, got: Got) -> tuple[int, int, int, int] | None:
-    """Return (world size, sends, reduces, steps) of rank 0 in the first world of three or more."""
-    for size, plans in _plans(case, got):
-        if size >= 3 and isinstance(plans[0], list):
-            kinds = [record.get("kind") for record in plans[0]]
-            return size, kinds.count("Send"), kinds.count("Reduce"), len({str(r.get("step")) for r in plans[0]})
-    return None
-
-
-def _count_is(test: Callable[[int, int, int, int], bool]) -> Callable[[Case, Got, Wire], bool]:
-    def seen(case: Case, got: Got, wire: Wire) -> bool:
-        found = _counts(case, got)
-        return found is not None and test(*found)
-
-    return seen
-
-
-def _first_step_sends_same_as_received(case: Case, got: Got, wire: Wire) -> bool:
-    for size, plans in _plans(case, got):
-        if size < 3 or not all(isinstance(plan, list) for plan in plans):
-            continue
-        for plan in plans:
-            sent = next((record.get("chunk") for record in plan if record.get("kind") == "Send"), None)
-            received = next((record.get("chunk") for record in plan if record.get("kind") == "Recv"), None)
-            if sent is not None and sent == received:
-                return True
-    return False
+def _shown_by(plans: list[list[Record]]) -> str:
+    """Return the mistake that the records of these plans show, or ""; with two ranks all mistakes look alike."""
+    size = len(plans)
+    if size < 3:
+        return ""
+    sends = [[record for record in plan if isinstance(record, Send)] for plan in plans]
+    recvs = [[record for record in plan if isinstance(record, Recv)] for plan in plans]
+    both = [(out, into) for out, into in zip(sends, recvs, strict=True) if out and into]
+    num_sends, num_steps = len(sends[0]), len({record.step for record in plans[0]})
+    num_reduces = sum(isinstance(record, Reduce) for record in plans[0])
+    marks = {
+        _MIXED: any({each.peer for each in out} == {each.peer for each in into} for out, into in both),
+        _LEFTWARD: all(each.peer == (rank - 1) % size for rank, out in enumerate(sends) for each in out),
+        _SAME_CHUNK: any(out[0].chunk == into[0].chunk for out, into in both),
+        _NO_GATHER: num_sends == size - 1,
+        _SHORT: num_sends == 2 * size - 3,
+        _LONG: num_sends > 2 * size - 2,
+        _REDUCES: num_reduces > size - 1,
+        _NEVER: num_reduces == 0,
+        _AGAIN: num_sends == 2 * size - 2 and num_steps == size - 1,
+    }
+    return next((name for name, seen in marks.items() if seen), "")
 
 
-def _same_neighbour(case: Case, got: Got, wire: Wire) -> bool:
-    for size, plans in _plans(case, got):
-        if size < 3 or not all(isinstance(plan, list) for plan in plans):
-            continue
-        for plan in plans:
-            to = {record.get("peer") for record in plan if record.get("kind") == "Send"}
-            source = {record.get("peer") for record in plan if record.get("kind") == "Recv"}
-            if to and to == source:
-                return True
-    return False
-
-
-def _leftward(case: Case, got: Got, wire: Wire) -> bool:
-    for size, plans in _plans(case, got):
-        if size >= 3 and all(isinstance(plan, list) for plan in plans):
-            return all(
-                record.get("peer") == (rank - 1) % size
-                for rank, plan in enumerate(plans)
-                for record in plan
-                if record.get("kind") == "Send"
-            )
-    return False
-
-
-EXERCISE = judged(
+EXERCISE = Exercise(
     id="ring_plan",
     functions=("ring_plan",),
     driver=drive,
     oracle=complete_sums,
+    find=find,
     structure=structure,
-    judge=judge_plan,
     visible=(
         plan_case("3 ranks", [3]),
         plan_case("4 and 5 ranks", [4, 5]),
@@ -178,79 +158,5 @@ EXERCISE = judged(
         "chunk). Then for s in range(N - 1): step N-1+s sends (rank + 1 - s) % N and receives (rank - s) % N, no "
         "Reduce.",
     ),
-    mistakes=(
-        Mistake(
-            "right and left mixed up",
-            "Rank r sends and receives with the same neighbour: it sends to (r + 1) % N and receives from (r - 1) % N.",
-            _same_neighbour,
-        ),
-        Mistake(
-            "the other way round",
-            "The ring turns to the left: rank r sends to (r + 1) % N and receives from (r - 1) % N.",
-            _leftward,
-        ),
-        Mistake(
-            "sends the chunk it is receiving",
-            "A step sends the very chunk that it receives. What came in one step is sent on in the next one: in step "
-            "0 rank r sends its own chunk r and receives chunk (r - 1) mod N.",
-            lambda case, got, wire: (
-                _first_step_sends_same_as_received(case, got, wire) or _problem_is("race")(case, got, wire)
-            ),
-        ),
-        Mistake(
-            "no all-gather",
-            "The plan stops after the reduce-scatter: each rank has one complete chunk. Send the complete chunks "
-            "round in N-1 more steps.",
-            _count_is(lambda n, sends, reduces, steps: sends == n - 1),
-        ),
-        Mistake(
-            "one step too few",
-            "The plan is one step short: reduce-scatter and all-gather take N-1 steps each, 2(N-1) in all.",
-            _count_is(lambda n, sends, reduces, steps: sends == 2 * n - 3),
-        ),
-        Mistake(
-            "one step too many",
-            "There are too many steps: each half takes N-1 steps, range(N - 1).",
-            _count_is(lambda n, sends, reduces, steps: sends > 2 * n - 2),
-        ),
-        Mistake(
-            "reduces in the all-gather",
-            "The all-gather reduces too: what arrives there is complete and must overwrite, so no Reduce in the "
-            "second half.",
-            _count_is(lambda n, sends, reduces, steps: reduces > n - 1),
-        ),
-        Mistake(
-            "never reduces",
-            "There is no Reduce in the reduce-scatter: without it a Recv overwrites the chunk and the own part is "
-            "lost.",
-            _count_is(lambda n, sends, reduces, steps: reduces == 0),
-        ),
-        Mistake(
-            "steps of the all-gather start at 0 again",
-            "The steps go back: the all-gather's steps are numbered on, N-1 to 2N-3.",
-            _count_is(lambda n, sends, reduces, steps: sends == 2 * n - 2 and steps == n - 1),
-        ),
-        Mistake(
-            "modulo forgotten",
-            "A chunk or a peer is out of range: take it modulo the number of ranks (in Python -1 % N is N - 1).",
-            _problem_is("no_plan", "outside", "itself", "backwards", "nothing_to_reduce"),
-        ),
-        Mistake(
-            "sender and receiver name different chunks",
-            "What a rank receives must be what its left neighbour sends in that step: put r - 1 for r into the "
-            "formula of the chunk that is sent.",
-            _problem_is("chunk_mismatch"),
-        ),
-        Mistake(
-            "complete chunks are sent in the wrong order",
-            "The numbers of messages are right, the chunks are not: after the reduce-scatter rank r owns chunk (r + "
-            "1) mod N, and the all-gather must start with that one.",
-            _problem_is("missing", "twice"),
-        ),
-        Mistake(
-            "a message without a partner",
-            "Every Send needs a Recv on the other side, in the same order: the neighbours' plans do not fit together.",
-            _problem_is("unmatched", "deadlock"),
-        ),
-    ),
+    mistakes=MISTAKES,
 )

@@ -94,6 +94,8 @@ def _cause(case: Case, came: list[Tensor], wire: Wire) -> str:
     """Return the mistake that gives these chunks, or ""."""
     if any(not message.bytes for message in wire.messages):
         return _EMPTY
+    if wire.problems_of("not_waited"):
+        return _WAIT
     ways = (
         (_ADDS, lambda: simulate(case, combine=torch.add)),
         (_NO_OUT, lambda: simulate(case, combine=lambda chunk, incoming: chunk)),
