@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from labkit.checks.case import Value
+from labkit.checks.finding import Finding
 from labkit.words import number
 
 _MANTISSA_BITS = {torch.bfloat16: 7, torch.float16: 10}
@@ -82,3 +83,23 @@ def listing(tensor: Tensor, around: int = 0) -> str:
     shown = ", ".join(number(value) for value in flat[start : start + _SHOWN].tolist())
     before = f"(from element {start}) ... " if start else ""
     return f"[{before}{shown}{', ...' if start + _SHOWN < len(flat) else ''}]"
+
+
+def near(came: Tensor, wanted: Tensor, relative: float = 1e-9) -> bool:
+    """Return whether two tensors are equal up to a part of the largest entry.
+
+    Raises:
+        ValueError: If they differ in shape or dtype, which is said elsewhere (see `labkit.checks.structure`).
+    """
+    if came.shape != wanted.shape or came.dtype != wanted.dtype:
+        raise ValueError(f"{tuple(came.shape)} of {came.dtype} against {tuple(wanted.shape)} of {wanted.dtype}")
+    size = max(float(wanted.abs().max()), 1e-30) if wanted.numel() else 1.0
+    return bool(((came.double() - wanted.double()).abs() <= relative * size).all())
+
+
+def wrong_value(mistake: str, what: str, came: Tensor, wanted: Tensor, rank: int | None = None) -> Finding:
+    """Return the finding that shows both tensors, around the entry that is furthest off."""
+    apart = torch.nan_to_num((came.double() - wanted.double()).abs(), nan=float("inf")).flatten()
+    at = int(apart.argmax())
+    message = f"{what} is wrong, most of all in entry {at}."
+    return Finding(mistake, message, listing(wanted, at), listing(came, at), rank)
