@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -10,13 +10,14 @@ from torch import Tensor
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import integer, integers, listed, record, records, tensor, text
 from labkit.exercises.gradient_compression.stand_ins import PacketStandIn
 
 _DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
 
-def _options(call: dict[str, Any]) -> dict[str, Any]:
-    options = cast(dict[str, Any], call.get("options") or {})
+def _options(call: Values) -> dict[str, Any]:
+    options: dict[str, Any] = record(call, "options")
     return {name: _DTYPES[value] if name == "dtype" else value for name, value in options.items()}
 
 
@@ -35,9 +36,9 @@ def parts_of(packet: Any) -> list[Tensor] | str:
 
 def group_of(inputs: Values) -> tuple[dist.ProcessGroup | None, bool]:
     """Return the group of the case and whether this rank is in it."""
-    ranks = cast("list[int] | None", inputs.get("group"))
-    if ranks is None:
+    if "group" not in inputs:
         return None, True
+    ranks = integers(inputs, "group")
     return dist.new_group(ranks), dist.get_rank() in ranks
 
 
@@ -47,13 +48,13 @@ def compress_tensors(functions: Functions, inputs: Values) -> Values:
     Inputs: calls: dicts with compressor, options, gradient, times (how often the same one compresses it), noise (seed
     of torch's own generator before the call); packets: lists of parts whose bytes are asked for.
     """
-    found: list[Value] = []
-    for call in cast(list[dict[str, Any]], inputs["calls"]):
-        make, gradient = functions[call["compressor"]], cast(Tensor, call["gradient"])
-        torch.manual_seed(int(call.get("noise", 0)))
+    calls: list[Value] = []
+    for call in records(inputs, "calls"):
+        make, gradient = functions[text(call, "compressor")], tensor(call, "gradient")
+        torch.manual_seed(integer(call, "noise"))
         compressor = make(**_options(call))
         came: list[Value] = []
-        for _ in range(int(call.get("times", 1))):
+        for _ in range(integer(call, "times")):
             given, generator = gradient.clone(), torch.get_rng_state()
             packet = compressor.compress(given)
             parts = parts_of(packet)
@@ -66,16 +67,16 @@ def compress_tensors(functions: Functions, inputs: Values) -> Values:
             back = make(**_options(call)).decompress(sent)
             came.append(
                 {
-                    "parts": cast(Value, parts),
-                    "back": back,
+                    "parts": [*parts],
+                    "unpacked": back,
                     "changed": not torch.equal(given, gradient),
                     "disturbed": not torch.equal(generator, torch.get_rng_state()),
                 }
             )
-        found.append(came)
-    packets = cast(list[list[Tensor]], inputs.get("packets") or [])
+        calls.append(came)
     shape = torch.Size((1000,))
     sizes = [
-        functions["wire_bytes"](functions.get("Packet", PacketStandIn)(tuple(p), shape, torch.float32)) for p in packets
+        functions["wire_bytes"](functions.get("Packet", PacketStandIn)(tuple(parts), shape, torch.float32))
+        for parts in listed(inputs, "packets")
     ]
-    return {"came": found, "bytes": [size if type(size) is int else f"{size!r:.40}" for size in sizes]}
+    return {"calls": calls, "bytes": [size if type(size) is int else f"{size!r:.40}" for size in sizes]}

@@ -60,22 +60,28 @@ class Rounding:
 
 
 class Window:
-    """Keeps some neighbouring entries of the flat gradient; packets of ranks with other windows cannot be added."""
+    """Keeps some neighbouring entries of the flat gradient; packets of ranks with other windows cannot be added.
+
+    Which of the two parts comes first is the window's own affair: nobody else may know.
+    """
 
     addable = False
 
-    def __init__(self, start: int, length: int, make: Callable[..., Any]) -> None:
-        self.start, self.length, self.make = start, length, make
+    def __init__(self, start: int, length: int, make: Callable[..., Any], values_first: bool = False) -> None:
+        self.start, self.length, self.make, self.values_first = start, length, make, values_first
+        self.num_compressed = 0
 
     def compress(self, gradient: Tensor) -> Any:
         """Return where the window begins, and what is in it."""
+        self.num_compressed += 1
         start = min(self.start, max(0, gradient.numel() - self.length))
         kept = gradient.flatten()[start : start + self.length].clone()
-        return self.make((torch.tensor([start]), kept), gradient.shape, gradient.dtype)
+        place = torch.tensor([start])
+        return self.make((kept, place) if self.values_first else (place, kept), gradient.shape, gradient.dtype)
 
     def decompress(self, packet: Any) -> Tensor:
         """Return the window in its place."""
-        start, kept = packet.parts
+        start, kept = reversed(packet.parts) if self.values_first else packet.parts
         entries = packet.shape.numel()
         if not 0 <= int(start) <= 100 * entries:
             raise RuntimeError("a packet was unpacked before it had come: where its window begins is not there yet")
@@ -91,32 +97,33 @@ class Window:
 
 
 def stand_in(about: dict[str, Any], functions: Functions) -> Any:
-    """Return the compressor that the data describes: rounding (step) or window (start, length)."""
+    """Return the compressor that the data describes: rounding (step) or window (start, length, values_first)."""
     make = functions.get("Packet", PacketStandIn)
     if about["kind"] == "rounding":
         return Rounding(float(about["step"]), int(about.get("every", 1)), make)
-    return Window(int(about.get("start", 0)), int(about.get("length", 1)), make)
+    return Window(int(about.get("start", 0)), int(about.get("length", 1)), make, bool(about.get("values_first")))
 
 
 class Recorder:
-    """In place of ErrorFeedback: writes down keys and gradients, remembers nothing, refuses a key of another size."""
+    """In place of ErrorFeedback: writes down keys, forgets what was not sent, refuses a key of another size.
+
+    A hook may look at the residuals, which are zeros, and drop one.
+    """
 
     def __init__(self, compressor: Any) -> None:
         self.compressor = compressor
+        self.residuals: dict[Any, Tensor] = {}
         self.keys: list[str] = []
-        self.fed: list[Tensor] = []
-        self._sizes: dict[Any, int] = {}
 
     def compress(self, gradient: Tensor, key: Any = 0) -> Any:
         """Return the compressor's packet."""
-        size = self._sizes.setdefault(key, gradient.numel())
+        size = self.residuals.setdefault(key, torch.zeros_like(gradient)).numel()
         if size != gradient.numel():
             raise RuntimeError(
                 f"The size of tensor a ({gradient.numel()}) must match the size of tensor b ({size}): the residual of "
                 f"key {key!r} is that of a bucket of another size"
             )
         self.keys.append(f"{key!r:.200}")
-        self.fed.append(gradient.detach().clone())
         return self.compressor.compress(gradient)
 
     def decompress(self, packet: Any) -> Tensor:

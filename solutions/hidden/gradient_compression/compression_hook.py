@@ -17,7 +17,7 @@ def cases(draw: random.Random) -> list[Case]:
     return [
         hook_case("5 ranks, packets that must be gathered", seed(draw), 5, WINDOW, [sizes(1)], length=4),
         hook_case("4 ranks, packets that may be added", seed(draw), 4, ROUNDING, [two, two, two]),
-        hook_case("3 ranks, three steps", seed(draw), 3, WINDOW, [two, two, two], length=5),
+        hook_case("3 ranks, three steps", seed(draw), 3, WINDOW, [two, two, two], length=5, values_first=True),
         hook_case(
             "2 ranks, buckets built anew", seed(draw), 2, WINDOW, [[64, 40], [50, 30, 40], [50, 30, 40]], length=6
         ),

@@ -7,6 +7,7 @@ import random
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
 from labkit.exercises.gradient_compression.error_feedback.exercise import feedback_case
+from labkit.exercises.gradient_compression.unpacked import WINDOW
 
 
 def cases(draw: random.Random) -> list[Case]:
@@ -17,4 +18,5 @@ def cases(draw: random.Random) -> list[Case]:
         feedback_case("one key, ten steps", seed(draw), [(None, 7)] * 10, step=draw.uniform(0.5, 2)),
         feedback_case("three keys in a drawn order", seed(draw), [(key, sizes[key]) for key in order]),
         feedback_case("three keys of one size", seed(draw), [(key, 6) for key in order], step=0.7),
+        feedback_case("a compressor that keeps some entries", seed(draw), [("a", 9)] * 4, kind=WINDOW),
     ]

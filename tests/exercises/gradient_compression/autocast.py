@@ -24,7 +24,7 @@ changed(
     "not every argument is cast",
     ("*map(cast, args)", "cast(args[0]), *args[1:]"),
 )
-changed("no return", "nothing comes back", ("return function(*map", "function(*map"))
+changed("no return", "nothing returned", ("return function(*map", "function(*map"))
 changed("detached", "no gradient", ("value.to(wanted)", "value.detach().to(wanted)"))
 changed("kwargs as they are", "kwargs may be None", ("        kwargs = kwargs or {}\n", ""))
 changed(

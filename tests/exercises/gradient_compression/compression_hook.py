@@ -149,3 +149,8 @@ changed(
     ("group=state.group", "group=None"),
     ("get_world_size(state.group)", "get_world_size()"),
 )
+changed(
+    "adds what begins with a float",
+    "added what cannot be added",
+    ("if feedback.compressor.addable:", "if packet.parts[0].is_floating_point():"),
+)

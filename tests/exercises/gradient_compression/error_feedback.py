@@ -66,3 +66,13 @@ changed(
         "return self.compressor.decompress(packet) + [*self.residuals.values()][-1]",
     ),
 )
+changed("rounds itself", "made for one compressor", (KEPT, "self.residuals[key] = corrected - corrected.round()"))
+changed("looks into the packet", "made for one compressor", (KEPT, "self.residuals[key] = corrected - packet.parts[0]"))
+changed(
+    "knows values and places",
+    "made for one compressor",
+    (
+        KEPT,
+        "self.residuals[key] = corrected - (packet.parts[0] if self.compressor.addable else packet.parts[1])",
+    ),
+)

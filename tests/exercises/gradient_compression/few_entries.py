@@ -88,3 +88,8 @@ changed(
     "values in other places",
     ("flat[self.places(seed, flat.numel())] = values", "flat[self.places(self.seed + 1, flat.numel())] = values"),
 )
+changed(
+    "keeps none of a few",
+    "another number of entries",
+    ("num_kept(self.ratio, flat.numel())", "int(self.ratio * flat.numel())"),
+)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import tensor, text
 
-_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
@@ -19,10 +18,11 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
     Inputs: dtype, x, first, bias, second (float32), labels.
     """
-    x, first, bias, second = (cast(Tensor, inputs[name]).clone() for name in ("x", "first", "bias", "second"))
-    labels = cast(Tensor, inputs["labels"]).clone()
-    weights = [each.requires_grad_() for each in (first, bias, second)]
-    with functions["Autocast"](_DTYPES[cast(str, inputs["dtype"])]):
+    x, first, bias, second = (tensor(inputs, name).clone() for name in ("x", "first", "bias", "second"))
+    labels = tensor(inputs, "labels").clone()
+    for weight in (first, bias, second):
+        weight.requires_grad_()
+    with functions["Autocast"](DTYPES[text(inputs, "dtype")]):
         hidden = functional.linear(x, first, bias)
         active = functional.relu(hidden)
         out = torch.matmul(active, second)
@@ -45,5 +45,5 @@ def drive(functions: Functions, inputs: Values) -> Values:
             name: value.detach() if isinstance(value, Tensor) else f"a {type(value).__name__}"
             for name, value in results.items()
         },
-        "gradients": [None if each.grad is None else each.grad for each in weights],
+        "gradients": {"first": first.grad, "bias": bias.grad, "second": second.grad},
     }

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from labkit.checks.case import Case, Value, Values
-from labkit.checks.judged import judged
+from labkit.checks.blame import by_signs
+from labkit.checks.case import Case, Values
+from labkit.checks.compare import wrong_value
+from labkit.checks.draws import generator, normal
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.structure import NOTHING
+from labkit.checks.values import record, tensor, text
 from labkit.checks.wire import Wire
-from labkit.exercises.gradient_compression.autocast.driver import drive
-from labkit.exercises.gradient_compression.findings import (
-    Finding,
-    generator,
-    judging,
-    mistakes,
-    normal,
-    raising,
-    wrong_value,
-)
+from labkit.exercises.gradient_compression.autocast.driver import DTYPES, drive
 
 _RELATIVE = {"bfloat16": 2.0**-6, "float16": 2.0**-9}
+_WEIGHTS = ("first", "bias", "second")
 
 
 def autocast_case(name: str, seed: int, dtype: str, samples: int, inputs: int, hidden: int, classes: int) -> Case:
@@ -43,15 +41,14 @@ def autocast_case(name: str, seed: int, dtype: str, samples: int, inputs: int, h
 def expected(case: Case) -> list[Values]:
     """Return results and gradients, every cast written out (the oracle)."""
     inputs = case.inputs[0]
-    low = {"bfloat16": torch.bfloat16, "float16": torch.float16}[cast(str, inputs["dtype"])]
-    x, labels = cast(Tensor, inputs["x"]), cast(Tensor, inputs["labels"])
-    weights = [cast(Tensor, inputs[name]).clone().requires_grad_() for name in ("first", "bias", "second")]
-    first, bias, second = weights
+    low = DTYPES[text(inputs, "dtype")]
+    x, labels = tensor(inputs, "x"), tensor(inputs, "labels")
+    first, bias, second = weights = [tensor(inputs, name).clone().requires_grad_() for name in _WEIGHTS]
     hidden = functional.linear(x.to(low), first.to(low), bias.to(low))
     active = functional.relu(hidden)
     out = active @ second.to(low)
     loss = functional.cross_entropy(out.float(), labels)
-    loss.backward()  # type: ignore[no-untyped-call]
+    gradients = torch.autograd.grad(loss, weights)
     results = {
         "linear": hidden, "relu of a 16-bit tensor": active, "matmul": out, "cross_entropy": loss,
         "linear with named arguments": functional.linear(x.to(low), first.to(low)),
@@ -62,7 +59,7 @@ def expected(case: Case) -> list[Values]:
     return [
         {
             "results": {name: value.detach() for name, value in results.items()},
-            "gradients": cast(Value, [each.grad for each in weights]),
+            "gradients": dict(zip(_WEIGHTS, gradients, strict=True)),
         }
     ]
 
@@ -76,48 +73,70 @@ _NAMED = {
 }  # fmt: skip
 
 
-def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
-    """Return the first thing that is wrong: dtypes first, then values, then gradients."""
-    right = expected(case)[0]
-    came = cast(dict[str, Value], got[0]["results"])
-    wanted = cast(dict[str, Tensor], right["results"])
-    for name, value in wanted.items():
-        mine = came.get(name)
-        if not isinstance(mine, Tensor):
-            return Finding("nothing comes back", f"{name} gave {mine!r:.60} under the mode.")
-        if mine.dtype != value.dtype:
-            other = {mine.dtype, value.dtype} == {torch.bfloat16, torch.float16}
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong: dtypes first, then values, then gradients."""
+    (right,), relative = expected(case), _RELATIVE[text(case.inputs[0], "dtype")]
+    results, gradients = record(right, "results"), record(right, "gradients")
+    for name in results:
+        wanted, dtype = tensor(results, name).dtype, tensor(record(got[0], "results"), name).dtype
+        if dtype != wanted:
+            other = {dtype, wanted} == {torch.bfloat16, torch.float16}
             mistake = "the other 16 bits" if other else _NAMED[name]
-            return Finding(mistake, f"{name}: the result has {mine.dtype}.", str(value.dtype), str(mine.dtype))
-    relative = _RELATIVE[cast(str, case.inputs[0]["dtype"])]
-    for name, value in wanted.items():
-        mine = cast(Tensor, came[name])
-        if mine.shape != value.shape or bool(
-            ((mine - value).abs().double() > relative * (1 + float(value.abs().max()))).any()
-        ):
-            return wrong_value("a wrong value", name, mine, value)
-    for name, mine, value in zip(
-        ("first", "bias", "second"),
-        cast(list[Value], got[0]["gradients"]),
-        cast(list[Tensor], right["gradients"]),
-        strict=True,
-    ):
-        if not isinstance(mine, Tensor):
-            return Finding("no gradient", f"The weight {name} got no gradient: a cast must stay in the graph.")
-        if mine.dtype != torch.float32 or bool(
-            ((mine - value).abs() > relative * (1 + float(value.abs().max()))).any()
-        ):
-            return wrong_value("a wrong gradient", f"The gradient of {name}", mine, value)
-    return None
+            yield Finding(mistake, f"{name}: the result has {dtype}.", f"{wanted}", f"{dtype}")
+    for name in results:
+        mine = tensor(record(got[0], "results"), name)
+        yield from _far_off("a wrong value", name, mine, tensor(results, name), relative)
+    for name in _WEIGHTS:
+        if record(got[0], "gradients")[name] is None:
+            yield Finding("no gradient", f"The weight {name} got no gradient: a cast must stay in the graph.")
+        mine = tensor(record(got[0], "gradients"), name)
+        yield from _far_off("a wrong gradient", f"The gradient of {name}", mine, tensor(gradients, name), relative)
 
 
-EXERCISE = judged(
+def _far_off(mistake: str, what: str, mine: Tensor, wanted: Tensor, relative: float) -> Iterator[Finding]:
+    if bool(((mine - wanted).abs().double() > relative * (1 + float(wanted.abs().max()))).any()):
+        yield wrong_value(mistake, what, mine, wanted)
+
+
+MISTAKES = {
+    "kwargs may be None": "Without named arguments kwargs is None: kwargs = kwargs or {}.",
+    NOTHING: "__torch_function__ must return what the function returns.",
+    "no gradient": "The weights get no gradient: value.to(dtype) keeps the graph, value.data or detach() cuts it.",
+    "labels are cast": "Labels are whole numbers and must stay so: cast floating-point tensors only.",
+    "not every argument is cast": "One product met two dtypes: every floating-point tensor among the arguments must "
+    "be cast, the bias too.",
+    "products in float32": "A product was computed in float32: cast its arguments to self.dtype, and look that the "
+    "function is found in IN_16_BITS.",
+    "the other 16 bits": "The mode was made with another type of 16 bits: cast to self.dtype.",
+    "sums in 16 bits": "A loss or an exponential was computed in 16 bits: arguments of IN_32_BITS become float32.",
+    "named arguments are left out": "Arguments with names come in kwargs: cast those too.",
+    "everything is cast": "A function of neither list takes its arguments as they come.",
+}
+
+SIGNS = {
+    "kwargs may be None": ("must be a mapping", "'NoneType' object has no attribute 'items'"),
+    NOTHING: ("must be Tensor, not NoneType",),
+    "no gradient": ("does not require grad",),
+    "labels are cast": (
+        "expected scalar type Long",
+        "expected floating point type for target",
+        "not implemented for 'Int'",
+        "Expected target",
+        "expected target",
+    ),
+    "not every argument is cast": ("the same dtype", "should be the same"),
+}
+
+EXERCISE = Exercise(
     id="autocast",
     functions=("Autocast",),
     given=("IN_16_BITS", "IN_32_BITS"),
     driver=drive,
     oracle=expected,
-    judge=judging(find),
+    find=find,
+    blame=by_signs(SIGNS),
+    mistakes=MISTAKES,
+    certain=frozenset(SIGNS),
     visible=(
         autocast_case("bfloat16", 691, "bfloat16", 6, 5, 8, 3),
         autocast_case("float16", 692, "float16", 4, 7, 5, 4),
@@ -129,49 +148,5 @@ EXERCISE = judged(
         "IN_32_BITS, to torch.float32; then call it. Else call it with what came.",
         "cast = lambda v: v.to(wanted) if isinstance(v, Tensor) and v.is_floating_point() else v; "
         "function(*map(cast, args), **{name: cast(v) for name, v in kwargs.items()})",
-    ),
-    mistakes=(
-        raising(
-            "kwargs may be None",
-            "Without named arguments kwargs is None: kwargs = kwargs or {}.",
-            "must be a mapping",
-            "'NoneType' object has no attribute 'items'",
-        ),
-        raising(
-            "nothing comes back",
-            "__torch_function__ must return what the function returns.",
-            "must be Tensor, not NoneType",
-        ),
-        raising(
-            "no gradient",
-            "The weights get no gradient: value.to(dtype) keeps the graph, value.data or detach() cuts it.",
-            "does not require grad",
-        ),
-        raising(
-            "labels are cast",
-            "Labels are whole numbers and must stay so: cast floating-point tensors only.",
-            "expected scalar type Long",
-            "expected floating point type for target",
-            "not implemented for 'Int'",
-            "Expected target",
-            "expected target",
-        ),
-        raising(
-            "not every argument is cast",
-            "One product met two dtypes: every floating-point tensor among the arguments must be cast, the bias too.",
-            "the same dtype",
-            "should be the same",
-        ),
-        *mistakes(
-            find,
-            products_in_float32="A product was computed in float32: cast its arguments to self.dtype, and look "
-            "that the "
-            "function is found in IN_16_BITS.",
-            the_other_16_bits="The mode was made with another type of 16 bits: cast to self.dtype.",
-            sums_in_16_bits="A loss or an exponential was computed in 16 bits: arguments of IN_32_BITS become float32.",
-            named_arguments_are_left_out="Arguments with names come in kwargs: cast those too.",
-            everything_is_cast="A function of neither list takes its arguments as they come.",
-            labels_are_cast="Labels are whole numbers and must stay so: cast floating-point tensors only.",
-        ),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -11,6 +11,7 @@ from torch import Tensor
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of
+from labkit.checks.values import listed, number, record, tensors
 from labkit.exercises.gradient_compression.on_ranks import group_of
 from labkit.exercises.gradient_compression.stand_ins import Bucket, HookStandIn, Recorder, stand_in
 from labkit.torch_port.futures import AnyFuture
@@ -26,15 +27,15 @@ def call_hook(functions: Functions, inputs: Values) -> Values:
     group, member = group_of(inputs)
     if not member:
         return {"member": False}
-    memory = Recorder(stand_in(cast(dict[str, Any], inputs["compressor"]), functions))
+    memory = Recorder(stand_in(record(inputs, "compressor"), functions))
     state = functions.get("HookState", HookStandIn)(memory, group)
     found: list[Value] = []
-    for buffers in cast(list[list[Tensor]], inputs["steps"]):
+    for buffers in listed(inputs, "steps"):
         given, futures = [buffer.clone() for buffer in buffers], []
-        for number, buffer in enumerate(given):
+        for place, buffer in enumerate(given):
             if inputs.get("group") is None:
                 dist.barrier(cuts)
-            futures.append(functions["compression_hook"](state, Bucket(number, buffer, number == len(given) - 1)))
+            futures.append(functions["compression_hook"](state, Bucket(place, buffer, place == len(given) - 1)))
             if inputs.get("group") is None:
                 dist.barrier(cuts)
         found.append(
@@ -46,8 +47,7 @@ def call_hook(functions: Functions, inputs: Values) -> Values:
     sent = state.sent_bytes
     return {
         "steps": found,
-        "keys": cast(Value, memory.keys),
-        "fed": cast(Value, memory.fed),
+        "keys": [*memory.keys],
         "sent_bytes": sent if type(sent) is int else f"{sent!r:.40}",
     }
 
@@ -65,11 +65,11 @@ def hook_on_ddp(functions: Functions, inputs: Values) -> Values:
     Inputs: seed, model (options), compressor, cap (MB of a bucket), x, y: for each step a batch.
     """
     model = model_of(inputs)
-    ddp = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=cast(float, inputs["cap"]))
-    memory = Recorder(stand_in(cast(dict[str, Any], inputs["compressor"]), functions))
+    ddp = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=number(inputs, "cap"))
+    memory = Recorder(stand_in(record(inputs, "compressor"), functions))
     ddp.register_comm_hook(functions.get("HookState", HookStandIn)(memory, None), functions["compression_hook"])
     steps: list[Value] = []
-    for x, y in zip(cast(list[Tensor], inputs["x"]), cast(list[Tensor], inputs["y"]), strict=True):
+    for x, y in zip(tensors(inputs, "x"), tensors(inputs, "y"), strict=True):
         ddp.zero_grad()
         torch.autograd.backward(loss_of(ddp(x), y))
         steps.append(gradients_of(model))

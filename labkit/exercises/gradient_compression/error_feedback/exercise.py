@@ -1,126 +1,169 @@
-"""Error feedback around a compressor that rounds to whole numbers of a step."""
+"""Error feedback around a compressor that no exercise asks for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Value, Values
-from labkit.checks.judged import judged
+from labkit.checks.as_if import as_if
+from labkit.checks.case import Case, Failure, Value, Values
+from labkit.checks.compare import near, wrong_value
+from labkit.checks.draws import normal
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.structure import NOTHING
+from labkit.checks.values import integer, number, record, records, tensor
 from labkit.checks.wire import Wire
+from labkit.exercises.gradient_compression import packets
 from labkit.exercises.gradient_compression.error_feedback.driver import drive
-from labkit.exercises.gradient_compression.findings import (
-    Finding,
-    judging,
-    mistakes,
-    near,
-    normal,
-    raising,
-    unlike,
-    wrong_value,
-)
-from labkit.exercises.gradient_compression.packets import COMMON
+from labkit.exercises.gradient_compression.unpacked import ROUNDING, WINDOW, rounded, unpacked
+
+_ONE_FOR_ALL, _FOR_ONE_COMPRESSOR = "one residual for all keys", "made for one compressor"
 
 
-def feedback_case(name: str, seed: int, calls: Sequence[tuple[str | None, int]], step: float = 1.0) -> Case:
-    """Return a case: (key, number of entries) of each call in turn, rounded to multiples of step."""
+def feedback_case(
+    name: str, seed: int, calls: Sequence[tuple[str | None, int]], step: float = 1.0, kind: str = ROUNDING
+) -> Case:
+    """Return a case: (key, number of entries) of each call in turn, rounded to multiples of step, or three kept."""
     listed: list[Value] = [
         {"key": key, "gradient": normal(seed + number, size, dtype=torch.float64)}
         for number, (key, size) in enumerate(calls)
     ]
-    return Case(name, 1, ({"step": step, "calls": listed},))
+    compressor: Value = {"kind": kind, "step": step, "start": 2, "length": 3}
+    return Case(name, 1, ({"compressor": compressor, "calls": listed},))
 
 
-def _replay(case: Case) -> Iterator[tuple[str, Tensor, Tensor, Tensor, Tensor]]:
-    """Yield key, gradient, residual before, what comes back and residual after, of each call."""
-    step = cast(float, case.inputs[0]["step"])
+@dataclass(frozen=True)
+class _Step:
+    """What must happen in one call: the residual before, what comes back, the residual after."""
+
+    key: str
+    gradient: Tensor
+    before: Tensor
+    back: Tensor
+    after: Tensor
+
+
+def _replay(case: Case) -> Iterator[_Step]:
     unsent: dict[str, Tensor] = {}
-    for call in cast(list[dict[str, Any]], case.inputs[0]["calls"]):
-        key, gradient = f"{call['key']}", cast(Tensor, call["gradient"])
+    for call in records(case.inputs[0], "calls"):
+        key, gradient = f"{call['key']}", tensor(call, "gradient")
         before = unsent.get(key, torch.zeros_like(gradient))
-        whole = ((gradient + before) / step).round() * step
-        unsent[key] = gradient + before - whole
-        yield key, gradient, before, whole, unsent[key]
+        back = unpacked(record(case.inputs[0], "compressor"), gradient + before)
+        unsent[key] = gradient + before - back
+        yield _Step(key, gradient, before, back, unsent[key])
 
 
 def expected(case: Case) -> list[Values]:
     """Return what must come back and what must stay behind after each call (the oracle)."""
-    return [{"came": [{"back": back, "residual": after} for *_, back, after in _replay(case)]}]
+    calls: list[Value] = [{"unpacked": each.back, "residual": each.after, "changed": False} for each in _replay(case)]
+    return [{"calls": calls, "compressed": len(calls)}]
 
 
-def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
-    """Return the first thing that is wrong, in the order of the calls."""
-    step = cast(float, case.inputs[0]["step"])
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong, in the order of the calls."""
     last: Tensor | None = None
-    for number, ((key, gradient, before, back, after), came) in enumerate(
-        zip(_replay(case), cast(list[dict[str, Any]], got[0].get("came") or []), strict=False)
-    ):
-        where = f"Call {number}" + ("" if key == "None" else f" with the key {key}")
+    calls = records(got[0], "calls")
+    for place, (right, came) in enumerate(zip(_replay(case), calls, strict=True)):
+        where = f"Call {place}" + ("" if right.key == "None" else f" with the key {right.key}")
         if "problem" in came:
-            return Finding("no packet", f"{where}: {came['problem']}.")
+            yield Finding("no packet", f"{where}: {came['problem']}.")
         if came["changed"]:
-            return Finding("gradient changed", f"{where} changed the gradient it was given.")
-        odd = unlike(came["back"], back, f"{where}: what was unpacked")
-        if odd is not None:
-            return odd
-        if not near(came["back"], back, 1e-9):
-            plain = (gradient / step).round() * step
-            other = last is not None and last.shape == gradient.shape
-            if (
-                not bool(before.any())
-                and other
-                and near(came["back"], ((gradient + cast(Tensor, last)) / step).round() * step, 1e-9)
-            ):
-                name = "one residual for all keys"
-            elif near(came["back"], plain, 1e-9):
-                name = "no memory"
-            elif near(came["back"], ((gradient - before) / step).round() * step, 1e-9):
-                name = "the residual has the wrong sign"
-            elif near(came["back"], back + after, 1e-9):
-                name = "decompress adds the residual"
-            else:
-                name = "a wrong packet"
-            return wrong_value(name, f"{where}: what was unpacked", came["back"], back)
+            yield Finding("gradient changed", f"{where} changed the gradient it was given.")
+        back = tensor(came, "unpacked")
+        if not near(back, right.back):
+            yield wrong_value(_wrong_packet(case, right, back, last), f"{where}: what was unpacked", back, right.back)
         kept = came["residual"]
-        odd = unlike(kept, after, f"{where}: residuals[key]")
-        if odd is not None:
-            return Finding("no residual under the key", odd.message)
-        if not near(kept, after, 1e-9):
-            named = {
-                "the residual has the wrong sign": -after,
-                "the old residual is forgotten": gradient - back,
-                "the residual is what was sent": back,
-                "the residual is all there was": gradient + before,
-                "residuals pile up": before + after,
-            }
-            name = next((name for name, wrong in named.items() if near(kept, wrong, 1e-9)), "a wrong residual")
-            return wrong_value(name, f"{where}: the residual", kept, after)
-        last = after
-    calls = cast(list[Value], case.inputs[0]["calls"])
-    if got[0]["compressed"] != len(calls):
-        return Finding(
-            "compresses twice",
-            f"For {len(calls)} gradients the compressor compressed {got[0]['compressed']} times.",
-            f"{len(calls)} times",
-            f"{got[0]['compressed']} times",
-        )
-    return None
+        if not isinstance(kept, Tensor) or kept.shape != right.after.shape or kept.dtype != right.after.dtype:
+            yield Finding("no residual under the key", f"{where}: residuals[key] is no tensor like the gradient.")
+        elif not near(kept, right.after):
+            yield wrong_value(_wrong_residual(case, right, kept), f"{where}: the residual", kept, right.after)
+        last = right.after
+    compressed = integer(got[0], "compressed")
+    if compressed != len(calls):
+        message = f"For {len(calls)} gradients the compressor compressed {compressed} times."
+        yield Finding("compresses twice", message, f"{len(calls)} times", f"{compressed} times")
 
 
-EXERCISE = judged(
+def _wrong_packet(case: Case, right: _Step, back: Tensor, last: Tensor | None) -> str:
+    def sent(gradient: Tensor) -> Tensor:
+        return unpacked(record(case.inputs[0], "compressor"), gradient)
+
+    ways = [
+        ("no memory", lambda: sent(right.gradient)),
+        ("the residual has the wrong sign", lambda: sent(right.gradient - right.before)),
+        ("decompress adds the residual", lambda: right.back + right.after),
+    ]
+    if last is not None and last.shape == right.gradient.shape and not bool(right.before.any()):
+        ways.insert(0, (_ONE_FOR_ALL, lambda: sent(right.gradient + last)))
+    return as_if(back, ways, near) or "a wrong packet"
+
+
+def _wrong_residual(case: Case, right: _Step, kept: Tensor) -> str:
+    corrected, about = right.gradient + right.before, record(case.inputs[0], "compressor")
+    ways = [
+        ("the residual has the wrong sign", lambda: -right.after),
+        ("the old residual is forgotten", lambda: right.gradient - right.back),
+        ("the residual is what was sent", lambda: right.back),
+        ("the residual is all there was", lambda: corrected),
+        ("residuals pile up", lambda: right.before + right.after),
+        (_FOR_ONE_COMPRESSOR, lambda: corrected - corrected.round()),
+        (_FOR_ONE_COMPRESSOR, lambda: corrected - rounded(corrected, number(about, "step"))),
+        (_FOR_ONE_COMPRESSOR, lambda: corrected - integer(about, "start")),  # the first part of a window
+        (_FOR_ONE_COMPRESSOR, lambda: corrected - 7 * right.back),  # the product of both parts of what is rounded
+    ]
+    return as_if(kept, ways, near) or "a wrong residual"
+
+
+def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
+    """Yield whose sizes did not fit: residuals of several keys, or a residual and a part of the packet."""
+    if "must match the size of tensor" in failure.message:
+        keys = {call["key"] for call in records(case.inputs[0], "calls")}
+        yield _ONE_FOR_ALL if len(keys) > 1 else _FOR_ONE_COMPRESSOR
+
+
+MISTAKES = {
+    "one residual for all keys": "Residuals of buckets with other sizes met: keep one for each key, in self.residuals.",
+    "no packet": packets.MISTAKES["no packet"],
+    NOTHING: packets.MISTAKES[NOTHING],
+    "gradient changed": "compress changed the caller's gradient: gradient += residual works in place. Write "
+    "corrected = gradient + residual.",
+    "no memory": "The packets are those of the gradients alone: the residual must be added before compressing.",
+    _ONE_FOR_ALL: "A key met what another key had left: keep one residual for each key, in self.residuals.",
+    _FOR_ONE_COMPRESSOR: "The residual is right with one compressor and wrong with another: ask "
+    "self.compressor.decompress(packet) what was sent.",
+    "the residual has the wrong sign": "The residual is what is still to be sent: corrected minus what was sent, not "
+    "the other way round.",
+    "the old residual is forgotten": "The new residual is gradient minus what was sent; it must be gradient *plus "
+    "old residual* minus what was sent, or what was left over before is lost.",
+    "the residual is what was sent": "The residual is what was sent. It must be what was not.",
+    "the residual is all there was": "The residual is the whole corrected gradient; what has been sent must go off it.",
+    "residuals pile up": "The old residual is in the corrected gradient already: the new one replaces it.",
+    "decompress adds the residual": "decompress gave what was sent and the residual besides; that one stays at home "
+    "until it is sent. Return what the compressor makes of the packet, nothing else.",
+    "compresses twice": "Compress once, and keep that packet: random-k draws other places in the next call, and the "
+    "residual would not belong to what is sent.",
+    "no residual under the key": "Keep the residual in self.residuals[key], a tensor of the gradient's shape.",
+}
+
+EXERCISE = Exercise(
     id="error_feedback",
     functions=("ErrorFeedback",),
     given=("Packet",),
     driver=drive,
     oracle=expected,
-    judge=judging(find),
+    find=find,
+    blame=blame,
+    mistakes=MISTAKES,
+    certain=frozenset({_ONE_FOR_ALL, _FOR_ONE_COMPRESSOR}),
     visible=(
         feedback_case("one key, four steps", 641, [(None, 6)] * 4),
         feedback_case("two buckets of other sizes, in turn", 642, [("a", 5), ("b", 8)] * 3),
         feedback_case("two buckets of one size", 643, [("a", 5), ("b", 5), ("a", 5), ("b", 5)], step=0.5),
+        feedback_case("a compressor that keeps some entries", 644, [(None, 7)] * 3, kind=WINDOW),
     ),
     distributed=False,
     hints=(
@@ -131,35 +174,5 @@ EXERCISE = judged(
         "becomes corrected minus what decompress makes of the packet.",
         "corrected = gradient + self.residuals.get(key, 0); packet = self.compressor.compress(corrected); "
         "self.residuals[key] = corrected - self.compressor.decompress(packet); return packet",
-    ),
-    mistakes=(
-        raising(
-            "one residual for all keys",
-            "Residuals of buckets with other sizes met: keep one for each key, in self.residuals.",
-            "must match the size of tensor",
-        ),
-        *mistakes(
-            find,
-            no_packet=COMMON["no_packet"],
-            gradient_changed="compress changed the caller's gradient: gradient += residual works in place. Write "
-            "corrected = gradient + residual.",
-            no_memory="The packets are those of the gradients alone: the residual must be added before compressing.",
-            one_residual_for_all_keys="A key was given what another key had left: keep one residual for each key.",
-            the_residual_has_the_wrong_sign="The residual is what is still to be sent: corrected minus what was "
-            "sent, not "
-            "the other way round.",
-            the_old_residual_is_forgotten="The new residual is gradient minus what was sent; it must be gradient "
-            "*plus old "
-            "residual* minus what was sent, or what was left over before is lost.",
-            the_residual_is_what_was_sent="The residual is what was sent. It must be what was not.",
-            the_residual_is_all_there_was="The residual is the whole corrected gradient; what has been sent must "
-            "go off it.",
-            residuals_pile_up="The old residual is in the corrected gradient already: the new one replaces it.",
-            decompress_adds_the_residual="decompress gave what was sent and the residual besides; that one stays at "
-            "home until it is sent. Return what the compressor makes of the packet, nothing else.",
-            compresses_twice="Compress once, and keep that packet: random-k draws other places in the next call, and "
-            "the residual would not belong to what is sent.",
-            no_residual_under_the_key="Keep the residual in self.residuals[key], a tensor of the gradient's shape.",
-        ),
     ),
 )

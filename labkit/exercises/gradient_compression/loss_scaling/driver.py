@@ -9,6 +9,7 @@ from torch import Tensor
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import integer, listed, number
 
 
 class _Optimizer:
@@ -35,9 +36,9 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """
     parameters = [torch.ones(3, dtype=torch.float64, requires_grad=True) for _ in range(3)]
     optimizer = _Optimizer(parameters, 0.1)
-    scaler = functions["LossScaler"](cast(float, inputs["scale"]), cast(int, inputs["growth_interval"]))
+    scaler = functions["LossScaler"](number(inputs, "scale"), integer(inputs, "growth_interval"))
     found: list[Value] = []
-    for slopes in cast(list[list[Tensor]], inputs["slopes"]):
+    for slopes in listed(inputs, "slopes"):
         for parameter in parameters:
             parameter.grad = None
         loss = sum(((slope * each).sum() for slope, each in zip(slopes, parameters, strict=False)), torch.zeros(()))

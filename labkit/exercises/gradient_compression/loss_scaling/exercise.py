@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from labkit.checks.as_if import as_if
+from labkit.checks.blame import by_signs
 from labkit.checks.case import Case, Value, Values
-from labkit.checks.judged import judged
+from labkit.checks.compare import near, wrong_value
+from labkit.checks.draws import normal
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.structure import ANYTHING
+from labkit.checks.values import flag, integer, listed, number, records, tensors
 from labkit.checks.wire import Wire
-from labkit.exercises.gradient_compression.findings import (
-    Finding,
-    judging,
-    mistakes,
-    near,
-    normal,
-    raising,
-    wrong_value,
-)
 from labkit.exercises.gradient_compression.loss_scaling.driver import drive
 
 _BAD = {"i": math.inf, "-": -math.inf, "n": math.nan}
+_LR = 0.1
 
 
 def scaling_case(name: str, seed: int, events: Sequence[str], scale: float = 1024.0, growth_interval: int = 3) -> Case:
@@ -31,120 +30,152 @@ def scaling_case(name: str, seed: int, events: Sequence[str], scale: float = 102
     gradient and capital "I", "N" into the second's.
     """
     steps: list[Value] = []
-    for number, event in enumerate(events):
-        slopes = [normal(seed + 10 * number + which, 3, dtype=torch.float64) for which in range(2)]
+    for step, event in enumerate(events):
+        slopes = [normal(seed + 10 * step + which, 3, dtype=torch.float64) for which in range(2)]
         if event != ".":
             slopes[1 if event.isupper() else 0][1] = _BAD[event.lower()]
-        steps.append(cast(Value, slopes))
+        steps.append([*slopes])
     return Case(name, 1, ({"scale": scale, "growth_interval": growth_interval, "slopes": steps},))
 
 
 def expected(case: Case) -> list[Values]:
     """Return for each step whether it is taken, the scale before and after, and the weights (the oracle)."""
     inputs = case.inputs[0]
-    exponent, run = 0, 0
+    scale, run = number(inputs, "scale"), 0
     weights = [torch.ones(3, dtype=torch.float64) for _ in range(3)]
     steps: list[Value] = []
-    for slopes in cast(list[list[Tensor]], inputs["slopes"]):
-        before = exponent
-        good = bool(torch.stack(slopes).isfinite().all())
+    for slopes in listed(inputs, "slopes"):
+        before, good = scale, bool(torch.stack(slopes).isfinite().all())
         run = run + 1 if good else 0
         if good:
-            weights = [weight - 0.1 * slope for weight, slope in zip(weights, slopes, strict=False)] + weights[2:]
-        exponent += -1 if not good else 1 if run == inputs["growth_interval"] else 0
-        run = 0 if run == inputs["growth_interval"] else run
-        start = cast(float, inputs["scale"])
-        steps.append(
-            {
-                "said": good,
-                "asked": start * 2.0**before,
-                "scale": start * 2.0**exponent,
-                "weights": cast(Value, list(weights)),
-            }
-        )
+            weights = [weight - _LR * slope for weight, slope in zip(weights, slopes, strict=False)] + weights[2:]
+        if not good:
+            scale /= 2
+        elif run == integer(inputs, "growth_interval"):
+            scale, run = scale * 2, 0
+        steps.append({"said": good, "asked": before, "steps": int(good), "scale": scale, "weights": [*weights]})
     return [{"steps": steps}]
 
 
 def structure(case: Case) -> list[Any]:
-    """Return what comes of each step: the oracle's, and how often the optimizer took its step."""
-    steps = cast(list[dict[str, Any]], expected(case)[0]["steps"])
-    asked = [step["asked"] if step["said"] else math.nan for step in steps]  # of a loss that is not finite
-    return [{"steps": [step | {"steps": int, "asked": scale} for step, scale in zip(steps, asked, strict=True)]}]
+    """Return what results look like; what a loss was multiplied by can be seen only where it is finite."""
+    steps = records(expected(case)[0], "steps")
+    asked = [step["asked"] if step["said"] else math.nan for step in steps]
+    return [{"steps": [{**step, "said": ANYTHING, "asked": each} for step, each in zip(steps, asked, strict=True)]}]
 
 
-def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
-    """Return the first thing that is wrong, in the order of the steps."""
-    slopes = cast(list[list[Tensor]], case.inputs[0]["slopes"])
-    came = cast(list[dict[str, Any]], got[0]["steps"])
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong, in the order of the steps."""
+    before: Values | None = None
     bad_before = False
-    before: list[Tensor] = [torch.ones(3, dtype=torch.float64)] * 3
-    for number, (right, mine) in enumerate(
-        zip(cast(list[dict[str, Any]], expected(case)[0]["steps"]), came, strict=True)
+    for place, (right, mine) in enumerate(
+        zip(records(expected(case)[0], "steps"), records(got[0], "steps"), strict=True)
     ):
-        where, joined = f"Step {number}", torch.stack(slopes[number])
-        if math.isfinite(mine["asked"]) and not math.isclose(mine["asked"], right["asked"], rel_tol=1e-9):
-            return Finding(
-                "the loss is not scaled",
-                f"{where}: scaled(loss) is {mine['asked']:.6g} times the loss.",
-                f"{right['asked']:.6g} times",
-            )
-        if not right["said"] and mine["steps"]:
-            seen = "not a number goes unnoticed" if bool(joined.isnan().any()) else "infinity goes unnoticed"
-            if bool(joined[0].isfinite().all()):
-                seen = "only the first parameter is looked at"
-            return Finding(seen, f"{where}: a gradient is not finite, and the optimizer took its step.")
-        if right["said"] and mine["steps"] != 1:
-            return Finding(
-                "a good step is skipped",
-                f"{where}: all gradients are finite, and the optimizer took {mine['steps']} steps.",
-            )
-        for place, (weight, wanted, slope) in enumerate(
-            zip(mine["weights"], right["weights"], [*slopes[number], None], strict=True)
-        ):
-            if near(weight, wanted, 1e-9):
-                continue
-            name = "wrong weights"
-            if slope is not None:
-                moved, due = (1 - float(weight[0])) if number == 0 else float("nan"), 0.1 * float(slope[0])
-                ratio = moved / due if number == 0 and due else float("nan")
-                if math.isclose(ratio, right["asked"], rel_tol=1e-6):
-                    name = "gradients are not unscaled"
-                elif math.isclose(ratio, 1 / right["asked"], rel_tol=1e-6):
-                    name = "unscaled twice"
-                if place and near(weight, before[place] - 0.1 * slope * right["asked"], 1e-9):
-                    name = "only the first group is unscaled"
-                elif near(weight, before[place] - 0.1 * slope * right["asked"] / right["scale"], 1e-9):
-                    name = "unscaled with the next scale"
-            return wrong_value(name, f"{where}: the weight of group {place} after it", weight, wanted)
-        before = right["weights"]
-        if not math.isclose(mine["scale"], right["scale"], rel_tol=1e-12):
-            name = _scale_mistake(right, mine, bad_before)
-            return Finding(
-                name, f"{where}: the scale is {mine['scale']:g} after it.", f"{right['scale']:g}", f"{mine['scale']:g}"
-            )
+        where, slopes = f"Step {place}", listed(case.inputs[0], "slopes")[place]
+        asked = number(mine, "asked")
+        if math.isfinite(asked) and not math.isclose(asked, number(right, "asked"), rel_tol=1e-9):
+            message = f"{where}: scaled(loss) is {asked:.6g} times the loss."
+            yield Finding("the loss is not scaled", message, f"{right['asked']:.6g} times")
+        yield from _wrongly_taken(where, slopes, right, mine)
+        yield from _wrong_weights(where, slopes, before, right, mine)
+        yield from _wrong_scale(where, right, mine, bad_before)
         if mine["said"] is not right["said"]:
-            return Finding(
-                "does not say it", f"{where}: step returned {mine['said']}.", str(right["said"]), str(mine["said"])
-            )
-        bad_before = bad_before or not right["said"]
-    return None
+            message = f"{where}: step returned {mine['said']}."
+            yield Finding("does not say it", message, f"{right['said']}", f"{mine['said']}")
+        before, bad_before = right, bad_before or not right["said"]
 
 
-def _scale_mistake(right: dict[str, Any], mine: dict[str, Any], bad_before: bool) -> str:
-    if not right["said"]:
-        return "the scale is not halved"
-    if mine["scale"] < right["scale"]:
-        return "the scale never grows" if math.isclose(mine["scale"], right["asked"]) else "another scale"
-    return "good steps are counted across a bad one" if bad_before else "the scale grows too early"
+def _wrongly_taken(where: str, slopes: list[Tensor], right: Values, mine: Values) -> Iterator[Finding]:
+    """Yield a finding if the optimizer did what it must not: a step with gradients that are not finite, or none."""
+    taken = integer(mine, "steps")
+    if not flag(right, "said") and taken:
+        name = "not a number goes unnoticed" if bool(torch.stack(slopes).isnan().any()) else "infinity goes unnoticed"
+        if bool(slopes[0].isfinite().all()):
+            name = "only the first parameter is looked at"
+        yield Finding(name, f"{where}: a gradient is not finite, and the optimizer took its step.")
+    if flag(right, "said") and taken != 1:
+        message = f"{where}: all gradients are finite, and the optimizer took {taken} steps."
+        yield Finding("a good step is skipped", message)
 
 
-EXERCISE = judged(
+def _wrong_weights(
+    where: str, slopes: list[Tensor], before: Values | None, right: Values, mine: Values
+) -> Iterator[Finding]:
+    """Yield the weights that are wrong after a step; `before` is the step before it."""
+    for place, (weight, wanted) in enumerate(zip(tensors(mine, "weights"), tensors(right, "weights"), strict=True)):
+        if near(weight, wanted):
+            continue
+        name = "wrong weights"
+        if place < len(slopes):
+            old = tensors(before, "weights")[place] if before is not None else torch.ones_like(wanted)
+            name = _named(place, old, _LR * slopes[place], weight, right) or name
+        yield wrong_value(name, f"{where}: the weight of group {place} after it", weight, wanted)
+
+
+def _named(place: int, old: Tensor, move: Tensor, weight: Tensor, right: Values) -> str:
+    scale, following = number(right, "asked"), number(right, "scale")
+    ways = [
+        ("only the first group is unscaled" if place else "gradients are not unscaled", lambda: old - move * scale),
+        ("unscaled twice", lambda: old - move / scale),
+        ("unscaled with the next scale", lambda: old - move * scale / following),
+    ]
+    return as_if(weight, ways, near)
+
+
+def _wrong_scale(where: str, right: Values, mine: Values, bad_before: bool) -> Iterator[Finding]:
+    came, wanted = number(mine, "scale"), number(right, "scale")
+    if math.isclose(came, wanted, rel_tol=1e-12):
+        return
+    if not flag(right, "said"):
+        name = "the scale is not halved"
+    elif came < wanted:
+        name = "the scale never grows" if math.isclose(came, number(right, "asked")) else "another scale"
+    else:
+        name = "good steps are counted across a bad one" if bad_before else "the scale grows too early"
+    yield Finding(name, f"{where}: the scale is {came:g} after it.", f"{wanted:g}", f"{came:g}")
+
+
+MISTAKES = {
+    "a parameter without a gradient": "A parameter that took no part has the gradient None: leave it out.",
+    "only the first group is unscaled": "The gradients of the first parameter group were divided by the scale, the "
+    "others not: go through all of optimizer.param_groups.",
+    "unscaled with the next scale": "The gradients were divided by the new scale. They belong to the scale of their "
+    "loss: divide first, then double.",
+    "the loss is not scaled": "scaled(loss) is loss times self.scale.",
+    "not a number goes unnoticed": "NaN slips through: isinf does not see it, and NaN compares with nothing. "
+    "isfinite sees both.",
+    "infinity goes unnoticed": "An infinite gradient was stepped on: isnan does not see it. isfinite sees both, and "
+    "-inf too.",
+    "only the first parameter is looked at": "The second parameter group overflowed unnoticed: look at the gradients "
+    "of all groups.",
+    "a good step is skipped": "The step must be taken when all gradients are finite, once.",
+    "gradients are not unscaled": "The optimizer used scaled gradients: divide each by the scale first.",
+    "unscaled twice": "The gradients were divided by the scale twice.",
+    "the scale is not halved": "After a step that overflowed the scale must be half of what it was.",
+    "the scale never grows": "After growth_interval good steps in a row the scale doubles.",
+    "the scale grows too early": "The scale grows before growth_interval good steps in a row.",
+    "good steps are counted across a bad one": "Good steps count in a row: after a bad one, begin at 0 again.",
+    "does not say it": "step returns whether the optimizer took its step: True or False.",
+}
+
+SIGNS = {
+    "a parameter without a gradient": (
+        "'NoneType' object has no attribute",
+        "unsupported operand type(s) for /=: 'NoneType'",
+        "NoneType",
+    ),
+}
+
+EXERCISE = Exercise(
     id="loss_scaling",
     functions=("LossScaler",),
     driver=drive,
     oracle=expected,
+    find=find,
+    blame=by_signs(SIGNS),
+    mistakes=MISTAKES,
+    certain=frozenset(SIGNS),
     structure=structure,
-    judge=judging(find),
     visible=(
         scaling_case("good steps, the scale grows every third", 6101, "......."),
         scaling_case("infinities and numbers that are none", 6102, ".i..n.-"),
@@ -158,38 +189,5 @@ EXERCISE = judged(
         "Else divide each by the scale, optimizer.step(), count; at growth_interval double and begin to count anew.",
         "gradients = [p.grad for group in optimizer.param_groups for p in group['params'] if p.grad is not None]; "
         "all(bool(g.isfinite().all()) for g in gradients)",
-    ),
-    mistakes=(
-        raising(
-            "a parameter without a gradient",
-            "A parameter that took no part has the gradient None: leave it out.",
-            "'NoneType' object has no attribute",
-            "unsupported operand type(s) for /=: 'NoneType'",
-            "NoneType",
-        ),
-        *mistakes(
-            find,
-            only_the_first_group_is_unscaled="The gradients of the first parameter group were divided by the scale, "
-            "the others not: go through all of optimizer.param_groups.",
-            unscaled_with_the_next_scale="The gradients were divided by the new scale. They belong to the scale of "
-            "their loss: divide first, then double.",
-            the_loss_is_not_scaled="scaled(loss) is loss times self.scale.",
-            not_a_number_goes_unnoticed="NaN slips through: isinf does not see it, and NaN compares with nothing. "
-            "isfinite sees "
-            "both.",
-            infinity_goes_unnoticed="An infinite gradient was stepped on: isnan does not see it. isfinite sees both, "
-            "and -inf too.",
-            only_the_first_parameter_is_looked_at="The second parameter group overflowed unnoticed: look at the "
-            "gradients of "
-            "all groups.",
-            a_good_step_is_skipped="The step must be taken when all gradients are finite, once.",
-            gradients_are_not_unscaled="The optimizer used scaled gradients: divide each by the scale first.",
-            unscaled_twice="The gradients were divided by the scale twice.",
-            the_scale_is_not_halved="After a step that overflowed the scale must be half of what it was.",
-            the_scale_never_grows="After growth_interval good steps in a row the scale doubles.",
-            the_scale_grows_too_early="The scale grows before growth_interval good steps in a row.",
-            good_steps_are_counted_across_a_bad_one="Good steps count in a row: after a bad one, begin at 0 again.",
-            does_not_say_it="step returns whether the optimizer took its step: True or False.",
-        ),
     ),
 )

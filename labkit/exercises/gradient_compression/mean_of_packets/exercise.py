@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
+from labkit.checks.as_if import as_if
+from labkit.checks.blame import HANGS, by_signs
 from labkit.checks.case import Case, Value, Values
-from labkit.checks.judged import judged
+from labkit.checks.compare import near, wrong_value
+from labkit.checks.draws import normal
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.structure import WRONG_SHAPE
+from labkit.checks.values import integer, integers, tensor
 from labkit.checks.wire import Wire
-from labkit.exercises.gradient_compression.findings import (
-    TOO_EARLY,
-    Finding,
-    hanging,
-    judging,
-    mistakes,
-    near,
-    normal,
-    raising,
-    unlike,
-    wrong_value,
-)
+from labkit.exercises.gradient_compression import gathered
+from labkit.exercises.gradient_compression.gathered import TOO_EARLY
 from labkit.exercises.gradient_compression.mean_of_packets.driver import drive
 from labkit.words import join
 
@@ -57,92 +53,122 @@ def mean_case(
             values = normal(seed + rank, length, dtype=torch.float64)
             mine |= {"start": start, "values": values, "shape": list(shape)}
         inputs.append(mine)
-    return Case(name, len(inputs), tuple(inputs), {"ranks": cast(Value, members)})
+    return Case(name, len(inputs), tuple(inputs), {"ranks": [*members]})
 
 
 def windows(case: Case) -> dict[int, Tensor]:
     """Return what each member's packet stands for."""
-    found = {}
-    for rank in cast(list[int], case.about["ranks"]):
-        inputs = case.inputs[rank]
-        whole = torch.zeros(cast(list[int], inputs["shape"]), dtype=torch.float64)
-        start, values = cast(int, inputs["start"]), cast(Tensor, inputs["values"])
-        whole.view(-1)[start : start + len(values)] = values
-        found[rank] = whole
-    return found
+    return {rank: _placed(case, rank, tensor(case.inputs[rank], "values")) for rank in integers(case.about, "ranks")}
+
+
+def _placed(case: Case, rank: int, values: Tensor) -> Tensor:
+    """Return zeros of the gradient's shape with these values where this rank's window is."""
+    whole = torch.zeros(integers(case.inputs[rank], "shape"), dtype=torch.float64)
+    start = integer(case.inputs[rank], "start")
+    whole.view(-1)[start : start + len(values)] = values
+    return whole
 
 
 def expected(case: Case) -> list[Values]:
     """Return what each rank must have (the oracle)."""
-    parts = list(windows(case).values())
-    mean = torch.stack(parts).mean(0)
-    ranks = cast(list[int], case.about["ranks"])
-    return [{"mean": mean} if rank in ranks else {"member": False} for rank in range(case.world_size)]
+    ranks = integers(case.about, "ranks")
+    member: Values = {"mean": _mean(windows(case)), "changed": False}
+    return [member if rank in ranks else {"member": False} for rank in range(case.world_size)]
 
 
-def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
-    """Return the first thing that is wrong, on the wire first: it says why the numbers are wrong."""
+def _mean(own: dict[int, Tensor]) -> Tensor:
+    return torch.stack([*own.values()]).mean(0)
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong, on the wire first: it says why the numbers are wrong."""
     own = windows(case)
-    count, right = len(own), cast(Tensor, expected(case)[next(iter(own))]["mean"])
+    right = _mean(own)
+    yield from _wrong_on_the_wire(case, wire, right)
+    for rank in own:
+        if got[rank]["changed"]:
+            yield Finding("packet changed", f"Rank {rank}'s packet was changed.", rank=rank)
+        mean = tensor(got[rank], "mean")
+        if not near(mean, right):
+            begun = {call.kind for call in wire.collectives if call.rank == rank and call.waited is None} - {"barrier"}
+            name = _named(case, own, rank, mean) or (TOO_EARLY if begun else "a wrong mean")
+            yield wrong_value(name, f"Rank {rank}: the mean", mean, right, rank=rank)
+
+
+def _wrong_on_the_wire(case: Case, wire: Wire, mean: Tensor) -> Iterator[Finding]:
     kinds = {call.kind for call in wire.collectives}
     if kinds & {"all_reduce", "reduce", "reduce_scatter"}:
-        if any(call.bytes >= right.numel() * right.element_size() for call in wire.collectives):
-            return Finding("a whole gradient travels", f"The ranks called {join(sorted(kinds))} with a whole gradient.")
-        return Finding("added entry by entry", f"The ranks called {join(sorted(kinds))}; packets cannot be added.")
-    packet = 8 + 8 * len(cast(Tensor, case.inputs[next(iter(own))]["values"]))
-    for rank in own:
+        called = f"The ranks called {join(sorted(kinds))}"
+        if any(call.bytes >= mean.numel() * mean.element_size() for call in wire.collectives):
+            yield Finding("a whole gradient travels", f"{called} with a whole gradient.")
+        yield Finding("added entry by entry", f"{called}; packets cannot be added.")
+    ranks = integers(case.about, "ranks")
+    packet = 8 + 8 * len(tensor(case.inputs[ranks[0]], "values"))
+    most = len(ranks) * packet
+    for rank in ranks:
         sent = sum(call.bytes for call in wire.collectives if call.rank == rank) + wire.bytes_sent(rank)
-        if sent > count * packet:
-            return Finding(
-                "more than packets travels",
-                f"Rank {rank} moved {sent} bytes; {count} packets of {packet} bytes are {count * packet}.",
-                f"at most {count * packet} bytes",
-                f"{sent} bytes",
-                rank=rank,
-            )
-    for rank, mine in own.items():
-        if got[rank].get("changed"):
-            return Finding("packet changed", f"Rank {rank}'s packet was changed.", rank=rank)
-        came = got[rank].get("mean")
-        odd = unlike(came, right, f"Rank {rank}: the mean", rank=rank)
-        if odd is not None:
-            return odd
-        if not near(came, right, 1e-9):
-            begun = {call.kind for call in wire.collectives if call.rank == rank and call.waited is None} - {"barrier"}
-            there = torch.stack([part != 0 for part in own.values()]).sum(0).clamp(min=1)
-            named = {
-                "sum instead of mean": right * count,
-                "only my packet": mine,
-                "only my packet ": mine / count,
-                "divided twice": right / count,
-                "divided by those that sent the entry": right * count / there,
-                "other ranks' values in this rank's places": _in_places_of(case, rank, list(own)),
-            } | {f"one buffer for all ranks{' ' * other}": part for other, part in own.items()}
-            other = "unpacked too early" if begun else "a wrong mean"
-            name = next((name for name, wrong in named.items() if near(came, wrong, 1e-9)), other).strip()
-            return wrong_value(name, f"Rank {rank}: the mean", cast(Tensor, came), right, rank=rank)
-    return None
+        if sent > most:
+            message = f"Rank {rank} moved {sent} bytes; {len(ranks)} packets of {packet} bytes are {most}."
+            yield Finding("more than packets travels", message, f"at most {most} bytes", f"{sent} bytes", rank=rank)
 
 
-def _in_places_of(case: Case, rank: int, members: Sequence[int]) -> Tensor:
-    """Return the mean of all ranks' values, each put where this rank's window begins."""
-    mine = case.inputs[rank]
-    whole = torch.zeros(cast(list[int], mine["shape"]), dtype=torch.float64)
-    start, values = (
-        cast(int, mine["start"]),
-        torch.stack([cast(Tensor, case.inputs[each]["values"]) for each in members]),
+def _named(case: Case, own: dict[int, Tensor], rank: int, mean: Tensor) -> str:
+    right, count = _mean(own), len(own)
+    there = torch.stack([part != 0 for part in own.values()]).sum(0).clamp(min=1)
+    values = torch.stack([tensor(case.inputs[each], "values") for each in own])
+    return as_if(
+        mean,
+        [
+            ("sum instead of mean", lambda: right * count),
+            ("only my packet", lambda: own[rank]),
+            ("only my packet", lambda: own[rank] / count),
+            ("divided twice", lambda: right / count),
+            ("divided by those that sent the entry", lambda: right * count / there),
+            ("other ranks' values in this rank's places", lambda: _placed(case, rank, values.mean(0))),
+            *[("one buffer for all ranks", lambda part=part: part) for part in own.values()],
+        ],
+        near,
     )
-    whole.view(-1)[start : start + values.shape[1]] = values.mean(0)
-    return whole
 
 
-EXERCISE = judged(
+MISTAKES = {
+    **gathered.MISTAKES,
+    "parts of ranks, ranks of parts": "For each part you have a list of N tensors; a packet wants one tensor of each "
+    "part. zip(*gathered) turns the one into the other.",
+    "all ranks of the world": "Only the ranks of the group take part: hand group=group to dist.all_gather, and group "
+    "to dist.get_world_size.",
+    "added entry by entry": "An all_reduce adds the k-th value of one rank to the k-th of another, and they belong to "
+    "other entries: gather the parts, places and scales too, unpack, and add gradients.",
+    "a whole gradient travels": "The sum is right, and it sends every zero: as many bytes as without compression. "
+    "Gather the packets, and unpack them afterwards.",
+    "more than packets travels": "What travelled is larger than the packets: gather parts, and unpack afterwards.",
+    "sum instead of mean": "The sum came back: divide by the number of ranks.",
+    "only my packet": "Only this rank's own packet is in it.",
+    "divided by those that sent the entry": "Divide by the number of all ranks: who did not send an entry says 0, "
+    "and keeps the rest in the residual.",
+    "other ranks' values in this rank's places": "All ranks' values were put into this rank's own places: gather "
+    "every part, the places too.",
+    "packet changed": "The packet was changed: work on copies.",
+    WRONG_SHAPE: "decompress gives the gradient's shape; keep it.",
+}
+
+SIGNS = {
+    "added entry by entry": ("starts were added up",),
+    **gathered.SIGNS,
+    "parts of ranks, ranks of parts": ("to unpack",),
+    "all ranks of the world": (*HANGS, "invalid output tensor list", "Tensor list", "not part of group", "take part"),
+}
+
+EXERCISE = Exercise(
     id="mean_of_packets",
     functions=("mean_of_packets",),
     given=("Packet",),
     driver=drive,
     oracle=expected,
-    judge=judging(find),
+    find=find,
+    blame=by_signs(SIGNS),
+    mistakes=MISTAKES,
+    certain=frozenset(SIGNS),
     visible=(
         mean_case("3 ranks, a matrix, places that overlap", 652, (6, 9), (10, 12, 14), 5),
         mean_case("3 ranks, entries in different places", 651, (40,), (0, 13, 29), 4),
@@ -156,52 +182,5 @@ EXERCISE = judged(
         "of_ranks = [torch.empty_like(part) for _ in range(n)]; dist.all_gather(of_ranks, part, group=group) for "
         "each part; "
         "then replace(packet, parts=parts) for parts in zip(*gathered).",
-    ),
-    mistakes=(
-        raising(
-            "added entry by entry",
-            "dist.all_reduce added places or scales of different ranks: packets cannot be added. Gather them.",
-            "starts were added up",
-        ),
-        TOO_EARLY,
-        raising(
-            "parts of ranks, ranks of parts",
-            "For each part you have a list of N tensors; a packet wants one tensor of each part. zip(*gathered) turns "
-            "the one into the other.",
-            "to unpack",
-        ),
-        hanging(
-            "all ranks of the world",
-            "Only the ranks of the group take part: hand group=group to dist.all_gather, and group to "
-            "dist.get_world_size.",
-            "invalid output tensor list",
-            "Tensor list",
-            "not part of group",
-            "take part",
-        ),
-        *mistakes(
-            find,
-            added_entry_by_entry="An all_reduce adds the k-th value of one rank to the k-th of another, and they "
-            "belong to "
-            "other entries: gather the parts, unpack, and add gradients.",
-            a_whole_gradient_travels="The sum is right, and it sends every zero: as many bytes as without compression. "
-            "Gather the packets, and unpack them afterwards.",
-            one_buffer_for_all_ranks="Every rank's packet is the same one: [tensor] * N is N times the same tensor. "
-            "Make each anew: [torch.empty_like(part) for _ in range(N)].",
-            unpacked_too_early=TOO_EARLY.hint,
-            more_than_packets_travels="What travelled is larger than the packets: gather parts, and unpack afterwards.",
-            sum_instead_of_mean="The sum came back: divide by the number of ranks.",
-            only_my_packet="Only this rank's own packet is in it.",
-            divided_twice="Divided by the number of ranks twice.",
-            divided_by_those_that_sent_the_entry="Divide by the number of all ranks: who did not send an entry "
-            "says 0, and "
-            "keeps the rest in the residual.",
-            **{
-                "other_ranks'_values_in_this_rank's_places": "All ranks' values were put into this rank's own places: "
-                "gather every part, the places too."
-            },
-            packet_changed="The packet was changed: work on copies.",
-            shape_lost="decompress gives the gradient's shape; keep it.",
-        ),
     ),
 )

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
+from labkit.checks.as_if import as_if
+from labkit.checks.blame import by_signs
 from labkit.checks.case import Case, Values
-from labkit.checks.judged import judged
+from labkit.checks.compare import near, wrong_value
+from labkit.checks.draws import normal
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.values import records, tensor
 from labkit.checks.wire import Wire
-from labkit.exercises.gradient_compression.findings import Finding, judging, mistakes, near, raising, wrong_value
+from labkit.exercises.gradient_compression import packets
 from labkit.exercises.gradient_compression.one_bit.driver import drive
-from labkit.exercises.gradient_compression.packets import (
-    COMMON,
-    LEFT_BEHIND,
-    Compressed,
-    call,
-    drawn,
-    first_finding,
-    packets_case,
-    too_large,
-)
+from labkit.exercises.gradient_compression.packets import LEFT_BEHIND, Compressed, too_large
 
 
 def signs_case(name: str, seed: int, shapes: Sequence[Sequence[int]], zeros: int = 0, shift: float = 0.5) -> Case:
@@ -31,12 +27,12 @@ def signs_case(name: str, seed: int, shapes: Sequence[Sequence[int]], zeros: int
     Gradients of more than one dimension are in float64.
     """
     gradients = [
-        drawn(seed + place, *shape, dtype=torch.float32 if len(shape) == 1 else torch.float64) + shift
+        normal(seed + place, *shape, dtype=torch.float32 if len(shape) == 1 else torch.float64) + shift
         for place, shape in enumerate(shapes)
     ]
     for gradient in gradients:
         gradient.view(-1)[:zeros] = 0.0
-    return packets_case(name, [call("Sign", gradient) for gradient in gradients])
+    return packets.packets_case(name, [packets.call("Sign", gradient) for gradient in gradients])
 
 
 def back_of(gradient: Tensor) -> Tensor:
@@ -46,47 +42,76 @@ def back_of(gradient: Tensor) -> Tensor:
 
 def expected(case: Case) -> list[Values]:
     """Return what must come back (the oracle)."""
-    calls = cast(list[dict[str, Any]], case.inputs[0]["calls"])
-    return [{"came": [[{"back": back_of(each["gradient"])}] for each in calls]}]
+    return [{"calls": [[{"unpacked": back_of(tensor(each, "gradient"))}] for each in records(case.inputs[0], "calls")]}]
 
 
-def _look(one: Compressed, result: dict[str, Any]) -> Finding | None:
-    gradient, back = one.gradient, cast(Tensor, result["back"])
-    right = back_of(gradient)
-    if not near(back, right, 1e-5):
-        zero = gradient == 0
-        magnitudes = gradient.abs()
-        named = {
-            "the signs the wrong way round": -right,
-            "zeros count as negative": torch.where(zero, -right, right),
-            "zeros stay zero": torch.where(zero, torch.zeros_like(right), right),
-            "magnitude forgotten": right / magnitudes.mean(),
-            "mean of the entries": right * gradient.mean() / magnitudes.mean(),
-            "mean of the entries ": right * gradient.mean().abs() / magnitudes.mean(),
-            "the largest magnitude": right * magnitudes.max() / magnitudes.mean(),
-            "signs lost": right.abs(),
-        }
-        name = next((name for name, wrong in named.items() if near(back, wrong, 1e-5)), "a wrong entry").strip()
-        return wrong_value(name, "What Sign unpacked", back, right)
-    entries = gradient.numel()
-    large = too_large(one, result, -(-entries // 8) + 4, "too many bytes")
-    if large is not None and any(part.numel() >= entries > 8 for part in result["parts"]):
-        return Finding("a byte for each sign", large.message, large.expected, large.got)
-    return large
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong: what came back, then how large the packet is."""
+    return packets.findings(case, got, _look)
 
 
-def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
-    """Return the first thing that is wrong."""
-    return first_finding(case, got, _look)
+def _look(one: Compressed) -> Iterator[Finding]:
+    right = back_of(one.gradient)
+    if not _near(one.unpacked, right):
+        yield wrong_value(_named(one, right), "What Sign unpacked", one.unpacked, right)
+    entries = one.gradient.numel()
+    a_byte_each = any(part.numel() >= entries > 8 for part in one.parts)
+    yield from too_large(one, -(-entries // 8) + 4, "a byte for each sign" if a_byte_each else "too many bytes")
 
 
-EXERCISE = judged(
+def _named(one: Compressed, right: Tensor) -> str:
+    gradient, magnitudes = one.gradient, one.gradient.abs()
+    zero, mean = gradient == 0, magnitudes.mean()
+    ways = [
+        ("the signs the wrong way round", lambda: -right),
+        ("zeros count as negative", lambda: torch.where(zero, -right, right)),
+        ("zeros stay zero", lambda: torch.where(zero, 0.0, right)),
+        ("magnitude forgotten", lambda: right / mean),
+        ("mean of the entries", lambda: right * gradient.mean() / mean),
+        ("mean of the entries", lambda: right * gradient.mean().abs() / mean),
+        ("the largest magnitude", lambda: right * magnitudes.max() / mean),
+        ("signs lost", lambda: right.abs()),
+    ]
+    return as_if(one.unpacked, ways, _near) or "a wrong entry"
+
+
+def _near(came: Tensor, wanted: Tensor) -> bool:
+    return near(came, wanted, relative=1e-5)
+
+
+MISTAKES = {
+    **packets.MISTAKES,
+    "a mask that is not flat": "pack_bits wants one row of bits: gradient.flatten() < 0.",
+    "a byte for each sign": "A bool or an int8 has a byte an entry, eight times too many: pack_bits puts eight into "
+    "one.",
+    "the signs the wrong way round": "What was negative comes back positive: a set bit means below zero.",
+    "zeros count as negative": "Zero counts as positive: the bit is set where an entry is < 0, not <= 0.",
+    "zeros stay zero": "torch.sign gives 0 for 0: that is a third kind, and one bit tells two apart. Zero counts as "
+    "positive.",
+    "magnitude forgotten": "Only signs came back, plus and minus 1: multiply by the magnitude.",
+    "mean of the entries": "The magnitude is the mean of the entries, in which plus and minus cancel: take the mean "
+    "of their magnitudes.",
+    "the largest magnitude": "The magnitude is the largest one: it makes nearly every entry too large. Take the mean.",
+    "signs lost": "Every entry came back positive: the bits are not used.",
+    "too many bytes": "The packet is larger than it must be: bits in bytes, and one float32.",
+}
+
+SIGNS = {
+    LEFT_BEHIND: ("has no attribute",),
+    "a mask that is not flat": ("is invalid for input of size",),
+}
+
+EXERCISE = Exercise(
     id="one_bit",
     functions=("Sign",),
     given=("Packet",),
     driver=drive,
     oracle=expected,
-    judge=judging(find),
+    find=find,
+    blame=by_signs(SIGNS),
+    mistakes=MISTAKES,
+    certain=frozenset(SIGNS),
+    structure=packets.packets_structure,
     visible=(
         signs_case("16 entries", 621, [(16,)]),
         signs_case("a matrix, 21 entries: three bytes of signs", 622, [(3, 7)]),
@@ -100,31 +125,5 @@ EXERCISE = judged(
         "decompress: unpack_bits with the number of entries, from packet.shape.numel(); a set bit is -1, else +1.",
         "negative = unpack_bits(bits, packet.shape.numel()).to(packet.dtype); ((1 - 2 * negative) * magnitude)"
         ".view(packet.shape)",
-    ),
-    mistakes=(
-        LEFT_BEHIND,
-        raising(
-            "a mask that is not flat",
-            "pack_bits wants one row of bits: gradient.flatten() < 0.",
-            "is invalid for input of size",
-        ),
-        *mistakes(
-            find,
-            **COMMON,
-            a_byte_for_each_sign="A bool or an int8 has a byte an entry, eight times too many: pack_bits puts eight "
-            "into one.",
-            the_signs_the_wrong_way_round="What was negative comes back positive: a set bit means below zero.",
-            zeros_count_as_negative="Zero counts as positive: the bit is set where an entry is < 0, not <= 0.",
-            zeros_stay_zero="torch.sign gives 0 for 0: that is a third kind, and one bit tells two apart. Zero counts "
-            "as positive.",
-            magnitude_forgotten="Only signs came back, plus and minus 1: multiply by the magnitude.",
-            mean_of_the_entries="The magnitude is the mean of the entries, in which plus and minus cancel: take the "
-            "mean of "
-            "their magnitudes.",
-            the_largest_magnitude="The magnitude is the largest one: it makes nearly every entry too large. Take "
-            "the mean.",
-            signs_lost="Every entry came back positive: the bits are not used.",
-            too_many_bytes="The packet is larger than it must be: bits in bytes, and one float32.",
-        ),
     ),
 )

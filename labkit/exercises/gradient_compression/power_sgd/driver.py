@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import integer, listed, tensors
 from labkit.exercises.gradient_compression.on_ranks import group_of, parts_of
 
 
@@ -25,10 +26,10 @@ def _average_list(functions: Functions, inputs: Values) -> Values:
     group, member = group_of(inputs)
     if not member:
         return {"member": False}
-    tensors = cast(list[Tensor], inputs.get("tensors"))
-    given = [tensor.clone() for tensor in tensors]
+    mine = tensors(inputs, "tensors")
+    given = [tensor.clone() for tensor in mine]
     means = functions["average_together"](given, *([group] if group else []))
-    changed = any(not torch.equal(now, before) for now, before in zip(given, tensors, strict=True))
+    changed = any(not torch.equal(now, before) for now, before in zip(given, mine, strict=True))
     return {"means": _tensors(means), "changed": changed}
 
 
@@ -43,10 +44,10 @@ def _tensors(values: Any) -> Value:
 def _compress_buckets(functions: Functions, inputs: Values) -> Values:
     averaged: list[int] = []
 
-    def average(tensors: Any) -> list[Tensor]:
-        if isinstance(tensors, Tensor):
+    def average(bucket: Any) -> list[Tensor]:
+        if isinstance(bucket, Tensor):
             raise TypeError("average takes a list of tensors, and was given one tensor")
-        given = cast(list[Tensor], list(tensors))
+        given: list[Tensor] = list(bucket)
         sizes = [tensor.numel() for tensor in given]
         averaged.append(sum(sizes))
         joined = torch.cat([tensor.detach().flatten() for tensor in given])
@@ -55,9 +56,9 @@ def _compress_buckets(functions: Functions, inputs: Values) -> Values:
         return [piece.view(tensor.shape) for piece, tensor in zip(pieces, given, strict=True)]
 
     torch.manual_seed(dist.get_rank())
-    compressor = functions["PowerSGD"](cast(int, inputs["rank"]), average)
+    compressor = functions["PowerSGD"](integer(inputs, "rank"), average)
     found: list[Value] = []
-    for gradients in cast(list[list[Tensor]], inputs["buckets"]):
+    for gradients in listed(inputs, "buckets"):
         given = [gradient.clone() for gradient in gradients]
         averaged.clear()
         packets = compressor.compress(given)
@@ -68,7 +69,7 @@ def _compress_buckets(functions: Functions, inputs: Values) -> Values:
         parts = [[part.clone() for part in packet.parts] for packet in packets]
         found.append(
             {
-                "parts": cast(Value, parts),
+                "parts": [*parts],
                 "backs": [compressor.decompress(packet) for packet in packets],
                 "averaged": list(averaged),
                 "changed": any(not torch.equal(now, before) for now, before in zip(given, gradients, strict=True)),

@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from labkit.checks.as_if import as_if
+from labkit.checks.blame import by_signs
 from labkit.checks.case import Case, Failure, Value, Values
-from labkit.checks.judged import Mistake, judged
+from labkit.checks.compare import near, wrong_value
+from labkit.checks.draws import normal
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.structure import WRONG_DTYPE, WRONG_SHAPE, Each
+from labkit.checks.values import integer, integers, listed, records, tensors
 from labkit.checks.wire import Wire
-from labkit.exercises.gradient_compression.findings import (
-    Finding,
-    judging,
-    mistakes,
-    near,
-    normal,
-    raising,
-    unlike,
-    wrong_value,
-)
-from labkit.exercises.gradient_compression.packets import COMMON
+from labkit.exercises.gradient_compression import packets
+from labkit.exercises.gradient_compression import together as average
 from labkit.exercises.gradient_compression.power_sgd.driver import drive
-from labkit.exercises.gradient_compression.together import (
-    NOT_FLAT,
-    TOGETHER,
-    WHOLE_WORLD,
-    together,
-    together_case,
-    wrong_together,
-)
+from labkit.exercises.gradient_compression.together import NOT_FLAT, WHOLE_WORLD, together_case
 
 _NEAR_BEST = 1.05
 _ROUNDING = 1e-7
+_NO_PRODUCT, _NO_MATRIX, _NO_Q = "no product", "a gradient is no matrix", "no Q for each matrix"
 
 
 def power_case(
@@ -68,8 +60,8 @@ def power_case(
         means.append(mean)
         for bucket, gradient in zip(buckets, gradients, strict=True):
             bucket.append(gradient)
-    inputs: list[Values] = [{"rank": rank, "buckets": cast(Value, [bucket] * calls)} for bucket in buckets]
-    return Case(name, world_size, tuple(inputs), {"means": cast(Value, means)})
+    inputs: list[Values] = [{"rank": rank, "buckets": [[*bucket]] * calls} for bucket in buckets]
+    return Case(name, world_size, tuple(inputs), {"means": [*means]})
 
 
 def _apart(
@@ -89,145 +81,213 @@ def _apart(
 def expected(case: Case) -> list[Values]:
     """Return the means, or the best that so thin matrices can do for them, by their singular values (the oracle)."""
     if "ranks" in case.about:
-        return together(case)
-    columns = cast(int, case.inputs[0]["rank"])
-    backs: list[Value] = []
-    for mean in cast(list[Tensor], case.about["means"]):
-        u, s, v = torch.linalg.svd(mean.reshape(len(mean), -1), full_matrices=False)
-        backs.append(((u[:, :columns] * s[:columns]) @ v[:columns]).view(mean.shape))
-    return [{"backs": backs}] * case.world_size
+        return average.together(case)
+    return [{"backs": [_best(mean, integer(case.inputs[0], "rank")) for mean in _means(case)]}] * case.world_size
 
 
-def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
-    """Return the first thing that is wrong."""
-    return wrong_together(case, got, wire) if "ranks" in case.about else _wrong_power(case, got)
+def _best(mean: Tensor, columns: int) -> Tensor:
+    u, s, v = torch.linalg.svd(mean.reshape(len(mean), -1), full_matrices=False)
+    best: Tensor = (u[:, :columns] * s[:columns]) @ v[:columns]
+    return best.view(mean.shape)
 
 
-def _wrong_power(case: Case, got: tuple[Values, ...]) -> Finding | None:
-    came = [cast(list[dict[str, Any]], values.get("came") or []) for values in got]
+def _means(case: Case) -> list[Tensor]:
+    return tensors(case.about, "means")
+
+
+def structure(case: Case) -> list[Any]:
+    """Return what results look like: for each call the parts of each gradient's packet and what was unpacked."""
+    if "ranks" in case.about:
+        return average.together(case)
+    means = _means(case)
+    call = {"parts": [Each(Tensor)] * len(means), "backs": means, "averaged": Each(int), "changed": bool}
+    return [{"came": [call] * len(listed(inputs, "buckets"))} for inputs in case.inputs]
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong: packets, then how they were averaged, then what was lost."""
+    if "ranks" in case.about:
+        yield from average.wrong_together(case, got, wire)
+        return
+    came = [records(values, "came") for values in got]
     for rank, results in enumerate(came):
         for number, result in enumerate(results):
-            where = f"Call {number}, rank {rank}"
-            if "problem" in result:
-                return Finding("no packets", f"{where}: {result['problem']}.", rank=rank)
-            if result["changed"]:
-                return Finding("gradient changed", f"{where}: compress changed a gradient.", rank=rank)
-            for place, mean in enumerate(cast(list[Tensor], case.about["means"])):
-                what = f"{where}, gradient {place} of shape {tuple(mean.shape)}"
-                first = came[0][number]["parts"][place]
-                found = _wrong_parts(case, mean, result["parts"][place], first, what)
-                found = found or unlike(result["backs"][place], mean, f"{what}: what was unpacked")
-                if found is not None:
-                    return replace(found, rank=rank)
+            for found in _wrong_packets(case, result, came[0][number], f"Call {number}, rank {rank}"):
+                yield replace(found, rank=rank)
     for rank, results in enumerate(came):
         for number, result in enumerate(results):
-            found = _wrong_averages(case, result["averaged"], f"Call {number}, rank {rank}")
-            if found is not None:
-                return replace(found, rank=rank)
-    return _quality(case, came)
+            for found in _wrong_averages(case, integers(result, "averaged"), f"Call {number}, rank {rank}"):
+                yield replace(found, rank=rank)
+    yield from _too_much_lost(case, came[0])
+
+
+def _wrong_packets(case: Case, result: Values, of_first: Values, where: str) -> Iterator[Finding]:
+    """Yield what is wrong with the packets of one call; `of_first` is what rank 0 has of it."""
+    if "problem" in result:
+        yield Finding("no packets", f"{where}: {result['problem']}.")
+    if result["changed"]:
+        yield Finding("gradient changed", f"{where}: compress changed a gradient.")
+    for place, mean in enumerate(_means(case)):
+        parts, first = listed(result, "parts")[place], listed(of_first, "parts")[place]
+        yield from _wrong_parts(case, mean, parts, first, f"{where}, gradient {place} of shape {tuple(mean.shape)}")
 
 
 def _sizes(case: Case, mean: Tensor) -> tuple[int, int, int]:
     """Return n, m and the columns that P and Q have."""
     rows, others = len(mean), mean.numel() // len(mean)
-    return rows, others, min(cast(int, case.inputs[0]["rank"]), rows, others)
+    return rows, others, min(integer(case.inputs[0], "rank"), rows, others)
 
 
-def _wrong_parts(case: Case, mean: Tensor, parts: list[Tensor], first: list[Tensor], what: str) -> Finding | None:
-    """Return what is wrong with P and Q of one gradient; `first` are those of rank 0."""
-    rank = cast(int, case.inputs[0]["rank"])
+def _wrong_parts(case: Case, mean: Tensor, parts: list[Tensor], first: list[Tensor], what: str) -> Iterator[Finding]:
+    """Yield what is wrong with P and Q of one gradient; `first` are those of rank 0."""
     rows, others, columns = _sizes(case, mean)
     shapes, wanted = [tuple(part.shape) for part in parts], [(rows, columns), (others, columns)]
     if shapes != wanted:
-        more = len(shapes) == 2 and [shape[:1] for shape in shapes] == [(rows,), (others,)] and columns < rank
+        wider = len(shapes) == 2 and [shape[:1] for shape in shapes] == [(rows,), (others,)]
+        more = wider and columns < integer(case.inputs[0], "rank")
         name = "more columns than the matrix has" if more else "not two thin matrices"
-        return Finding(name, f"{what}: the parts have the shapes {shapes}.", f"{wanted}", f"{shapes}")
+        yield Finding(name, f"{what}: the parts have the shapes {shapes}.", f"{wanted}", f"{shapes}")
     if any(part.dtype != mean.dtype for part in parts):
-        return Finding("not two thin matrices", f"{what}: the parts have the dtypes {[part.dtype for part in parts]}.")
+        yield Finding("not two thin matrices", f"{what}: the parts have the dtypes {[part.dtype for part in parts]}.")
     for part, other, name in zip(parts, first, ("P", "Q"), strict=True):
-        if not near(part, other, 1e-9):
-            return Finding(f"{name} is not averaged", f"{what}: {name} is not the same as on rank 0.")
+        if not near(part, other):
+            yield Finding(f"{name} is not averaged", f"{what}: {name} is not the same as on rank 0.")
     if not near(parts[0].T @ parts[0], torch.eye(columns, dtype=torch.float64), 1e-8):
-        return Finding("P is not orthonormal", f"{what}: the columns of P are not orthonormal.")
-    return None
+        yield Finding("P is not orthonormal", f"{what}: the columns of P are not orthonormal.")
 
 
-def _wrong_averages(case: Case, averaged: list[int], where: str) -> Finding | None:
-    """Return what is wrong with the calls of average in one call of compress: their numbers, or how many there were."""
-    sizes = [_sizes(case, mean) for mean in cast(list[Tensor], case.about["means"])]
+def _wrong_averages(case: Case, averaged: list[int], where: str) -> Iterator[Finding]:
+    """Yield what is wrong with the calls of average in one call of compress: their numbers, or how many there were."""
+    sizes = [_sizes(case, mean) for mean in _means(case)]
     most = sum((rows + others) * columns for rows, others, columns in sizes)
     if sum(averaged) > most:
-        return Finding(
-            "the whole matrix is averaged",
-            f"{where}: average was called with {sum(averaged)} numbers; all P's and Q's together have {most}.",
-            f"at most {most}",
-            f"{sum(averaged)}",
-        )
+        message = f"{where}: average was called with {sum(averaged)} numbers; all P's and Q's together have {most}."
+        yield Finding("the whole matrix is averaged", message, f"at most {most}", f"{sum(averaged)}")
     if len(averaged) == 2 or (case.world_size == 1 and len(averaged) < 2):  # which one is missing, more ranks show
-        return None
+        return
     name = "one average for each matrix" if len(averaged) > 2 else "average is not called"
     of = f"{len(sizes)} gradients" if len(sizes) > 1 else "one gradient"
     often = {0: "never called", 1: "called once"}.get(len(averaged), f"called {len(averaged)} times")
-    return Finding(name, f"{where}: for {of}, average was {often}.", "2 calls", f"{len(averaged)}")
+    yield Finding(name, f"{where}: for {of}, average was {often}.", "2 calls", f"{len(averaged)}")
 
 
-def _quality(case: Case, came: list[list[dict[str, Any]]]) -> Finding | None:
-    calls = len(came[0])
-    for place, mean in enumerate(cast(list[Tensor], case.about["means"])):
-        best = cast(list[Tensor], expected(case)[0]["backs"])[place]
-        last = cast(Tensor, came[0][-1]["backs"][place])
+def _too_much_lost(case: Case, came: list[dict[str, Value]]) -> Iterator[Finding]:
+    """Yield gradients of which more is lost than the best matrices of this rank lose; `came` are rank 0's calls."""
+    for place, (mean, last) in enumerate(zip(_means(case), tensors(came[-1], "backs"), strict=True)):
         what, length = f"Gradient {place} of shape {tuple(mean.shape)}", float(mean.norm())
-        off, least = float((last - mean).norm()), float((best - mean).norm())
+        off, least = float((last - mean).norm()), float((_best(mean, integer(case.inputs[0], "rank")) - mean).norm())
         if least <= _ROUNDING * length:
-            if near(last, mean, _ROUNDING):
-                continue
-            name = "the sum came back" if near(last, mean * case.world_size, _ROUNDING) else "not the mean"
-            name = name if bool(last.any()) else "nothing comes back"
-            return wrong_value(
-                name, f"{what}: its mean has so low a rank that it should come back as it is; what came", last, mean
-            )
-        if off > _NEAR_BEST * least:
-            return Finding(
+            if not near(last, mean, _ROUNDING):
+                message = f"{what}: its mean has so low a rank that it should come back as it is; what came"
+                yield wrong_value(_named(case, last, mean), message, last, mean)
+        elif off > _NEAR_BEST * least:
+            yield Finding(
                 "begins anew in every call",
-                f"{what}: after {calls} calls with the same bucket, {off:.3g} of its length {length:.3g} is lost; the "
-                f"best matrices of this rank lose {least:.3g}.",
+                f"{what}: after {len(came)} calls with the same bucket, {off:.3g} of its length {length:.3g} is lost; "
+                f"the best matrices of this rank lose {least:.3g}.",
                 f"at most {_NEAR_BEST * least:.3g}",
                 f"{off:.3g}",
             )
-    return None
 
 
-_NO_PRODUCT = (
-    "must be 2-D",
-    "must be matrices",
-    "expected to be 2-D",
-    "only supported on matrices",
-    "mat1",
-    "shapes cannot be multiplied",
-    "tensors with 2 dimensions",
-    "size mismatch",
-    "must match the size of tensor",
-)
+def _named(case: Case, last: Tensor, mean: Tensor) -> str:
+    ways = [
+        ("nothing comes back", lambda: torch.zeros_like(mean)),
+        ("the sum came back", lambda: mean * case.world_size),
+    ]
+    return as_if(last, ways, lambda came, wanted: near(came, wanted, _ROUNDING)) or "not the mean"
 
 
-def _of_matrices(case: Case) -> bool:
-    """Return whether all gradients of the case are matrices already."""
-    return all(mean.dim() == 2 for mean in cast(list[Tensor], case.about.get("means", [])))
+def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
+    """Yield what the message points to; of shapes that make no product, what the case and the line tell."""
+    for name in by_signs(SIGNS)(case, failure, wire):
+        if name != _NO_PRODUCT:
+            yield name
+        elif "in decompress" in failure.detail and "mat1" in failure.message:
+            yield "no transpose"
+        else:
+            matrices = "means" not in case.about or all(mean.dim() == 2 for mean in _means(case))
+            yield _NO_Q if matrices else _NO_MATRIX
 
 
-def _no_product(name: str, hint: str, *, matrices: bool) -> Mistake:
-    """Return the mistake of a product of shapes that do not fit, in a case of matrices alone or of others too."""
-    failed = raising(name, hint, *_NO_PRODUCT)
-    return Mistake(name, hint, lambda case, got, wire: failed.seen(case, got, wire) and _of_matrices(case) == matrices)
+MISTAKES = {
+    "average of one tensor": "average takes a list and returns a list: hand it all P's at once, and then all Q's.",
+    "a list is no gradient": "compress gets the list of all gradients of a bucket, and returns a list with a packet "
+    "for each.",
+    "Q and R": "torch.linalg.qr returns two tensors, Q and R: the columns are in [0].",
+    "a Q of another dtype": "The first Q must have the gradient's dtype, float64 in these cases: "
+    "torch.randn(...).to(gradient).",
+    **average.MISTAKES,
+    "no transpose": "P is (n, r) and Q is (m, r): their product is P Q^T, p @ q.T.",
+    _NO_Q: "A matrix met a Q that does not fit. Every gradient has a Q of its own, of shape (m, r), in "
+    "the order of the gradients: self.qs is a list.",
+    _NO_MATRIX: "A gradient with one dimension, or more than two: make it a matrix first, "
+    "gradient.reshape(len(gradient), -1), and draw its Q for that.",
+    "no packets": "compress returns a list: for each gradient a Packet((p, q), gradient.shape, gradient.dtype).",
+    "gradient changed": packets.MISTAKES["gradient changed"],
+    WRONG_SHAPE: "What comes back has the shape of what went in: .view_as(tensor) for a mean, .view(packet.shape) "
+    "for a gradient.",
+    WRONG_DTYPE: packets.MISTAKES[WRONG_DTYPE],
+    "more columns than the matrix has": "A matrix of n x m has at most min(n, m) columns worth sending, and a bias "
+    "is one of n x 1: its Q has min(self.rank, n, m) columns.",
+    "not two thin matrices": "The parts are P of (n, r) and Q of (m, r), and nothing else.",
+    "P is not averaged": "P is another one on each rank: make orthonormal what self.average returns (it changes "
+    "nothing in place), and draw the first Q from the seed, the same on all ranks.",
+    "Q is not averaged": "Q is another one on each rank: average matrix.T @ P as well, and take what self.average "
+    "returns.",
+    "P is not orthonormal": "Make P's columns orthonormal after averaging: torch.linalg.qr(p)[0]. The mean of "
+    "orthonormal matrices is not orthonormal.",
+    "the sum came back": "The sum of the matrices came back.",
+    "nothing comes back": "Zeros came back: the first Q must be drawn at random, for what is zero stays zero.",
+    "the whole matrix is averaged": "average sends what it is given: hand it P and Q, not the matrix, or nothing is "
+    "saved.",
+    "average is not called": "compress reaches the other ranks by self.average alone, the P's with one call and the "
+    "Q's with another. The hook hands it average_together.",
+    "not the mean": "What comes back is not the mean: Q = M^T P needs the same orthonormal P on all ranks, and P = M "
+    "Q the same first Q. Draw that from self.seed, by a torch.Generator.",
+    "begins anew in every call": "Every call begins with another Q: keep the Q's that came out of the last call. One "
+    "step of the power method is not enough; one more in each call is.",
+    "one average for each matrix": "Each matrix was averaged for itself, and each average is an all-reduce with its "
+    "latency. Collect all P's in a list and average that; then all Q's.",
+}
 
+SIGNS = {
+    "average of one tensor": ("was given one tensor",),
+    "a list is no gradient": ("'list' object has no attribute",),
+    "Q and R": ("linalg_qr",),
+    "a Q of another dtype": ("to have the same dtype", "expected scalar type"),
+    NOT_FLAT: average.SIGNS[NOT_FLAT],
+    _NO_PRODUCT: (
+        "must be 2-D",
+        "must be matrices",
+        "expected to be 2-D",
+        "only supported on matrices",
+        "mat1",
+        "shapes cannot be multiplied",
+        "tensors with 2 dimensions",
+        "size mismatch",
+        "must match the size of tensor",
+    ),
+    _NO_MATRIX: (
+        "Dimension out of range",
+        "not enough values to unpack",
+        "tuple index out of range",
+        "too many values to unpack",
+    ),
+    WHOLE_WORLD: average.SIGNS[WHOLE_WORLD],
+}
 
-EXERCISE = judged(
+EXERCISE = Exercise(
     id="power_sgd",
     functions=("average_together", "PowerSGD"),
     given=("Packet",),
     driver=drive,
     oracle=expected,
-    judge=judging(find),
+    find=find,
+    blame=blame,
+    mistakes=MISTAKES,
+    certain=frozenset(SIGNS),
+    structure=structure,
     visible=(
         together_case("3 ranks average three tensors in one all-reduce", 675, 3, [(4, 3), (7,), (2, 2, 2)]),
         together_case("4 ranks, of which 0, 2 and 3 take part", 676, 4, [(5, 2), (3,)], group=(0, 2, 3)),
@@ -245,83 +305,5 @@ EXERCISE = judged(
         "ps = [torch.linalg.qr(p)[0] for p in self.average([matrix @ q for matrix, q in zip(matrices, self.qs)])]; "
         "self.qs = self.average([matrix.T @ p for matrix, p in zip(matrices, ps)]); then a "
         "Packet((p, q), gradient.shape, gradient.dtype) for each.",
-    ),
-    mistakes=(
-        raising(
-            "average of one tensor",
-            "average takes a list and returns a list: hand it all P's at once, and then all Q's.",
-            "was given one tensor",
-        ),
-        raising(
-            "a list is no gradient",
-            "compress gets the list of all gradients of a bucket, and returns a list with a packet for each.",
-            "'list' object has no attribute",
-        ),
-        raising("Q and R", "torch.linalg.qr returns two tensors, Q and R: the columns are in [0].", "linalg_qr"),
-        raising(
-            "a Q of another dtype",
-            "The first Q must have the gradient's dtype, float64 in these cases: torch.randn(...).to(gradient).",
-            "to have the same dtype",
-            "expected scalar type",
-        ),
-        NOT_FLAT,
-        Mistake(
-            "no transpose",
-            "P is (n, r) and Q is (m, r): their product is P Q^T, p @ q.T.",
-            lambda case, got, wire: (
-                isinstance(got, Failure) and "in decompress" in got.detail and "mat1" in got.message
-            ),
-        ),
-        _no_product(
-            "no Q for each matrix",
-            "A matrix met a Q that does not fit. Every gradient has a Q of its own, of shape (m, r), in the order of "
-            "the gradients: self.qs is a list.",
-            matrices=True,
-        ),
-        _no_product(
-            "a gradient is no matrix",
-            "A gradient with one dimension, or more than two: make it a matrix first, gradient.reshape(len(gradient), "
-            "-1), and draw its Q for that.",
-            matrices=False,
-        ),
-        raising(
-            "a gradient is no matrix",
-            "A bias has one dimension: make every gradient a matrix first, gradient.reshape(len(gradient), -1).",
-            "Dimension out of range",
-            "not enough values to unpack",
-            "tuple index out of range",
-            "too many values to unpack",
-        ),
-        WHOLE_WORLD,
-        *mistakes(
-            find,
-            no_packets="compress returns a list: for each gradient a Packet((p, q), gradient.shape, gradient.dtype).",
-            gradient_changed=COMMON["gradient_changed"],
-            shape_lost="What comes back has the shape of what went in: .view_as(tensor) for a mean, "
-            ".view(packet.shape) for a gradient.",
-            dtype_lost=COMMON["dtype_lost"],
-            more_columns_than_the_matrix_has="A matrix of n x m has at most min(n, m) columns worth sending, and a "
-            "bias is one of n x 1: its Q has min(self.rank, n, m) columns.",
-            not_two_thin_matrices="The parts are P of (n, r) and Q of (m, r), and nothing else.",
-            P_is_not_averaged="P is another one on each rank: make orthonormal what self.average returns (it changes "
-            "nothing in place), and draw the first Q from the seed, the same on all ranks.",
-            Q_is_not_averaged="Q is another one on each rank: average matrix.T @ P as well, and take what self.average "
-            "returns.",
-            P_is_not_orthonormal="Make P's columns orthonormal after averaging: torch.linalg.qr(p)[0]. The mean of "
-            "orthonormal matrices is not orthonormal.",
-            the_sum_came_back="The sum of the matrices came back.",
-            nothing_comes_back="Zeros came back: the first Q must be drawn at random, for what is zero stays zero.",
-            the_whole_matrix_is_averaged="average sends what it is given: hand it P and Q, not the matrix, or nothing "
-            "is saved.",
-            average_is_not_called="compress reaches the other ranks by self.average alone, the P's with one call and "
-            "the Q's with another. The hook hands it average_together.",
-            not_the_mean="What comes back is not the mean: Q = M^T P needs the same orthonormal P on all ranks, and "
-            "P = M Q the same first Q. Draw that from self.seed, by a torch.Generator.",
-            begins_anew_in_every_call="Every call begins with another Q: keep the Q's that came out of the last call. "
-            "One step of the power method is not enough; one more in each call is.",
-            **TOGETHER,
-            one_average_for_each_matrix="Each matrix was averaged for itself, and each average is an all-reduce with "
-            "its latency. Collect all P's in a list and average that; then all Q's.",
-        ),
     ),
 )

@@ -9,8 +9,10 @@ from typing import Any, cast
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
+from labkit.checks.values import integer
 
 _SECONDS = 5.0
+ERROR = "this batch cannot be read"
 
 
 class _Source:
@@ -25,7 +27,7 @@ class _Source:
         for number in range(self.batches):
             self.threads.add(threading.current_thread())
             if self.error_after == number:
-                raise ValueError("this batch cannot be read")
+                raise ValueError(ERROR)
             self.fetched += 1
             yield 10 * number
 
@@ -61,7 +63,7 @@ def _number(value: Any) -> Value:
 
 def drive(functions: Functions, inputs: Values) -> Values:
     """Iterate to the end, into an error, and away in the middle. Inputs: batches, depth, error_after."""
-    make, count, depth = functions["prefetched"], cast(int, inputs["batches"]), cast(int, inputs["depth"])
+    make, count, depth = functions["prefetched"], integer(inputs, "batches"), integer(inputs, "depth")
 
     def whole() -> Value:
         source = _Source(count)
@@ -74,7 +76,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     def failing() -> Value:
         came: list[Value] = []
         try:
-            for each in make(_Source(count, cast(int, inputs["error_after"])), depth):
+            for each in make(_Source(count, integer(inputs, "error_after")), depth):
                 came.append(_number(each))
         except ValueError as error:
             return {"came": came, "error": str(error)}

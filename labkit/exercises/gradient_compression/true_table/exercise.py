@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+from labkit.checks.as_if import as_if
+from labkit.checks.blame import by_signs
 from labkit.checks.case import Case, Value, Values
-from labkit.checks.formulas import NOTHING, Counted, as_if, right, values_of
-from labkit.checks.judged import Mistake, judged
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.formulas import right
+from labkit.checks.structure import NOTHING, Each
+from labkit.checks.values import listed, records, text
 from labkit.checks.wire import Wire
-from labkit.exercises.gradient_compression.findings import Finding, judging, mistakes, raising
 from labkit.exercises.gradient_compression.true_table.driver import drive
-from labkit.words import number
+from labkit.words import number as in_words
 
 Measured = tuple[str, str, float]
 Promise = tuple[str, float, float]
+_VERDICTS = ("holds", "less", "more")
 
 
 def _gain(load: float, compute: float) -> float:
@@ -26,7 +31,22 @@ def _speedup(share: float, factor: float) -> float:
     return seconds_before / seconds_after
 
 
-COUNTED: Counted = {"prefetch_gain": _gain, "mixed_speedup": _speedup}
+_FORMULAS: dict[str, Callable[[float, float], float]] = {"prefetch_gain": _gain, "mixed_speedup": _speedup}
+
+_WRONG_FORMULAS: dict[str, dict[str, Callable[[float, float], float]]] = {
+    "prefetch_gain": {
+        "the share of loading": lambda load, compute: load / (load + compute),
+        "gain over compute": lambda load, compute: min(load, compute) / compute,
+        "times as fast, not the share": lambda load, compute: (load + compute) / max(load, compute),
+        "the shorter over the longer": lambda load, compute: min(load, compute) / max(load, compute),
+    },
+    "mixed_speedup": {
+        "products become slower": lambda share, factor: 1 / (1 - share + share * factor),
+        "what is not a product is forgotten": lambda share, factor: factor / share if share else 1.0,
+        "speed-ups are averaged": lambda share, factor: 1 - share + share * factor,
+        "the time, not the speed": lambda share, factor: 1 - share + share / factor,
+    },
+}
 
 
 def claims_case(
@@ -40,16 +60,18 @@ def claims_case(
     return Case(name, 1, ({"calls": calls, "tables": [table]},))
 
 
-def _table(about: dict[str, Any], inside: Callable[[float, float, float], str]) -> dict[str, dict[str, list[str]]]:
+def _table(about: Values, inside: Callable[[float, float, float], str]) -> dict[str, Value]:
     """Return the table in which `inside(value, low, high)` says the verdict."""
     return {
         claim: {
             verdict: [
-                where for other, where, value in about["rows"] if other == claim and inside(value, low, high) == verdict
+                where
+                for other, where, value in listed(about, "rows")
+                if other == claim and inside(value, low, high) == verdict
             ]
-            for verdict in ("holds", "less", "more")
+            for verdict in _VERDICTS
         }
-        for claim, low, high in about["promised"]
+        for claim, low, high in listed(about, "promised")
     }
 
 
@@ -67,44 +89,67 @@ def _other_way_round(value: float, low: float, high: float) -> str:
 
 def expected(case: Case) -> list[Values]:
     """Return every value and table (the oracle)."""
-    calls = cast(list[dict[str, Any]], case.inputs[0]["calls"])
-    tables = [_table(about, _verdict) for about in cast(list[dict[str, Any]], case.inputs[0]["tables"])]
-    return [{"values": [COUNTED[each["function"]](*each["args"]) for each in calls], "tables": cast(Value, tables)}]
+    calls, tables = records(case.inputs[0], "calls"), records(case.inputs[0], "tables")
+    values = [_FORMULAS[text(each, "function")](*listed(each, "args")) for each in calls]
+    return [{"values": [*values], "tables": [_table(about, _verdict) for about in tables]}]
 
 
-def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Finding | None:
-    """Return the first thing that is wrong: the formulas, then the table."""
-    for function, args, value in values_of(case, got):
-        wanted = COUNTED[function](*args)
-        if not right(wanted, value):
-            came = number(value) if isinstance(value, int | float) else f"{value!r:.60}"
-            return Finding("a formula", f"{function}({', '.join(map(number, args))}) gave {came}, expected "
-            f"{number(wanted)}.", number(wanted), came)  # fmt: skip
-    for about, mine in zip(
-        cast(list[dict[str, Any]], case.inputs[0]["tables"]), cast(list[Value], got[0]["tables"]), strict=True
-    ):
+def structure(case: Case) -> list[Any]:
+    """Return what results look like: numbers, and a list of places for each claim and verdict."""
+    claims = [[claim for claim, *_ in listed(about, "promised")] for about in records(case.inputs[0], "tables")]
+    places = {verdict: Each(str) for verdict in _VERDICTS}
+    tables = [dict.fromkeys(each, places) for each in claims]
+    return [{"values": [float] * len(listed(case.inputs[0], "calls")), "tables": tables}]
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong: the formulas, then the table."""
+    yield from _wrong_formula(case, listed(got[0], "values"))
+    for about, mine in zip(records(case.inputs[0], "tables"), listed(got[0], "tables"), strict=True):
         wanted = _table(about, _verdict)
-        if mine == wanted:
-            continue
-        name = "a wrong table"
-        if not isinstance(mine, dict):
-            name = "no table"
-        elif mine == _table(about, _open_ends):
-            name = "the ends do not belong"
-        elif mine == _table(about, _other_way_round):
-            name = "less and more the wrong way round"
-        elif "a Row" in str(mine):
-            name = "rows instead of places"
-        elif _shared(mine, len(wanted)):
-            name = "one list for all"
-        elif {c: {v: sorted(p) for v, p in each.items()} for c, each in wanted.items()} == _in_order(mine):
-            name = "another order"
-        elif set(mine) < set(wanted):
-            name = "claims without rows are left out"
-        elif any(isinstance(each, dict) and set(each) != {"holds", "less", "more"} for each in mine.values()):
-            name = "empty lists are left out"
-        return Finding(name, "true_table gave another table.", f"{wanted}", f"{mine}")
-    return None
+        if mine != wanted:
+            yield Finding(_named(about, wanted, mine), "true_table gave another table.", f"{wanted}", f"{mine}")
+
+
+def _wrong_formula(case: Case, values: list[Value]) -> Iterator[Finding]:
+    calls = [(text(each, "function"), listed(each, "args")) for each in records(case.inputs[0], "calls")]
+    for (function, args), value in zip(calls, values, strict=True):
+        wanted = _FORMULAS[function](*args)
+        if not right(wanted, value):
+            of_function = [(args, value) for (name, args), value in zip(calls, values, strict=True) if name == function]
+            called = f"{function}({', '.join(map(in_words, args))})"
+            came = in_words(value) if isinstance(value, int | float) else f"{value!r:.60}"
+            message = f"{called} gave {came}, expected {in_words(wanted)}."
+            yield Finding(_formula(function, of_function), message, in_words(wanted), came)
+
+
+def _formula(function: str, calls: Sequence[tuple[list[float], Any]]) -> str:
+    """Return the mistake by which a function would give what came in all calls."""
+    ways = [
+        (name, lambda wrong=wrong: [wrong(*args) for args, _ in calls])
+        for name, wrong in _WRONG_FORMULAS[function].items()
+    ]
+    return as_if([value for _, value in calls], ways, lambda came, wrong: right(wrong, came)) or "a wrong formula"
+
+
+def _named(about: Values, wanted: dict[str, Value], mine: Value) -> str:
+    if not isinstance(mine, dict):
+        return "no table"
+    if mine == _table(about, _open_ends):
+        return "the ends do not belong"
+    if mine == _table(about, _other_way_round):
+        return "less and more the wrong way round"
+    if "a Row" in str(mine):
+        return "rows instead of places"
+    if _shared(mine, len(wanted)):
+        return "one list for all"
+    if _in_order(wanted) == _in_order(mine):
+        return "another order"
+    if set(mine) < set(wanted):
+        return "claims without rows are left out"
+    if any(isinstance(each, dict) and set(each) != set(_VERDICTS) for each in mine.values()):
+        return "empty lists are left out"
+    return "a wrong table"
 
 
 def _shared(table: dict[str, Value], claims: int) -> bool:
@@ -123,17 +168,46 @@ def _in_order(table: dict[str, Value]) -> object:
     }
 
 
-def _mistake(name: str, hint: str, function: str, wrong: Callable[..., float]) -> Mistake:
-    return Mistake(name, hint, as_if(COUNTED, function, wrong))
+MISTAKES = {
+    NOTHING: "A function returned None: print shows a value, return hands it back.",
+    "claims without rows are left out": "Begin with every promised claim, also those without a row.",
+    "the share of loading": "prefetch_gain is the share of loading; where loading is longer than computing, it is "
+    "computing that is saved.",
+    "gain over compute": "prefetch_gain divides by computing alone; it is a share of the whole step.",
+    "times as fast, not the share": "prefetch_gain gives how many times as fast; asked is the share of time that is "
+    "saved.",
+    "the shorter over the longer": "prefetch_gain divides by the longer of the two; a step takes both, one after the "
+    "other.",
+    "products become slower": "mixed_speedup multiplies the time of the products by f; f times as fast is an f-th of "
+    "the time.",
+    "what is not a product is forgotten": "mixed_speedup leaves out the part that does not become faster.",
+    "speed-ups are averaged": "mixed_speedup takes the mean of 1 and f, weighted. Times add up, speeds do not.",
+    "the time, not the speed": "mixed_speedup gives what is left of the time; the speed-up is one over that.",
+    "the ends do not belong": "A value at the end of the range is inside it: low <= value <= high.",
+    "less and more the wrong way round": "less is where the value is below the promised range.",
+    "empty lists are left out": "Every claim has three lists, holds, less and more, also when they are empty.",
+    "rows instead of places": "The lists hold places, row.where, not the rows.",
+    "one list for all": "All lists are one and the same list: dict.fromkeys(names, []) puts one list under every "
+    "name. Make each anew: {name: [] for name in names}.",
+    "another order": "Places stand in the order of the rows.",
+    "no table": "true_table returns a dict: claim -> verdict -> list of places.",
+}
 
+SIGNS = {
+    "claims without rows are left out": ("KeyError",),
+}
 
-EXERCISE = judged(
+EXERCISE = Exercise(
     id="true_table",
     functions=("prefetch_gain", "mixed_speedup", "true_table"),
     given=("Row",),
     driver=drive,
     oracle=expected,
-    judge=judging(find),
+    find=find,
+    blame=by_signs(SIGNS),
+    mistakes=MISTAKES,
+    certain=frozenset(SIGNS),
+    structure=structure,
     visible=(
         claims_case(
             "one claim, three places",
@@ -161,73 +235,5 @@ EXERCISE = judged(
         "table = {claim: {'holds': [], 'less': [], 'more': []} for claim in promised}; a row is less below the "
         "range, more "
         "above it, else it holds.",
-    ),
-    mistakes=(
-        NOTHING,
-        raising(
-            "claims without rows are left out", "Begin with every promised claim, also those without a row.", "KeyError"
-        ),
-        _mistake(
-            "the share of loading",
-            "prefetch_gain is the share of loading; where loading is longer than "
-            "computing, it "
-            "is computing that is saved.",
-            "prefetch_gain",
-            lambda load, c: load / (load + c),
-        ),
-        _mistake(
-            "gain over compute",
-            "prefetch_gain divides by computing alone; it is a share of the whole step.",
-            "prefetch_gain",
-            lambda load, c: min(load, c) / c,
-        ),
-        _mistake(
-            "times as fast, not the share",
-            "prefetch_gain gives how many times as fast; asked is the share of time that is saved.",
-            "prefetch_gain",
-            lambda load, c: (load + c) / max(load, c),
-        ),
-        _mistake(
-            "the shorter over the longer",
-            "prefetch_gain divides by the longer of the two; a step takes both, one after the other.",
-            "prefetch_gain",
-            lambda load, c: min(load, c) / max(load, c),
-        ),
-        _mistake(
-            "products become slower",
-            "mixed_speedup multiplies the time of the products by f; f times as fast is an f-th of the time.",
-            "mixed_speedup",
-            lambda p, f: 1 / (1 - p + p * f),
-        ),
-        _mistake(
-            "what is not a product is forgotten",
-            "mixed_speedup leaves out the part that does not become faster.",
-            "mixed_speedup",
-            lambda p, f: f / p if p else 1.0,
-        ),
-        _mistake(
-            "speed-ups are averaged",
-            "mixed_speedup takes the mean of 1 and f, weighted. Times add up, speeds do not.",
-            "mixed_speedup",
-            lambda p, f: 1 - p + p * f,
-        ),
-        _mistake(
-            "the time, not the speed",
-            "mixed_speedup gives what is left of the time; the speed-up is one over that.",
-            "mixed_speedup",
-            lambda p, f: 1 - p + p / f,
-        ),
-        *mistakes(
-            find,
-            the_ends_do_not_belong="A value at the end of the range is inside it: low <= value <= high.",
-            less_and_more_the_wrong_way_round="less is where the value is below the promised range.",
-            claims_without_rows_are_left_out="Begin with every promised claim, also those without a row.",
-            empty_lists_are_left_out="Every claim has three lists, holds, less and more, also when they are empty.",
-            rows_instead_of_places="The lists hold places, row.where, not the rows.",
-            one_list_for_all="All lists are one and the same list: dict.fromkeys(names, []) puts one list under every "
-            "name. Make each anew: {name: [] for name in names}.",
-            another_order="Places stand in the order of the rows.",
-            no_table="true_table returns a dict: claim -> verdict -> list of places.",
-        ),
     ),
 )
