@@ -23,7 +23,7 @@ from types import CodeType, ModuleType
 from labkit.checks.exercise import Driver, Exercise
 from labkit.checks.rooms import COURSE, LABKIT, driver_module
 
-_SENT = (f"{LABKIT}.", f"{COURSE}.", "labkit.checks.on_ranks.")
+_SENT = (f"{LABKIT}.", f"{COURSE}.", "labkit.checks.on_ranks.", "labkit.checks.values")
 """How the names of modules begin that travel."""
 
 
