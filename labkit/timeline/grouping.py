@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +15,15 @@ if TYPE_CHECKING:
 
 Groups = dict[tuple[int, Lane], "npt.NDArray[np.int64]"]
 
+_FEW = 4096
+"""Ranks that are looked at one by one."""
 NO_ROWS: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 
 def by_rank_and_lane(timeline: Timeline) -> Groups:
     """Return for each (rank, lane) that has spans their row numbers, ascending."""
+    if timeline.num_ranks <= _FEW and not (timeline.rank[1:] < timeline.rank[:-1]).any():
+        return _of_ranks_in_order(timeline)
     key = timeline.rank.astype(np.int64) * len(Lane) + timeline.lane
     # Sixteen bits are sorted by counting, which is five times as fast; more ranks than that there may be.
     small = timeline.num_ranks * len(Lane) < 2**15
@@ -30,6 +35,19 @@ def by_rank_and_lane(timeline: Timeline) -> Groups:
         (number // len(Lane), Lane(number % len(Lane))): part
         for number, part in zip(present.tolist(), parts, strict=False)
     }
+
+
+def _of_ranks_in_order(timeline: Timeline) -> Groups:
+    """Return the groups of a timeline that holds rank after rank: nothing needs to be sorted."""
+    edges = np.searchsorted(timeline.rank, np.arange(timeline.num_ranks + 1)).tolist()
+    groups: Groups = {}
+    for rank, (begin, end) in enumerate(pairwise(edges)):
+        lanes = timeline.lane[begin:end]
+        for lane in Lane:
+            rows = np.flatnonzero(lanes == lane)
+            if len(rows):
+                groups[rank, lane] = rows + begin
+    return groups
 
 
 def by_rank(timeline: Timeline, keep: npt.NDArray[np.bool_]) -> list[npt.NDArray[np.int64]]:
