@@ -15,10 +15,12 @@ from labkit.checks.on_ranks.hard_model import HardModel
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
 from labkit.checks.tensor_values import first_wrong, ratio_of
 from labkit.checks.verdict import Verdict
-from labkit.exercises.data_parallel.scatter.exercise import balanced
+from labkit.exercises.data_parallel.shares import balanced
 from labkit.words import number
 
 Gradients = Mapping[str, Tensor | None]
+BUFFERS = ("norm.running_mean", "norm.running_var", "norm.num_batches_tracked")
+"""Of the model in which replicas are told apart."""
 
 
 def add_up(gradients: Sequence[Gradients]) -> dict[str, Tensor | None]:

@@ -7,7 +7,7 @@ import random
 import torch
 
 from labkit.checks.hidden import seed
-from labkit.exercises.data_parallel.step_plan.exercise import Arguments
+from labkit.exercises.data_parallel.moves import Arguments
 
 
 def generator(draw: random.Random) -> torch.Generator:

@@ -7,8 +7,8 @@ import random
 from hidden.data_parallel.drawing import arguments
 
 from labkit.checks.case import Case
+from labkit.exercises.data_parallel.moves import Move, right_plan
 from labkit.exercises.data_parallel.plan_cost.exercise import Link, costs_case
-from labkit.exercises.data_parallel.step_plan.exercise import Move, right_plan
 
 
 def cases(draw: random.Random) -> list[Case]:

@@ -17,9 +17,8 @@ from labkit.checks.tensor_values import close, ratio_of
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.exercises.data_parallel.mini_data_parallel.driver import NestedModel, drive
-from labkit.exercises.data_parallel.one_process import Gradients, add_up, replay, steps_of, wrong_tensor
-from labkit.exercises.data_parallel.replicate.exercise import BUFFERS
-from labkit.exercises.data_parallel.scatter.exercise import balanced
+from labkit.exercises.data_parallel.one_process import BUFFERS, Gradients, add_up, replay, steps_of, wrong_tensor
+from labkit.exercises.data_parallel.shares import balanced
 from labkit.exercises.data_parallel.trees import first_difference
 
 Seen = Callable[[Case, Got, Wire], bool]

@@ -8,8 +8,8 @@ from typing import Any
 from labkit.checks.case import Case
 from labkit.checks.formulas import NOTHING, Call, Counted, as_if, calls_case, counting, judging
 from labkit.checks.judged import Mistake, judged
+from labkit.exercises.data_parallel.moves import Move, right_plan
 from labkit.exercises.data_parallel.plan_cost.driver import drive
-from labkit.exercises.data_parallel.step_plan.exercise import Move, right_plan
 
 Link = tuple[float, float]
 

@@ -16,11 +16,9 @@ from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, 
 from labkit.checks.tensor_values import close, first_wrong, ratio_of
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
-from labkit.exercises.data_parallel.one_process import Gradients, add_up, wrong_tensor
+from labkit.exercises.data_parallel.one_process import BUFFERS, Gradients, add_up, wrong_tensor
 from labkit.exercises.data_parallel.replicate.driver import drive
 from labkit.words import join, plural
-
-BUFFERS = ("norm.running_mean", "norm.running_var", "norm.num_batches_tracked")
 
 
 def replicas_case(

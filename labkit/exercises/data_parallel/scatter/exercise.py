@@ -13,6 +13,7 @@ from labkit.checks.judged import Mistake, judged
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.exercises.data_parallel.scatter.driver import drive
+from labkit.exercises.data_parallel.shares import balanced
 from labkit.exercises.data_parallel.trees import (
     drawn,
     first_difference,
@@ -26,12 +27,6 @@ from labkit.exercises.data_parallel.trees import (
 from labkit.words import plural
 
 Sizes = Callable[[int, int], list[int]]
-
-
-def balanced(count: int, devices: int) -> list[int]:
-    """Return sizes that differ by at most one, longer ones first, none empty."""
-    used = min(count, devices)
-    return [count // used + (place < count % used) for place in range(used)]
 
 
 def scatter_case(name: str, value: Value, devices: int | Sequence[str]) -> Case:

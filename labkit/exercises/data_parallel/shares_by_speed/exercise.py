@@ -7,24 +7,15 @@ from collections.abc import Callable, Sequence
 from labkit.checks.case import Case
 from labkit.checks.formulas import NOTHING, Call, Counted, as_if, calls_case, counting, judging, values_of
 from labkit.checks.judged import Mistake, judged
+from labkit.exercises.data_parallel.shares import by_speed
 from labkit.exercises.data_parallel.shares_by_speed.driver import drive
-
-
-def _shares(num_samples: int, speeds: Sequence[int]) -> list[int]:
-    """Return shares by handing out one sample at a time, to whoever lacks most of the share that is due."""
-    total = sum(speeds)
-    given = [num_samples * speed // total for speed in speeds]
-    while sum(given) < num_samples:
-        lacks = [num_samples * speed - got * total for speed, got in zip(speeds, given, strict=True)]
-        given[lacks.index(max(lacks))] += 1
-    return given
 
 
 def _slowest(shares: Sequence[int], speeds: Sequence[int]) -> float:
     return max(share / speed for share, speed in zip(shares, speeds, strict=True))
 
 
-COUNTED: Counted = {"shares_by_speed": _shares, "slowest_seconds": _slowest}
+COUNTED: Counted = {"shares_by_speed": by_speed, "slowest_seconds": _slowest}
 
 
 def speeds_case(name: str, calls: Sequence[tuple[int, Sequence[int]]]) -> Case:
@@ -32,7 +23,7 @@ def speeds_case(name: str, calls: Sequence[tuple[int, Sequence[int]]]) -> Case:
     found: list[Call] = []
     for num_samples, speeds in calls:
         found.append(("shares_by_speed", (num_samples, list(speeds))))
-        found.append(("slowest_seconds", (_shares(num_samples, speeds), list(speeds))))
+        found.append(("slowest_seconds", (by_speed(num_samples, speeds), list(speeds))))
     return calls_case(name, found)
 
 
@@ -98,7 +89,7 @@ def _largest_by_slowest(shares: Sequence[int], speeds: Sequence[int]) -> float:
 
 
 def _last_of_equals(num_samples: int, speeds: Sequence[int]) -> list[int]:
-    return _shares(num_samples, speeds[::-1])[::-1]
+    return by_speed(num_samples, speeds[::-1])[::-1]
 
 
 EXERCISE = judged(

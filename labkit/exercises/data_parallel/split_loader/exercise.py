@@ -10,7 +10,7 @@ from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.judged import Mistake, judged
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
-from labkit.exercises.data_parallel.shares_by_speed.exercise import COUNTED
+from labkit.exercises.data_parallel.shares import by_speed
 from labkit.exercises.data_parallel.split_loader.driver import drive
 from labkit.words import join
 
@@ -31,7 +31,7 @@ def _batch_sizes(case: Case) -> list[int]:
 
 
 def _shares(case: Case, num_samples: int) -> dict[str, int]:
-    shares = cast(list[int], COUNTED["shares_by_speed"](num_samples, case.inputs[0]["speeds"]))
+    shares = by_speed(num_samples, cast(list[int], case.inputs[0]["speeds"]))
     return {str(device): share for device, share in enumerate(shares) if share}
 
 

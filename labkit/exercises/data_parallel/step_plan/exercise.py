@@ -13,14 +13,9 @@ from labkit.checks.judged import Mistake, judged
 from labkit.checks.par import Par, Score
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
+from labkit.exercises.data_parallel.moves import Arguments, Move, right_plan
 from labkit.exercises.data_parallel.step_plan.driver import drive
 from labkit.words import plural
-
-Move = list[Any]
-Arguments = tuple[list[int], int, int, int, int]
-
-KINDS = ("inputs", "model", "outputs", "output gradients", "model gradients")
-_DOWN = ("inputs", "model", "output gradients")
 
 
 def plans_case(name: str, calls: Sequence[Arguments]) -> Case:
@@ -30,18 +25,6 @@ def plans_case(name: str, calls: Sequence[Arguments]) -> Case:
 
 def _calls(case: Case) -> list[list[Any]]:
     return cast(list[list[Any]], case.inputs[0]["calls"])
-
-
-def right_plan(sizes: Sequence[int], *amounts: int) -> list[Move]:
-    """Return the moves [what, src, dst, num_bytes] of one step, in order."""
-    of_input, of_output, model, gradients = amounts
-    found: list[Move] = []
-    for what in KINDS:
-        for device, size in list(enumerate(sizes))[1:]:
-            each = {"inputs": size * of_input, "model": model, "model gradients": gradients}
-            ends = [0, device] if what in _DOWN else [device, 0]
-            found.append([what, *ends, each.get(what, size * of_output)])
-    return found
 
 
 def expected(case: Case) -> list[Values]:
