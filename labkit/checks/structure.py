@@ -6,14 +6,14 @@ whatever an exercise's own `find` looks at. Values are not compared here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Values
+from labkit.checks.case import Case, Values
 from labkit.checks.finding import Finding
 
 NOTHING, WRONG_TYPE, WRONG_LENGTH, WRONG_SHAPE, WRONG_DTYPE, NOT_A_NUMBER = (
@@ -37,6 +37,13 @@ class Each:
 
 
 @dataclass(frozen=True)
+class EachKey:
+    """Stands for a dict of any keys whose values all have one structure."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
 class OneOf:
     """Stands for a value that has one of these structures; the first is named where none fits."""
 
@@ -45,6 +52,11 @@ class OneOf:
 
 ANYTHING = OneOf(())
 """Stands for a value that is looked at elsewhere."""
+
+
+def and_more(oracle: Callable[[Case], Sequence[Values]], **more: Any) -> Callable[[Case], list[Any]]:
+    """Return the structure of what an oracle returns, and under these keys, which it lacks, of what comes besides."""
+    return lambda case: [{**right, **more} for right in oracle(case)]
 
 
 def structure_problem(wanted: Sequence[Any], got: Sequence[Values]) -> Finding | None:
@@ -76,6 +88,10 @@ def _differs(wanted: Any, came: Any, path: str) -> tuple[str, str] | None:
             bounds = f"at least {wanted.least}" if len(came) < wanted.least else f"at most {wanted.most}"
             return WRONG_LENGTH, f"{_place(path)} has {len(came)} entries, expected {bounds}."
         return _first_of((wanted.item, item, f"{path}[{place}]") for place, item in enumerate(came))
+    if isinstance(wanted, EachKey):
+        if not isinstance(came, dict):
+            return _other_type("a dict", came, path)
+        return _first_of((wanted.value, item, f"{path}.{key}") for key, item in came.items())
     if isinstance(wanted, type):
         return _of_type(wanted, came, path)
     if isinstance(wanted, Tensor):

@@ -52,7 +52,10 @@ def crowd_structure(case: Case) -> list[Any]:
     """Return what comes: each worker's answers and the server's state, or the problem in words."""
     weight = case.inputs[0]["weight"]
     answer = {"read": int, "version": int, "weight": weight}
-    came = {"answers": [Each(answer) for _ in cast(list[Any], case.inputs[0]["crowd"])], **state_structure(case)}
+    came = {
+        "answers": [Each(answer, 1, len(each)) for each in cast(Any, case.inputs[0]["crowd"])],
+        **state_structure(case),
+    }
     return [OneOf((came, {"problem": str, "words": str}))]
 
 
@@ -71,6 +74,9 @@ def judge_crowd(case: Case, got: Got, gradients_a_version: int, *, some_are_drop
         return Verdict(False, str(came.get("words") or came["problem"]))
     answers = cast(list[list[dict[str, Any]]], came["answers"])
     gradients = cast(list[list[Tensor]], case.inputs[0]["crowd"])
+    for worker, some in enumerate(answers):
+        if len(some) < len(gradients[worker]) and some[-1]["version"] < cast(int, case.inputs[0]["until"]):
+            return Verdict(False, f"Worker {worker} was answered {len(some)} of {len(gradients[worker])} times.")
     pushed = {
         (worker, answer["read"]): gradients[worker][number]
         for worker, some in enumerate(answers)

@@ -146,7 +146,7 @@ def _judge_steps(case: Case, came: Values) -> Verdict:
     for number, (mine, right) in enumerate(zip(cast(Any, came["steps"]), cast(Any, _steps(case)), strict=True)):
         story = _story(case, number)
         told, wanted = ({each["push"]: each["answer"] for each in step["answered"]} for step in (mine, right))
-        if told.keys() != wanted.keys():
+        if told.keys() != wanted.keys() or len(mine["answered"]) != len(wanted):
             shown, good = (
                 f"push {', '.join(str(p + 1) for p in some)}" if some else "nothing" for some in (told, wanted)
             )

@@ -20,6 +20,15 @@ def order_case(name: str, function: str, pipelines: Sequence[tuple[int, ...]]) -
     return Case(name, 1, ({"function": function, "pipelines": listed},))
 
 
+def _work(record: Any) -> tuple[Any, ...]:
+    """Return kind, chunk and microbatch of a record; () for what is none."""
+    if not isinstance(record, dict):
+        return ()
+    plain = 0 if not str(record.get("kind")).endswith("Chunk") else None
+    found = (record.get("kind"), record.get("chunk", plain), record.get("microbatch"))
+    return found if all(isinstance(each, int | str) for each in found) else ()
+
+
 def form(schedules: Sequence[Any], kinds: Sequence[str], num_chunks: int, count: int) -> str:
     """Return what keeps orders from being all the work of each stage, each once; or ""."""
     wanted = {(kind, chunk, m) for kind in kinds for chunk in range(num_chunks) for m in range(count)}
@@ -28,11 +37,7 @@ def form(schedules: Sequence[Any], kinds: Sequence[str], num_chunks: int, count:
             return f"Stage {stage} returned {order}; asked for is a list of records."
         seen = set()
         for position, record in enumerate(order):
-            key = (
-                (record.get("kind"), record.get("chunk", 0), record.get("microbatch"))
-                if isinstance(record, dict)
-                else ()
-            )
+            key = _work(record)
             if key not in wanted:
                 return f"Record {position} of stage {stage} is {said(record)}; there is no such work here."
             if key in seen:

@@ -206,7 +206,7 @@ PEERS = Mistake(
     "stage - 1.",
     lambda case, got, wire: any(
         isinstance(record, dict)
-        and (record.get("kind"), cast(int, record.get("peer", stage)) - stage) in (("RecvGrad", -1), ("SendGrad", 1))
+        and (record.get("kind"), record.get("peer")) in (("RecvGrad", stage - 1), ("SendGrad", stage + 1))
         for row in came(case, got)
         for stage, schedule in enumerate(row)
         if isinstance(schedule, list)

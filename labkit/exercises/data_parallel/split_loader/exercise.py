@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.judged import Mistake, judged
+from labkit.checks.structure import Each, EachKey, OneOf
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.exercises.data_parallel.shares import by_speed
@@ -38,6 +39,12 @@ def _shares(case: Case, num_samples: int) -> dict[str, int]:
 def expected(case: Case) -> list[Values]:
     """Return how many batches there must be; which samples they hold is judged by rules (the oracle)."""
     return [{"length": len(_batch_sizes(case))}]
+
+
+def structure(case: Case) -> list[Any]:
+    """Return what comes: the batches of each pass of both loaders, by device, or in words what else."""
+    epochs = [Each(OneOf((EachKey(Each(int)), str)))] * cast(int, case.inputs[0]["epochs"])
+    return [{"length": int, "epochs": [epochs, epochs]}]
 
 
 def _loaders(got: Got) -> list[list[list[Any]]]:
@@ -180,6 +187,7 @@ EXERCISE = judged(
     functions=("SplitLoader",),
     driver=drive,
     oracle=expected,
+    structure=structure,
     judge=judge,
     visible=(
         loader_case("10 samples in batches of 5, speeds 3, 1 and 1, in order", 10, 5, (3, 1, 1), shuffle=False),

@@ -11,6 +11,7 @@ from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.judged import Mistake, judged
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
+from labkit.checks.structure import and_more
 from labkit.checks.tensor_values import close, compare_ranks, ratio_of
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
@@ -143,6 +144,7 @@ EXERCISE = judged(
     functions=("average_gradients",),
     driver=drive,
     oracle=averaged,
+    structure=and_more(averaged, same_tensors=bool),
     judge=judge_average,
     visible=(
         gradient_case("3 ranks, a model with biases", 321, 3, frozen=False, tied=False),

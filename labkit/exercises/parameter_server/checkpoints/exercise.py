@@ -11,6 +11,7 @@ from torch import Tensor
 from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.compare import difference
 from labkit.checks.judged import Mistake, judged
+from labkit.checks.structure import OneOf
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.exercises.parameter_server.checkpoints.driver import drive
@@ -57,6 +58,14 @@ def expected(case: Case) -> list[Values]:
     for each in _loads(case, [step["op"] in ("write", "rename") for step in script]):
         loads.append({"version": None, "weight": None} if each is None else {"version": each[0], "weight": each[1]})
     return [{"loads": loads}]
+
+
+def structure(case: Case) -> list[Any]:
+    """Return what comes after each step: what was loaded, if anything, and what became of the saving."""
+    script = cast(list[dict[str, Any]], case.inputs[0]["script"])
+    weight = next(step["weight"] for step in script if "weight" in step)
+    load = {"version": OneOf((int, None)), "weight": OneOf((weight, None)), "broke_off": bool, "lost": bool}
+    return [{"loads": [load] * len(script)}]
 
 
 def judge(case: Case, got: Got, wire: Wire) -> Verdict:
@@ -109,6 +118,7 @@ EXERCISE = judged(
     functions=("save_checkpoint", "load_checkpoint"),
     driver=drive,
     oracle=expected,
+    structure=structure,
     judge=judge,
     visible=(
         checkpoint_case("two checkpoints", 121, "s1 s2"),

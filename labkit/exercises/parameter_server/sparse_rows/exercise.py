@@ -69,6 +69,16 @@ def expected(case: Case) -> list[Values]:
     return [{"rows": _right_rows(case), "calls": calls}]
 
 
+def structure(case: Case) -> list[Any]:
+    """Return the oracle's structure, and when each call came."""
+    (right,) = expected(case)
+    calls = [
+        [{**call, "seconds": float, **({"done": float} if call["op"] == "push" else {})} for call in each]
+        for each in cast(Any, right["calls"])
+    ]
+    return [{**right, "returned": float, "calls": calls}]
+
+
 def judge(case: Case, got: Got, wire: Wire) -> Verdict:
     """Return whether the rows and sums are right, and the calls as few as they can be."""
     assert isinstance(got, tuple)
@@ -224,6 +234,7 @@ EXERCISE = judged(
     functions=("pull_rows", "push_rows"),
     driver=drive,
     oracle=expected,
+    structure=structure,
     judge=judge,
     visible=(
         rows_case("one server, 6 keys asked for", 81, 1, 10, 6),

@@ -73,7 +73,7 @@ EXERCISE = judged(
                 lambda s, p: (
                     p[1] > p[0]
                     and p[2] > 1
-                    and [r["chunk"] for r in s[0] if r["kind"] == "ForwardChunk"][: p[1]] == [0] * p[1]
+                    and [r.get("chunk") for r in s[0] if r["kind"] == "ForwardChunk"][: p[1]] == [0] * p[1]
                 )
             ),
         ),
@@ -84,7 +84,7 @@ EXERCISE = judged(
                 lambda s, p: (
                     p[2] > 1
                     and any(
-                        r["kind"] == "BackwardChunk" and r["chunk"] == 0
+                        r["kind"] == "BackwardChunk" and r.get("chunk") == 0
                         for r in s[0][: first(s[0], "BackwardChunk") + 1]
                     )
                 )
