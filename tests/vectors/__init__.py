@@ -14,7 +14,9 @@ from typing import Any
 
 from labkit.plans.all_reduce_plan import Send
 from labkit.plans.buckets import Link, sent
-from labkit.plans.pipeline import Op, Placed, ops_of, place
+from labkit.plans.pipeline import Placed
+from labkit.plans.pipeline_records import Op, Record, ops_of
+from labkit.plans.pipeline_timing import place
 from labkit.plans.reference.bucket_plans import GRAPHS, bucket_plan, ddp_plan
 from labkit.plans.reference.rings import ring_plan
 from labkit.plans.reference.schedules import FORMS
@@ -24,7 +26,8 @@ from labkit.units import format_time
 RULES = Path(__file__).with_name("rules.json")
 
 
-def _triple(op: Op) -> list[Any]:
+def _triple(op: Record) -> list[Any]:
+    assert isinstance(op, Op)
     return [op.kind, op.microbatch, op.chunk]
 
 
