@@ -92,3 +92,17 @@ export function legendOf([run, other], present) {
   }
   return patches;
 }
+
+function showSwitch(button, isOn, isThere) {
+  button.setAttribute("aria-pressed", String(isOn));
+  button.hidden = !isThere;
+}
+
+/** Which of the switches there are, and which are pressed. */
+export function showButtons(buttons, state, isTableShown) {
+  const [run, other] = state.runs;
+  showSwitch(buttons.arrows, state.arrows, true);
+  showSwitch(buttons.path, state.showPath, run.path);
+  showSwitch(buttons.outline, state.overlay, other);
+  showSwitch(buttons.table, isTableShown, true);
+}

@@ -1,11 +1,11 @@
 // The timeline's view: one or two runs on a canvas, what stands around it, and what its reader does with it.
 
-import { decode, unpack } from "./columns.js";
+import { decode } from "./columns.js";
 import { align, buildComparing, setOffset } from "./comparing.js";
 import { rowOf, twinOf } from "./complete.js";
 import { describe, showDetail } from "./details.js";
 import { writeEvents } from "./event_table.js";
-import { buildFrame, legendOf } from "./frame.js";
+import { buildFrame, legendOf, showButtons } from "./frame.js";
 import { pressKey } from "./keys.js";
 import { STRIP, layOut, placeOf } from "./layout.js";
 import { merge } from "./merge.js";
@@ -16,6 +16,7 @@ import { paint } from "./paint.js";
 import { eventUnder } from "./pointer.js";
 import { save } from "./saving.js";
 import { lowerBound } from "./search.js";
+import { emptyState, runOf } from "./state.js";
 import { isDark, themeOf } from "./theme.js";
 import { Watch } from "./watch.js";
 import { named } from "./words.js";
@@ -23,43 +24,6 @@ import { named } from "./words.js";
 const SLACK = 0.01; // of the whole, by which the view may go beyond it
 const NARROWEST = 240;
 const WIDEST_UNSEEN = 900; // pixels, of a view that has no width yet
-
-/** What is drawn and where: everything that paints and everything that is computed takes this. */
-const emptyState = () => ({
-  runs: [],
-  view: [0, 1], // what is in view, ns
-  whole: [0, 1],
-  offset: 0, // of the second run
-  ratio: 1,
-  width: 0,
-  overlay: false,
-  arrows: true,
-  showPath: false,
-  focus: null, // { run, event }
-  measured: null, // [from, to]
-  cursor: null,
-  from: null, // where measuring by keys began
-  widths: new Map(), // of texts, pixels
-  hatched: [], // of each category
-});
-
-/** A run from what Python packed, with its memory, its clocks' errors and its critical path. */
-function runOf(packed) {
-  const run = decode(packed);
-  const errors = new Map(run.clock);
-  run.errorOf = (rank) => errors.get(rank) ?? 0;
-  run.path = packed.path && unpack(packed.path);
-  run.held = new Map(run.memory.map((rank) => [rank, memoryOf(run, rank)]));
-  return run;
-}
-
-/** What a rank held over time, the most of it, and when that was. */
-function memoryOf(run, rank) {
-  const time = run[`memory_time_${rank}`];
-  const held = run[`memory_held_${rank}`];
-  const most = held.reduce((a, b) => Math.max(a, b), 0);
-  return { time, held, most, peak: time[held.indexOf(most)] };
-}
 
 const isSameView = (a, b) => a[0] === b[0] && a[1] === b[1];
 
@@ -260,24 +224,10 @@ export class TimelineView {
     paint(this.canvas.getContext("2d"), state);
     paintOverview(this.strip.getContext("2d"), state);
     this.root.dataset.numbers = JSON.stringify(this.numberTable.write(state));
-    this.showButtons();
+    showButtons(this.buttons, state, !this.table.hidden);
     if (!this.table.hidden) writeEvents(this.table, state, this.said);
     this.paintMs = performance.now() - begin;
     this.root.dataset.painted = String(++this.frames);
-  }
-
-  /** Which buttons there are, and which are pressed. */
-  showButtons() {
-    const { state, buttons } = this;
-    const [run, other] = state.runs;
-    const show = (button, isOn, isThere) => {
-      button.setAttribute("aria-pressed", String(isOn));
-      button.hidden = !isThere;
-    };
-    show(buttons.arrows, state.arrows, true);
-    show(buttons.path, state.showPath, run.path);
-    show(buttons.outline, state.overlay, other);
-    show(buttons.table, !this.table.hidden, true);
   }
 
   /** Say below the picture and aloud. */

@@ -1,0 +1,40 @@
+// What a view shows: its runs, and what of them is in view.
+
+import { decode, unpack } from "./columns.js";
+
+/** What is drawn and where: everything that paints and everything that is computed takes this. */
+export const emptyState = () => ({
+  runs: [],
+  view: [0, 1], // what is in view, ns
+  whole: [0, 1],
+  offset: 0, // of the second run
+  ratio: 1,
+  width: 0,
+  overlay: false,
+  arrows: true,
+  showPath: false,
+  focus: null, // { run, event }
+  measured: null, // [from, to]
+  cursor: null,
+  from: null, // where measuring by keys began
+  widths: new Map(), // of texts, pixels
+  hatched: [], // of each category
+});
+
+/** A run from what Python packed, with its memory, its clocks' errors and its critical path. */
+export function runOf(packed) {
+  const run = decode(packed);
+  const errors = new Map(run.clock);
+  run.errorOf = (rank) => errors.get(rank) ?? 0;
+  run.path = packed.path && unpack(packed.path);
+  run.held = new Map(run.memory.map((rank) => [rank, memoryOf(run, rank)]));
+  return run;
+}
+
+/** What a rank held over time, the most of it, and when that was. */
+function memoryOf(run, rank) {
+  const time = run[`memory_time_${rank}`];
+  const held = run[`memory_held_${rank}`];
+  const most = held.reduce((a, b) => Math.max(a, b), 0);
+  return { time, held, most, peak: time[held.indexOf(most)] };
+}
