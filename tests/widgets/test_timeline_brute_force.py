@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ import pytest
 from labkit.timeline import Timeline
 from labkit.timeline.columns import COLUMNS
 from labkit.widgets.timeline_columns import pack
-from tests.widgets.test_timeline_javascript import _node, module, needs_node  # noqa: F401  module is a fixture
+from tests.widgets.in_page import Evaluate
 
 SEEDS = 25
 KINDS = {
@@ -103,24 +101,13 @@ def rows_of(timeline: Timeline, rows: Any) -> Timeline:
     return Timeline(**columns, num_ranks=timeline.num_ranks)
 
 
-READ = """
-import { readFileSync } from "node:fs";
-const m = await import(process.env.LABKIT_MODULE), given = JSON.parse(readFileSync(0));
-const read = (packed) => m.decode({ ...packed, columns: Buffer.from(packed.columns, "base64") });
-"""
-NUMBERS = (
-    READ
-    + """
-process.stdout.write(JSON.stringify(given.map(([packed, windows]) => {
-  const run = read(packed);
-  return windows.map(([t0, t1]) => m.numbers(run, t0, t1));
-})));
-"""
-)
+NUMBERS = """asked.map(([packed, windows]) => {
+  const run = decode({ ...packed, columns: fromBase64(packed.columns) });
+  return windows.map(([t0, t1]) => numbers(run, t0, t1));
+})"""
 
 
-@needs_node
-def test_numbers_are_the_nanoseconds_spans_cover(module: Path) -> None:  # noqa: F811
+def test_numbers_are_the_nanoseconds_spans_cover(evaluate: Evaluate) -> None:
     timelines = [drawn(seed) for seed in range(SEEDS)]
     windows = []
     for seed, timeline in enumerate(timelines):
@@ -130,7 +117,7 @@ def test_numbers_are_the_nanoseconds_spans_cover(module: Path) -> None:  # noqa:
         some += [sorted(random.integers(0, span + 2, 2).tolist()) for _ in range(3)]
         windows.append([[0, span], *some])
     asked = [[sendable(timeline), window] for timeline, window in zip(timelines, windows, strict=True)]
-    answers = json.loads(_node("--input-type=module", "-e", NUMBERS, module=module, given=json.dumps(asked)))
+    answers = evaluate("timeline", NUMBERS, asked=asked)
     for seed, (timeline, window, answer) in enumerate(zip(timelines, windows, answers, strict=True)):
         for (t0, t1), found in zip(window, answer, strict=True):
             found["busbw"] = -1 if found["busbw"] is None else found["busbw"]
@@ -138,55 +125,46 @@ def test_numbers_are_the_nanoseconds_spans_cover(module: Path) -> None:  # noqa:
             assert {key: found[key] for key in wanted} == pytest.approx(wanted, rel=1e-9, abs=1e-3), (seed, t0, t1)
 
 
-GROW = (
-    READ
-    + """
-const text = (run) => Array.from(run.label, (l) => run.labels[l].join("|"));
-const columns = ["start", "end", "duration", "bytes", "category", "segmentStart", "segmentEnd", "covered", "owner"];
-const busy = ({ busy: { begins, ends, sums } }) => [[...begins], [...ends], [...sums].slice(0, begins.length + 1)];
-const shown = (run) => JSON.stringify([
-  columns.map((name) => [...run[name]]), text(run), run.rows, [...run.owned].sort(),
-  run.sums.map((s) => [[...s.bytes], [...s.calls]]), [...run.ranks.values()].sort((a, b) => a.rank - b.rank).map(busy),
-]);
-process.stdout.write(JSON.stringify(given.map(([whole, parts]) => {
-  const grown = parts.map(read).reduce((a, b) => m.merge(a, b)), at_once = read(whole);
-  return [shown(at_once), shown(grown), at_once.span, grown.span];
-})));
-"""
-)
+GROW = """((read) => {
+  const text = (run) => Array.from(run.label, (l) => run.labels[l].join("|"));
+  const columns = ["start", "end", "duration", "bytes", "category", "segmentStart", "segmentEnd", "covered", "owner"];
+  const busy = ({ busy: { begins, ends, sums } }) => [[...begins], [...ends], [...sums].slice(0, begins.length + 1)];
+  const shown = (run) => JSON.stringify([
+    columns.map((name) => [...run[name]]), text(run), run.rows, [...run.owned].sort(),
+    run.sums.map((s) => [[...s.bytes], [...s.calls]]),
+    [...run.ranks.values()].sort((a, b) => a.rank - b.rank).map(busy),
+  ]);
+  return given.map(([whole, parts]) => {
+    const grown = parts.map(read).reduce((a, b) => merge(a, b)), at_once = read(whole);
+    return [shown(at_once), shown(grown), at_once.span, grown.span];
+  });
+})((packed) => decode({ ...packed, columns: fromBase64(packed.columns) }))"""
 
 
-@needs_node
-def test_a_run_grown_piece_by_piece_is_the_run_read_at_once(module: Path) -> None:  # noqa: F811
+def test_a_run_grown_piece_by_piece_is_the_run_read_at_once(evaluate: Evaluate) -> None:
     asked = []
     for seed in range(SEEDS):
         random, timeline = np.random.default_rng(seed), drawn(seed)
         cuts = np.sort(random.integers(0, len(timeline) + 1, int(random.integers(0, 9))))
         parts = [part for part in np.split(np.arange(len(timeline)), cuts) if len(part)]
         asked.append([sendable(rows_of(timeline, part), origin_ns=0) for part in (np.arange(len(timeline)), *parts)])
-    given = json.dumps([[whole, parts] for whole, *parts in asked])
-    answers = json.loads(_node("--input-type=module", "-e", GROW, module=module, given=given))
+    answers = evaluate("timeline", GROW, given=[[whole, parts] for whole, *parts in asked])
     for seed, (whole, grown, *spans) in enumerate(answers):
         assert whole == grown and spans[0] == spans[1], seed
 
 
-MANY = (
-    READ
-    + """
-const [run, ...parts] = given.map(read), grown = parts.reduce((a, b) => m.merge(a, b));
-const kept = (run) => run.label.every((label, i) => run.labels[label][0] === `f${i}`);
-process.stdout.write(JSON.stringify([kept(run), kept(grown), run.labels.length, grown.labels.length]));
-"""
-)
+MANY = """(([run, ...parts]) => {
+  const grown = parts.reduce((a, b) => merge(a, b));
+  const kept = (run) => run.label.every((label, i) => run.labels[label][0] === `f${i}`);
+  return [kept(run), kept(grown), run.labels.length, grown.labels.length];
+})(given.map((packed) => decode({ ...packed, columns: fromBase64(packed.columns) })))"""
 
 
-@needs_node
 @pytest.mark.parametrize("count", [300, 66_000])
-def test_more_labels_than_a_narrow_column_holds_keep_their_names(module: Path, count: int) -> None:  # noqa: F811
+def test_more_labels_than_a_narrow_column_holds_keep_their_names(evaluate: Evaluate, count: int) -> None:
     at = np.arange(count)
     names = [f"f{number}" for number in at]
     timeline = Timeline(at * 0, at * 0, at, at + 1, names, ["span"] * count)
     parts = [timeline, *(rows_of(timeline, part) for part in np.array_split(at, 2))]
-    given = json.dumps([sendable(part, origin_ns=0) for part in parts])
-    answer = json.loads(_node("--input-type=module", "-e", MANY, module=module, given=given))
+    answer = evaluate("timeline", MANY, given=[sendable(part, origin_ns=0) for part in parts])
     assert answer == [True, True, count, count]
