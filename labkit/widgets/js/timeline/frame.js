@@ -93,9 +93,9 @@ export function legendOf([run, other], present) {
   return patches;
 }
 
-function showSwitch(button, isOn, isThere) {
-  button.setAttribute("aria-pressed", String(isOn));
-  button.hidden = !isThere;
+function showSwitch(place, isOn, isThere) {
+  place.setAttribute("aria-pressed", String(isOn));
+  place.hidden = !isThere;
 }
 
 /** Which of the switches there are, and which are pressed. */
