@@ -1,0 +1,59 @@
+"""A result that is emptied, cut short, nested, retyped or robbed of a key never passes, and no judge trips over it."""
+
+from __future__ import annotations
+
+import pytest
+
+from labkit.checks.drive import run_together
+from labkit.checks.exercise import Exercise, judge
+from labkit.checks.rank_side import run_cases
+from labkit.checks.rooms import exercises
+from labkit.checks.wire import Wire
+from labkit.checks.wire_format import decode
+from tests.checks.lesson_cells import lesson, namespace
+from tests.checks.malformed import Results, malformed
+
+LESSONS = ("00", "01", "03", "04", "05")
+"""Those whose exercises say what every result looks like."""
+LOOSE = frozenset({
+    "accumulating_ddp", "bucketed_ddp", "broadcast_module", "mini_ddp", "overlapped_ddp", "uneven_inputs",
+    "data_and_pipeline", "one_batch", "run_orders", "run_schedule", "split_layer", "recompute", "server_hybrid",
+})  # fmt: skip
+"""Exercises whose structure leaves out what their drivers bring besides."""
+ON_RANKS = frozenset({"average"})
+"""Exercises on processes that are tried every time."""
+MOST = 60
+"""How many malformed results of an exercise are tried, spread over all of them."""
+
+
+def _results(exercise: Exercise, number: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Results, Wire]:
+    """Return what the lesson's own answer brings in the first visible case."""
+    names, case = namespace(number=number), exercise.visible[0]
+    functions = {name: names[name] for name in (*exercise.functions, *exercise.given) if name in names}
+    if exercise.distributed:
+        (brought,) = run_together(exercise, functions, [case])
+        assert isinstance(brought.got, tuple), brought.got
+        return tuple(map(dict, brought.got)), brought.wire
+    monkeypatch.setenv("RANK", "0")
+    return (decode(run_cases(exercise.driver, functions, [case.inputs])[0]),), Wire()
+
+
+def _asked() -> list[object]:
+    rooms = [(number, each) for number in LESSONS for each in exercises(lesson(number).slug).values()]
+    return [
+        pytest.param(
+            number, each, id=each.id, marks=[pytest.mark.long] * (each.distributed and each.id not in ON_RANKS)
+        )
+        for number, each in rooms
+        if each.id not in LOOSE
+    ]
+
+
+@pytest.mark.parametrize(("number", "exercise"), _asked())
+def test_no_malformed_result_passes(number: str, exercise: Exercise, monkeypatch: pytest.MonkeyPatch) -> None:
+    results, wire = _results(exercise, number, monkeypatch)
+    case = exercise.visible[0]
+    assert judge(exercise, case, results, wire).passed
+    found = list(malformed(results))
+    for what, other in found[:: 1 + len(found) // MOST]:
+        assert not judge(exercise, case, other, wire).passed, what
