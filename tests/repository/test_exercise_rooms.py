@@ -15,10 +15,6 @@ ROOT = Path(__file__).parents[2]
 ROOMS = ROOT / "labkit" / "exercises"
 SLUGS = sorted(path.parent for path in ROOMS.glob("*/*/exercise.py"))
 LESSONS = sorted({room.parent.name for room in SLUGS})
-BETWEEN_LESSONS = {("pipeline", "ring_all_reduce")}
-"""Lessons of which one still imports the other's modules."""
-BETWEEN_ROOMS = {"ring_all_reduce"}
-"""Lessons of which one exercise still imports another's."""
 IN_MEMORY = ("labkit.checks.case", "labkit.checks.exercise")
 """Modules of labkit.checks that start ranks, so that every rank has them."""
 
@@ -30,9 +26,7 @@ def _imports(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_no_lesson_imports_another_lessons_modules(lesson: str) -> None:
-    other = tuple(
-        f"labkit.exercises.{each}." for each in LESSONS if each != lesson and (lesson, each) not in BETWEEN_LESSONS
-    )
+    other = tuple(f"labkit.exercises.{each}." for each in LESSONS if each != lesson)
     found = {
         (path.relative_to(ROOMS).as_posix(), name)
         for path in (ROOMS / lesson).rglob("*.py")
@@ -42,7 +36,7 @@ def test_no_lesson_imports_another_lessons_modules(lesson: str) -> None:
     assert not found
 
 
-@pytest.mark.parametrize("lesson", sorted(set(LESSONS) - BETWEEN_ROOMS))
+@pytest.mark.parametrize("lesson", LESSONS)
 def test_what_exercises_share_is_in_named_modules(lesson: str) -> None:
     rooms = {room.name for room in SLUGS if room.parent.name == lesson}
     found = {
