@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import labkit
 from labkit.checks.ring_player import ring_player
+from labkit.plans.all_reduce_plan import Record, Send
 from labkit.plans.reference.rings import ring_plan
 from labkit.widgets.bucket_explorer import bucket_explorer
 from labkit.widgets.compression_explorer import DEFAULT, compression_explorer
@@ -23,12 +25,13 @@ from tests.widgets import ring_programs
 pytestmark = [pytest.mark.browser]
 
 
-def wrong_plan(rank: int, size: int) -> list[dict[str, Any]]:
-    plan = ring_plan(rank, size)
-    for record in plan:
-        if rank == 1 and record["step"] == 1 and record["kind"] != "Send":
-            record["chunk"] = (record["chunk"] + 1) % size
-    return plan
+def wrong_plan(rank: int, size: int) -> list[Record]:
+    return [
+        replace(record, chunk=(record.chunk + 2) % size)
+        if rank == 1 and record.step == 1 and not isinstance(record, Send)
+        else record
+        for record in ring_plan(rank, size)
+    ]
 
 
 def test_the_step_slider_and_the_buttons_say_where_each_chunk_is(show: Open) -> None:
@@ -90,10 +93,10 @@ def test_a_wrong_chunk_is_red_with_the_one_expected(show: Open) -> None:
     page = show(ring_player(wrong_plan))
     assert page.inner_text("[data-part=say]").startswith("Step 0:")
     set_slider(page, "step", 2)
-    assert page.inner_text("[data-part=say]") == "Step 1: rank 1 expected c0 from rank 0, got c3."
+    assert page.inner_text("[data-part=say]") == "Step 1: rank 1 expected c1 from rank 0, got c3."
     cell = page.query_selector('[data-grid="1:0"]')
     assert "bad" in cell.get_attribute("class")
-    assert "c0? c3" in page.text_content("svg[role=img] >> nth=0")
+    assert "c1? c3" in page.text_content("svg[role=img] >> nth=0")
     set_slider(page, "step", 6)
     assert "bad" in page.get_attribute('[data-number="chunks complete"]', "class")
 

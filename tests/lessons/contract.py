@@ -60,7 +60,8 @@ class LessonContract:
 
     def test_lesson_and_checks_name_the_same_functions(self, lesson: Lesson) -> None:
         checked = checked_exercises(source_of(self.number).name)
-        assert tuple(checked) == self.exercises
+        assert tuple(each.id for each in lesson.exercises) == self.exercises
+        assert set(checked) == set(self.exercises)
         assert {each: checked[each].functions for each in checked} == {
             each.id: each.provides for each in lesson.exercises
         }

@@ -68,7 +68,7 @@ def secrets_of(course: Path, package: Path) -> Secrets:
         for text in _fragments(shown, ""):  # what learners are shown is no secret
             fragments.pop(text, None)
     kept = [course / "solutions" / "hidden", course / "exercises"]
-    for path in sorted(file for folder in kept for file in folder.rglob("*.py")):
+    for path in sorted(file for folder in kept for file in folder.rglob("*.py") if file.name != "driver.py"):
         fragments |= _fragments(path.read_text(encoding="utf-8"), path.relative_to(course).as_posix())
     whole = [*kept, course / "solutions", package / "grading"]
     files = {_digest(path): path.name for folder in whole for path in folder.rglob("*") if _says_something(path)}
