@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.exercise import Exercise, judge
 from labkit.checks.failures import failure_of
+from labkit.checks.first_look import find_first_look
 from labkit.checks.from_timeline import wire_of_case
-from labkit.checks.guilty import find_guilty
 from labkit.checks.outcome import CaseOutcome
 from labkit.checks.printed import of_case
 from labkit.checks.rank_side import run_cases
@@ -48,8 +48,8 @@ class RunCase:
     def outcome(self, exercise: Exercise, case: Case) -> CaseOutcome:
         """Return the verdict and, of a failed case, the event to look at first."""
         verdict = judge(exercise, case, self.got, self.wire)
-        guilty = None if verdict.passed else find_guilty(self.timeline, self.number, verdict, self.got)
-        return CaseOutcome(case, verdict, self.printed, guilty)
+        first_look = None if verdict.passed else find_first_look(self.timeline, self.number, verdict, self.got)
+        return CaseOutcome(case, verdict, self.printed, first_look)
 
 
 def run_visible(

@@ -52,15 +52,15 @@ class CheckResult:
 
     def _ipython_display_(self) -> None:
         """Show the lines, and of a failed case the timeline, opened at the event to look at first."""
-        guilty = self.shown.guilty if self.shown is not None else None
-        if guilty is None:
+        first_look = self.shown.first_look if self.shown is not None else None
+        if first_look is None:
             raise NotImplementedError  # IPython then asks for _repr_mimebundle_
         from IPython.display import display
 
         from labkit.widgets.display import show_event
 
         display(self._repr_mimebundle_(), raw=True)  # type: ignore[no-untyped-call]
-        show_event(guilty.timeline, guilty.row, guilty.event, guilty.reason)
+        show_event(first_look.timeline, first_look.row, first_look.event, first_look.reason)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return the same lines as plain text and as a little HTML."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from labkit.checks.case import Case
 from labkit.checks.exercise import Exercise
-from labkit.checks.guilty import Guilty
+from labkit.checks.first_look import FirstLook
 from labkit.checks.verdict import PLAIN_ERROR, Verdict
 from labkit.words import join
 
@@ -20,13 +20,13 @@ class CaseOutcome:
         case: The case.
         verdict: What the judge said; None where it was not run because an earlier one hung.
         printed: What the ranks printed in it.
-        guilty: Of a failed case, the event to look at first, where its run has one.
+        first_look: Of a failed case, the event to look at first, where its run has one.
     """
 
     case: Case
     verdict: Verdict | None
     printed: tuple[str, ...] = ()
-    guilty: Guilty | None = None
+    first_look: FirstLook | None = None
 
     @property
     def passed(self) -> bool:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.exercise import Exercise, judge
 from labkit.checks.failures import failure_of
+from labkit.checks.first_look import find_first_look
 from labkit.checks.from_timeline import wire_of_case
-from labkit.checks.guilty import find_guilty
 from labkit.checks.outcome import CaseOutcome
 from labkit.checks.printed import of_case
 from labkit.checks.rank_side import run_cases
@@ -64,8 +64,8 @@ def run_sweep(exercise: Exercise, functions: Functions, *, seconds: float = 10.0
         if verdict.passed:
             verdict = _too_many_steps(exercise, case, wire) or verdict
         if not verdict.passed:
-            guilty = find_guilty(timeline, 0, verdict, got)
-            return CaseOutcome(replace(case, name=f"{case.name}, on a virtual cluster"), verdict, printed, guilty)
+            first_look = find_first_look(timeline, 0, verdict, got)
+            return CaseOutcome(replace(case, name=f"{case.name}, on a virtual cluster"), verdict, printed, first_look)
     return CaseOutcome(named(exercise), Verdict(True))
 
 

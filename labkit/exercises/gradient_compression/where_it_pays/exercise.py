@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from labkit.checks.blame import by_signs
 from labkit.checks.case import Case
-from labkit.checks.formulas import NOTHING, Call, Counted, as_if, calls_case, counting, judging
-from labkit.checks.judged import Mistake, judged
+from labkit.checks.exercise import Exercise
+from labkit.checks.formulas import Call, Counted, WrongFormula, calls_case, counting, hints_of, where_wrong
 from labkit.exercises.gradient_compression.where_it_pays.driver import drive
 
 World = tuple[float, float, int, float, float, float]
@@ -32,6 +33,78 @@ def _pays_below(num_bytes: float, packet: float, ranks: int, compress_s: float) 
 COUNTED: Counted = {"all_reduce_seconds": _all_reduce, "all_gather_seconds": _all_gather, "pays_below": _pays_below}
 
 
+DIVIDED = "divided by nothing"
+WRONG = {
+    "one half of the ring": WrongFormula(
+        "all_reduce_seconds",
+        lambda b, n, a, w: (n - 1) * (a + b / n / w),
+        "all_reduce_seconds counts N-1 steps; a ring goes round twice, reduce-scatter and all-gather.",
+    ),
+    "the whole tensor in each step": WrongFormula(
+        "all_reduce_seconds",
+        lambda b, n, a, w: 2 * (n - 1) * (a + b / w),
+        "all_reduce_seconds sends the whole tensor in every step; it is one N-th.",
+    ),
+    "latency of the all_reduce paid once": WrongFormula(
+        "all_reduce_seconds",
+        lambda b, n, a, w: a + 2 * (n - 1) * b / n / w,
+        "all_reduce_seconds pays the latency once; every one of its 2(N-1) steps does.",
+    ),
+    "latency paid once": WrongFormula(
+        "all_gather_seconds",
+        lambda p, n, a, w: a + (n - 1) * p / w,
+        "all_gather_seconds pays the latency once; every one of its N-1 steps does.",
+    ),
+    "the tensor passes once": WrongFormula(
+        "all_reduce_seconds",
+        lambda b, n, a, w: 2 * (n - 1) * a + b / w,
+        "all_reduce_seconds sends the tensor once: 2(N-1) steps of one N-th each are nearly twice the tensor.",
+    ),
+    "one's own packet is sent to oneself": WrongFormula(
+        "all_gather_seconds",
+        lambda p, n, a, w: n * (a + p / w),
+        "all_gather_seconds counts N packets: a rank has its own already, N-1 come over the link.",
+    ),
+    "packets as if they were reduced": WrongFormula(
+        "pays_below",
+        lambda b, p, n, c: 0.0 if b <= p else 2 * (n - 1) / n * (b - p) / c if c else math.inf,
+        "pays_below takes 2(N-1)/N of the packet too. That is an all_reduce's share; gathered packets come N-1 times.",
+    ),
+    "upside down": WrongFormula(
+        "pays_below",
+        lambda b, p, n, c: c / (2 * (n - 1) / n * b - (n - 1) * p) if 2 / n * b != p else 0.0,
+        "pays_below gives seconds per byte: bytes that are saved, over the seconds they cost.",
+    ),
+    "nothing saved for nothing": WrongFormula(
+        "pays_below",
+        lambda b, p, n, c: max(0.0, 2 * (n - 1) / n * b - (n - 1) * p) / c if c else math.inf,
+        "Compressing may cost nothing and still never pay: look at the bytes first. Where none are saved, 0.0.",
+    ),
+    "a packet cut in N": WrongFormula(
+        "all_gather_seconds",
+        lambda p, n, a, w: (n - 1) * (a + p / n / w),
+        "all_gather_seconds sends an N-th of a packet in each step; every rank needs every packet whole.",
+    ),
+    "the gather does not grow": WrongFormula(
+        "all_gather_seconds",
+        lambda p, n, a, w: a + p / w,
+        "all_gather_seconds counts one packet: N-1 of them come over each link.",
+    ),
+    "bytes saved on paper": WrongFormula(
+        "pays_below",
+        lambda b, p, n, c: 0.0 if b <= p else (b - p) / c if c else math.inf,
+        "pays_below compares the sizes of gradient and packet. Compare what passes a link: 2(N-1)/N times the "
+        "one, N-1 "
+        "times the other.",
+    ),
+    "a negative bandwidth": WrongFormula(
+        "pays_below",
+        lambda b, p, n, c: (2 * (n - 1) / n * b - (n - 1) * p) / c if c else math.inf,
+        "Where gathering sends more than the all_reduce, no bandwidth makes it pay: return 0.0.",
+    ),
+}
+
+
 def cost_case(name: str, worlds: Sequence[World]) -> Case:
     """Return a case: every function in each world."""
     calls: list[Call] = []
@@ -44,12 +117,12 @@ def cost_case(name: str, worlds: Sequence[World]) -> Case:
     return calls_case(name, calls)
 
 
-EXERCISE = judged(
+EXERCISE = Exercise(
     id="where_it_pays",
     functions=("all_reduce_seconds", "all_gather_seconds", "pays_below"),
     driver=drive,
     oracle=counting(COUNTED),
-    judge=judging(COUNTED),
+    find=where_wrong(COUNTED, WRONG),
     visible=(
         cost_case("4 ranks, a packet of 2 %", [(1e8, 2e6, 4, 1e-5, 1.25e9, 0.002)]),
         cost_case(
@@ -71,95 +144,7 @@ EXERCISE = judged(
         "cost; else "
         "saved / compress_s.",
     ),
-    mistakes=(
-        NOTHING,
-        Mistake(
-            "one half of the ring",
-            "all_reduce_seconds counts N-1 steps; a ring goes round twice, reduce-scatter and all-gather.",
-            as_if(COUNTED, "all_reduce_seconds", lambda b, n, a, w: (n - 1) * (a + b / n / w)),
-        ),
-        Mistake(
-            "the whole tensor in each step",
-            "all_reduce_seconds sends the whole tensor in every step; it is one N-th.",
-            as_if(COUNTED, "all_reduce_seconds", lambda b, n, a, w: 2 * (n - 1) * (a + b / w)),
-        ),
-        Mistake(
-            "latency paid once",
-            "Every step of the ring pays its latency.",
-            lambda case, got, wire: (
-                as_if(COUNTED, "all_reduce_seconds", lambda b, n, a, w: a + 2 * (n - 1) * b / n / w)(case, got, wire)
-                or as_if(COUNTED, "all_gather_seconds", lambda p, n, a, w: a + (n - 1) * p / w)(case, got, wire)
-            ),
-        ),
-        Mistake(
-            "the tensor passes once",
-            "all_reduce_seconds sends the tensor once: 2(N-1) steps of one N-th each are nearly twice the tensor.",
-            as_if(COUNTED, "all_reduce_seconds", lambda b, n, a, w: 2 * (n - 1) * a + b / w),
-        ),
-        Mistake(
-            "one's own packet is sent to oneself",
-            "all_gather_seconds counts N packets: a rank has its own already, N-1 come over the link.",
-            as_if(COUNTED, "all_gather_seconds", lambda p, n, a, w: n * (a + p / w)),
-        ),
-        Mistake(
-            "packets as if they were reduced",
-            "pays_below takes 2(N-1)/N of the packet too. That is an all_reduce's share; gathered packets come N-1 "
-            "times.",
-            as_if(
-                COUNTED,
-                "pays_below",
-                lambda b, p, n, c: 0.0 if b <= p else 2 * (n - 1) / n * (b - p) / c if c else math.inf,
-            ),
-        ),
-        Mistake(
-            "upside down",
-            "pays_below gives seconds per byte: bytes that are saved, over the seconds they cost.",
-            as_if(
-                COUNTED,
-                "pays_below",
-                lambda b, p, n, c: c / (2 * (n - 1) / n * b - (n - 1) * p) if 2 / n * b != p else 0.0,
-            ),
-        ),
-        Mistake(
-            "nothing saved for nothing",
-            "Compressing may cost nothing and still never pay: look at the bytes first. Where none are saved, 0.0.",
-            as_if(
-                COUNTED,
-                "pays_below",
-                lambda b, p, n, c: max(0.0, 2 * (n - 1) / n * b - (n - 1) * p) / c if c else math.inf,
-            ),
-        ),
-        Mistake(
-            "a packet cut in N",
-            "all_gather_seconds sends an N-th of a packet in each step; every rank needs every packet whole.",
-            as_if(COUNTED, "all_gather_seconds", lambda p, n, a, w: (n - 1) * (a + p / n / w)),
-        ),
-        Mistake(
-            "the gather does not grow",
-            "all_gather_seconds counts one packet: N-1 of them come over each link.",
-            as_if(COUNTED, "all_gather_seconds", lambda p, n, a, w: a + p / w),
-        ),
-        Mistake(
-            "bytes saved on paper",
-            "pays_below compares the sizes of gradient and packet. Compare what passes a link: 2(N-1)/N times the "
-            "one, N-1 "
-            "times the other.",
-            as_if(COUNTED, "pays_below", lambda b, p, n, c: 0.0 if b <= p else (b - p) / c if c else math.inf),
-        ),
-        Mistake(
-            "a negative bandwidth",
-            "Where gathering sends more than the all_reduce, no bandwidth makes it pay: return 0.0.",
-            as_if(
-                COUNTED,
-                "pays_below",
-                lambda b, p, n, c: (2 * (n - 1) / n * b - (n - 1) * p) / c if c else math.inf,
-            ),
-        ),
-        Mistake(
-            "divided by nothing",
-            "With compress_s == 0 it always pays, if bytes are saved: return math.inf.",
-            lambda case, got, wire: not isinstance(got, tuple) and "ZeroDivisionError" in got.error,
-            certain=True,
-        ),
-    ),
+    mistakes=hints_of(WRONG) | {DIVIDED: "With compress_s == 0 it always pays, if bytes are saved: return math.inf."},
+    blame=by_signs({DIVIDED: ("ZeroDivisionError",)}),
+    certain=frozenset({DIVIDED}),
 )

@@ -11,7 +11,7 @@ from PIL import Image
 
 from labkit.checks.case import Case, Failure
 from labkit.checks.exercise import judge
-from labkit.checks.guilty import Guilty, find_guilty
+from labkit.checks.first_look import FirstLook, find_first_look
 from labkit.checks.notebook import CheckResult
 from labkit.checks.outcome import CaseOutcome
 from labkit.checks.rank_side import CASE_KIND
@@ -54,24 +54,24 @@ def recorded(problems: tuple[Problem, ...] = (), *, hangs: bool = False) -> Time
     return Timeline(rank, lane, start, end, name, kind, None, peer, flow, tables=tables, problems=problems)
 
 
-def found(timeline: Timeline, verdict: Verdict = WRONG, got: Any = ()) -> Guilty:
+def found(timeline: Timeline, verdict: Verdict = WRONG, got: Any = ()) -> FirstLook:
     """Return what is found in the second case."""
-    guilty = find_guilty(timeline, 1, verdict, got)
-    assert guilty is not None
-    return guilty
+    look = find_first_look(timeline, 1, verdict, got)
+    assert look is not None
+    return look
 
 
-def where(guilty: Guilty) -> tuple[int, str, int]:
+def where(look: FirstLook) -> tuple[int, str, int]:
     """Return rank, kind and begin of the event."""
-    part, row = guilty.timeline, guilty.row
+    part, row = look.timeline, look.row
     return int(part.rank[row]), str(part.kind[row]), int(part.start_ns[row])
 
 
 def test_a_wrong_result_points_at_what_its_rank_received_last() -> None:
-    guilty = found(recorded())
-    assert where(guilty) == (1, "recv", 250)
-    assert guilty.event == "rank 1, recv from rank 0, 40 ns after the case began"
-    assert guilty.reason == "the last that rank 1 was given; look at what came before it."
+    look = found(recorded())
+    assert where(look) == (1, "recv", 250)
+    assert look.event == "rank 1, recv from rank 0, 40 ns after the case began"
+    assert look.reason == "the last that rank 1 was given; look at what came before it."
     assert where(found(recorded(), Verdict(False, "It is wrong.", rank=0))) == (0, "recv", 210)
 
 
@@ -81,23 +81,23 @@ def test_only_the_failed_case_is_shown_without_its_own_mark() -> None:
 
 
 def test_the_call_the_verdict_is_about_is_the_one() -> None:
-    guilty = found(recorded(), Verdict(False, "Here nothing passes from rank 1 to rank 0.", rank=1, call=0))
-    assert where(guilty) == (1, "send", 210) and guilty.reason == "the call the check speaks of."
+    look = found(recorded(), Verdict(False, "Here nothing passes from rank 1 to rank 0.", rank=1, call=0))
+    assert where(look) == (1, "send", 210) and look.reason == "the call the check speaks of."
     assert where(found(recorded(), Verdict(False, "Nor here.", rank=1, call=1))) == (1, "recv", 225)
 
 
 def test_numbers_in_a_verdicts_text_point_nowhere() -> None:
     """What is said to the learner may change its words without another event being shown."""
     text = "Rank 1 sends to rank 0; rank 0 is wrong."
-    assert find_guilty(recorded(), 1, Verdict(False, text, got="rank 1: [3]"), ()) is None
+    assert find_first_look(recorded(), 1, Verdict(False, text, got="rank 1: [3]"), ()) is None
 
 
 @pytest.mark.parametrize(("row", "start"), [(9, 225), (10, 250)])
 def test_a_problem_on_the_wire_points_at_its_own_call(row: int, start: int) -> None:
     problem = Problem("not_waited", 1, "Rank 1 never waited for its irecv from rank 0.", row)
     verdict = Verdict(False, "It is not waited for.", problem=WireProblem("not_waited", 1, problem.text))
-    guilty = found(recorded((problem,)), verdict)
-    assert where(guilty) == (1, "recv", start) and guilty.reason == "for which nobody waited."
+    look = found(recorded((problem,)), verdict)
+    assert where(look) == (1, "recv", start) and look.reason == "for which nobody waited."
 
 
 def test_of_two_equal_problems_the_one_in_the_failed_case_is_shown() -> None:
@@ -105,7 +105,7 @@ def test_of_two_equal_problems_the_one_in_the_failed_case_is_shown() -> None:
     both = (Problem("unmatched_recv", 1, text, 3), Problem("unmatched_recv", 1, text, 10))
     verdict = Verdict(False, text, problem=WireProblem("unmatched_recv", 1, text))
     assert where(found(recorded(both), verdict)) == (1, "recv", 250)
-    assert find_guilty(recorded(both[:1]), 1, verdict, ()) is None
+    assert find_first_look(recorded(both[:1]), 1, verdict, ()) is None
 
 
 def test_a_failure_keeps_what_was_seen_on_the_wire() -> None:
@@ -118,9 +118,9 @@ def test_a_failure_keeps_what_was_seen_on_the_wire() -> None:
 
 
 def test_of_a_hang_the_call_that_never_ended_is_marked_and_drawn_to_the_end() -> None:
-    guilty = found(recorded(hangs=True), Verdict(False, "A deadlock."), Failure("deadlock", None, "A deadlock."))
-    assert where(guilty) == (1, "recv", 250) and guilty.reason == "the call that never ended."
-    assert int(guilty.timeline.end_ns[guilty.row]) == int(guilty.timeline.end_ns.max()) > 300
+    look = found(recorded(hangs=True), Verdict(False, "A deadlock."), Failure("deadlock", None, "A deadlock."))
+    assert where(look) == (1, "recv", 250) and look.reason == "the call that never ended."
+    assert int(look.timeline.end_ns[look.row]) == int(look.timeline.end_ns.max()) > 300
 
 
 def test_of_an_exception_the_call_that_raised_is_marked() -> None:
@@ -152,9 +152,9 @@ def marked_by_the_check(*, hangs: bool) -> Timeline:
 @pytest.mark.parametrize("kind", ["deadlock", "exception", "timeout"])
 def test_the_checks_own_barriers_are_never_pointed_at(kind: Any) -> None:
     failure = Failure(kind, 0, "It failed.")
-    guilty = find_guilty(marked_by_the_check(hangs=True), 0, Verdict(False, "It failed."), failure)
-    assert guilty is not None and where(guilty) == (0, "all_reduce", 30)
-    last = find_guilty(marked_by_the_check(hangs=False), 0, Verdict(False, "Rank 0 is wrong.", rank=0), ())
+    look = find_first_look(marked_by_the_check(hangs=True), 0, Verdict(False, "It failed."), failure)
+    assert look is not None and where(look) == (0, "all_reduce", 30)
+    last = find_first_look(marked_by_the_check(hangs=False), 0, Verdict(False, "Rank 0 is wrong.", rank=0), ())
     assert last is not None and where(last) == (0, "all_reduce", 30)
 
 
@@ -170,18 +170,18 @@ def test_of_many_ranks_the_row_of_the_event_is_shown_in_the_picture_and_on_the_p
 
 
 def test_a_case_without_calls_has_no_event() -> None:
-    assert find_guilty(recorded().spans(kind=CASE_KIND), 1, WRONG, ()) is None
-    assert find_guilty(None, 0, WRONG, ()) is None
+    assert find_first_look(recorded().spans(kind=CASE_KIND), 1, WRONG, ()) is None
+    assert find_first_look(None, 0, WRONG, ()) is None
 
 
 def test_the_picture_has_a_red_frame_around_the_event() -> None:
-    guilty = found(recorded())
-    image = np.asarray(Image.open(io.BytesIO(to_png(guilty.timeline, event=guilty.row))).convert("RGB")).astype(int)
+    look = found(recorded())
+    image = np.asarray(Image.open(io.BytesIO(to_png(look.timeline, event=look.row))).convert("RGB")).astype(int)
     red = (image[:, :, 0] > 150) & (image[:, :, 1] < 40)
     rows, columns = np.nonzero(red[TOP:])
-    layout = row_layout(guilty.timeline)
+    layout = row_layout(look.timeline)
     assert layout.tops[1] - 4 <= rows.min() < layout.tops[1] and columns.min() > LEFT + 0.9 * NUM_COLUMNS
-    plain = np.asarray(Image.open(io.BytesIO(to_png(guilty.timeline))).convert("RGB")).astype(int)
+    plain = np.asarray(Image.open(io.BytesIO(to_png(look.timeline))).convert("RGB")).astype(int)
     assert not ((plain[TOP:, :, 0] > 150) & (plain[TOP:, :, 1] < 40)).any()
 
 
@@ -191,7 +191,7 @@ def test_where_nobody_looks_a_failed_check_shows_its_lines_and_the_marked_pictur
     monkeypatch.setenv(VIEWS, "static")
     shown: list[dict[str, Any]] = []
     monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append(data))
-    outcome = CaseOutcome(Case("2 ranks", 2, ({}, {})), WRONG, guilty=found(recorded()))
+    outcome = CaseOutcome(Case("2 ranks", 2, ({}, {})), WRONG, first_look=found(recorded()))
     CheckResult("naive_all_reduce", (outcome,), shown=outcome)._ipython_display_()
     assert "FAIL  2 ranks" in shown[0]["text/plain"] and "text/html" in shown[0]
     assert set(shown[1]) == {"image/png", "text/plain"} and shown[1]["text/plain"].startswith(

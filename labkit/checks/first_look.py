@@ -22,7 +22,7 @@ _BEYOND = 0.15
 
 
 @dataclass(frozen=True)
-class Guilty:
+class FirstLook:
     """Where to look.
 
     Attributes:
@@ -38,7 +38,7 @@ class Guilty:
     reason: str
 
 
-def find_guilty(recorded: Timeline | None, number: int, verdict: Verdict, got: Got) -> Guilty | None:
+def find_first_look(recorded: Timeline | None, number: int, verdict: Verdict, got: Got) -> FirstLook | None:
     """Return the event to look at first, or None where the case recorded no call to look at.
 
     It is, in this order: the call of a problem on the wire that the verdict repeats; the call that raised; of those
@@ -63,7 +63,7 @@ def find_guilty(recorded: Timeline | None, number: int, verdict: Verdict, got: G
         or _of_a_call(part, verdict)
         or _last_received(part, calls, verdict, got)
     )
-    return found and Guilty(part, found[0], _event(part, found[0]), found[1])
+    return found and FirstLook(part, found[0], _event(part, found[0]), found[1])
 
 
 _Found = tuple[int, str]
