@@ -45,6 +45,16 @@ def pixels(png: bytes) -> np.ndarray[Any, Any]:
     return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(float)
 
 
+_DRAWN = """() => new Promise((drawn) => {
+    const look = (last) => requestAnimationFrame(() => requestAnimationFrame(() => {
+        const now = document.querySelector("svg[role=img]");
+        now === last ? drawn() : look(now);
+    }));
+    look(null);
+})"""
+"""Waits until a figure is drawn no more: each drawing is another element, and one may still follow a change of size."""
+
+
 @pytest.mark.parametrize(
     ("name", "theme"),
     [
@@ -62,7 +72,8 @@ def test_the_picture_saved_is_the_one_on_the_screen(
     page.wait_for_function("document.querySelector('svg[role=img]').clientWidth === 800")
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
-    seen = pixels(page.locator("svg[role=img]").screenshot())
+    page.evaluate(_DRAWN)
+    seen = pixels(page.screenshot(clip=page.locator("svg[role=img]").bounding_box()))
     png = pixels(saved(page, "png", tmp_path).read_bytes())
     left, top = 24, 64
     here = png[top : top + seen.shape[0], left : left + seen.shape[1]]
