@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
 
 from labkit.checks.case import Case, Failure
 from labkit.checks.finding import Blame
@@ -11,6 +12,18 @@ from labkit.checks.wire import Wire
 HANGS = ("deadlock", "timeout")
 """Signs of a run that did not end."""
 
+Sign: TypeAlias = Callable[[Case, Failure, Wire], bool]
+"""Whether a failure, or what the wire saw until then, bears the sign of a mistake."""
+
+
+def blaming(signs: Mapping[str, Sign]) -> Blame:
+    """Return what blames every mistake whose sign a failure bears, in the order of the table."""
+
+    def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
+        return (name for name, sign in signs.items() if sign(case, failure, wire))
+
+    return blame
+
 
 def by_signs(signs: Mapping[str, tuple[str, ...]]) -> Blame:
     """Return what blames every mistake of which a failure bears a sign, in the order of the table.
@@ -18,12 +31,11 @@ def by_signs(signs: Mapping[str, tuple[str, ...]]) -> Blame:
     Args:
         signs: Name of a mistake -> its signs: words of the failure's message, or one of `HANGS`, its kind.
     """
-
-    def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
-        return (name for name, each in signs.items() if any(_bears(failure, sign) for sign in each))
-
-    return blame
+    return blaming({name: _bearing(each) for name, each in signs.items()})
 
 
-def _bears(failure: Failure, sign: str) -> bool:
-    return failure.kind == sign if sign in HANGS else sign in failure.message
+def _bearing(signs: tuple[str, ...]) -> Sign:
+    def sign(case: Case, failure: Failure, wire: Wire) -> bool:
+        return any(failure.kind == each if each in HANGS else each in failure.message for each in signs)
+
+    return sign

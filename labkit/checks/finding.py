@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -45,16 +45,3 @@ Blame: TypeAlias = "Callable[[Case, Failure, Wire], Iterator[str]]"
 def blames_nobody(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
     """Yield nothing: the failure says itself what is wrong."""
     return iter(())
-
-
-Sign: TypeAlias = "Callable[[Case, Failure, Wire], bool]"
-"""Whether a failure, or what the wire saw until then, bears the sign of a mistake."""
-
-
-def blaming(signs: Mapping[str, Sign]) -> Blame:
-    """Return what blames every mistake whose sign a failure bears, in the order of the table."""
-
-    def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
-        return (name for name, sign in signs.items() if sign(case, failure, wire))
-
-    return blame

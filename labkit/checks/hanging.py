@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Failure
 from labkit.checks.wire import Wire
 from labkit.errors import NoSuchRank
@@ -13,7 +14,7 @@ _WAITING = re.compile(r"\bi?(?:send|recv)\b")
 
 def hangs(failure: Failure) -> bool:
     """Return whether the run did not end."""
-    return failure.kind in ("deadlock", "timeout")
+    return failure.kind in HANGS
 
 
 def waits_in(failure: Failure, operation: str) -> bool:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from labkit.checks import traffic, values
+from labkit.checks.blame import Sign, blaming
 from labkit.checks.case import Case, Failure
 from labkit.checks.failures import NOBODY_EXPECTED, SIZES_DIFFER
-from labkit.checks.finding import Blame, Sign, blaming
+from labkit.checks.finding import Blame
 from labkit.checks.hanging import hangs, looks_for_a_stranger, waits_in
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.came import Came, Mark, is_complete
