@@ -108,6 +108,7 @@ def test_every_word_of_the_timeline_stands_out(open_timeline: Open, tmp_path: Pa
     page = open_timeline(tmp_path / "page.html", color_scheme=theme)
     for key in ("t", "?", "c"):
         page.press("canvas", key)
+    page.wait_for_selector(".labkit-table td")  # it is written at the next frame
     texts = page.evaluate(TEXTS)
     canvas = page.evaluate("() => document.querySelector('.labkit-timeline').labkit.state.theme")
     assert len(texts) > 60

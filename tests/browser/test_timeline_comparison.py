@@ -84,6 +84,7 @@ def test_two_runs_are_told_apart_in_numbers_strip_cursor_table_and_files(opened:
         "before: Critical path, 8 ms: computing 50 %" in said and "after: Critical path, 8 ms: computing 75 %" in said
     )
     page.press("canvas", "t")
+    page.wait_for_selector(".labkit-table td")  # it is written at the next frame
     ranks = page.locator(".labkit-table tbody tr td:first-child").all_inner_texts()
     assert ranks == ["before 0"] * 3 + ["after 0"] * 3
 

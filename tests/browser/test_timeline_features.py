@@ -156,6 +156,7 @@ def test_the_table_lists_the_events_in_view_for_a_screen_reader(opened: Any) -> 
     page = opened(steps())
     assert not page.is_visible(".labkit-table")
     page.click("button:has-text('Table')")
+    page.wait_for_selector(".labkit-table td")  # it is written at the next frame
     rows = [row.split("\t") for row in page.locator(".labkit-table tr").all_inner_texts()]
     assert rows[0] == ["rank", "event", "kind", "begin", "length", "bytes", "peer", "line"]
     assert [row[:7] for row in rows[1:]] == [
