@@ -13,7 +13,7 @@ from labkit.lessons.manifest import Exercise
 if TYPE_CHECKING:
     from labkit.grading.guesses import Guess
 
-State = Literal["passed", "failed", "not_done", "not_graded"]
+State = Literal["passed", "failed", "not_done", "not_graded", "to_read"]
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 
@@ -46,15 +46,18 @@ class ExerciseResult:
 
     Attributes:
         exercise: What was asked, and its points.
-        state: ``passed``, ``failed``, ``not_done`` (as it was handed out) or ``not_graded`` (nothing could be read).
+        state: ``passed``, ``failed``, ``not_done`` (as it was handed out), ``not_graded`` (nothing could be read)
+            or ``to_read`` (a person has to: sentences).
         cases: The cases that were tried, in order.
         num_cases: How many there are.
+        written: The sentences of a ``write``, as they were handed in; "" of any other.
     """
 
     exercise: Exercise
     state: State
     cases: tuple[CaseResult, ...] = ()
     num_cases: int = 0
+    written: str = ""
 
     @property
     def score(self) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from labkit.errors import LessonError
 from labkit.lessons.code import is_stub
 from labkit.lessons.course import find_course, select, source_files
 from labkit.lessons.cuts import without_markers
+from labkit.lessons.lesson import CODE_TASKS, TASKS
 from labkit.lessons.pristine import pristine, pristine_exercise
 from labkit.lessons.source import load
 
@@ -45,7 +46,7 @@ def write_pack(lesson: str, path: Path, course: Path | None = None) -> Pack:
         LessonError: If there is no such lesson here (a student release has no answers to pack).
     """
     source = select(source_files(find_course(course, sources=True)), lesson)
-    cells = [cell for cell in load(source).cells if cell.role == "exercise" and cell.exercise]
+    cells = [cell for cell in load(source).cells if cell.is_code_exercise and cell.exercise]
     pack = Pack(source.stem, {str(cell.exercise): without_markers(cell.source) for cell in cells})
     content = {"labkit_pack": _FORMAT, "lesson": pack.lesson, "answers": pack.answers}
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -107,7 +108,7 @@ def _fill(pack: Pack, notebooks: Path, say: Say) -> None:
         say(f"{path.name}: a fresh copy.")
     notebook = _read(path)
     filled, own = [], []
-    for exercise, cell in _exercise_cells(notebook):
+    for exercise, cell in _exercise_cells(notebook, CODE_TASKS):
         if not is_stub(_source(cell)):
             own.append(exercise)
         elif exercise in pack.answers:
@@ -143,15 +144,17 @@ def reset(exercise: str, notebooks: Path, say: Say) -> None:
         say(f"{exercise} is as it was handed out.")
         return
     say(f"{_kept(path, f'before-reset-{exercise}').name} in kept/: your notebook as it was.")
-    cell.source, cell.outputs, cell.execution_count = stub, [], None
+    cell.source = stub
+    if cell.cell_type == "code":
+        cell.outputs, cell.execution_count = [], None
     _write(path, notebook)
     say(f"{path.name}: {exercise} begins again. In JupyterLab: File, Reload Notebook from Disk.")
 
 
-def _exercise_cells(notebook: Any) -> Iterator[tuple[str, Any]]:
+def _exercise_cells(notebook: Any, tags: Collection[str] = TASKS) -> Iterator[tuple[str, Any]]:
     for cell in notebook.cells:
         exercise = cell.metadata.get("labkit", {}).get("exercise")
-        if cell.cell_type == "code" and exercise and "exercise" in cell.metadata.get("tags", []):
+        if exercise and not set(tags).isdisjoint(cell.metadata.get("tags", [])):
             yield str(exercise), cell
 
 

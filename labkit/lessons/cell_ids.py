@@ -23,14 +23,14 @@ def cell_id(
         source: The cell's text as the lesson's source has it, references to exercises unresolved: another number
             makes no other id.
         role: The tag that says what the cell is for, or None.
-        exercise: The exercise an ``exercise`` or ``check`` cell belongs to.
+        exercise: The exercise that a cell belongs to, a ``check`` among them.
         predicted: The name a ``predict`` cell assigns, or the id it hands to ``labkit.predict``.
         num_given: Which ``given`` cell this is, from 1.
         taken: Ids of the cells above; equal plain cells are told apart by a number.
     """
     digest = hashlib.sha256(f"{kind}\n{source}".encode()).hexdigest()[:10]
-    if exercise is not None and role == "exercise":
-        return f"exercise-{exercise.replace('_', '-')}"
+    if exercise is not None and role != "check":
+        return f"{role}-{exercise.replace('_', '-')}"
     if exercise is not None:
         stem = f"check-{exercise.replace('_', '-')}"
     elif predicted is not None:
@@ -39,7 +39,7 @@ def cell_id(
         return "parameters"
     elif role == "given":
         stem = f"given-{num_given}-{digest}"
-    elif role in ("solution", "slide-only"):
+    elif role in ("solution", "slide-only", "figure"):
         stem = f"{role}-{digest}"
     else:
         stem = f"{'prose' if kind == 'markdown' else 'code'}-{digest}"

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from labkit.errors import LessonError
 from labkit.lessons.code import is_stub
+from labkit.lessons.lesson import CODE_TASKS
 from labkit.lessons.manifest import Manifest, from_metadata
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -89,10 +90,10 @@ def _run(path: Path, cells: list[Any], exercise_id: str) -> tuple[dict[str, Any]
     problem = f"has no cell of exercise {exercise_id}"
     for cell in cells:
         tags = cell["metadata"].get("tags", [])
-        if cell["cell_type"] != "code" or not {"given", "exercise"} & set(tags):
+        if cell["cell_type"] != "code" or not {"given", *CODE_TASKS} & set(tags):
             continue
         source = "".join(cell["source"])
-        is_wanted = "exercise" in tags and cell["metadata"].get("labkit", {}).get("exercise") == exercise_id
+        is_wanted = "given" not in tags and cell["metadata"].get("labkit", {}).get("exercise") == exercise_id
         file = f"<{path.stem}, cell {cell.get('id')}>"
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         try:

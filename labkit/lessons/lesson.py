@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from labkit.lessons.cuts import Cut
 from labkit.lessons.manifest import Exercise, Manifest
 
-ROLES = ("parameters", "given", "exercise", "predict", "check", "solution", "slide-only")
+TASKS = {"exercise": "build", "design": "design", "find": "find", "why": "why", "write": "write"}
+"""Tags of cells in which a learner earns something, and what kind of exercise each is."""
+
+CODE_TASKS = ("exercise", "design")
+"""Those in which a learner writes functions that are run."""
+
+ROLES = ("parameters", "given", *TASKS, "predict", "figure", "check", "solution", "slide-only")
 MODIFIERS = ("slide", "nbval-ignore-output", "export")
 
 
@@ -22,7 +29,7 @@ class Cell:
         source: As written, answers and markers included.
         student_source: The same with answers cut.
         tags: As written.
-        exercise: The exercise that an ``exercise`` or ``check`` cell belongs to.
+        exercise: The exercise that one of TASKS or a ``check`` cell belongs to.
         cuts: What was cut from it.
         line: Line of its ``# %%`` header in the source file, from 1.
     """
@@ -41,6 +48,11 @@ class Cell:
         """What the cell is for: one of ROLES, or None for plain prose and demonstrations."""
         return next((tag for tag in self.tags if tag in ROLES), None)
 
+    @property
+    def is_code_exercise(self) -> bool:
+        """Whether a learner writes functions here that are run: an ``exercise`` or a ``design``."""
+        return self.role in CODE_TASKS
+
 
 @dataclass(frozen=True)
 class Lesson:
@@ -53,6 +65,7 @@ class Lesson:
         cells: In order.
         exercises: In order.
         source_sha256: Hash of the source text.
+        rubrics: By slug of a ``write``: what a reader gives points for, and how many. Instructors' alone.
     """
 
     name: str
@@ -61,6 +74,7 @@ class Lesson:
     cells: tuple[Cell, ...]
     exercises: tuple[Exercise, ...]
     source_sha256: str
+    rubrics: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def slug(self) -> str:

@@ -26,6 +26,7 @@ class Exercise:
         bonus: True if its points come on top of the lesson's full marks.
         number: What people call it by, the lesson's number and its position there: "2.3". No key.
         needs: Earlier exercises of the lesson that its answer stands on.
+        kind: What a learner does: "build" or "design" code, "find" something in a recorded run, say "why", "write".
     """
 
     id: str
@@ -38,6 +39,12 @@ class Exercise:
     bonus: bool = False
     number: str = ""
     needs: tuple[str, ...] = ()
+    kind: str = "build"
+
+    @property
+    def is_code(self) -> bool:
+        """Whether what is handed in is run: functions, and no words or literals."""
+        return self.kind in ("build", "design")
 
     @property
     def name(self) -> str:
@@ -87,6 +94,8 @@ class Manifest:
         plain = asdict(self)
         for exercise in plain["exercises"]:
             exercise |= {"provides": list(exercise["provides"]), "needs": list(exercise["needs"])}
+            if exercise["kind"] == "build":
+                del exercise["kind"]
         plain["exercises"] = list(plain["exercises"])
         return plain
 
@@ -131,7 +140,7 @@ def read(notebook: Path) -> Manifest:
     return from_metadata(metadata if isinstance(metadata, dict) else {}, str(notebook))
 
 
-_OPTIONAL: dict[str, Any] = {"number": "", "needs": []}  # a notebook of the first edition has neither
+_OPTIONAL: dict[str, Any] = {"number": "", "needs": [], "kind": "build"}  # a notebook of the first edition has none
 _TYPES: dict[str, type] = {
     "id": str,
     "number": str,
@@ -143,6 +152,7 @@ _TYPES: dict[str, type] = {
     "importance": int,
     "minutes": int,
     "bonus": bool,
+    "kind": str,
 }
 
 

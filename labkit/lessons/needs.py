@@ -24,7 +24,7 @@ def needs_of(lesson: Lesson, called_with: Mapping[str, Sequence[str]] | None = N
     found: dict[str, tuple[str, ...]] = {}
     earlier: list[str] = []
     for cell in lesson.cells:
-        if cell.role != "exercise" or cell.exercise is None:
+        if not cell.is_code_exercise or cell.exercise is None:
             continue
         own = code.body(cell.source)
         defined = definitions(given) | definitions(own)

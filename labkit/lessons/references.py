@@ -14,12 +14,16 @@ from functools import cache
 from pathlib import Path
 
 from labkit.errors import LessonError
+from labkit.lessons.lesson import TASKS
 
-_HEADER = re.compile(r'^# %% tags=\[[^\]]*"exercise"[^\]]*\] .*\bexercise="(?P<slug>[^"]*)".*$', re.M)
+_HEADER = re.compile(
+    r'^# %% (?:\[markdown\] )?tags=\[[^\]]*"(?:' + "|".join(TASKS) + r')"[^\]]*\] .*\bexercise="(?P<slug>[^"]*)".*$',
+    re.M,
+)
 _TITLE = re.compile(r'\btitle="([^"]*)"')
 _GUESS = re.compile(r'^labkit\.predict\("([^"]*)"', re.M)
 _REFERENCE = re.compile(r"\[\[(\w+)\]\]")
-_HEADING = re.compile(r"^(#+ Exercise )\[\[(\w+)\]\]$", re.M)
+_HEADING = re.compile(r"^(#+ (?:Exercise|Question) )\[\[(\w+)\]\]$", re.M)
 
 
 @dataclass(frozen=True)

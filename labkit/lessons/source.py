@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 from labkit.errors import LessonError
 from labkit.lessons import code
+from labkit.lessons.answer_cell import read_answer
 from labkit.lessons.cell_ids import cell_id
 from labkit.lessons.cuts import Cut, MarkerError, cut, has_marker
-from labkit.lessons.lesson import MODIFIERS, ROLES, Cell, Lesson
+from labkit.lessons.headers import HeaderError, exercise_of, nearest, refuse_unknown
+from labkit.lessons.lesson import MODIFIERS, ROLES, TASKS, Cell, Lesson
 from labkit.lessons.manifest import Exercise
 from labkit.lessons.prediction_cell import without_guess
 from labkit.lessons.references import References, UnknownSlugError, exercise_number, references
+from labkit.lessons.write_cell import PLACEHOLDER, model_answer
 from labkit.slugs import is_slug
 
 __all__ = ["Cell", "Lesson", "load", "parse"]
 
-_MARKDOWN_TAGS = ("slide", "slide-only", "solution")
-_ATTRIBUTES: dict[str, tuple[type, str]] = {  # of an exercise's header: type, and what to write
-    "exercise": (str, '"chunk_bounds"'),
-    "title": (str, '"Chunk bounds"'),
-    "provides": (list, '["chunk_bounds"]'),
-    "points": (int, "6"),
-    "difficulty": (int, "2"),
-    "importance": (int, "5"),
-    "minutes": (int, "6"),
-    "bonus": (bool, "true"),
-    "needs": (list, '["chunk_bounds"]'),
-}
-_DEFAULTS: dict[str, Any] = {"bonus": False, "needs": []}
+_MARKDOWN_TAGS = ("slide", "slide-only", "solution", "write")
 _HEADER = re.compile(r"^\s*#?\s*%%(%*)(\s|$)")
 
 
@@ -73,6 +63,7 @@ def parse(text: str, path: Path | str | None = None) -> Lesson:
         cells=cells,
         exercises=tuple(reader.exercises.values()),
         source_sha256=hashlib.sha256(text.encode()).hexdigest(),
+        rubrics=reader.rubrics,
     )
 
 
@@ -83,6 +74,7 @@ class _Reader:
         self.file = file
         self.references = references
         self.exercises: dict[str, Exercise] = {}
+        self.rubrics: dict[str, dict[str, int]] = {}
         self.ids: set[str] = set()
         self.num_given = 0
 
@@ -135,7 +127,7 @@ class _Reader:
         try:
             if kind == "markdown":
                 source = student_source = self.references.resolved(source)
-            elif role == "exercise":
+            elif role in ("exercise", "design"):
                 number = exercise_number(Path(self.file).stem, len(self.exercises) + 1)
                 student_source, cuts = cut(source, f"Exercise {number}: {metadata.get('title')}")
             elif (marker := has_marker(source)) is not None and role != "solution":
@@ -144,12 +136,16 @@ class _Reader:
             self.fail(line + 1 + error.offset, str(error))
         try:
             if kind == "code":
-                code.parse(source, strict=role in ("given", "exercise", "predict") or "export" in tags)
-            if role in ("given", "exercise") or "export" in tags:
+                code.parse(source, strict=role in (*TASKS, "given", "predict") or "export" in tags)
+            if role in ("given", "exercise", "design") or "export" in tags:
                 code.refuse_side_effects(source)
-            if role == "exercise":
-                exercise = self._exercise(metadata, source, student_source, cuts, line)
+            if role in TASKS:
+                exercise = self._exercise(role, metadata, source, student_source, cuts, line)
                 metadata = {}
+            if role in ("find", "why"):
+                student_source = self._unanswered(source, exercise or "", line)
+            elif role == "write":
+                student_source, cuts = PLACEHOLDER, (model_answer(exercise or "", source),)
             elif role == "check":
                 exercise = self._checked(metadata.pop("exercise", None), source, line)
             predicted = code.predicted_name(source) if role == "predict" else None
@@ -159,8 +155,7 @@ class _Reader:
                 self.fail(line, f"a guess called {predicted!r}, as an exercise is; call it by what is guessed.")
         except code.CodeError as error:
             self.fail(line + error.line, str(error))
-        if metadata:
-            self._refuse_attributes(metadata, (), role, line)
+        self._refuse_attributes(metadata, role, line)
         self.num_given += role == "given"
         identity = cell_id(
             kind, written, role, exercise=exercise, predicted=predicted, num_given=self.num_given, taken=self.ids
@@ -185,7 +180,7 @@ class _Reader:
         known = ROLES + MODIFIERS
         for tag in tags:
             if tag not in known:
-                self.fail(line, f"unknown tag {tag!r}{_nearest(tag, known)}; known tags: {', '.join(known)}.")
+                self.fail(line, f"unknown tag {tag!r}{nearest(tag, known)}; known tags: {', '.join(known)}.")
             if kind == "markdown" and tag not in _MARKDOWN_TAGS:
                 self.fail(line, f"tag {tag!r} on a markdown cell; it is for code.")
         roles = [tag for tag in tags if tag in ROLES]
@@ -194,41 +189,36 @@ class _Reader:
         return tuple(tags)
 
     def _exercise(
-        self, metadata: dict[str, Any], source: str, student_source: str, cuts: tuple[Cut, ...], line: int
+        self, tag: str, metadata: dict[str, Any], source: str, student_source: str, cuts: tuple[Cut, ...], line: int
     ) -> str:
-        exercise_id = metadata.get("exercise")
-        if not exercise_id:
-            self.fail(line, 'an exercise cell without an id; add exercise="chunk_bounds".')
-        self._refuse_attributes(metadata, tuple(_ATTRIBUTES), "exercise", line)
-        for name, (kind, example) in _ATTRIBUTES.items():
-            value = metadata.setdefault(name, _DEFAULTS[name]) if name in _DEFAULTS else metadata.get(name)
-            if value is None:
-                self.fail(line, f"exercise {exercise_id} without {name}; add {name}={example}.")
-            if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-                self.fail(line, f"exercise {exercise_id} has {name}={value!r}; write {name}={example}.")
-        if not is_slug(exercise_id):
-            self.fail(line, f"exercise {exercise_id!r}; its key is a slug such as chunk_bounds, its number follows.")
-        if exercise_id in self.exercises:
-            self.fail(line, f"a second exercise {exercise_id}; each needs its own slug.")
-        for need in metadata["needs"]:
-            if need not in self.exercises:
-                above = ", ".join(self.exercises) or "none"
-                self.fail(line, f"exercise {exercise_id} needs {need!r}, which is not above it; above are {above}.")
+        number = exercise_number(Path(self.file).stem, len(self.exercises) + 1)
+        try:
+            exercise = exercise_of(tag, metadata, number, tuple(self.exercises))
+        except HeaderError as error:
+            self.fail(line, str(error))
         for each in cuts:
-            if each.exercise != exercise_id:
+            if each.exercise != exercise.id:
                 self.fail(
                     line + 1 + each.offset,
-                    f"BEGIN SOLUTION {each.exercise} in the cell of exercise {exercise_id}; make them alike.",
+                    f"BEGIN SOLUTION {each.exercise} in the cell of exercise {exercise.id}; make them alike.",
                 )
-        values = {key: value for key, value in metadata.items() if key != "exercise"}
-        number = exercise_number(Path(self.file).stem, len(self.exercises) + 1)
-        names = {name: tuple(values[name]) for name in ("provides", "needs")}
-        exercise = Exercise(id=exercise_id, number=number, **(values | names))
-        if exercise.points < 0 or not 1 <= exercise.difficulty <= 5 or not 1 <= exercise.importance <= 5:
-            self.fail(line, f"exercise {exercise_id}: points are 0 or more, difficulty and importance 1 to 5.")
-        code.refuse_uncut(source, student_source, exercise)
-        self.exercises[exercise_id] = exercise
+        if exercise.is_code:
+            code.refuse_uncut(source, student_source, exercise)
+        self.exercises[exercise.id] = exercise
+        if tag == "write":
+            self.rubrics[exercise.id] = metadata["rubric"]
         return exercise.id
+
+    def _unanswered(self, source: str, exercise: str, line: int) -> str:
+        """Return a find or why cell as a learner gets it: None for each answer."""
+        found = read_answer(source)
+        if found is None or found.exercise != exercise or len(code.body(source)) != 1:
+            self.fail(
+                line,
+                f'the cell of {exercise} is one call with literals: labkit.answer("{exercise}", rank=3), '
+                f'or labkit.answer("{exercise}", 2.0) for a single one.',
+            )
+        return found.source({})
 
     def _checked(self, written: object, source: str, line: int) -> str:
         named = {written} if isinstance(written, str) else set(code.checked_exercises(source))
@@ -244,21 +234,11 @@ class _Reader:
             self.fail(line, f"a check of exercise {exercise_id}, which is not above it; above are {known}.")
         return exercise_id
 
-    def _refuse_attributes(
-        self, metadata: Iterable[str], allowed: tuple[str, ...], role: str | None, line: int
-    ) -> None:
-        for name in metadata:
-            if name not in allowed:
-                self.fail(
-                    line,
-                    f"unknown attribute {name!r} in the header of {'a plain' if role is None else f'a {role}'} cell"
-                    f"{_nearest(name, allowed)}; {'known: ' + ', '.join(allowed) if allowed else 'remove it'}.",
-                )
-
-
-def _nearest(name: str, known: tuple[str, ...]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    def _refuse_attributes(self, metadata: dict[str, Any], role: str | None, line: int) -> None:
+        try:
+            refuse_unknown(metadata, (), role)
+        except HeaderError as error:
+            self.fail(line, str(error))
 
 
 def _title(cells: tuple[Cell, ...], file: str) -> str:

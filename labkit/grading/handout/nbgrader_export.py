@@ -51,7 +51,7 @@ def nbgrader_notebook(lesson: Lesson) -> Any:
     points = {exercise.id: exercise.points for exercise in lesson.exercises}
     names = {exercise.id: f"{exercise.number}: {exercise.title}" for exercise in lesson.exercises}
     for cell, node in zip(cells, notebook["cells"], strict=True):
-        if cell.role == "exercise":
+        if cell.is_code_exercise:
             node["source"] = _with_regions(cell, f"Exercise {names[cell.exercise or '']}")
             node["metadata"]["nbgrader"] = _metadata(cell.id, solution=True)
         elif cell.role == "check" and cell.exercise is not None:

@@ -1,7 +1,8 @@
 """Put a submission's answers into the pristine notebook; nothing else of it counts.
 
-Taken are the source of `exercise` cells, found by cell id and else by metadata, and the literal in each `predict` cell,
-by reading its syntax tree. Edited checks, metadata, outputs and extra cells do not matter; they are named.
+Taken are the source of `exercise` and `design` cells and the text of `write` cells, found by cell id and else by
+metadata, and the literals in `predict`, `find` and `why` cells, by reading their syntax trees. Edited checks, metadata,
+outputs and extra cells do not matter; they are named.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import ast
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from labkit.grading.limits import Limits
 from labkit.grading.notebook.notebook_format import load_nbformat
 from labkit.grading.submission import SubmittedCell
+from labkit.lessons.answer_cell import AnswerCell, Literal, read_answer
+from labkit.lessons.lesson import TASKS
 from labkit.lessons.prediction_cell import PredictionCell, read_prediction
+from labkit.lessons.write_cell import is_unwritten
 
 _MAX_PREDICTION = 2000
 
@@ -31,6 +35,8 @@ class Rebuilt:
         predictions: Each prediction that was taken, by its name.
         unchanged: Exercises whose cell is as it was handed out.
         notes: What was left out, was missing or came twice, in sentences for the student.
+        answered: What each ``find`` and ``why`` says that was answered, by its exercise's slug.
+        written: The text of each ``write`` that was written, by its exercise's slug.
     """
 
     notebook: Any
@@ -38,9 +44,11 @@ class Rebuilt:
     predictions: Mapping[str, PredictionCell]
     unchanged: tuple[str, ...]
     notes: tuple[str, ...]
+    answered: Mapping[str, Mapping[str, Literal]] = field(default_factory=dict)
+    written: Mapping[str, str] = field(default_factory=dict)
 
     def answers(self) -> list[tuple[str, str]]:
-        """Return id and source of each exercise cell: what the score rests on."""
+        """Return id and source of each cell whose functions are run: what hidden cases are drawn from."""
         return [(cell["id"], cell["source"]) for cell in self.cells if cell["kind"] == "exercise"]
 
 
@@ -55,26 +63,36 @@ def rebuild(submitted: Sequence[SubmittedCell], pristine: Mapping[str, Any], lim
     limits = limits or Limits()
     notebook = load_nbformat().from_dict(copy.deepcopy(dict(pristine)))
     code = [cell for cell in submitted if cell.kind == "code"]
+    texts = [cell for cell in submitted if cell.kind in ("markdown", "raw")]
     used: set[int] = set()
     notes: list[str] = []
     cells: list[Mapping[str, str]] = []
     predictions: dict[str, PredictionCell] = {}
     unchanged: list[str] = []
+    answered: dict[str, Mapping[str, Literal]] = {}
+    written: dict[str, str] = {}
     numbers = {each["id"]: each.get("number") for each in notebook.metadata.get("labkit", {}).get("exercises", [])}
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
-        if cell.cell_type != "code":
+        task = next((tag for tag in tags if tag in TASKS), None)
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+        elif task is None:
             continue
-        cell.outputs, cell.execution_count = [], None
-        if "exercise" in tags:
+        if task is not None:
             exercise = str(cell.metadata.labkit.exercise)
             number = str(numbers.get(exercise) or exercise)
-            source = _exercise_source(cell, exercise, number, code, used, notes, limits)
+            source = _source_of(cell, exercise, number, task, texts if task == "write" else code, used, notes, limits)
             if source is None or source.strip() == cell.source.strip():
                 unchanged.append(exercise)
+            elif task == "write":
+                _write(cell, exercise, source, written, unchanged)
+            elif task in ("find", "why"):
+                _answer(cell, exercise, number, source, answered, unchanged, notes)
             else:
                 cell.source = source
-            cells.append({"id": cell.id, "name": exercise, "kind": "exercise", "source": cell.source})
+            if task in ("exercise", "design"):
+                cells.append({"id": cell.id, "name": exercise, "kind": "exercise", "source": cell.source})
         elif "predict" in tags:
             _predict(cell, code, used, notes, predictions)
         else:
@@ -85,22 +103,21 @@ def rebuild(submitted: Sequence[SubmittedCell], pristine: Mapping[str, Any], lim
     for each in code:
         if each.position not in used and each.source.strip() and each.source.strip() not in originals:
             notes.append(_left_out(each))
-    return Rebuilt(notebook, tuple(cells), predictions, tuple(unchanged), tuple(notes))
+    return Rebuilt(notebook, tuple(cells), predictions, tuple(unchanged), tuple(notes), answered, written)
 
 
-def _exercise_source(
+def _source_of(
     cell: Any,
     exercise: str,
     number: str,
+    task: str,
     code: Sequence[SubmittedCell],
     used: set[int],
     notes: list[str],
     limits: Limits,
 ) -> str | None:
     found = [each for each in code if each.id == cell.id]
-    by_metadata = [
-        each for each in code if each.exercise == exercise and "exercise" in each.tags and each.id != cell.id
-    ]
+    by_metadata = [each for each in code if each.exercise == exercise and task in each.tags and each.id != cell.id]
     if not found and by_metadata:
         found, by_metadata = by_metadata[:1], by_metadata[1:]
     if not found:
@@ -120,6 +137,47 @@ def _exercise_source(
         )
         return None
     return taken.source
+
+
+def _write(cell: Any, exercise: str, source: str, written: dict[str, str], unchanged: list[str]) -> None:
+    """Take what a learner wrote; the notebook that is run shows it, and nothing runs of it."""
+    if is_unwritten(source):
+        unchanged.append(exercise)
+        return
+    written[exercise] = cell.source = source
+
+
+def _answer(
+    cell: Any,
+    exercise: str,
+    number: str,
+    source: str,
+    answered: dict[str, Mapping[str, Literal]],
+    unchanged: list[str],
+    notes: list[str],
+) -> None:
+    """Take the literals of a learner's answer, for the fields that the notebook asks for."""
+    ours, theirs = read_answer(cell.source), _sane_answer(source, exercise)
+    if ours is None or theirs is None:
+        notes.append(f"Exercise {number}: its answer is no plain value such as 3 or 'send', so it was not taken.")
+        unchanged.append(exercise)
+        return
+    if unasked := [name for name in theirs.fields if name not in ours.fields]:
+        notes.append(f"Exercise {number}: {', '.join(unasked) or 'a value without a name'} was not asked for.")
+    taken = {name: theirs.fields.get(name) for name in ours.fields}
+    if all(value is None for value in taken.values()):
+        unchanged.append(exercise)
+        return
+    answered[exercise] = taken
+    cell.source = ours.source(taken)
+
+
+def _sane_answer(source: str, exercise: str) -> AnswerCell | None:
+    found = read_answer(source) if len(source) <= _MAX_PREDICTION else None
+    if found is None or found.exercise != exercise:
+        return None
+    finite = (not isinstance(value, float) or math.isfinite(value) for value in found.fields.values())
+    return found if all(finite) else None
 
 
 def _predict(
@@ -162,7 +220,7 @@ def _note_edit(cell: Any, code: Sequence[SubmittedCell], used: set[int], notes: 
     found = [each for each in code if each.id == cell.id]
     used.update(each.position for each in found)
     if found and found[0].source.strip() != cell.source.strip():
-        kind = "check" if "check" in tags else "given" if "given" in tags else ""
+        kind = next((tag for tag in ("check", "given", "figure") if tag in tags), "")
         notes.append(
             f"The {kind + ' ' if kind else ''}cell {cell.id} was changed (it begins {_first_line(found[0].source)!r}); "
             "grading uses the original. Only exercise cells are taken."
@@ -171,7 +229,7 @@ def _note_edit(cell: Any, code: Sequence[SubmittedCell], used: set[int], notes: 
 
 def _left_out(cell: SubmittedCell) -> str:
     begins = f"Cell {cell.position} of your file (it begins {_first_line(cell.source)!r})"
-    if set(cell.tags) & {"given", "check", "predict", "parameters"}:
+    if set(cell.tags) & {"given", "check", "predict", "parameters", "figure"}:
         return f"{begins} differs from the notebook that is graded; grading uses the original."
     return (
         f"{begins} is not one of the notebook's exercise cells and was left out. "

@@ -39,7 +39,7 @@ class ExerciseFigures:
         id: Its slug.
         name: Number and title, "2.7 A drop-in for dist.all_reduce".
         max_points: What it earns, 0 for a bonus.
-        counts: Students by state: passed, failed, not_done, not_graded.
+        counts: Students by state: passed, failed, to_read, not_done, not_graded.
         faults: The commonest first, at most three.
     """
 
@@ -103,7 +103,7 @@ def _exercise(listed: Sequence[GradedExercise]) -> ExerciseFigures:
     counts = Counter(each.state for each in listed)
     faults = Counter(fault for each in listed if each.state == "failed" for fault in [_fault(each)])
     common = tuple(Fault(words, count, named) for (words, named), count in faults.most_common(3))
-    states = {state: counts[state] for state in ("passed", "failed", "not_done", "not_graded")}
+    states = {state: counts[state] for state in ("passed", "failed", "to_read", "not_done", "not_graded")}
     return ExerciseFigures(listed[0].id, listed[0].name, listed[0].max_points, states, common)
 
 

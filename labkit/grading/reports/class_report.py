@@ -14,6 +14,7 @@ from labkit.grading.reports.results import GradedSubmission
 from labkit.grading.reports.spreadsheet import inert
 from labkit.grading.reports.student_report import write_whole
 from labkit.grading.submission import Submission, read_submission
+from labkit.lessons.lesson import CODE_TASKS
 from labkit.lessons.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -77,6 +78,6 @@ def _similar(submissions: Sequence[Submission], course: Course) -> list[Pair]:
     handed_out = {
         str(cell["metadata"]["labkit"]["exercise"]): str(cell["source"])
         for cell in course.pristine["cells"]
-        if "exercise" in cell["metadata"].get("tags", [])
+        if not set(CODE_TASKS).isdisjoint(cell["metadata"].get("tags", []))
     }
     return similar(own, handed_out)

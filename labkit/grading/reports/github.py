@@ -24,7 +24,7 @@ from labkit.grading.reports.results import GradedExercise, GradedSubmission
 _MOST_ANNOTATIONS = 10
 _MOST_BYTES = 900_000
 _MOST_SHOWN = 20
-_MARKS = {"passed": "✅", "failed": "❌", "not_done": "⬜", "not_graded": "➖"}
+_MARKS = {"passed": "✅", "failed": "❌", "not_done": "⬜", "not_graded": "➖", "to_read": "✏️"}
 
 
 def grade_in_actions(paths: list[Path], **options: Any) -> ClassReport:

@@ -11,8 +11,14 @@ from markupsafe import Markup
 
 from labkit.grading.plain_text import plain_text
 
-WORDS = {"passed": "works", "failed": "not yet", "not_done": "not started", "not_graded": "not graded"}
-MARKS = {"passed": "✓", "failed": "✗", "not_done": "○", "not_graded": "–"}
+WORDS = {
+    "passed": "works",
+    "failed": "not yet",
+    "not_done": "not started",
+    "not_graded": "not graded",
+    "to_read": "to be read",
+}
+MARKS = {"passed": "✓", "failed": "✗", "not_done": "○", "not_graded": "–", "to_read": "✎"}
 
 
 def page(template: str, **values: Any) -> bytes:

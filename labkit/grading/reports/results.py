@@ -18,11 +18,12 @@ class GradedExercise:
         id: Its slug; of a run of the first edition its number.
         points: What it earned.
         max_points: What counts towards full marks: 0 for a bonus.
-        state: "passed", "failed", "not_done" or "not_graded".
+        state: "passed", "failed", "not_done", "not_graded" or "to_read".
         title: A few words that name the task.
         said: What its student is told.
         mistake: The name of the recognised mistake, or "".
         number: What people call it by, "2.7"; or "".
+        written: The sentences of a ``write``, or "".
     """
 
     id: str
@@ -33,6 +34,7 @@ class GradedExercise:
     said: str = ""
     mistake: str = ""
     number: str = ""
+    written: str = ""
 
     @property
     def name(self) -> str:
@@ -138,4 +140,5 @@ def _exercise(test: Any) -> GradedExercise:
         str(test["output"]),
         str(extra["mistake"]),
         number,
+        str(extra.get("written", "")),
     )

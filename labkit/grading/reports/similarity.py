@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labkit.grading.submission import SubmittedCell
+from labkit.lessons.lesson import CODE_TASKS
 
 _LENGTH = 7
 _MOST_TOKENS = 20_000
@@ -62,7 +63,7 @@ def answers(cells: Iterable[SubmittedCell], pristine: Mapping[str, Any]) -> dict
     handed_out = {
         str(cell["id"]): (str(cell["metadata"]["labkit"]["exercise"]), str(cell["source"]))
         for cell in pristine["cells"]
-        if "exercise" in cell["metadata"].get("tags", [])
+        if not set(CODE_TASKS).isdisjoint(cell["metadata"].get("tags", []))
     }
     found: dict[str, str] = {}
     for cell in cells:

@@ -13,6 +13,8 @@ from labkit.errors import EnvironmentProblem
 from labkit.grading.plain_text import plain_text
 from labkit.grading.score import ExerciseResult, StudentResult
 
+_SKIPPED = ("not_done", "to_read")
+
 
 def exercise_text(result: ExerciseResult) -> str:
     """Return what is said of one exercise, as plain text."""
@@ -20,6 +22,8 @@ def exercise_text(result: ExerciseResult) -> str:
         return f"Works on all {result.num_cases} hidden cases."
     if result.state == "not_done":
         return "The cell is as it was handed out, so there is nothing to try yet."
+    if result.state == "to_read":
+        return f"A person reads this, and gives points for it:\n{plain_text(result.written)}"
     if result.state == "not_graded":
         return "Nothing could be graded."
     failure = result.first_failure
@@ -53,6 +57,7 @@ def result_json(result: StudentResult, lesson: str) -> dict[str, Any]:
                     "state": each.state,
                     "points": each.exercise.points,
                     "mistake": each.mistake,
+                    **({"written": each.written} if each.written else {}),
                 },
             }
         )
@@ -84,7 +89,7 @@ def _summary(result: StudentResult) -> str:
 def junit_xml(result: StudentResult, lesson: str) -> bytes:
     """Return the result as JUnit XML, one test case for each exercise, its points as properties."""
     failed = sum(each.state in ("failed", "not_graded") for each in result.exercises)
-    skipped = sum(each.state == "not_done" for each in result.exercises)
+    skipped = sum(each.state in _SKIPPED for each in result.exercises)
     counts = {"tests": str(len(result.exercises)), "failures": str(failed), "errors": "0", "skipped": str(skipped)}
     suites = ElementTree.Element("testsuites", {"name": f"labkit {lesson}", **counts})
     suite = ElementTree.SubElement(suites, "testsuite", {"name": plain_text(result.name), **counts})
@@ -97,7 +102,7 @@ def junit_xml(result: StudentResult, lesson: str) -> bytes:
             values["bonus"] = "true"
         _properties(case, values)
         text = exercise_text(each)
-        if each.state == "not_done":
+        if each.state in _SKIPPED:
             ElementTree.SubElement(case, "skipped", {"message": text})
         elif each.state != "passed":
             message = result.problem or (each.first_failure.message if each.first_failure else text)
