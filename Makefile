@@ -9,9 +9,9 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 # What is written by hand; both tools are wheels that need no node.
 JAVASCRIPT := labkit/widgets/js labkit/lessons/slides.js labkit/lessons/slides.css tests/widgets/in_page
-# Three at a time on two cores and no more, for most tests wait for processes of their own; a file's tests stay together,
+# Four at a time on two cores and no more, for most tests wait for processes of their own; a file's tests stay together,
 # in the order of tests/conftest.py: the files that take longest first.
-WORKERS := -n 3 --dist loadfile --no-loadscope-reorder --durations=15
+WORKERS := -n 4 --dist loadfile --no-loadscope-reorder --durations=15
 NOTEBOOKS := --nbval --nbval-cell-timeout=180
 PYTHONS := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1

@@ -151,7 +151,7 @@ def test_interrupting_the_cell_leaves_no_process_and_a_usable_kernel(notebook: N
     assert cell(notebook, "print(labkit.run(dist.get_rank, on=labkit.local(2)).results)") == "[0, 1]\n"
 
 
-@pytest.mark.parametrize("how", ["killed", "restarted"])
+@pytest.mark.parametrize("how", ["killed", pytest.param("restarted", marks=pytest.mark.long)])
 def test_when_the_kernel_ends_no_process_is_left(doomed_notebook: Notebook, how: str) -> None:
     notebook = doomed_notebook
     cell(notebook, LOADER)

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from labkit.lessons.executed import execute
 from labkit.lessons.notebook import as_text
 from labkit.lessons.source import parse
@@ -42,6 +44,7 @@ def write(path: Path, notebook: Any) -> None:
     path.write_text(as_text(notebook), encoding="utf-8")
 
 
+@pytest.mark.long
 def test_nbval_finds_the_same_outputs_but_for_pictures_and_measured_cells(tmp_path: Path) -> None:
     notebook = execute(parse(SOURCE, "solutions/03_tiny.py"), tmp_path)
     picture, measured, _, other_words, other_number = (cell for cell in notebook.cells if cell.cell_type == "code")

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -45,13 +46,18 @@ LAYERS = (
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name != "__init__.py")
 
 
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def _layer(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def _imports(path: Path) -> Iterator[tuple[str, int]]:
     """Yield (dotted name, line) of each import, inside functions and for type checkers, too."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Import):
             yield from ((name.name, node.lineno) for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module == "labkit":
@@ -70,13 +76,12 @@ def test_every_module_belongs_to_a_layer() -> None:
     assert {_layer(path) for path in MODULES} <= set(LAYERS)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_module_imports_only_from_layers_above_its_own(path: Path) -> None:
-    own = LAYERS.index(_layer(path))
+def test_a_module_imports_only_from_layers_above_its_own() -> None:
     wrong = [
-        f"line {line} imports labkit.{layer}"
+        f"{path.relative_to(PACKAGE)}, line {line} imports labkit.{layer}"
+        for path in MODULES
         for layer, line in _own_imports(path)
-        if layer in LAYERS and LAYERS.index(layer) > own
+        if layer in LAYERS and LAYERS.index(layer) > LAYERS.index(_layer(path))
     ]
     assert not wrong
 
@@ -108,8 +113,7 @@ def test_what_draws_timelines_is_there() -> None:
 
 def test_nothing_is_imported_relatively() -> None:
     for path in MODULES:
-        tree = ast.parse(path.read_text())
-        assert not [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level], path
+        assert not [node for node in ast.walk(_tree(path)) if isinstance(node, ast.ImportFrom) and node.level], path
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,7 @@ for name, program in rpc_programs.PROGRAMS.items():
 """
 
 
+@pytest.mark.long
 def test_fresh_processes_agree_on_every_timeline() -> None:
     processes = [
         subprocess.Popen(

@@ -160,7 +160,7 @@ MANY = """(([run, ...parts]) => {
 })(given.map((packed) => decode({ ...packed, columns: fromBase64(packed.columns) })))"""
 
 
-@pytest.mark.parametrize("count", [300, 66_000])
+@pytest.mark.parametrize("count", [300, pytest.param(66_000, marks=pytest.mark.long)])
 def test_more_labels_than_a_narrow_column_holds_keep_their_names(evaluate: Evaluate, count: int) -> None:
     at = np.arange(count)
     names = [f"f{number}" for number in at]
