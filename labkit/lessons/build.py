@@ -9,6 +9,7 @@ from pathlib import Path
 
 from labkit.errors import LessonError
 from labkit.lessons import bundles, drift, executed, slides, student
+from labkit.lessons.budget import Budget, budget
 from labkit.lessons.course import find_course, select, source_files
 from labkit.lessons.drift import Drift
 from labkit.lessons.lesson import Lesson
@@ -25,17 +26,20 @@ class Built:
         written: Files whose content changed, relative to the course.
         execution: What became of the solution notebook: "executed", "kept" or "not executed".
         seconds: How long it took.
+        takes: What its core holds.
     """
 
     lesson: str
     written: tuple[str, ...]
     execution: str
     seconds: float
+    takes: Budget
 
     def __str__(self) -> str:
         """Return one line for the terminal."""
         changed = f"wrote {', '.join(self.written)}" if self.written else "nothing changed"
-        return f"{self.lesson}: {changed}; solution {self.execution} ({self.seconds:.1f} s)"
+        done = f"{self.lesson}: {changed}; solution {self.execution} ({self.seconds:.1f} s)"
+        return f"{done}\n  takes {self.takes}"
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ def _build(lesson: Lesson, root: Path, execute: bool, always: bool, say: Callabl
         kept = executed.execute(lesson, root / "solutions")
     if kept is not None and (execute or always):
         written += _write({solution: as_text(kept)}, root)
-    return Built(lesson.name, tuple(written), execution, time.monotonic() - start)
+    return Built(lesson.name, tuple(written), execution, time.monotonic() - start, budget(lesson))
 
 
 def _kept(lesson: Lesson, path: Path) -> object | None:

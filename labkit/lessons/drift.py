@@ -12,6 +12,8 @@ import nbformat
 
 from labkit.errors import LessonError
 from labkit.lessons import executed, slides, student
+from labkit.lessons.budget import PROMISE, budget, keeps_its_promise
+from labkit.lessons.first_edition import NOT_RETOLD
 from labkit.lessons.leaks import Passage, find_leaks
 from labkit.lessons.lesson import Lesson
 
@@ -54,6 +56,7 @@ def read_notebook(path: Path) -> Any:
 def lesson_drift(lesson: Lesson, course: Path) -> Iterator[Drift]:
     """Yield what differs between a lesson's source and the three files made from it."""
     cure = f"labkit build {lesson.name}"
+    yield from _beyond_limits(lesson)
     for exercise in lesson.exercises:
         if exercise.is_code and not any(cell.role == "check" and cell.exercise == exercise.id for cell in lesson.cells):
             why = f"exercise {exercise.id} has no check cell"
@@ -81,6 +84,18 @@ def lesson_drift(lesson: Lesson, course: Path) -> Iterator[Drift]:
         yield from _notebook_drift(executed.unexecuted(lesson), path, course, cure, None)
         for identity, why in executed.problems(read_notebook(path)):
             yield Drift(_name(path, course), identity or None, why, cure)
+
+
+def _beyond_limits(lesson: Lesson) -> Iterator[Drift]:
+    """Yield what is more than a lesson of this edition may hold."""
+    if lesson.slug in NOT_RETOLD:
+        return
+    for why in budget(lesson).excesses():
+        yield Drift(lesson.file, None, why, "shorten it, or move what does not fit to another lesson")
+    if not keeps_its_promise(lesson):
+        yield Drift(
+            lesson.file, None, "does not say how long it takes", f"write `**Time:** {PROMISE} minutes` in its head"
+        )
 
 
 def stray_files(names: set[str], course: Path) -> Iterator[Drift]:

@@ -1,9 +1,21 @@
-"""What exercises were called in the first edition, for work that was begun with it: number -> slug.
+"""What is left of the first edition: lessons that are not retold yet, and what its exercises were called.
 
 Numbers were keys then. Nothing else knows them: what carries notebooks and gradebooks over reads this.
 """
 
 from __future__ import annotations
+
+_LONG = "longer than an hour and a quarter; becomes two lessons"
+NOT_RETOLD = {
+    "start_here": "its post is to be shorter, its end a question",
+    "data_parallel": "ten exercises; nine are more than an hour holds",
+    "ring_all_reduce": _LONG,
+    "ddp": _LONG,
+    "parameter_server": _LONG,
+    "pipeline": _LONG,
+    "gradient_compression": _LONG,
+}
+"""Lessons by slug, and why the limits of labkit.lessons.budget do not hold for them yet. This list only shrinks."""
 
 SLUGS = {
     "0.1": "average",

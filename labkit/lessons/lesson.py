@@ -32,6 +32,7 @@ class Cell:
         exercise: The exercise that one of TASKS or a ``check`` cell belongs to.
         cuts: What was cut from it.
         line: Line of its ``# %%`` header in the source file, from 1.
+        seconds: The most that running it takes on two cores, where its header declares it; else 0.
     """
 
     id: str
@@ -42,6 +43,7 @@ class Cell:
     exercise: str | None
     cuts: tuple[Cut, ...]
     line: int
+    seconds: int = 0
 
     @property
     def role(self) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from labkit.errors import LessonError
 from labkit.lessons import code
 from labkit.lessons.answer_cell import read_answer
+from labkit.lessons.budget import promised
 from labkit.lessons.cell_ids import cell_id
 from labkit.lessons.cuts import Cut, MarkerError, cut, has_marker
 from labkit.lessons.headers import HeaderError, exercise_of, nearest, refuse_unknown
@@ -56,7 +57,7 @@ def parse(text: str, path: Path | str | None = None) -> Lesson:
         raise LessonError(f"{file}: a lesson's file is named NN_slug.py, such as 02_ring_all_reduce.py.")
     reader = _Reader(file, references(name, text, None if path is None else Path(path).parent))
     cells = tuple(reader.cells(text))
-    return Lesson(
+    lesson = Lesson(
         name=name,
         title=_title(cells, file),
         file=file,
@@ -65,6 +66,7 @@ def parse(text: str, path: Path | str | None = None) -> Lesson:
         source_sha256=hashlib.sha256(text.encode()).hexdigest(),
         rubrics=reader.rubrics,
     )
+    return promised(lesson)
 
 
 class _Reader:
@@ -118,6 +120,7 @@ class _Reader:
             )
         tags = self._tags(kind, metadata.pop("tags", []), line)
         role = next((tag for tag in tags if tag in ROLES), None)
+        seconds = self._seconds(metadata.pop("seconds", 0), line) if kind == "code" and role not in TASKS else 0
         if kind == "code" and source.strip() == "":
             self.fail(line, "an empty cell; remove its header.")
         student_source = source
@@ -172,7 +175,13 @@ class _Reader:
             exercise=exercise,
             cuts=cuts,
             line=line,
+            seconds=seconds,
         )
+
+    def _seconds(self, written: object, line: int) -> int:
+        if not isinstance(written, int) or isinstance(written, bool) or written < 0:
+            self.fail(line, f"seconds={written!r}; write how long the cell runs at most, seconds=20.")
+        return written
 
     def _tags(self, kind: str, tags: object, line: int) -> tuple[str, ...]:
         if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):

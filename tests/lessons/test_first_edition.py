@@ -23,5 +23,6 @@ def test_nothing_else_of_labkit_knows_the_old_numbers() -> None:
     for path in (ROOT / "labkit").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom):
-                names = {node.module or "", *(each.name for each in node.names)}
-                assert not any("first_edition" in name for name in names), path
+                names = {f"{node.module}.{each.name}" for each in node.names}
+                assert "labkit.lessons.first_edition.SLUGS" not in names, path
+                assert "labkit.lessons.first_edition" not in names, path

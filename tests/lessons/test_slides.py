@@ -13,7 +13,7 @@ def test_the_deck_holds_the_tagged_cells_and_the_cut_code(source_text: str) -> N
     assert len(slides) == 2
     assert slides[0] == (
         '---\nmarp: true\npaginate: true\ntitle: "Mean over ranks"\n---\n\n'
-        "# Mean over ranks\n\nEvery rank has a number. You will find the mean."
+        "# Mean over ranks\n\nEvery rank has a number. You will find the mean, in 10 minutes."
     )
     assert slides[1].startswith(
         "## Talk about sums first\n\nAsk the class what happens with one rank.\n\n```python\ndef me"

@@ -1,0 +1,112 @@
+"""What a lesson takes is computed, said in its head, and held below the limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from labkit.lessons.budget import Budget, budget
+from labkit.lessons.build import build, check
+from labkit.lessons.first_edition import NOT_RETOLD
+from labkit.lessons.source import Lesson, load, parse
+
+PATH = "solutions/03_words.py"
+ROOT = Path(__file__).parents[2]
+
+
+def exercise(slug: str, minutes: int, more: str = "") -> str:
+    header = (
+        f'exercise="{slug}" points=1 difficulty=1 importance=1 minutes={minutes} title="T" provides=["{slug}"]{more}'
+    )
+    return (
+        f'# %% tags=["exercise"] {header}\ndef {slug}():\n'
+        f"    # BEGIN SOLUTION {slug}\n    return 1\n    # END SOLUTION\n\n"
+        f'# %% tags=["check"]\nlabkit.check("{slug}", {slug})\n\n'
+    )
+
+
+def prose(text: str) -> str:
+    return f"# %% [markdown]\n# {text}\n\n"
+
+
+def lesson_of(*cells: str) -> Lesson:
+    return parse(prose("# Words") + "".join(cells), PATH)
+
+
+def test_minutes_are_reading_code_guesses_exercises_questions_and_runs() -> None:
+    found = budget(
+        lesson_of(
+            prose(" ".join(["word"] * 359)),  # with the title, 360: 2 minutes
+            '# %% tags=["given"]\nimport torch\n\nimport labkit\n\n',
+            "# %% seconds=30\n1 + 1\n\n",
+            '# %% tags=["predict"]\nlabkit.predict("how_many", 2)\n\n',
+            exercise("first", 4),
+            '# %% tags=["why"] exercise="if_doubled" title="Twice the ranks"\nlabkit.answer("if_doubled", 2.0)\n',
+        )
+    )
+    assert (found.words, found.code_lines, found.guesses, found.exercises, found.questions) == (360, 3, 1, 1, 1)
+    assert found.minutes == pytest.approx(2 + 0.3 + 1.5 + 4 + 1 + 0.5)
+    assert found.promise == 10
+
+
+def test_the_core_ends_at_the_heading_above_the_first_bonus() -> None:
+    with_bonus = lesson_of(exercise("first", 4), prose("## More\n#\n# a b c"), exercise("more", 9, " bonus=true"))
+    alone = budget(lesson_of(exercise("first", 4)))
+    found = budget(with_bonus)
+    assert (found.words, found.cells, found.minutes) == (alone.words, alone.cells, alone.minutes)
+    assert found.bonus == 9 and found.is_last
+
+
+def test_an_exercise_of_the_core_below_a_bonus_is_told() -> None:
+    found = budget(lesson_of(exercise("more", 9, " bonus=true"), exercise("first", 4)))
+    assert "an exercise of the core stands below a bonus" in list(found.excesses())
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("words", "1,801 words of prose, and 1,800 are the most"),
+        ("code_lines", "81 lines of given code"),
+        ("cells", "91 cells"),
+        ("exercises", "7 exercises"),
+        ("declared", "76 minutes, and 75 are the most"),
+    ],
+)
+def test_more_than_an_hour_holds_is_told(name: str, says: str) -> None:
+    most = {"words": 1800, "code_lines": 80, "cells": 90, "exercises": 6, "declared": 75}
+    empty = dict.fromkeys(
+        ("words", "code_lines", "cells", "exercises", "questions", "guesses", "declared", "runs_s"), 0
+    )
+    assert not list(Budget(**{**empty, name: most[name] if name != "words" else 0}, bonus=0, is_last=True).excesses())
+    (why,) = Budget(**{**empty, name: most[name] + 1}, bonus=0, is_last=True).excesses()
+    assert says in why
+
+
+def test_the_head_promises_what_was_computed_and_ids_do_not_hang_on_it() -> None:
+    head = prose("**Time:** [[minutes]] minutes")
+    short, long = lesson_of(head, exercise("first", 4)), lesson_of(head, exercise("first", 14))
+    assert "**Time:** 5 minutes" in short.cells[1].student_source
+    assert "**Time:** 15 minutes" in long.cells[1].student_source
+    assert short.cells[1].id == long.cells[1].id
+
+
+def test_build_prints_what_a_lesson_takes(course: Path) -> None:
+    assert "takes 5 min (" in str(build(course, execute=False))
+
+
+def test_check_fails_past_the_limits_and_without_a_promise(course: Path) -> None:
+    path = course / "solutions" / "03_mean_over_ranks.py"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("minutes=3", "minutes=80"), encoding="utf-8")
+    build(course, execute=False)
+    assert any("and 75 are the most" in str(drift) for drift in check(course))
+    path.write_text(text.replace("[[minutes]]", "some"), encoding="utf-8")
+    build(course, execute=False)
+    assert any("does not say how long it takes" in str(drift) for drift in check(course))
+
+
+def test_lessons_that_are_not_retold_are_really_beyond_the_limits() -> None:
+    slugs = {path.stem.partition("_")[2]: path for path in sorted((ROOT / "solutions").glob("[0-9][0-9]_*.py"))}
+    assert set(NOT_RETOLD) <= set(slugs), "a lesson that is gone is still excused"
+    assert [slug for slug in NOT_RETOLD if not list(budget(load(slugs[slug])).excesses())] == []
