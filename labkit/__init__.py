@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from labkit.launch.rank import device as device
     from labkit.launch.rank import span as span
     from labkit.lessons.earlier_answers import mine as mine
+    from labkit.scripts import script as script
     from labkit.timeline import Timeline as Timeline
     from labkit.virtual_world import virtual as virtual
     from labkit.widgets.bucket_explorer import bucket_explorer as bucket_explorer
@@ -51,6 +52,7 @@ _HOME = {
     "ring_player": "labkit.checks.ring_player",
     "run": "labkit.worlds",
     "schedule_explorer": "labkit.widgets.schedule_explorer",
+    "script": "labkit.scripts",
     "span": "labkit.launch.rank",
     "staleness_view": "labkit.widgets.staleness_view",
     "virtual": "labkit.virtual_world",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from labkit.hardware import Device, Hardware, Link
 from labkit.launch.local import Order
 from labkit.launch.rank import set_span_recorder
+from labkit.scripts import Script
 from labkit.simulator.cluster import Algorithm, Cluster, describe
 from labkit.simulator.regions import span
 from labkit.simulator.run import simulate
@@ -35,7 +36,7 @@ class VirtualWorld:
         try:
             outcome = simulate(
                 order.function, order.args, self.cluster, timeout=order.timeout, seed=order.seed, init=order.init,
-                echo=order.echo,
+                echo=order.echo, own_main=isinstance(order.function, Script),
             )  # fmt: skip
         finally:
             set_span_recorder(None)

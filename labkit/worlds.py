@@ -15,6 +15,7 @@ from labkit.launch.gpu_turns import gpu_turn, visible_gpus
 from labkit.launch.local import Order, default_start_method, launch_local
 from labkit.launch.shown_error import show_report_alone
 from labkit.launch.watchdog import STALL_SECONDS
+from labkit.scripts import Script
 from labkit.timeline.drawing import draw
 from labkit.units import format_time
 
@@ -141,7 +142,7 @@ def run(
     timeout: float | None = 120.0,
     stall: float | None = STALL_SECONDS,
     seed: int = 0,
-    init: bool = True,
+    init: bool | None = None,
     echo: bool = True,
     watch: bool = False,
 ) -> Run:
@@ -151,14 +152,15 @@ def run(
     value; for keyword arguments use functools.partial. Tensors come back on the CPU.
 
     Args:
-        fn: A function, also one from a notebook cell, a closure, or any callable.
+        fn: A function, also one from a notebook cell, a closure, or any callable; or a program, labkit.script(...).
         *args: Its arguments, the same on every rank.
         on: The world; local(2) by default.
         timeout: Seconds the run may take, or None for no limit.
         stall: A run counts as deadlocked, before its time is up, when for this many seconds every rank that has not
             finished waits in the same communication call and uses no CPU; None never looks.
         seed: Rank r seeds torch, numpy and random with seed + r.
-        init: Make the default process group before fn and destroy it after; False leaves both to fn.
+        init: Make the default process group before fn and destroy it after; False leaves both to fn. None is True
+            for a function and False for a script.
         echo: Show what ranks print while they run, tagged with the rank.
         watch: Show the timeline while it grows, in a live JupyterLab; elsewhere and in virtual time it does nothing.
 
@@ -175,8 +177,14 @@ def run(
     for name, value in (("timeout", timeout), ("stall", stall)):
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise ConfigError(f"{name}={value} is not a time; use seconds above 0, or None for no limit.")
+    if isinstance(fn, Script):
+        if init:
+            raise ConfigError(f"{fn.name} is a script, which initialises its own process group; leave init=True away.")
+        if args:
+            raise ConfigError(f"A script's arguments belong to it: write labkit.script({fn.name!r}, ...).")
     world = on if on is not None else local(2)
     shown = draw("growing") if watch and isinstance(world, LocalWorld) and draw("is_live") else None
+    init = not isinstance(fn, Script) if init is None else init
     order = Order(fn, args, timeout, stall, seed, init, echo, shown.add if shown is not None else None)
     try:
         done = world.launch(order)

@@ -19,6 +19,7 @@ from labkit.launch.channel import RankChannel
 from labkit.launch.job import Job
 
 _LAUNCHER = os.path.dirname(__file__)  # noqa: PTH120  # compared with the names of code objects, as text
+_HIDDEN = (_LAUNCHER, os.path.join(os.path.dirname(_LAUNCHER), "scripts.py"))  # noqa: PTH118, PTH120
 
 
 def run_rank(rank: int, job: Job, channel: RankChannel, stacks: TextIO, log_path: str | None) -> int:
@@ -87,7 +88,7 @@ def _drop_launcher_frames(described: traceback.TracebackException | None) -> Non
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
-        kept = [frame for frame in one.stack if not frame.filename.startswith(_LAUNCHER)]
+        kept = [frame for frame in one.stack if not frame.filename.startswith(_HIDDEN)]
         one.stack = traceback.StackSummary.from_list(kept)
         open_ones += [one.__cause__, one.__context__, *(one.exceptions or ())]
 
@@ -101,8 +102,12 @@ def _enter(job: Job, rank: int) -> None:
         linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     import torch
 
+    from labkit.torch_port.meeting import meet_at, refuse_a_second_group
     from labkit.torch_port.stores import read_debug_level
 
+    meet_at(job.environ["MASTER_ADDR"], int(job.environ["MASTER_PORT"]))
+    if job.init:
+        refuse_a_second_group()
     torch.set_num_threads(job.threads_per_rank)  # OMP_NUM_THREADS is read at import: too late here
     read_debug_level()  # so is TORCH_DISTRIBUTED_DEBUG
     if job.devices[rank].startswith("cuda"):

@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from labkit.simulator import interpreter
+from labkit.simulator.interpreter import Interpreter
 from labkit.simulator.state import VirtualRank, current_rank
 
 EPOCH_NS = 1_767_225_600 * 10**9
@@ -55,6 +57,7 @@ class ProcessGlobals:
         self.torch = generator.get_state()
         self.dtype = torch.float32
         self.output = Output(rank, show)
+        self.interpreter = Interpreter()
 
 
 class Output(io.TextIOBase):
@@ -171,6 +174,8 @@ class GlobalsSwitch:
         dtype = torch.get_default_dtype()
         if before >= 0:
             self.of_rank[before].dtype = dtype
+            self.of_rank[before].interpreter.put_away()
+        self.of_rank[rank].interpreter.bring()
         if dtype is not self.of_rank[rank].dtype:
             torch.set_default_dtype(self.of_rank[rank].dtype)
 
@@ -189,6 +194,7 @@ class GlobalsSwitch:
         with ExitStack() as stack:
             stack.enter_context(_kept_random_state())
             stack.enter_context(_kept_environ(self))
+            stack.enter_context(interpreter.kept())
             for name in ("stdout", "stderr"):
                 stack.enter_context(_replaced(sys, name, _Stream(getattr(sys, name), self.mine)))
             stack.enter_context(_replaced(sys, "excepthook", sys.excepthook))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import pickle
 import queue
 import sys
 import threading
@@ -41,6 +42,7 @@ from labkit.torch_port.backend import register
 from labkit.torch_port.backward import single_threaded_backward
 from labkit.torch_port.group_tables import installed
 from labkit.torch_port.known_crashes import refused
+from labkit.torch_port.meeting import refuse_a_second_group
 
 _GRACE_S = 5.0
 _LOOK_S = 0.2
@@ -91,6 +93,7 @@ def simulate(
     seed: int = 0,
     init: bool = True,
     echo: bool = True,
+    own_main: bool = False,
 ) -> Outcome:
     """Return what ``fn(*args)`` gives on every rank of a virtual cluster.
 
@@ -102,6 +105,8 @@ def simulate(
         seed: Rank r seeds torch, numpy and random with seed + r.
         init: Make the default process group before fn and destroy it after.
         echo: Show what ranks print, tagged with the rank.
+        own_main: fn makes each rank a ``__main__`` of its own, as a script does: objects travel between ranks by the
+            names of their classes, as between processes.
 
     Raises:
         ConfigError: If called inside a virtual rank or while another run goes on, or something cannot be copied.
@@ -115,7 +120,7 @@ def simulate(
     if not _one_at_a_time.acquire(blocking=False):
         raise ConfigError("A virtual run is under way in another thread of this process; wait for it to end.")
     try:
-        return _Run(call, cluster, seed, init, echo).outcome(timeout)
+        return _Run(call, cluster, seed, init, echo, own_main).outcome(timeout)
     finally:
         _one_at_a_time.release()
 
@@ -123,8 +128,8 @@ def simulate(
 class _Run:
     """One run while it goes on."""
 
-    def __init__(self, call: bytes, cluster: Cluster, seed: int, init: bool, echo: bool) -> None:
-        self._call, self._cluster, self._seed, self._init = call, cluster, seed, init
+    def __init__(self, call: bytes, cluster: Cluster, seed: int, init: bool, echo: bool, own_main: bool) -> None:
+        self._call, self._cluster, self._seed, self._init, self._own_main = call, cluster, seed, init, own_main
         self._hub = GlobalsSwitch()
         scheduler = Scheduler(cluster.world_size, self._hub.resumed, self._deadlocked)
         self._simulation = Simulation(cluster, scheduler, Network(cluster))
@@ -154,10 +159,13 @@ class _Run:
             stack.enter_context(
                 installed(
                     *("virtual", current_world, lambda: self._store),
-                    *(_monitored_barrier, cloudpickle.Pickler, self._unpickler),
+                    _monitored_barrier,
+                    *((pickle.Pickler, pickle.Unpickler) if self._own_main else (cloudpickle.Pickler, self._unpickler)),
                 )
             )
             stack.enter_context(refused(lambda: current_rank() is not None))
+            if self._init:
+                stack.callback(refuse_a_second_group())
             stack.enter_context(self._hub.installed())
             stack.enter_context(fused_kernels.installed())
             stack.enter_context(locks.installed())
@@ -269,6 +277,9 @@ class _Run:
             "WORLD_SIZE": str(cluster.world_size),
             "LOCAL_WORLD_SIZE": str(here),
             "GROUP_RANK": str(cluster.node(rank)),
+            "GROUP_WORLD_SIZE": str(cluster.num_nodes),
+            "ROLE_RANK": str(rank),
+            "ROLE_WORLD_SIZE": str(cluster.world_size),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": "29500",
             "LABKIT_DEVICE": "cpu",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from labkit.cells import in_cells
 
-_HIDDEN = (str(Path(__file__).parent) + os.sep, threading.__file__)
+_HIDDEN = (str(Path(__file__).parent) + os.sep, str(Path(__file__).parents[1] / "scripts.py"), threading.__file__)
 
 
 def describe(error: BaseException) -> tuple[str, str]:

@@ -1,0 +1,127 @@
+"""script(): a training script as it is, taken to a world in place of a function."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from labkit.errors import ConfigError
+from labkit.launch.rank import span
+
+STEP = "optimizer.step"
+"""Name of the span around every optimizer step of a script; labkit.timeline.training reads steps off it."""
+
+
+_TORCHRUN = {
+    "TORCHELASTIC_RUN_ID": "labkit", "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0",
+}  # fmt: skip
+"""What torchrun sets besides what every rank of labkit has, by which libraries know that they were launched."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """A program and its arguments; made by script().
+
+    Attributes:
+        path: The file.
+        args: What it finds in ``sys.argv`` after its own name.
+    """
+
+    path: str
+    args: tuple[str, ...] = ()
+
+    def __call__(self) -> None:
+        """Run the script in this rank as ``torchrun`` would: as ``__main__``, with the files beside it importable."""
+        path = Path(self.path)
+        main = ModuleType("__main__")
+        main.__dict__.update(__file__=str(path), __builtins__=__builtins__, __spec__=None, __cached__=None)
+        sys.modules["__main__"] = main
+        sys.argv = [str(path), *self.args]
+        sys.path = [str(path.parent), *sys.path]
+        os.environ.update(_TORCHRUN)
+        with _steps.recorded():
+            try:
+                exec(compile(path.read_bytes(), str(path), "exec"), main.__dict__)
+            except SystemExit as end:
+                if end.code not in (None, 0):
+                    raise RuntimeError(f"{path.name} ended with sys.exit({end.code!r}).") from end
+        _say_what_is_left()
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return Path(self.path).name
+
+
+def script(path: str | Path, *args: object) -> Script:
+    """Return a script to take to a world in place of a function: ``labkit.run(labkit.script("train.py"), on=world)``.
+
+    It runs as under ``torchrun``: as ``__main__`` on every rank, with torchrun's environment and the files beside it,
+    and it calls ``init_process_group`` itself. On ``labkit.virtual`` it finds virtual CUDA devices, unless the world
+    says ``cuda=False``. The run's results are None; its output and timeline are what the script did. Every
+    ``optimizer.step()`` is on the timeline, so that steps can be told apart.
+
+    Args:
+        path: The Python file, as seen from here.
+        *args: Its arguments, as on a command line.
+
+    Raises:
+        ConfigError: If there is no such file.
+    """
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise ConfigError(f"There is no script {str(path)!r} in {Path.cwd()}; give the path of a Python file.")
+    return Script(str(file.resolve()), tuple(str(arg) for arg in args))
+
+
+class _Steps:
+    """Spans around optimizer steps, while a script runs in this process: on a virtual cluster, any of many."""
+
+    def __init__(self) -> None:
+        self._scripts = 0
+        self._handles: list[Any] = []
+        self._under_way: dict[int, Any] = {}
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Record the steps of the body, and of every other body under way."""
+        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+        if not self._scripts:
+            self._handles = [
+                register_optimizer_step_pre_hook(self._before), register_optimizer_step_post_hook(self._after)
+            ]  # fmt: skip
+        self._scripts += 1
+        try:
+            yield
+        finally:
+            self._scripts -= 1
+            if not self._scripts:
+                for handle in self._handles:
+                    handle.remove()
+                self._under_way.clear()
+
+    def _before(self, optimizer: Any, _: Any, __: Any) -> None:
+        region = self._under_way[id(optimizer)] = span(STEP, "host")
+        region.__enter__()
+
+    def _after(self, optimizer: Any, _: Any, __: Any) -> None:
+        region = self._under_way.pop(id(optimizer), None)
+        if region is not None:
+            region.__exit__(None, None, None)
+
+
+_steps = _Steps()
+
+
+def _say_what_is_left() -> None:
+    import torch.distributed as dist
+
+    if os.environ.get("RANK") == "0" and dist.is_available() and dist.is_initialized():
+        print("[labkit] the script ended without dist.destroy_process_group(); labkit left the group.", file=sys.stderr)
