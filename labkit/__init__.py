@@ -86,6 +86,7 @@ __all__ = [
     "reveal",
     "ring_player",
     "run",
+    "script",
     "schedule_explorer",
     "span",
     "staleness_view",

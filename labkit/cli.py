@@ -112,6 +112,26 @@ def calibrate(
 
 
 @app.command()
+def launch(
+    script: Annotated[Path, typer.Argument(help="The Python file.")],
+    args: Annotated[list[str] | None, typer.Argument(help="Its own arguments, after --.")] = None,
+    on: Annotated[str, typer.Option(help="The world: virtual:64, or local:4 for processes of this host.")] = "local:2",
+    gpu: Annotated[str | None, typer.Option(help="Virtual accelerators, such as h100 (the default).")] = None,
+    link: Annotated[str | None, typer.Option(help="What connects those of a node, such as nvlink4.")] = None,
+    nic: Annotated[str | None, typer.Option(help="What connects nodes, such as ib_ndr.")] = None,
+    gpus_per_node: Annotated[int | None, typer.Option(help="Virtual accelerators of a node.")] = None,
+    memory: Annotated[str | None, typer.Option(help='What each accelerator holds, such as "16 GB".')] = None,
+    seed: Annotated[int, typer.Option(help="Rank r seeds torch, numpy and random with seed + r.")] = 0,
+    timeout: Annotated[float | None, typer.Option(help="Seconds the run may take (default: no limit).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the timeline: .npz, .html, or .json for Perfetto.")] = None,
+) -> None:
+    """Run a training script as torchrun would, on virtual accelerators or on processes of this host."""
+    hardware = {"gpu": gpu, "link": link, "nic": nic, "gpus_per_node": gpus_per_node, "memory": memory}
+    run = _load("labkit.launch_command", "launch")
+    run(script, args or [], on, hardware, timeout=timeout, seed=seed, out=out, say=typer.echo)
+
+
+@app.command()
 def build(
     lessons: Annotated[list[str] | None, typer.Argument(help="Lessons to build, such as 02; all if none.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit code 1 if a file drifted.")] = False,

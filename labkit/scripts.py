@@ -13,10 +13,7 @@ from typing import Any
 
 from labkit.errors import ConfigError
 from labkit.launch.rank import span
-
-STEP = "optimizer.step"
-"""Name of the span around every optimizer step of a script; labkit.timeline.training reads steps off it."""
-
+from labkit.timeline.training import STEP
 
 _TORCHRUN = {
     "TORCHELASTIC_RUN_ID": "labkit", "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0",
@@ -50,7 +47,7 @@ class Script:
                 exec(compile(path.read_bytes(), str(path), "exec"), main.__dict__)
             except SystemExit as end:
                 if end.code not in (None, 0):
-                    raise RuntimeError(f"{path.name} ended with sys.exit({end.code!r}).") from end
+                    raise RuntimeError(f"{path.name} ended with sys.exit({end.code!r}).") from None
         _say_what_is_left()
 
     @property

@@ -38,7 +38,7 @@ class Operator:
         draws: Whether it may use torch's generator of random numbers.
         in_place: Whether it changes its first argument and returns it.
         remembers: Whether what it yields on meta may be remembered.
-        costs: What a call hangs on -> nanoseconds and bytes.
+        costs: What a call hangs on -> nanoseconds, bytes, floating-point operations, nanoseconds at the device's peak.
         results: What a call on meta hangs on -> what yields its result.
     """
 
@@ -47,7 +47,7 @@ class Operator:
     draws: bool
     in_place: bool
     remembers: bool
-    costs: dict[Any, tuple[float, int]] = field(default_factory=dict)
+    costs: dict[Any, tuple[float, int, int | None, float]] = field(default_factory=dict)
     results: dict[Any, Result] = field(default_factory=dict)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from labkit.cells import cell_name
+from labkit.simulator.work_done import WorkDone
 from labkit.timeline import Timeline
 from labkit.timeline.span import Lane, Problem
 from labkit.torch_port.group_tables import entry_codes
@@ -75,12 +76,13 @@ class Noted:
 
 @dataclass
 class RankRecord:
-    """The spans of one rank, in the order it began them, and what its memory held."""
+    """The spans of one rank, in the order it began them, what its memory held, and how much it computed."""
 
     rank: int
     rows: list[Row] = field(default_factory=list)
     problems: list[Noted] = field(default_factory=list)
     memory: RankMemory | None = None
+    work: WorkDone = field(default_factory=WorkDone)
 
     def add(self, row: Row) -> Row:
         """Return the row, now part of the record."""

@@ -96,10 +96,13 @@ class Roofline(DispatchMode):
         cost = known.costs.get(key)
         if cost is None:
             counted, num_bytes = work_of(func, args, kwargs, out, self._registry)
-            cost = self._duration_ns(name, counted, num_bytes, out), num_bytes
+            ideal_ns = counted / self._peak(out) * 1e9 if counted else 0.0
+            cost = self._duration_ns(name, counted, num_bytes, out), num_bytes, counted, ideal_ns
             if key is not None:
                 known.costs[key] = cost
-        duration, num_bytes = cost
+        duration, num_bytes, flops, ideal_ns = cost
+        if flops:
+            rank.record.work.add(flops, ideal_ns)
         duration *= self._slow
         if self._jitter:
             duration *= 1.0 + self._jitter * rank.jitter.random()
@@ -124,11 +127,14 @@ class Roofline(DispatchMode):
         seconds = device.measured_seconds(name, flops or 0, num_bytes)
         duration = num_bytes / self._bytes_per_ns if seconds is None else seconds * 1e9
         if seconds is None and flops is not None:
-            first = next(_tensors(out), None)
-            dtype = str(first.dtype).removeprefix("torch.") if first is not None else "float32"
-            peak = device.flops_per_second(dtype, tf32=_tf32()) * device.compute_share
-            duration = max(duration, flops / peak * 1e9)
+            duration = max(duration, flops / (self._peak(out) * device.compute_share) * 1e9)
         return device.launch_ns + duration if device.cores else max(duration, device.launch_ns)
+
+    def _peak(self, out: Any) -> float:
+        """Return the operations a second that the device does at most on tensors like this."""
+        first = next(_tensors(out), None)
+        dtype = str(first.dtype).removeprefix("torch.") if first is not None else "float32"
+        return self._device.flops_per_second(dtype, tf32=_tf32())
 
     def _watch(self, func: Any, args: Any, kwargs: Any) -> None:
         """Note an operator that writes a buffer being sent, or touches one being received."""

@@ -37,6 +37,7 @@ from labkit.simulator.state import Simulation, VirtualRank, become, current_rank
 from labkit.simulator.store import VirtualStore
 from labkit.simulator.tracebacks import describe
 from labkit.simulator.virtual_port import make_port
+from labkit.simulator.work_done import WorkDone, marked_at_steps, work_table
 from labkit.timeline import Timeline
 from labkit.torch_port.backend import register
 from labkit.torch_port.backward import single_threaded_backward
@@ -172,6 +173,7 @@ class _Run:
             stack.enter_context(threads.installed())
             stack.enter_context(rpc.installed())
             stack.enter_context(memory_watched(self._memory))
+            stack.enter_context(marked_at_steps(_work))
             stack.enter_context(collected_by_us())
             self._threads = [
                 threading.Thread(target=self._live, args=(rank,), name=f"virtual rank {rank.rank}", daemon=True)
@@ -330,6 +332,9 @@ class _Run:
         records = [rank.record for rank in simulation.ranks]
         timeline = assemble(records, ends_ns, self._problems())
         timeline.tables |= memory_tables(self._memories)
+        for record, end_ns in zip(records, ends_ns, strict=True):
+            record.work.mark(end_ns)
+        timeline.tables["work"] = work_table([record.work for record in records])
         output = [one.output.text() for one in self._hub.of_rank]
         failure, size = simulation.scheduler.failure, len(simulation.ranks)
         about: dict[str, Any] = {"output": tuple(output), "timeline": timeline}
@@ -356,6 +361,11 @@ class _Run:
 def _monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
     chosen: Any = group if group is not None else dist.group.WORLD
     chosen.monitored_barrier(timeout, wait_all_ranks)
+
+
+def _work() -> tuple[WorkDone, int] | None:
+    rank = current_rank()
+    return None if rank is None else (rank.record.work, rank.now_ns)
 
 
 def _pack(result: object) -> bytes:

@@ -1,7 +1,7 @@
 """Where the ranks of a run meet, whatever address their program names; and what it is told when they have met already.
 
-A launcher hosts a store before any rank is there. A program that names a port of its own, as tutorials do, expects rank 0
-to host one there. Both are served by the launcher's: each address a program names is a part of it.
+A launcher hosts a store before any rank is there. A program that names a port of its own, as tutorials do, expects
+rank 0 to host one there. Both are served by the launcher's: each address a program names is a part of it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,96 @@
+"""What `labkit launch` does: a script on a world, and what came of it in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from labkit.errors import ConfigError, RunError
+from labkit.scripts import script
+from labkit.timeline import Timeline
+from labkit.timeline.training import training
+from labkit.virtual_world import virtual
+from labkit.worlds import World, local, run
+
+WORLDS = "virtual:N or local:N, N the number of ranks"
+
+
+def launch(
+    path: Path,
+    args: Sequence[str],
+    on: str,
+    hardware: dict[str, Any],
+    *,
+    timeout: float | None = None,
+    seed: int = 0,
+    out: Path | None = None,
+    say: Callable[[str], None] = print,
+) -> Timeline | None:
+    """Return the timeline of a script's run, after saying what it came to.
+
+    Args:
+        path: The script.
+        args: Its arguments.
+        on: The world: "virtual:64" or "local:4".
+        hardware: What labkit.virtual takes besides the number of ranks; None where nothing was asked for.
+        timeout: Seconds the run may take, or None.
+        seed: Rank r seeds torch, numpy and random with seed + r.
+        out: Where the timeline goes: ``.npz`` for labkit.Timeline.load, ``.html`` to look at, ``.json`` for Perfetto.
+        say: Shows a line.
+
+    Raises:
+        ConfigError: If the world, the hardware or the file cannot be.
+        RunError: If the run failed; its timeline is written nevertheless.
+    """
+    save = _writer(out)
+    program = script(path, *args)
+    world = _world(on, {name: value for name, value in hardware.items() if value is not None})
+    try:
+        done = run(program, on=world, timeout=timeout, seed=seed)
+    except RunError as error:
+        if out is not None and error.timeline is not None:
+            save(error.timeline)
+            say(f"what was recorded until then: {out}")
+        raise
+    timeline = done.timeline
+    say(f"{program.name} on {world!r}" if on.startswith("virtual") else repr(done))
+    if timeline is None:
+        return None
+    say(timeline.summary())
+    for line in training(timeline).lines():
+        say(line)
+    if out is not None:
+        save(timeline)
+        say(f"timeline            {out}")
+    return timeline
+
+
+def _writer(out: Path | None) -> Callable[[Timeline], None]:
+    """Return what writes a timeline to the file; raises before the run where nothing could."""
+    if out is None:
+        return lambda timeline: None
+    writers: dict[str, Callable[[Timeline], None]] = {
+        ".npz": lambda timeline: timeline.save(out),
+        ".html": lambda timeline: timeline.to_html(out),
+        ".json": lambda timeline: timeline.to_chrome(out),
+    }
+    if out.suffix not in writers:
+        raise ConfigError(f"--out {out} has no known ending; use {', '.join(writers)}.")
+    if not out.absolute().parent.is_dir():
+        raise ConfigError(f"--out {out}: there is no folder {out.absolute().parent}.")
+    return writers[out.suffix]
+
+
+def _world(on: str, hardware: dict[str, Any]) -> World:
+    kind, _, number = on.partition(":")
+    if kind not in ("virtual", "local") or not number.isdecimal():
+        raise ConfigError(f"--on {on} is no world; use {WORLDS}.")
+    if kind == "virtual":
+        return virtual(int(number), **hardware)
+    if hardware:
+        raise ConfigError(
+            f"--{min(hardware).replace('_', '-')} describes virtual hardware, and {on} runs on this host; "
+            f"use --on virtual:{number}, or leave it away."
+        )
+    return local(int(number))

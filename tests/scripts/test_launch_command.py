@@ -1,0 +1,57 @@
+"""labkit launch: a script from the terminal, and what it came to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from labkit import Timeline, cli
+from labkit.timeline.training import training
+
+PROGRAM = Path(__file__).parent / "programs" / "ranks_own_words.py"
+
+
+def _launch(*arguments: object) -> tuple[int, str]:
+    ended = CliRunner().invoke(cli.app, ["launch", str(PROGRAM), *map(str, arguments)])
+    return ended.exit_code, ended.output
+
+
+def test_a_virtual_run_is_summed_up_and_written(tmp_path: Path) -> None:
+    out = tmp_path / "run.npz"
+    code, shown = _launch("--on", "virtual:4", "--gpu", "h100", "--link", "nvlink4", "--out", out, "--", "--steps", 4)
+    assert code == 0, shown
+    for each in ("[rank 3] {", "4 x h100, nvlink4", "step time ", "exposed comm.", "peak memory", "model FLOP util."):
+        assert each in shown
+    found = training(Timeline.load(out))
+    assert found.num_steps == 4 and found.step_ns and found.exposed_ns and found.utilisation
+    assert found.exposed_ns < found.step_ns and found.utilisation < 1
+
+
+def test_a_local_run_says_what_it_knows() -> None:
+    code, shown = _launch("--on", "local:2", "--", "--steps", 3)
+    assert code == 0 and "median of 3 steps" in shown and "peak memory" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--on", "moon:4"), "--on moon:4 is no world; use virtual:N or local:N"),
+        (("--on", "virtual:many"), "--on virtual:many is no world"),
+        (("--on", "local:2", "--gpu", "h100"), "--gpu describes virtual hardware, and local:2 runs on this host"),
+        (("--on", "virtual:2", "--gpu", "h1000"), "h1000"),
+        (("--on", "virtual:2", "--out", "run.txt"), "use .npz, .html, .json"),
+        (("--on", "virtual:2", "--out", "nowhere/run.npz"), "there is no folder"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_runs(arguments: tuple[str, ...], words: str) -> None:
+    code, shown = _launch(*arguments)
+    assert code == 2 and words in shown
+
+
+def test_the_run_of_a_script_that_failed_is_written_too(tmp_path: Path) -> None:
+    script, out = tmp_path / "fails.py", tmp_path / "run.npz"
+    script.write_text("import torch\ntorch.ones(4) + 1\nraise ValueError('on purpose')\n")
+    ended = CliRunner().invoke(cli.app, ["launch", str(script), "--on", "virtual:2", "--out", str(out)])
+    assert ended.exit_code == 2 and "on purpose" in ended.output and len(Timeline.load(out))

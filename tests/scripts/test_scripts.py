@@ -1,0 +1,127 @@
+"""A script runs on a world as torchrun would run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import labkit
+from labkit.errors import ConfigError, RankFailed
+
+PROGRAMS = Path(__file__).parent / "programs"
+WORLDS = {"virtual": lambda size: labkit.virtual(size), "local": lambda size: labkit.local(size)}
+
+
+def _run(name: str, *args: object, on: Any) -> labkit.Run:
+    return labkit.run(labkit.script(PROGRAMS / f"{name}.py", *args), on=on, echo=False)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_script_finds_what_torchrun_would_give_it(world: str) -> None:
+    before = sys.modules["__main__"], list(sys.argv), list(sys.path)
+    run = _run("ranks_own_words", "--steps", 3, on=WORLDS[world](2))
+    for rank, printed in enumerate(run.output):
+        found = json.loads(printed)
+        assert found["main"] and found["notes"]
+        assert found["argv"] == ["ranks_own_words.py", "--steps", "3"] and found["still"] == f"changed by rank {rank}"
+        assert found["beside"] == "programs"
+        assert found["environment"] == [str(rank), "2", str(rank), "2", "0", "labkit"]
+    assert run.results == [None, None]
+    assert (sys.modules["__main__"], sys.argv, sys.path) == before and "TORCHELASTIC_RUN_ID" not in os.environ
+
+
+def test_both_worlds_and_torchrun_train_to_the_same_weights() -> None:
+    script = PROGRAMS / "ranks_own_words.py"
+    launched = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script, "--steps", "4"],
+        capture_output=True, text=True, timeout=120, cwd=script.parent, check=True,
+    )  # fmt: skip
+    expected = json.loads(launched.stdout.strip().splitlines()[0])["weight"]
+    for world in WORLDS.values():
+        run = _run("ranks_own_words", "--steps", 4, on=world(2))
+        assert [json.loads(text)["weight"] for text in run.output] == [expected] * 2
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_optimizer_step_is_on_the_timeline(world: str) -> None:
+    run = _run("ranks_own_words", "--steps", 5, on=WORLDS[world](2))
+    assert run.timeline is not None
+    assert [int(((run.timeline.name == "optimizer.step") & (run.timeline.rank == r)).sum()) for r in (0, 1)] == [5, 5]
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_script_that_exits_with_a_status_has_failed_on_that_line(world: str, tmp_path: Path) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text("import os, sys\n\nif os.environ['RANK'] == '1':\n    sys.exit(3)\n")
+    with pytest.raises(RankFailed, match=r"fails.py ended with sys.exit\(3\)") as failed:
+        labkit.run(labkit.script(script), on=WORLDS[world](2), echo=False)
+    assert failed.value.rank == 1
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_traceback_begins_in_the_script(world: str, tmp_path: Path) -> None:
+    script = tmp_path / "raises.py"
+    script.write_text("def inner():\n    raise ValueError('on purpose')\n\ninner()\n")
+    with pytest.raises(RankFailed, match="on purpose") as failed:
+        labkit.run(labkit.script(script), on=WORLDS[world](1), echo=False)
+    assert 'raises.py", line 4, in <module>' in str(failed.value) and "scripts.py" not in str(failed.value)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_script_that_leaves_its_group_is_told_so(world: str, tmp_path: Path) -> None:
+    script = tmp_path / "leaves.py"
+    script.write_text("import torch.distributed as dist\ndist.init_process_group('gloo')\n")
+    run = labkit.run(labkit.script(script), on=WORLDS[world](2), echo=False)
+    assert "ended without dist.destroy_process_group()" in run.output[0] and not run.output[1]
+
+
+def test_what_a_script_cannot_be_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"There is no script 'nowhere.py' in "):
+        labkit.script("nowhere.py")
+    script = labkit.script(PROGRAMS / "ranks_own_words.py")
+    with pytest.raises(ConfigError, match="initialises its own process group; leave init=True away"):
+        labkit.run(script, on=labkit.local(1), init=True)
+    with pytest.raises(ConfigError, match=r"write labkit.script\('ranks_own_words.py', ...\)"):
+        labkit.run(script, "--steps", on=labkit.local(1))
+
+
+def set_up(rank: int, world_size: int) -> None:
+    """As tutorials do it."""
+    os.environ["MASTER_ADDR"] = "localhost"
+    os.environ["MASTER_PORT"] = "12355"
+    dist.init_process_group("gloo", rank=rank, world_size=world_size)
+
+
+def set_up_by_address(rank: int, world_size: int) -> None:
+    dist.init_process_group("gloo", init_method="tcp://localhost:12399", rank=rank, world_size=world_size)
+
+
+def sums() -> list[float]:
+    found = []
+    for each in (set_up, set_up, set_up_by_address):
+        each(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+        value = torch.ones(1)
+        dist.all_reduce(value)
+        found.append(float(value))
+        dist.destroy_process_group()
+    return found
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_program_that_names_a_port_of_its_own_meets_there_with_init_false(world: str) -> None:
+    assert labkit.run(sums, on=WORLDS[world](3), init=False, echo=False).results == [[3.0] * 3] * 3
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_second_group_is_told_to_pass_init_false(world: str) -> None:
+    with pytest.raises(RankFailed, match=r"initialised already.*pass init=False to labkit.run"):
+        labkit.run(sums, on=WORLDS[world](2), echo=False)
+    assert dist.init_process_group.__module__ == "torch.distributed.distributed_c10d"
