@@ -9,12 +9,15 @@ import json
 import os
 import sys
 from importlib import import_module
+from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from labkit import __version__
+from labkit.doctor import BROWSERS, as_text, examine, find_browser
 from labkit.errors import ConfigError, EnvironmentProblem, LabkitError
 
 
@@ -74,9 +77,6 @@ def _options(
 @app.command()
 def version() -> None:
     """Print the version of labkit, Python and torch."""
-    from importlib.metadata import version as installed
-
-    from labkit import __version__
 
     typer.echo(f"labkit {__version__}, Python {sys.version.split()[0]}, torch {installed('torch')}")
 
@@ -87,7 +87,6 @@ def doctor(
     jupyter_args: Annotated[str, typer.Option(help="Arguments JupyterLab will get, to look at its port.")] = "",
 ) -> None:
     """Say what this machine has, what is missing, and what that costs. Exit code 1 if labs cannot run."""
-    from labkit.doctor import as_text, examine
 
     findings = examine(jupyter_args=jupyter_args)
     if as_json:
@@ -204,7 +203,6 @@ def slides(
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
 ) -> None:
     """Write decks with speaker notes that need no network: a lesson's slides, figures and exercises."""
-    from labkit.doctor import BROWSERS, find_browser
 
     browser = find_browser() if pdf else None
     if pdf and browser is None:

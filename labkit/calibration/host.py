@@ -34,6 +34,7 @@ import torch.distributed as dist
 from labkit.calibration.layers import layers
 from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.hardware import DEVICES, Device, Hardware, Link, Measured
+from labkit.launch.rank import device
 from labkit.simulator.operators import is_free
 from labkit.simulator.roofline import work_of
 from labkit.torch_port.operators import DispatchMode, flop_registry, name_of
@@ -250,7 +251,6 @@ def _made_on(cores: int | None) -> str:
 
 def _measure_operators() -> RankMeasure:
     """Run each layer forwards and backwards on every rank at once."""
-    from labkit.launch.rank import device
 
     where, watch = device(), Stopwatch()
     for build in layers():
@@ -293,7 +293,6 @@ def _around(where: torch.device) -> float:
 
 def _measure_messages() -> RankMeasure:
     """Send to and fro between ranks 0 and 1, then round a ring of all ranks."""
-    from labkit.launch.rank import device
 
     rank, size = dist.get_rank(), dist.get_world_size()
     found = RankMeasure(num_ranks=size)

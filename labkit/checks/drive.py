@@ -17,6 +17,7 @@ from labkit.checks.rank_side import run_cases
 from labkit.checks.wire import Wire
 from labkit.checks.wire_format import decode
 from labkit.errors import RunError
+from labkit.worlds import local, run
 
 if TYPE_CHECKING:
     from labkit.timeline import Timeline
@@ -116,7 +117,6 @@ def run_together(
         cases: Cases of one world size.
         case_seconds: Time limit of a case; the run gets as much for all of them together, and 2 s for each.
     """
-    from labkit.worlds import local, run
 
     size = cases[0].world_size
     assert all(case.world_size == size for case in cases)

@@ -9,11 +9,14 @@ from inspect import unwrap
 from typing import Any
 
 from labkit.board.reporting import report
+from labkit.checks.drive import run_visible
 from labkit.checks.exercise import Exercise, functions_for
 from labkit.checks.outcome import CaseOutcome, explained, hint_across
 from labkit.checks.par import lines as par_lines
 from labkit.checks.printed import lines as printed_lines
 from labkit.checks.rooms import exercises, find, lesson_of
+from labkit.checks.sweep import named as sweep_case
+from labkit.checks.sweep import run_sweep
 from labkit.checks.verdict import Verdict
 from labkit.errors import ConfigError, LabkitError
 from labkit.words import join
@@ -142,9 +145,6 @@ def check(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
 
 
 def _run(exercise: Exercise, functions: tuple[Callable[..., Any], ...]) -> CheckResult:
-    from labkit.checks.drive import run_visible
-    from labkit.checks.sweep import named as sweep_case
-    from labkit.checks.sweep import run_sweep
 
     named = _by_name(exercise, functions)
     try:

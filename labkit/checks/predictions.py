@@ -11,6 +11,7 @@ from html import escape
 from typing import Any, TypeAlias
 
 from labkit.slugs import is_slug
+from labkit.widgets.live import is_live
 
 Plain: TypeAlias = int | float | str | bool | None
 """What may be guessed: a number, a word, yes or no; None is no guess yet."""
@@ -71,7 +72,6 @@ class Revealed:
 
     def _ipython_display_(self) -> None:
         """Show the line, and a timeline as the widget it is in a live page."""
-        from labkit.widgets.live import is_live
 
         if self.problem or not hasattr(self.figure, "_ipython_display_") or not is_live():
             raise NotImplementedError  # IPython then asks for _repr_mimebundle_

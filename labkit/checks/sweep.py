@@ -24,7 +24,10 @@ from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.checks.wire_format import decode
 from labkit.errors import RunError, RunTimeout
+from labkit.hardware import Device, Link
+from labkit.virtual_world import virtual
 from labkit.words import join
+from labkit.worlds import run
 
 if TYPE_CHECKING:
     from labkit.timeline import Timeline
@@ -40,8 +43,6 @@ MISTAKES = (TOO_MANY_STEPS, WRITTEN, READ)
 
 def world(num_ranks: int) -> World:
     """Return a virtual world in which a message takes one step of a millisecond, and nothing else takes time."""
-    from labkit.hardware import Device, Link
-    from labkit.virtual_world import virtual
 
     counts = "no hardware: it counts steps"
     link = Link("one_step", 1e18, _STEP_NS, counts, counts)
@@ -90,7 +91,6 @@ def _in_runs(sizes: list[int]) -> str:
 def _run(
     exercise: Exercise, functions: Functions, case: Case, seconds: float
 ) -> tuple[Got, Wire, tuple[str, ...], Timeline | None]:
-    from labkit.worlds import run
 
     try:
         result = run(

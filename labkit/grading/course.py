@@ -11,6 +11,7 @@ from typing import Any
 
 from labkit.checks.predictions import Plain
 from labkit.errors import ConfigError
+from labkit.grading.guesses import revealed
 from labkit.lessons.manifest import Manifest
 from labkit.lessons.manifest import read as read_manifest
 from labkit.slugs import names_lesson
@@ -64,7 +65,6 @@ class Course:
     @cached_property
     def revealed(self) -> dict[str, Plain]:
         """What the executed solution shows beside each prediction, by the prediction's id; empty without a solution."""
-        from labkit.grading.guesses import revealed
 
         path = self.root / "solutions" / self.notebook.name
         if not path.is_file():

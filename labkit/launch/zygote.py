@@ -13,6 +13,7 @@ is one, log; the answer is ``{"forked": rank, "pid": pid}`` and, later, ``{"exit
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import importlib
 import io
@@ -23,6 +24,7 @@ import selectors
 import signal
 import socket
 import sys
+import traceback
 from pathlib import Path
 
 STACK_SIGNAL = signal.SIGRTMIN + 7 if sys.platform == "linux" else 0
@@ -205,8 +207,6 @@ class Zygote:
             os.close(self._wakeup_write)
             status = _run_forked_rank(rank, fds)
         except BaseException:
-            import traceback
-
             traceback.print_exc()
             status = 70
         finally:
@@ -214,7 +214,6 @@ class Zygote:
 
 
 def _run_forked_rank(rank: int, fds: list[int]) -> int:
-    import faulthandler
 
     from labkit.launch.channel import RankChannel
     from labkit.launch.job import unpack

@@ -5,6 +5,7 @@ Run with torch 2.13; written for 2.11 to 2.15.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import CodeType
@@ -129,8 +130,6 @@ def installed(
         if current() is None:
             yield from rendezvous(url, rank, world_size, **kwargs)
         else:
-            import os
-
             ranks = int(os.environ["RANK"]) if rank < 0 else rank
             size = int(os.environ["WORLD_SIZE"]) if world_size < 0 else world_size
             yield store(), ranks, size

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from IPython import get_ipython
+from IPython.display import display
+
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.live import is_live
 from labkit.widgets.static_timeline import to_png
@@ -22,8 +25,6 @@ def put_out(view: TimelineView) -> None:
 
     Their place in the page is gone, and without this their columns would stay, in the kernel and in the page.
     """
-    from IPython import get_ipython
-    from IPython.display import display
 
     parent: dict[str, Any] = getattr(get_ipython(), "get_parent", dict)()
     cell, execution = parent.get("metadata", {}).get("cellId"), parent.get("header", {}).get("msg_id", "")
@@ -51,7 +52,6 @@ def show(
         picture: Makes the PNG.
         afterwards: Gives the widget what it need not wait for.
     """
-    from IPython.display import display
 
     place: Any = display({"text/plain": sentence}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
     widget = view()
@@ -79,7 +79,6 @@ def show_event(timeline: Timeline, row: int, event: str, reason: str) -> None:
         event: Which event that is, in words.
         reason: Why it is shown; ends the sentence.
     """
-    from IPython.display import display
 
     sentence = f"Look here first: {event}, {reason}"
     words = f"{sentence}\n{timeline.summary().splitlines()[0]}"

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import numpy as np
+from IPython.display import display
 
 from labkit.timeline.columns import COLUMNS
 from labkit.timeline.timeline import Timeline
@@ -31,7 +32,6 @@ class GrowingTimeline:
     """
 
     def __init__(self) -> None:
-        from IPython.display import display
 
         self._place: Any = display({"text/plain": _WAITING}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         self._parts: list[Timeline] = []

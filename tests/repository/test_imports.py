@@ -113,6 +113,49 @@ def test_what_draws_timelines_is_there() -> None:
         assert callable(getattr(import_module(module), function)), place
 
 
+# What is imported inside functions only, and why; whatever else a function needs stands at the top of its module.
+LATE = {
+    "torch": "takes two seconds and starts threads: neither a help text nor a zygote waits for it",
+    "numpy": "takes a tenth of a second, and comes with torch",
+    "psutil": "reads the machine: where it cannot, the rest works",
+    "IPython": "is there in a notebook, and takes half a second elsewhere",
+    "ipykernel": "is a kernel's alone",
+    "ipywidgets": "is a live page's alone",
+    "matplotlib": "takes a second, and only pictures need it",
+    "nbformat": "and the next three: a second for who only reads a result",
+    "nbclient": "see nbformat",
+    "jupyter_client": "see nbformat",
+    "jupytext": "see nbformat",
+    "distributed": "need not be installed",
+    "playwright": "need not be installed",
+    "latex2mathml": "and the next three: of the extra `docs`",
+    "markdown_it": "see latex2mathml",
+    "mdit_py_plugins": "see latex2mathml",
+    "pygments": "see latex2mathml",
+    "labkit.worlds": "a par or a doctor's finding is data until it is measured",
+    "labkit.virtual_world": "loads torch",
+    "labkit.hardware": "comes with labkit.virtual_world in a driver that a rank reads without either",
+    "labkit.timeline": "loads numpy: a par is data until it is measured",
+    "labkit.widgets": "loads matplotlib or ipywidgets",
+    "labkit.torch_port": "loads torch",
+    "labkit.launch": "loads torch, or is loaded in a child process only",
+    "labkit.grading": "loads SQLAlchemy, Dask, nbclient or the sandbox, which only some commands need",
+}
+
+
+def test_what_is_imported_inside_a_function_has_its_reason() -> None:
+    unknown = []
+    for path in MODULES:
+        functions = [each for each in ast.walk(_tree(path)) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+        for node in (node for function in functions for node in ast.walk(function)):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                name = (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
+                parts = name.split(".")[: 2 if name.startswith("labkit") else 1]
+                if ".".join(parts) not in LATE:
+                    unknown.append(f"{path.relative_to(PACKAGE)}, line {node.lineno}: {name}")
+    assert not unknown
+
+
 def test_nothing_is_imported_relatively() -> None:
     for path in MODULES:
         assert not [node for node in ast.walk(_tree(path)) if isinstance(node, ast.ImportFrom) and node.level], path

@@ -21,6 +21,8 @@ from struct import Struct
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch
+
 from labkit.launch.recording import layout
 from labkit.launch.recording.call import Call
 from labkit.launch.recording.recorder import Recorder
@@ -221,7 +223,6 @@ def _id_of(to: Any) -> int:
 
 
 def _bytes_of(value: Any) -> int:
-    import torch
 
     if isinstance(value, torch.Tensor):
         return value.numel() * value.element_size()
