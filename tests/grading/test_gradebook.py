@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -237,9 +238,25 @@ def test_a_moodle_worksheet_comes_back_with_its_grades_and_says_who_is_not_in_it
         "Identifier,Full name,Email address,Grade,Last modified (grade)\n"
         "Participant 4711,Ada Lovelace,ada@example.org,,-\n"
     )
-    sheet = moodle_csv(worksheet, GRADES)
+    sheet = moodle_csv(worksheet, [replace(GRADES[0], student="Ada Lovelace_4711_assignsubmission_file_"), GRADES[1]])
     assert sheet.data.decode().splitlines()[1] == "Participant 4711,Ada Lovelace,ada@example.org,12,-"
     assert sheet.unmatched == ("grace@example.org",)
+
+
+def test_a_row_is_found_by_whole_identifiers_and_one_doubtful_row_refuses_no_class(tmp_path: Path) -> None:
+    roster = tmp_path / "canvas.csv"
+    roster.write_text(
+        "Student,ID,SIS User ID,SIS Login ID,Section,02 Ring (8)\n"
+        '"Lovelace, Ada",4711,s1,ada,A,\n"Hopper, Grace",2,s2,grace,A,\n"T., Linus",99,s3,linus,A,\n'
+        '"Zuse, Konrad",5,s4,zuse,A,\n"Zuse, Konrad",6,s5,zuse,A,\n'
+    )
+    names = ["ada", "lovelaceada_4711_99_02_ring", "hw_2_final", "linus", "zuse", "ghost"]
+    sheet = canvas_csv(roster, "02 Ring", [Grade(name, 7, 12) for name in names])
+    filled = [line for line in sheet.data.decode().splitlines() if line.endswith(",7")]
+    assert filled == ['"T., Linus",99,s3,linus,A,7'], "neither by the number of a file, nor by one in a name"
+    assert sheet.unmatched == ("hw_2_final", "ghost")
+    assert sheet.ambiguous[0] == "ada and lovelaceada_4711_99_02_ring fit the row of Lovelace, Ada"
+    assert len(sheet.ambiguous) == 3 and all("zuse fits 2 rows" in words for words in sheet.ambiguous[1:])
 
 
 def test_a_table_holds_no_formula(tmp_path: Path) -> None:
@@ -318,7 +335,9 @@ def test_a_class_from_results_to_sheet_on_the_command_line(tmp_path: Path) -> No
     assert "1 new attempts" in labkit("record", str(tmp_path / "out"), "--handed-in", str(tmp_path / "times.csv"))
     labkit("deadline", "2026-12-01T18:00Z", "--lesson", "02")
     labkit("adjust", "ada", "2", "--lesson", "02", "--reason", "spoke in class")
-    assert "11.6 of 12  (1 attempt, late, 20 % off, adjusted by +2)" in labkit("show", "--lesson", "02")
+    assert "11.6 of 12  (1 attempt, handed in 2026-12-03 12:00 UTC, late, 20 % off, adj" in labkit(
+        "show", "--lesson", "02"
+    )
     assert "spoke in class" in labkit("history", "ada", "--lesson", "02")
     assert "1 of 1 grades" in labkit("export", str(tmp_path / "grades.csv"), "--lesson", "02")
     book = str(tmp_path / "book.db")  # a file's path names the same book

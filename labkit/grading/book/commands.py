@@ -16,6 +16,7 @@ from labkit.slugs import names_lesson
 if TYPE_CHECKING:
     from labkit.grading.book.gradebook import Gradebook
     from labkit.grading.book.sheets import Sheet
+    from labkit.grading.book.standing import Grade
 
 app = typer.Typer(no_args_is_help=True, help="Attempts, deadlines, adjustments and the class's grades, in a database.")
 
@@ -25,6 +26,7 @@ Url = Annotated[
 ]
 Lesson = Annotated[str, typer.Option(help="The lesson, such as 02.")]
 Keep = Annotated[str, typer.Option(help="Which attempt counts: best or latest.")]
+Preview = Annotated[bool, typer.Option("--preview", help="Show what it would do to grades, and record nothing.")]
 _DEFAULT = "sqlite:///gradebook.db"
 
 
@@ -33,22 +35,56 @@ def record(
     folder: Annotated[Path, typer.Argument(help="What was --out of labkit grade.")],
     book: Url = _DEFAULT,
     handed_in: Annotated[
-        Path | None, typer.Option(help="CSV with the columns Student and Handed in; who is not in it handed in now.")
+        list[Path] | None,
+        typer.Option(
+            help="When students handed in: a CSV with Student and Handed in, Moodle's grading worksheet, Canvas's "
+            "submissions (JSON), Gradescope's or GitHub Classroom's grades. May be repeated. Of who is in none nobody "
+            "knows, and nothing is taken off."
+        ),
     ] = None,
     exercise: Annotated[list[str] | None, typer.Option(help="Regrade only this exercise; may be repeated.")] = None,
-    reason: Annotated[str, typer.Option(help="Why marks recorded before may change.")] = "",
+    reason: Annotated[str, typer.Option(help="Why marks or times recorded before may change.")] = "",
+    preview: Preview = False,
+    keep: Keep = "best",
 ) -> None:
     """Add the results of a grading run; nothing recorded before is changed or lost."""
-    from labkit.grading.book.handed_in import read_times
+    from labkit.grading.book.handed_in import assign, read_times
     from labkit.grading.reports.results import read_results
 
     results = read_results(folder)
-    times = read_times(handed_in) if handed_in else {}
-    with _opened(book) as opened:
-        found = opened.record(results, handed_in=times, exercises=exercise or (), reason=reason)
-    typer.echo(f"{found.new_attempts} new attempts, {found.unchanged} as before, {len(found.regraded)} marks regraded")
-    for student, number, before, now in found.regraded:
-        typer.echo(f"  {student}, {number}: {before:g} to {now:g} points")
+    times: dict[str, datetime] = {}
+    said: list[str] = []
+    with _opened(book, preview) as opened:
+        for path in handed_in or ():
+            read = read_times(path, opened.zone)
+            found = assign(read, [each.name for each in results])
+            times |= found.times
+            if found.unmatched:
+                said.append(f"{read.source}: no file here is of {', '.join(found.unmatched)}")
+            said += [f"{read.source}: {each}; no time was taken from it" for each in found.ambiguous]
+        before = {lesson: _grades_or_none(opened, lesson, keep) for lesson in {each.lesson for each in results}}
+        recorded = opened.record(
+            results, handed_in=times, source=", ".join(str(path) for path in handed_in or ()),
+            exercises=exercise or (), reason=reason,
+        )  # fmt: skip
+        typer.echo(
+            f"{recorded.new_attempts} new attempts, {recorded.unchanged} as before, "
+            f"{len(recorded.regraded)} marks regraded{f', {recorded.times} times set' if recorded.times else ''}"
+        )
+        for student, number, old, now in recorded.regraded:
+            typer.echo(f"  {student}, {number}: {old:g} to {now:g} points")
+        for lesson, grades in sorted(before.items()):
+            _tell_changes(opened, lesson, grades, keep)
+    for each in said:
+        typer.echo(f"labkit: {each}", err=True)
+    if recorded.unknown:
+        names = ", ".join(recorded.unknown[:12]) + (", ..." if len(recorded.unknown) > 12 else "")
+        typer.echo(
+            f"labkit: nobody says when {len(recorded.unknown)} of {len(results)} files were handed in ({names}); "
+            "nothing is taken off for them. Give --handed-in, or labkit gradebook handed-in for one",
+            err=True,
+        )
+    _tell_preview(preview)
 
 
 @app.command()
@@ -67,36 +103,85 @@ def adjust(
 
 @app.command()
 def deadline(
-    due: Annotated[str, typer.Argument(help="ISO 8601 with a zone: 2026-12-01T18:00+01:00.")],
+    due: Annotated[str, typer.Argument(help="2026-12-01T18:00 in the class's zone, or with its own: ...+01:00.")],
     lesson: Annotated[str, typer.Option(help="The lesson as graded, such as 02_ring_all_reduce.")],
     student: Annotated[str, typer.Option(help="An extension for this student alone.")] = "",
     grace_minutes: Annotated[float, typer.Option(help="Minutes after it that cost nothing.")] = 0.0,
     percent_per_day: Annotated[float, typer.Option(help="What each day begun costs.")] = 10.0,
     percent_at_most: Annotated[float, typer.Option(help="The most that lateness costs.")] = 100.0,
     book: Url = _DEFAULT,
+    preview: Preview = False,
+    keep: Keep = "best",
 ) -> None:
-    """Set when a lesson is due and what lateness costs."""
+    """Set when a lesson is due and what lateness costs, and show whose grade it changes."""
+    from labkit.grading.book.class_time import moment, shown
     from labkit.grading.book.lateness import Lateness
 
-    try:
-        moment = datetime.fromisoformat(due)
-    except ValueError:
-        raise ConfigError(f"{due!r} is not a time; write 2026-12-01T18:00+01:00, or ...Z for UTC") from None
-    lateness = Lateness(moment, timedelta(minutes=grace_minutes), percent_per_day, percent_at_most)
-    with _opened(book) as opened:
+    with _opened(book, preview) as opened:
+        at = moment(due, opened.zone)
+        lateness = Lateness(at, timedelta(minutes=grace_minutes), percent_per_day, percent_at_most)
         name = _lesson(opened, lesson)
+        before = _grades_or_none(opened, name, keep)
         opened.set_deadline(name, lateness, student)
-    typer.echo(f"{name} is due {moment.isoformat()}{f' for {student}' if student else ''}")
+        typer.echo(f"{name} is due {shown(at, opened.zone)}{f' for {student}' if student else ''}")
+        _tell_changes(opened, name, before, keep)
+    _tell_preview(preview)
+
+
+@app.command("handed-in")
+def handed_in_at(
+    student: Annotated[str, typer.Argument(help="As in the gradebook.")],
+    at: Annotated[str, typer.Argument(help="2026-12-01T17:20 in the class's zone, with its own, or: unknown.")],
+    lesson: Lesson,
+    reason: Annotated[str, typer.Option(help="Kept beside it.")],
+    attempt: Annotated[
+        int | None, typer.Option(help="Which of the student's files, from 1; by default the last.")
+    ] = None,
+    book: Url = _DEFAULT,
+    preview: Preview = False,
+    keep: Keep = "best",
+) -> None:
+    """Say when a file was handed in; what was held before stays in the history."""
+    from labkit.grading.book.class_time import moment, shown
+
+    with _opened(book, preview) as opened:
+        name = _lesson(opened, lesson)
+        before = _grades_or_none(opened, name, keep)
+        time = None if at == "unknown" else moment(at, opened.zone)
+        old = opened.correct_time(name, student, time, reason, attempt)
+        words = [shown(each, opened.zone) if each else "unknown" for each in (old, time)]
+        typer.echo(f"{student}: handed in {words[1]} (before: {words[0]})")
+        _tell_changes(opened, name, before, keep)
+    _tell_preview(preview)
+
+
+@app.command()
+def zone(
+    name: Annotated[str, typer.Argument(help="Such as Europe/Berlin; without it the zone is printed.")] = "",
+    book: Url = _DEFAULT,
+) -> None:
+    """Set the class's time zone: times are read and shown in it."""
+    with _opened(book) as opened:
+        if name:
+            opened.set_zone(name)
+        typer.echo(str(opened.zone))
 
 
 @app.command()
 def show(lesson: Lesson, book: Url = _DEFAULT, keep: Keep = "best") -> None:
     """Print what every student has."""
+    from labkit.grading.book.class_time import shown
+
     with _opened(book) as opened:
         grades = opened.grades(_lesson(opened, lesson), keep)
+        class_zone = opened.zone
     width = max(len(grade.student) for grade in grades)
     for grade in grades:
         notes = [f"{grade.num_attempts} attempt{'s' if grade.num_attempts != 1 else ''}"]
+        if grade.handed_in_at:
+            notes.append(f"handed in {shown(grade.handed_in_at, class_zone)}")
+        elif grade.num_attempts:
+            notes.append("marked late, nobody says when" if grade.marked_late else "nobody says when it was handed in")
         notes += [f"late, {grade.percent_lost:g} % off"] if grade.percent_lost else []
         notes += [f"adjusted by {grade.adjusted:+g}"] if grade.adjusted else []
         typer.echo(f"{grade.student:{width}}  {grade.score:6g} of {grade.max_score:g}  ({', '.join(notes)})")
@@ -108,8 +193,9 @@ def history(
 ) -> None:
     """Print all that is known of one student's lesson, oldest first."""
     with _opened(book) as opened:
+        class_zone = opened.zone
         for moment, words in opened.history(_lesson(opened, lesson), student):
-            typer.echo(f"{moment:%Y-%m-%d %H:%M}  {words}")
+            typer.echo(f"{moment.astimezone(class_zone):%Y-%m-%d %H:%M}  {words}")
 
 
 @app.command()
@@ -141,15 +227,17 @@ def export(
     typer.echo(f"{out}: {sheet.num_filled if sheet else len(grades)} of {len(grades)} grades")
     for student in sheet.unmatched if sheet else ():
         typer.echo(f"labkit: {student} has a grade and no row in the sheet", err=True)
-    if sheet and sheet.unmatched:
+    for words in sheet.ambiguous if sheet else ():
+        typer.echo(f"labkit: {words}; it is left empty", err=True)
+    if sheet and (sheet.unmatched or sheet.ambiguous):
         raise typer.Exit(1)
 
 
 @contextmanager
-def _opened(url: str) -> Iterator[Gradebook]:
+def _opened(url: str, preview: bool = False) -> Iterator[Gradebook]:
     from labkit.grading.book.gradebook import Gradebook
 
-    opened = Gradebook(url if ":" in url or not url else f"sqlite:///{url}")
+    opened = Gradebook(url if ":" in url or not url else f"sqlite:///{url}", preview=preview)
     try:
         yield opened
     finally:
@@ -164,3 +252,19 @@ def _lesson(opened: Gradebook, wanted: str) -> str:
     from labkit.grading.course import find_course
 
     return find_course(wanted, None).manifest.lesson
+
+
+def _grades_or_none(opened: Gradebook, lesson: str, keep: str) -> list[Grade]:
+    return opened.grades(lesson, keep) if lesson in opened.lessons() else []
+
+
+def _tell_changes(opened: Gradebook, lesson: str, before: list[Grade], keep: str) -> None:
+    from labkit.grading.book.changes import changes
+
+    for line in changes(before, _grades_or_none(opened, lesson, keep), opened.zone):
+        typer.echo(f"  {line}")
+
+
+def _tell_preview(preview: bool) -> None:
+    if preview:
+        typer.echo("A preview: nothing was recorded. The same without --preview records it.")

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from datetime import UTC, datetime, timedelta, tzinfo
 
-from sqlalchemy import Engine, create_engine, event, func, select
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, OperationalError, SQLAlchemyError
+from sqlalchemy import select
 from sqlalchemy.orm import Session, selectinload
 
-from labkit.errors import ConfigError, EnvironmentProblem
+from labkit.errors import ConfigError
+from labkit.grading.book.class_time import shown, zone_named
+from labkit.grading.book.database import Database
+from labkit.grading.book.file_names import of_system
 from labkit.grading.book.lateness import Lateness
 from labkit.grading.book.standing import Grade, deadlines, standing
-from labkit.grading.book.tables import VERSION, About, Adjustment, Attempt, Deadline, Mark, Table
+from labkit.grading.book.tables import Adjustment, Attempt, Deadline, HandedIn, Mark, Setting
 from labkit.grading.reports.results import GradedSubmission
 
 KEEP = ("best", "latest")
-_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -32,60 +30,26 @@ class Recorded:
         new_attempts: Files seen for the first time.
         regraded: Marks that changed for files seen before, as (student, exercise, points before, points now).
         unchanged: Files whose marks are as they were.
+        times: Files seen before of which it is now said when they were handed in, or said otherwise.
+        unknown: Students of whose new files nobody knows when they were handed in.
     """
 
     new_attempts: int
     regraded: tuple[tuple[str, str, float, float], ...]
     unchanged: int
+    times: int = 0
+    unknown: tuple[str, ...] = ()
 
 
-class Gradebook:
-    """A gradebook in a database: SQLite by default, PostgreSQL by URL."""
-
-    def __init__(self, url: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        """Open the gradebook, and make its tables if there are none.
-
-        Args:
-            url: SQLAlchemy's, ``sqlite:///grades/book.db`` or ``postgresql+psycopg://user@host/name``.
-            now: The clock.
-
-        Raises:
-            ConfigError: If the URL cannot be read, or a newer labkit made the tables.
-            EnvironmentProblem: If the database does not answer.
-        """
-        self._now = now
-        try:
-            parsed = make_url(url)
-            self._shown = parsed.render_as_string(hide_password=True)
-            self._engine = _engine(url)
-        except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
-            raise ConfigError(
-                f"{url!r} is no database that can be opened ({error}); write sqlite:///grades/book.db or "
-                "postgresql+psycopg://user@host/name (the latter needs: pip install 'labkit[postgresql]')"
-            ) from None
-        with ExitStack() as undo:
-            undo.callback(self.close)
-            with self._reached():
-                Table.metadata.create_all(self._engine)
-                with Session(self._engine) as session, session.begin():
-                    version = session.scalar(select(func.max(About.version)))
-                    if version is None:
-                        session.add(About(version=VERSION))
-            if version is not None and version > VERSION:
-                raise ConfigError(
-                    f"{self._shown} was made by a newer labkit (layout {version}, here {VERSION}); upgrade labkit"
-                )
-            undo.pop_all()  # it stays open
-
-    def close(self) -> None:
-        """Let go of the database."""
-        self._engine.dispose()
+class Gradebook(Database):
+    """What grading found, what was given by hand, and what each student has."""
 
     def record(
         self,
         submissions: Iterable[GradedSubmission],
         *,
         handed_in: Mapping[str, datetime] | None = None,
+        source: str = "",
         exercises: Collection[str] = (),
         reason: str = "",
     ) -> Recorded:
@@ -93,13 +57,14 @@ class Gradebook:
 
         Args:
             submissions: Of a grading run.
-            handed_in: When each student handed in; who is not named handed in now.
+            handed_in: When each student handed in; of who is not named nobody knows, and nothing is taken off.
+            source: What says so.
             exercises: Regrade only these, by slug or number: other exercises keep their marks. Of files not seen
                 before, all are recorded.
             reason: Why marks of files seen before may change.
 
         Raises:
-            ConfigError: If an exercise is unknown, or marks would change without a reason.
+            ConfigError: If an exercise is unknown, or marks or times would change without a reason.
             EnvironmentProblem: If the database fails; it is then as it was.
         """
         listed = list(submissions)
@@ -112,7 +77,9 @@ class Gradebook:
             )
 
         def add(session: Session) -> Recorded:
-            new, unchanged = 0, 0
+            new, unchanged, times = 0, 0, 0
+            unknown: list[str] = []
+            moved: list[tuple[str, datetime, datetime]] = []
             changes: list[tuple[str, str, float, float]] = []
             for submission in listed:
                 attempt = session.scalar(
@@ -123,12 +90,20 @@ class Gradebook:
                     )
                 )
                 if attempt is None:
-                    attempt = self._new_attempt(submission, handed_in or {})
+                    attempt = self._new_attempt(submission, (handed_in or {}).get(submission.name), source)
                     session.add(attempt)
                     wanted = known
                     new += 1
+                    unknown += [submission.name] if attempt.when is None else []
                 else:
                     wanted = set(exercises) or known
+                    at, before_at = (handed_in or {}).get(submission.name), attempt.when
+                    if at is not None and at != before_at:
+                        attempt.times.append(
+                            HandedIn(handed_in_at=at, source=source, reason=reason, recorded_at=self._now())
+                        )
+                        times += 1
+                        moved += [(submission.name, before_at, at)] if before_at else []
                 before = {mark.exercise: mark for mark in attempt.marks}
                 num_changes = len(changes)
                 for each in submission.exercises:
@@ -153,7 +128,14 @@ class Gradebook:
                     f"{len(changes)} marks differ from those recorded (first: {student}, {exercise}: {old_points:g} "
                     f"before, {points:g} now); give --reason to regrade, nothing was recorded"
                 )
-            return Recorded(new, tuple(changes), unchanged)
+            if moved and not reason:
+                student, before_at, at = moved[0]
+                zone = self._zone(session)
+                raise ConfigError(
+                    f"{len(moved)} files have another time than recorded (first: {student}, {shown(before_at, zone)} "
+                    f"before, {shown(at, zone)} now); give --reason to correct it, nothing was recorded"
+                )
+            return Recorded(new, tuple(changes), unchanged, times, tuple(unknown))
 
         return self._write(add)
 
@@ -174,6 +156,55 @@ class Gradebook:
 
         self._write(add)
 
+    def correct_time(
+        self, lesson: str, student: str, at: datetime | None, reason: str, attempt: int | None = None
+    ) -> datetime | None:
+        """Say when a file was handed in, and return what was held before.
+
+        Args:
+            lesson: As graded, "02_ring_all_reduce".
+            student: Name.
+            at: With its zone; None for unknown.
+            reason: Kept beside it.
+            attempt: Which file, counted from 1; by default the last one.
+
+        Raises:
+            ConfigError: If there is no reason, no such student or no such attempt.
+        """
+        if not reason.strip():
+            raise ConfigError(f"another time for {student} needs a reason; it is kept beside it")
+
+        def add(session: Session) -> datetime | None:
+            self._must_know(session, lesson, student)
+            mine = session.scalars(
+                select(Attempt).where(Attempt.lesson == lesson, Attempt.student == student).order_by(Attempt.id)
+            ).all()
+            number = attempt if attempt is not None else len(mine)
+            if not 1 <= number <= len(mine):
+                raise ConfigError(f"{student} has {len(mine)} attempts at {lesson}, no attempt {number}")
+            before = mine[number - 1].when
+            mine[number - 1].times.append(
+                HandedIn(handed_in_at=at, source="by hand", reason=reason, recorded_at=self._now())
+            )
+            return before
+
+        return self._write(add)
+
+    @property
+    def zone(self) -> tzinfo:
+        """The class's time zone; UTC until one is set."""
+        with self._reading() as session:
+            return self._zone(session)
+
+    def set_zone(self, name: str) -> None:
+        """Set the class's time zone, "Europe/Berlin".
+
+        Raises:
+            ConfigError: If there is none of that name.
+        """
+        zone_named(name)
+        self._write(lambda session: session.add(Setting(name="zone", value=name, recorded_at=self._now())))
+
     def set_deadline(self, lesson: str, lateness: Lateness, student: str = "") -> None:
         """Set when a lesson is due and what lateness costs, for all or (an extension) for one student."""
         self._write(
@@ -188,7 +219,7 @@ class Gradebook:
 
     def lessons(self) -> list[str]:
         """Return the lessons that have attempts."""
-        with self._reached(), Session(self._engine) as session:
+        with self._reading() as session:
             return list(session.scalars(select(Attempt.lesson).distinct().order_by(Attempt.lesson)))
 
     def grades(self, lesson: str, keep: str = "best") -> list[Grade]:
@@ -203,11 +234,11 @@ class Gradebook:
         """
         if keep not in KEEP:
             raise ConfigError(f"keep {keep!r} is not there; use {' or '.join(KEEP)}")
-        with self._reached(), Session(self._engine) as session:
+        with self._reading() as session:
             attempts = session.scalars(
                 select(Attempt)
                 .where(Attempt.lesson == lesson)
-                .options(selectinload(Attempt.marks))
+                .options(selectinload(Attempt.marks), selectinload(Attempt.times))
                 .order_by(Attempt.id)
             ).all()
             if not attempts:
@@ -231,8 +262,9 @@ class Gradebook:
 
     def history(self, lesson: str, student: str) -> list[tuple[datetime, str]]:
         """Return all that is known of a student's lesson, oldest first, as (when it was recorded, words)."""
-        with self._reached(), Session(self._engine) as session:
+        with self._reading() as session:
             self._must_know(session, lesson, student)
+            zone = self._zone(session)
             found: list[tuple[datetime, str]] = []
             mine = select(Attempt).where(Attempt.lesson == lesson, Attempt.student == student).order_by(Attempt.id)
             for number, attempt in enumerate(session.scalars(mine), start=1):
@@ -245,8 +277,13 @@ class Gradebook:
                     found.append((mark.recorded_at, f"{words} points ({mark.reason})"))
                     first[mark.exercise] = mark
                 earned = sum({mark.exercise: mark.points for mark in reversed(attempt.marks)}.values())
-                words = f"attempt {number}, handed in {attempt.handed_in_at:%Y-%m-%d %H:%M} UTC: {earned:g} points"
+                told = attempt.times[0].handed_in_at if attempt.times else attempt.when
+                words = f"attempt {number}, handed in {_when(told, zone)}: {earned:g} points"
                 found.append((attempt.recorded_at, words))
+                for time in attempt.times[1:]:
+                    why = "; ".join(each for each in (time.source, time.reason) if each)
+                    words = f"attempt {number} was handed in {_when(time.handed_in_at, zone)} ({why})"
+                    found.append((time.recorded_at, words))
             for each in session.scalars(
                 select(Adjustment).where(Adjustment.lesson == lesson, Adjustment.student == student)
             ):
@@ -256,18 +293,28 @@ class Gradebook:
             ):
                 whom = "for this student" if due.student else "for all"
                 found.append(
-                    (due.recorded_at, f"due {due.due_at:%Y-%m-%d %H:%M} UTC {whom}, {due.percent_per_day:g} % a day")
+                    (due.recorded_at, f"due {shown(due.due_at, zone)} {whom}, {due.percent_per_day:g} % a day")
                 )
             return sorted(found, key=lambda each: each[0])
 
     # ---- the database
 
-    def _new_attempt(self, submission: GradedSubmission, handed_in: Mapping[str, datetime]) -> Attempt:
+    def _new_attempt(self, submission: GradedSubmission, at: datetime | None, source: str) -> Attempt:
         now = self._now()
+        named = of_system(submission.name)
+        late = at is None and named is not None and named.late
+        if at is None:
+            source = f"nobody says when; {named.system} marks it late" if named and late else "nobody says when"
+        time = HandedIn(handed_in_at=at, marked_late=late, source=source, reason="", recorded_at=now)
         return Attempt(
             lesson=submission.lesson, student=submission.name, submission_sha256=submission.submission_sha256,
-            handed_in_at=handed_in.get(submission.name, now), recorded_at=now, marks=[],
+            handed_in_at=at or now, recorded_at=now, marks=[], times=[time],
         )  # fmt: skip
+
+    @staticmethod
+    def _zone(session: Session) -> tzinfo:
+        name = session.scalar(select(Setting.value).where(Setting.name == "zone").order_by(Setting.id.desc()).limit(1))
+        return zone_named(name) if name else UTC
 
     @staticmethod
     def _must_know(session: Session, lesson: str, student: str) -> None:
@@ -278,40 +325,6 @@ class Gradebook:
                 f"{student!r} has no attempt at {lesson!r}; there are {near}{', ...' if len(known) > 5 else ''}"
             )
 
-    def _write(self, add: Callable[[Session], _Value]) -> _Value:
-        """Return what `add` returns, its rows written together; once more if another grader wrote the same first."""
-        with self._reached():
-            for last in (False, True):
-                try:
-                    with Session(self._engine) as session, session.begin():
-                        return add(session)
-                except IntegrityError:
-                    if last:
-                        raise
-            raise AssertionError("unreachable")
 
-    @contextmanager
-    def _reached(self) -> Iterator[None]:
-        try:
-            yield
-        except OperationalError as error:
-            raise EnvironmentProblem(
-                f"the gradebook {self._shown} does not answer ({str(error.orig).strip()}); it is as it was before. "
-                "See that the server runs, or that the folder is there and has room"
-            ) from None
-        except SQLAlchemyError as error:
-            raise EnvironmentProblem(f"the gradebook {self._shown} failed and is as it was before: {error}") from None
-
-
-def _engine(url: str) -> Engine:
-    engine = create_engine(url)
-    if engine.dialect.name == "sqlite":
-
-        @event.listens_for(engine, "connect")
-        def _safe(connection: object, record: object) -> None:
-            cursor = connection.cursor()  # type: ignore[attr-defined]
-            cursor.execute("PRAGMA foreign_keys=ON")
-            cursor.execute("PRAGMA busy_timeout=30000")  # milliseconds that a second grader waits for the first
-            cursor.close()
-
-    return engine
+def _when(moment: datetime | None, zone: tzinfo) -> str:
+    return shown(moment, zone) if moment else "at a time nobody knows"

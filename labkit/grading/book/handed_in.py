@@ -1,35 +1,244 @@
-"""When each student handed in, as an instructor's table says it."""
+"""When each student handed in, as the system says it that took the files, or a table of the instructor's.
+
+Nothing here rests on a clock of a student: a commit's date is set by who makes it.
+
+Sources: Moodle, offline grading worksheet ("Last modified (submission)", in the language and zone of who exported it).
+Canvas, Submissions API, `GET /api/v1/courses/:course_id/assignments/:assignment_id/submissions`: a list of objects with
+`user_id` and `submitted_at`. Gradescope, "Download Grades": "Submission Time", 2022-06-25 13:16:26 -0600. GitHub
+Classroom, "Download grades" and REST `GET /assignments/ID/grades` (docs.github.com/en/rest/classroom/classroom):
+`submission_timestamp`, which GitHub wrote when it got the push.
+"""
 
 from __future__ import annotations
 
 import csv
-from datetime import datetime
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
 from pathlib import Path
+from typing import Any
 
 from labkit.errors import ConfigError
+from labkit.grading.book.class_time import in_zone, moment
+from labkit.grading.book.file_names import key, keys, plain
+
+_MOODLE_FORMS = (
+    "%A, %d %B %Y, %I:%M %p",
+    "%A, %d %B %Y, %H:%M",
+    "%A, %B %d, %Y, %I:%M %p",
+    "%d %B %Y, %I:%M %p",
+    "%d %B %Y, %H:%M",
+)
+_LISTED = 12
 
 
-def read_times(path: Path) -> dict[str, datetime]:
-    """Return when each student handed in, from a CSV with the columns Student and Handed in (ISO 8601 with a zone).
+@dataclass(frozen=True)
+class Row:
+    """A line that says when somebody handed in.
+
+    Attributes:
+        who: As people read it.
+        keys: What the student's files can be known by.
+        at: When.
+    """
+
+    who: str
+    keys: frozenset[str]
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Times:
+    """What a file says of when students handed in.
+
+    Attributes:
+        source: What the file is, for the record.
+        rows: Who has a time in it.
+        complete: Whether each row must be of somebody who handed in here: so of a table that an instructor wrote.
+    """
+
+    source: str
+    rows: tuple[Row, ...]
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """Times, each with its submission.
+
+    Attributes:
+        times: By the submission's name.
+        unmatched: Rows that are of no submission here.
+        ambiguous: Submissions and rows of which it is not clear whose they are, in words.
+    """
+
+    times: Mapping[str, datetime]
+    unmatched: tuple[str, ...]
+    ambiguous: tuple[str, ...]
+
+
+def read_times(path: Path, zone: tzinfo | None = None) -> Times:
+    """Return when students handed in: from what a learning platform exports, or a CSV with Student and Handed in.
+
+    Args:
+        path: A CSV, or the JSON of Canvas's Submissions API.
+        zone: The class's; of times that name none.
 
     Raises:
-        ConfigError: If a column is missing or a time has no zone.
+        ConfigError: If the file is none of these, or a time cannot be read.
     """
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.DictReader(file)
-        missing = {"Student", "Handed in"} - set(rows.fieldnames or ())
-        if missing:
-            raise ConfigError(f"{path} has no column {' and no column '.join(sorted(missing))} in its first line")
-        times = {}
-        for number, row in enumerate(rows, start=2):
-            try:
-                moment = datetime.fromisoformat(row["Handed in"].strip())
-            except ValueError:
-                moment = None
-            if moment is None or moment.tzinfo is None:
-                raise ConfigError(
-                    f"{path}, line {number}: {row['Handed in']!r} is not a time with its zone, "
-                    "such as 2026-12-01T18:00+01:00"
-                )
-            times[row["Student"]] = moment
-    return times
+    rows = _rows(path)
+    columns = {str(name) for _, row in rows for name in row}
+    is_json = path.suffix.casefold() == ".json"
+    for needed, what, read in _KINDS:
+        if needed <= columns:
+            found = []
+            for number, row in rows:
+                try:
+                    found += read(row, zone)
+                except ConfigError as error:
+                    raise ConfigError(f"{path}, {'entry' if is_json else 'line'} {number}: {error}") from None
+            return Times(f"{what} {path.name}".strip(), tuple(found), complete=not what)
+    raise ConfigError(
+        f"{path} has no column Student and no column Handed in in its first line, and is no export that says when "
+        "students handed in (Moodle's grading worksheet, Canvas's submissions, Gradescope's or GitHub Classroom's "
+        f"grades); its columns are {', '.join(sorted(columns)) or 'none'}"
+    )
+
+
+def assign(times: Times, names: Iterable[str], known_by: Callable[[str], frozenset[str]] = keys) -> Assigned:
+    """Return which time belongs to which submission; what is not clear is told and left out.
+
+    Args:
+        times: What a file says.
+        names: The submissions here.
+        known_by: What each can be known by.
+
+    Raises:
+        ConfigError: If the file must be complete and a row is of no submission, or of several.
+    """
+    by_key: dict[str, set[str]] = {}
+    for name in names:
+        for each in known_by(name):
+            by_key.setdefault(each, set()).add(name)
+    found: dict[str, list[Row]] = {}
+    unmatched, ambiguous = [], []
+    for row in times.rows:
+        mine = sorted(set().union(*(by_key.get(each, set()) for each in row.keys)))
+        if not mine:
+            unmatched.append(row.who)
+        elif len(mine) > 1:
+            ambiguous.append(f"the row of {row.who} fits {' and '.join(mine)}")
+        else:
+            found.setdefault(mine[0], []).append(row)
+    for name, rows in found.items():
+        if len({row.at for row in rows}) > 1:
+            ambiguous.append(f"{name} fits the rows of {' and '.join(row.who for row in rows)}")
+    if times.complete and (unmatched or ambiguous):
+        told = [f"{who} is nobody who handed in here" for who in unmatched] + ambiguous
+        more = f", and {len(told) - _LISTED} more" if len(told) > _LISTED else ""
+        raise ConfigError(f"{times.source}: {'; '.join(told[:_LISTED])}{more}. Mend these rows; nothing was recorded")
+    clear = {name: rows[0].at for name, rows in found.items() if len({row.at for row in rows}) == 1}
+    return Assigned(clear, tuple(unmatched), tuple(ambiguous))
+
+
+def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
+    """Return the rows of a CSV or JSON file with their lines; of a CSV that has none, one of empty fields."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        listed = json.loads(text) if path.suffix.casefold() == ".json" else None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read ({error})") from None
+    if path.suffix.casefold() == ".json":
+        if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+            raise ConfigError(f"{path} is no list of submissions, as Canvas's or GitHub's interface gives it")
+        return list(enumerate(listed, start=1))
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    rows: list[tuple[int, dict[str, Any]]] = []
+    for row in reader:
+        rows.append((reader.line_num, {name: value or "" for name, value in row.items() if name is not None}))
+    return rows or [(1, dict.fromkeys(reader.fieldnames or (), ""))]
+
+
+def _plain_row(row: Mapping[str, Any], zone: tzinfo | None) -> list[Row]:
+    if not row["Student"].strip() and not row["Handed in"].strip():
+        return []
+    return [Row(row["Student"], keys(row["Student"]), moment(row["Handed in"], zone))]
+
+
+def _moodle_row(row: Mapping[str, Any], zone: tzinfo | None) -> list[Row]:
+    text = re.sub(r"\s+", " ", row["Last modified (submission)"]).strip()
+    if text in ("", "-"):
+        return []
+    for form in _MOODLE_FORMS:
+        try:
+            found = datetime.strptime(text, form)
+        except ValueError:
+            continue
+        who = row.get("Full name") or row["Identifier"]
+        return [Row(who, _keys(row, "Moodle", _digits(row["Identifier"]), _MOODLE), in_zone(found, zone, text))]
+    raise ConfigError(
+        f"{text!r} is no time as Moodle writes it in English (Wednesday, 2 December 2026, 5:20 PM); set Moodle's "
+        "language to English, and export the worksheet again"
+    )
+
+
+def _canvas_row(row: Mapping[str, Any], zone: tzinfo | None) -> list[Row]:
+    if not row.get("submitted_at"):
+        return []
+    user = row.get("user") if isinstance(row.get("user"), dict) else {}
+    assert isinstance(user, dict)
+    named = {name: str(user.get(name) or row.get(name) or "") for name in _CANVAS}
+    who = next((named[name] for name in ("name", "login_id", "sis_user_id") if named[name]), f"user {row['user_id']}")
+    return [Row(who, _keys(named, "Canvas", str(row["user_id"]), _CANVAS), moment(str(row["submitted_at"]), zone))]
+
+
+def _gradescope_row(row: Mapping[str, Any], zone: tzinfo | None) -> list[Row]:
+    text = row["Submission Time"].strip()
+    if not text:
+        return []
+    who = row.get("Name") or f"{row.get('First Name', '')} {row.get('Last Name', '')}".strip() or row.get("Email", "")
+    found = _keys({**row, "Name": who}, "Gradescope", row.get("Submission ID", ""), ("Name", "Email", "SID"))
+    return [Row(who, found, moment(re.sub(r" ([+-]\d\d):?(\d\d)$", r"\1:\2", text), zone))]
+
+
+def _github_row(row: Mapping[str, Any], zone: tzinfo | None) -> list[Row]:
+    text = str(row.get("submission_timestamp") or "").strip()
+    if not text:
+        return []
+    names = ("github_username", "roster_identifier", "student_repository_name")
+    return [
+        Row(
+            str(row["github_username"]), frozenset(plain(str(row.get(name) or "")) for name in names) - {""}, _utc(text)
+        )
+    ]
+
+
+def _utc(text: str) -> datetime:
+    """Return a time of GitHub's, which is in UTC where it names no zone."""
+    text = re.sub(r" ?UTC$", "Z", text)
+    return moment(text if re.search(r"(Z|[+-]\d\d:?\d\d)$", text) else f"{text}Z")
+
+
+def _keys(row: Mapping[str, Any], system: str, number: str, names: Iterable[str]) -> frozenset[str]:
+    found = {plain(str(row.get(name) or "")) for name in names}
+    return frozenset(found | ({key(system, number)} if number else set())) - {""}
+
+
+def _digits(text: str) -> str:
+    found = re.search(r"\d+", text)
+    return found.group() if found else ""
+
+
+_MOODLE = ("Full name", "Email address", "ID number", "Username", "Identifier")
+_CANVAS = ("name", "sortable_name", "login_id", "sis_user_id", "email")
+_KINDS: tuple[tuple[set[str], str, Callable[[Mapping[str, Any], tzinfo | None], list[Row]]], ...] = (
+    ({"Student", "Handed in"}, "", _plain_row),
+    ({"Identifier", "Last modified (submission)"}, "Moodle's", _moodle_row),
+    ({"user_id", "submitted_at"}, "Canvas's", _canvas_row),
+    ({"Submission Time", "Submission ID"}, "Gradescope's", _gradescope_row),
+    ({"github_username", "submission_timestamp"}, "GitHub Classroom's", _github_row),
+)

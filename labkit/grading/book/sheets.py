@@ -10,11 +10,13 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from labkit.errors import ConfigError
+from labkit.grading.book.file_names import key, keys, plain
 from labkit.grading.book.standing import Grade
 from labkit.grading.reports.spreadsheet import inert
 
@@ -31,11 +33,13 @@ class Sheet:
         data: The CSV, as the learning platform takes it.
         num_filled: Rows that got a grade.
         unmatched: Students who have a grade and no row.
+        ambiguous: Grades and rows of which it is not clear whose they are, in words; none of these is filled in.
     """
 
     data: bytes
     num_filled: int
     unmatched: tuple[str, ...]
+    ambiguous: tuple[str, ...] = ()
 
 
 def grades_csv(grades: Iterable[Grade]) -> bytes:
@@ -95,29 +99,39 @@ def _filled(
     identifying: Sequence[str],
     grades: list[Grade],
 ) -> Sheet:
-    taken: set[str] = set()
+    by_key: dict[str, list[Grade]] = defaultdict(list)
+    for grade in grades:
+        for each in keys(grade.student):
+            by_key[each].append(grade)
+    of_row = []
     for row in students:
-        matching = [grade for grade in grades if _is_of(grade.student, row, number_column, identifying)]
-        if len(matching) > 1:
-            whom = " and ".join(grade.student for grade in matching)
-            raise ConfigError(f"{whom} all belong to the row of {row[identifying[0]]}; rename all but one")
-        if matching:
-            row[column] = f"{matching[0].score:g}"
-            taken.add(matching[0].student)
+        found = {grade.student: grade for each in _row_keys(row, number_column, identifying) for grade in by_key[each]}
+        of_row.append((row, list(found.values())))
+    num_rows = Counter(grade.student for _, mine in of_row for grade in mine)
+    taken: set[str] = set()
+    ambiguous = []
+    for row, mine in of_row:
+        who = row[identifying[0]].strip()
+        if len(mine) > 1:
+            ambiguous.append(f"{' and '.join(sorted(grade.student for grade in mine))} fit the row of {who}")
+        elif mine and num_rows[mine[0].student] > 1:
+            ambiguous.append(f"{mine[0].student} fits {num_rows[mine[0].student]} rows, one of them of {who}")
+        elif mine:
+            row[column] = f"{mine[0].score:g}"
+            taken.add(mine[0].student)
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, names, lineterminator="\r\n")
     writer.writeheader()
     writer.writerows(rows)
-    missing = tuple(grade.student for grade in grades if grade.student not in taken)
-    return Sheet(text.getvalue().encode("utf-8"), len(taken), missing)
+    missing = tuple(grade.student for grade in grades if not num_rows[grade.student])
+    return Sheet(text.getvalue().encode("utf-8"), len(taken), missing, tuple(ambiguous))
 
 
-def _is_of(student: str, row: Mapping[str, str], number_column: str, identifying: Sequence[str]) -> bool:
-    values = {(row.get(name) or "").strip().casefold() for name in identifying} - {""}
-    if student.strip().casefold() in values:
-        return True
+def _row_keys(row: Mapping[str, str], number_column: str, identifying: Sequence[str]) -> set[str]:
+    """Return what the student of a row can be known by: whole values, and the number that file names bear."""
+    found = {plain(row.get(name)) for name in identifying} - {""}
     number = _NUMBER.search(row.get(number_column) or "")
-    return number is not None and number.group() in student.split("_")[1:]
+    return found | ({key("Canvas" if number_column == "ID" else "Moodle", number.group())} if number else set())
 
 
 def _read(path: Path, needed: Sequence[str], what: str) -> tuple[list[dict[str, str]], list[str]]:

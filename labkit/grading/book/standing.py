@@ -22,7 +22,9 @@ class Grade:
         percent_lost: What lateness costs the attempt kept.
         adjusted: Sum of the points given or taken by hand.
         num_attempts: Files handed in.
-        handed_in_at: When the attempt kept was; None without any.
+        handed_in_at: When the attempt kept was; None where nobody knows, or there is none.
+        marked_late: Its file is marked late by the system it was handed in to, which does not say when.
+        late_by: How long after it was due; nothing where it was in time or nobody knows.
     """
 
     student: str
@@ -33,6 +35,8 @@ class Grade:
     adjusted: float = 0.0
     num_attempts: int = 0
     handed_in_at: datetime | None = None
+    marked_late: bool = False
+    late_by: timedelta = timedelta()
 
 
 def deadlines(rows: Iterable[Deadline]) -> dict[str, Lateness]:
@@ -48,11 +52,12 @@ def deadlines(rows: Iterable[Deadline]) -> dict[str, Lateness]:
 def standing(student: str, attempts: list[Attempt], lateness: Lateness | None, adjusted: float, keep: str) -> Grade:
     """Return the grade from the attempt that counts."""
     tried = []
+    all_known = all(attempt.when for attempt in attempts)
     for attempt in attempts:
         marks = {mark.exercise: mark for mark in attempt.marks}
-        lost = lateness.percent_lost(attempt.handed_in_at) if lateness else 0.0
+        lost = lateness.percent_lost(attempt.when) if lateness and attempt.when else 0.0
         earned = sum(mark.points for mark in marks.values()) * (1 - lost / 100)
-        order = earned if keep == "best" else attempt.handed_in_at.timestamp()
+        order = (earned,) if keep == "best" else _order(attempt, all_known)
         tried.append((order, attempt, marks, lost, earned))
     _, attempt, marks, lost, earned = max(tried, key=lambda each: each[0])
     return Grade(
@@ -63,5 +68,12 @@ def standing(student: str, attempts: list[Attempt], lateness: Lateness | None, a
         percent_lost=lost,
         adjusted=adjusted,
         num_attempts=len(attempts),
-        handed_in_at=attempt.handed_in_at,
+        handed_in_at=attempt.when,
+        marked_late=attempt.marked_late,
+        late_by=max(timedelta(), attempt.when - lateness.due_at) if lateness and attempt.when else timedelta(),
     )
+
+
+def _order(attempt: Attempt, all_known: bool) -> tuple[float, ...]:
+    """Return what the latest attempt has most of: its time, or where a time is unknown its place in the book."""
+    return (attempt.when.timestamp(), attempt.id) if all_known and attempt.when else (attempt.id,)

@@ -8,7 +8,7 @@ from sqlalchemy import DateTime, ForeignKey, String, Text, TypeDecorator, Unique
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-VERSION = 1
+VERSION = 2
 
 
 class Moment(TypeDecorator[datetime]):
@@ -43,8 +43,21 @@ class About(Table):
     version: Mapped[int] = mapped_column(primary_key=True)
 
 
+class Setting(Table):
+    """What holds for the whole class, such as its time zone; the newest of a name counts."""
+
+    __tablename__ = "settings"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(40), index=True)
+    value: Mapped[str] = mapped_column(Text)
+    recorded_at: Mapped[datetime] = mapped_column(Moment)
+
+
 class Attempt(Table):
-    """A file that a student handed in."""
+    """A file that a student handed in.
+
+    ``handed_in_at`` is of layout 1, which wrote the time of recording where it knew none: ``when`` says what counts.
+    """
 
     __tablename__ = "attempts"
     __table_args__ = (UniqueConstraint("lesson", "student", "submission_sha256"),)
@@ -55,6 +68,33 @@ class Attempt(Table):
     handed_in_at: Mapped[datetime] = mapped_column(Moment)
     recorded_at: Mapped[datetime] = mapped_column(Moment)
     marks: Mapped[list[Mark]] = relationship(order_by="Mark.id", back_populates="attempt")
+    times: Mapped[list[HandedIn]] = relationship(order_by="HandedIn.id", back_populates="attempt")
+
+    @property
+    def when(self) -> datetime | None:
+        """When the file was handed in, as last said; None where nobody knows."""
+        if self.times:
+            return self.times[-1].handed_in_at
+        return self.handed_in_at if self.handed_in_at != self.recorded_at else None
+
+    @property
+    def marked_late(self) -> bool:
+        """Whether the system that it was handed in to called it late and said not when it came."""
+        return bool(self.times) and self.times[-1].handed_in_at is None and self.times[-1].marked_late
+
+
+class HandedIn(Table):
+    """When a file was handed in, and who says so; the newest of an attempt counts."""
+
+    __tablename__ = "times_handed_in"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    attempt_id: Mapped[int] = mapped_column(ForeignKey("attempts.id"), index=True)
+    handed_in_at: Mapped[datetime | None] = mapped_column(Moment)
+    marked_late: Mapped[bool] = mapped_column(default=False)
+    source: Mapped[str] = mapped_column(Text)
+    reason: Mapped[str] = mapped_column(Text)
+    recorded_at: Mapped[datetime] = mapped_column(Moment)
+    attempt: Mapped[Attempt] = relationship(back_populates="times")
 
 
 class Mark(Table):

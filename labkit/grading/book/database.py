@@ -1,0 +1,123 @@
+"""The gradebook's database: opened, brought to this labkit's layout, written whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from sqlalchemy import Engine, create_engine, event, func, select
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, OperationalError, SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from labkit.errors import ConfigError, EnvironmentProblem
+from labkit.grading.book.tables import VERSION, About, Table
+
+_Value = TypeVar("_Value")
+
+
+class Database:
+    """Tables in SQLite by default, in PostgreSQL by URL."""
+
+    def __init__(
+        self, url: str, now: Callable[[], datetime] = lambda: datetime.now(UTC), *, preview: bool = False
+    ) -> None:
+        """Open the database, and make its tables where they are not there.
+
+        A book of an older layout gets the tables it lacks; its rows stay as they are.
+
+        Args:
+            url: SQLAlchemy's, ``sqlite:///grades/book.db`` or ``postgresql+psycopg://user@host/name``.
+            now: The clock.
+            preview: What is written can be read back here, and is gone when the database is closed.
+
+        Raises:
+            ConfigError: If the URL cannot be read, or a newer labkit made the tables.
+            EnvironmentProblem: If the database does not answer.
+        """
+        self._now = now
+        self._only: Session | None = None
+        try:
+            parsed = make_url(url)
+            self._shown = parsed.render_as_string(hide_password=True)
+            self._engine = _engine(url)
+        except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
+            raise ConfigError(
+                f"{url!r} is no database that can be opened ({error}); write sqlite:///grades/book.db or "
+                "postgresql+psycopg://user@host/name (the latter needs: pip install 'labkit[postgresql]')"
+            ) from None
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            with self._reached():
+                Table.metadata.create_all(self._engine)
+                with Session(self._engine) as session, session.begin():
+                    version = session.scalar(select(func.max(About.version)))
+                    if version is None or version < VERSION:
+                        session.add(About(version=VERSION))
+            if version is not None and version > VERSION:
+                raise ConfigError(
+                    f"{self._shown} was made by a newer labkit (layout {version}, here {VERSION}); upgrade labkit"
+                )
+            if preview:
+                self._only = Session(self._engine)
+            undo.pop_all()  # it stays open
+
+    def close(self) -> None:
+        """Let go of the database; of a preview nothing is left."""
+        if self._only is not None:
+            self._only.rollback()
+            self._only.close()
+        self._engine.dispose()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Session]:
+        with self._reached():
+            if self._only is not None:
+                yield self._only
+            else:
+                with Session(self._engine) as session:
+                    yield session
+
+    def _write(self, add: Callable[[Session], _Value]) -> _Value:
+        """Return what `add` returns, its rows written together; once more if another grader wrote the same first."""
+        with self._reached():
+            if self._only is not None:
+                value = add(self._only)
+                self._only.flush()
+                return value
+            for last in (False, True):
+                try:
+                    with Session(self._engine) as session, session.begin():
+                        return add(session)
+                except IntegrityError:
+                    if last:
+                        raise
+            raise AssertionError("unreachable")
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        try:
+            yield
+        except OperationalError as error:
+            raise EnvironmentProblem(
+                f"the gradebook {self._shown} does not answer ({str(error.orig).strip()}); it is as it was before. "
+                "See that the server runs, or that the folder is there and has room"
+            ) from None
+        except SQLAlchemyError as error:
+            raise EnvironmentProblem(f"the gradebook {self._shown} failed and is as it was before: {error}") from None
+
+
+def _engine(url: str) -> Engine:
+    engine = create_engine(url)
+    if engine.dialect.name == "sqlite":
+
+        @event.listens_for(engine, "connect")
+        def _safe(connection: object, record: object) -> None:
+            cursor = connection.cursor()  # type: ignore[attr-defined]
+            cursor.execute("PRAGMA foreign_keys=ON")
+            cursor.execute("PRAGMA busy_timeout=30000")  # milliseconds that a second grader waits for the first
+            cursor.close()
+
+    return engine
