@@ -15,6 +15,7 @@ class Limits:
         notebook_cells: Number of its cells.
         cell_source_bytes: Source of one exercise cell.
         cell_seconds: One cell of the executed notebook, then it is interrupted.
+        grace_seconds: What an interrupted cell has to end by itself.
         notebook_seconds: The whole executed notebook, then its kernel is ended.
         cell_output_bytes: Output of one cell that is kept; the rest is dropped and counted.
         flood_bytes: Output of one cell after which it is interrupted.
@@ -22,6 +23,7 @@ class Limits:
         kernel_file_bytes: Largest file it may write.
         kernel_memory_bytes: Memory of the notebook's whole process tree together.
         kernel_message_bytes: One message of the kernel to us; it is not read where it is larger.
+        reader_memory_bytes: Memory of the process that reads them; past that it ends, and the notebook with it.
         scratch_bytes: Size of a sandbox's /tmp, and of its /dev/shm.
         open_files: Descriptors of one process.
         case_seconds: One hidden case, start of its ranks included.
@@ -46,13 +48,15 @@ class Limits:
     notebook_cells: int = 2000
     cell_source_bytes: int = 256 << 10
     cell_seconds: float = 60.0
+    grace_seconds: float = 3.0
     notebook_seconds: float = 300.0
     cell_output_bytes: int = 64 << 10
     flood_bytes: int = 8 << 20
     kernel_processes: int = 1024
     kernel_file_bytes: int = 256 << 20
     kernel_memory_bytes: int = 6 << 30
-    kernel_message_bytes: int = 16 << 20
+    kernel_message_bytes: int = 8 << 20
+    reader_memory_bytes: int = 640 << 20
     scratch_bytes: int = 256 << 20
     open_files: int = 1024
     case_seconds: float = 10.0

@@ -14,14 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from labkit.grading.course import Course
-from labkit.grading.guesses import guesses, revealed
+from labkit.grading.guesses import guesses
 from labkit.grading.hidden_cases.oracle import HiddenCase, Oracle
 from labkit.grading.hidden_cases.probe import CaseRun, Outcome
 from labkit.grading.limits import Limits
-from labkit.grading.notebook.notebook_format import load_nbformat
+from labkit.grading.notebook.execute import NotebookReader
+from labkit.grading.notebook.notebook_run import NotebookRun
 from labkit.grading.notebook.rebuild import Rebuilt, rebuild
 from labkit.grading.own_folders import own_prefix
 from labkit.grading.plain_text import plain_text
@@ -34,9 +34,6 @@ from labkit.grading.sandbox.process_tree import end_descendants
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_seed
 from labkit.grading.submission import Submission, read_submission
 from labkit.lessons.manifest import Exercise
-
-if TYPE_CHECKING:
-    from labkit.grading.notebook.execute import NotebookRun
 
 Progress = Callable[[str], None]
 _STATE_WORDS = {
@@ -75,6 +72,7 @@ class Grader:
         self._hidden = None if self.sandbox == "none" else (*self.course.secrets, self.out, self.alone.parent)
         self.oracle = Oracle(self.course, self.limits, self.preloaded)
         self._template = Template(self._hidden, self.limits, self.preloaded)
+        self._reader = None if self.points_only else NotebookReader(self._hidden, self.limits)
 
     def grade(self, submission: Submission, progress: Progress) -> StudentResult:
         """Grade a submission and write its reports; everything it started has ended by then."""
@@ -93,12 +91,16 @@ class Grader:
         """End the processes kept between submissions."""
         self._template.close()
         self.oracle.close()
+        if self._reader is not None:
+            self._reader.close()
         self.preloaded.close()
 
     def _end_the_rest(self) -> None:
         """End every process but those that are kept between submissions."""
-        kept = [self.oracle.pid, *self._template.pids]
+        kept = [self.oracle.pid, *self._template.pids, *([self._reader.pid] if self._reader else [])]
         end_descendants(self.preloaded.pid, keep=kept)
+        if self._reader is not None:
+            self._reader.end_the_rest()
         end_descendants(keep=[self.preloaded.pid, *kept])
 
     def _grade(self, submission: Submission, folder: Path, progress: Progress) -> StudentResult:
@@ -122,19 +124,17 @@ class Grader:
             notes=tuple(steady(note) for note in notebook.notes + rebuilt.notes),
             notebook_summary=run.summary if run else "",
             cell_notes=_cell_notes(run) if run else (),
-            predictions=guesses(rebuilt, self.course.revealed, revealed(run.notebook.cells) if run else {}),
+            predictions=guesses(rebuilt, self.course.revealed, run.revealed if run else {}),
             submission_hash=digest,
             course_hash=fingerprint,
         )
 
     def _execute(self, rebuilt: Rebuilt, folder: Path) -> NotebookRun:
-        load_nbformat()
-        # papermill takes a second to load, in which torch loads elsewhere
-        from labkit.grading.notebook.execute import execute
-
+        if self._reader is None:
+            self._reader = NotebookReader(self._hidden, self.limits)
         work = folder / "nb"
         work.mkdir()
-        return execute(rebuilt.notebook, work, self.limits, self._hidden, self.preloaded)
+        return self._reader.run(rebuilt.notebook, work, self.preloaded)
 
     # ---- hidden cases
 

@@ -184,20 +184,18 @@ def _lesson_02(folder: Path) -> dict[str, dict[str, float]]:
     from labkit.grading.course import find_course
     from labkit.grading.hidden_cases.probe import CaseRun
     from labkit.grading.limits import Limits
-    from labkit.grading.notebook.execute import LabkitClient
+    from labkit.grading.notebook.execute import NotebookReader
     from labkit.grading.student import Grader
     from labkit.grading.submission import Submission
     from tests.submissions.making import everything
 
     own: dict[str, float] = {"cells": 0.0, "cases": 0.0}
-    execute_cell, run_case = LabkitClient.execute_cell, CaseRun.run
+    run_notebook, run_case = NotebookReader.run, CaseRun.run
 
-    def timed_cell(self: Any, *args: Any, **kwargs: Any) -> Any:
-        begin = time.perf_counter()
-        try:
-            return execute_cell(self, *args, **kwargs)
-        finally:
-            own["cells"] += time.perf_counter() - begin
+    def timed_notebook(self: NotebookReader, *args: Any) -> Any:
+        found = run_notebook(self, *args)
+        own["cells"] += found.cells_seconds
+        return found
 
     def timed_case(self: CaseRun) -> Any:
         outcome = run_case(self)
@@ -210,7 +208,7 @@ def _lesson_02(folder: Path) -> dict[str, dict[str, float]]:
     right.write_bytes(everything("02")[right.name])
     submission = Submission("right", right)
     grader = Grader(find_course("02", ROOT), folder / "out", 0, Limits(), folder / "alone", points_only=True)
-    LabkitClient.execute_cell, CaseRun.run = timed_cell, timed_case  # type: ignore[method-assign]
+    NotebookReader.run, CaseRun.run = timed_notebook, timed_case  # type: ignore[method-assign]
     found = {}
     try:
         grader.grade(submission, lambda stage: None)
@@ -230,6 +228,6 @@ def _lesson_02(folder: Path) -> dict[str, dict[str, float]]:
                 "score": result.score,
             }
     finally:
-        LabkitClient.execute_cell, CaseRun.run = execute_cell, run_case  # type: ignore[method-assign]
+        NotebookReader.run, CaseRun.run = run_notebook, run_case  # type: ignore[method-assign]
         grader.close()
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -14,11 +15,11 @@ from grading.small_lesson import RIGHT, code_cell, notebook, write_submission
 from labkit.grading.course import Course
 from labkit.grading.grade import grade
 from labkit.grading.limits import Limits
-from labkit.grading.notebook import execute as execute_module
-from labkit.grading.notebook.execute import NotebookRun, execute
+from labkit.grading.notebook.execute import execute
+from labkit.grading.notebook.notebook_run import NotebookRun
 from labkit.grading.sandbox.process_tree import become_subreaper, descendants, end_descendants
 
-SHORT = Limits(cell_seconds=2.0)  # for what never ends; the rest may run on a loaded machine
+SHORT = Limits(cell_seconds=2.0, grace_seconds=60.0)  # for what never ends; the rest may run on a loaded machine
 SHORT_CLASS = Limits(cell_seconds=30.0, notebook_seconds=60.0)
 
 
@@ -30,12 +31,6 @@ def there_before() -> Iterator[list[int]]:
     yield before
     end_descendants(keep=before)
     become_subreaper(False)
-
-
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is interrupted has time to say so."""
-    monkeypatch.setattr(execute_module, "_GRACE_SECONDS", 60.0)
 
 
 def run(tmp_path: Path, *sources: str, limits: Limits | None = None) -> NotebookRun:
@@ -66,7 +61,6 @@ def test_a_kernel_that_dies_is_told_with_its_cell(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.usefixtures("patient")
 def test_a_loop_is_interrupted_and_the_next_cell_runs(tmp_path: Path) -> None:
     found = run(tmp_path, "while True: pass", "print('next')", limits=SHORT)
     assert states(found) == ["timeout", "ok"]
@@ -74,22 +68,20 @@ def test_a_loop_is_interrupted_and_the_next_cell_runs(tmp_path: Path) -> None:
 
 def test_a_loop_that_ignores_the_interrupt_ends_its_kernel(tmp_path: Path) -> None:
     source = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
-    found = run(tmp_path, source, "print('next')", limits=SHORT)
+    found = run(tmp_path, source, "print('next')", limits=replace(SHORT, grace_seconds=3.0))
     assert states(found) == ["timeout", "not_run"]
     assert "did not end within 2 s, nor when it was interrupted" in found.summary
 
 
-@pytest.mark.usefixtures("patient")
 def test_a_flood_is_cut_and_interrupted(tmp_path: Path) -> None:
-    limits = Limits(cell_output_bytes=2000, flood_bytes=200_000)
+    limits = Limits(cell_output_bytes=2000, flood_bytes=200_000, grace_seconds=60.0)
     found = run(tmp_path, "while True: print('x' * 1000)", "print('next')", limits=limits)
     assert states(found) == ["flood", "ok"]
     assert len(found.cells[0].text) < 2500 and "[the rest of the output was cut]" in found.cells[0].text
 
 
-@pytest.mark.usefixtures("patient")
 def test_the_whole_notebook_has_a_time_too(tmp_path: Path) -> None:
-    limits = Limits(cell_seconds=60.0, notebook_seconds=3.0)  # from the first cell, however long the kernel took
+    limits = Limits(cell_seconds=60.0, grace_seconds=60.0, notebook_seconds=3.0)
     found = run(tmp_path, "while True: pass", "print('next')", limits=limits)
     assert states(found) == ["timeout", "not_run"]
     assert found.summary == "The notebook used up its 3 s; the cells after that were not run."

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import nbformat
@@ -21,8 +20,8 @@ from labkit.grading.hidden_cases import rank_exercise
 from labkit.grading.hidden_cases.oracle import Oracle
 from labkit.grading.hidden_cases.probe import Outcome
 from labkit.grading.limits import Limits
-from labkit.grading.notebook.execute import NotebookRun, execute
-from labkit.grading.notebook.kernel_provisioner import NAME, SandboxProvisioner
+from labkit.grading.notebook.execute import execute
+from labkit.grading.notebook.notebook_run import NotebookRun
 from labkit.grading.preloaded.client import Preloaded
 from labkit.grading.sandbox import bubblewrap
 from labkit.grading.sandbox.view import python_folders, shown_in_scratch
@@ -40,11 +39,6 @@ def run(tmp_path: Path, course: Course, *sources: str, limits: Limits | None = N
     work = tmp_path / "w"
     work.mkdir()
     return execute(nbformat.from_dict(content), work, limits, course.secrets)
-
-
-def test_the_provisioner_is_known_to_jupyter_by_its_name() -> None:
-    found = entry_points(group="jupyter_client.kernel_provisioners", name=NAME)
-    assert {each.load() for each in found} == {SandboxProvisioner}
 
 
 def test_a_notebook_sees_python_labkit_and_nothing_else(
@@ -95,11 +89,9 @@ def test_ranks_rpc_and_virtual_ranks_run_in_a_notebook(course: Course, tmp_path:
     assert found.cells[3].text.strip() == str([[4.0, 4.0]] * 4)
 
 
-def test_a_loop_in_a_sandbox_is_interrupted_and_the_next_cell_runs(
-    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("labkit.grading.notebook.execute._GRACE_SECONDS", 60.0)
-    found = run(tmp_path, course, "while True: pass", "print('next')", limits=Limits(cell_seconds=2.0))
+def test_a_loop_in_a_sandbox_is_interrupted_and_the_next_cell_runs(course: Course, tmp_path: Path) -> None:
+    limits = Limits(cell_seconds=2.0, grace_seconds=60.0)
+    found = run(tmp_path, course, "while True: pass", "print('next')", limits=limits)
     assert [cell.state for cell in found.cells] == ["timeout", "ok"]
 
 

@@ -120,8 +120,7 @@ def _copy_repository(bundle: Path) -> None:
     for name in repository_files(("labkit", *_FILES), "labkit release"):
         if not name.startswith("labkit/grading/"):
             _copy(REPOSITORY / name, bundle / name)
-    project = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
-    (bundle / "pyproject.toml").write_text(_without_provisioner(project), encoding="utf-8")
+    _copy(REPOSITORY / "pyproject.toml", bundle / "pyproject.toml")
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
     (bundle / "Makefile").write_text(_students_targets(makefile), encoding="utf-8")
     ignored = "\n".join([".venv/", "__pycache__/", "*.egg-info/", ".ipynb_checkpoints/", "notebooks/*.py", ""])
@@ -131,11 +130,6 @@ def _copy_repository(bundle: Path) -> None:
 def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
-
-
-def _without_provisioner(project: str) -> str:
-    """Return pyproject.toml without the entry point of the grader's kernels."""
-    return re.sub(r'\[project\.entry-points\."jupyter_client[^\[]*', "", project)
 
 
 def _students_targets(makefile: str) -> str:

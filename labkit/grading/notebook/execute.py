@@ -1,228 +1,154 @@
-"""Run a rebuilt notebook with papermill, in a kernel of its own that cannot outstay its welcome.
+"""Run a rebuilt notebook: papermill in a process of its own that has no rights, little memory, and nothing to lose.
 
-An error in a cell does not stop the later ones, so that feedback covers the whole notebook. What runs too long is
-interrupted, then ended; what prints too much is cut. Nothing here earns points.
+What a kernel sends is read there, never in the process that counts points. Where the grader is root, that process is
+the throw-away user whom the sandboxes belong to.
 """
 
 from __future__ import annotations
 
-import asyncio
-import math
 import os
 import signal
+import socket
 import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import zmq
-from nbclient.exceptions import CellTimeoutError, DeadKernelError
-from papermill.clientwrap import PapermillNotebookClient
-from papermill.engines import NBClientEngine, papermill_engines
-from papermill.exceptions import PapermillExecutionError
-from papermill.execute import execute_notebook
-
 from labkit.errors import EnvironmentProblem
+from labkit.grading.frames import FrameError, read_frame, write_frame
 from labkit.grading.limits import Limits
-from labkit.grading.notebook.kernel_client import PromptClient
-from labkit.grading.notebook.sandbox_specs import SandboxSpecs
+from labkit.grading.notebook.notebook_run import BROKEN, KERNEL, CellRun, NotebookRun, summary
+from labkit.grading.notebook.sandboxed_kernel import SandboxedKernel
+from labkit.grading.own_folders import own_prefix
 from labkit.grading.preloaded.client import Preloaded
-from labkit.grading.sandbox.environments import submission_environment
+from labkit.grading.sandbox.bubblewrap import without_rights
+from labkit.grading.sandbox.environments import trusted_environment
 from labkit.grading.sandbox.memory_watch import MemoryWatch
+from labkit.grading.sandbox.process_tree import child_pids, end_descendants
 
-ENGINE = "labkit"
-_GRACE_SECONDS = 3.0
-_MESSAGES_HELD = 128
+_ANSWER_BYTES = 32 << 20
+_ASIDE_SECONDS = 120.0
+"""What starting and ending a kernel may take besides the notebook's own time."""
 
 
-@dataclass(frozen=True)
-class CellRun:
-    """What became of one code cell.
+class NotebookReader:
+    """Starts the reading process at once, in the background.
 
-    Attributes:
-        id: The cell's id.
-        state: ``ok``, ``error``, ``timeout``, ``flood``, ``died`` (the kernel ended in it) or ``not_run``.
-        error: The exception's name, "" if none.
-        message: What it said.
-        text: What the cell printed, cut.
+    Args:
+        hidden: What sandboxes must not show; None for no sandbox: then notebooks and reader have all rights of ours.
+        limits: What a notebook may use.
     """
 
-    id: str
-    state: str
-    error: str = ""
-    message: str = ""
-    text: str = ""
+    def __init__(self, hidden: Sequence[Path] | None, limits: Limits | None = None) -> None:
+        self._confined, self._hidden, self._limits = hidden is not None, tuple(hidden or ()), limits or Limits()
+        self._control = tempfile.TemporaryDirectory(prefix=own_prefix("reader"))
+        self._start()
 
+    def _start(self) -> None:
+        self._sock, theirs = socket.socketpair()
+        most = self._limits.reader_memory_bytes if self._confined else 0
+        command = [sys.executable, "-m", "labkit.grading.notebook.reader", str(theirs.fileno()), str(most)]
+        with theirs:
+            if self._confined:
+                command = without_rights(command, Path(self._control.name), self._hidden)
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env=trusted_environment(),
+                start_new_session=True,
+            )
 
-@dataclass(frozen=True)
-class NotebookRun:
-    """What became of a notebook: its code cells in order, the executed notebook, and one sentence."""
+    @property
+    def pid(self) -> int:
+        """Its process id, or that of the bubblewrap it runs in."""
+        return self._process.pid
 
-    cells: tuple[CellRun, ...]
-    notebook: Any
-    summary: str
-    finished: bool
+    def end_the_rest(self) -> None:
+        """End what a notebook without a sandbox has left; with one, nothing is below the reader."""
+        if not self._confined:
+            end_descendants(self._process.pid)
 
+    def run(self, notebook: Any, work: Path, preloaded: Preloaded | None = None) -> NotebookRun:
+        """Return what became of `notebook`, run in a fresh kernel.
 
-@dataclass
-class _Record:
-    """Where the engine leaves what it saw."""
+        Args:
+            notebook: A rebuilt notebook, nbformat's.
+            work: An empty folder; the kernel runs in it where there is no sandbox.
+            preloaded: Fork the kernel from it; else, and without a sandbox, the kernel is a new program.
 
-    limits: Limits
-    states: dict[int, str]
-    notebook: Any = None
-    deadline: float = math.inf
-    cells: tuple[Any, ...] = ()
-    stopped: str = ""
-    out_of_memory: bool = False
+        Raises:
+            EnvironmentProblem: If there can be no sandbox.
+        """
+        if self._process.poll() is not None:
+            self._sock.close()
+            self._start()
+        kernel: SandboxedKernel | None = None
+        exceeded: list[bool] = []
 
+        def roots() -> Sequence[int]:
+            return kernel.roots if kernel else () if self._confined else child_pids(self._process.pid)
 
-class LabkitClient(PapermillNotebookClient):  # type: ignore[misc]
-    """papermill's client with our limits on time and output."""
+        def end() -> None:
+            exceeded.append(True)
+            for pid in () if kernel else child_pids(self._process.pid):
+                with suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)
+            if kernel:
+                kernel.kill()
 
-    def __init__(self, nb_man: Any, record: _Record, **kw: Any) -> None:
-        super().__init__(nb_man, **kw)
-        self._record = record
-        self._seen_bytes: dict[int, int] = {}
-        self._tasks: set[asyncio.Future[Any]] = set()
-        record.notebook = self.nb
-        record.cells = tuple(self.nb.cells)  # papermill inserts cells of its own where there is an error
+        def start(connection: Mapping[str, Any]) -> Mapping[str, Any]:
+            nonlocal kernel
+            if kernel is not None or not self._confined:
+                raise FrameError("a kernel is started once")
+            kernel = SandboxedKernel(connection, self._hidden, self._limits, preloaded)
+            return {"first_pid": kernel.first_pid, "kernel_pid": kernel.kernel_pid}
 
-    def execute(self, **kwargs: Any) -> Any:
-        """Start the kernel, run the cells, end the kernel; ask nothing more of a kernel that may be dead."""
-        self.reset_execution_trackers()
-        with self.setup_kernel(**kwargs):
-            self.papermill_execute_cells()
-        return self.nb
+        try:
+            with MemoryWatch(roots, self._limits.kernel_memory_bytes, end):
+                told = self._talk(notebook, work, start)
+        finally:
+            if kernel is not None:
+                kernel.close()
+        return _run_of(told, bool(exceeded), self._limits)
 
-    def papermill_execute_cells(self) -> None:
-        """Run every code cell, whatever happens in the others, until the kernel or the time is gone."""
-        self._record.deadline = time.monotonic() + self._record.limits.notebook_seconds  # the kernel is there
-        for index, cell in enumerate(self.nb.cells):
-            if cell.cell_type != "code" or not cell.source.strip():
-                continue
-            if self._record.deadline - time.monotonic() <= 0:
-                self._record.stopped = "time"
-                return
-            self.nb_man.cell_start(cell, index)
-            try:
-                self.execute_cell(cell, index)
-            except DeadKernelError:
-                self._record.states.setdefault(index, "died")
-                self._record.stopped = "kernel"
-                return
-            except CellTimeoutError:
-                self._record.states.setdefault(index, "timeout")
-                self.end_kernel()
-                self._record.stopped = "kernel"
-                return
-            finally:
-                self.nb_man.cell_complete(self.nb.cells[index], cell_index=index)
+    def _talk(
+        self, notebook: Any, work: Path, start: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    ) -> Mapping[str, Any] | None:
+        """Return what the reader tells at the end, or None where it ended, hung or told nonsense; then it is ended."""
+        deadline = time.monotonic() + self._limits.notebook_seconds + _ASIDE_SECONDS
+        try:
+            write_frame(self._sock, {"notebook": notebook, "work": str(work), "limits": asdict(self._limits)})
+            while True:
+                self._sock.settimeout(max(0.1, deadline - time.monotonic()))
+                frame = read_frame(self._sock, max_header=_ANSWER_BYTES, max_payload=0)
+                if frame is None:
+                    break
+                if "connection" not in frame.header:
+                    return frame.header
+                write_frame(self._sock, start(frame.header["connection"]))
+        except EnvironmentProblem:
+            self._end()
+            raise
+        except (OSError, FrameError):
+            pass
+        self._end()
+        return None
 
-    def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
-        """Keep a cell's output up to the limit; interrupt a cell that floods."""
-        if msg["msg_type"] in ("comm_open", "comm_msg", "comm_close"):
-            return None  # the state of widgets is not kept, so it need not be held either
-        if msg["msg_type"] not in ("stream", "display_data", "execute_result", "error", "update_display_data"):
-            return super().process_message(msg, cell, cell_index)
-        before = self._seen_bytes.get(cell_index, 0)
-        seen = before + _size(msg["content"])
-        self._seen_bytes[cell_index] = seen
-        limits = self._record.limits
-        if seen > limits.flood_bytes and self._record.states.get(cell_index) != "flood":
-            self._record.states[cell_index] = "flood"
-            self._soon(self.km.interrupt_kernel())
-        if seen > limits.cell_output_bytes:
-            if msg["msg_type"] == "error":
-                return super().process_message(msg, cell, cell_index)
-            if before <= limits.cell_output_bytes and msg["msg_type"] == "stream":
-                room = limits.cell_output_bytes - before
-                msg["content"]["text"] = msg["content"]["text"][:room] + "\n[the rest of the output was cut]\n"
-                return super().process_message(msg, cell, cell_index)
-            return None
-        return super().process_message(msg, cell, cell_index)
+    def close(self) -> None:
+        """End it."""
+        self._end()
+        self._control.cleanup()
 
-    async def _async_handle_timeout(self, timeout: float, cell: Any = None) -> dict[str, Any]:
-        """Interrupt the cell; if it does not end then, end the kernel."""
-        index = self.nb.cells.index(cell)
-        self._record.states[index] = "timeout"
-        await _maybe(self.km.interrupt_kernel())
-        reply: dict[str, Any]
-        with suppress(Exception):
-            reply = await _maybe(self.kc.shell_channel.get_msg(timeout=_GRACE_SECONDS))
-            return reply
-        self.end_kernel()
-        raise DeadKernelError("the cell did not end when it was interrupted")
-
-    def end_kernel(self) -> None:
-        """End the kernel and its process group, or its sandbox, at once."""
-        process = getattr(getattr(self.km, "provisioner", None), "process", None)
-        if process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-
-    def _soon(self, awaitable: Any) -> None:
-        if asyncio.iscoroutine(awaitable):
-            task = asyncio.ensure_future(awaitable)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-
-class LabkitEngine(NBClientEngine):  # type: ignore[misc]
-    """papermill's engine with our client; registered below under the name "labkit"."""
-
-    @classmethod
-    def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **kwargs: Any) -> None:
-        """Run the notebook in `nb_man`; what happened is left in kwargs["record"]."""
-        record: _Record = kwargs["record"]
-        work: Path = kwargs["work"]
-        sandbox: Sequence[Path] | None = kwargs["sandbox"]
-        client = LabkitClient(
-            nb_man,
-            record,
-            kernel_name=kernel_name,
-            startup_timeout=60,
-            timeout_func=lambda cell: max(0.1, min(record.limits.cell_seconds, record.deadline - time.monotonic())),
-            allow_errors=True,
-            record_timing=False,
-            raise_on_iopub_timeout=False,
-            iopub_timeout=10,
-            coalesce_streams=True,
-            store_widget_state=False,
-            shutdown_kernel="immediate",
-            resources={"metadata": {"path": str(work)}},
-        )
-        client.km = client.create_kernel_manager()
-        client.km.context.setsockopt(zmq.MAXMSGSIZE, record.limits.kernel_message_bytes)
-        client.km.context.setsockopt(zmq.RCVHWM, _MESSAGES_HELD)
-        client.km.client_factory = PromptClient
-        client.km.connection_file = str(work / "connection.json")
-        if sandbox is None:
-            client.km.transport = "ipc"
-            client.km.ip = str(work / "kernel")
-        else:
-            client.km.kernel_spec_manager = SandboxSpecs(sandbox, record.limits, kwargs["preloaded"])
-        client.owns_km = True
-        with _memory_watch(client, record):
-            client.execute(env=kwargs["environment"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-papermill_engines.register(ENGINE, LabkitEngine)
-
-
-def _memory_watch(client: LabkitClient, record: _Record) -> MemoryWatch:
-    def roots() -> Sequence[int]:
-        provisioner = getattr(client.km, "provisioner", None)
-        return getattr(provisioner, "roots", None) or [getattr(provisioner, "pid", None) or 0]
-
-    def end() -> None:
-        record.out_of_memory = True
-        client.end_kernel()
-
-    return MemoryWatch(roots, record.limits.kernel_memory_bytes, end)
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._sock.close()
 
 
 def execute(
@@ -232,97 +158,32 @@ def execute(
     sandbox: Sequence[Path] | None = None,
     preloaded: Preloaded | None = None,
 ) -> NotebookRun:
-    """Return what became of `notebook`, run in a fresh kernel in the folder `work`.
+    """Return what became of one notebook; see :meth:`NotebookReader.run`.
 
     Args:
-        notebook: A rebuilt notebook (nbformat node); it is filled with its outputs.
+        notebook: A rebuilt notebook, nbformat's.
         work: An empty folder, short enough for a socket's path.
         limits: Time, memory and output it may use.
         sandbox: Run it in a sandbox, which sees none of these files and folders; None for no sandbox.
         preloaded: Fork the kernel from it; else, and without a sandbox, the kernel is a new program.
     """
-    limits = limits or Limits()
-    record = _Record(limits, {}, notebook)
-    failure = ""
+    reader = NotebookReader(sandbox, limits)
     try:
-        execute_notebook(
-            notebook,
-            None,
-            engine_name=ENGINE,
-            kernel_name="python3",
-            progress_bar=False,
-            record=record,
-            work=work,
-            sandbox=sandbox,
-            preloaded=preloaded,
-            environment=submission_environment(work),
-        )
-    except PapermillExecutionError:
-        pass  # errors of cells are read from their outputs below
-    except EnvironmentProblem:
-        raise
-    except Exception as error:  # whatever the kernel's side sends us, the notebook ends here and no points hang on it
-        record.stopped = record.stopped or "start"
-        failure = f"{type(error).__name__}: {error}"
-    return _collect(record, failure)
+        return reader.run(notebook, work, preloaded)
+    finally:
+        reader.close()
 
 
-def _collect(record: _Record, failure: str) -> NotebookRun:
-    cells: list[CellRun] = []
-    for index, cell in enumerate(record.cells or record.notebook.cells):
-        if cell.cell_type == "code" and cell.source.strip():
-            cells.append(_cell_run(cell, record.states.get(index)))
-    ran = [cell for cell in cells if cell.state != "not_run"]
-    if record.stopped == "start":
-        summary = f"The kernel did not start, so the notebook could not be run ({failure})."
-    elif record.stopped == "time":
-        summary = f"The notebook used up its {record.limits.notebook_seconds:g} s; the cells after that were not run."
-    elif record.stopped == "kernel":
-        last = ran[-1]
-        why = {
-            "timeout": f"did not end within {record.limits.cell_seconds:g} s, nor when it was interrupted",
-            "flood": "printed without end and did not stop when it was interrupted",
-        }.get(last.state, "ended the kernel (an exit, a crash, or out of memory)")
-        if record.out_of_memory:
-            gigabytes = record.limits.kernel_memory_bytes / 1e9
-            why = f"took more than the {gigabytes:.1f} GB of memory that a notebook and its ranks may have together"
-        summary = f"Cell {last.id} {why}; the cells after it were not run."
-    else:
-        wrong = [cell for cell in ran if cell.state != "ok"]
-        summary = (
-            "Every cell ran." if not wrong else f"{len(ran) - len(wrong)} of {len(ran)} cells ran without an error."
-        )
-    return NotebookRun(tuple(cells), record.notebook, summary, not record.stopped)
-
-
-def _cell_run(cell: Any, state: str | None) -> CellRun:
-    error = next((output for output in cell.outputs if output.output_type == "error"), None)
-    texts = [output.get("text", "") for output in cell.outputs if output.output_type == "stream"]
-    texts += [
-        output.get("data", {}).get("text/plain", "")
-        for output in cell.outputs
-        if output.output_type in ("execute_result", "display_data")
-    ]
-    if state is None:
-        state = "error" if error is not None else "ok" if cell.execution_count is not None else "not_run"
-    return CellRun(
-        str(cell.get("id", "")),
-        state,
-        str(error.ename)[:200] if error is not None else "",
-        str(error.evalue)[:4000] if error is not None else "",
-        "".join(texts)[:20_000],
-    )
-
-
-def _size(content: Mapping[str, Any]) -> int:
-    """Return roughly how many bytes of output a message carries."""
-    size = len(content.get("text", "")) if isinstance(content.get("text"), str) else 0
-    data = content.get("data")
-    if isinstance(data, dict):
-        size += sum(len(value) if isinstance(value, str) else 1000 for value in data.values())
-    size += sum(len(line) for line in content.get("traceback", []) or [])
-    return size
-
-
-async def _maybe(value: Any) -> Any:
-    return await value if asyncio.iscoroutine(value) or asyncio.isfuture(value) else value
+def _run_of(told: Mapping[str, Any] | None, out_of_memory: bool, limits: Limits) -> NotebookRun:
+    """Return what the reader told, which is believed no more than the notebook is."""
+    try:
+        told = told or {"cells": [], "stopped": BROKEN, "failure": "", "revealed": {}}
+        cells = tuple(CellRun(*map(str, cell)) for cell in told["cells"])
+        stopped, failure = str(told["stopped"]), str(told["failure"])[:2000]
+        if out_of_memory and not stopped:
+            stopped = KERNEL
+        words = summary(cells, stopped, failure, out_of_memory, limits)
+        seconds = float(told.get("cells_seconds", 0.0))
+        return NotebookRun(cells, words, not stopped, dict(told["revealed"]), seconds)
+    except (LookupError, TypeError, ValueError):
+        return NotebookRun((), summary((), BROKEN, "", out_of_memory, limits), False)

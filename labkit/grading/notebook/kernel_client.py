@@ -8,11 +8,17 @@ from typing import Any
 
 from jupyter_client.asynchronous.client import AsyncKernelClient
 
+from labkit.grading.notebook.kernel_provisioner import SandboxProvisioner
+
 _LOOK_AGAIN_SECONDS = 0.5
 
 
 class PromptClient(AsyncKernelClient):
     """Waits for one answer on each channel; jupyter_client's own waits until a channel has been silent for 0.2 s."""
+
+    def _make_url(self, channel: str) -> str:
+        provisioner = getattr(self.parent, "provisioner", None)
+        return provisioner.url(channel) if isinstance(provisioner, SandboxProvisioner) else super()._make_url(channel)
 
     async def wait_for_ready(self, timeout: float | None = None) -> None:
         """Return when the kernel has answered and what it publishes is heard.

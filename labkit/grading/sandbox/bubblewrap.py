@@ -67,7 +67,7 @@ class Sandbox:
         files = view(self.control, uid, self.hidden, self.package)
         for inside, outside in self.shown.items():
             files += ["--ro-bind", str(outside), inside]
-        files += self._devices()
+        files += _device_files()
         if os.geteuid() == 0:
             outer = [bwrap, "--die-with-parent", *files, "--bind", "/proc", "/proc", "--", *_become(uid), bwrap]
             files = ["--dev-bind", "/", "/"]
@@ -87,12 +87,31 @@ class Sandbox:
         ulimits = [f"--{name}={value}" for name, value in {"core": 0, **self.ulimits}.items()]
         return [*outer, *arguments, "--", "prlimit", *ulimits, "--", *program]
 
-    def _devices(self) -> list[str]:
-        arguments = [word for name in _DEVICES for word in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")]
-        links = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1"}
-        for name, target in {**links, "stderr": "/proc/self/fd/2"}.items():
-            arguments += ["--symlink", target, f"/dev/{name}"]
-        return [*arguments, "--perms", "1777", "--dir", "/dev/shm"]
+
+def without_rights(program: Sequence[str], control: Path, hidden: Sequence[Path]) -> list[str]:
+    """Return the command line that runs a program of ours, where we are root, as the user the sandboxes belong to.
+
+    It sees the files a sandbox sees, whatever a folder above them allows, and all processes. Others run it as it is:
+    they are no more than that themselves.
+
+    Args:
+        program: What to run.
+        control: A folder of ours for small files; it must outlive the start.
+        hidden: Files and folders that must not be seen.
+    """
+    if os.geteuid() != 0:
+        return list(program)
+    uid = user_inside()
+    files = [*view(control, uid, hidden), *_device_files(), *view_in_scratch(control, hidden)]
+    return [_bwrap(), *files, "--bind", "/proc", "/proc", "--chdir", "/", "--", *_become(uid), *program]
+
+
+def _device_files() -> list[str]:
+    arguments = [word for name in _DEVICES for word in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")]
+    links = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1"}
+    for name, target in {**links, "stderr": "/proc/self/fd/2"}.items():
+        arguments += ["--symlink", target, f"/dev/{name}"]
+    return [*arguments, "--perms", "1777", "--dir", "/dev/shm"]
 
 
 def _become(uid: int) -> list[str]:
