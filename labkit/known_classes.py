@@ -6,12 +6,31 @@ Here an instance becomes one of the class that is there, which may have been cha
 
 from __future__ import annotations
 
+import functools
 import io
 import pickle
 from collections.abc import Mapping
 from typing import Any
 
 import cloudpickle.cloudpickle as cloudpickle_private
+
+
+def reduce_cached(value: object) -> Any:
+    """Return how a function under functools.cache travels where the function does so by value; None for anything else.
+
+    By itself it would travel as a name, and arrive as whatever bears that name there: in one process, with the cache of
+    another rank.
+    """
+    if not isinstance(value, functools._lru_cache_wrapper):
+        return None
+    function = value.__wrapped__
+    if cloudpickle_private._should_pickle_by_reference(function):
+        return None
+    return _cached, (function, value.cache_parameters())
+
+
+def _cached(function: Any, parameters: Any) -> Any:
+    return functools.lru_cache(**parameters)(function)
 
 
 class KnownClassesUnpickler(pickle.Unpickler):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from labkit.hardware import Device, Hardware, Link
 from labkit.launch.local import Order
 from labkit.launch.rank import set_span_recorder
-from labkit.scripts import Script
 from labkit.simulator.cluster import Algorithm, Cluster, describe
 from labkit.simulator.regions import span
 from labkit.simulator.run import simulate
@@ -36,7 +35,7 @@ class VirtualWorld:
         try:
             outcome = simulate(
                 order.function, order.args, self.cluster, timeout=order.timeout, seed=order.seed, init=order.init,
-                echo=order.echo, own_main=isinstance(order.function, Script),
+                echo=order.echo,
             )  # fmt: skip
         finally:
             set_span_recorder(None)
@@ -68,8 +67,9 @@ def virtual(
     """Return a world of N accelerators in this process and in virtual time.
 
     The function runs unmodified: its tensors are real and its results those of gloo, its time is what the operators and
-    messages would cost on this hardware, and it is the same in every run. The ``timeout`` of labkit.run counts real
-    seconds; a deadlock is known at once.
+    messages would cost on this hardware, and it is the same in every run. Each rank has what a process has of its own:
+    modules that are not installed, globals, process groups, output, loggers, environment, current directory. The
+    ``timeout`` of labkit.run counts real seconds; a deadlock is known at once.
 
     Threads that a rank starts have its rank, and a clock each; their locks, events, queues and pools wait in virtual
     time, and a race between them has one outcome. ``torch.distributed.rpc`` is a subset in Python, in virtual time too:
@@ -78,7 +78,9 @@ def virtual(
 
     What a rank cannot do here: start processes (DataLoader: num_workers=0), or use ``torch.distributed.autograd``,
     DistributedOptimizer and RemoteModule. Locks made before the run cannot be waited for in virtual time.
-    Names taken from a module of your own by ``from time import sleep`` stay real; ``time.sleep`` is virtual.
+    Installed packages are one for all ranks: where one keeps a process group of a rank's, another rank's call on it
+    raises and says where it was found. What else of a package's own differs from rank to rank, all ranks would share
+    (for torch and Accelerate it is known, and kept apart).
 
     Args:
         world_size: Number of ranks, 1 to 4096.

@@ -18,11 +18,16 @@ from typing import Any
 import cloudpickle
 import cloudpickle.cloudpickle as cloudpickle_private
 
+from labkit.known_classes import reduce_cached
+
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not typed
     """cloudpickle, with tensors on an accelerator moved to the CPU: the notebook may have none."""
 
     def reducer_override(self, obj: Any) -> Any:
+        cached = reduce_cached(obj)
+        if cached is not None:
+            return cached
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(obj, torch.Tensor) and obj.device.type not in ("cpu", "meta"):
             host = obj.detach().cpu()

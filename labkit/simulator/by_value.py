@@ -1,15 +1,15 @@
 """Copies of what a function closes over, one for each rank, as separate processes would have them.
 
-cloudpickle gives every rank its own functions, globals and closures. Classes need care: in one process it would give
-all ranks the notebook's own class. Here each rank gets a copy that remembers which class it is a copy of, so that
-results are instances of the notebook's class again and objects sent between ranks become the receiver's.
+cloudpickle gives every rank its own functions, globals and closures; what comes from a notebook's cells stands in the
+rank's own ``__main__`` (labkit.simulator.own_modules), where pickles find it by name. Classes need care: in one process
+cloudpickle would give all ranks the notebook's own class. Here each rank gets a copy that remembers which class it is a
+copy of, so that results are instances of the notebook's class again.
 """
 
 from __future__ import annotations
 
 import io
 import sys
-import sysconfig
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -18,26 +18,32 @@ import cloudpickle
 import cloudpickle.cloudpickle as cloudpickle_private
 
 from labkit.errors import ConfigError
-from labkit.known_classes import KnownClassesUnpickler
+from labkit.known_classes import KnownClassesUnpickler, reduce_cached
 from labkit.simulator.locks import REPLACED
+from labkit.simulator.own_modules import is_own
 
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not typed
+    def reducer_override(self, obj: Any) -> Any:
+        reduced = reduce_cached(obj)
+        return super().reducer_override(obj) if reduced is None else reduced
 
 
 def dumps(value: object) -> bytes:
     """Return value pickled by value."""
-    data: bytes = cloudpickle.dumps(value, protocol=5)
-    return data
+    with io.BytesIO() as file:
+        _Pickler(file, protocol=5).dump(value)
+        return file.getvalue()
 
 
 def dump_call(fn: Callable[..., object], args: tuple[object, ...]) -> bytes:
-    """Return a call pickled by value, the functions and globals of fn's own module included.
+    """Return a call pickled by value; what can be imported, a rank imports itself.
 
     Raises:
         ConfigError: If something cannot travel.
     """
-    module = _own_module(fn)
-    if module is not None:  # it is shared by all ranks of this process; a rank must have its own globals
+    module = _made_by_hand(fn)
+    if module is not None:  # no rank could import it
         cloudpickle.register_pickle_by_value(module)
     try:
         return dumps((fn, args))
@@ -51,13 +57,12 @@ def dump_call(fn: Callable[..., object], args: tuple[object, ...]) -> bytes:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def _own_module(fn: Callable[..., object]) -> ModuleType | None:
-    """Return the module fn was imported from, if it is the learner's: neither installed nor labkit's."""
+def _made_by_hand(fn: Callable[..., object]) -> ModuleType | None:
+    """Return the module of fn, if it is the learner's and no file's."""
     module = sys.modules.get(str(getattr(fn, "__module__", "")))
-    file = getattr(module, "__file__", None) or ""
-    if module is None or module.__name__ == "__main__" or not file:
+    if module is None or module.__name__ == "__main__" or getattr(module, "__file__", None) or not is_own(module):
         return None
-    return None if file.startswith(_INSTALLED) or module.__name__.startswith("labkit.") else module
+    return module
 
 
 class RankUnpickler(KnownClassesUnpickler):
@@ -87,13 +92,16 @@ class RankUnpickler(KnownClassesUnpickler):
     def new_class(self, constructor: Any, name: str, bases: Any, type_kwargs: Any, tracker_id: Any, extra: Any) -> Any:
         """Return the rank's own copy of a class."""
         made = super().new_class(constructor, name, bases, type_kwargs, None, extra)
+        if type_kwargs.get("__module__") == "__main__" and "__main__" in self._namespaces:
+            self._namespaces["__main__"].setdefault(name, made)
         self._copies[tracker_id] = made
         cloudpickle_private._DYNAMIC_CLASS_TRACKER_BY_CLASS[made] = tracker_id
         return made
 
     def _make_function(self, code: Any, namespace: dict[str, Any], *rest: Any) -> Any:
-        self._namespaces.setdefault(str(namespace.get("__name__")), namespace)
-        return cloudpickle_private._make_function(code, namespace, *rest)
+        name = str(namespace.get("__name__"))
+        known = self._namespaces.setdefault(name, namespace)
+        return cloudpickle_private._make_function(code, known if name == "__main__" else namespace, *rest)
 
 
 def loads_in_rank(data: bytes, classes: dict[str, type], namespaces: dict[str, dict[str, Any]] | None = None) -> Any:

@@ -75,6 +75,10 @@ def _attention(
     return flash_attention(query, key, value, dropout_p, is_causal, scale)[0]
 
 
+# torch.distributed.tensor.experimental.context_parallel puts its own in the place that a function's name says.
+_attention.__name__, _rms_norm.__name__ = _real_attention.__name__, _real_rms_norm.__name__
+
+
 @contextmanager
 def installed() -> Iterator[None]:
     """Let meta tensors of ranks take fused kernels; leave torch as it was."""

@@ -13,7 +13,8 @@ from labkit.simulator.messages import ANY_SOURCE, Posted
 from labkit.simulator.payload import on_cpu
 from labkit.simulator.record import Row
 from labkit.simulator.rounds import Compute, Group, Part, Round
-from labkit.simulator.state import communication_row, the_rank
+from labkit.simulator.shared_groups import refuse
+from labkit.simulator.state import VirtualRank, communication_row, the_rank
 from labkit.simulator.virtual_work import VirtualWork
 from labkit.torch_port.operators import uncounted
 from labkit.torch_port.port import Call, Port
@@ -42,8 +43,15 @@ class PortCalls(Port):
         source = ANY_SOURCE if peer is None else self._group.ranks[peer]
         return self._message("irecv", tensor, source, tag, sends=False)
 
+    def _owner(self, kind: str) -> VirtualRank:
+        """Return the rank that calls; raises RuntimeError if this is another rank's end."""
+        rank = the_rank()
+        if rank.rank != self._group.ranks[self._group_rank]:
+            refuse(rank, self._group, self._group.ranks[self._group_rank], kind, self)
+        return rank
+
     def _message(self, kind: str, tensor: torch.Tensor, peer: int, tag: int, *, sends: bool) -> VirtualWork:
-        rank, group = the_rank(), self._group
+        rank, group = self._owner(kind), self._group
         on_cpu([tensor])
         if tensor.requires_grad:
             with uncounted():
@@ -73,7 +81,8 @@ class PortCalls(Port):
         sizes: list[int] | None = None,
         traffic: Any = None,
     ) -> VirtualWork:
-        rank, group, kind = the_rank(), self._group, call.kind
+        group, kind = self._group, call.kind
+        rank = self._owner(kind)
         on_cpu(inputs)
         on_cpu(outputs)
         if rank.record.memory is not None:

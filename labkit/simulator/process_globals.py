@@ -20,8 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from labkit.simulator import interpreter
-from labkit.simulator.interpreter import Interpreter
+from labkit.simulator import own_logging
+from labkit.simulator.own_modules import OwnModules
+from labkit.simulator.own_surroundings import OwnEnviron, OwnFolders
+from labkit.simulator.own_tables import OwnTables
 from labkit.simulator.state import VirtualRank, current_rank
 
 EPOCH_NS = 1_767_225_600 * 10**9
@@ -55,9 +57,7 @@ class ProcessGlobals:
         generator = torch.Generator()
         generator.manual_seed(seed)
         self.torch = generator.get_state()
-        self.dtype = torch.float32
         self.output = Output(rank, show)
-        self.interpreter = Interpreter()
 
 
 class Output(io.TextIOBase):
@@ -96,8 +96,10 @@ class Output(io.TextIOBase):
 class _Environ(MutableMapping[Any, Any]):
     """The table inside os.environ: a rank's own, or the real one."""
 
-    def __init__(self, real: dict[Any, Any], of: Callable[[], ProcessGlobals | None]) -> None:
-        self._real, self._of = real, of
+    def __init__(
+        self, real: dict[Any, Any], of: Callable[[], ProcessGlobals | None], differs: Callable[[Any], None]
+    ) -> None:
+        self._real, self._of, self._differs = real, of, differs
 
     def _table(self) -> dict[Any, Any]:
         mine = self._of()
@@ -108,9 +110,11 @@ class _Environ(MutableMapping[Any, Any]):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._table()[key] = value
+        self._differs(key)
 
     def __delitem__(self, key: Any) -> None:
         del self._table()[key]
+        self._differs(key)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._table())
@@ -162,22 +166,34 @@ class GlobalsSwitch:
 
     def __init__(self) -> None:
         self.of_rank: list[ProcessGlobals] = []
+        self.environ = OwnEnviron()
+        self.real_environ: dict[Any, Any] = {}
         self._drew = -1  # whose state torch's generator holds
+        self._there = -1  # whose everything else is in place
+        self._switches: list[Callable[[int, int], None]] = []
 
     def mine(self) -> ProcessGlobals | None:
         """Return the globals of the rank whose thread calls, None outside."""
         rank = current_rank()
         return self.of_rank[rank.rank] if rank is not None and self.of_rank else None
 
-    def resumed(self, before: int, rank: int) -> None:
-        """Put the state of the rank that ran before away and bring that of this one; called at each switch."""
-        dtype = torch.get_default_dtype()
-        if before >= 0:
-            self.of_rank[before].dtype = dtype
-            self.of_rank[before].interpreter.put_away()
-        self.of_rank[rank].interpreter.bring()
-        if dtype is not self.of_rank[rank].dtype:
-            torch.set_default_dtype(self.of_rank[rank].dtype)
+    def resumed(self, _: int, rank: int) -> None:
+        """Put what the rank that ran before has away and bring what this one has; called at each switch."""
+        before, self._there = self._there, rank
+        for switch in self._switches:
+            switch(before, rank)
+
+    @contextmanager
+    def standing_in(self, rank: int) -> Iterator[None]:
+        """Have in place what this rank has, for what another's thread does for it."""
+        before = self._there
+        if before != rank:
+            self.resumed(before, rank)
+        try:
+            yield
+        finally:
+            if before != rank:
+                self.resumed(rank, before)
 
     def draws(self, rank: int) -> None:
         """Bring this rank's state into torch's generator; called before the rank uses it, not at each switch."""
@@ -194,10 +210,8 @@ class GlobalsSwitch:
         with ExitStack() as stack:
             stack.enter_context(_kept_random_state())
             stack.enter_context(_kept_environ(self))
-            stack.enter_context(interpreter.kept())
             for name in ("stdout", "stderr"):
                 stack.enter_context(_replaced(sys, name, _Stream(getattr(sys, name), self.mine)))
-            stack.enter_context(_replaced(sys, "excepthook", sys.excepthook))
             for name in _RANDOM_FUNCTIONS:
                 if hasattr(random, name):
                     stack.enter_context(_replaced(random, name, self._drawn(getattr(random, name), "random", name)))
@@ -215,6 +229,23 @@ class GlobalsSwitch:
                 )
             )
             yield
+
+    @contextmanager
+    def switching(self, modules: OwnModules, tables: OwnTables) -> Iterator[None]:
+        """Change what stands in shared places with the rank, and bring back what was there before ranks ran.
+
+        To be entered last: what is there then is what ranks begin with.
+        """
+        folders = OwnFolders(len(self.of_rank))
+        tables.look()
+        self.environ.begin([one.environ for one in self.of_rank], self.real_environ)
+        self._switches = [modules.switch, tables.switch, folders.switch, self.environ.switch]
+        with modules.installed(), folders.installed(), own_logging.installed():
+            try:
+                yield
+            finally:
+                self.resumed(self._there, -1)
+                self._switches = []
 
     def _drawn(self, real: Callable[..., Any], generator: str, name: str) -> Callable[..., Any]:
         def draw(*args: Any, **kwargs: Any) -> Any:
@@ -237,12 +268,11 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 @contextmanager
 def _kept_random_state() -> Iterator[None]:
-    state, dtype = torch.get_rng_state(), torch.get_default_dtype()
+    state = torch.get_rng_state()
     try:
         yield
     finally:
         torch.set_rng_state(state)
-        torch.set_default_dtype(dtype)
 
 
 def _numpy_functions() -> Iterator[tuple[str, str]]:
@@ -257,8 +287,8 @@ def _numpy_functions() -> Iterator[tuple[str, str]]:
 @contextmanager
 def _kept_environ(switch: GlobalsSwitch) -> Iterator[None]:
     inside: Any = os.environ
-    real = inside._data
-    inside._data = _Environ(real, switch.mine)
+    real = switch.real_environ = inside._data
+    inside._data = _Environ(real, switch.mine, switch.environ.differs)
     try:
         yield
     finally:

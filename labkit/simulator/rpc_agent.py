@@ -314,7 +314,7 @@ class Agent:
         """Take in the reply to a call of its own."""
         if call.done:
             return
-        with acting_as(self.rank), uncounted():
+        with self.rank.simulation.standing_in(self.rank.rank), acting_as(self.rank), uncounted():
             try:
                 fine, value = unpack(reply, self.rank.process, self.make_reference)
             except Exception as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import pickle
 import queue
 import sys
 import threading
@@ -13,14 +12,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import cloudpickle
 import torch
 import torch.distributed as dist
 
 from labkit.errors import ConfigError, EnvironmentProblem, RankFailed, RunTimeout
 from labkit.known_classes import loads_in_notebook
 from labkit.simulator import fused_kernels, locks, rpc, threads, virtual_deadlock
-from labkit.simulator.by_value import RankUnpickler, dump_call, dumps, loads_in_rank
+from labkit.simulator.by_value import dump_call, dumps, loads_in_rank
 from labkit.simulator.clock import Abandoned, Scheduler
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.garbage import Garbage, collected_by_us
@@ -29,6 +27,8 @@ from labkit.simulator.memory_hooks import memory_watched
 from labkit.simulator.memory_table import memory_tables
 from labkit.simulator.messages import Exchange
 from labkit.simulator.network import Network
+from labkit.simulator.own_modules import OwnModules
+from labkit.simulator.own_tables import OwnTables
 from labkit.simulator.process_globals import GlobalsSwitch, ProcessGlobals, rank_environ
 from labkit.simulator.record import Noted, assemble, at
 from labkit.simulator.roofline import Roofline
@@ -94,7 +94,6 @@ def simulate(
     seed: int = 0,
     init: bool = True,
     echo: bool = True,
-    own_main: bool = False,
 ) -> Outcome:
     """Return what ``fn(*args)`` gives on every rank of a virtual cluster.
 
@@ -106,8 +105,6 @@ def simulate(
         seed: Rank r seeds torch, numpy and random with seed + r.
         init: Make the default process group before fn and destroy it after.
         echo: Show what ranks print, tagged with the rank.
-        own_main: fn makes each rank a ``__main__`` of its own, as a script does: objects travel between ranks by the
-            names of their classes, as between processes.
 
     Raises:
         ConfigError: If called inside a virtual rank or while another run goes on, or something cannot be copied.
@@ -121,7 +118,7 @@ def simulate(
     if not _one_at_a_time.acquire(blocking=False):
         raise ConfigError("A virtual run is under way in another thread of this process; wait for it to end.")
     try:
-        return _Run(call, cluster, seed, init, echo, own_main).outcome(timeout)
+        return _Run(call, cluster, seed, init, echo).outcome(timeout)
     finally:
         _one_at_a_time.release()
 
@@ -129,8 +126,8 @@ def simulate(
 class _Run:
     """One run while it goes on."""
 
-    def __init__(self, call: bytes, cluster: Cluster, seed: int, init: bool, echo: bool, own_main: bool) -> None:
-        self._call, self._cluster, self._seed, self._init, self._own_main = call, cluster, seed, init, own_main
+    def __init__(self, call: bytes, cluster: Cluster, seed: int, init: bool, echo: bool) -> None:
+        self._call, self._cluster, self._seed, self._init = call, cluster, seed, init
         self._hub = GlobalsSwitch()
         scheduler = Scheduler(cluster.world_size, self._hub.resumed, self._deadlocked)
         self._simulation = Simulation(cluster, scheduler, Network(cluster))
@@ -138,6 +135,7 @@ class _Run:
         self._simulation.rounds = Rounds(self._simulation)
         self._simulation.failed = lambda rank, error: scheduler.abandon(_RankError(rank, error))
         self._simulation.draws = self._hub.draws
+        self._simulation.standing_in = self._hub.standing_in
         self._simulation.add_ranks()
         self._memories = self._add_memories()
         self._events: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -145,6 +143,10 @@ class _Run:
         for rank in self._simulation.ranks:
             environ = rank_environ(self._names(rank.rank))
             self._hub.of_rank.append(ProcessGlobals(environ, seed + rank.rank, show, rank.rank))
+        self._tables = OwnTables(cluster.world_size)
+        self._modules = OwnModules(cluster.world_size, self._tables.look)
+        for rank in self._simulation.ranks:
+            rank.process.namespaces["__main__"] = vars(self._modules.add_main(rank.rank))
         self._store = VirtualStore()
         self._packed: list[bytes | None] = [None] * cluster.world_size
         self._threads: list[threading.Thread] = []
@@ -159,9 +161,7 @@ class _Run:
             register("virtual", make_port)
             stack.enter_context(
                 installed(
-                    *("virtual", current_world, lambda: self._store),
-                    _monitored_barrier,
-                    *((pickle.Pickler, pickle.Unpickler) if self._own_main else (cloudpickle.Pickler, self._unpickler)),
+                    *("virtual", current_world, lambda: self._store, _monitored_barrier),
                 )
             )
             stack.enter_context(refused(lambda: current_rank() is not None))
@@ -175,6 +175,7 @@ class _Run:
             stack.enter_context(memory_watched(self._memory))
             stack.enter_context(marked_at_steps(_work))
             stack.enter_context(collected_by_us())
+            stack.enter_context(self._hub.switching(self._modules, self._tables))
             self._threads = [
                 threading.Thread(target=self._live, args=(rank,), name=f"virtual rank {rank.rank}", daemon=True)
                 for rank in self._simulation.ranks
@@ -298,11 +299,6 @@ class _Run:
     def _memory(self) -> RankMemory | None:
         rank = current_rank()
         return None if rank is None else rank.record.memory
-
-    def _unpickler(self, file: Any) -> RankUnpickler:
-        rank = current_rank()
-        assert rank is not None
-        return RankUnpickler(file, rank.process.classes)
 
     def _deadlocked(self) -> BaseException:
         text, reports = virtual_deadlock.describe(self._simulation.scheduler.clocks)

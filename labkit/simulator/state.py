@@ -6,7 +6,7 @@ import itertools
 import random
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -52,6 +52,7 @@ class Process:
         started: The threads it started (labkit.simulator.threads).
         named: How many of them have a name made of a number.
         locks: Its own in place of those that a library keeps one of for the whole process.
+        logging: What it set of loggers (labkit.simulator.own_logging).
         rpc: Its end of torch.distributed.rpc (labkit.simulator.rpc_agent), None while that is not initialised.
         rpc_rounds: How often init_rpc was called.
     """
@@ -62,6 +63,7 @@ class Process:
     started: list[Any] = field(default_factory=list)
     named: int = 0
     locks: dict[int, Any] = field(default_factory=dict)
+    logging: dict[tuple[Any, str], Any] = field(default_factory=dict)
     rpc: Any = None
     rpc_rounds: int = 0
 
@@ -154,6 +156,7 @@ class Simulation:
         flows: Numbers messages.
         threads: Operating-system threads that ranks started beside their own.
         failed: Called when such a thread cannot go on, with the rank and the error; ends the run.
+        standing_in: Makes what a process has of its own that of a rank for a moment.
         operators: What is known of operators seen so far (labkit.simulator.operators).
         draws: Called before a rank uses torch's generator of random numbers, which all ranks have in common.
         rpc: Groups of torch.distributed.rpc under way (labkit.simulator.rpc_agent).
@@ -170,6 +173,7 @@ class Simulation:
     threads: list[threading.Thread] = field(default_factory=list)
     failed: Callable[[int, BaseException], None] = field(default=lambda rank, error: None)
     draws: Callable[[int], None] = field(default=lambda rank: None)
+    standing_in: Callable[[int], AbstractContextManager[None]] = field(default=lambda rank: nullcontext())
     operators: dict[Any, Any] = field(default_factory=dict)
     rpc: Any = None
 

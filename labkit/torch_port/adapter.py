@@ -206,6 +206,11 @@ class PortGroup(_ProcessGroup):  # type: ignore[misc]
         self._port.barrier(call).wait()
 
 
+def port_of(group: PortGroup) -> Port:
+    """Return the port that a group stands on."""
+    return group._port
+
+
 _METHODS: dict[str, Callable[..., Any]] = {
     "allreduce": PortGroup._all_reduce,
     "allreduce_coalesced": PortGroup._all_reduce,

@@ -23,8 +23,6 @@ NEEDED: dict[str, Callable[[], object]] = {
     "torch.distributed.distributed_c10d._new_process_group_helper": lambda: c10d._new_process_group_helper,
     "torch.distributed.distributed_c10d.rendezvous": lambda: c10d.rendezvous,
     "torch.distributed.distributed_c10d._default_pg_init_method": lambda: c10d._default_pg_init_method,
-    "torch.distributed.distributed_c10d._pickler": lambda: c10d._pickler,
-    "torch.distributed.distributed_c10d._unpickler": lambda: c10d._unpickler,
     "torch._C._distributed_c10d._set_thread_isolation_mode": lambda: _compiled._set_thread_isolation_mode,
 }
 """Name -> how it is reached; a test calls each."""
@@ -95,8 +93,6 @@ def installed(
     current: Callable[[], dict[str, Any] | None],
     store: Callable[[], Any],
     monitored_barrier: Callable[..., None],
-    pickler: Any,
-    unpickler: Any,
 ) -> Iterator[None]:
     """Make torch.distributed serve ranks that are threads, and leave it as it was.
 
@@ -105,17 +101,15 @@ def installed(
         current: Returns the table of the rank whose thread calls, or None for any other thread.
         store: Returns the store that ranks meet at, whatever address they name.
         monitored_barrier: What ranks call under that name; torch's own refuses every backend but gloo.
-        pickler: Pickles for object collectives of ranks.
-        unpickler: The same, back.
     """
     helper, rendezvous, real_barrier = c10d._new_process_group_helper, c10d.rendezvous, c10d.monitored_barrier
     saved = {
         name: getattr(c10d, name)
         for name in (
-            "_world", "_new_process_group_helper", "rendezvous", "_default_pg_init_method", "_pickler", "_unpickler",
-            "monitored_barrier",
+            *("_world", "_new_process_group_helper", "rendezvous"),
+            *("_default_pg_init_method", "monitored_barrier"),
         )
-    }  # fmt: skip
+    }
 
     def new_group(*args: Any, **kwargs: Any) -> Any:
         if current() is None:
@@ -142,10 +136,6 @@ def installed(
         "_new_process_group_helper": new_group,
         "rendezvous": meet,
         "monitored_barrier": barrier,
-        "_pickler": lambda *args, **kwargs: (saved["_pickler"] if current() is None else pickler)(*args, **kwargs),
-        "_unpickler": lambda *args, **kwargs: (saved["_unpickler"] if current() is None else unpickler)(
-            *args, **kwargs
-        ),
     }
     for name, value in replaced.items():
         setattr(c10d, name, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import random
+import string
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -278,20 +279,15 @@ def test_no_thread_is_left_whatever_happens() -> None:
 
 
 def test_a_lock_that_outlives_its_run_is_a_plain_lock() -> None:
-    kept: list[Any] = []
     labkit.run(_keep, on=labkit.virtual(1), echo=False)
-    kept.append(_kept.pop())
-    assert kept[0].acquire(timeout=0.1) and not kept[0].acquire(blocking=False) and kept[0].locked()
-    other = threading.Thread(target=kept[0].release)
+    kept = vars(string).pop("kept")
+    assert kept.acquire(timeout=0.1) and not kept.acquire(blocking=False) and kept.locked()
+    other = threading.Thread(target=kept.release)
     other.start()
     other.join(10.0)
-    assert kept[0].acquire(timeout=10.0)
+    assert kept.acquire(timeout=10.0)
 
 
 def _keep() -> None:
-    import test_threads  # the module itself, not the rank's copy of its globals
-
-    test_threads._kept.append(threading.Lock())
-
-
-_kept: list[Any] = []
+    this_is_shared: Any = string  # a module of Python itself, the same for all ranks and their caller
+    this_is_shared.kept = threading.Lock()

@@ -6,12 +6,24 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from labkit.torch_port import backward, futures, group_tables, known_crashes, meeting, operators, remote_calls, rpc
+from labkit.torch_port import (
+    backward,
+    futures,
+    group_tables,
+    known_crashes,
+    meeting,
+    operators,
+    process_tables,
+    remote_calls,
+    rpc,
+)
 from labkit.torch_port.group_tables import WORLD_FIELDS, RankWorlds, c10d, new_world
 
 NEEDED = {
     name: reach
-    for module in (backward, futures, group_tables, known_crashes, meeting, operators, remote_calls, rpc)
+    for module in (
+        *(backward, futures, group_tables, known_crashes, meeting, operators, process_tables, remote_calls, rpc),
+    )
     for name, reach in module.NEEDED.items()
 }
 

@@ -1,0 +1,90 @@
+"""Where a process stands and what the C library knows of its environment, changed with the rank.
+
+``os.chdir`` and ``os.environ`` reach the operating system's process, of which ranks are threads. While a run goes on
+each rank keeps a folder and a table of its own, and what C code asks for is put in place before the rank goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from labkit.simulator.state import current_rank
+
+_real_chdir: Callable[[Any], None] = os.chdir
+
+
+class OwnFolders:
+    """The current directory of each rank; the last is that of no rank."""
+
+    def __init__(self, num_ranks: int) -> None:
+        self._folders: list[str | None] = [None] * (num_ranks + 1)
+        self._moved = False
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Note which rank changes its directory, and go back at the end."""
+        before = _current()
+
+        def chdir(path: Any) -> None:
+            _real_chdir(path)
+            if current_rank() is not None and not self._moved:
+                self._moved = True
+                self._folders = [before] * len(self._folders)
+
+        python: Any = os
+        python.chdir = chdir
+        try:
+            yield
+        finally:
+            python.chdir = _real_chdir
+
+    def switch(self, before: int, rank: int) -> None:
+        """Go where this rank stands; -1 is no rank."""
+        if not self._moved:
+            return
+        here = self._folders[before] = _current()
+        there = self._folders[rank]
+        if there is not None and there != here:
+            _real_chdir(there)
+
+
+def _current() -> str | None:
+    try:
+        return os.getcwd()  # noqa: PTH109  # as text: it is compared at each switch
+    except FileNotFoundError:  # somebody removed it
+        return None
+
+
+class OwnEnviron:
+    """What C code reads with getenv, for the names that are not the same for all ranks."""
+
+    def __init__(self) -> None:
+        self._tables: list[dict[Any, Any]] = []
+        self._differing: set[Any] = set()
+        self._putenv, self._unsetenv = os.putenv, os.unsetenv
+
+    def differs(self, key: Any) -> None:
+        """Say that ranks may have different values of this name."""
+        self._differing.add(key)
+
+    def begin(self, of_ranks: list[dict[Any, Any]], real: dict[Any, Any]) -> None:
+        """Find what differs from rank to rank in these tables, as os.environ keeps them inside."""
+        self._tables = [*of_ranks, real]
+        for table in of_ranks:
+            for key, _ in table.items() ^ real.items():
+                self._differing.add(key)
+
+    def switch(self, before: int, rank: int) -> None:
+        """Tell the C library what this rank has; -1 is no rank."""
+        gone, here = self._tables[before], self._tables[rank]
+        for key in self._differing:
+            value = here.get(key)
+            if value == gone.get(key):
+                continue
+            if value is None:
+                self._unsetenv(key)
+            else:
+                self._putenv(key, value)

@@ -1,0 +1,103 @@
+"""Tables, settings and names of shared modules that a process changes for itself alone, changed with the rank.
+
+What is here is known one by one: settings of Python and of torch, and the singletons of libraries that training
+scripts are written with. A library whose modules are installed and which keeps more of a process's state than this
+shares it between ranks; a process group among it is found (labkit.simulator.virtual_port).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+from labkit.torch_port.process_tables import FLAGS, TABLES, Fresh, same
+
+
+def _empty(value: Any) -> Any:
+    return type(value)()
+
+
+PYTHON: tuple[tuple[str, str, Fresh], ...] = (
+    ("sys", "stdout", same),
+    ("sys", "stderr", same),
+    ("sys", "stdin", same),
+    ("sys", "argv", copy),
+    ("sys", "path", copy),
+    ("sys", "excepthook", same),
+    ("warnings", "filters", copy),
+    ("warnings", "showwarning", same),
+    ("warnings", "_showwarnmsg_impl", same),
+    ("logging", "Logger.manager._disable", same),
+)
+
+LIBRARIES: tuple[tuple[str, str, Fresh], ...] = (
+    ("accelerate.state", "PartialState._shared_state", _empty),
+    ("accelerate.state", "AcceleratorState._shared_state", _empty),
+    ("accelerate.state", "GradientState._shared_state", _empty),
+)
+
+
+@dataclass(eq=False)
+class _Place:
+    """One name whose value is each rank's own; the last value is that of no rank."""
+
+    owner: Any
+    name: str
+    values: list[Any]
+
+
+@dataclass(eq=False)
+class _Flag:
+    """One setting, as :class:`_Place`."""
+
+    read: Callable[[], Any]
+    write: Callable[[Any], Any]
+    values: list[Any]
+
+
+class OwnTables:
+    """Keeps what each rank has in these places, and puts it there when the rank runs."""
+
+    def __init__(self, num_ranks: int) -> None:
+        """Begin with nothing known; :meth:`look` finds what is loaded."""
+        self._num_ranks = num_ranks
+        self._unknown = [*PYTHON, *TABLES, *LIBRARIES]
+        self._places: list[_Place] = []
+        self._flags = [_Flag(read, write, [*[fresh] * num_ranks, read()]) for read, write, fresh in FLAGS]
+        self._running = -1
+
+    def look(self) -> None:
+        """Give ranks values of their own in modules that are loaded by now; nobody has changed them yet."""
+        left = []
+        for module_name, path, fresh in self._unknown:
+            *way, name = path.split(".")
+            owner: Any = sys.modules.get(module_name)
+            for step in way:
+                owner = getattr(owner, step, None)
+            if owner is None or not hasattr(owner, name):
+                left.append((module_name, path, fresh))
+                continue
+            value = getattr(owner, name)
+            values = [fresh(value) for _ in range(self._num_ranks)]
+            self._places.append(_Place(owner, name, [*values, value]))
+            if self._running >= 0:
+                setattr(owner, name, values[self._running])
+        self._unknown = left
+
+    def switch(self, before: int, rank: int) -> None:
+        """Put away what was changed by who ran before and bring what who runs now has; -1 is no rank."""
+        self._running = rank
+        for place in self._places:
+            values = place.values
+            value = getattr(place.owner, place.name)
+            values[before] = value
+            mine = values[rank]
+            if mine is not value:
+                setattr(place.owner, place.name, mine)
+        for flag in self._flags:
+            value = flag.values[before] = flag.read()
+            if value != flag.values[rank]:
+                flag.write(flag.values[rank])

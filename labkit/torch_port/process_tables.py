@@ -1,0 +1,62 @@
+"""What torch keeps one of for a whole process, besides its groups: tables that a rank changes for itself alone.
+
+Each entry is (module, path from there, what a fresh process has, made of what this one has). A module that is not
+loaded yet is none that anybody has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import torch
+
+Fresh = Callable[[Any], Any]
+
+
+def same(value: Any) -> Any:
+    """Return what is there: it is replaced, not changed."""
+    return value
+
+
+_CONTEXT = "torch.distributed.tensor.experimental._context_parallel._attention"
+_HOOKS = (
+    "_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_pre_hooks", "_global_forward_hooks",
+    "_global_forward_hooks_always_called", "_global_forward_hooks_with_kwargs", "_global_module_registration_hooks",
+    "_global_buffer_registration_hooks", "_global_parameter_registration_hooks",
+)  # fmt: skip
+
+TABLES: tuple[tuple[str, str, Fresh], ...] = (
+    ("torch.nn.functional", "scaled_dot_product_attention", same),
+    ("torch.distributed.tensor", "DTensor._op_dispatcher._custom_op_handlers", copy),
+    ("torch.distributed.tensor._random", "_rng_tracker", lambda _: None),
+    (_CONTEXT, "existing_custom_ops", copy),
+    (_CONTEXT, "_cp_options", copy),
+    (_CONTEXT, "_dispatch_mode", same),
+    (_CONTEXT, "_replaced_functions", copy),
+    ("torch.nn.parallel.distributed", "DistributedDataParallel._active_ddp_module", same),
+    *(("torch.nn.modules.module", name, copy) for name in _HOOKS),
+)
+
+FLAGS: tuple[tuple[Callable[[], Any], Callable[[Any], Any], Any], ...] = (
+    (torch.get_default_dtype, torch.set_default_dtype, torch.float32),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
+    (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, False),
+)
+"""Settings of torch that all threads share: how each is read and set, and what a process begins with."""
+
+
+def _reach(module: str, path: str) -> object:
+    found: Any = import_module(module)
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+NEEDED: dict[str, Callable[[], object]] = {
+    f"{module}.{path}": partial(_reach, module, path) for module, path, _ in TABLES
+}
+"""Name -> how it is reached; a test calls each."""
