@@ -6,6 +6,7 @@ imports no torch and starts nothing.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from labkit.launch.rank import device as device
     from labkit.launch.rank import span as span
     from labkit.lessons.earlier_answers import mine as mine
+    from labkit.lessons.lending import lend as lend
     from labkit.scripts import script as script
     from labkit.timeline import Timeline as Timeline
     from labkit.virtual_world import virtual as virtual
@@ -45,6 +47,7 @@ _HOME = {
     "hint": "labkit.checks.notebook",
     "join_class": "labkit.board.membership",
     "leave_class": "labkit.board.membership",
+    "lend": "labkit.lessons.lending",
     "local": "labkit.worlds",
     "mine": "labkit.lessons.earlier_answers",
     "predict": "labkit.checks.predictions",
@@ -80,6 +83,7 @@ __all__ = [
     "hint",
     "join_class",
     "leave_class",
+    "lend",
     "local",
     "mine",
     "predict",
@@ -100,6 +104,10 @@ def __getattr__(name: str) -> object:
     value = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value
+
+
+if "IPython" in sys.modules:  # in a notebook, cells that need an unsolved exercise say so
+    import_module("labkit.lessons.unsolved").install()
 
 
 def __dir__() -> list[str]:

@@ -21,6 +21,9 @@ from labkit.checks.verdict import Verdict
 from labkit.errors import ConfigError, LabkitError
 from labkit.words import join
 
+LENT = "<lent "
+"""How the file name of code begins that was lent to the learner."""
+
 
 @dataclass(frozen=True)
 class CheckResult:
@@ -175,6 +178,11 @@ def _misuse(exercise: Exercise, functions: tuple[Any, ...]) -> str:
         if not callable(function):
             shown = "nothing (None)" if function is None else f"a {type(function).__name__}"
             return f"You gave {shown}; hand over the function itself, without calling it: {call_of(exercise)}."
+        if _is_lent(function):
+            return (
+                f"{function.__name__} is lent: it works, and earns nothing. Write your own in the exercise's cell, "
+                "run that cell, then this one."
+            )
         name = getattr(function, "__name__", "")
         owner = _owner(exercise, name)
         if owner is not None and name not in exercise.functions:
@@ -187,6 +195,12 @@ def _misuse(exercise: Exercise, functions: tuple[Any, ...]) -> str:
         wanted = f"{count} function" + ("s" if count > 1 else "")
         return f"Exercise {exercise.id} asks for {wanted}, you gave {given or 'none'}: {call_of(exercise)}."
     return ""
+
+
+def _is_lent(function: Any) -> bool:
+    parts = vars(function).values() if isinstance(function, type) else [unwrap(function)]
+    codes = (getattr(getattr(each, "__func__", each), "__code__", None) for each in parts)
+    return any(code is not None and code.co_filename.startswith(LENT) for code in codes)
 
 
 def _owner(exercise: Exercise, name: str) -> Exercise | None:

@@ -32,7 +32,9 @@ def serve(sock: socket.socket) -> None:
     _seed_and_set_threads()
     from ipykernel.kernelapp import IPKernelApp
 
-    IPKernelApp.launch_instance(argv=sys.argv[1:])
+    # labkit was imported before there was a notebook, so that it could not join it then
+    join = "__import__('labkit.lessons.unsolved').lessons.unsolved.install()"
+    IPKernelApp.launch_instance(argv=sys.argv[1:], exec_lines=[join])
 
 
 def _seed_and_set_threads() -> None:
