@@ -93,7 +93,8 @@ test-all: setup  ## `make test` with the tests and cells that take minutes
 	@$(MAKE) --no-print-directory --keep-going lint type check
 	$(BIN)/python -m pytest $(WORKERS) $(NOTEBOOKS) -m "not gpu1 and not gpu2" $(ARGS)
 
-test-gpu: setup  ## Only the tests that need one or two CUDA GPUs
+test-gpu: setup  ## Only the tests that need one or two CUDA GPUs; fails where there is none that works
+	$(BIN)/python -m labkit.launch.gpus
 	$(BIN)/python -m pytest -m "gpu1 or gpu2" $(ARGS)
 
 test-browser: setup  ## Only the tests that drive a real Chromium

@@ -162,23 +162,31 @@ def _torch() -> Iterator[Finding]:
 
 def _gpus() -> Finding:
     import torch
-    import torch.distributed as dist
 
-    if not torch.cuda.is_available():
+    from labkit.launch.gpus import gpus
+
+    here = gpus()
+    if not here.usable:
         cost = "Ranks run on the CPU over gloo; every lesson works. GPU code and NCCL are not exercised."
+        if here.counted:
+            text = f"{here.counted} counted, none usable: {here.problem}"
+            return Finding(
+                "GPUs", "missing", f"GPUs: {text}", f"{cost}\nA driver that fits this torch would change it."
+            )
         if torch.version.cuda is None and shutil.which("nvidia-smi"):
             cost = (
                 "nvidia-smi is here, but this torch is a CPU build: install a CUDA build into .venv to use the GPU.\n"
                 "Until then ranks run on the CPU over gloo."
             )
         return Finding("GPUs", "note", "No GPU, no NCCL", cost)
-    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    memory = torch.cuda.get_device_properties(0).total_memory / 1e9
-    text = f"{len(names)} x {names[0]}, {memory:.0f} GB each"
-    if not dist.is_nccl_available():
+    first = here.usable[0]
+    text = f"{len(here.usable)} x {first.model}, {first.memory_bytes / 1e9:.0f} GB each, tried"
+    if here.problem:
+        text += f" ({here.counted - len(here.usable)} more cannot be used: {here.problem})"
+    if not here.nccl:
         return Finding("NCCL", "missing", f"{text}, but torch has no NCCL", "Ranks on GPUs use gloo: right, and slow.")
-    text += f", NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}"  # type: ignore[no-untyped-call]
-    if len(names) == 1:
+    text += f", NCCL {here.nccl}"
+    if len(here.usable) == 1:
         cost = "Several ranks share the one GPU through gloo: collectives work, send and recv take CPU tensors."
         return Finding("GPUs", "note", text, cost)
     return Finding("GPUs", "ok", text)

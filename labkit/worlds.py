@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from labkit.errors import ConfigError, RunError
-from labkit.launch.devices import DEVICES, gpus_here, place
-from labkit.launch.gpu_turns import gpu_turn, visible_gpus
+from labkit.launch.devices import DEVICES, place
+from labkit.launch.gpu_turns import gpu_turn
+from labkit.launch.gpus import Gpus, gpus
 from labkit.launch.local import Order, default_start_method, launch_local
 from labkit.launch.shown_error import show_report_alone
 from labkit.launch.watchdog import STALL_SECONDS
@@ -55,16 +56,16 @@ class LocalWorld:
 
     def launch(self, order: Order) -> Run:
         """Return what came of the order on fresh processes of this host (see run())."""
-        num_gpus, has_nccl = (0, False) if self.device == "cpu" else gpus_here()
-        placement = place(self.world_size, self.device, num_gpus, has_nccl)
+        here = Gpus() if self.device == "cpu" else gpus()
+        placement = place(self.world_size, self.device, here)
         threads = self.threads_per_rank or max(1, _num_cores() // self.world_size)
         start_method = _start_method(self.start_method)
-        if num_gpus == 0:
+        if not here.usable:
             outcome = launch_local(order, placement, threads, start_method)
         else:
-            wanted = min(self.world_size, num_gpus)
-            with gpu_turn(visible_gpus(num_gpus), wanted, print if order.echo else None) as gpus:
-                outcome = launch_local(order, placement, threads, start_method, gpus)
+            wanted = min(self.world_size, len(here.usable))
+            with gpu_turn(here.names, wanted, print if order.echo else None) as held:
+                outcome = launch_local(order, placement, threads, start_method, held)
         return Run(
             outcome.results, outcome.timeline, list(outcome.output), self, placement.label, round(outcome.seconds * 1e9)
         )

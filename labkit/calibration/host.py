@@ -34,6 +34,7 @@ import torch.distributed as dist
 from labkit.calibration.layers import layers
 from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.hardware import DEVICES, Device, Hardware, Link, Measured
+from labkit.launch.gpus import gpus
 from labkit.launch.rank import device
 from labkit.simulator.operators import is_free
 from labkit.simulator.roofline import work_of
@@ -156,7 +157,7 @@ def gather(say: Callable[[str], object] = lambda _: None) -> Measures:
         EnvironmentProblem: If the host is too small for two ranks.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    num_gpus = torch.cuda.device_count()
+    num_gpus = len(gpus().usable)
     if cores < 2:
         raise EnvironmentProblem("labkit calibrate needs 2 cores: it measures messages between two ranks that run.")
     on_gpus = num_gpus >= 2
@@ -333,7 +334,7 @@ def _timed(call: Callable[[], None], repeats: int) -> float:
         dist.barrier()
         begin_s = time.perf_counter()
         call()
-        if torch.cuda.is_available():
+        if device().type == "cuda":
             torch.cuda.synchronize()
         times.append(time.perf_counter() - begin_s)
     return lower_quartile(times[2:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from labkit.errors import ConfigError
+from labkit.launch.gpus import Gpus
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -30,30 +31,42 @@ class Placement:
         return f"{backend}/{self.devices[0].partition(':')[0]}"
 
 
-def place(world_size: int, device: str, num_gpus: int, has_nccl: bool) -> Placement:
-    """Return where world_size ranks live on a host with num_gpus GPUs.
+def place(world_size: int, device: str, here: Gpus) -> Placement:
+    """Return where world_size ranks live on a host with these GPUs.
 
     NCCL where every rank has a GPU of its own; gloo on CUDA tensors where ranks must share; gloo on the CPU otherwise.
 
     Raises:
-        ConfigError: If CUDA is asked for and there is no GPU, or the device is none of "auto", "cpu", "cuda".
+        ConfigError: If CUDA is asked for and no GPU can be used, or the device is none of "auto", "cpu", "cuda".
     """
+    num_gpus = len(here.usable)
     if device not in DEVICES:
         raise ConfigError(f"device={device!r} is not known; use one of {', '.join(map(repr, DEVICES))}.")
     if device == "cuda" and num_gpus == 0:
+        found = f"{_gpus(here.counted)} counted, none usable ({here.problem})" if here.problem else "torch sees 0 GPUs"
         raise ConfigError(
-            f'device="cuda" was asked for {world_size} ranks, but torch sees 0 GPUs on this host; '
+            f'device="cuda" was asked for {world_size} ranks, but on this host: {found}; '
             'use device="cpu", or device="auto" to take GPUs where there are any.'
         )
     if device == "cpu" or num_gpus == 0:
-        return Placement("gloo", ("cpu",) * world_size)
+        note = (
+            f"{_gpus(here.counted)} counted, none usable: {here.problem}. Ranks run on the CPU." if here.problem else ""
+        )
+        return Placement("gloo", ("cpu",) * world_size, note)
     devices = tuple(f"cuda:{rank % num_gpus}" for rank in range(world_size))
-    gpus = "1 GPU" if num_gpus == 1 else f"{num_gpus} GPUs"
-    if world_size <= num_gpus and has_nccl:
-        return Placement("cpu:gloo,cuda:nccl", devices)
+    left = (
+        f"{here.counted - num_gpus} of {_gpus(here.counted)} cannot be used ({here.problem}). " if here.problem else ""
+    )
+    if world_size <= num_gpus and here.nccl:
+        return Placement("cpu:gloo,cuda:nccl", devices, left.strip())
     if world_size <= num_gpus:
-        return Placement("gloo", devices, _gloo_words("this torch has no NCCL"))
-    return Placement("gloo", devices, _gloo_words(f"{world_size} ranks share {gpus}, and NCCL wants one for each rank"))
+        return Placement("gloo", devices, left + _gloo_words("this torch has no NCCL"))
+    share = f"{world_size} ranks share {_gpus(num_gpus)}, and NCCL wants one for each rank"
+    return Placement("gloo", devices, left + _gloo_words(share))
+
+
+def _gpus(number: int) -> str:
+    return "1 GPU" if number == 1 else f"{number} GPUs"
 
 
 def _gloo_words(reason: str) -> str:
@@ -61,11 +74,3 @@ def _gloo_words(reason: str) -> str:
         f"{reason}: the backend is gloo. Collectives take CUDA tensors (through host memory); "
         "send and recv need CPU tensors here."
     )
-
-
-def gpus_here() -> tuple[int, bool]:
-    """Return the number of GPUs torch sees and whether it has NCCL; makes no CUDA context."""
-    import torch
-    import torch.distributed as dist
-
-    return torch.cuda.device_count(), dist.is_nccl_available()

@@ -28,7 +28,7 @@ def gpu_turn(gpus: Sequence[str], wanted: int, say: Callable[[str], None] | None
     """Hold some GPUs of this host while the block runs; wait in line for them first.
 
     Args:
-        gpus: Names of the GPUs this process may use, as CUDA_VISIBLE_DEVICES has them ("0", or a UUID).
+        gpus: UUIDs of the GPUs this process may use: schedulers number them anew for each job, and "0" is many GPUs.
         wanted: How many of them, at most all.
         say: Told the place in the line whenever it changes; None for silence.
 
@@ -68,16 +68,6 @@ def gpu_turn(gpus: Sequence[str], wanted: int, say: Callable[[str], None] | None
         if said and say is not None:
             say(f"[labkit] Your turn: GPU {', '.join(sorted(taken))}.")
         yield tuple(gpu for gpu in gpus if gpu in taken)
-
-
-def visible_gpus(count: int) -> tuple[str, ...]:
-    """Return the names of this process's GPUs, as CUDA_VISIBLE_DEVICES has them or by number.
-
-    Args:
-        count: How many torch sees.
-    """
-    named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
-    return tuple(named[:count]) if len(named) >= count else tuple(map(str, range(count)))
 
 
 def _words(names: Sequence[str], place: int, wanted: int, count: int) -> str:

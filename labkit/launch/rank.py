@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
+
+from labkit.launch.gpu_probe import try_gpu
 
 if TYPE_CHECKING:
     import torch
@@ -47,7 +51,8 @@ def span(name: str, kind: str = "compute") -> AbstractContextManager[object]:
 def device() -> torch.device:
     """Return the device of this rank: ``cuda:LOCAL_RANK``, or the CPU where the world requires it.
 
-    The same code under plain torchrun gets the GPU of its local rank where there is one, else the CPU.
+    The same code under plain torchrun gets the GPU of its local rank where there is one that works, else the CPU; a GPU
+    that is counted and does not work is told once, as a warning.
     """
     import torch
 
@@ -55,4 +60,15 @@ def device() -> torch.device:
     if named:
         return torch.device(named)
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-    return torch.device("cuda", local_rank) if local_rank < torch.cuda.device_count() else torch.device("cpu")
+    if local_rank >= torch.cuda.device_count():
+        return torch.device("cpu")
+    return torch.device("cpu") if _problem_of(local_rank) else torch.device("cuda", local_rank)
+
+
+@cache
+def _problem_of(index: int) -> str:
+    """Return why a GPU cannot be used, "" if it can: tried here, in the process that is to use it."""
+    problem = str(try_gpu(index).get("problem", ""))
+    if problem:
+        warnings.warn(f"GPU {index} cannot be used ({problem}): this rank is on the CPU.", stacklevel=3)
+    return problem

@@ -56,6 +56,12 @@ def _start() -> None:
     ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
     gpus = 0 if os.environ.get("LABKIT_DEVICE") == "cpu" else torch.cuda.device_count()
+    if gpus:
+        try:  # a GPU that is counted may still not work: its driver may be too old for this torch
+            torch.zeros(1, device=f"cuda:{{local_rank % gpus}}")
+        except RuntimeError as error:
+            print(f"No GPU can be used, so ranks are on the CPU: {{error}}", flush=True)
+            gpus = 0
     backend = "cpu:gloo,cuda:nccl" if ranks_here <= gpus and dist.is_nccl_available() else "gloo"
     device = f"cuda:{{local_rank % gpus}}" if gpus else "cpu"
     os.environ["LABKIT_DEVICE"] = device  # what labkit.device() returns

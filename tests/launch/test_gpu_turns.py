@@ -15,7 +15,8 @@ import pytest
 import labkit
 from labkit import worlds
 from labkit.launch import gpu_turns
-from labkit.launch.gpu_turns import gpu_turn, visible_gpus
+from labkit.launch.gpu_turns import gpu_turn
+from labkit.launch.gpus import Gpu, Gpus
 from labkit.launch.local import Outcome
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="turns are taken on Linux")
@@ -140,14 +141,6 @@ def test_two_who_each_have_part_of_what_both_want_do_not_wait_for_ever(start: St
     assert holds(late) == "a b"
 
 
-def test_names_follow_cuda_visible_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert visible_gpus(2) == ("0", "1")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-5c7e")
-    assert visible_gpus(2) == ("3", "GPU-5c7e")
-    assert visible_gpus(1) == ("3",)
-
-
 def test_a_local_world_with_gpus_launches_in_its_turn_on_those_it_got(
     monkeypatch: pytest.MonkeyPatch, names: str, tmp_path: Path
 ) -> None:
@@ -158,8 +151,8 @@ def test_a_local_world_with_gpus_launches_in_its_turn_on_those_it_got(
         return Outcome([None], ("",), None, 0.0)
 
     monkeypatch.setattr(worlds, "launch_local", launch)
-    monkeypatch.setattr(worlds, "gpus_here", lambda: (2, True))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", names)
+    here = Gpus(tuple(Gpu(name, "H100", 80 * 10**9) for name in names.split(",")), 2, "2.28")
+    monkeypatch.setattr(worlds, "gpus", lambda: here)
     with gpu_turn(names.split(","), 1, None) as (other,):
         labkit.run(print, on=labkit.local(1))
     labkit.run(print, on=labkit.local(2))

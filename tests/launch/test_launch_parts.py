@@ -10,9 +10,15 @@ import pytest
 from labkit.errors import ConfigError
 from labkit.launch.cgroup import OomCount, oom_kills
 from labkit.launch.devices import place
+from labkit.launch.gpus import Gpu, Gpus
 from labkit.launch.output import RankOutput
 from labkit.launch.reports import RankEnd, describe_end, headline, root_cause
 from labkit.launch.stacks import parse_fault
+
+
+def working(num_gpus: int, has_nccl: bool = True) -> Gpus:
+    gpus = tuple(Gpu(f"GPU-{index}", "H100", 80 * 10**9) for index in range(num_gpus))
+    return Gpus(gpus, num_gpus, "2.28" if has_nccl else "")
 
 
 @pytest.mark.parametrize(
@@ -30,21 +36,33 @@ from labkit.launch.stacks import parse_fault
 def test_nccl_where_every_rank_has_a_gpu_gloo_elsewhere(
     world_size: int, device: str, num_gpus: int, has_nccl: bool, label: str, last: str
 ) -> None:
-    placement = place(world_size, device, num_gpus, has_nccl)
+    placement = place(world_size, device, working(num_gpus, has_nccl))
     assert (placement.label, placement.devices[-1]) == (label, last)
     assert len(placement.devices) == world_size
 
 
 def test_ranks_that_share_gpus_are_told_what_that_means() -> None:
-    note = place(4, "auto", 1, True).note
+    note = place(4, "auto", working(1)).note
     assert note.startswith("4 ranks share 1 GPU, and NCCL wants one for each rank: the backend is gloo.")
     assert "send and recv need CPU tensors" in note
-    assert place(4, "auto", 4, True).note == place(4, "auto", 0, True).note == ""
+    assert place(4, "auto", working(4)).note == place(4, "auto", working(0)).note == ""
 
 
 def test_cuda_without_a_gpu_is_refused_with_numbers() -> None:
-    with pytest.raises(ConfigError, match=r'device="cuda" was asked for 2 ranks, but torch sees 0 GPUs'):
-        place(2, "cuda", 0, True)
+    with pytest.raises(ConfigError, match=r'device="cuda" was asked for 2 ranks, but on this host: torch sees 0 GPUs'):
+        place(2, "cuda", working(0))
+
+
+def test_gpus_that_are_counted_and_do_not_work_are_told_with_their_reason() -> None:
+    old = Gpus((), 2, "2.28", "the driver is too old")
+    placement = place(4, "auto", old)
+    assert placement.label == "gloo/cpu"
+    assert placement.note == "2 GPUs counted, none usable: the driver is too old. Ranks run on the CPU."
+    with pytest.raises(ConfigError, match=r"2 GPUs counted, none usable \(the driver is too old\)"):
+        place(2, "cuda", old)
+    half = Gpus(working(1).usable, 2, "2.28", "GPU 1: out of memory")
+    assert place(1, "auto", half).note == "1 of 2 GPUs cannot be used (GPU 1: out of memory)."
+    assert place(2, "auto", half).note.startswith("1 of 2 GPUs cannot be used (GPU 1: out of memory). 2 ranks share")
 
 
 def error(rank: int, kind: str, message: str, time: float) -> RankEnd:
