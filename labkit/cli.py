@@ -271,7 +271,10 @@ def grade(
     dask: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Grade on a Dask cluster instead, such as tcp://HOST:8786.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="The seed hidden inputs are drawn from.")] = 0,
+    key: Annotated[
+        Path | None,
+        typer.Option(envvar="LABKIT_CLASS_KEY", help="The class key's file (default: beside the gradebook; made)."),
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="Grade everybody, also who has a result already.")] = False,
     points_only: Annotated[
         bool, typer.Option("--points-only", help="Do not run the notebooks; points rest on hidden cases alone.")
@@ -289,7 +292,7 @@ def grade(
 ) -> None:
     """Grade submissions: feedback for each student, a gradebook for the class."""
     if gradescope is not None:
-        typer.echo(_load("labkit.grading.handout.gradescope", "write_autograder")(gradescope, lesson, course))
+        typer.echo(_load("labkit.grading.handout.gradescope", "write_autograder")(gradescope, lesson, course, key))
         return
     if not paths or out is None:
         raise ConfigError("name notebooks or folders of them, and with --out where reports go")
@@ -303,7 +306,7 @@ def grade(
         lesson=lesson,
         out=out,
         jobs=jobs,
-        seed=seed,
+        key=key,
         course=course,
         again=again,
         sandbox=sandbox,

@@ -26,6 +26,14 @@ settings.register_profile("search", settings.get_profile("same"), derandomize=Fa
 settings.load_profile("same")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def a_class_key_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test makes a class key where it happens to run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LABKIT_CLASS_KEY", str(tmp_path_factory.mktemp("key") / "gradebook.key"))
+        yield
+
+
 @pytest.fixture(scope="session")
 def submissions(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """A function that returns the folder of a lesson's submissions: workers share it, the first to ask writes it."""

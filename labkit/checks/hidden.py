@@ -7,6 +7,8 @@ the text state, drawn from a seed; what several files of a lesson draw alike sta
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import random
 import sys
 from importlib import import_module
@@ -34,8 +36,8 @@ class HiddenCases:
         package.__path__ = [str(folder.parent)]
         sys.modules[_PACKAGE] = package
 
-    def of(self, exercise_id: str, draw_seed: int) -> list[Case]:
-        """Return an exercise's cases, the same ones for the same seed.
+    def of(self, exercise_id: str, secret: int) -> list[Case]:
+        """Return an exercise's cases, the same ones for the same secret.
 
         Raises:
             ConfigError: If the lesson has no hidden cases for it.
@@ -43,10 +45,32 @@ class HiddenCases:
         if not (self._folder / f"{exercise_id}.py").is_file():
             raise ConfigError(f"there are no hidden cases for {exercise_id}: {self._folder} has no {exercise_id}.py")
         module = import_module(f"{_PACKAGE}.{self._folder.name}.{exercise_id}")
-        found: list[Case] = module.cases(random.Random(f"{exercise_id} {draw_seed}"))
+        found: list[Case] = module.cases(Draw(f"{exercise_id} {secret}"))
         return found
 
 
+class Draw(random.Random):
+    """Draws from a hash: what is seen of it tells neither its secret nor what else is drawn.
+
+    Args:
+        secret: What everything follows from.
+    """
+
+    def __init__(self, secret: str) -> None:
+        super().__init__(0)
+        self._secret, self._drawn = secret.encode(), itertools.count()
+
+    def getrandbits(self, count: int, /) -> int:
+        """Return a whole number of that many bits."""
+        size = -(-count // 8)
+        drawn = hashlib.shake_256(b"%d/%s" % (next(self._drawn), self._secret)).digest(size)
+        return int.from_bytes(drawn, "little") >> (8 * size - count)
+
+    def random(self) -> float:
+        """Return a number from 0 up to 1."""
+        return self.getrandbits(53) * 2.0**-53
+
+
 def seed(draw: random.Random) -> int:
-    """Return a seed for a case that draws its own inputs, 0 <= seed < 2**30."""
-    return draw.randrange(1 << 30)
+    """Return a seed for a case that draws its own inputs, 0 <= seed < 2**256."""
+    return draw.getrandbits(256)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from labkit.errors import ConfigError, EnvironmentProblem
+from labkit.grading.class_key import class_key, key_file
 from labkit.grading.course import find_course
 from labkit.grading.limits import Limits
 from labkit.grading.own_folders import own_prefix, remove_left_behind
@@ -37,7 +38,7 @@ def grade(
     lesson: str,
     out: str | Path,
     jobs: int | None = None,
-    seed: int = 0,
+    key: str | Path | None = None,
     course: str | Path | None = None,
     progress: bool = True,
     again: bool = False,
@@ -49,14 +50,15 @@ def grade(
 ) -> ClassReport:
     """Return what a class earned, with each student's reports and ``gradebook.csv`` written to `out`.
 
-    A student whose result is there, for the same file, lesson and seed, is not graded again.
+    A student whose result is there, for the same file, lesson and key, is not graded again.
 
     Args:
         paths: Notebooks, or folders of notebooks and of folders that hold one.
         lesson: The lesson's number or name, "02".
         out: Folder for the reports.
         jobs: Submissions graded at a time; by default one for every two cores.
-        seed: What hidden inputs are drawn from, together with each submission's answers.
+        key: The file of the class key, from which and from each submission's answers hidden inputs are drawn; it is
+            made where it is not there. None is where `labkit.grading.class_key.key_file` says.
         course: The folder that holds ``notebooks/`` and ``solutions/``.
         progress: Show a bar on stderr, where that is a terminal.
         again: Grade everybody, whatever results are there.
@@ -81,11 +83,12 @@ def grade(
         )
     with _ended_at_last(spare or (WorkerProcess() if dask is None else None)) as spare:
         found = find_course(lesson, course)
+        secret = class_key(Path(key) if key is not None else key_file(os.environ))
         if sandbox != "none" and dask is None:
             require()
         submissions, notes = find_submissions([Path(path) for path in paths], found.manifest.lesson)
         out = Path(out).resolve()
-        kept = {} if again else _kept(submissions, out, found.fingerprint(seed))
+        kept = {} if again else _kept(submissions, out, found.fingerprint(secret))
         todo = [submission for submission in submissions if submission.name not in kept]
         write_whole(out / "gradebook.csv", class_csv(kept.values(), found.manifest))
         console = Console(stderr=True)
@@ -100,7 +103,7 @@ def grade(
         with tempfile.TemporaryDirectory(prefix=own_prefix("class")) as shared, _bar(console, progress) as bar:
             alone = Path(shared) / "alone"
             alone.touch()
-            setting = Setting(found, out, seed, limits or Limits(), alone, points_only, sandbox)
+            setting = Setting(found, out, secret, limits or Limits(), alone, points_only, sandbox)
             if dask is None:
                 LocalClass(setting, todo, num_workers, len(kept), bar, spare).run()
             elif todo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -114,17 +115,23 @@ class StudentResult:
         return float(sum(result.exercise.points for result in self.exercises if not result.exercise.bonus))
 
 
-def submission_seed(answers: Sequence[tuple[str, str]], seed: int) -> int:
-    """Return the seed of a submission's hidden cases: the same answers always get the same cases.
+def submission_secret(answers: Sequence[tuple[str, str]], key: bytes) -> int:
+    """Return what a submission's hidden cases follow from: the same answers always get the same cases.
 
     Args:
         answers: Id and source of each exercise cell.
-        seed: The class's own seed.
+        key: The class key.
     """
-    digest = hashlib.sha256(f"{seed}\n".encode())
+    digest = hmac.new(key, digestmod=hashlib.sha256)
     for cell_id, source in answers:
         digest.update(f"{cell_id}\0{source}\0".encode("utf-8", "replace"))
-    return int.from_bytes(digest.digest()[:6], "little")
+    return int.from_bytes(digest.digest(), "little")
+
+
+def rank_seed(secret: int, exercise_id: str, case: int, rank: int) -> int:
+    """Return the seed of a rank's random generators in a case, 0 <= seed < 2**62; it tells nothing of another's."""
+    text = f"{exercise_id}/{case}/{rank}".encode()
+    return int.from_bytes(hmac.digest(secret.to_bytes(32, "little"), text, "sha256")[:8], "little") >> 2
 
 
 def steady(text: str) -> str:

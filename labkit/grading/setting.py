@@ -18,7 +18,7 @@ class Setting:
     Attributes:
         course: The lesson.
         out: Where reports go.
-        seed: The class's seed.
+        key: The class key.
         limits: What a submission may use.
         alone: A file whose lock is held by whoever must not be disturbed.
         points_only: Leave the notebooks unexecuted.
@@ -27,7 +27,7 @@ class Setting:
 
     course: Course
     out: Path
-    seed: int
+    key: bytes
     limits: Limits
     alone: Path
     points_only: bool
@@ -45,7 +45,7 @@ class Setting:
                 "exercises": str(course.exercises.resolve()) if course.exercises else None,
             },
             "out": str(self.out),
-            "seed": self.seed,
+            "key": self.key.hex(),
             "limits": asdict(self.limits),
             "alone": str(self.alone),
             "points_only": self.points_only,
@@ -67,7 +67,7 @@ def setting_of(opening: Mapping[str, Any]) -> Setting:
     return Setting(
         course=Course(lesson=course["lesson"], exercises=exercises, **paths),
         out=Path(opening["out"]),
-        seed=opening["seed"],
+        key=bytes.fromhex(opening["key"]),
         limits=Limits(**opening["limits"]),
         alone=Path(opening["alone"]),
         points_only=opening["points_only"],

@@ -31,7 +31,7 @@ from labkit.grading.reports.call_picture import call_picture
 from labkit.grading.reports.feedback import feedback_html
 from labkit.grading.reports.student_report import as_json, junit_xml, result_json, write_whole
 from labkit.grading.sandbox.process_tree import end_descendants
-from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_seed
+from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_secret
 from labkit.grading.submission import Submission, read_submission
 from labkit.lessons.manifest import Exercise
 
@@ -51,7 +51,7 @@ class Grader:
     Args:
         course: The lesson.
         out: Where reports go.
-        seed: The class's seed.
+        key: The class key.
         limits: What a submission may use.
         alone: A file whose lock is held by whoever must not be disturbed.
         points_only: Leave the notebook unexecuted: points never rest on it.
@@ -61,7 +61,7 @@ class Grader:
 
     course: Course
     out: Path
-    seed: int
+    key: bytes
     limits: Limits
     alone: Path
     points_only: bool = False
@@ -105,7 +105,7 @@ class Grader:
 
     def _grade(self, submission: Submission, folder: Path, progress: Progress) -> StudentResult:
         progress("reading")
-        fingerprint = self.course.fingerprint(self.seed)
+        fingerprint = self.course.fingerprint(self.key)
         digest = submission_hash(submission.path)
         notebook = read_submission(submission, self.limits)
         if notebook.problem:
@@ -139,7 +139,7 @@ class Grader:
     # ---- hidden cases
 
     def _probe(self, rebuilt: Rebuilt, folder: Path, progress: Progress) -> tuple[ExerciseResult, ...]:
-        seed = submission_seed(rebuilt.answers(), self.seed)
+        secret = submission_secret(rebuilt.answers(), self.key)
         deadline = time.monotonic() + self.limits.probe_seconds
         results = []
         for exercise in self.course.manifest.exercises:
@@ -149,20 +149,20 @@ class Grader:
             elif exercise.kind == "write":
                 results.append(ExerciseResult(exercise, "to_read", written=plain_text(rebuilt.written[exercise.id])))
             else:
-                results.append(self._exercise(exercise, rebuilt, seed, folder, deadline))
+                results.append(self._exercise(exercise, rebuilt, secret, folder, deadline))
         return tuple(results)
 
     def _exercise(
-        self, exercise: Exercise, rebuilt: Rebuilt, seed: int, folder: Path, deadline: float
+        self, exercise: Exercise, rebuilt: Rebuilt, secret: int, folder: Path, deadline: float
     ) -> ExerciseResult:
-        hidden = self.oracle.cases(exercise.id, seed)
+        hidden = self.oracle.cases(exercise.id, secret)
         tried: list[CaseResult] = []
         for case in hidden:
             if time.monotonic() > deadline:
                 seconds = self.limits.probe_seconds
                 tried.append(CaseResult(case.name, False, f"Not tried: the {seconds:g} s for all cases were used up."))
                 break
-            outcome = self._case(exercise, rebuilt, seed, folder, case)
+            outcome = self._case(exercise, rebuilt, secret, folder, case)
             judged = self.oracle.judge(exercise.id, case, outcome.results, outcome.failure, outcome.wire)
             kind = str(outcome.failure["kind"]) if outcome.failure else ""
             message = plain_text(steady(self._without(folder, judged.message)))
@@ -174,16 +174,16 @@ class Grader:
         passed = len(tried) == len(hidden) > 0 and all(case.passed for case in tried)
         return ExerciseResult(exercise, "passed" if passed else "failed", tuple(tried), len(hidden))
 
-    def _case(self, exercise: Exercise, rebuilt: Rebuilt, seed: int, folder: Path, case: HiddenCase) -> Outcome:
+    def _case(self, exercise: Exercise, rebuilt: Rebuilt, secret: int, folder: Path, case: HiddenCase) -> Outcome:
         with self._lock(fcntl.LOCK_SH):
-            outcome = self._run(exercise, rebuilt, seed, folder, case, self.limits.case_seconds)
+            outcome = self._run(exercise, rebuilt, secret, folder, case, self.limits.case_seconds)
         if outcome.failure and outcome.failure["kind"] == "timeout":
             with self._lock(fcntl.LOCK_EX):
-                outcome = self._run(exercise, rebuilt, seed, folder, case, self.limits.retry_seconds)
+                outcome = self._run(exercise, rebuilt, secret, folder, case, self.limits.retry_seconds)
         return outcome
 
     def _run(
-        self, exercise: Exercise, rebuilt: Rebuilt, seed: int, folder: Path, case: HiddenCase, seconds: float
+        self, exercise: Exercise, rebuilt: Rebuilt, secret: int, folder: Path, case: HiddenCase, seconds: float
     ) -> Outcome:
         if not self._template.alive:
             self._template.close()
@@ -191,9 +191,7 @@ class Grader:
         self._template.ready(self.oracle.rank_side)
         work = folder / "case"
         shutil.rmtree(work, ignore_errors=True)
-        return CaseRun(
-            self._template, exercise.id, rebuilt.cells, case, seed % (1 << 31), work, seconds, self.limits
-        ).run()
+        return CaseRun(self._template, exercise.id, rebuilt.cells, case, secret, work, seconds, self.limits).run()
 
     @contextmanager
     def _lock(self, how: int) -> Iterator[None]:

@@ -207,7 +207,7 @@ def _lesson_02(folder: Path) -> dict[str, dict[str, float]]:
     right = folder / "right_as_taught.ipynb"
     right.write_bytes(everything("02")[right.name])
     submission = Submission("right", right)
-    grader = Grader(find_course("02", ROOT), folder / "out", 0, Limits(), folder / "alone", points_only=True)
+    grader = Grader(find_course("02", ROOT), folder / "out", bytes(32), Limits(), folder / "alone", points_only=True)
     NotebookReader.run, CaseRun.run = timed_notebook, timed_case  # type: ignore[method-assign]
     found = {}
     try:

@@ -24,6 +24,7 @@ from grading.small_lesson import POINTS, RIGHT, write_submission
 from labkit.checks.hidden import HiddenCases
 from labkit.checks.rooms import exercises, own_package
 from labkit.errors import ConfigError, EnvironmentProblem
+from labkit.grading.class_key import class_key, key_file
 from labkit.grading.course import Course
 from labkit.grading.grade import grade
 from labkit.grading.limits import Limits
@@ -31,7 +32,7 @@ from labkit.grading.notebook.rebuild import rebuild
 from labkit.grading.own_folders import own_prefix
 from labkit.grading.reports.class_report import ClassReport
 from labkit.grading.sandbox import bubblewrap
-from labkit.grading.score import submission_seed
+from labkit.grading.score import submission_secret
 from labkit.grading.submission import Submission, read_submission
 
 LIMITS = Limits(cell_seconds=60.0, notebook_seconds=120.0, case_seconds=10.0, retry_seconds=20.0)
@@ -115,6 +116,7 @@ def test_feedback_shows_where_ranks_stood_and_no_report_holds_a_number_that_was_
     graded: tuple[ClassReport, Path, Path], course: Course
 ) -> None:
     _, handed_in, out = graded
+    key = class_key(key_file(os.environ))
     carol = (out / "carol" / "feedback.html").read_text()
     assert carol.count('<svg class="calls"') == 1 and "waits for rank 1" in carol
     assert "<svg" not in (out / "bob" / "feedback.html").read_text().split("shift Shift")[0]
@@ -123,9 +125,9 @@ def test_feedback_shows_where_ranks_stood_and_no_report_holds_a_number_that_was_
     num_looked_for = 0
     for name in ("bob", "dora"):
         cells = read_submission(Submission(name, handed_in / f"{name}.ipynb")).cells
-        seed = submission_seed(rebuild(cells, course.pristine).answers(), 0)
+        secret = submission_secret(rebuild(cells, course.pristine).answers(), key)
         for number in POINTS:
-            for case in hidden.of(number, seed):
+            for case in hidden.of(number, secret):
                 for answer in known[number].oracle(case):
                     values = torch.as_tensor(answer["y"]).flatten().tolist()
                     shown = {f"{value:g}" for value in values} | {str(value) for value in values}

@@ -17,7 +17,7 @@ from labkit.grading.plain_text import plain_text
 from labkit.grading.reports.feedback import feedback_html
 from labkit.grading.reports.results import read_result
 from labkit.grading.reports.student_report import as_json, junit_xml, result_json, write_whole
-from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_seed
+from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_secret
 from labkit.lessons.manifest import Exercise
 
 ATTACK = "</pre><script>alert(1)</script>\x1b[31mred\x1b[0m\x00\x08\u202e ]]> <![CDATA[ &amp; \ud800 \ufffe"
@@ -114,9 +114,15 @@ def test_texts_are_cut_and_say_so() -> None:
 
 def test_the_same_answers_get_the_same_seed() -> None:
     answers = [("exercise-2-1", "x = 1")]
-    assert submission_seed(answers, 0) == submission_seed(list(answers), 0)
+    assert submission_secret(answers, b"0") == submission_secret(list(answers), b"0")
     assert (
-        len({submission_seed(answers, 0), submission_seed(answers, 1), submission_seed([("exercise-2-1", "x=1")], 0)})
+        len(
+            {
+                submission_secret(answers, b"0"),
+                submission_secret(answers, b"1"),
+                submission_secret([("a", "x=1")], b"0"),
+            }
+        )
         == 3
     )
 

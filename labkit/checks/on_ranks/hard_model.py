@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from labkit.torch_port.generators import generator
+
 IN_FEATURES = 5
 OUT_FEATURES = 3
 _WIDTH = 7
@@ -38,12 +40,12 @@ class HardModel(nn.Module):
         self.scale = nn.Parameter(torch.ones(()))
         self.head = nn.Linear(_WIDTH, OUT_FEATURES)
         self.double()
-        generator = torch.Generator().manual_seed(seed)
+        draw = generator(seed)
         with torch.no_grad():
             for parameter in self.parameters():
-                parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64) / 2)
+                parameter.copy_(torch.randn(parameter.shape, generator=draw, dtype=torch.float64) / 2)
             for buffer in self.buffers():
-                drawn = torch.rand(buffer.shape, generator=generator, dtype=torch.float64)
+                drawn = torch.rand(buffer.shape, generator=draw, dtype=torch.float64)
                 buffer.copy_(drawn + 0.5 if buffer.is_floating_point() else (drawn * 1000).long())
         if tied:
             self.remix.weight = self.mix.weight
@@ -64,8 +66,8 @@ class HardModel(nn.Module):
 
 def hard_batch(seed: int, size: int) -> tuple[Tensor, Tensor]:
     """Return inputs (size, 5) and targets (size, 3), float64, the same for the same seed."""
-    generator = torch.Generator().manual_seed(seed)
+    draw = generator(seed)
     return (
-        torch.randn(size, IN_FEATURES, generator=generator, dtype=torch.float64),
-        torch.randn(size, OUT_FEATURES, generator=generator, dtype=torch.float64),
+        torch.randn(size, IN_FEATURES, generator=draw, dtype=torch.float64),
+        torch.randn(size, OUT_FEATURES, generator=draw, dtype=torch.float64),
     )

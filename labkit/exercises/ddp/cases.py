@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from labkit.checks.case import Case, Value
+from labkit.checks.draws import part_of
 from labkit.checks.on_ranks.hard_model import hard_batch
 
 PLAIN = {"unused": False}
@@ -23,7 +24,7 @@ def step(seed: int, rank: int, batch: int, passes: int = 1, **more: Value) -> di
         passes: Backward passes.
         more: quiet, spare, stumble, keep (see on_ranks.train).
     """
-    batches = [hard_batch(10_000 * seed + 100 * rank + number, batch) for number in range(passes)]
+    batches = [hard_batch(part_of(seed, "rank", rank, number), batch) for number in range(passes)]
     return {"x": [x for x, _ in batches], "y": [y for _, y in batches], **more}
 
 
@@ -65,7 +66,7 @@ def training_case(
                 more["spare"] = True
             mine.append(step(seed + 17 * number, rank, batch, **more))
         given: dict[str, Value] = {
-            "seed": seed + rank, "model": dict(model), "wrapper": wrapper, "lr": 0.05, "steps": mine,
+            "seed": part_of(seed, "rank", rank), "model": dict(model), "wrapper": wrapper, "lr": 0.05, "steps": mine,
         }  # fmt: skip
         if cap_bytes is not None:
             given["cap"] = cap_bytes / 2**20

@@ -11,7 +11,7 @@ from labkit.checks.as_if import as_if
 from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import near, wrong_value
-from labkit.checks.draws import normal
+from labkit.checks.draws import normal, part_of
 from labkit.checks.finding import Finding
 from labkit.checks.values import integers, tensors
 from labkit.checks.wire import Wire
@@ -38,7 +38,10 @@ def together_case(
     members = list(range(world_size)) if group is None else list(group)
     inputs: list[Values] = []
     for rank in range(world_size):
-        draws = [normal(seed + 100 * rank + place, *shape, dtype=torch.float64) for place, shape in enumerate(shapes)]
+        draws = [
+            normal(part_of(seed, "rank", rank, place), *shape, dtype=torch.float64)
+            for place, shape in enumerate(shapes)
+        ]
         mine: dict[str, Value] = {"tensors": [*draws]}
         inputs.append(mine if group is None else {**mine, "group": [*members]})
     return Case(name, world_size, tuple(inputs), {"ranks": [*members]})

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import Tensor
 
+from labkit.checks import draws
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.compare import difference, listing
 from labkit.checks.structure import Each, OneOf
@@ -63,7 +64,7 @@ def leave(worker: int) -> Step:
 
 def drawer(seed: int, size: int) -> Callable[[], Tensor]:
     """Return what draws gradients of that size, float64."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = draws.generator(seed)
     return lambda: torch.randn(size, generator=generator, dtype=torch.float64)
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from labkit.checks import draws
 from labkit.checks.case import Case, Value, Values
 from labkit.exercises.pipeline.pipeline_stage import Stage, mean_squared
 
@@ -43,15 +44,21 @@ def pipeline_case(
         before: Whether gradients are there already when the function is called.
         pipelines: For a mesh: the sizes of each of its pipelines (then `sizes` is not used).
     """
-    draw = torch.Generator().manual_seed(seed)
     of_pipelines = [list(sizes)] if pipelines is None else [list(each) for each in pipelines]
     widths = [_WIDTHS[place % len(_WIDTHS)] for place in range(num_stages + 1)]
-    stages = [_spec(draw, stage, num_stages, widths[stage], widths[stage + 1], rows) for stage in range(num_stages)]
-    old = [_like(draw, stage) for stage in stages]
+    ranks = list(group or range(num_stages))
+    who = [("rank", ranks[stage]) if len(of_pipelines) == 1 else ("stage", stage) for stage in range(num_stages)]
+    draw = [draws.generator(seed, *each) for each in who]
+    stages = [
+        _spec(draw[stage], stage, num_stages, widths[stage], widths[stage + 1], rows) for stage in range(num_stages)
+    ]
+    old = [_like(draw[stage], stages[stage]) for stage in range(num_stages)]
     inputs: list[Values] = []
-    for own in of_pipelines:
-        x = [_normal(draw, size, *([rows] if rows else []), widths[0]) for size in own]
-        y = [_normal(draw, size, *([rows] if rows else []), widths[-1]) for size in own]
+    for number, own in enumerate(of_pipelines):
+        first = draws.generator(seed, "rank", number * num_stages if group is None else ranks[0], "x")
+        last = draws.generator(seed, "rank", (number + 1) * num_stages - 1 if group is None else ranks[-1], "y")
+        x = [_normal(first, size, *([rows] if rows else []), widths[0]) for size in own]
+        y = [_normal(last, size, *([rows] if rows else []), widths[-1]) for size in own]
         for stage in range(num_stages):
             sample = torch.zeros(*([rows] if rows else []), widths[stage], dtype=torch.float64)
             entry: dict[str, Value] = {"stage": stages[stage], "sizes": list(own), "sample": sample}

@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from labkit.checks import draws
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.judged import first_verdict
 from labkit.checks.traffic import library_calls, lost_messages
@@ -43,7 +44,7 @@ def one_after_another(num_chunks: int, num_microbatches: int) -> str:
 
 def linear_case(name: str, seed: int, shape: Sequence[int], bias: bool = True, frozen: Sequence[str] = ()) -> Case:
     """Return a case of one layer: x has this shape, with its last dimension what enters."""
-    draw = torch.Generator().manual_seed(seed)
+    draw = draws.generator(seed)
     out = shape[-1] + 2
     given: dict[str, Value] = {
         "x": _normal(draw, *shape), "weight": _normal(draw, out, shape[-1]),
@@ -57,17 +58,21 @@ def program_case(
     name: str, seed: int, sizes: Sequence[int], orders: Sequence[str], *, rows: int = 0, before: bool = False
 ) -> Case:
     """Return a case in which each rank holds as many chunks as its order names, of odd widths, one weight frozen."""
-    draw = torch.Generator().manual_seed(seed)
     data = [read_order(text) for text in orders]
     num_ranks, num_chunks = len(data), 1 + max(cast(int, work.get("chunk", 0)) for order in data for work in order)
     widths = [_WIDTHS[place % len(_WIDTHS)] for place in range(num_ranks * num_chunks + 1)]
     more = [rows] if rows else []
-    specs = [_spec(draw, widths[part], widths[part + 1], part) for part in range(num_ranks * num_chunks)]
-    x = [_normal(draw, size, *more, widths[0]) for size in sizes]
-    y = [_normal(draw, size, *more, widths[-1]) for size in sizes]
+    specs = [
+        _spec(draws.generator(seed, "rank", part % num_ranks, part), widths[part], widths[part + 1], part)
+        for part in range(num_ranks * num_chunks)
+    ]
+    first, last = draws.generator(seed, "rank", 0, "x"), draws.generator(seed, "rank", num_ranks - 1, "y")
+    x = [_normal(first, size, *more, widths[0]) for size in sizes]
+    y = [_normal(last, size, *more, widths[-1]) for size in sizes]
     inputs: list[Values] = []
     for rank in range(num_ranks):
         mine = range(rank, num_ranks * num_chunks, num_ranks)
+        draw = draws.generator(seed, "rank", rank)
         entry: dict[str, Value] = {
             "orders": cast(Value, data), "rank": rank, "sizes": list(sizes), "chunks": [specs[part] for part in mine],
             "samples": [torch.zeros(*more, widths[part], dtype=torch.float64) for part in mine],

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from labkit.checks import values
+from labkit.checks import draws, values
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import tolerance
 from labkit.exercises.ring_all_reduce.on_ranks import view_of
@@ -18,16 +18,18 @@ def whole_numbers(
     seed: int, world_size: int, shape: Sequence[int], dtype: torch.dtype = torch.float32, largest: int | None = None
 ) -> list[Tensor]:
     """Return one tensor of whole numbers for each rank, all different and in no order; sums of them are exact."""
-    generator = torch.Generator().manual_seed(seed)
     most = largest or (999 if world_size <= 4 else 19_999)
-    return [torch.randint(1, most + 1, tuple(shape), generator=generator).to(dtype) for _ in range(world_size)]
+    return [
+        torch.randint(1, most + 1, tuple(shape), generator=draws.generator(seed, "rank", rank)).to(dtype)
+        for rank in range(world_size)
+    ]
 
 
 def fractions(seed: int, world_size: int, shape: Sequence[int], dtype: torch.dtype) -> list[Tensor]:
     """Return one tensor of fractions between 1 and 2 for each rank, rounded to `dtype`."""
-    generator = torch.Generator().manual_seed(seed)
     return [
-        (torch.rand(tuple(shape), generator=generator, dtype=torch.float64) + 1).to(dtype) for _ in range(world_size)
+        (torch.rand(tuple(shape), generator=draws.generator(seed, "rank", rank), dtype=torch.float64) + 1).to(dtype)
+        for rank in range(world_size)
     ]
 
 

@@ -6,6 +6,7 @@ Source: Gradescope, "Autograder Specifications": setup.sh and run_autograder at 
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labkit.errors import ConfigError
+from labkit.grading.class_key import class_key, key_file
 from labkit.grading.course import find_course
 from labkit.grading.handout.repository_files import REPOSITORY, repository_files
 from labkit.grading.own_folders import own_prefix
@@ -22,6 +24,8 @@ from labkit.grading.reports.student_report import write_whole
 _FILES = ("labkit", "pyproject.toml", "requirements.lock", "README.md", "LICENSE")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _NAME = "submission"
+_KEY = "class.key"
+_MODES = {"setup.sh": 0o100755, "run_autograder": 0o100755, _KEY: 0o100600}
 
 _SETUP = """#!/usr/bin/env bash
 # Gradescope runs this once, when the autograder's image is built: Python, bubblewrap, and what requirements.lock names.
@@ -65,19 +69,22 @@ class Autograder:
         """Return what the terminal shows."""
         return (
             f"{self.path}: the autograder of {self.lesson}, {self.num_files} files, {self.num_bytes / 1e6:.1f} MB. "
-            "It holds the hidden cases: give it to Gradescope and to nobody else."
+            "It holds the hidden cases and the class key: give it to Gradescope and to nobody else."
         )
 
 
-def write_autograder(out: str | Path, lesson: str, course: str | Path | None = None) -> Autograder:
+def write_autograder(
+    out: str | Path, lesson: str, course: str | Path | None = None, key: str | Path | None = None
+) -> Autograder:
     """Write the zip that Gradescope takes as a programming assignment's autograder.
 
-    It holds labkit, the lesson's notebook and hidden cases, and no solution.
+    It holds labkit, the lesson's notebook and hidden cases, the class key, and no solution.
 
     Args:
         out: The zip.
         lesson: Its number or name.
         course: The course's folder.
+        key: The file of the class key, as for `labkit.grading.grade.grade`.
 
     Raises:
         ConfigError: If there is no such lesson, or `out` is no zip.
@@ -91,6 +98,7 @@ def write_autograder(out: str | Path, lesson: str, course: str | Path | None = N
     }
     contents[f"notebooks/{found.notebook.name}"] = found.notebook.read_bytes()
     contents |= {name: path.read_bytes() for name, path in found.own_files().items()}
+    contents[_KEY] = f"{class_key(Path(key) if key is not None else key_file(os.environ)).hex()}\n".encode()
     contents["setup.sh"] = _SETUP.encode()
     contents["run_autograder"] = _RUN.format(lesson=found.lesson).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +106,7 @@ def write_autograder(out: str | Path, lesson: str, course: str | Path | None = N
         for name in sorted(contents):
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = (0o100755 if name in ("setup.sh", "run_autograder") else 0o100644) << 16
+            entry.external_attr = _MODES.get(name, 0o100644) << 16
             archive.writestr(entry, contents[name])
     return Autograder(path, found.name, len(contents), path.stat().st_size)
 
@@ -122,7 +130,11 @@ def run(root: Path, lesson: str) -> None:
     with tempfile.TemporaryDirectory(prefix=own_prefix("gs")) as folder:
         handed_in, out = Path(folder) / "in", Path(folder) / "out"
         shutil.copytree(root / "submission", handed_in / _NAME, symlinks=True)
-        grade([handed_in], lesson, out, jobs=1, course=root / "source", sandbox="none" if problem else "bubblewrap")
+        key = Path(folder) / _KEY
+        shutil.copyfile(root / "source" / _KEY, key)
+        key.chmod(0o600)  # whatever unpacked it
+        confined = "none" if problem else "bubblewrap"
+        grade([handed_in], lesson, out, jobs=1, key=key, course=root / "source", sandbox=confined)
         result = (out / _NAME / "result.json").read_bytes()
     write_whole(root / "results" / "results.json", result)
 

@@ -100,10 +100,10 @@ class Oracle:
         _ = self.exercises
         return self._rank_side
 
-    def cases(self, exercise_id: str, seed: int) -> list[HiddenCase]:
-        """Return the hidden cases of an exercise for this seed."""
-        self._asked = (exercise_id, seed)
-        header, payload = self._ask({"op": "cases", "exercise": exercise_id, "seed": seed})
+    def cases(self, exercise_id: str, secret: int) -> list[HiddenCase]:
+        """Return the hidden cases of an exercise that follow from a submission's secret."""
+        self._asked = (exercise_id, secret)
+        header, payload = self._ask({"op": "cases", "exercise": exercise_id, "secret": secret})
         cases, start = [], 0
         for index, about in enumerate(header["cases"]):
             inputs = []

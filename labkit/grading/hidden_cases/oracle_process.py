@@ -34,7 +34,7 @@ _MEMORY_BYTES = 8 << 30
 
 
 class Oracle:
-    """Hidden cases of one lesson, made for one seed at a time."""
+    """Hidden cases of one lesson, made for one submission at a time."""
 
     def __init__(self, lesson: str, hidden: str, own_exercises: str | None, result_bytes: int) -> None:
         self._lesson, self._package = lesson, own_package(Path(own_exercises).parent) if own_exercises else LABKIT
@@ -48,9 +48,9 @@ class Oracle:
         """What ranks are told of the exercises."""
         return rank_exercise.pack(self.exercises, self._package, self._lesson)
 
-    def cases(self, exercise_id: str, seed: int) -> tuple[list[dict[str, Any]], bytes]:
+    def cases(self, exercise_id: str, secret: int) -> tuple[list[dict[str, Any]], bytes]:
         """Return what may be told of an exercise's cases, and the inputs of all their ranks."""
-        self._cases[exercise_id] = self._hidden.of(exercise_id, seed)
+        self._cases[exercise_id] = self._hidden.of(exercise_id, secret)
         about, blobs = [], []
         for case in self._cases[exercise_id]:
             inputs = [wire_format.encode(values) for values in case.inputs]
@@ -106,7 +106,7 @@ def serve(sock: socket.socket) -> None:
                 answer, payload = {"exercises": list(oracle.exercises)}, oracle.rank_side
             elif request["op"] == "cases":
                 assert oracle is not None
-                about, payload = oracle.cases(request["exercise"], request["seed"])
+                about, payload = oracle.cases(request["exercise"], request["secret"])
                 answer = {"cases": about}
             else:
                 assert oracle is not None

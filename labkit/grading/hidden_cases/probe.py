@@ -30,6 +30,7 @@ from labkit.grading.sandbox.environments import submission_environment
 from labkit.grading.sandbox.memory_watch import MemoryWatch
 from labkit.grading.sandbox.rank_namespaces import NOT_MADE
 from labkit.grading.sandbox.view import SCRATCH
+from labkit.grading.score import rank_seed
 
 _QUIET_SECONDS = 2.0
 _serials = itertools.count()
@@ -90,7 +91,7 @@ class CaseRun:
         exercise_id: The exercise whose driver is run.
         cells: Given and exercise cells: id, name, kind, source.
         case: Its inputs.
-        seed: For the ranks' random generators.
+        secret: What the seeds of the ranks' random generators follow from.
         work: A folder; each rank gets a new one in it.
         seconds: Time it may take.
         limits: What ranks may use.
@@ -102,7 +103,7 @@ class CaseRun:
         exercise_id: str,
         cells: Sequence[Mapping[str, str]],
         case: HiddenCase,
-        seed: int,
+        secret: int,
         work: Path,
         seconds: float,
         limits: Limits,
@@ -113,8 +114,8 @@ class CaseRun:
         self._limits = limits
         self._seconds = seconds
         self._work = work
-        self._job = {"exercise": exercise_id, "world_size": case.world_size, "cells": list(cells)}
-        self._seed = seed
+        self._job: dict[str, Any] = {"exercise": exercise_id, "world_size": case.world_size, "cells": list(cells)}
+        self._secret = secret
         self._relay = Relay(case.world_size, limits)
         self._selector = selectors.DefaultSelector()
         self._ranks: list[_Rank] = []
@@ -192,7 +193,10 @@ class CaseRun:
             relay_theirs.close()
             jobs_theirs.close()
             os.close(output_write)
-        rank.jobs.send({**self._job, "rank": number, "seed": self._seed + number}, self._case.inputs[number])
+        rank.jobs.send({**self._job, "rank": number, "seed": self._seed(number)}, self._case.inputs[number])
+
+    def _seed(self, number: int) -> int:
+        return rank_seed(self._secret, self._job["exercise"], self._case.index, number)
 
     def _close(self) -> None:
         with suppress(TemplateGoneError):

@@ -59,7 +59,7 @@ def _work(sock: socket.socket, preloaded: Preloaded) -> None:
     if opening is None:
         return
     told = setting_of(opening.header)
-    places = (told.course, told.out, told.seed, told.limits, told.alone)
+    places = (told.course, told.out, told.key, told.limits, told.alone)
     grader = Grader(*places, told.points_only, told.sandbox, preloaded)
     try:
         _serve(sock, grader)

@@ -6,12 +6,13 @@ import random
 
 import torch
 
+from labkit.checks import draws
 from labkit.checks.hidden import seed
 from labkit.exercises.data_parallel.moves import Arguments
 
 
 def generator(draw: random.Random) -> torch.Generator:
-    return torch.Generator().manual_seed(seed(draw))
+    return draws.generator(seed(draw))
 
 
 def arguments(draw: random.Random, devices: int) -> Arguments:

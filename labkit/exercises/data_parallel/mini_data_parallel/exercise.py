@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from labkit.checks import draws
 from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.judged import Mistake, judged
 from labkit.checks.on_ranks.hard_model import hard_batch
@@ -51,7 +52,8 @@ def training_case(
         x, y = hard_batch(1000 * seed + number, about["size"])
         made.append({"x": x, "y": y, **{key: about[key] for key in ("spare", "eval") if key in about}})
     given: dict[str, Value] = {
-        "seed": seed, "model": {"unused": False, **model}, "devices": cast(Value, names), "lr": lr, "steps": made,
+        "seed": draws.part_of(seed, "model"), "model": {"unused": False, **model},
+        "devices": cast(Value, names), "lr": lr, "steps": made,
         "meet": meet,
     }  # fmt: skip
     return Case(name, 1, (given,))
@@ -59,9 +61,9 @@ def training_case(
 
 def nested_case(name: str, seed: int, num_devices: int, size: int, *, offset: bool, scale: float) -> Case:
     """Return a case of mini_data_parallel: one call with a dict, a tuple and keywords."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = draws.generator(seed)
     given: dict[str, Value] = {
-        "seed": seed, "devices": ["cpu"] * num_devices, "scale": scale,
+        "seed": draws.part_of(seed, "model"), "devices": ["cpu"] * num_devices, "scale": scale,
         "x": torch.randn(size, 5, generator=generator, dtype=torch.float64),
         "offset": torch.randn(size, 3, generator=generator, dtype=torch.float64) if offset else None,
     }  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from labkit.checks import draws
 from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.judged import Mistake, judged
 from labkit.checks.tensor_values import close
@@ -27,7 +28,7 @@ def threads_case(
     failing: Mapping[int, str] | None = None,
 ) -> Case:
     """Return a case of parallel_apply."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = draws.generator(seed)
     given: dict[str, Value] = {
         "weights": torch.randint(1, 9, (count,), generator=generator).double().tolist(),
         "x": [torch.randn(2, generator=generator, dtype=torch.float64) for _ in range(count)],

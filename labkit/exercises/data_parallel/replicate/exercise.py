@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from labkit.checks.case import Case, Failure, Got, Value, Values
+from labkit.checks.draws import part_of
 from labkit.checks.judged import Mistake, judged
 from labkit.checks.on_ranks.hard_model import hard_batch
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
@@ -28,7 +29,8 @@ def replicas_case(
     names = ["cpu"] * devices if isinstance(devices, int) else list(devices)
     batches = [hard_batch(100 * seed + number, size) for number in range(len(names))]
     given: dict[str, Value] = {
-        "seed": seed, "model": {"unused": False, **model}, "devices": cast(Value, names), "train": train,
+        "seed": part_of(seed, "model"), "model": {"unused": False, **model},
+        "devices": cast(Value, names), "train": train,
         "x": [x for x, _ in batches], "y": [y for _, y in batches],
     }  # fmt: skip
     return Case(name, 1, (given,))

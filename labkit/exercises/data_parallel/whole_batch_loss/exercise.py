@@ -9,6 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from labkit.checks import draws
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.judged import Mistake, judged
 from labkit.checks.verdict import Verdict
@@ -19,7 +20,7 @@ from labkit.words import number
 
 def losses_case(name: str, seed: int, counts: Sequence[int]) -> Case:
     """Return a case of whole_batch_loss; where nothing counted the loss is nan."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = draws.generator(seed)
     losses = torch.rand(len(counts), generator=generator, dtype=torch.float64) + 0.5
     losses[torch.tensor(counts) == 0] = math.nan
     return Case(name, 1, ({"losses": losses, "counts": cast(Value, list(counts))},))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.draws import part_of
 from labkit.checks.judged import Mistake, judged
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
@@ -26,9 +27,11 @@ def gradient_case(name: str, seed: int, world_size: int, spare: tuple[int, ...] 
     """Return a case of average_gradients: equal models, a batch for each rank; `spare` ranks use the spare layer."""
     inputs: list[Values] = []
     for rank in range(world_size):
-        x, y = hard_batch(100 * seed + rank, 4)
+        x, y = hard_batch(part_of(seed, "rank", rank), 4)
         about = {**PLAIN, **model}
-        inputs.append({"seed": seed, "model": cast(Value, about), "x": x, "y": y, "spare": rank in spare})
+        inputs.append(
+            {"seed": part_of(seed, "model"), "model": cast(Value, about), "x": x, "y": y, "spare": rank in spare}
+        )
     return Case(name, world_size, tuple(inputs))
 
 

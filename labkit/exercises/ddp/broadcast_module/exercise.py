@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.draws import part_of
 from labkit.checks.judged import Mistake, judged
 from labkit.checks.on_ranks.model_state import model_of, state_of
 from labkit.checks.tensor_values import compare_ranks
@@ -19,7 +20,8 @@ from labkit.exercises.ddp.starting import names_of, same
 
 def model_case(name: str, seed: int, world_size: int, **model: bool) -> Case:
     """Return a case of broadcast_module: every rank begins with another model."""
-    inputs = tuple({"seed": seed + rank, "model": cast(Value, {**PLAIN, **model})} for rank in range(world_size))
+    about = cast(Value, {**PLAIN, **model})
+    inputs = tuple({"seed": part_of(seed, "rank", rank), "model": about} for rank in range(world_size))
     return Case(name, world_size, inputs)
 
 

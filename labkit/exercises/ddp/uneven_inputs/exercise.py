@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.draws import part_of
 from labkit.checks.judged import Mistake, judged
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.on_ranks.model_state import loss_of, state_of
@@ -25,9 +26,9 @@ def uneven_case(name: str, seed: int, counts: Sequence[int]) -> Case:
     """Return a case in which rank i has counts[i] batches; the model has no buffers."""
     inputs: list[Values] = []
     for rank, count in enumerate(counts):
-        batches = [hard_batch(1000 * seed + 50 * rank + number, 4) for number in range(count)]
+        batches = [hard_batch(part_of(seed, "rank", rank, number), 4) for number in range(count)]
         given: dict[str, Value] = {
-            "seed": seed + rank, "model": {**PLAIN, "norm": False}, "lr": 0.1, "cap": 320 / 2**20,
+            "seed": part_of(seed, "rank", rank), "model": {**PLAIN, "norm": False}, "lr": 0.1, "cap": 320 / 2**20,
             "x": [x for x, _ in batches], "y": [y for _, y in batches],
         }  # fmt: skip
         inputs.append(given)

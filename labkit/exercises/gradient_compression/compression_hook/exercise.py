@@ -13,7 +13,7 @@ from labkit.checks.as_if import as_if
 from labkit.checks.blame import HANGS, by_signs
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import near, wrong_value
-from labkit.checks.draws import normal
+from labkit.checks.draws import normal, part_of
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
@@ -61,7 +61,7 @@ def hook_case(
     for rank in range(world_size):
         buffers: list[Value] = [
             [
-                normal(seed + 1000 * step + 10 * number + rank, size, dtype=torch.float64)
+                normal(part_of(seed, "rank", rank, step, number), size, dtype=torch.float64)
                 for number, size in enumerate(sizes)
             ]
             for step, sizes in enumerate(steps)
@@ -78,10 +78,11 @@ def ddp_case(name: str, seed: int, world_size: int, steps: int = 2) -> Case:
     """Return a case under torch's DDP, with the hard model in several buckets."""
     inputs: list[Values] = []
     for rank in range(world_size):
-        batches = [hard_batch(seed + 100 * rank + step, 5) for step in range(steps)]
+        batches = [hard_batch(part_of(seed, "rank", rank, step), 5) for step in range(steps)]
         x, y = [list(each) for each in zip(*batches, strict=True)]
         compressor: dict[str, Value] = {"kind": ROUNDING, "step": 2.0**-12}
-        inputs.append({"seed": seed, "model": dict(_MODEL), "compressor": compressor, "cap": 0.0003, "x": x, "y": y})
+        model: dict[str, Value] = {"seed": part_of(seed, "model"), "model": dict(_MODEL)}
+        inputs.append({**model, "compressor": compressor, "cap": 0.0003, "x": x, "y": y})
     return Case(name, world_size, tuple(inputs), {"ddp": True})
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from labkit.checks.blame import by_signs
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import wrong_value
-from labkit.checks.draws import normal
+from labkit.checks.draws import normal, part_of
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.structure import WRONG_DTYPE
@@ -34,7 +34,8 @@ def sparse_case(name: str, seed: int, sizes: Sequence[tuple[Sequence[int], float
     for place, (shape, ratio) in enumerate(sizes):
         gradient = normal(seed + place, *shape, dtype=torch.float32 if len(shape) == 1 else torch.float64)
         calls.append(packets.call("TopK", gradient, ratio=ratio))
-        for noise, lot in ((1, seed), (2, seed), (1, seed + 1000)):
+        lots = [part_of(seed, "lot", number) % 2**30 for number in range(2)]
+        for noise, lot in ((1, lots[0]), (2, lots[0]), (1, lots[1])):
             calls.append(packets.call("RandomK", gradient, times=3, noise=noise, ratio=ratio, seed=lot))
     return packets.packets_case(name, calls)
 

@@ -11,7 +11,7 @@ from labkit.checks.as_if import as_if
 from labkit.checks.blame import HANGS, by_signs
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import near, wrong_value
-from labkit.checks.draws import normal
+from labkit.checks.draws import normal, part_of
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.structure import WRONG_SHAPE
@@ -50,7 +50,7 @@ def mean_case(
         mine: dict[str, Value] = {} if group is None else {"group": list(members)}
         if rank in members:
             start = starts[members.index(rank)]
-            values = normal(seed + rank, length, dtype=torch.float64)
+            values = normal(part_of(seed, "rank", rank), length, dtype=torch.float64)
             mine |= {"start": start, "values": values, "shape": list(shape)}
         inputs.append(mine)
     return Case(name, len(inputs), tuple(inputs), {"ranks": [*members]})

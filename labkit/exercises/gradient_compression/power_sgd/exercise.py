@@ -13,7 +13,7 @@ from labkit.checks.as_if import as_if
 from labkit.checks.blame import by_signs
 from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.compare import near, wrong_value
-from labkit.checks.draws import normal
+from labkit.checks.draws import normal, part_of
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.structure import WRONG_DTYPE, WRONG_SHAPE, Each
@@ -73,7 +73,7 @@ def _apart(
         seed + 1, true_rank, columns, dtype=torch.float64
     )
     mean = mean + noise * normal(seed + 2, rows, columns, dtype=torch.float64)
-    apart = [normal(seed + 3 + each, rows, columns, dtype=torch.float64) for each in range(world_size)]
+    apart = [normal(part_of(seed, "rank", each), rows, columns, dtype=torch.float64) for each in range(world_size)]
     middle = torch.stack(apart).mean(0)
     return mean.view(*shape), [(mean + each - middle).view(*shape) for each in apart]
 

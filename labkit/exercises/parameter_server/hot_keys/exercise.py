@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from labkit.checks import draws
 from labkit.checks.case import Case
 from labkit.checks.judged import Mistake, judged
 from labkit.exercises.parameter_server.hot_keys.driver import drive
@@ -40,7 +41,7 @@ LOADS: Right = {"server_loads": _loads}
 
 def loads_case(name: str, seed: int, num_keys: int, num_servers: int, hots: Sequence[int]) -> Case:
     """Return a case of hot_keys for some numbers of hot keys."""
-    draw = torch.Generator().manual_seed(seed)
+    draw = draws.generator(seed)
     calls: list[Call] = []
     for hot in hots:
         reads = torch.randperm(10 * num_keys, generator=draw)[:num_keys].double()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from labkit.checks import draws
 from labkit.checks.case import Case
 from labkit.checks.judged import Mistake, judged
 from labkit.exercises.parameter_server.place_keys.driver import drive
@@ -39,7 +40,7 @@ PLACES: Right = {"place_by_range": _by_range, "place_by_hash": _by_hash}
 
 def range_case(name: str, seed: int, worlds: Sequence[tuple[int, int]]) -> Case:
     """Return a case of place_keys: (keys, servers) for place_by_range, asked for keys in a drawn order."""
-    draw = torch.Generator().manual_seed(seed)
+    draw = draws.generator(seed)
     return calls_case(
         name, [("place_by_range", (torch.randperm(keys, generator=draw), keys, servers)) for keys, servers in worlds]
     )

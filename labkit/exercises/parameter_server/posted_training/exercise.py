@@ -8,6 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from labkit.checks import draws
 from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.compare import difference
 from labkit.checks.judged import Mistake, judged
@@ -19,10 +20,10 @@ from labkit.words import are_wrong, plural
 
 def post_case(name: str, seed: int, world_size: int, size: int, num_gradients: int, lr: float) -> Case:
     """Return a case of posted_training: rank 0 and workers with that many gradients each, float64."""
-    draw = torch.Generator().manual_seed(seed)
-    weight = torch.randn(size, generator=draw, dtype=torch.float64)
+    weight = torch.randn(size, generator=draws.generator(seed), dtype=torch.float64)
     inputs: list[dict[str, Value]] = []
     for rank in range(world_size):
+        draw = draws.generator(seed, "rank", rank)
         gradients: list[Value] = [
             torch.randn(size, generator=draw, dtype=torch.float64) for _ in range(num_gradients if rank else 0)
         ]

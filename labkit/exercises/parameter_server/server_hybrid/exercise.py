@@ -9,6 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from labkit.checks import draws
 from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.compare import difference
 from labkit.checks.judged import Mistake, judged
@@ -21,16 +22,17 @@ def hybrid_case(
     name: str, seed: int, num_workers: int, samples: int, num_steps: int, group: Sequence[int] | None = None
 ) -> Case:
     """Return a case of server_hybrid; with a group, three ranks more than it needs stand beside it."""
-    draw = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=draw, dtype=torch.float64)
 
+    draw = draws.generator(seed)
     dense: dict[str, Value] = {"first": normal(3, 4), "bias": normal(4), "frozen": normal(4), "second": normal(4)}
     table = normal(7, 3)
     world_size = num_workers if group is None else max(group) + 2
     inputs: list[dict[str, Value]] = []
-    for _ in range(world_size):
+    for rank in range(world_size):
+        draw = draws.generator(seed, "rank", rank)
         keys: list[Value] = [torch.randint(0, 7, (samples, 2), generator=draw) for _ in range(num_steps)]
         targets: list[Value] = [normal(samples) for _ in range(num_steps)]
         each: dict[str, Value] = {"dense": dense, "table": table, "lr": 0.1, "keys": keys, "targets": targets}

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributed import rpc
 
+from labkit.checks import draws
 from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.compare import difference
 from labkit.checks.judged import Mistake, judged
@@ -26,7 +27,7 @@ def rows_case(
     name: str, seed: int, num_servers: int, num_keys: int, num_asked: int, homes: Sequence[int] | None = None
 ) -> Case:
     """Return a case of sparse_rows: keys live anywhere, or on the servers that are named, asked for as drawn."""
-    draw = torch.Generator().manual_seed(seed)
+    draw = draws.generator(seed)
     where = torch.tensor(homes if homes is not None else range(num_servers))
     home = where[torch.randint(0, len(where), (num_keys,), generator=draw)]
     held: list[Value] = [torch.where(home == number)[0] for number in range(num_servers)]

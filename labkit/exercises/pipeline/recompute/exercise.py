@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from labkit.checks import draws
 from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.compare import difference
 from labkit.checks.judged import Mistake, judged
@@ -29,7 +30,7 @@ def recompute_case(
     norm: bool = False,
 ) -> Case:
     """Return a case that runs checkpointed on a module of that many layers and on an input of 3 samples."""
-    draw = torch.Generator().manual_seed(seed)
+    draw = draws.generator(seed)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=draw, dtype=torch.float64)
@@ -46,7 +47,7 @@ def recompute_case(
         "x": normal(3, width),
         "weight": normal(3, width),
         "needs_gradient": needs_gradient,
-        "seed": seed,
+        "seed": draws.part_of(seed, "dropout"),
     }
     return Case(name, 1, (inputs,))
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, linear
 
+from labkit.checks import draws
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.compare import difference
 from labkit.checks.judged import Mistake, judged
@@ -32,14 +33,16 @@ def layer_case(
         group: Global ranks that take part, in a world of `world_size`; None is everybody.
         world_size: Ranks of the world.
     """
-    draw = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=draw, dtype=torch.float64)
 
+    draw = draws.generator(seed)
     x, bias, weight = normal(3, 5), normal(4), normal(3, 4)
     inputs: list[Values] = []
-    for width in widths:
+    ranks = list(range(len(widths))) if group is None else list(group)
+    for rank, width in zip(ranks, widths, strict=True):
+        draw = draws.generator(seed, "rank", rank)
         mlp: dict[str, Value] = {
             "x": x,
             "first_weight": normal(width, 5),
@@ -49,7 +52,6 @@ def layer_case(
             "weight": weight,
         }
         inputs.append({"x": normal(2, 3), "weight": normal(2, 3), "mlp": mlp})
-    ranks = list(range(len(widths))) if group is None else list(group)
     if group is not None:
         by_rank = dict(zip(ranks, inputs, strict=True))
         inputs = [{**by_rank.get(rank, {}), "group": list(ranks)} for rank in range(world_size or len(ranks))]

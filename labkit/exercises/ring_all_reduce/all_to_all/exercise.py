@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from labkit.checks import values
+from labkit.checks import draws, values
 from labkit.checks.as_if import as_if
 from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.compare import difference, listing
@@ -59,13 +59,13 @@ def exchange_case(
         world_size: Ranks in all; 0: as many as rows.
         group: Global ranks of the members; empty: everybody.
     """
-    generator = torch.Generator().manual_seed(seed)
     size = world_size or len(sizes)
     members = list(group) or list(range(size))
     inputs: list[Values] = []
     for rank in range(size):
         row = sizes[members.index(rank)] if rank in members else [1] * len(sizes)
-        pieces = [torch.randint(1, 1000, (count,), generator=generator).float() for count in row]
+        draw = draws.generator(seed, "rank", rank)
+        pieces = [torch.randint(1, 1000, (count,), generator=draw).float() for count in row]
         column = [sizes[i][members.index(rank)] for i in range(len(sizes))] if rank in members else []
         given: dict[str, Value] = {"pieces": [*pieces], "sizes": [*column], "fill": FILL}
         inputs.append(given | ({"group": [*members]} if group else {}))

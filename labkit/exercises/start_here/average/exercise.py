@@ -8,6 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from labkit.checks import draws
 from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.compare import difference, listing
 from labkit.checks.exercise import Functions, Sweep
@@ -21,8 +22,10 @@ from labkit.words import are_wrong
 
 def mean_case(seed: int, world_size: int, shape: Sequence[int]) -> Case:
     """Return a case of average: whole numbers, different on every rank."""
-    generator = torch.Generator().manual_seed(seed)
-    tensors = [torch.randint(1, 1000, tuple(shape), generator=generator).float() for _ in range(world_size)]
+    tensors = [
+        torch.randint(1, 1000, tuple(shape), generator=draws.generator(seed, "rank", rank)).float()
+        for rank in range(world_size)
+    ]
     name = f"{world_size} rank{'s' if world_size > 1 else ''}, {' x '.join(map(str, shape))} elements"
     return Case(name, world_size, tuple({"tensor": tensor} for tensor in tensors))
 
