@@ -36,12 +36,13 @@ class Ranks:
     def end(self, rank: int) -> None:
         self.relay.receive(rank, {"op": "end"}, b"")
 
-    def collective(self, rank: int, name: str, payload: bytes | None = None) -> int:
+    def collective(self, rank: int, name: str, *payload: bytes) -> int:
         self.ids[rank] += 1
         about = {"op": "collective", "id": self.ids[rank], "group": self.group, "name": name, "bytes": 4}
         self.relay.receive(rank, about, b"")
-        if payload is not None:
-            self.relay.receive(rank, {"op": "parts", "id": self.ids[rank], "sizes": [len(payload)]}, payload)
+        if payload:
+            sizes = [len(part) for part in payload]
+            self.relay.receive(rank, {"op": "parts", "id": self.ids[rank], "sizes": sizes}, b"".join(payload))
         return self.ids[rank]
 
     def answers(self) -> list[tuple[int, dict[str, Any], bytes]]:
@@ -214,3 +215,69 @@ def test_too_many_messages_and_bytes_in_flight_end_the_case() -> None:
     ranks.data(0, first, b"x" * 8)
     with pytest.raises(RelayError, match="more than 10 bytes are in flight"):
         ranks.data(0, second, b"x" * 8)
+
+
+def test_a_message_that_was_announced_and_never_came_counts_no_bytes() -> None:
+    ranks = Ranks(2)
+    ranks.post(0, "send", 1, size=4000)
+    ranks.post(1, "recv", 0, size=4000)
+    assert [message.bytes for message in ranks.relay.wire().messages] == [4000]  # the case is not over
+    for rank in range(2):
+        ranks.end(rank)
+    assert [message.bytes for message in ranks.relay.wire().messages] == [0]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        ("barrier", [(b"all",), (b"that",), (b"is",)], "rank 0 passed bytes through a barrier, which carries none."),
+        ("barrier", [(b"a", b"b", b"c")] * 3, "rank 0 gave 3 parts to barrier of 3 ranks."),
+        ("broadcast", [(b"mine",), (b"",), (b"too",)], "ranks 0 and 2 each gave to broadcast."),
+        ("broadcast", [(b"a", b"b", b"c"), (b"",), (b"",)], "rank 0 gave 3 parts to broadcast of 3 ranks."),
+        ("all_reduce", [(b"1234",), (b"1234",), (b"12345678",)], "rank 0 gave 4 bytes to all_reduce and rank 2 gave 8"),
+        ("all_reduce", [(b"a", b"b", b"c")] * 3, "rank 0 gave 3 parts to all_reduce of 3 ranks."),
+        ("all_gather", [(b"a",), (b"a",), (b"a", b"b", b"c")], "rank 2 gave 3 parts to all_gather of 3 ranks."),
+        ("gather", [(b"a", b"", b""), (b"", b"b", b""), (b"", b"", b"")], "several roots of gather"),
+        ("scatter", [(b"a", b"b", b"c"), (b"",), (b"d",)], "ranks 0 and 2 each gave to scatter."),
+        ("reduce_scatter", [(b"a", b"b", b"c"), (b"a", b"b", b"c"), (b"a", b"", b"")], "all must give as much"),
+        ("all_to_all", [(b"abc",), (b"abc",), (b"abc",)], "rank 0 gave 1 parts to all_to_all of 3 ranks."),
+    ],
+)  # fmt: skip
+def test_a_collective_is_what_its_parts_say_whatever_a_rank_calls_it(
+    name: str, given: list[tuple[bytes, ...]], words: str
+) -> None:
+    ranks = Ranks()
+    with pytest.raises(RelayError) as caught:
+        for rank, parts in enumerate(given):
+            ranks.collective(rank, name, *parts)
+    assert words in caught.value.text
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "counted"),
+    [
+        ("barrier", [(b"",)] * 3, [0, 0, 0]),
+        ("all_reduce", [(b"12345678",)] * 3, [8, 8, 8]),
+        ("all_gather", [(b"1",), (b"22",), (b"333",)], [1, 2, 3]),
+        ("broadcast", [(b"",), (b"12345",), (b"",)], [5, 5, 5]),
+        ("gather", [(b"", b"1", b""), (b"", b"22", b""), (b"", b"", b"")], [1, 2, 0]),
+        ("scatter", [(b"1", b"22", b"333"), (b"",), (b"",)], [1, 2, 3]),
+        ("reduce_scatter", [(b"1", b"22", b"333")] * 3, [6, 6, 6]),
+        ("all_to_all", [(b"1", b"22", b"333"), (b"", b"", b"4"), (b"", b"", b"")], [6, 1, 0]),
+    ],
+)
+def test_a_collectives_bytes_are_those_that_came_not_those_announced(
+    name: str, given: list[tuple[bytes, ...]], counted: list[int]
+) -> None:
+    ranks = Ranks()
+    for rank, parts in enumerate(given):  # each announces 4
+        ranks.wait(rank, ranks.collective(rank, name, *parts))
+        ranks.end(rank)
+    assert [(call.rank, call.kind, call.bytes) for call in ranks.relay.wire().collectives] == [
+        (rank, name, size) for rank, size in enumerate(counted)
+    ]
+
+
+def test_a_word_that_is_no_collective_ends_the_case() -> None:
+    with pytest.raises(RelayError, match="which is no collective"):
+        Ranks().collective(0, "telepathy", b"")

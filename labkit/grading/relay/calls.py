@@ -44,7 +44,7 @@ def calls_of(ranks: Sequence[RankState]) -> tuple[Call, ...]:
         for number, (collective, part) in state.parts.items():
             met = set(collective.members) == set(collective.parts)
             fate: Fate = "met" if met else "waits" if number in state.waits else "unmet"
-            found.append(Call(rank, part.position, part.name, None, part.size, None, fate, part.where))
+            found.append(Call(rank, part.position, part.name, None, sum(part.sizes or ()), None, fate, part.where))
     return tuple(sorted(found, key=lambda call: (call.rank, call.position)))
 
 

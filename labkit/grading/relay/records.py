@@ -38,7 +38,7 @@ class Deadlock:
 
 @dataclass(eq=False)
 class Post:
-    """A send or a receive that a rank has posted."""
+    """A send or a receive that a rank has posted; `size` was announced, `came` are the bytes that arrived."""
 
     rank: int
     id: int
@@ -51,6 +51,7 @@ class Post:
     position: int
     match: Post | None = None
     data: bytes | None = None
+    came: int | None = None
     pulled: bool = False
     delivered: bool = False
     where: str = ""
@@ -58,13 +59,15 @@ class Post:
 
 @dataclass(eq=False)
 class Part:
-    """One rank's call of a collective."""
+    """One rank's call of a collective; `sizes` are those of the parts that came, `size` what of them is held."""
 
     rank: int
     id: int
     name: str
     where: str
+    announced: int = 0
     size: int = 0
+    sizes: tuple[int, ...] | None = None
     contribution: list[bytes] | None = None
     given: bool = False
     waited: int | None = None

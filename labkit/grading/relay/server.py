@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from labkit.checks.wire import CollectiveCall, Message, Wire, WireProblem, ordered
 from labkit.grading.limits import Limits
+from labkit.grading.relay import exchanges
 from labkit.grading.relay.calls import Call, calls_of
 from labkit.grading.relay.records import ANY_SOURCE, Collective, Deadlock, Part, Post, RankState, RelayError
 from labkit.grading.relay.relay_deadlock import describe_deadlock
@@ -47,7 +47,7 @@ class Relay:
         self._collectives: dict[tuple[str, int], Collective] = {}
         self._collective_counts: dict[tuple[str, int], int] = defaultdict(int)
         self._messages: list[Post] = []
-        self._calls: list[tuple[CollectiveCall, Part]] = []
+        self._calls: list[tuple[Collective, Part]] = []
         self._problems: list[WireProblem] = []
         self._held_bytes = 0
         self._num_posts = 0
@@ -129,15 +129,30 @@ class Relay:
                 text = f"rank {post.rank} asked for {post.size} bytes from {source}; they were never sent."
                 problems.append(WireProblem("unmatched_recv", post.rank, text))
         messages = ordered(
-            Message(p.rank, p.peer, p.size, p.position, p.match.position if p.match else None) for p in self._messages
+            Message(p.rank, p.peer, self._came(p), p.position, p.match.position if p.match else None)
+            for p in self._messages
         )
-        seen = (replace(call, waited=self._when_waited(call.rank, part)) for call, part in self._calls)
+        seen = (self._seen(collective, part) for collective, part in self._calls)
         calls = tuple(sorted(seen, key=lambda call: (call.rank, call.sequence)))
         return Wire(messages, calls, tuple(sorted(problems, key=lambda p: (p.kind, p.rank, p.text))))
 
     def calls(self) -> tuple[Call, ...]:
         """Return every rank's calls, for a picture."""
         return calls_of(self._ranks)
+
+    def _came(self, post: Post) -> int:
+        """Return the bytes of a message: those that came, and where the case broke off, those announced."""
+        return post.came if post.came is not None else 0 if self.all_ended else post.size
+
+    def _seen(self, collective: Collective, part: Part) -> CollectiveCall:
+        """Return a call of a collective with the bytes that came, and where the case broke off, those announced."""
+        given = [
+            collective.parts[member].sizes if member in collective.parts else None for member in collective.members
+        ]
+        size = exchanges.counted(part.name, collective.members.index(part.rank), given)
+        if not self.all_ended and part.sizes is None:
+            size = part.announced
+        return CollectiveCall(part.rank, part.name, size, part.position, self._when_waited(part.rank, part))
 
     def _when_waited(self, rank: int, part: Part) -> int | None:
         return self._ranks[rank].position if part.waited is None and part.aside else part.waited
@@ -205,7 +220,7 @@ class Relay:
         if len(payload) != post.size or post.data is not None:
             raise RelayError(post.rank, "the bytes of a message are not those that were announced")
         self._hold(post.rank, len(payload))
-        post.data = bytes(payload)
+        post.data, post.came = bytes(payload), len(payload)
 
     def _hold(self, rank: int, count: int) -> None:
         self._held_bytes += count
@@ -328,11 +343,14 @@ class Relay:
         members = _members(group)
         if rank not in members or max(members) >= self.world_size:
             raise RelayError(rank, f"it called {name} in a group it is not in")
+        if name not in exchanges.KINDS:
+            raise RelayError(rank, f"it called {name!r}, which is no collective")
         number = self._new_id(rank, header)
         index = self._collective_counts[(group, rank)]
         self._collective_counts[(group, rank)] += 1
         collective = self._collectives.setdefault((group, index), Collective(members))
-        part = Part(rank, number, name, str(header.get("where", ""))[:200], position=state.position)
+        part = Part(rank, number, name, str(header.get("where", ""))[:200], int(header["bytes"]))
+        part.position = state.position
         for other in collective.parts.values():
             if other.name != name:
                 raise RelayError(
@@ -341,7 +359,7 @@ class Relay:
                 )
         collective.parts[rank] = part
         state.parts[number] = (collective, part)
-        self._calls.append((CollectiveCall(rank, name, int(header["bytes"]), state.position), part))
+        self._calls.append((collective, part))
         state.position += 1
 
     def _parts(self, rank: int, header: Mapping[str, Any], payload: bytes) -> None:
@@ -352,7 +370,7 @@ class Relay:
         if len(payload) > self.limits.message_bytes:
             raise RelayError(rank, f"it gave {len(payload)} bytes to {part.name}; at most {self.limits.message_bytes}")
         self._hold(rank, len(payload))
-        part.size = len(payload)
+        part.size, part.sizes = len(payload), tuple(sizes)
         if len(sizes) == 1:
             part.contribution = [payload] * len(collective.members)
         elif len(sizes) == len(collective.members):
@@ -363,23 +381,24 @@ class Relay:
         self._finish_collective(collective)
 
     def _finish_collective(self, collective: Collective) -> None:
-        parts = [collective.parts.get(member) for member in collective.members]
-        if any(part is None or part.contribution is None for part in parts):
+        parts = [collective.parts[member] for member in collective.members if member in collective.parts]
+        if len(parts) < len(collective.members) or any(part.contribution is None for part in parts):
             return
-        total = sum(len(piece) for part in parts if part is not None for piece in part.contribution or ())
+        name, members = parts[0].name, collective.members
+        total = sum(len(piece) for part in parts for piece in part.contribution or ())
         if total > 2 * self.limits.case_message_bytes:
-            first = next(part for part in parts if part is not None)
-            raise RelayError(first.rank, f"{first.name} would give {total} bytes to all ranks together")
+            raise RelayError(members[0], f"{name} would give {total} bytes to all ranks together")
+        wrong = exchanges.problem(name, members, [part.sizes or () for part in parts])
+        if wrong is not None:
+            raise RelayError(*wrong)
         for index, part in enumerate(parts):
-            assert part is not None
             if part.given or part.id not in self._ranks[part.rank].waits:
                 continue
-            pieces = [other.contribution[index] for other in parts if other is not None and other.contribution]
+            pieces = [other.contribution[index] for other in parts if other.contribution]
             part.given = True
             self._answer(part.rank, part.id, {"op": "done", "sizes": [len(p) for p in pieces]}, b"".join(pieces))
-        if all(part is not None and part.given for part in parts):
+        if all(part.given for part in parts):
             for part in parts:
-                assert part is not None
                 self._held_bytes -= part.size
                 part.size, part.contribution = 0, [b""] * len(parts)
 
