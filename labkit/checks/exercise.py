@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.finding import Blame, Find, Finding, blames_nobody
+from labkit.checks.least_traffic import LeastTraffic, too_little
 from labkit.checks.par import Par
 from labkit.checks.structure import structure_problem
 from labkit.checks.verdict import PLAIN_ERROR, Verdict
@@ -64,6 +65,7 @@ class Exercise:
         general: Mistakes that many wrong answers look like, so that the pattern over all cases says more.
         certain: Mistakes that are recognised for certain in a plain Python error too (an IndexError, a TypeError, ...).
             Others are not looked for there: such an error says itself what is wrong and on which line.
+        least: What must travel in a case, whatever the way it is done.
         structure: What each rank's result looks like, in the terms of `labkit.checks.structure`; None where what the
             oracle returns says it.
         given: Names the lesson defines for the learner (records, for instance) and the driver wants too.
@@ -83,6 +85,7 @@ class Exercise:
     blame: Blame = blames_nobody
     general: frozenset[str] = frozenset()
     certain: frozenset[str] = frozenset()
+    least: LeastTraffic = lambda case: {}
     structure: Structure | None = None
     given: tuple[str, ...] = ()
     distributed: bool = True
@@ -145,7 +148,8 @@ def _first_finding(exercise: Exercise, case: Case, got: tuple[Values, ...], wire
     """Return what is wrong; results of another structure never pass, though `find` may know the mistake by name."""
     malformed = structure_problem((exercise.structure or exercise.oracle)(case), got)
     if malformed is None:
-        return next(exercise.find(case, got, wire), None)
+        found = next(exercise.find(case, got, wire), None)
+        return found or next(too_little(exercise.least(case), case.world_size, wire), None)
     try:
         found = next(exercise.find(case, got, wire), None)
     except Exception:  # it need not expect what has another structure

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from labkit.checks import values
 from labkit.checks.case import Case, Value, Values
+from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.exercises.ring_all_reduce.sums import members_of, whole_numbers
 from labkit.plans.all_reduce import execute
 
@@ -118,6 +119,19 @@ def sizes_of(case: Case) -> list[int]:
 def plan_of(case: Case, rank: int) -> list[dict[str, Any]]:
     """Return a rank's plan."""
     return values.records(case.inputs[rank], "plan")
+
+
+def least_traffic(case: Case) -> dict[int, Bytes]:
+    """Return what must travel: every chunk that a plan sends to another rank."""
+    members, sizes = members_of(case), sizes_of(case)
+    item = min(MOST_PACKED, values.tensor(case.inputs[0], "tensor").element_size())
+    out, into = dict.fromkeys(members, 0), dict.fromkeys(members, 0)
+    for step in execute([plan_of(case, rank) for rank in members], len(sizes)).steps:
+        for each in step.transfers:
+            if each.into >= 0 and each.src != each.dst:
+                out[members[each.src]] += item * sizes[each.chunk]
+                into[members[each.dst]] += item * sizes[each.chunk]
+    return {rank: Bytes(out[rank], into[rank]) for rank in members}
 
 
 def simulate(

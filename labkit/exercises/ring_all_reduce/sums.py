@@ -10,6 +10,7 @@ from torch import Tensor
 from labkit.checks import draws, values
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import tolerance
+from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.exercises.ring_all_reduce.on_ranks import view_of
 from labkit.words import plural
 
@@ -94,6 +95,13 @@ def layout_of(case: Case) -> str:
 def op_of(case: Case) -> str:
     """Return "SUM", "AVG", ..."""
     return values.text(case.inputs[0], "op") if "op" in case.inputs[0] else "SUM"
+
+
+def least_traffic(case: Case) -> dict[int, Bytes]:
+    """Return what must travel: each member's tensor into all sums, and the others' into its own."""
+    members = members_of(case)
+    given = input_of(case, members[0])
+    return both_ways(members, given.numel(), given.element_size())
 
 
 def exact_reduction(case: Case) -> tuple[Tensor, Tensor]:

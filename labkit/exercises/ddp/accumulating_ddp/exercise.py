@@ -5,7 +5,7 @@ from __future__ import annotations
 from labkit.checks.case import Case, Got
 from labkit.checks.judged import Mistake, judged
 from labkit.checks.wire import Wire
-from labkit.exercises.ddp import marks
+from labkit.exercises.ddp import least_traffic, marks
 from labkit.exercises.ddp.accumulating_ddp.driver import drive
 from labkit.exercises.ddp.cases import training_case
 from labkit.exercises.ddp.replay import expected
@@ -48,6 +48,7 @@ EXERCISE = judged(
     functions=("AccumulatingDDP",),
     driver=drive,
     oracle=expected,
+    least=least_traffic.of_training,
     judge=judge,
     visible=(
         accumulating_case(

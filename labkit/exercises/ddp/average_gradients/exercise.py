@@ -16,7 +16,7 @@ from labkit.checks.structure import and_more
 from labkit.checks.tensor_values import close, compare_ranks, ratio_of
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
-from labkit.exercises.ddp import marks
+from labkit.exercises.ddp import least_traffic, marks
 from labkit.exercises.ddp.average_gradients.driver import drive
 from labkit.exercises.ddp.cases import PLAIN
 from labkit.exercises.ddp.replay import average, models_of
@@ -147,6 +147,7 @@ EXERCISE = judged(
     functions=("average_gradients",),
     driver=drive,
     oracle=averaged,
+    least=least_traffic.of_gradients,
     structure=and_more(averaged, same_tensors=bool),
     judge=judge_average,
     visible=(

@@ -11,7 +11,7 @@ from labkit.checks.on_ranks.model_state import model_of, state_of
 from labkit.checks.tensor_values import compare_ranks
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
-from labkit.exercises.ddp import marks
+from labkit.exercises.ddp import least_traffic, marks
 from labkit.exercises.ddp.broadcast_module.driver import drive
 from labkit.exercises.ddp.cases import PLAIN
 from labkit.exercises.ddp.replay import models_of
@@ -70,6 +70,7 @@ EXERCISE = judged(
     functions=("broadcast_module",),
     driver=drive,
     oracle=root_state,
+    least=least_traffic.of_start,
     judge=judge_start,
     visible=(
         model_case("3 ranks, a model with biases", 311, 3, norm=False, frozen=False),

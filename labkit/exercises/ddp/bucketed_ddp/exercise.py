@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from labkit.checks.case import Case, Failure
 from labkit.checks.judged import Mistake, judged
-from labkit.exercises.ddp import marks
+from labkit.exercises.ddp import least_traffic, marks
 from labkit.exercises.ddp.bucketed_ddp.driver import drive
 from labkit.exercises.ddp.cases import training_case
 from labkit.exercises.ddp.par_programs import BUCKETS
@@ -26,6 +26,7 @@ EXERCISE = judged(
     functions=("BucketedDDP",),
     driver=drive,
     oracle=expected,
+    least=least_traffic.of_training,
     judge=judge,
     visible=(
         bucketed_case("3 ranks, buckets of 320 bytes", 351, 3, 320, tied=False, frozen=False),

@@ -8,7 +8,7 @@ from labkit.checks.case import Case, Got
 from labkit.checks.judged import Mistake, judged
 from labkit.checks.tensor_values import close
 from labkit.checks.wire import Wire
-from labkit.exercises.ddp import marks
+from labkit.exercises.ddp import least_traffic, marks
 from labkit.exercises.ddp.cases import training_case
 from labkit.exercises.ddp.mini_ddp.driver import drive
 from labkit.exercises.ddp.replay import expected, models_of
@@ -77,6 +77,7 @@ EXERCISE = judged(
     functions=("MiniDDP",),
     driver=drive,
     oracle=expected,
+    least=least_traffic.of_training,
     judge=judge,
     visible=(
         mini_case("3 ranks, a layer that nobody uses", 371, 3, 200, {}, norm=False),

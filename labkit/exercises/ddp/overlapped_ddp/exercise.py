@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from labkit.checks.case import Case
 from labkit.checks.judged import judged
-from labkit.exercises.ddp import marks
+from labkit.exercises.ddp import least_traffic, marks
 from labkit.exercises.ddp.cases import training_case
 from labkit.exercises.ddp.overlapped_ddp.driver import drive
 from labkit.exercises.ddp.replay import expected
@@ -25,6 +25,7 @@ EXERCISE = judged(
     functions=("OverlappedDDP",),
     driver=drive,
     oracle=expected,
+    least=least_traffic.of_training,
     judge=judge,
     visible=(
         overlapped_case("3 ranks, two steps, a frozen layer", 311, 3, tied=False),

@@ -16,7 +16,7 @@ from labkit.checks.on_ranks.model_state import loss_of, state_of
 from labkit.checks.tensor_values import close, compare_ranks
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
-from labkit.exercises.ddp import marks
+from labkit.exercises.ddp import least_traffic, marks
 from labkit.exercises.ddp.cases import PLAIN
 from labkit.exercises.ddp.replay import models_of
 from labkit.exercises.ddp.uneven_inputs.driver import drive
@@ -109,6 +109,7 @@ EXERCISE = judged(
     given=("MiniDDP",),
     driver=drive,
     oracle=expected,
+    least=least_traffic.of_batches,
     judge=judge,
     visible=(
         uneven_case("3 ranks with 2, 3 and 1 batches", 401, [2, 3, 1]),

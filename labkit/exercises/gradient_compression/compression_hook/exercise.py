@@ -16,6 +16,7 @@ from labkit.checks.compare import near, wrong_value
 from labkit.checks.draws import normal, part_of
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
+from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.on_ranks.model_state import loss_of
 from labkit.checks.structure import Each
@@ -129,6 +130,15 @@ def _ddp_gradients(case: Case) -> list[dict[str, Tensor]]:
                 totals[name] += unpacked(record(inputs, "compressor"), gradient / case.world_size)
         steps.append(totals)
     return steps
+
+
+def least_traffic(case: Case) -> dict[int, Bytes]:
+    """Return what must travel: what every compressor kept of every bucket."""
+    if "ddp" in case.about:
+        elements = sum(each.numel() for each in _ddp_gradients(case)[0].values())
+        return both_ways(range(case.world_size), elements * len(tensors(case.inputs[0], "x")))
+    ranks = integers(case.about, "ranks")
+    return both_ways(ranks, sum(size // 8 - 1 for size in packet_sizes(case, ranks[0])))
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -276,6 +286,7 @@ EXERCISE = Exercise(
     driver=drive,
     oracle=expected,
     find=find,
+    least=least_traffic,
     blame=by_signs(SIGNS),
     mistakes=MISTAKES,
     certain=frozenset(SIGNS),

@@ -14,6 +14,7 @@ from labkit.checks.compare import near, wrong_value
 from labkit.checks.draws import normal, part_of
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
+from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import WRONG_SHAPE
 from labkit.checks.values import integer, integers, tensor
 from labkit.checks.wire import Wire
@@ -78,6 +79,12 @@ def expected(case: Case) -> list[Values]:
 
 def _mean(own: dict[int, Tensor]) -> Tensor:
     return torch.stack([*own.values()]).mean(0)
+
+
+def least_traffic(case: Case) -> dict[int, Bytes]:
+    """Return what must travel: the values of every packet."""
+    ranks = integers(case.about, "ranks")
+    return both_ways(ranks, len(tensor(case.inputs[ranks[0]], "values")))
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -166,6 +173,7 @@ EXERCISE = Exercise(
     driver=drive,
     oracle=expected,
     find=find,
+    least=least_traffic,
     blame=by_signs(SIGNS),
     mistakes=MISTAKES,
     certain=frozenset(SIGNS),

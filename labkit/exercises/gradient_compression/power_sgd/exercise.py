@@ -16,6 +16,7 @@ from labkit.checks.compare import near, wrong_value
 from labkit.checks.draws import normal, part_of
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
+from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import WRONG_DTYPE, WRONG_SHAPE, Each
 from labkit.checks.values import integer, integers, listed, records, tensors
 from labkit.checks.wire import Wire
@@ -102,6 +103,16 @@ def structure(case: Case) -> list[Any]:
     means = _means(case)
     call = {"parts": [Each(Tensor)] * len(means), "backs": means, "averaged": Each(int), "changed": bool}
     return [{"came": [call] * len(listed(inputs, "buckets"))} for inputs in case.inputs]
+
+
+def least_traffic(case: Case) -> dict[int, Bytes]:
+    """Return what must travel: every tensor of average_together; of PowerSGD what is no matrix, and one thin factor."""
+    if "ranks" in case.about:
+        ranks = integers(case.about, "ranks")
+        return both_ways(ranks, sum(tensor.numel() for tensor in tensors(case.inputs[ranks[0]], "tensors")))
+    columns, calls = integer(case.inputs[0], "rank"), len(listed(case.inputs[0], "buckets"))
+    kept = [mean.numel() if mean.dim() < 2 else min(len(mean), mean[0].numel(), columns) for mean in _means(case)]
+    return both_ways(range(case.world_size), calls * sum(kept))
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -284,6 +295,7 @@ EXERCISE = Exercise(
     driver=drive,
     oracle=expected,
     find=find,
+    least=least_traffic,
     blame=blame,
     mistakes=MISTAKES,
     certain=frozenset(SIGNS),

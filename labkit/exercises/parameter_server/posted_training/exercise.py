@@ -12,6 +12,7 @@ from labkit.checks import draws
 from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.compare import difference
 from labkit.checks.judged import Mistake, judged
+from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.exercises.parameter_server.posted_training.driver import drive
@@ -45,6 +46,14 @@ def _sum(gradients: list[Tensor]) -> Tensor:
 def expected(case: Case) -> list[Values]:
     """Return the weight minus lr times the sum of all gradients, for every rank (the oracle)."""
     return [{"weight": _final(case, _sum), "kept": True} for _ in case.inputs]
+
+
+def least_traffic(case: Case) -> dict[int, Bytes]:
+    """Return what must travel: every gradient to rank 0, and the weight back."""
+    size = MOST_PACKED * cast(Tensor, case.inputs[0]["weight"]).numel()
+    counts = {rank: len(cast(list[Tensor], inputs["gradients"])) for rank, inputs in enumerate(case.inputs) if rank}
+    workers = {rank: Bytes(size * count, size) for rank, count in counts.items() if sum(counts.values())}
+    return {0: Bytes(size, size * sum(counts.values())), **workers} if workers else {}
 
 
 def judge(case: Case, got: Got, wire: Wire) -> Verdict:
@@ -107,6 +116,7 @@ EXERCISE = judged(
     functions=("posted_training",),
     driver=drive,
     oracle=expected,
+    least=least_traffic,
     judge=judge,
     visible=(
         post_case("a server and 3 workers, 4 gradients each", 1, 4, 1, 4, 0.1),

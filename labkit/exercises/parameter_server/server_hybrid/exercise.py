@@ -13,6 +13,7 @@ from labkit.checks import draws
 from labkit.checks.case import Case, Failure, Got, Value, Values
 from labkit.checks.compare import difference
 from labkit.checks.judged import Mistake, judged
+from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.exercises.parameter_server.server_hybrid.driver import Dense, drive
@@ -44,6 +45,14 @@ def members(case: Case) -> list[int]:
     """Return the ranks that train."""
     group = case.inputs[0].get("group")
     return list(range(case.world_size)) if group is None else cast(list[int], group)
+
+
+def least_traffic(case: Case) -> dict[int, Bytes]:
+    """Return what must travel: the dense part's gradients, in every step."""
+    first = case.inputs[0]
+    dense = cast(dict[str, Tensor], first["dense"])
+    num_trained = sum(tensor.numel() for name, tensor in dense.items() if name != "frozen")
+    return both_ways(members(case), num_trained * len(cast(list[Tensor], first["keys"])))
 
 
 def _train(case: Case, weigh: Callable[[int], float] = lambda rank: 1.0) -> list[Values]:
@@ -181,6 +190,7 @@ EXERCISE = judged(
     functions=("hybrid_step",),
     driver=drive,
     oracle=expected,
+    least=least_traffic,
     judge=judge,
     visible=(
         hybrid_case("2 workers, one step", 101, 2, 3, 1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from labkit.checks.case import Case
 from labkit.checks.judged import Mistake, judged
+from labkit.exercises.pipeline import least_traffic
 from labkit.exercises.pipeline import training_mistakes as mistakes
 from labkit.exercises.pipeline.one_batch.driver import drive
 from labkit.exercises.pipeline.pipeline_cases import expected, pipeline_case
@@ -20,6 +21,7 @@ EXERCISE = judged(
     functions=("run_stage",),
     driver=drive,
     oracle=expected,
+    least=least_traffic.of_stages,
     judge=judge_step,
     visible=(
         batch_case("3 stages, 5 samples", 31, 3, 5),

@@ -10,6 +10,7 @@ from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.exercise import Sweep
 from labkit.checks.judged import Mistake, judged
 from labkit.checks.wire import Wire
+from labkit.exercises.pipeline import least_traffic
 from labkit.exercises.pipeline import training_mistakes as mistakes
 from labkit.exercises.pipeline.pipeline_cases import Weigh
 from labkit.exercises.pipeline.programs import (
@@ -86,6 +87,7 @@ EXERCISE = judged(
     ),
     driver=drive,
     oracle=expected,
+    least=least_traffic.of_chunks,
     judge=judge,
     visible=(
         linear_case("a layer by itself", 141, (5, 4)),

@@ -15,6 +15,7 @@ from labkit.checks.compare import difference
 from labkit.checks.judged import Mistake, judged
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
+from labkit.exercises.pipeline import least_traffic
 from labkit.exercises.pipeline.split_layer.driver import drive
 from labkit.words import join, plural
 
@@ -187,6 +188,7 @@ EXERCISE = judged(
     functions=("copy_to_ranks", "sum_over_ranks", "split_mlp"),
     driver=drive,
     oracle=expected,
+    least=least_traffic.of_split_layer,
     judge=judge,
     visible=(
         layer_case("3 ranks with 2, 3 and 1 hidden units", 51, (2, 3, 1)),

@@ -13,6 +13,7 @@ from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.compare import difference, listing
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
+from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.all_to_all.driver import drive
@@ -84,6 +85,16 @@ def exchanged(case: Case) -> list[Values]:
         outputs = [_pieces(case, source)[members.index(rank)] for source in members] if rank in members else []
         results.append({"outputs": [*outputs], "inputs": [*_pieces(case, rank)]})
     return results
+
+
+def least_traffic(case: Case) -> dict[int, Bytes]:
+    """Return what must travel: every piece for another member."""
+    members, found = members_of(case), {}
+    for place, rank in enumerate(members):
+        out = sum(piece.numel() for there, piece in enumerate(_pieces(case, rank)) if there != place)
+        into = sum(_pieces(case, other)[place].numel() for other in members if other != rank)
+        found[rank] = Bytes(MOST_PACKED * out, MOST_PACKED * into)
+    return found
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -191,6 +202,7 @@ EXERCISE = Exercise(
     driver=drive,
     oracle=exchanged,
     find=find,
+    least=least_traffic,
     visible=(
         exchange_case("3 ranks, 2 elements each", [[2] * 3] * 3, 81),
         exchange_case("3 ranks, uneven sizes, some empty", [[1, 2, 3], [0, 4, 1], [2, 0, 2]], 82),

@@ -22,6 +22,7 @@ from labkit.exercises.ring_all_reduce.sums import (
     expected_bases,
     fractions,
     layout_of,
+    least_traffic,
     members_of,
     op_of,
     reduce_case,
@@ -193,6 +194,7 @@ EXERCISE = Exercise(
     driver=drive,
     oracle=expected_bases,
     find=find,
+    least=least_traffic,
     visible=(
         drop_in_case("3 ranks, sum of 7 elements", whole_numbers(31, 3, (7,))),
         drop_in_case("3 ranks, average of 7 elements", whole_numbers(32, 3, (7,), torch.float64), op="AVG"),

@@ -17,7 +17,7 @@ from labkit.exercises.ring_all_reduce.asked_error import NO_ERROR, sums_unless, 
 from labkit.exercises.ring_all_reduce.came import Came, Mark, wrong_sums
 from labkit.exercises.ring_all_reduce.hierarchical_all_reduce.driver import drive
 from labkit.exercises.ring_all_reduce.sum_mistakes import GENERAL, blame_of, hints, marks_of
-from labkit.exercises.ring_all_reduce.sums import input_of, reduce_case, whole_numbers
+from labkit.exercises.ring_all_reduce.sums import input_of, least_traffic, reduce_case, whole_numbers
 from labkit.exercises.ring_all_reduce.traffic import itemsize_of
 from labkit.exercises.ring_all_reduce.world_sizes import sweep
 from labkit.words import plural
@@ -153,6 +153,7 @@ EXERCISE = Exercise(
     driver=drive,
     oracle=lambda case: sums_unless(case, _asks_for_error(case)),
     find=find,
+    least=lambda case: {} if _asks_for_error(case) else least_traffic(case),
     visible=(
         nodes_case(71, 4, 2, (8,)),
         nodes_case(72, 4, 2, (7,)),

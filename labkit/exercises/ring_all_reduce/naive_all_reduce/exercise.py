@@ -15,7 +15,7 @@ from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.came import Came, wrong_sums
 from labkit.exercises.ring_all_reduce.naive_all_reduce.driver import drive
 from labkit.exercises.ring_all_reduce.sum_mistakes import GENERAL, blame_of, hints, marks_of
-from labkit.exercises.ring_all_reduce.sums import expected_bases, sum_case
+from labkit.exercises.ring_all_reduce.sums import expected_bases, least_traffic, sum_case
 from labkit.exercises.ring_all_reduce.traffic import NOT_THROUGH_ROOT, root_traffic
 from labkit.exercises.ring_all_reduce.world_sizes import sweep
 
@@ -74,6 +74,7 @@ EXERCISE = Exercise(
     driver=drive,
     oracle=expected_bases,
     find=find,
+    least=least_traffic,
     visible=(
         sum_case(2, 3, (7,)),
         sum_case(1, 2, (5,)),

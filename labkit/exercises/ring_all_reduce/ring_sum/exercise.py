@@ -14,7 +14,7 @@ from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.came import Came, wrong_sums
 from labkit.exercises.ring_all_reduce.ring_sum.driver import drive
 from labkit.exercises.ring_all_reduce.sum_mistakes import GENERAL, RING, blame_of, marks_of
-from labkit.exercises.ring_all_reduce.sums import expected_bases, sum_case
+from labkit.exercises.ring_all_reduce.sums import expected_bases, least_traffic, sum_case
 from labkit.exercises.ring_all_reduce.traffic import outsiders, ring_traffic
 from labkit.exercises.ring_all_reduce.world_sizes import ring_steps, sweep
 
@@ -34,6 +34,7 @@ EXERCISE = Exercise(
     driver=drive,
     oracle=expected_bases,
     find=find,
+    least=least_traffic,
     visible=(
         sum_case(21, 3, (6,)),
         sum_case(22, 3, (7,)),

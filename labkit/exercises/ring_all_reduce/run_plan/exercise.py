@@ -20,6 +20,7 @@ from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.plan_cases import (
     drawn_plans,
     executed,
+    least_traffic,
     plan_case,
     plan_of,
     rotation,
@@ -175,6 +176,7 @@ EXERCISE = Exercise(
     driver=drive,
     oracle=executed,
     find=find,
+    least=least_traffic,
     visible=(
         plan_case("3 ranks pass a chunk on and overwrite", rotation(3, 2, 1, 2), (2, 2), 11),
         plan_case("3 ranks, one step adds, one overwrites", rotation(3, 2, 1, 3, reduce_on=(1,)), (3, 3), 12),

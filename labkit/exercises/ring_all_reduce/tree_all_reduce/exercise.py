@@ -15,7 +15,7 @@ from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.came import Came, wrong_sums
 from labkit.exercises.ring_all_reduce.rounds import doublings, is_power_of_two, rounds_of
 from labkit.exercises.ring_all_reduce.sum_mistakes import GENERAL, blame_of, hints, marks_of
-from labkit.exercises.ring_all_reduce.sums import expected_bases, members_of, sum_case
+from labkit.exercises.ring_all_reduce.sums import expected_bases, least_traffic, members_of, sum_case
 from labkit.exercises.ring_all_reduce.traffic import (
     EVERYBODY,
     outsiders,
@@ -114,6 +114,7 @@ EXERCISE = Exercise(
     driver=drive,
     oracle=expected_bases,
     find=find,
+    least=least_traffic,
     visible=(
         sum_case(51, 4, (5,)),
         sum_case(52, 3, (4,)),

@@ -13,6 +13,7 @@ from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.compare import difference, listing
 from labkit.checks.exercise import Functions, Sweep
 from labkit.checks.judged import Mistake, judged
+from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.par import Par, Score
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
@@ -38,6 +39,11 @@ def given(case: Case) -> Tensor:
 def means(case: Case) -> list[Values]:
     """Return the mean over ranks for every rank (the oracle)."""
     return [{"tensor": given(case).mean(0).float()} for _ in case.inputs]
+
+
+def least_traffic(case: Case) -> dict[int, Bytes]:
+    """Return what must travel: each rank's tensor into all means, and the others' into its own."""
+    return both_ways(range(case.world_size), cast(Tensor, case.inputs[0]["tensor"]).numel())
 
 
 def judge(case: Case, got: Got, wire: Wire) -> Verdict:
@@ -111,6 +117,7 @@ EXERCISE = judged(
     functions=("average",),
     driver=drive,
     oracle=means,
+    least=least_traffic,
     judge=judge,
     visible=(mean_case(1, 4, (3,)), mean_case(2, 3, (5,)), mean_case(3, 2, (2, 3))),
     sweep=Sweep(
