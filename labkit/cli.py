@@ -263,6 +263,31 @@ def board(
 
 
 @app.command()
+def copies(
+    lesson: Annotated[str, typer.Option(help="The lesson, such as 02.")],
+    paths: Annotated[list[Path], typer.Argument(help="Notebooks, or folders of them.")],
+    out: Annotated[Path, typer.Option(help="The page to write.")],
+    earlier: Annotated[list[Path] | None, typer.Option(help="An earlier year's folder; may be repeated.")] = None,
+    pack: Annotated[list[Path] | None, typer.Option(help="A pack you handed out; may be repeated.")] = None,
+    book: Annotated[
+        str | None, typer.Option(envvar="LABKIT_GRADEBOOK", help="The gradebook that knows which cases are closed.")
+    ] = None,
+    course: Annotated[Path | None, typer.Option(help="The folder that holds notebooks/.")] = None,
+) -> None:
+    """Say whose submissions are alike, and write a page with their code side by side."""
+    closed = _load("labkit.grading.book.commands", "closed_cases")(book) if book else {}
+    write = _load("labkit.grading.reports.copies_command", "write_copies")
+    found = write(paths, lesson, out, earlier or (), pack or (), course, closed)
+    for case in found.cases:
+        names = ", ".join(case.names[:12]) + (f" and {len(case.names) - 12} more" if len(case.names) > 12 else "")
+        note = f" (closed: {closed[case.id]})" if case.id in closed else ""
+        typer.echo(f"{case.id}  {case.kind}, {case.share:.0%}: {names}{note}")
+    if found.from_pack:
+        typer.echo(f"cells from a pack: {', '.join(found.from_pack)}")
+    typer.echo(f"{out}: {len(found.cases)} cases")
+
+
+@app.command()
 def grade(
     lesson: Annotated[str, typer.Option(help="The lesson, such as 02.")],
     paths: Annotated[list[Path] | None, typer.Argument(help="Notebooks, or folders of them.")] = None,

@@ -13,8 +13,9 @@ import pytest
 from grading.made_class import made_answers, made_results, renamed
 from labkit.grading.reports.class_figures import Fault, class_figures
 from labkit.grading.reports.class_page import class_page
+from labkit.grading.reports.copies import Case
 from labkit.grading.reports.results import GradedExercise, GradedSubmission
-from labkit.grading.reports.similarity import Pair, answers, shingles, similar
+from labkit.grading.reports.similarity import answers, shingles, similar
 from labkit.grading.submission import Submission, read_submission
 
 ROOT = Path(__file__).parents[2]
@@ -57,11 +58,13 @@ def test_what_came_back_counts_as_the_same_whatever_its_numbers() -> None:
 
 def test_the_page_stands_alone_and_escapes_what_students_made() -> None:
     results = made_results(30)
-    page = class_page(results, "Ring <all> reduce", [Pair("a&b", "<script>", 0.93, ("1.4", "1.2"))]).decode()
+    page = class_page(
+        results, "Ring <all> reduce", [Case(("a&b", "<script>"), "much the same", 0.93, ("1.4", "1.2"))]
+    ).decode()
     elements = Elements()
     elements.feed(page)
     assert not {"script", "img", "link", "iframe"} & set(elements.tags)
-    assert not [link for link in elements.links if not link.endswith("/feedback.html") or ":" in link]
+    assert not [link for link in elements.links if not link.endswith(("/feedback.html", "copies.html")) or ":" in link]
     assert "Ring &lt;all&gt; reduce" in page and "&lt;script&gt;" in page and "torn &lt;b&gt;" in page
     assert "default-src 'none'" in page and "prefers-color-scheme: dark" in page
     assert "31 submissions, 1 of them could not be graded" in page and "93 %" in page and "never a verdict" in page

@@ -198,6 +198,18 @@ def history(
             typer.echo(f"{moment.astimezone(class_zone):%Y-%m-%d %H:%M}  {words}")
 
 
+@app.command("close-case")
+def close_case(
+    case: Annotated[str, typer.Argument(help="As labkit copies prints it, such as 3fa91c20.")],
+    note: Annotated[str, typer.Option(help="What came of it.")],
+    book: Url = _DEFAULT,
+) -> None:
+    """Close a case of submissions that are alike, with a note."""
+    with _opened(book) as opened:
+        opened.close_case(case, note)
+    typer.echo(f"case {case} is closed: {note}")
+
+
 @app.command()
 def export(
     out: Annotated[Path, typer.Argument(help="The CSV to write.")],
@@ -231,6 +243,12 @@ def export(
         typer.echo(f"labkit: {words}; it is left empty", err=True)
     if sheet and (sheet.unmatched or sheet.ambiguous):
         raise typer.Exit(1)
+
+
+def closed_cases(url: str) -> dict[str, str]:
+    """Return the notes of closed cases, by their ids."""
+    with _opened(url) as opened:
+        return opened.closed_cases()
 
 
 @contextmanager

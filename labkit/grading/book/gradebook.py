@@ -16,7 +16,7 @@ from labkit.grading.book.database import Database
 from labkit.grading.book.file_names import of_system
 from labkit.grading.book.lateness import Lateness
 from labkit.grading.book.standing import Grade, deadlines, standing
-from labkit.grading.book.tables import Adjustment, Attempt, Deadline, HandedIn, Mark, Setting
+from labkit.grading.book.tables import Adjustment, Attempt, ClosedCase, Deadline, HandedIn, Mark, Setting
 from labkit.grading.reports.results import GradedSubmission
 
 KEEP = ("best", "latest")
@@ -216,6 +216,22 @@ class Gradebook(Database):
                 )
             )
         )  # fmt: skip
+
+    def close_case(self, case: str, note: str) -> None:
+        """Close a case of copying with a note.
+
+        Raises:
+            ConfigError: If there is no note.
+        """
+        if not note.strip():
+            raise ConfigError(f"closing case {case} needs a note; whoever reads the page later will ask")
+        self._write(lambda session: session.add(ClosedCase(case=case, note=note, recorded_at=self._now())))
+
+    def closed_cases(self) -> dict[str, str]:
+        """Return the newest note of each closed case, by its id."""
+        with self._reading() as session:
+            rows = session.scalars(select(ClosedCase).order_by(ClosedCase.id))
+            return {row.case: row.note for row in rows}
 
     def lessons(self) -> list[str]:
         """Return the lessons that have attempts."""

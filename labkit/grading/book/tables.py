@@ -125,6 +125,16 @@ class Adjustment(Table):
     recorded_at: Mapped[datetime] = mapped_column(Moment)
 
 
+class ClosedCase(Table):
+    """Submissions that are alike, looked into: what came of it."""
+
+    __tablename__ = "closed_cases"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    case: Mapped[str] = mapped_column(String(20))
+    note: Mapped[str] = mapped_column(Text)
+    recorded_at: Mapped[datetime] = mapped_column(Moment)
+
+
 class Deadline(Table):
     """When a lesson is due and what lateness costs; the newest of a lesson (and student) counts."""
 

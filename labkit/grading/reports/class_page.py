@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labkit.grading.reports.class_figures import NUM_BINS, class_figures
+from labkit.grading.reports.copies import Case
 from labkit.grading.reports.page import page
 from labkit.grading.reports.results import GradedSubmission
-from labkit.grading.reports.similarity import Pair
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class _Bar:
     share: float
 
 
-def class_page(results: Sequence[GradedSubmission], title: str, pairs: Sequence[Pair] = ()) -> bytes:
+def class_page(results: Sequence[GradedSubmission], title: str, cases: Sequence[Case] = ()) -> bytes:
     """Return the page of a class of at least one.
 
     Args:
         results: Everybody's, in any order.
         title: The lesson's heading.
-        pairs: Submissions that resemble each other.
+        cases: Submissions that are alike.
     """
     figures = class_figures(results)
     students = sorted(results, key=lambda result: result.name)
@@ -52,7 +52,7 @@ def class_page(results: Sequence[GradedSubmission], title: str, pairs: Sequence[
         title=title,
         figures=figures,
         bars=_bars(figures.bins),
-        pairs=pairs,
+        cases=cases,
         students=students,
         names={each.id: each.name for result in results for each in result.exercises},
         states_of=states_of,

@@ -14,11 +14,10 @@ from labkit.grading.reports.results import GradedSubmission
 from labkit.grading.reports.spreadsheet import inert
 from labkit.grading.reports.student_report import write_whole
 from labkit.grading.submission import Submission, read_submission
-from labkit.lessons.lesson import CODE_TASKS
 from labkit.lessons.manifest import Manifest
 
 if TYPE_CHECKING:
-    from labkit.grading.reports.similarity import Pair
+    from labkit.grading.reports.copies import Copies, Work
 
 
 @dataclass(frozen=True)
@@ -62,22 +61,42 @@ def class_csv(entries: Iterable[GradedSubmission], manifest: Manifest) -> bytes:
 def write_class(
     out: Path, entries: Sequence[GradedSubmission], submissions: Sequence[Submission], course: Course
 ) -> None:
-    """Write ``gradebook.csv`` and, of more than one submission, ``class.html``."""
+    """Write ``gradebook.csv`` and, of more than one submission, ``class.html`` and ``copies.html``."""
     write_whole(out / "gradebook.csv", class_csv(entries, course.manifest))
     if len(entries) > 1:
         from labkit.grading.reports.class_page import class_page
+        from labkit.grading.reports.copies_page import copies_page
 
-        pairs = _similar(submissions, course)
-        write_whole(out / "class.html", class_page(entries, course.manifest.title, pairs))
+        hashes = {each.name: each.submission_sha256 for each in entries}
+        works = read_works(submissions, course, hashes)
+        found = find_copies(works, course)
+        write_whole(out / "class.html", class_page(entries, course.manifest.title, found.cases))
+        write_whole(out / "copies.html", copies_page(found, works, course.manifest, {}))
 
 
-def _similar(submissions: Sequence[Submission], course: Course) -> list[Pair]:
-    from labkit.grading.reports.similarity import answers, similar
+def read_works(
+    submissions: Iterable[Submission], course: Course, hashes: Mapping[str, str], origin: str = ""
+) -> list[Work]:
+    """Return submissions as they are compared; what cannot be read holds no answers."""
+    from labkit.grading.reports.copies import Work
+    from labkit.grading.reports.similarity import answers
 
-    own = {each.name: answers(read_submission(each).cells, course.pristine) for each in submissions}
+    return [
+        Work(
+            f"{origin}: {each.name}" if origin else each.name,
+            answers(read_submission(each).cells, course.pristine), hashes.get(each.name, ""), origin,
+        )
+        for each in submissions
+    ]  # fmt: skip
+
+
+def find_copies(works: Sequence[Work], course: Course, packs: Sequence[Mapping[str, str]] = ()) -> Copies:
+    """Return who is alike, beyond what the lesson's cells held when they were handed out."""
+    from labkit.grading.reports.copies import copies
+
     handed_out = {
         str(cell["metadata"]["labkit"]["exercise"]): str(cell["source"])
         for cell in course.pristine["cells"]
-        if not set(CODE_TASKS).isdisjoint(cell["metadata"].get("tags", []))
+        if "exercise" in cell["metadata"].get("tags", [])
     }
-    return similar(own, handed_out)
+    return copies(works, handed_out, packs)

@@ -1,8 +1,9 @@
 """Which submissions resemble each other more than their task explains: a hint where to look, never a verdict.
 
 Exercise cells are cut into short runs of tokens ("shingles") in which names are all alike, so that renaming hides
-nothing; comments and texts are left out. Runs that stand in the cell as it was handed out, and runs that many students
-wrote, say nothing and do not count. Source: Schleimer, Wilkerson and Aiken 2003, "Winnowing".
+nothing; comments and texts are left out. Runs that stand in the cell as it was handed out do not count, and a run
+weighs less, the more students wrote it; what nine of 24 share still weighs. Source: Schleimer, Wilkerson and Aiken
+2003, "Winnowing".
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import keyword
 import math
 import re
 import zlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -96,23 +97,28 @@ def similar(submissions: Mapping[str, Mapping[str, str]], handed_out: Mapping[st
             holders[each].append(row)
     weight = {each: math.log((len(names) + 1) / len(rows)) for each, rows in holders.items()}
     total = np.array([sum(sorted(weight[each] for each in own[name])) for name in names])
-    most = max(3, len(names) // 10)
-    shared, num_rare = _shared(holders, weight, most, len(names))
+    few = max(3, len(names) // 10)
+    least = _LEAST_RARE * math.log((len(names) + 1) / few)
+    shared = _shared(holders, weight, len(names))
     share = shared / np.maximum(np.minimum(total[:, None], total[None, :]), 1e-9)
     pairs = []
-    for first, second in zip(*np.nonzero(np.triu((share >= _LEAST_SHARE) & (num_rare >= _LEAST_RARE), 1)), strict=True):
+    for first, second in zip(*np.nonzero(np.triu((share >= _LEAST_SHARE) & (shared >= least), 1)), strict=True):
         both = own[names[first]] & own[names[second]]
-        by_exercise = Counter(sorted(each[0] for each in both if len(holders[each]) <= most))
-        exercises = tuple(number for number, _ in by_exercise.most_common(4))
+        by_exercise: dict[str, float] = defaultdict(float)
+        for each in sorted(both):
+            by_exercise[each[0]] += weight[each]
+        least_part = sum(by_exercise.values()) / 20
+        listed = sorted(by_exercise, key=lambda number: (-by_exercise[number], number))
+        exercises = tuple(number for number in listed if by_exercise[number] >= least_part)[:4]
         pairs.append(Pair(names[first], names[second], round(min(1.0, float(share[first, second])), 4), exercises))
     return sorted(pairs, key=lambda pair: (-pair.share, pair.first, pair.second))[:_MOST_PAIRS]
 
 
 def _shared(
-    holders: Mapping[tuple[str, int], Sequence[int]], weight: Mapping[tuple[str, int], float], most: int, count: int
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return for each two students the weight of the runs they share, and how many of those few others have."""
-    shared, num_rare = np.zeros((count, count)), np.zeros((count, count))
+    holders: Mapping[tuple[str, int], Sequence[int]], weight: Mapping[tuple[str, int], float], count: int
+) -> npt.NDArray[np.float64]:
+    """Return for each two students the weight of the runs they share."""
+    shared = np.zeros((count, count))
     several = sorted(each for each, rows in holders.items() if len(rows) > 1)
     for start in range(0, len(several), _BLOCK):
         block = several[start : start + _BLOCK]
@@ -120,29 +126,28 @@ def _shared(
         for column, each in enumerate(block):
             has[holders[each], column] = 1.0
         shared += (has * [weight[each] for each in block]) @ has.T
-        rare = has[:, [len(holders[each]) <= most for each in block]]
-        num_rare += rare @ rare.T
-    return shared, num_rare
+    return shared
 
 
 def shingles(source: str) -> frozenset[int]:
     """Return a number for each run of seven tokens."""
-    tokens = _tokens(source)
+    listed = tokens(source)
     return frozenset(
-        zlib.crc32(" ".join(tokens[at : at + _LENGTH]).encode("utf-8", "replace"))
-        for at in range(len(tokens) - _LENGTH + 1)
+        zlib.crc32(" ".join(listed[at : at + _LENGTH]).encode("utf-8", "replace"))
+        for at in range(len(listed) - _LENGTH + 1)
     )
 
 
-def _tokens(source: str) -> Sequence[str]:
-    tokens: list[str] = []
+def tokens(source: str) -> Sequence[str]:
+    """Return the tokens of a cell, names all alike; comments and texts are left out."""
+    found: list[str] = []
     for match in _TOKEN.finditer(source[:_MOST_LETTERS]):
         text = match.group()
         if match.lastgroup in ("comment", "text"):
             continue
-        if match.lastgroup == "word" and text not in _KEPT and not (tokens and tokens[-1] == "."):
+        if match.lastgroup == "word" and text not in _KEPT and not (found and found[-1] == "."):
             text = "name"
-        tokens.append(text)
-        if len(tokens) >= _MOST_TOKENS:
+        found.append(text)
+        if len(found) >= _MOST_TOKENS:
             break
-    return tokens
+    return found

@@ -1,0 +1,90 @@
+"""The page on which an instructor reads the code of submissions that are alike, side by side."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from labkit.grading.reports.copies import Case, Copies, Work
+from labkit.grading.reports.page import page
+from labkit.lessons.manifest import Manifest
+
+_MOST_CASES = 100
+_MOST_EXERCISES = 8
+_MOST_SIDES = 3
+_MOST_LINES = 400
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One text of an exercise.
+
+    Attributes:
+        names: Who handed it in so, to the letter.
+        lines: Its lines, each with whether the first side has it too.
+    """
+
+    names: tuple[str, ...]
+    lines: tuple[tuple[str, bool], ...]
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """An exercise in a case.
+
+    Attributes:
+        name: Number and title.
+        sides: Different texts, at most three.
+        num_more: How many texts more there are.
+    """
+
+    name: str
+    sides: tuple[_Side, ...]
+    num_more: int
+
+
+def copies_page(found: Copies, works: Sequence[Work], manifest: Manifest, closed: Mapping[str, str]) -> bytes:
+    """Return the page; it names students and shows their code.
+
+    Args:
+        found: Who is alike.
+        works: Everybody's work.
+        manifest: The lesson's.
+        closed: The notes of cases that were closed, by id.
+    """
+    by_name = {work.name: work for work in works}
+    names = {each.id: each.name for each in manifest.exercises}
+    ordered = sorted(found.cases[:_MOST_CASES], key=lambda case: case.id in closed)
+    shown = [(case, closed.get(case.id, ""), _compared(case, by_name, names)) for case in ordered]
+    return page(
+        "copies_page.html",
+        title=manifest.title,
+        cases=shown,
+        num_more=max(0, len(found.cases) - _MOST_CASES),
+        from_pack={name: [names.get(each, each) for each in listed] for name, listed in found.from_pack.items()},
+    )
+
+
+def _compared(case: Case, works: Mapping[str, Work], names: Mapping[str, str]) -> list[_Compared]:
+    compared = []
+    for exercise in case.exercises[:_MOST_EXERCISES]:
+        texts: dict[str, list[str]] = {}
+        for name in case.names:
+            if exercise in works[name].answers:
+                texts.setdefault(works[name].answers[exercise].strip(), []).append(name)
+        listed = sorted(texts.items(), key=lambda each: -len(each[1]))
+        first = listed[0][0] if listed else ""
+        sides = tuple(_Side(tuple(whose), _lines(text, first)) for text, whose in listed[:_MOST_SIDES])
+        compared.append(_Compared(names.get(exercise, exercise), sides, max(0, len(listed) - _MOST_SIDES)))
+    return compared
+
+
+def _lines(text: str, first: str) -> tuple[tuple[str, bool], ...]:
+    """Return the lines of a text, each with whether the first text has it at the same place of the order."""
+    own, other = (each.splitlines()[:_MOST_LINES] for each in (text, first))
+    matcher = difflib.SequenceMatcher(
+        None, [" ".join(line.split()) for line in own], [" ".join(line.split()) for line in other], False
+    )  # fmt: skip
+    same = {at + step for at, _, size in matcher.get_matching_blocks() for step in range(size)}
+    return tuple((line, at in same and bool(line.strip())) for at, line in enumerate(own))
