@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from labkit.board.membership import join_class as join_class
     from labkit.board.membership import leave_class as leave_class
+    from labkit.checks.answering import answer as answer
+    from labkit.checks.answering import recorded as recorded
     from labkit.checks.notebook import check as check
     from labkit.checks.notebook import hint as hint
     from labkit.checks.predictions import predict as predict
@@ -39,6 +41,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Run": "labkit.worlds",
     "Timeline": "labkit.timeline",
+    "answer": "labkit.checks.answering",
     "bucket_explorer": "labkit.widgets.bucket_explorer",
     "check": "labkit.checks.notebook",
     "compare": "labkit.widgets.comparison",
@@ -51,6 +54,7 @@ _HOME = {
     "local": "labkit.worlds",
     "mine": "labkit.lessons.earlier_answers",
     "predict": "labkit.checks.predictions",
+    "recorded": "labkit.checks.answering",
     "reveal": "labkit.checks.predictions",
     "ring_player": "labkit.checks.ring_player",
     "run": "labkit.worlds",
@@ -75,6 +79,7 @@ DRAWS = {
 __all__ = [
     "Run",
     "Timeline",
+    "answer",
     "bucket_explorer",
     "check",
     "compare",
@@ -87,6 +92,7 @@ __all__ = [
     "local",
     "mine",
     "predict",
+    "recorded",
     "reveal",
     "ring_player",
     "run",

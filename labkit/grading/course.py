@@ -18,6 +18,8 @@ from labkit.slugs import names_lesson
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
+_JUDGES = (".py", ".json")
+
 
 @dataclass(frozen=True)
 class Course:
@@ -78,9 +80,9 @@ class Course:
         return (*(self.root / name for name in ("solutions", "tests", "exercises")), *own)
 
     def own_files(self) -> dict[str, Path]:
-        """Return the course's Python files that judge the lesson, by their path in the course."""
+        """Return the course's files that judge the lesson, code and keys, by their path in the course."""
         folders = (self.hidden, *([self.exercises] if self.exercises else []))
-        found = sorted(path for folder in folders for path in folder.rglob("*.py"))
+        found = sorted(path for folder in folders for path in folder.rglob("*") if path.suffix in _JUDGES)
         return {path.relative_to(self.root).as_posix(): path for path in found}
 
     def fingerprint(self, key: bytes) -> str:
@@ -97,7 +99,8 @@ class Course:
         rooms = _PACKAGE / "exercises"
         return sorted(
             path
-            for path in _PACKAGE.rglob("*.py")
+            for path in _PACKAGE.rglob("*")
+            if path.suffix in _JUDGES
             if not path.is_relative_to(rooms) or path.is_relative_to(rooms / self.slug)
         )
 

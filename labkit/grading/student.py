@@ -19,6 +19,7 @@ from labkit.grading.course import Course
 from labkit.grading.guesses import guesses
 from labkit.grading.hidden_cases.oracle import HiddenCase, Oracle
 from labkit.grading.hidden_cases.probe import CaseRun, Outcome
+from labkit.grading.keys import judge_answer
 from labkit.grading.limits import Limits
 from labkit.grading.notebook.execute import NotebookReader
 from labkit.grading.notebook.notebook_run import NotebookRun
@@ -146,6 +147,8 @@ class Grader:
             progress(f"exercise {exercise.number or exercise.id}")
             if exercise.id in rebuilt.unchanged:
                 results.append(ExerciseResult(exercise, "not_done"))
+            elif exercise.id in rebuilt.answered:
+                results.append(judge_answer(self.course, exercise, rebuilt.answered[exercise.id]))
             elif exercise.kind == "write":
                 results.append(ExerciseResult(exercise, "to_read", written=plain_text(rebuilt.written[exercise.id])))
             else:

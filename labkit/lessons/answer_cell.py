@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
-Literal: TypeAlias = int | float | str | bool | None
-"""What may be answered; None is no answer yet."""
+from labkit.checks.question import Literal
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import ast
 import builtins
 import dis
 import re
+import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -156,8 +157,6 @@ class Guard:
 
 def install() -> None:
     """Have this kernel's cells say what they need, if this is a notebook; once, whoever calls it again."""
-    import sys
-
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None and not any(isinstance(each, Guard) for each in shell.ast_transformers):
         shell.ast_transformers.append(Guard(shell.user_ns))

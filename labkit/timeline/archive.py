@@ -1,4 +1,7 @@
-"""Timelines on disk: a numpy archive without pickled objects, so that reading one runs no code."""
+"""Timelines on disk: a numpy archive without pickled objects, or JSON; reading either runs no code.
+
+A recording that a lesson brings is JSON: text, which can be read, searched and compared.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ FORMAT = "labkit timeline 1"
 def save(timeline: Timeline, path: str | Path) -> None:
     """Write columns as ``spans/NAME``, tables as ``tables/TABLE/COLUMN``, the rest as JSON in ``about``.
 
-    The file gets exactly this name; nothing is appended to it.
+    The file gets exactly this name; nothing is appended to it. One that ends in ``.json`` is all JSON.
     """
     about = {
         "format": FORMAT,
@@ -33,6 +36,10 @@ def save(timeline: Timeline, path: str | Path) -> None:
     arrays: dict[str, Any] = {f"spans/{key}": getattr(timeline, key) for key in COLUMNS}
     for name, table in timeline.tables.items():
         arrays |= {f"tables/{name}/{column}": values for column, values in table.items()}
+    if Path(path).suffix == ".json":
+        columns = {name: {"type": values.dtype.str, "values": values.tolist()} for name, values in arrays.items()}
+        Path(path).write_text(json.dumps(about | {"columns": columns}) + "\n", encoding="utf-8")
+        return
     arrays["about"] = np.array(json.dumps(about))
     with Path(path).open("wb") as file:
         np.savez_compressed(file, **arrays)
@@ -47,19 +54,37 @@ def load(make: type[Timeline], path: str | Path) -> Timeline:
     """
     name = Path(path).name
     try:
-        with np.load(Path(path), allow_pickle=False) as archive:
-            about = json.loads(str(archive["about"]))
-            if about.get("format") != FORMAT:
-                raise ConfigError(f"{name} says {about.get('format')!r}, this labkit reads {FORMAT!r}.")
-            columns = {key: archive[f"spans/{key}"] for key in COLUMNS}
-            tables: dict[str, dict[str, Any]] = {table: {} for table in about["tables"]}
-            for key in archive.files:
-                if key.startswith("tables/"):
-                    _, table, column = key.split("/", 2)
-                    tables[table][column] = archive[key]
-            problems = tuple(Problem(*each) for each in about["problems"])
-    except (KeyError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        about, arrays = _read_json(Path(path)) if Path(path).suffix == ".json" else _read_archive(Path(path))
+        if about.get("format") != FORMAT:
+            raise ConfigError(f"{name} says {about.get('format')!r}, this labkit reads {FORMAT!r}.")
+        columns = {key: arrays[f"spans/{key}"] for key in COLUMNS}
+        tables: dict[str, dict[str, Any]] = {table: {} for table in about["tables"]}
+        for key in arrays:
+            if key.startswith("tables/"):
+                _, table, column = key.split("/", 2)
+                tables[table][column] = arrays[key]
+        problems = tuple(Problem(*each) for each in about["problems"])
+    except (KeyError, ValueError, TypeError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{name} is not a timeline that labkit wrote ({error}).") from error
     return make(**columns, tables=tables, problems=problems, num_ranks=about["num_ranks"])
+
+
+def _read_archive(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a numpy archive says about the timeline, and its arrays."""
+    with np.load(path, allow_pickle=False) as archive:
+        about = dict(json.loads(str(archive["about"])))
+        return about, {key: archive[key] for key in archive.files if key != "about"}
+
+
+def _read_json(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a JSON file says about the timeline, and its arrays."""
+    about = json.loads(path.read_text(encoding="utf-8"))
+    arrays = {}
+    for name, column in about["columns"].items():
+        kind = np.dtype(column["type"])
+        if kind.hasobject:
+            raise ValueError(f"{name} holds objects")
+        arrays[name] = np.array(column["values"], dtype=kind)
+    return about, arrays

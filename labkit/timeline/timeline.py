@@ -147,7 +147,7 @@ class Timeline:
         return _messages.collectives(self)
 
     def save(self, path: str | Path) -> None:
-        """Write the timeline as a numpy archive (``.npz``), which :meth:`load` reads."""
+        """Write the timeline as a numpy archive (``.npz``) or as JSON (``.json``), which :meth:`load` reads."""
         _archive.save(self, path)
 
     @classmethod

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from labkit.grading.course import Course, find_course
+from labkit.grading.keys import judge_answer
 from labkit.grading.notebook.rebuild import Rebuilt, rebuild
+from labkit.grading.reports.feedback import feedback_html
+from labkit.grading.reports.student_report import result_json
+from labkit.grading.score import ExerciseResult, StudentResult
 from labkit.grading.submission import Submission, read_submission
 from labkit.lessons.source import load
 from labkit.lessons.student import student_notebook
 
+ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).parents[1] / "lessons" / "fixtures" / "05_kinds.py"
 WRITE = "write-mean-in-words"
 
@@ -61,3 +68,64 @@ def test_the_model_answer_and_the_rubric_stay_with_instructors(handed_out: dict[
     text = json.dumps(handed_out)
     assert "too small" not in text and "unequal" not in text
     assert lesson.manifest.exercise("mean_in_words").points == 3
+
+
+FIND = 'labkit.answer("who_waits", rank={}, waits_in="all_reduce", cause="computes for longer")'
+
+
+@pytest.fixture
+def lesson_course(tmp_path: Path, handed_out: dict[str, Any]) -> Course:
+    """A course of one lesson whose class has a key of its own."""
+    root = tmp_path / "course"
+    hidden = root / "solutions" / "hidden" / "kinds"
+    shutil.copytree(ROOT / "solutions" / "hidden" / "start_here" / "who_waits", hidden / "who_waits")
+    shutil.copytree(ROOT / "labkit" / "exercises" / "start_here", root / "exercises" / "kinds")
+    (root / "notebooks").mkdir()
+    (root / "notebooks" / "05_kinds.ipynb").write_text(json.dumps(handed_out), encoding="utf-8")
+    return find_course("05", root)
+
+
+def test_literals_are_taken_and_nothing_else_of_the_cell(handed_out: dict[str, Any], tmp_path: Path) -> None:
+    rebuilt = rebuilt_with(handed_out, tmp_path, find_who_waits=f"import os\n{FIND.format(2)}\nprint(1)")
+    assert rebuilt.answered["who_waits"] == {"rank": 2, "waits_in": "all_reduce", "cause": "computes for longer"}
+    (cell,) = [cell for cell in rebuilt.notebook.cells if cell.id == "find-who-waits"]
+    assert cell.source.startswith('labkit.answer("who_waits", rank=2, waits_in=') and "os" not in cell.source
+
+
+@pytest.mark.parametrize("rank", ["int('2')", "[2]", "1e999", "__import__('os').getpid()"])
+def test_what_is_no_literal_is_not_taken(handed_out: dict[str, Any], tmp_path: Path, rank: str) -> None:
+    rebuilt = rebuilt_with(handed_out, tmp_path, find_who_waits=FIND.format(rank))
+    assert rebuilt.answered == {} and "who_waits" in rebuilt.unchanged
+    assert any("no plain value" in note for note in rebuilt.notes)
+
+
+def test_the_classs_key_decides(lesson_course: Course, handed_out: dict[str, Any], tmp_path: Path) -> None:
+    exercise = lesson_course.manifest.exercise("who_waits")
+    assert exercise.kind == "find" and exercise.points == 6
+    right = rebuilt_with(handed_out, tmp_path, find_who_waits=FIND.format(2)).answered["who_waits"]
+    assert judge_answer(lesson_course, exercise, right).state == "passed"
+    for given in ({**right, "rank": 5}, {**right, "cause": None}, {"rank": 2}):
+        found = judge_answer(lesson_course, exercise, given)
+        assert found.state == "failed" and found.score == 0.0 and found.first_failure
+    labkits = {"rank": 5, "waits_in": "all_reduce", "cause": "loads its data late"}
+    assert judge_answer(lesson_course, exercise, labkits).state == "failed"
+
+
+def test_a_changed_key_is_another_course(lesson_course: Course) -> None:
+    before = lesson_course.fingerprint(0)
+    key = lesson_course.hidden / "who_waits" / "key.json"
+    key.write_text(key.read_text().replace('"rank": 2', '"rank": 3'))
+    assert lesson_course.fingerprint(0) != before
+
+
+def test_students_see_what_was_taken_of_theirs(
+    lesson_course: Course, handed_out: dict[str, Any], tmp_path: Path
+) -> None:
+    manifest = lesson_course.manifest
+    found = judge_answer(lesson_course, manifest.exercise("who_waits"), {"rank": 0, "waits_in": None, "cause": None})
+    read = ExerciseResult(manifest.exercise("mean_in_words"), "to_read", written="The mean is <b>too small</b>.")
+    page = feedback_html(StudentResult("ada", "", (found, read)), "Kinds").decode()
+    assert "the rank that is late" in page and "Whoever keeps the others waiting" in page
+    assert "a person reads it" in page and "&lt;b&gt;too small" in page
+    result = result_json(StudentResult("ada", "", (found, read)), "05_kinds")
+    assert result["tests"][1]["extra_data"]["written"] == "The mean is <b>too small</b>."

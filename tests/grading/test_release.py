@@ -119,6 +119,15 @@ def test_checks_pass_and_fail_with_the_bundle_alone(bundle: Path) -> None:
     assert "all_reduce" in said and "[3.0, 3.0]" in said
 
 
+def test_a_class_gets_its_own_recording_and_no_key(bundle: Path) -> None:
+    room = bundle / "labkit" / "exercises" / "start_here" / "who_waits"
+    own = ROOT / "solutions" / "hidden" / "start_here" / "who_waits" / "recording.json"
+    assert (room / "recording.json").read_bytes() == own.read_bytes()
+    assert sorted(path.name for path in room.iterdir()) == ["question.json", "recording.json"]
+    program = 'print(labkit.answer("who_waits", rank=2, waits_in="all_reduce", cause="loads its data late"))'
+    assert "it counts when you hand in" in in_bundle(bundle, program)
+
+
 def test_the_bundles_own_commands_say_that_it_cannot_grade(bundle: Path) -> None:
     said = in_bundle(
         bundle,

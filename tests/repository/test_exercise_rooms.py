@@ -9,7 +9,7 @@ import pytest
 
 from labkit.grading.hidden_cases.rank_exercise import _SENT, imports_of
 from labkit.grading.sandbox.view import runtime
-from labkit.lessons.references import references
+from labkit.lessons.source import load
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ROOT / "labkit" / "exercises"
@@ -77,6 +77,8 @@ def test_an_exercise_has_its_driver_its_hidden_cases_and_its_wrong_answers(room:
 def test_rooms_and_the_headers_in_the_lesson_sources_are_the_same_exercises() -> None:
     found = set()
     for source in sorted((ROOT / "solutions").glob("[0-9][0-9]_*.py")):
-        titles = references(source.stem, source.read_text(encoding="utf-8"), None).titles
-        found |= {(source.stem.partition("_")[2], slug) for slug in titles}
+        lesson = load(source)
+        found |= {(lesson.slug, each.id) for each in lesson.exercises if each.is_code}
+        asked = [each.id for each in lesson.exercises if each.kind in ("find", "why")]
+        assert all((ROOMS / lesson.slug / slug / "question.json").is_file() for slug in asked)
     assert found == {(room.parent.name, room.name) for room in SLUGS}

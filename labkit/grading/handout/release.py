@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from labkit.checks.question import KEY, RECORDING
 from labkit.errors import ConfigError, LessonError
 from labkit.grading.handout.release_search import search, secrets_of
 from labkit.grading.handout.repository_files import REPOSITORY, repository_files
@@ -83,6 +84,7 @@ def release(destination: str | Path, lessons: Sequence[str] = (), course: str | 
             for path in (notebook, *([slides] if slides.is_file() else [])):
                 _copy(path, bundle / path.parent.name / path.name)
             _copy(notebook, bundle / "notebooks" / ORIGINALS / notebook.name)  # for `labkit reset`
+        _with_the_class_recordings(root, bundle)
         (bundle / "README.md").write_text(_readme(notebooks), encoding="utf-8")
         found = search(bundle, secrets)
         if found:
@@ -125,6 +127,16 @@ def _copy_repository(bundle: Path) -> None:
     (bundle / "Makefile").write_text(_students_targets(makefile), encoding="utf-8")
     ignored = "\n".join([".venv/", "__pycache__/", "*.egg-info/", ".ipynb_checkpoints/", "notebooks/*.py", ""])
     (bundle / ".gitignore").write_text(ignored, encoding="utf-8")
+
+
+def _with_the_class_recordings(root: Path, bundle: Path) -> None:
+    """Where a class has a key of its own, put its recording in place of labkit's, and take labkit's key away."""
+    for key in sorted((root / "solutions" / "hidden").glob(f"*/*/{KEY}")):
+        lesson, slug = key.parts[-3:-1]
+        room = bundle / "labkit" / "exercises" / lesson / slug
+        (room / KEY).unlink(missing_ok=True)
+        if (recording := key.with_name(RECORDING)).is_file():
+            _copy(recording, room / RECORDING)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from labkit.checks.question import KEY, RECORDING
 from labkit.lessons.drift import leaks
 from labkit.lessons.lesson import Lesson
 from labkit.lessons.source import load
@@ -72,7 +73,19 @@ def secrets_of(course: Path, package: Path) -> Secrets:
         fragments |= _fragments(path.read_text(encoding="utf-8"), path.relative_to(course).as_posix())
     whole = [*kept, course / "solutions", package / "grading"]
     files = {_digest(path): path.name for folder in whole for path in folder.rglob("*") if _says_something(path)}
+    keys = [*(course / "solutions" / "hidden").glob(f"*/*/{KEY}")]
+    files |= {
+        _digest(key): "/".join(key.parts[-3:])
+        for path in keys
+        for key in (path, _labkits(path, package))
+        if key.is_file()
+    }
     return Secrets(lessons, fragments, files)
+
+
+def _labkits(key: Path, package: Path) -> Path:
+    """Return the key that learners have who are in no class, of the question that a class's key is for."""
+    return package / "exercises" / Path(*key.parts[-3:])
 
 
 def search(bundle: Path, secrets: Secrets) -> list[Found]:
@@ -128,6 +141,8 @@ def _tells(window: Iterable[str]) -> bool:
 
 
 def _says_something(path: Path) -> bool:
+    if path.name == RECORDING:  # students get the class's own, without its key
+        return False
     return path.is_file() and "__pycache__" not in path.parts and path.stat().st_size > 200
 
 

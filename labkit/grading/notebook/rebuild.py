@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from labkit.checks.question import Literal
 from labkit.grading.limits import Limits
 from labkit.grading.notebook.notebook_format import load_nbformat
 from labkit.grading.submission import SubmittedCell
-from labkit.lessons.answer_cell import AnswerCell, Literal, read_answer
+from labkit.lessons.answer_cell import AnswerCell, read_answer
 from labkit.lessons.lesson import TASKS
 from labkit.lessons.prediction_cell import PredictionCell, read_prediction
 from labkit.lessons.write_cell import is_unwritten

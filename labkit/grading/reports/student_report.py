@@ -19,7 +19,7 @@ _SKIPPED = ("not_done", "to_read")
 def exercise_text(result: ExerciseResult) -> str:
     """Return what is said of one exercise, as plain text."""
     if result.state == "passed":
-        return f"Works on all {result.num_cases} hidden cases."
+        return f"Works on all {result.num_cases} hidden cases." if result.exercise.is_code else "Right."
     if result.state == "not_done":
         return "The cell is as it was handed out, so there is nothing to try yet."
     if result.state == "to_read":

@@ -1,0 +1,120 @@
+"""``labkit.answer`` and ``labkit.recorded``: finding the cause in a recorded run, saying why a number is as it is."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+
+from labkit.board.reporting import report
+from labkit.checks.question import (
+    KEY,
+    QUESTION,
+    RECORDING,
+    Key,
+    Literal,
+    Question,
+    misuse,
+    read_key,
+    read_question,
+)
+from labkit.checks.rooms import LABKIT
+from labkit.errors import ConfigError
+from labkit.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What an answer is worth, as the notebook shows it.
+
+    Attributes:
+        exercise_id: "who_waits".
+        text: What is told.
+        passed: Whether all of it is right; None where nobody here knows.
+    """
+
+    exercise_id: str
+    text: str = field(compare=False)
+    passed: bool | None = None
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def answer(exercise_id: str, single: Literal = None, /, **fields: Literal) -> Answered:
+    """Return what your answer is worth, with the reason; it never raises for a wrong one.
+
+    In a class that has recordings of its own, it is written down, and counts when you hand in.
+
+    Args:
+        exercise_id: Its slug, "who_waits".
+        single: Your answer, where one thing is asked: a number or a word; None is no answer yet.
+        **fields: Your answers by name, where several are: ``rank=3``.
+    """
+    try:
+        folder = _folder(exercise_id)
+        question = read_question(folder / QUESTION)
+    except ConfigError as error:
+        return Answered(str(exercise_id), f"{error}.")
+    given = fields if "" not in question.fields else {"": single, **fields}
+    if problem := misuse(question, given):
+        return Answered(exercise_id, problem)
+    if all(value is None for value in given.values()):
+        return Answered(exercise_id, _asked(question))
+    if not (folder / KEY).is_file():
+        return Answered(exercise_id, "Your answer is written down. Your class has the key; it counts when you hand in.")
+    key = read_key(folder / KEY)
+    right = [name for name in question.fields if key.is_right(name, given[name])]
+    passed = len(right) == len(question.fields)
+    note = report(exercise_id, passed)
+    return Answered(exercise_id, "\n".join(filter(None, [_said(question, key, given, right), note])), passed)
+
+
+def recorded(exercise_id: str) -> Timeline:
+    """Return the recorded run that an exercise is about: the timeline of a run that went wrong, or slowly.
+
+    Args:
+        exercise_id: Its slug, "who_waits".
+
+    Raises:
+        ConfigError: If it has none.
+    """
+    path = _folder(exercise_id) / RECORDING
+    if not path.is_file():
+        raise ConfigError(f"exercise {exercise_id!r} has no recorded run")
+    return Timeline.load(path)
+
+
+def _said(question: Question, key: Key, given: Mapping[str, Literal], right: list[str]) -> str:
+    if len(right) == len(question.fields):
+        return f"Right. {key.reason}"
+    if question.kind == "why":  # nothing is left to look for
+        return " ".join(filter(None, [f"Not so: it is {key.answers['']!r}.", key.hint(given), key.reason]))
+    verdicts = [
+        f"{name}={given[name]!r}: {'right' if name in right else 'no answer yet' if given[name] is None else 'no'}"
+        for name in question.fields
+    ]
+    hint = key.hint(given)
+    return f"Not yet. {'; '.join(verdicts)}." + (f"\nhint: {hint}" if hint else "")
+
+
+def _asked(question: Question) -> str:
+    lines = [f"  {name}: {each.asks}; {each.takes()}" for name, each in question.fields.items() if name]
+    lines += [f"  Put {each.takes()} in place of None." for name, each in question.fields.items() if not name]
+    return "\n".join([question.asks, *lines])
+
+
+def _folder(exercise_id: object) -> Path:
+    """Return the folder that holds a question.
+
+    Raises:
+        ConfigError: If there is none of this name; the message names what comes near.
+    """
+    places = map(Path, import_module(LABKIT).__path__)
+    found = {path.parent.name: path.parent for place in places for path in place.glob(f"*/*/{QUESTION}")}
+    if exercise_id in found:
+        return found[str(exercise_id)]
+    near = difflib.get_close_matches(str(exercise_id), found, n=1)
+    raise ConfigError(f"there is no question {exercise_id!r}" + (f"; did you mean {near[0]!r}?" if near else ""))

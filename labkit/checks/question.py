@@ -1,0 +1,144 @@
+"""A question about a recorded run or a result: what it asks, and its key. Both are data.
+
+labkit/exercises/LESSON/SLUG/question.json    what is asked; every copy of labkit has it
+labkit/exercises/LESSON/SLUG/key.json         right answers and reasons, for who learns alone
+labkit/exercises/LESSON/SLUG/recording.json   of a ``find``: the run to look at, a timeline
+solutions/hidden/LESSON/SLUG/                 a class's own key.json and recording.json; the release hands out the
+                                              recording and no key
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from labkit.errors import ConfigError
+from labkit.words import join
+
+Literal: TypeAlias = int | float | str | bool | None
+"""What may be answered; None is no answer yet."""
+
+QUESTION, KEY, RECORDING = "question.json", "key.json", "recording.json"
+
+
+@dataclass(frozen=True)
+class Field:
+    """One thing that is asked.
+
+    Attributes:
+        asks: In words, "the rank that is late".
+        choices: What may be answered; empty for a number.
+        unit: Of a number, or "".
+    """
+
+    asks: str
+    choices: tuple[str, ...] = ()
+    unit: str = ""
+
+    def takes(self) -> str:
+        """Return what may be answered, in words."""
+        if self.choices:
+            return " or ".join(f'"{each}"' for each in self.choices)
+        return f"a number, in {self.unit}" if self.unit else "a number"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked.
+
+    Attributes:
+        kind: "find" or "why".
+        asks: In words.
+        fields: By the name of the argument of ``labkit.answer``; a single one without a name is under "".
+    """
+
+    kind: str
+    asks: str
+    fields: Mapping[str, Field]
+
+
+@dataclass(frozen=True)
+class Key:
+    """What is right.
+
+    Attributes:
+        answers: Of each field.
+        reason: Why, in words.
+        within: Of a number: by how much it may be off, as a share of it.
+        hints: Answers that somebody might give, and what to tell them.
+    """
+
+    answers: Mapping[str, Literal]
+    reason: str
+    within: Mapping[str, float]
+    hints: tuple[tuple[Mapping[str, Literal], str], ...]
+
+    def hint(self, given: Mapping[str, Literal]) -> str:
+        """Return what to tell somebody who answers so, or ""."""
+        return next((says for when, says in self.hints if all(given.get(name) == when[name] for name in when)), "")
+
+    def is_right(self, name: str, given: Literal) -> bool:
+        """Return whether one field is right."""
+        wanted = self.answers[name]
+        if _is_number(wanted) and _is_number(given):
+            return math.isclose(float(given), float(wanted), rel_tol=self.within.get(name, 0.0), abs_tol=1e-9)  # type: ignore[arg-type]
+        return type(given) is type(wanted) and given == wanted
+
+
+def read_question(path: Path) -> Question:
+    """Return the question in a file.
+
+    Raises:
+        ConfigError: If it is no question.
+    """
+    plain = _read(path)
+    try:
+        fields = {
+            name: Field(each["asks"], tuple(each.get("choices", ())), each.get("unit", ""))
+            for name, each in plain["fields"].items()
+        }
+        return Question(str(plain["kind"]), str(plain["asks"]), fields)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{path} is no question ({error!r}); it has kind, asks and fields") from None
+
+
+def read_key(path: Path) -> Key:
+    """Return the key in a file.
+
+    Raises:
+        ConfigError: If it is no key.
+    """
+    plain = _read(path)
+    try:
+        hints = tuple((dict(each["when"]), str(each["says"])) for each in plain.get("hints", ()))
+        return Key(dict(plain["answers"]), str(plain["reason"]), dict(plain.get("within", {})), hints)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{path} is no key ({error!r}); it has answers, reason and hints") from None
+
+
+def misuse(question: Question, given: Mapping[str, Literal]) -> str:
+    """Return why an answer cannot be judged, or ""."""
+    if set(given) != set(question.fields):
+        wanted = ", ".join(f"{name}=..." if name else "your answer" for name in question.fields)
+        return f"It asks for {wanted}; you gave {join([name or 'an answer' for name in given]) or 'nothing'}."
+    for name, field in question.fields.items():
+        value = given[name]
+        fits = value in field.choices if field.choices else _is_number(value)
+        if value is not None and not fits:
+            return f"{f'{name} ' if name else 'It '}is {field.takes()}; you gave {value!r}."
+    return ""
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read ({error})") from None
