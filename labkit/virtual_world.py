@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from labkit.hardware import Device, Hardware, Link
 from labkit.launch.local import Order
 from labkit.launch.rank import set_span_recorder
+from labkit.scripts import Script
 from labkit.simulator.cluster import Algorithm, Cluster, describe
 from labkit.simulator.regions import span
 from labkit.simulator.run import simulate
@@ -20,9 +21,11 @@ class VirtualWorld:
 
     Attributes:
         cluster: What it is made of.
+        cuda: Whether ranks find their accelerators as CUDA devices; None is for scripts alone.
     """
 
     cluster: Cluster
+    cuda: bool | None = None
 
     @property
     def world_size(self) -> int:
@@ -31,11 +34,12 @@ class VirtualWorld:
 
     def launch(self, order: Order) -> Run:
         """Return what came of the order in virtual time (see run()); stall has no meaning here."""
+        is_script = isinstance(order.function, Script)
         set_span_recorder(span)
         try:
             outcome = simulate(
                 order.function, order.args, self.cluster, timeout=order.timeout, seed=order.seed, init=order.init,
-                echo=order.echo,
+                echo=order.echo, cuda=is_script if self.cuda is None else self.cuda,
             )  # fmt: skip
         finally:
             set_span_recorder(None)
@@ -63,6 +67,7 @@ def virtual(
     algorithm: Algorithm = "auto",
     memory: int | str | None = None,
     join_operators: bool = False,
+    cuda: bool | None = None,
 ) -> VirtualWorld:
     """Return a world of N accelerators in this process and in virtual time.
 
@@ -101,6 +106,9 @@ def virtual(
             not fit raises torch.OutOfMemoryError in its rank, with what the memory is full of.
         join_operators: Show operators that follow each other without a gap as one span, "operators". Hundreds of ranks
             run millions of operators; times, memory and communication are the same either way.
+        cuda: Let ranks find their accelerators as CUDA devices: ``torch.cuda.is_available()``, ``.to("cuda:1")``,
+            events, memory, autocast. What is on the host then costs neither time nor memory. None does so for scripts
+            (labkit.script) and not for functions.
 
     Raises:
         ConfigError: If a number or a name cannot be.
@@ -110,5 +118,6 @@ def virtual(
             world_size, gpu=gpu, link=link, gpus_per_node=gpus_per_node, nic=nic, nics_per_node=nics_per_node,
             slow=slow, slow_links=slow_links, jitter=jitter, seed=seed, algorithm=algorithm, memory=memory,
             join_operators=join_operators,
-        )
+        ),
+        cuda,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from __future__ import annotations
 import sys
 import weakref
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -66,6 +66,7 @@ class RankMemory:
         capacity: Bytes its device holds.
         total: Bytes held now.
         peak: Most bytes held so far.
+        recent_peak: Most bytes held since the program last asked to begin anew.
         peak_ns: When that was first.
         peak_operator: What made the tensor that led there.
         events: Number of a storage that came, or its bitwise complement when it went; in the order of what happened.
@@ -74,7 +75,10 @@ class RankMemory:
         categories: The category of each, as it is known by now.
     """
 
-    def __init__(self, rank: int, clock: RankClock, capacity: int, device: str, sources: Sources, garbage: Garbage):
+    def __init__(
+        self, rank: int, clock: RankClock, capacity: int, device: str, sources: Sources, garbage: Garbage,
+        holds: Callable[[Any], bool] | None = None,
+    ):  # fmt: skip
         """Begin with nothing.
 
         Args:
@@ -84,9 +88,11 @@ class RankMemory:
             device: What the device is called.
             sources: Finds the learner's lines.
             garbage: Counts the tensors of all ranks.
+            holds: Returns whether a storage is on the device; None where all are.
         """
+        self._holds = holds
         self.rank, self.capacity = rank, capacity
-        self.total = self.peak = self.peak_ns = 0
+        self.total = self.peak = self.recent_peak = self.peak_ns = 0
         self.peak_operator = ""
         self.events, self.times, self.sizes = array("q"), array("q"), array("q")
         self.categories = bytearray()
@@ -210,7 +216,7 @@ class RankMemory:
     def resizes(self, storage: Any, num_bytes: int) -> None:
         """Note that a storage is about to have another size; raises if that is too much."""
         block = self._blocks.get(id(storage))
-        if not self._open or (block is None and not num_bytes):
+        if not self._open or (block is None and (not num_bytes or not self._counts(storage))):
             return
         category = OTHER if block is None else self.categories[block.index]
         before = 0 if block is None else self.sizes[block.index]
@@ -223,6 +229,9 @@ class RankMemory:
         self._add(storage, num_bytes, category, "resize_", None)
 
     # ---- storages come, change and go
+
+    def _counts(self, storage: Any) -> bool:
+        return self._holds is None or self._holds(storage)
 
     def _use(self, tensor: torch.Tensor, func: Any) -> None:
         try:
@@ -247,7 +256,7 @@ class RankMemory:
         except NotImplementedError:
             storages = storages_of(tensor)
         for storage in storages:
-            if id(storage) in self._blocks:
+            if id(storage) in self._blocks or not self._counts(storage):
                 continue
             num_bytes = storage.nbytes()
             if not num_bytes:
@@ -275,6 +284,8 @@ class RankMemory:
             self.events.append(index)
             self.times.append(now_ns)
             self.total += num_bytes
+            if self.total > self.recent_peak:
+                self.recent_peak = self.total
             if self.total > self.peak:
                 self.peak, self.peak_ns, self.peak_operator = self.total, now_ns, name
             if num_bytes >= self._large:
@@ -324,7 +335,7 @@ class RankMemory:
         for storage in storages_of(tensor):
             block = self._blocks.get(id(storage))
             if block is None:
-                if self._open and storage.nbytes():
+                if self._open and storage.nbytes() and self._counts(storage):
                     self._add(storage, storage.nbytes(), category, "", tensor)
             elif (before := self.categories[block.index]) < category or before == _GIVEN:
                 self.categories[block.index] = category

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from labkit.simulator.rounds import Part
+from labkit.torch_port.operators import unanswered
 from labkit.torch_port.reduction import reduce_tensors
 
 
@@ -18,12 +19,13 @@ def listing(ranks: Sequence[int]) -> str:
 
 def on_cpu(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """Return the tensors, which must be where virtual ranks compute; raises RuntimeError where one is not."""
-    for tensor in tensors:
-        if not (tensor.is_cpu or tensor.is_meta):
-            raise RuntimeError(
-                f"A tensor on {tensor.device} came to the virtual cluster, whose ranks compute on the CPU or on meta; "
-                "make tensors on labkit.device()."
-            )
+    with unanswered():  # where they really are, not where a virtual device says
+        for tensor in tensors:
+            if not (tensor.is_cpu or tensor.is_meta):
+                raise RuntimeError(
+                    f"A tensor on {tensor.device} came to the virtual cluster, whose ranks compute on the CPU or on "
+                    "meta; make tensors on labkit.device()."
+                )
     return tensors
 
 

@@ -16,11 +16,23 @@ from typing import Any
 
 import torch
 
+from labkit.hardware import find_link
+from labkit.simulator.accelerator import Accelerator
 from labkit.simulator.operators import Operator, describe, remember, signature
 from labkit.simulator.record import JOINED, Row, short
 from labkit.simulator.state import VirtualRank, memory_of
 from labkit.timeline.span import Lane
-from labkit.torch_port.operators import DispatchMode, flop_registry, packet_of, schema_of, working_out_shapes
+from labkit.torch_port.operators import (
+    DispatchMode,
+    flop_registry,
+    packet_of,
+    schema_of,
+    unanswered,
+    working_out_shapes,
+)
+
+HOST_LINK = "pcie5"
+"""What values take between the host's memory and a virtual CUDA device."""
 
 
 class Roofline(DispatchMode):
@@ -37,6 +49,7 @@ class Roofline(DispatchMode):
         self._registry = flop_registry()
         self._operators: dict[Any, Operator] = rank.simulation.operators
         self._memory = rank.record.memory
+        self._accelerator: Accelerator | None = rank.process.accelerator
         self._unwraps: dict[type, bool] = {}
         self._bytes_per_ns = self._device.memory_bytes_per_second * self._device.memory_share / 1e9
 
@@ -44,10 +57,15 @@ class Roofline(DispatchMode):
         """Return what the operator returns, and let its time pass."""
         if types and any(self._is_wrapper(kind) for kind in types):
             return NotImplemented  # a DTensor or the like, which calls operators on what it holds
-        kwargs = kwargs or {}
+        if self._accelerator is None:
+            return self._run(func, args, kwargs or {})
+        with unanswered():
+            return self._run(func, args, kwargs or {})
+
+    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         if working_out_shapes():
             return func(*args, **kwargs)
-        rank = self._rank
+        rank, moves = self._rank, False
         if rank.in_flight:
             self._watch(func, args, kwargs)
         known = self._operators.get(func)
@@ -59,9 +77,15 @@ class Roofline(DispatchMode):
             out, key = func(*args, **kwargs), None
         else:
             out, key = self._called(func, known, args, kwargs)
+        if self._accelerator is not None:
+            on_device, moves = self._accelerator.runs(known.name, func, args, kwargs, out)
+            if not on_device:
+                return out  # what the host computes is not modelled
+            if moves:
+                self._move(out)
         if self._memory is not None:
             self._memory.operator(func, args, kwargs, out, rank.clock)
-        if not known.free:
+        if not known.free and not moves:
             self._charge(func, known, key, args, kwargs, out)
         return out
 
@@ -120,6 +144,15 @@ class Roofline(DispatchMode):
         else:
             name = JOINED if self._join else name
             rank.record.add(Row(Lane.COMPUTE, now_ns, now_ns + duration_ns, name, "operator", num_bytes))
+        rank.spend(duration_ns)
+
+    def _move(self, out: Any) -> None:
+        """Let the time pass that values take between the host's memory and the device's."""
+        rank, link = self._rank, find_link(HOST_LINK)
+        num_bytes = _bytes_of(out)
+        duration_ns = link.latency_ns + math.ceil(num_bytes / (link.bytes_per_second * link.share) * 1e9)
+        row = Row(Lane.HOST, rank.now_ns, rank.now_ns + duration_ns, "copy between host and device", "copy", num_bytes)
+        rank.record.add(row)
         rank.spend(duration_ns)
 
     def _duration_ns(self, name: str, flops: int | None, num_bytes: int, out: Any) -> float:

@@ -17,10 +17,12 @@ import torch.distributed as dist
 
 from labkit.errors import ConfigError, EnvironmentProblem, RankFailed, RunTimeout
 from labkit.known_classes import loads_in_notebook
-from labkit.simulator import fused_kernels, locks, rpc, threads, virtual_deadlock
+from labkit.simulator import cuda_functions, cuda_libraries, fused_kernels, locks, rpc, threads, virtual_deadlock
+from labkit.simulator.accelerator import Accelerator, holds
 from labkit.simulator.by_value import dump_call, dumps, loads_in_rank
 from labkit.simulator.clock import Abandoned, Scheduler
 from labkit.simulator.cluster import Cluster
+from labkit.simulator.device_mode import devices_of
 from labkit.simulator.garbage import Garbage, collected_by_us
 from labkit.simulator.memory import RankMemory
 from labkit.simulator.memory_hooks import memory_watched
@@ -39,6 +41,7 @@ from labkit.simulator.tracebacks import describe
 from labkit.simulator.virtual_port import make_port
 from labkit.simulator.work_done import WorkDone, marked_at_steps, work_table
 from labkit.timeline import Timeline
+from labkit.timeline.span import Problem
 from labkit.torch_port.backend import register
 from labkit.torch_port.backward import single_threaded_backward
 from labkit.torch_port.group_tables import installed
@@ -94,6 +97,7 @@ def simulate(
     seed: int = 0,
     init: bool = True,
     echo: bool = True,
+    cuda: bool = False,
 ) -> Outcome:
     """Return what ``fn(*args)`` gives on every rank of a virtual cluster.
 
@@ -105,6 +109,7 @@ def simulate(
         seed: Rank r seeds torch, numpy and random with seed + r.
         init: Make the default process group before fn and destroy it after.
         echo: Show what ranks print, tagged with the rank.
+        cuda: The ranks find their devices as CUDA devices.
 
     Raises:
         ConfigError: If called inside a virtual rank or while another run goes on, or something cannot be copied.
@@ -118,7 +123,7 @@ def simulate(
     if not _one_at_a_time.acquire(blocking=False):
         raise ConfigError("A virtual run is under way in another thread of this process; wait for it to end.")
     try:
-        return _Run(call, cluster, seed, init, echo).outcome(timeout)
+        return _Run(call, cluster, seed, init, echo, cuda).outcome(timeout)
     finally:
         _one_at_a_time.release()
 
@@ -126,7 +131,7 @@ def simulate(
 class _Run:
     """One run while it goes on."""
 
-    def __init__(self, call: bytes, cluster: Cluster, seed: int, init: bool, echo: bool) -> None:
+    def __init__(self, call: bytes, cluster: Cluster, seed: int, init: bool, echo: bool, cuda: bool) -> None:
         self._call, self._cluster, self._seed, self._init = call, cluster, seed, init
         self._hub = GlobalsSwitch()
         scheduler = Scheduler(cluster.world_size, self._hub.resumed, self._deadlocked)
@@ -137,6 +142,10 @@ class _Run:
         self._simulation.draws = self._hub.draws
         self._simulation.standing_in = self._hub.standing_in
         self._simulation.add_ranks()
+        self._notes: dict[str, int] = {}
+        self._cuda = cuda
+        if cuda:
+            self._add_accelerators()
         self._memories = self._add_memories()
         self._events: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         show = self._events.put if echo else None
@@ -169,6 +178,9 @@ class _Run:
                 stack.callback(refuse_a_second_group())
             stack.enter_context(self._hub.installed())
             stack.enter_context(fused_kernels.installed())
+            if self._cuda:
+                stack.enter_context(cuda_functions.installed())
+                stack.enter_context(cuda_libraries.installed())
             stack.enter_context(locks.installed())
             stack.enter_context(threads.installed())
             stack.enter_context(rpc.installed())
@@ -252,7 +264,7 @@ class _Run:
                         dist.init_process_group(
                             "virtual", store=self._store, rank=rank.rank, world_size=len(self._threads)
                         )
-                    with Roofline(rank):
+                    with devices_of(rank), Roofline(rank):
                         self._memories[rank.rank].begin()
                         result = fn(*args)
                         threads.wait_for_all(rank)
@@ -285,15 +297,22 @@ class _Run:
             "ROLE_WORLD_SIZE": str(cluster.world_size),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": "29500",
-            "LABKIT_DEVICE": "cpu",
+            "LABKIT_DEVICE": f"cuda:{cluster.local_rank(rank)}" if self._cuda else "cpu",
         }
+
+    def _add_accelerators(self) -> None:
+        cluster = self._cluster
+        for rank in self._simulation.ranks:
+            here = sum(cluster.node(other.rank) == cluster.node(rank.rank) for other in self._simulation.ranks)
+            rank.process.accelerator = Accelerator(rank.rank, cluster.local_rank(rank.rank), here, self._notes)
 
     def _add_memories(self) -> list[RankMemory]:
         simulation, garbage, device = self._simulation, Garbage(), self._cluster.device
         for rank in simulation.ranks:
             rank.record.memory = RankMemory(
-                rank.rank, rank.clock, device.memory_bytes, device.name, simulation.sources, garbage
-            )
+                rank.rank, rank.clock, device.memory_bytes, device.name, simulation.sources, garbage,
+                holds if self._cuda else None,
+            )  # fmt: skip
         return [rank.record.memory for rank in simulation.ranks if rank.record.memory is not None]
 
     def _memory(self) -> RankMemory | None:
@@ -327,6 +346,7 @@ class _Run:
         ends_ns = [clock.now_ns for clock in simulation.scheduler.clocks[: len(simulation.ranks)]]
         records = [rank.record for rank in simulation.ranks]
         timeline = assemble(records, ends_ns, self._problems())
+        timeline.problems += tuple(Problem("not_modelled", rank, text, -1) for text, rank in self._notes.items())
         timeline.tables |= memory_tables(self._memories)
         for record, end_ns in zip(records, ends_ns, strict=True):
             record.work.mark(end_ns)

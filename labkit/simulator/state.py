@@ -55,6 +55,7 @@ class Process:
         logging: What it set of loggers (labkit.simulator.own_logging).
         rpc: Its end of torch.distributed.rpc (labkit.simulator.rpc_agent), None while that is not initialised.
         rpc_rounds: How often init_rpc was called.
+        accelerator: Its virtual CUDA device (labkit.simulator.accelerator), None where it has none.
     """
 
     threaded: bool = False
@@ -66,6 +67,7 @@ class Process:
     logging: dict[tuple[Any, str], Any] = field(default_factory=dict)
     rpc: Any = None
     rpc_rounds: int = 0
+    accelerator: Any = None
 
 
 @dataclass

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from labkit.simulator.clock import Abandoned, Event, RankClock, Waiting
+from labkit.simulator.device_mode import devices_of
 from labkit.simulator.record import ThreadRecord
 from labkit.simulator.roofline import Roofline
 from labkit.simulator.state import VirtualRank, become, current_rank, outside
@@ -56,7 +57,7 @@ class Started:
 def at_work(rank: VirtualRank) -> Iterator[None]:
     """Count the time of what the calling thread computes, for this rank."""
     torch.set_num_threads(1)
-    with single_threaded_backward(), Roofline(rank):
+    with single_threaded_backward(), devices_of(rank), Roofline(rank):
         yield
 
 

@@ -34,6 +34,11 @@ def uncounted() -> Any:
     return torch._C._DisableTorchDispatch()
 
 
+def unanswered() -> Any:
+    """Return a context manager in which no function mode sees calls of torch's Python API."""
+    return torch._C.DisableTorchFunction()
+
+
 def working_out_shapes() -> bool:
     """Return whether operators only work out what shapes others would have, as DTensor does before it computes."""
     return _dispatch_mode_of(_FAKE) is not None
@@ -77,6 +82,7 @@ NEEDED: dict[str, Callable[[], object]] = {
     "torch.utils._python_dispatch.TorchDispatchMode": lambda: _python_dispatch.TorchDispatchMode,
     "torch.utils.flop_counter.flop_registry": flop_registry,
     "torch._C._DisableTorchDispatch": lambda: torch._C._DisableTorchDispatch,
+    "torch._C.DisableTorchFunction": lambda: torch._C.DisableTorchFunction,
     "torch._C._get_dispatch_mode": lambda: _dispatch_mode_of(_FAKE),
     "torch.ops.aten._scaled_dot_product_flash_attention": lambda: torch.ops.aten._scaled_dot_product_flash_attention,
     "torch.ops.aten._fused_rms_norm_backward": lambda: torch.ops.aten._fused_rms_norm_backward,

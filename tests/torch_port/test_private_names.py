@@ -8,6 +8,7 @@ import torch.distributed as dist
 
 from labkit.torch_port import (
     backward,
+    devices,
     futures,
     group_tables,
     known_crashes,
@@ -22,7 +23,8 @@ from labkit.torch_port.group_tables import WORLD_FIELDS, RankWorlds, c10d, new_w
 NEEDED = {
     name: reach
     for module in (
-        *(backward, futures, group_tables, known_crashes, meeting, operators, process_tables, remote_calls, rpc),
+        *(backward, devices, futures, group_tables, known_crashes, meeting, operators, process_tables),
+        *(remote_calls, rpc),
     )
     for name, reach in module.NEEDED.items()
 }

@@ -1,0 +1,180 @@
+"""The virtual CUDA device of a rank: its number, which tensors are on it, and what it is asked and cannot do.
+
+Tensors stay in the host's memory, for a tensor that pretends to be elsewhere ends a CPU build of torch. Which of them
+are *meant* to be on the device is written on their storage; all that asks where a tensor is reads it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from labkit.simulator.storages import storages_of
+
+_ON, _PINNED = "labkit_on_device", "labkit_pinned"
+HOST = torch.device("cpu")
+_MAY_MIX = (
+    "copy_", "_to_copy", "set_", "index", "_index_put", "_unsafe_index", "_foreach", "_fused", "_amp", "lift",
+    "_pin_memory", "is_same_size", "_has_compatible", "resize",
+)  # fmt: skip
+"""Operators that CUDA gives tensors of the host and of the device, by how their names begin."""
+
+
+class Accelerator:
+    """The device of one rank.
+
+    Attributes:
+        number: Its number in the node.
+        count: Devices of the node.
+        current: The device that "cuda" without a number means; 0 until the program sets it.
+        used: Whether anything was put on it yet.
+        target: Where a call under way puts what it makes: True on the device, False on the host, None where its
+            arguments are.
+        streams: Streams made so far; stream, default_stream, entered: the one chosen, the one there is without a
+            choice, and those that come back (labkit.simulator.cuda_events).
+    """
+
+    def __init__(self, rank: int, number: int, count: int, notes: dict[str, int]) -> None:
+        """Begin with an empty device.
+
+        Args:
+            rank: The rank it belongs to.
+            number: Its number in the node.
+            count: Devices of the node.
+            notes: What is not modelled and was asked for -> the rank that asked first; shared by all ranks.
+        """
+        self.rank, self.number, self.count = rank, number, count
+        self.current, self.used = 0, False
+        self.target: bool | None = None
+        self.device = torch.device("cuda", number)
+        self.streams = 0
+        self.stream: Any = None
+        self.default_stream: Any = None
+        self.entered: list[Any] = []
+        self._notes = notes
+
+    def note(self, text: str) -> None:
+        """Remember that the program asked for something that is not modelled."""
+        self._notes.setdefault(text, self.rank)
+
+    def is_on(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor is on the device."""
+        return any(_ON in vars(storage) for storage in storages_of(tensor))
+
+    def index(self, device: Any) -> int:
+        """Return which device is meant; raises as CUDA does where there is none such."""
+        if device is None:
+            return self.current
+        if not isinstance(device, int):
+            named = torch.device(device)
+            if named.type != "cuda":
+                raise ValueError(f"Expected a cuda device, but got: {device}")
+            device = self.current if named.index is None else named.index
+        if device < 0:
+            return self.current
+        if device >= self.count:
+            raise RuntimeError(
+                f"CUDA error: invalid device ordinal: cuda:{device} was asked for, and the node of rank {self.rank} "
+                f"has {self.count} virtual devices, cuda:0 to cuda:{self.count - 1}."
+            )
+        return int(device)
+
+    def wants(self, device: Any) -> bool:
+        """Return whether a device that a call names is the rank's own; False is the host.
+
+        Raises:
+            RuntimeError: If it is another rank's, or none.
+        """
+        if not isinstance(device, int) and torch.device(device).type != "cuda":
+            return False
+        index = self.index(device)
+        if index != self.number:
+            raise RuntimeError(
+                f"Rank {self.rank} put a tensor on cuda:{index}, which belongs to another rank; its own is "
+                f'cuda:{self.number}. Call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before '
+                '"cuda" without a number. Several ranks on one virtual device are not modelled.'
+            )
+        return True
+
+    def put(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the tensor, now on the device; one on meta has no place."""
+        if tensor.is_meta:
+            return tensor
+        for storage in storages_of(tensor):
+            self.put_storage(storage)
+        return tensor
+
+    def put_storage(self, storage: Any) -> None:
+        """Count a storage as on the device."""
+        setattr(storage, _ON, True)
+        self.used = True
+
+    @contextmanager
+    def placing(self, on_device: bool) -> Iterator[None]:
+        """Put what the body makes on the device, or on the host."""
+        before, self.target = self.target, on_device
+        try:
+            yield
+        finally:
+            self.target = before
+
+    def runs(self, name: str, func: Any, args: Any, kwargs: Any, out: Any) -> tuple[bool, bool]:
+        """Return whether an operator ran on the device, and whether it moved values between device and host.
+
+        What it made is then where it belongs.
+
+        Raises:
+            RuntimeError: If its tensors are on both, as CUDA does.
+        """
+        on = off = meta = False
+        for tensor in _tensors(args, kwargs):
+            if tensor.is_meta:
+                meta = True
+            elif self.is_on(tensor):
+                on = True
+            elif tensor.dim():
+                off = True
+        target = self.target
+        if target is None:
+            # What has no arguments was made by C++, as DDP's buckets are, or from data.
+            target = on or meta or not (off or name.startswith("lift") or not self.used)
+        if on and off and not name.startswith(_MAY_MIX):
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                f"{self.device} and cpu! (when checking arguments of {name})"
+            )
+        if target and not func.is_view and not name.endswith("_"):  # those yield what is in place already
+            for tensor in _tensors(out if isinstance(out, list | tuple) else (out,), {}):
+                self.put(tensor)
+        moves = (name == "_to_copy" and on != bool(target)) or (name == "copy_" and on and off)
+        return bool(on or target), moves
+
+
+def is_pinned(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is in pinned memory."""
+    return any(_PINNED in vars(storage) for storage in storages_of(tensor))
+
+
+def pin(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor, now counted as pinned."""
+    for storage in storages_of(tensor):
+        setattr(storage, _PINNED, True)
+    return tensor
+
+
+def holds(storage: Any) -> bool:
+    """Return whether a storage is on a device."""
+    return _ON in vars(storage)
+
+
+def _tensors(args: Iterable[Any], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            for one in value:
+                if isinstance(one, torch.Tensor):
+                    yield one

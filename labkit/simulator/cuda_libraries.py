@@ -1,0 +1,118 @@
+"""What torch's libraries do otherwise on a host with CUDA: autocast, data loaders, files, compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from labkit.simulator.accelerator import Accelerator, holds
+from labkit.simulator.state import current_rank
+from labkit.torch_port.devices import located
+
+NO_WORKERS = (
+    "DataLoader(num_workers=...): a virtual rank loads its data itself; worker_init_fn was not called, and what a "
+    "worker would draw at random is drawn by the rank."
+)
+NO_COMPILER = "torch.compile: operators ran one by one, as without it; compiled code would be faster."
+
+
+def _mine() -> Accelerator | None:
+    rank = current_rank()
+    found: Accelerator | None = None if rank is None else rank.process.accelerator
+    return found
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Change torch's libraries for ranks with virtual devices, and leave them as they were."""
+    module: Any = torch
+    loader: Any = DataLoader
+    nn_module: Any = torch.nn.Module
+    changes: list[tuple[Any, str, Callable[[Any], Any]]] = [
+        (module, "set_autocast_enabled", _for_the_cpu_too),
+        (module, "set_autocast_dtype", _for_the_cpu_too),
+        (module, "compile", _not_compiled),
+        (nn_module, "compile", _method_not_compiled),
+        (loader, "__init__", _without_workers),
+    ]
+    precision = torch.get_float32_matmul_precision()
+    with ExitStack() as stack:
+        stack.callback(torch.set_float32_matmul_precision, precision)
+        for owner, name, change in changes:
+            real = getattr(owner, name)
+            stack.callback(setattr, owner, name, real)
+            setattr(owner, name, change(real))
+        stack.enter_context(located(_tag, _place))
+        yield
+
+
+def _for_the_cpu_too(real: Any) -> Any:
+    """The tensors are on the CPU, so its autocast does the casting."""
+
+    def change(*args: Any) -> None:
+        real(*args)
+        if _mine() is not None and args[0] == "cuda":
+            real("cpu", *args[1:])
+
+    return change
+
+
+def _not_compiled(real: Any) -> Any:
+    def compile_(model: Any = None, **options: Any) -> Any:
+        accelerator = _mine()
+        if accelerator is None:
+            return real(model, **options)
+        accelerator.note(NO_COMPILER)
+        return (lambda function: function) if model is None else model
+
+    return compile_
+
+
+def _method_not_compiled(real: Any) -> Any:
+    def compile_(self: Any, *args: Any, **kwargs: Any) -> None:
+        accelerator = _mine()
+        if accelerator is None:
+            real(self, *args, **kwargs)
+        else:
+            accelerator.note(NO_COMPILER)
+
+    return compile_
+
+
+def _without_workers(real: Any) -> Any:
+    names = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers")
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        accelerator = _mine()
+        given = dict(zip(names, args, strict=False)) | kwargs
+        if accelerator is None or not given.get("num_workers") or len(args) > len(names):
+            real(self, *args, **kwargs)
+            return
+        accelerator.note(NO_WORKERS)
+        for name in ("num_workers", "prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context"):
+            given.pop(name, None)
+        real(self, **given)
+
+    return init
+
+
+def _tag(storage: Any) -> str | None:
+    accelerator = _mine()
+    return str(accelerator.device) if accelerator is not None and holds(storage) else None
+
+
+def _place(storage: Any, location: str) -> Any | None:
+    accelerator = _mine()
+    if accelerator is None or not location.startswith("cuda"):
+        return None
+    if accelerator.index(location) != accelerator.number:
+        accelerator.note(
+            "torch.load: a tensor saved on another rank's device was put on the rank's own; real ranks would put it on "
+            "that device. Pass map_location."
+        )
+    accelerator.put_storage(storage)
+    return storage

@@ -1,0 +1,181 @@
+"""Calls of torch that name a device, or ask for one, answered for a rank with a virtual CUDA device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from labkit.simulator.accelerator import HOST, Accelerator, is_pinned, pin
+from labkit.simulator.cuda_autocast import in_the_dtype_of_cuda
+from labkit.simulator.state import VirtualRank
+from labkit.torch_port.devices import FunctionMode, default_device, makes_from_nothing
+
+_Tensor: Any = torch.Tensor
+_MAKERS = makes_from_nothing()
+Answer = Callable[["DeviceMode", Any, tuple[Any, ...], dict[str, Any]], Any]
+
+
+class DeviceMode(FunctionMode):  # type: ignore[misc]
+    """Maps devices for one thread of a rank while it is entered."""
+
+    def __init__(self, accelerator: Accelerator) -> None:
+        """Answer for this device."""
+        super().__init__()
+        self.accelerator = accelerator
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Return what the call returns on a host with CUDA."""
+        kwargs = kwargs or {}
+        answer = _ANSWERS.get(func)
+        if answer is not None:
+            return answer(self, func, args, kwargs)
+        device = kwargs.get("device")
+        if device is None:
+            if func not in _MAKERS:
+                if torch.is_autocast_enabled("cuda"):
+                    args, kwargs = in_the_dtype_of_cuda(func, args, kwargs)
+                return func(*args, **kwargs)
+            device = default_device() or HOST
+        elif torch.device(device).type == "meta" if not isinstance(device, int) else False:
+            return func(*args, **kwargs)
+        if device == "meta" or getattr(device, "type", "") == "meta":
+            return func(*args, **kwargs)
+        on_device = self.accelerator.wants(device)
+        pinned = bool(kwargs.get("pin_memory"))
+        with self.accelerator.placing(on_device):
+            made = func(*args, **kwargs | {"device": HOST} | ({"pin_memory": False} if pinned else {}))
+        if isinstance(made, torch.Tensor):
+            if on_device:
+                self.accelerator.put(made)
+            if pinned:
+                pin(made)
+        return made
+
+    def moved(self, tensor: torch.Tensor, on_device: bool, options: dict[str, Any]) -> torch.Tensor:
+        """Return the tensor on the device or on the host: itself where it is there and nothing else changes."""
+        if tensor.is_meta or self.accelerator.is_on(tensor) == on_device:
+            moved: torch.Tensor = _Tensor.to(tensor, **options) if options else tensor
+            return moved
+        with self.accelerator.placing(on_device):
+            copied: torch.Tensor = _Tensor.to(tensor, **options | {"copy": True, "device": HOST})
+        return copied
+
+
+def devices_of(rank: VirtualRank) -> AbstractContextManager[Any]:
+    """Return a context in which the calling thread of a rank finds the rank's virtual device, if it has one."""
+    accelerator = rank.process.accelerator
+    return nullcontext() if accelerator is None else DeviceMode(accelerator)
+
+
+def _where(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
+    tensor = args[0]
+    return mode.accelerator.device if not tensor.is_meta and mode.accelerator.is_on(tensor) else func(*args)
+
+
+def _is_cuda(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
+    return mode.accelerator.is_on(args[0]) and not args[0].is_meta
+
+
+def _is_cpu(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
+    return func(*args) and not mode.accelerator.is_on(args[0])
+
+
+def _get_device(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
+    return mode.accelerator.number if mode.accelerator.is_on(args[0]) else func(*args)
+
+
+def _device(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
+    if len(args) == 1 and isinstance(args[0], int) and not kwargs:
+        return func("cuda", args[0])
+    return func(*args, **kwargs)
+
+
+def _to(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
+    tensor, *rest = args
+    options = dict(kwargs)
+    device = options.pop("device", None)
+    if rest and isinstance(rest[0], torch.Tensor):
+        other = rest.pop(0)
+        device = mode.accelerator.device if mode.accelerator.is_on(other) else other.device
+        options["dtype"] = other.dtype
+    elif (other := options.pop("other", None)) is not None:
+        device = mode.accelerator.device if mode.accelerator.is_on(other) else other.device
+        options["dtype"] = other.dtype
+    elif rest and (rest[0] is None or isinstance(rest[0], str | int | torch.device)):
+        device = rest.pop(0)
+    names = ("dtype", "non_blocking", "copy") if not rest or isinstance(rest[0], torch.dtype) else ("non_blocking",)
+    options |= dict(zip(names, rest, strict=False))
+    if device is None or (not isinstance(device, int) and torch.device(device).type not in ("cuda", "cpu")):
+        return func(tensor, **options | ({} if device is None else {"device": device}))
+    return mode.moved(tensor, mode.accelerator.wants(device), options)
+
+
+def _cuda(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
+    device = args[1] if len(args) > 1 else kwargs.get("device")
+    accelerator = mode.accelerator
+    return mode.moved(args[0], accelerator.wants(accelerator.index(device)), _layout(kwargs))
+
+
+def _cpu(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
+    return mode.moved(args[0], False, _layout(kwargs))
+
+
+def _layout(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {"memory_format": kwargs["memory_format"]} if kwargs.get("memory_format") is not None else {}
+
+
+def _pin_memory(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
+    if mode.accelerator.is_on(args[0]):
+        raise RuntimeError("cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned")
+    return args[0] if is_pinned(args[0]) else pin(_Tensor.clone(args[0]))
+
+
+def _numpy(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
+    if mode.accelerator.is_on(args[0]):
+        raise TypeError(
+            f"can't convert {mode.accelerator.device} device type tensor to numpy. "
+            "Use Tensor.cpu() to copy the tensor to host memory first."
+        )
+    return func(*args, **kwargs)
+
+
+def _type(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
+    dtype = args[1] if len(args) > 1 else kwargs.get("dtype")
+    if dtype is None:
+        name: str = func(args[0])
+        return name.replace("torch.", "torch.cuda.", 1) if mode.accelerator.is_on(args[0]) else name
+    if "cuda" in str(dtype):
+        raise RuntimeError(f"Tensor.type({dtype!r}) is not modelled by the virtual cluster; use .to(device, dtype).")
+    return func(*args, **kwargs)
+
+
+def _backward(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
+    names = ("gradient", "retain_graph", "create_graph", "inputs")
+    given = dict(zip(names, args[1:], strict=False)) | kwargs
+    with mode:  # its hooks, and what checkpointing computes anew, are the program's own calls
+        torch.autograd.backward(
+            args[0], given.get("gradient"), given.get("retain_graph"), given.get("create_graph", False),
+            inputs=given.get("inputs"),
+        )  # fmt: skip
+
+
+_ANSWERS: dict[Any, Answer] = {
+    _Tensor.device.__get__: _where,
+    _Tensor.is_cuda.__get__: _is_cuda,
+    _Tensor.is_cpu.__get__: _is_cpu,
+    _Tensor.get_device: _get_device,
+    torch.device: _device,
+    _Tensor.to: _to,
+    _Tensor.cuda: _cuda,
+    _Tensor.cpu: _cpu,
+    _Tensor.pin_memory: _pin_memory,
+    _Tensor.is_pinned: lambda mode, func, args, kwargs: is_pinned(args[0]),
+    _Tensor.numpy: _numpy,
+    _Tensor.__array__: _numpy,
+    _Tensor.type: _type,
+    _Tensor.record_stream: lambda mode, func, args, kwargs: None,
+    _Tensor.backward: _backward,
+}

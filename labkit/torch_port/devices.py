@@ -1,0 +1,62 @@
+"""Devices as torch's Python side knows them: calls that name one, the default, and where a file's tensors go.
+
+A build of torch without CUDA lets a device be named, and ends the process where a tensor pretends to be on one. So
+calls are answered before they reach C++, and tensors stay on the CPU.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import overrides, serialization
+
+_context: Any = importlib.import_module("torch.utils._device")
+_data_loader: Any = importlib.import_module("torch.utils.data.dataloader")
+_overrides: Any = overrides
+_serialization: Any = serialization
+
+FunctionMode: Any = overrides.TorchFunctionMode
+"""Sees every call of torch's Python API that takes or makes tensors, reading an attribute included."""
+
+
+def makes_from_nothing() -> frozenset[Any]:
+    """Return the functions that make a tensor on the default device."""
+    return frozenset(_context._device_constructors())
+
+
+def default_device() -> torch.device | None:
+    """Return what ``torch.set_default_device`` or ``with torch.device(...)`` chose, None where neither did."""
+    for mode in reversed(_overrides._get_current_function_mode_stack()):
+        if isinstance(mode, _context.DeviceContext):
+            device: torch.device = mode.device
+            return device
+    return None
+
+
+@contextmanager
+def located(tag: Callable[[Any], str | None], place: Callable[[Any, str], Any | None]) -> Iterator[None]:
+    """Let files say where tensors were, and put them where they are asked for.
+
+    Args:
+        tag: Returns what a file says of a storage, or None to leave it to torch.
+        place: Returns the storage, put where a location says, or None to leave it to torch.
+    """
+    serialization.register_package(0, tag, place)
+    try:
+        yield
+    finally:
+        registry = _serialization._package_registry
+        registry[:] = [entry for entry in registry if entry[1] is not tag]
+
+
+NEEDED: dict[str, Callable[[], object]] = {
+    "torch.utils._device._device_constructors": makes_from_nothing,
+    "torch.utils._device.DeviceContext": lambda: _context.DeviceContext,
+    "torch.overrides._get_current_function_mode_stack": lambda: _overrides._get_current_function_mode_stack(),
+    "torch.serialization._package_registry": lambda: _serialization._package_registry,
+}
+"""Name -> how it is reached; a test calls each."""
