@@ -120,12 +120,13 @@ def launch(
     nic: Annotated[str | None, typer.Option(help="What connects nodes, such as ib_ndr.")] = None,
     gpus_per_node: Annotated[int | None, typer.Option(help="Virtual accelerators of a node.")] = None,
     memory: Annotated[str | None, typer.Option(help='What each accelerator holds, such as "16 GB".')] = None,
+    cuda: Annotated[bool | None, typer.Option(help="Show virtual accelerators as CUDA devices (the default).")] = None,
     seed: Annotated[int, typer.Option(help="Rank r seeds torch, numpy and random with seed + r.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Seconds the run may take (default: no limit).")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the timeline: .npz, .html, or .json for Perfetto.")] = None,
 ) -> None:
     """Run a training script as torchrun would, on virtual accelerators or on processes of this host."""
-    hardware = {"gpu": gpu, "link": link, "nic": nic, "gpus_per_node": gpus_per_node, "memory": memory}
+    hardware = {"gpu": gpu, "link": link, "nic": nic, "gpus_per_node": gpus_per_node, "memory": memory, "cuda": cuda}
     run = _load("labkit.launch_command", "launch")
     run(script, args or [], on, hardware, timeout=timeout, seed=seed, out=out, say=typer.echo)
 

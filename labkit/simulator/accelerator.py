@@ -15,6 +15,10 @@ import torch
 from labkit.simulator.storages import storages_of
 
 _ON, _PINNED = "labkit_on_device", "labkit_pinned"
+UNUSED = (
+    "No rank put a tensor on its CUDA device. What a host computes takes no virtual time; with cuda=False every tensor "
+    "is on the accelerator."
+)
 HOST = torch.device("cpu")
 _MAY_MIX = (
     "copy_", "_to_copy", "set_", "index", "_index_put", "_unsafe_index", "_foreach", "_fused", "_amp", "lift",
@@ -129,18 +133,19 @@ class Accelerator:
         Raises:
             RuntimeError: If its tensors are on both, as CUDA does.
         """
-        on = off = meta = False
+        on = off = meta = given = False
         for tensor in _tensors(args, kwargs):
+            given = True
             if tensor.is_meta:
                 meta = True
             elif self.is_on(tensor):
                 on = True
             elif tensor.dim():
-                off = True
+                off = True  # numbers may come from the host
         target = self.target
         if target is None:
             # What has no arguments was made by C++, as DDP's buckets are, or from data.
-            target = on or meta or not (off or name.startswith("lift") or not self.used)
+            target = on or meta or not (given or name.startswith("lift") or not self.used)
         if on and off and not name.startswith(_MAY_MIX):
             raise RuntimeError(
                 "Expected all tensors to be on the same device, but found at least two devices, "

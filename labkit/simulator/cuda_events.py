@@ -108,6 +108,10 @@ class VirtualStream(_OnRanks):
         """Return True: what came before is done."""
         return True
 
+    def is_capturing(self) -> bool:
+        """Return False: graphs are not modelled."""
+        return False
+
     def __enter__(self) -> VirtualStream:
         accelerator = the_accelerated().process.accelerator
         accelerator.entered.append(accelerator.stream)
@@ -170,9 +174,8 @@ class DeviceContext(_OnRanks):
         if self.idx >= 0:
             self._accelerator.current = self.idx
 
-    def __exit__(self, *_: object) -> bool:
+    def __exit__(self, *_: object) -> None:
         self._accelerator.current = self.prev_idx
-        return False
 
 
 class DeviceOf(DeviceContext):

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 from labkit.simulator.accelerator import Accelerator, holds
@@ -38,6 +39,7 @@ def installed() -> Iterator[None]:
         (module, "compile", _not_compiled),
         (nn_module, "compile", _method_not_compiled),
         (loader, "__init__", _without_workers),
+        (dist, "is_nccl_available", _true),
     ]
     precision = torch.get_float32_matmul_precision()
     with ExitStack() as stack:
@@ -48,6 +50,10 @@ def installed() -> Iterator[None]:
             setattr(owner, name, change(real))
         stack.enter_context(located(_tag, _place))
         yield
+
+
+def _true(real: Any) -> Any:
+    return lambda: real() if _mine() is None else True
 
 
 def _for_the_cpu_too(real: Any) -> Any:

@@ -97,17 +97,17 @@ def _to(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
     tensor, *rest = args
     options = dict(kwargs)
     device = options.pop("device", None)
+    names: tuple[str, ...] = ("dtype", "non_blocking", "copy")
     if rest and isinstance(rest[0], torch.Tensor):
         other = rest.pop(0)
         device = mode.accelerator.device if mode.accelerator.is_on(other) else other.device
-        options["dtype"] = other.dtype
+        options["dtype"], names = other.dtype, names[1:]
     elif (other := options.pop("other", None)) is not None:
         device = mode.accelerator.device if mode.accelerator.is_on(other) else other.device
         options["dtype"] = other.dtype
     elif rest and (rest[0] is None or isinstance(rest[0], str | int | torch.device)):
         device = rest.pop(0)
-    names = ("dtype", "non_blocking", "copy") if not rest or isinstance(rest[0], torch.dtype) else ("non_blocking",)
-    options |= dict(zip(names, rest, strict=False))
+    options |= {name: value for name, value in zip(names, rest, strict=False) if value is not None}
     if device is None or (not isinstance(device, int) and torch.device(device).type not in ("cuda", "cpu")):
         return func(tensor, **options | ({} if device is None else {"device": device}))
     return mode.moved(tensor, mode.accelerator.wants(device), options)

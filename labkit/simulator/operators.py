@@ -22,6 +22,9 @@ _FREE = (
     *("empty", "detach", "alias", "lift_fresh", "set_", "is_same_size", "resize_", "wait_tensor"),
     *FREE,
 )
+LISTS = ("_foreach", "_fused", "_amp_foreach")
+"""Operators on lists of tensors, by how their names begin: in place they return nothing."""
+
 _Parameter = torch.nn.Parameter
 
 Result = Callable[[Any], Any]
@@ -66,7 +69,8 @@ def describe(func: Any) -> Operator:
 def is_free(func: Any) -> bool:
     """Return whether an operator costs nothing: views, and what only says something about a tensor."""
     name = name_of(func)
-    return bool(func.is_view) or name.startswith(_FREE) or func.namespace == "profiler" or not schema_of(func).returns
+    works = bool(schema_of(func).returns) or name.startswith(LISTS)
+    return bool(func.is_view) or name.startswith(_FREE) or func.namespace == "profiler" or not works
 
 
 def may_draw(func: Any) -> bool:

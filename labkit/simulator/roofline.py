@@ -209,6 +209,8 @@ def work_of(func: Any, args: Any, kwargs: Any, out: Any, registry: dict[Any, Any
     num_bytes = _bytes_of(args) + _bytes_of(out)
     if kwargs:
         num_bytes += _bytes_of(kwargs.values())
+    if out is None:  # a list of tensors changed in place is written, too
+        num_bytes += _bytes_of(args[:1])
     counted = registry.get(packet_of(func))
     return (None if counted is None else int(counted(*args, **kwargs, out_val=out))), num_bytes
 

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from labkit.errors import ConfigError, EnvironmentProblem, RankFailed, RunTimeout
 from labkit.known_classes import loads_in_notebook
 from labkit.simulator import cuda_functions, cuda_libraries, fused_kernels, locks, rpc, threads, virtual_deadlock
-from labkit.simulator.accelerator import Accelerator, holds
+from labkit.simulator.accelerator import UNUSED, Accelerator, holds
 from labkit.simulator.by_value import dump_call, dumps, loads_in_rank
 from labkit.simulator.clock import Abandoned, Scheduler
 from labkit.simulator.cluster import Cluster
@@ -346,6 +346,8 @@ class _Run:
         ends_ns = [clock.now_ns for clock in simulation.scheduler.clocks[: len(simulation.ranks)]]
         records = [rank.record for rank in simulation.ranks]
         timeline = assemble(records, ends_ns, self._problems())
+        if self._cuda and not any(rank.process.accelerator.used for rank in simulation.ranks):
+            self._notes[UNUSED] = 0
         timeline.problems += tuple(Problem("not_modelled", rank, text, -1) for text, rank in self._notes.items())
         timeline.tables |= memory_tables(self._memories)
         for record, end_ns in zip(records, ends_ns, strict=True):

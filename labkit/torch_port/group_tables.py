@@ -20,6 +20,7 @@ _compiled: Any = torch._C._distributed_c10d
 
 NEEDED: dict[str, Callable[[], object]] = {
     "torch.distributed.distributed_c10d._world": lambda: c10d._world,
+    "torch.distributed.distributed_c10d._get_default_timeout": lambda: c10d._get_default_timeout,
     "torch.distributed.distributed_c10d._new_process_group_helper": lambda: c10d._new_process_group_helper,
     "torch.distributed.distributed_c10d.rendezvous": lambda: c10d.rendezvous,
     "torch.distributed.distributed_c10d._default_pg_init_method": lambda: c10d._default_pg_init_method,
@@ -107,7 +108,7 @@ def installed(
         name: getattr(c10d, name)
         for name in (
             *("_world", "_new_process_group_helper", "rendezvous"),
-            *("_default_pg_init_method", "monitored_barrier"),
+            *("_default_pg_init_method", "monitored_barrier", "_get_default_timeout"),
         )
     }
 
@@ -136,6 +137,9 @@ def installed(
         "_new_process_group_helper": new_group,
         "rendezvous": meet,
         "monitored_barrier": barrier,
+        "_get_default_timeout": lambda asked: saved["_get_default_timeout"](
+            asked if current() is None else dist.Backend.GLOO  # torch built without NCCL warns of that backend's
+        ),
     }
     for name, value in replaced.items():
         setattr(c10d, name, value)

@@ -53,5 +53,5 @@ def test_what_cannot_be_is_said_before_anything_runs(arguments: tuple[str, ...],
 def test_the_run_of_a_script_that_failed_is_written_too(tmp_path: Path) -> None:
     script, out = tmp_path / "fails.py", tmp_path / "run.npz"
     script.write_text("import torch\ntorch.ones(4) + 1\nraise ValueError('on purpose')\n")
-    ended = CliRunner().invoke(cli.app, ["launch", str(script), "--on", "virtual:2", "--out", str(out)])
+    ended = CliRunner().invoke(cli.app, ["launch", str(script), "--on", "virtual:2", "--no-cuda", "--out", str(out)])
     assert ended.exit_code == 2 and "on purpose" in ended.output and len(Timeline.load(out))

@@ -83,6 +83,17 @@ def test_a_script_that_leaves_its_group_is_told_so(world: str, tmp_path: Path) -
     assert "ended without dist.destroy_process_group()" in run.output[0] and not run.output[1]
 
 
+def test_a_script_that_leaves_its_virtual_devices_alone_is_told_what_its_time_is(tmp_path: Path) -> None:
+    script = tmp_path / "on_the_host.py"
+    script.write_text("import torch\ntorch.ones(100, 100) @ torch.ones(100, 100)\n")
+    runs = {
+        cuda: labkit.run(labkit.script(script), on=labkit.virtual(1, cuda=cuda), echo=False) for cuda in (None, False)
+    }
+    assert runs[None].elapsed_ns == 0 and runs[False].elapsed_ns > 0
+    assert "No rank put a tensor on its CUDA device" in runs[None].timeline.problems[0].text  # type: ignore[union-attr]
+    assert not runs[False].timeline.problems  # type: ignore[union-attr]
+
+
 def test_what_a_script_cannot_be_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"There is no script 'nowhere.py' in "):
         labkit.script("nowhere.py")
