@@ -37,6 +37,8 @@ from labkit.grading.submission import Submission, read_submission
 from labkit.lessons.manifest import Exercise
 
 Progress = Callable[[str], None]
+WAITING = "waiting for another's case to run alone"
+"""The stage in which a submission's time does not run."""
 _STATE_WORDS = {
     "timeout": "did not end in time and was interrupted",
     "flood": "printed too much and was interrupted",
@@ -78,6 +80,7 @@ class Grader:
     def grade(self, submission: Submission, progress: Progress) -> StudentResult:
         """Grade a submission and write its reports; everything it started has ended by then."""
         started = time.monotonic()
+        self._progress = progress
         folder = Path(tempfile.mkdtemp(prefix=own_prefix("student")))
         try:
             result = self._grade(submission, folder, progress)
@@ -141,7 +144,7 @@ class Grader:
 
     def _probe(self, rebuilt: Rebuilt, folder: Path, progress: Progress) -> tuple[ExerciseResult, ...]:
         secret = submission_secret(rebuilt.answers(), self.key)
-        deadline = time.monotonic() + self.limits.probe_seconds
+        self._case_seconds = 0.0
         results = []
         for exercise in self.course.manifest.exercises:
             progress(f"exercise {exercise.number or exercise.id}")
@@ -152,16 +155,14 @@ class Grader:
             elif exercise.kind == "write":
                 results.append(ExerciseResult(exercise, "to_read", written=plain_text(rebuilt.written[exercise.id])))
             else:
-                results.append(self._exercise(exercise, rebuilt, secret, folder, deadline))
+                results.append(self._exercise(exercise, rebuilt, secret, folder))
         return tuple(results)
 
-    def _exercise(
-        self, exercise: Exercise, rebuilt: Rebuilt, secret: int, folder: Path, deadline: float
-    ) -> ExerciseResult:
+    def _exercise(self, exercise: Exercise, rebuilt: Rebuilt, secret: int, folder: Path) -> ExerciseResult:
         hidden = self.oracle.cases(exercise.id, secret)
         tried: list[CaseResult] = []
         for case in hidden:
-            if time.monotonic() > deadline:
+            if self._case_seconds > self.limits.probe_seconds:
                 seconds = self.limits.probe_seconds
                 tried.append(CaseResult(case.name, False, f"Not tried: the {seconds:g} s for all cases were used up."))
                 break
@@ -198,9 +199,19 @@ class Grader:
 
     @contextmanager
     def _lock(self, how: int) -> Iterator[None]:
+        """Take a turn, and count its time alone: what others keep us waiting is not a submission's own."""
         with open(self.alone, "rb") as file:
-            fcntl.flock(file, how)
-            yield
+            try:
+                fcntl.flock(file, how | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._progress(WAITING)
+                fcntl.flock(file, how)
+                self._progress("trying a case")
+            begin = time.monotonic()
+            try:
+                yield
+            finally:
+                self._case_seconds += time.monotonic() - begin
 
     @staticmethod
     def _without(folder: Path, text: str) -> str:

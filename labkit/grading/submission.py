@@ -13,9 +13,13 @@ from typing import Any
 
 from labkit.errors import ConfigError
 from labkit.grading.limits import Limits
+from labkit.grading.plain_text import shown
 
 _SKIPPED_FOLDERS = {".ipynb_checkpoints", "__MACOSX", "__pycache__"}
 _SEARCH_DEPTH = 3
+_LONGEST_NAME_BYTES = 180
+_RESERVED = re.compile(r"(gradebook\.csv|class\.html|(con|prn|aux|nul|com\d|lpt\d)(\..*)?)", re.IGNORECASE)
+"""What lies beside the reports of students, and what Windows takes for a device."""
 _AGAIN = "Open your notebook in JupyterLab, save it, and hand in the .ipynb file again."
 
 
@@ -219,7 +223,7 @@ def _in_folder(folder: Path, lesson_name: str, notes: list[str]) -> list[Submiss
         path.name for path in entries if path not in notebooks and path not in folders and not path.name.startswith(".")
     ]
     if passed_over:
-        notes.append(f"{folder}: passed over, neither notebook nor folder: {', '.join(passed_over)}")
+        notes.append(f"{shown(folder)}: passed over, neither notebook nor folder: {', '.join(map(shown, passed_over))}")
     return found
 
 
@@ -228,14 +232,17 @@ def _of_folder(folder: Path, lesson_name: str) -> Submission:
     name = safe_name(folder.name)
     if folder.is_symlink():
         return Submission(name, folder, "This is a link to a folder, not a folder; hand in the notebook itself.")
-    notebooks = _notebooks_below(folder, _SEARCH_DEPTH)
+    try:
+        notebooks = _notebooks_below(folder, _SEARCH_DEPTH)
+    except OSError as error:
+        return Submission(name, folder, f"What was handed in cannot be read ({error.strerror}). " + _AGAIN)
     if len(notebooks) > 1:
         named = [path for path in notebooks if path.stem == lesson_name]
         notebooks = named if len(named) == 1 else notebooks
     if not notebooks:
         return Submission(name, folder, "There is no notebook in what was handed in. " + _AGAIN)
     if len(notebooks) > 1:
-        names = ", ".join(str(path.relative_to(folder)) for path in notebooks[:5])
+        names = ", ".join(shown(path.relative_to(folder)) for path in notebooks[:5])
         return Submission(
             name, folder, f"There are {len(notebooks)} notebooks in what was handed in ({names}); hand in one."
         )
@@ -261,8 +268,9 @@ def _file_name(path: Path, lesson_name: str) -> str:
 def safe_name(name: str) -> str:
     """Return `name` as a folder name that is safe on any system and in a CSV: letters, digits, ``._-@+`` and spaces."""
     plain = unicodedata.normalize("NFC", name.encode("utf-8", "replace").decode())
-    plain = re.sub(r"[^\w .@+-]", "_", plain).strip(" .").lstrip("-+@")
-    return plain[:80] or "submission"
+    plain = re.sub(r"[^\w .@+-]", "_", plain).lstrip("-+@ .")[:80]
+    plain = plain.encode()[:_LONGEST_NAME_BYTES].decode("utf-8", "ignore").strip(" .") or "submission"
+    return f"{plain}_" if _RESERVED.fullmatch(plain) else plain
 
 
 def _unique(found: Sequence[Submission], notes: list[str]) -> list[Submission]:
@@ -275,7 +283,8 @@ def _unique(found: Sequence[Submission], notes: list[str]) -> list[Submission]:
             name = f"{submission.name}-{count}"
         if name != submission.name:
             first = taken[submission.name.casefold()]
-            notes.append(f"{submission.path} is reported as {name!r}: {first} has the name {submission.name!r}")
+            here, there = shown(submission.path), shown(first)
+            notes.append(f"{here} is reported as {name!r}: {there} has the name {submission.name!r}")
         taken[name.casefold()] = submission.path
         unique.append(replace(submission, name=name))
     return sorted(unique, key=lambda each: each.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,28 @@ def test_lone_surrogates_do_not_travel_on(tmp_path: Path) -> None:
     path = tmp_path / "x.ipynb"
     path.write_text('{"cells": [{"cell_type": "code", "source": "x = \'\\ud800\'"}]}')
     assert read_submission(Submission("x", path)).cells[0].source == "x = '?'"
+
+
+def test_any_file_name_is_safe_and_shown_escaped_and_one_of_ours_is_taken_by_nobody(tmp_path: Path) -> None:
+    odd = [
+        b"gradebook.csv",
+        b"CLASS.html",
+        b"con",
+        b"\x1b[31mred\nline",
+        b"\xff\xfe",
+        b"x",
+        b"X",
+        "\U00020000".encode() * 60,
+    ]
+    for name in odd:
+        (tmp_path / os.fsdecode(name + b".ipynb")).write_text("{}")
+    (tmp_path / "x").mkdir()
+    (tmp_path / os.fsdecode(b"\x1b[2J\xffclear.zip")).touch()
+    found, notes = find_submissions([tmp_path], "90_small")
+    names = [each.name for each in found]
+    assert len({name.casefold() for name in names}) == len(odd) + 1
+    assert {"gradebook.csv_", "CLASS.html_", "con_"} <= set(names)
+    assert all(len(name.encode()) < 200 and name.isprintable() for name in names)
+    assert any(r"\x1b[2J\udcffclear.zip" in note for note in notes)
+    for note in notes:
+        assert note.isprintable() and note.encode()

@@ -88,12 +88,17 @@ def write_broken(folder: Path, secret: Path) -> list[str]:
         (forged / name).write_text(json.dumps(told))
     strange = "..\u202e\U0001f600 <b>\n&'\"; rm -rf"
     (folder / f"{strange}.ipynb").write_text(json.dumps(notebook(NOTHING)))
+    reserved = ("gradebook.csv", "class.html")
+    for name in reserved:
+        (folder / f"{name}.ipynb").write_text(json.dumps(notebook(NOTHING)))
+    undecodable = os.fsdecode(b"\x1b[31m\xff")
+    (folder / f"{undecodable}.ipynb").write_text(json.dumps(notebook(NOTHING)))
     os.mkfifo(folder / "pipe.ipynb")
     (folder / "passed-over.zip").write_bytes(_zip(("../slip.ipynb", right)))
     from labkit.grading.submission import safe_name
 
     return [*files, "five-hundred-megabytes", "link-to-the-answers", "folder-link", "forged-reports", "pipe",
-            safe_name(strange)]  # fmt: skip
+            *map(safe_name, (strange, undecodable, *reserved))]  # fmt: skip
 
 
 def _deep(levels: int) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from labkit.errors import EnvironmentProblem
 from labkit.grading.setting import Setting, fault_words, lost_words
-from labkit.grading.student import submission_hash, unreadable, write_reports
+from labkit.grading.student import WAITING, submission_hash, unreadable, write_reports
 from labkit.grading.submission import Submission
 from labkit.grading.workers.worker_process import WorkerProcess
 
@@ -29,6 +29,18 @@ class _Busy:
     submission: Submission | None = None
     since: float = 0.0
     stage: str = ""
+    stage_since: float = 0.0
+
+    def enter(self, stage: str) -> None:
+        """Note what it does now; a wait for others is not of its own time."""
+        now = time.monotonic()
+        if self.stage == WAITING:
+            self.since += now - self.stage_since
+        self.stage, self.stage_since = stage, now
+
+    def is_over(self, most_seconds: float) -> bool:
+        """Return whether its own time is used up."""
+        return self.submission is not None and self.stage != WAITING and time.monotonic() - self.since > most_seconds
 
 
 @dataclass(eq=False)
@@ -102,7 +114,7 @@ class LocalClass:
     def _listen(self, busy: _Busy) -> None:
         for frame in busy.worker.channel.receive():
             if frame.header["op"] == "stage":
-                busy.stage = str(frame.header["stage"])
+                busy.enter(str(frame.header["stage"]))
             elif frame.header["op"] == "graded":
                 self._done += 1
                 self._hand_out(busy)
@@ -142,7 +154,7 @@ class LocalClass:
 
     def _watch_time(self) -> None:
         for busy in list(self._workers):
-            if busy.submission is not None and time.monotonic() - busy.since > self.setting.most_seconds:
+            if busy.is_over(self.setting.most_seconds):
                 self._lost(busy, "took too long")
 
     def _end(self, busy: _Busy) -> None:
