@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 import subprocess
 import sys
@@ -244,3 +245,36 @@ def test_the_process_that_forks_kernels_reads_nothing_of_them(course: Course, tm
     finally:
         preloaded.close()
     assert found.cells[0].text == "[False, False, False]\n"
+
+
+CALLS = """
+import ctypes, errno, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+def asked(name, *arguments):
+    ctypes.set_errno(0)
+    getattr(libc, name)(*arguments)
+    return errno.errorcode.get(ctypes.get_errno(), "allowed")
+def family(number):
+    try:
+        socket.socket(number, socket.SOCK_RAW if number == 17 else socket.SOCK_STREAM).close()
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    return "allowed"
+answers = {"unshare": asked("unshare", 0), "ptrace": asked("ptrace", 0, 0, 0, 0),
+    "keyctl": asked("syscall", 250, 0, -3, 0),
+    "io_uring": asked("syscall", 425, 1, None), "bpf": asked("syscall", 321, 0, None, 0),
+    "clone": asked("syscall", 56, 0x10000000 | 17, 0, 0, 0, 0), "vsock": family(40), "packets": family(17),
+    "unix": family(1), "inet": family(2)}
+"""
+CUT = dict.fromkeys(("unshare", "ptrace", "keyctl", "bpf", "clone"), "EPERM") | {
+    "io_uring": "ENOSYS", "vsock": "EAFNOSUPPORT", "packets": "EAFNOSUPPORT", "unix": "allowed", "inet": "allowed"
+}  # fmt: skip
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers of the calls are those of x86-64")
+def test_calls_no_lesson_needs_are_cut_in_kernel_and_rank(course: Course, tmp_path: Path, probe: Probe) -> None:
+    found = run(tmp_path, course, CALLS + "import json\nprint(json.dumps(answers))")
+    assert json.loads(found.cells[0].text) == CUT
+    outcome = probe("program", {"program": CALLS + "def program(rank):\n    return answers\n"}, case=1)
+    assert outcome.failure is None, outcome.failure
+    assert wire_format.decode(outcome.results[0])["y"] == CUT  # type: ignore[index]

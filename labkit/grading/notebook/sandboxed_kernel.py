@@ -24,6 +24,7 @@ from labkit.grading.sandbox.empty import EmptySandbox
 from labkit.grading.sandbox.environments import submission_environment
 from labkit.grading.sandbox.keyring import forget_keys
 from labkit.grading.sandbox.process_tree import child_pids
+from labkit.grading.sandbox.seccomp import filter_file
 from labkit.grading.sandbox.view import SCRATCH
 
 CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
@@ -100,13 +101,14 @@ class SandboxedKernel:
     def _run(self, sandbox: Sandbox) -> None:
         """Run the kernel as a new program."""
         read, write = os.pipe()
+        rules = filter_file()
         try:
             self._process = subprocess.Popen(
-                sandbox.command([sys.executable, *_COMMAND], submission_environment(Path(SCRATCH)), write),
+                sandbox.command([sys.executable, *_COMMAND], submission_environment(Path(SCRATCH)), write, rules),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                pass_fds=[write],
+                pass_fds=[write, rules],
                 start_new_session=True,
                 preexec_fn=self._before_it_starts,
             )
@@ -115,6 +117,7 @@ class SandboxedKernel:
             self.first_pid = read_info(read, _START_SECONDS)
         finally:
             os.close(read)
+            os.close(rules)
             if write >= 0:
                 os.close(write)
         deadline = time.monotonic() + _START_SECONDS

@@ -12,9 +12,11 @@ import signal
 import socket
 import sys
 import traceback
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
+from labkit.errors import EnvironmentProblem
 from labkit.grading.frames import write_frame
 from labkit.grading.preloaded.client import KERNEL, ORACLE, TEMPLATE
 
@@ -39,6 +41,8 @@ def main() -> None:
     for name in (*_KERNEL, *_ROLES.values()):
         import_module(name)
     import_module("torch").set_num_threads(1)
+    with suppress(EnvironmentProblem):  # without a sandbox there need be none
+        import_module("labkit.grading.sandbox.seccomp").prepare()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks that have ended need not be collected
     gc.freeze()  # nor will the forks look: its memory is shared until they write to it
     gc.enable()

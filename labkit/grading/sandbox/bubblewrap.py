@@ -21,6 +21,7 @@ from pathlib import Path
 
 from labkit.errors import EnvironmentProblem
 from labkit.grading.own_folders import own_prefix
+from labkit.grading.sandbox import seccomp
 from labkit.grading.sandbox.view import HOSTNAME, SCRATCH, view, view_in_scratch
 
 KINDS = ("bubblewrap", "none")
@@ -55,13 +56,16 @@ class Sandbox:
     may_divide: bool = False
     ulimits: Mapping[str, int] = field(default_factory=dict)
 
-    def command(self, program: Sequence[str], environment: Mapping[str, str], info_fd: int) -> list[str]:
+    def command(
+        self, program: Sequence[str], environment: Mapping[str, str], info_fd: int, filter_fd: int = -1
+    ) -> list[str]:
         """Return the command line that runs `program` inside.
 
         Args:
             program: What to run.
             environment: All its environment variables.
             info_fd: An inherited descriptor to which bubblewrap writes the process id of the sandbox's process 1.
+            filter_fd: An inherited descriptor of `seccomp.filter_file`; -1 where nothing of a submission is run by it.
         """
         bwrap, uid = _bwrap(), user_inside()
         files = view(self.control, uid, self.hidden, self.package)
@@ -76,6 +80,7 @@ class Sandbox:
         size = str(self.scratch_bytes)
         arguments = [*_INSIDE, "--die-with-parent", "--new-session", "--hostname", HOSTNAME, "--info-fd", str(info_fd)]
         arguments += [*files, "--proc", "/proc"]
+        arguments += ["--seccomp", str(filter_fd)] if filter_fd >= 0 else []
         arguments += ["--cap-drop", "ALL", *([] if self.may_divide else ["--disable-userns"])]
         for folder in (SCRATCH, "/dev/shm"):
             arguments += ["--perms", "1777", "--size", size, "--tmpfs", folder]
@@ -170,6 +175,8 @@ def problem() -> str:
     for program, package in (("bwrap", "bubblewrap"), ("setpriv", "util-linux"), ("prlimit", "util-linux")):
         if shutil.which(program) is None:
             return f"there is no {program}; Debian, Ubuntu: apt install {package}"
+    if seccomp.problem():
+        return seccomp.problem()
     for may_divide in (False, True):
         said = _try(may_divide)
         if said:

@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 from labkit.grading.frames import read_frame, write_frame
 from labkit.grading.sandbox.keyring import forget_keys
 from labkit.grading.sandbox.rank_namespaces import drop_capabilities
+from labkit.grading.sandbox.seccomp import forbid_calls
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _NS_GET_USERNS = 0xB701
@@ -74,6 +75,8 @@ def enter(sock: socket.socket) -> Mapping[str, Any] | None:
     _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # else its own files in /proc are not its own
     for name, value in told["ulimits"].items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (value, value))
+    if not told["divides"]:
+        forbid_calls()
     invalidate_caches()
     return told
 

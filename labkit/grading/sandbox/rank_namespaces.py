@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from labkit.grading.sandbox.keyring import forget_keys
+from labkit.grading.sandbox.seccomp import forbid_calls, prepare
 from labkit.grading.sandbox.view import SCRATCH, shown_in_scratch
 
 NOT_MADE = -1000
@@ -50,6 +51,7 @@ class RankNamespaces:
         self._scratch_bytes = scratch_bytes
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._made: dict[int, tuple[int, int]] = {}
+        prepare()
         _call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
         for entry in list(Path("/proc/self/fd").iterdir()):
             with suppress(OSError):  # that of the listing itself is closed by now
@@ -143,6 +145,7 @@ def _enter_own_user_namespace() -> None:
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
     Path("/proc/sys/user/max_user_namespaces").write_text("0")
     drop_capabilities()
+    forbid_calls()
 
 
 def drop_capabilities() -> None:

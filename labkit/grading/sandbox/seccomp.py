@@ -1,0 +1,123 @@
+"""What a submission's processes may not ask of the kernel: calls that no lesson needs and holes were found in.
+
+The filter is libseccomp's, which bubblewrap's distributions all have; a call that is cut says EPERM, as it would to any
+process without rights. Sources: Docker's default profile and flatpak's, which cut much the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from functools import cache
+from itertools import pairwise
+
+from labkit.errors import EnvironmentProblem
+
+LIBRARY = "libseccomp.so.2"
+_CUT = (
+    "acct", "add_key", "adjtimex", "bpf", "clock_adjtime", "clock_settime", "create_module", "delete_module",
+    "fanotify_init", "finit_module", "fsconfig", "fsmount", "fsopen", "fspick", "get_kernel_syms",
+    "init_module", "ioperm", "iopl", "kcmp", "kexec_file_load", "kexec_load", "keyctl", "lookup_dcookie",
+    "memfd_secret", "mount", "mount_setattr", "move_mount", "name_to_handle_at", "nfsservctl",
+    "open_by_handle_at", "open_tree", "perf_event_open", "pidfd_getfd", "pivot_root", "process_madvise",
+    "ptrace", "query_module", "quotactl", "quotactl_fd", "reboot", "request_key", "setdomainname",
+    "sethostname", "setns", "settimeofday", "stime", "swapoff", "swapon", "sysfs", "syslog", "umount",
+    "umount2", "unshare", "uselib", "userfaultfd", "ustat", "vhangup", "vm86", "vm86old",
+)  # fmt: skip
+_NOT_THERE = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register")
+"""They say ENOSYS, which makes a C library take the older call."""
+_FAMILIES = 1, 2, 10, 16
+"""Sockets there are: local, IPv4, IPv6, and what lists the interfaces."""
+_NEW_NAMESPACES = 0x7E020000
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_EQUAL, _GREATER, _MASKED_EQUAL = 4, 6, 7
+
+
+class _Comparison(ctypes.Structure):
+    _fields_ = (
+        ("argument", ctypes.c_uint), ("operation", ctypes.c_int),
+        ("first", ctypes.c_uint64), ("second", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(LIBRARY)
+    except OSError:
+        raise EnvironmentProblem(f"there is no {LIBRARY}; Debian, Ubuntu: apt install libseccomp2") from None
+    library.seccomp_init.restype = ctypes.c_void_p
+    for name in ("seccomp_load", "seccomp_release", "seccomp_export_bpf", "seccomp_rule_add_array"):
+        getattr(library, name).argtypes = [ctypes.c_void_p]
+    library.seccomp_export_bpf.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    library.seccomp_rule_add_array.argtypes = [
+        ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int, ctypes.c_uint, ctypes.POINTER(_Comparison),
+    ]  # fmt: skip
+    library.seccomp_init.argtypes = [ctypes.c_uint32]
+    return library
+
+
+def prepare() -> None:
+    """Make the filter now, so that forks need not."""
+    _filter()
+
+
+def problem() -> str:
+    """Return why no filter can be made here, or ""."""
+    try:
+        _library()
+    except EnvironmentProblem as error:
+        return str(error)
+    return ""
+
+
+@cache
+def _filter() -> int:
+    """Return libseccomp's handle of the filter; it is kept for as long as the process lives."""
+    library = _library()
+    found = library.seccomp_init(_ALLOW)
+    for name in _CUT:
+        _cut(found, name, errno.EPERM)
+    for name in _NOT_THERE:
+        _cut(found, name, errno.ENOSYS)
+    for bit in (1 << at for at in range(32) if _NEW_NAMESPACES >> at & 1):
+        _cut(found, "clone", errno.EPERM, _Comparison(0, _MASKED_EQUAL, bit, bit))
+    for request in (_TIOCSTI, _TIOCLINUX):
+        _cut(found, "ioctl", errno.EPERM, _Comparison(1, _MASKED_EQUAL, 0xFFFFFFFF, request))
+    for low, high in pairwise(_FAMILIES):
+        for family in range(low + 1, high):
+            _cut(found, "socket", errno.EAFNOSUPPORT, _Comparison(0, _EQUAL, family, 0))
+    _cut(found, "socket", errno.EAFNOSUPPORT, _Comparison(0, _GREATER, _FAMILIES[-1], 0))
+    return int(found)
+
+
+def _cut(found: int, name: str, number: int, *comparisons: _Comparison) -> None:
+    library = _library()
+    call = library.seccomp_syscall_resolve_name(name.encode())
+    array = (_Comparison * max(1, len(comparisons)))(*comparisons)
+    said = library.seccomp_rule_add_array(found, _ERRNO | number, call, len(comparisons), array) if call >= 0 else 0
+    if said:
+        raise EnvironmentProblem(f"the filter of system calls could not be made ({name}: {os.strerror(-said)})")
+
+
+def forbid_calls() -> None:
+    """Cut them for this process and all it starts, for good; it may get no new rights by then.
+
+    Raises:
+        OSError: If the system takes no filter.
+    """
+    said = _library().seccomp_load(_filter())
+    if said:
+        raise OSError(-said, f"seccomp: {os.strerror(-said)}")
+
+
+def filter_file() -> int:
+    """Return a descriptor from which bubblewrap reads the filter."""
+    fd = os.memfd_create("seccomp")
+    said = _library().seccomp_export_bpf(_filter(), fd)
+    if said:
+        raise EnvironmentProblem(f"the filter of system calls could not be made ({os.strerror(-said)})")
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
