@@ -5,6 +5,7 @@ Every public function of torch.cuda is answered here, left as it is because it t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
@@ -207,7 +208,8 @@ def _switched(real: Any, mine: Callable[..., Any], name: str) -> Any:
         virtual = rank is not None and rank.process.accelerator is not None
         return (mine if virtual else real)(*args, **kwargs)
 
-    call.__name__ = name
+    if callable(real) and not isinstance(real, type):
+        functools.update_wrapper(call, real)
     if isinstance(real, type):  # others may ask whether something is one
         return type(name, (), {"__new__": lambda cls, *args, **kwargs: call(*args, **kwargs)})
     return call

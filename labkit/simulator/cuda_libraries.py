@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -11,8 +12,9 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 from labkit.simulator.accelerator import Accelerator, holds
+from labkit.simulator.device_mode import devices_of
 from labkit.simulator.state import current_rank
-from labkit.torch_port.devices import located
+from labkit.torch_port.devices import backward_within, located
 
 NO_WORKERS = (
     "DataLoader(num_workers=...): a virtual rank loads its data itself; worker_init_fn was not called, and what a "
@@ -25,6 +27,11 @@ def _mine() -> Accelerator | None:
     rank = current_rank()
     found: Accelerator | None = None if rank is None else rank.process.accelerator
     return found
+
+
+def _devices() -> AbstractContextManager[Any]:
+    rank = current_rank()
+    return nullcontext() if rank is None else devices_of(rank)
 
 
 @contextmanager
@@ -40,6 +47,7 @@ def installed() -> Iterator[None]:
         (nn_module, "compile", _method_not_compiled),
         (loader, "__init__", _without_workers),
         (dist, "is_nccl_available", _true),
+        (torch.autograd.graph.saved_tensors_hooks, "__init__", _hooked),
     ]
     precision = torch.get_float32_matmul_precision()
     with ExitStack() as stack:
@@ -47,8 +55,11 @@ def installed() -> Iterator[None]:
         for owner, name, change in changes:
             real = getattr(owner, name)
             stack.callback(setattr, owner, name, real)
-            setattr(owner, name, change(real))
+            changed = change(real)
+            # Libraries read the signatures of what they wrap themselves, as Lightning does of DataLoader's.
+            setattr(owner, name, functools.wraps(real)(changed))
         stack.enter_context(located(_tag, _place))
+        stack.enter_context(backward_within(_devices))
         yield
 
 
@@ -102,6 +113,24 @@ def _without_workers(real: Any) -> Any:
         for name in ("num_workers", "prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context"):
             given.pop(name, None)
         real(self, **given)
+
+    return init
+
+
+def _hooked(real: Any) -> Any:
+    """What a program does with saved tensors, as checkpointing does, is called from C++, where modes are off."""
+
+    def within(hook: Any) -> Any:
+        def called(*args: Any) -> Any:
+            with _devices():
+                return hook(*args)
+
+        return called
+
+    def init(self: Any, pack_hook: Any, unpack_hook: Any) -> None:
+        if _mine() is not None:
+            pack_hook, unpack_hook = within(pack_hook), within(unpack_hook)
+        real(self, pack_hook, unpack_hook)
 
     return init
 

@@ -11,7 +11,7 @@ import torch
 from labkit.simulator.accelerator import HOST, Accelerator, is_pinned, pin
 from labkit.simulator.cuda_autocast import in_the_dtype_of_cuda
 from labkit.simulator.state import VirtualRank
-from labkit.torch_port.devices import FunctionMode, default_device, makes_from_nothing
+from labkit.torch_port.devices import FunctionMode, answering, default_device, makes_from_nothing
 
 _Tensor: Any = torch.Tensor
 _MAKERS = makes_from_nothing()
@@ -67,7 +67,7 @@ class DeviceMode(FunctionMode):  # type: ignore[misc]
 def devices_of(rank: VirtualRank) -> AbstractContextManager[Any]:
     """Return a context in which the calling thread of a rank finds the rank's virtual device, if it has one."""
     accelerator = rank.process.accelerator
-    return nullcontext() if accelerator is None else DeviceMode(accelerator)
+    return nullcontext() if accelerator is None or answering(DeviceMode) else DeviceMode(accelerator)
 
 
 def _where(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
@@ -152,16 +152,6 @@ def _type(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
     return func(*args, **kwargs)
 
 
-def _backward(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
-    names = ("gradient", "retain_graph", "create_graph", "inputs")
-    given = dict(zip(names, args[1:], strict=False)) | kwargs
-    with mode:  # its hooks, and what checkpointing computes anew, are the program's own calls
-        torch.autograd.backward(
-            args[0], given.get("gradient"), given.get("retain_graph"), given.get("create_graph", False),
-            inputs=given.get("inputs"),
-        )  # fmt: skip
-
-
 _ANSWERS: dict[Any, Answer] = {
     _Tensor.device.__get__: _where,
     _Tensor.is_cuda.__get__: _is_cuda,
@@ -177,5 +167,4 @@ _ANSWERS: dict[Any, Answer] = {
     _Tensor.__array__: _numpy,
     _Tensor.type: _type,
     _Tensor.record_stream: lambda mode, func, args, kwargs: None,
-    _Tensor.backward: _backward,
 }

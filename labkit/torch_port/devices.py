@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -37,6 +37,11 @@ def default_device() -> torch.device | None:
     return None
 
 
+def answering(kind: type) -> bool:
+    """Return whether a function mode of this kind sees calls right now: not inside its own handler."""
+    return any(isinstance(mode, kind) for mode in _overrides._get_current_function_mode_stack())
+
+
 @contextmanager
 def located(tag: Callable[[Any], str | None], place: Callable[[Any, str], Any | None]) -> Iterator[None]:
     """Let files say where tensors were, and put them where they are asked for.
@@ -53,10 +58,32 @@ def located(tag: Callable[[Any], str | None], place: Callable[[Any, str], Any | 
         registry[:] = [entry for entry in registry if entry[1] is not tag]
 
 
+@contextmanager
+def backward_within(context: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
+    """Run every backward pass inside a context: function modes are off by then, and hooks are the program's own calls.
+
+    Args:
+        context: Returns the context, in the thread that asks for the pass.
+    """
+    module: Any = torch.autograd
+    real = module._engine_run_backward
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with context():
+            return real(*args, **kwargs)
+
+    module._engine_run_backward = run
+    try:
+        yield
+    finally:
+        module._engine_run_backward = real
+
+
 NEEDED: dict[str, Callable[[], object]] = {
     "torch.utils._device._device_constructors": makes_from_nothing,
     "torch.utils._device.DeviceContext": lambda: _context.DeviceContext,
     "torch.overrides._get_current_function_mode_stack": lambda: _overrides._get_current_function_mode_stack(),
+    "torch.autograd._engine_run_backward": lambda: vars(torch.autograd)["_engine_run_backward"],
     "torch.serialization._package_registry": lambda: _serialization._package_registry,
 }
 """Name -> how it is reached; a test calls each."""

@@ -232,7 +232,7 @@ def test_checkpointed_activations_are_computed_anew_on_the_device() -> None:
         x = torch.ones(2, 4, device="cuda", requires_grad=True)
 
         def forward(x: torch.Tensor) -> torch.Tensor:
-            return layer(x) + torch.arange(4, device=x.device)
+            return layer(x) + torch.arange(4, device="cuda")
 
         torch.utils.checkpoint.checkpoint(forward, x, use_reentrant=False).sum().backward()
         return float(x.grad.is_cuda)  # type: ignore[union-attr]
