@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from labkit.board.membership import leave_class as leave_class
     from labkit.checks.answering import answer as answer
     from labkit.checks.answering import recorded as recorded
+    from labkit.checks.notebook import challenge as challenge
     from labkit.checks.notebook import check as check
     from labkit.checks.notebook import hint as hint
     from labkit.checks.predictions import predict as predict
@@ -43,6 +44,7 @@ _HOME = {
     "Timeline": "labkit.timeline",
     "answer": "labkit.checks.answering",
     "bucket_explorer": "labkit.widgets.bucket_explorer",
+    "challenge": "labkit.checks.notebook",
     "check": "labkit.checks.notebook",
     "compare": "labkit.widgets.comparison",
     "compression_explorer": "labkit.widgets.compression_explorer",
@@ -81,6 +83,7 @@ __all__ = [
     "Timeline",
     "answer",
     "bucket_explorer",
+    "challenge",
     "check",
     "compare",
     "compression_explorer",

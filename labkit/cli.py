@@ -260,7 +260,13 @@ def board(
         typer.echo(f'Learners run once, in any notebook: labkit.join_class("{link}", "a nickname")')
         typer.echo("Whoever has the link can see the page and send results. Ctrl+C ends the board; results stay.")
 
-    _load("labkit.board.server", "serve")(results, exercises, host, port, say)
+    def score(exercise: str, plans: object) -> float:
+        value: float = _load("labkit.checks.challenge", "relative_score")(
+            _load("labkit.checks.rooms", "find")(exercise), plans
+        )
+        return value
+
+    _load("labkit.board.server", "serve")(results, exercises, host, port, say, score)
 
 
 @app.command()

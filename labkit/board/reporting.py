@@ -17,14 +17,14 @@ class _Sender:
     """Sends the newest result of each exercise; what could not be sent goes with the next one."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, bool] = {}
+        self._waiting: dict[str, tuple[bool, object]] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._trouble = ""
 
-    def tell(self, membership: Membership, exercise_id: str, passed: bool) -> None:
+    def tell(self, membership: Membership, exercise_id: str, passed: bool, plans: object) -> None:
         with self._lock:
-            self._waiting[exercise_id] = passed
+            self._waiting[exercise_id] = passed, plans
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._send, args=(membership,), name="class board", daemon=True)
                 self._thread.start()
@@ -47,10 +47,10 @@ class _Sender:
                 if not self._waiting:
                     self._thread = None
                     return
-                exercise_id, passed = next(iter(self._waiting.items()))
-            trouble, again = _post(membership, exercise_id, passed)
+                exercise_id, told = next(iter(self._waiting.items()))
+            trouble, again = _post(membership, exercise_id, *told)
             with self._lock:
-                if self._waiting.get(exercise_id) is passed and not again:
+                if self._waiting.get(exercise_id) is told and not again:
                     del self._waiting[exercise_id]
                 if trouble:
                     self._trouble = trouble
@@ -62,14 +62,20 @@ class _Sender:
 _SENDER = _Sender()
 
 
-def report(exercise_id: str, passed: bool) -> str:
-    """Send a check's result to the class board if the learner has joined one; return what went wrong before, or ""."""
+def report(exercise_id: str, passed: bool, plans: object = None) -> str:
+    """Send a check's result to the class board if the learner has joined one; return what went wrong before, or "".
+
+    Args:
+        exercise_id: Its slug.
+        passed: Whether it did.
+        plans: Of a design that is data: the plan of each visible case, which the board scores itself; else None.
+    """
     membership = member()
     if membership is None:
         return ""
     # First: a board that is away refuses at once, and what this very result meets is told with the next one.
     trouble = _SENDER.trouble()
-    _SENDER.tell(membership, exercise_id, passed)
+    _SENDER.tell(membership, exercise_id, passed, plans)
     return trouble
 
 
@@ -78,9 +84,10 @@ def wait() -> None:
     _SENDER.wait()
 
 
-def _post(membership: Membership, exercise_id: str, passed: bool) -> tuple[str, bool]:
+def _post(membership: Membership, exercise_id: str, passed: bool, plans: object) -> tuple[str, bool]:
     """Return what is to be told the learner ("" if all is well), and whether to try again later."""
     body = {"nickname": membership.nickname, "key": membership.key, "exercise": exercise_id, "passed": passed}
+    body |= {"plans": plans} if plans is not None else {}
     request = urllib.request.Request(
         f"{membership.link}/result", json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST"
     )

@@ -19,6 +19,7 @@ from labkit.errors import ConfigError, EnvironmentProblem
 
 MOST_LEARNERS = 1000
 LONGEST_NICKNAME = 24
+_RANKED = 10
 
 # Lesson -> its exercises as (slug, number, title), in order.
 Exercises = Mapping[str, Sequence[tuple[str, str, str]]]
@@ -30,17 +31,28 @@ CREATE TABLE IF NOT EXISTS result (
     nickname TEXT NOT NULL REFERENCES learner, exercise TEXT NOT NULL, passed INTEGER NOT NULL,
     tries INTEGER NOT NULL, first_s REAL NOT NULL, last_s REAL NOT NULL, PRIMARY KEY (nickname, exercise)
 );
+CREATE TABLE IF NOT EXISTS design (
+    nickname TEXT NOT NULL REFERENCES learner, exercise TEXT NOT NULL, score REAL NOT NULL,
+    PRIMARY KEY (nickname, exercise)
+);
 """
 
 
 @dataclass(frozen=True)
 class Reported:
-    """One result a learner's ``labkit.check`` sends: all that ever leaves their machine."""
+    """One result a learner's ``labkit.check`` sends: all that ever leaves their machine.
+
+    Attributes:
+        plans: Of a design that is data: the plan of each visible case, as it came; else None.
+        score: What the board found the plans to be worth, 1.0 for as good as the best known; None without plans.
+    """
 
     nickname: str
     key: str
     exercise: str
     passed: bool
+    plans: object = None
+    score: float | None = None
 
 
 def reported(plain: object, known: Exercises) -> Reported:
@@ -49,15 +61,16 @@ def reported(plain: object, known: Exercises) -> Reported:
     Raises:
         ConfigError: If a field is missing, of the wrong type, too long, or names no exercise of the course.
     """
-    if not isinstance(plain, dict) or set(plain) != {"nickname", "key", "exercise", "passed"}:
-        raise ConfigError("a result has the fields nickname, key, exercise and passed, and no others")
+    wanted = {"nickname", "key", "exercise", "passed"}
+    if not isinstance(plain, dict) or set(plain) - {"plans"} != wanted:
+        raise ConfigError("a result has the fields nickname, key, exercise, passed, for a design plans, and no others")
     nickname, key, exercise, passed = (plain[name] for name in ("nickname", "key", "exercise", "passed"))
     if not isinstance(passed, bool) or not isinstance(key, str) or not 8 <= len(key) <= 64:
         raise ConfigError("passed must be true or false, key a text of 8 to 64 characters")
     check_nickname(nickname)
     if exercise not in {each for lesson in known.values() for each, _, _ in lesson}:
         raise ConfigError("the course on the board's machine has no such exercise")
-    return Reported(nickname, key, exercise, passed)
+    return Reported(nickname, key, exercise, passed, plain.get("plans"))
 
 
 def check_nickname(nickname: object) -> None:
@@ -128,6 +141,12 @@ class Results:
                 " tries = tries + (1 - passed), passed = max(passed, excluded.passed), last_s = excluded.last_s",
                 (result.nickname, result.exercise, int(result.passed), now, now),
             )
+            if result.score is not None:
+                self._base.execute(
+                    "INSERT INTO design VALUES (?, ?, ?) ON CONFLICT (nickname, exercise) DO UPDATE SET"
+                    " score = min(score, excluded.score)",
+                    (result.nickname, result.exercise, result.score),
+                )
             self._base.execute("COMMIT")
         except BaseException:
             self._base.execute("ROLLBACK")
@@ -138,7 +157,8 @@ class Results:
 
         ``learners``: nickname -> exercise -> [passed, tries]; ``lessons``: per lesson its exercises with how many
         passed, how many are on it (their last check, not yet passed) and the median minutes these have been on it;
-        ``holdup``: the exercise most learners are on, None if nobody is on any.
+        ``holdup``: the exercise most learners are on, None if nobody is on any; ``rankings``: of each design the
+        nicknames and scores, best first.
         """
         rows = self._base.execute(
             "SELECT nickname, exercise, passed, tries, first_s, last_s FROM result ORDER BY last_s"
@@ -170,7 +190,15 @@ class Results:
             "learners": dict(sorted(learners.items(), key=lambda pair: _natural(pair[0]))),
             "lessons": lessons,
             "holdup": holdup["id"] if holdup and holdup["on_it"] else None,
+            "rankings": self._rankings(),
         }
+
+    def _rankings(self) -> dict[str, list[tuple[str, float]]]:
+        rankings: dict[str, list[tuple[str, float]]] = {}
+        rows = self._base.execute("SELECT exercise, nickname, score FROM design ORDER BY exercise, score, nickname")
+        for exercise, nickname, score in rows:
+            rankings.setdefault(exercise, []).append((nickname, round(score, 4)))
+        return {exercise: ranked[:_RANKED] for exercise, ranked in rankings.items()}
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:

@@ -1,7 +1,8 @@
 """The board's server: ``labkit board``. Tornado, which JupyterLab brings, and one SQLite file.
 
 Whoever has the class link can see the page and send results; it holds a token, so keep it in the room. Everything else
-is refused. A result is nickname, exercise and passed or not; there is no field that could hold code.
+is refused. A result is nickname, exercise, passed or not and, of a design, plans: data that the board scores again
+itself. There is no field that could hold code.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,8 @@ import tornado.web
 from labkit.board.results import Exercises, Reported, Results, reported
 from labkit.errors import ConfigError, EnvironmentProblem
 
-MOST_BYTES = 1024
+MOST_BYTES = 64 << 10
+Score = Callable[[str, object], float]
 PAGE = Path(__file__).with_name("page.html")
 
 
@@ -72,7 +75,7 @@ class _Standing(_Handler):
 class _Result(_Handler):
     def post(self, _: str) -> None:
         try:
-            self.board.record(reported(json.loads(self.request.body), self.board.exercises))
+            self.board.record(self.board.scored(reported(json.loads(self.request.body), self.board.exercises)))
         except ConfigError as error:
             self.refuse(400, str(error))
         except (ValueError, RecursionError):
@@ -92,12 +95,20 @@ class Board:
     Attributes:
         results: Where results are kept.
         exercises: The course's exercises by lesson.
+        score: Returns what the plans of a design are worth, given its slug; raises ConfigError for what is no plan.
     """
 
-    def __init__(self, results: Results, exercises: Exercises) -> None:
+    def __init__(self, results: Results, exercises: Exercises, score: Score) -> None:
         self.results = results
         self.exercises = exercises
+        self._score = score
         self._standing: tuple[str, float] | None = None
+
+    def scored(self, result: Reported) -> Reported:
+        """Return a result with the score of its plans, which nobody else has the say of."""
+        if result.plans is None or not result.passed:
+            return result
+        return replace(result, score=self._score(result.exercise, result.plans))
 
     def record(self, result: Reported) -> None:
         """Write a result down."""
@@ -125,7 +136,9 @@ class Board:
         )
 
 
-def serve(results_file: Path, exercises: Exercises, host: str, port: int, say: Callable[[str], None]) -> None:
+def serve(
+    results_file: Path, exercises: Exercises, host: str, port: int, say: Callable[[str], None], score: Score
+) -> None:
     """Serve a class until interrupted.
 
     Args:
@@ -134,6 +147,7 @@ def serve(results_file: Path, exercises: Exercises, host: str, port: int, say: C
         host: The address to listen on; "" for every one of this machine.
         port: TCP port; 0 for any free one.
         say: Told the class link.
+        score: What the plans of a design are worth.
 
     Raises:
         EnvironmentProblem: If the port is taken or the file cannot be used.
@@ -149,7 +163,7 @@ def serve(results_file: Path, exercises: Exercises, host: str, port: int, say: C
         ) from error
     address = f"http://{host or own_address()}:{sockets[0].getsockname()[1]}/c/{results.token}"
     try:
-        asyncio.run(_serve(Board(results, exercises), sockets, lambda: say(address)))
+        asyncio.run(_serve(Board(results, exercises, score), sockets, lambda: say(address)))
     finally:
         results.close()
 

@@ -50,7 +50,7 @@ class RunCase:
         """Return the verdict and, of a failed case, the event to look at first."""
         verdict = judge(exercise, case, self.got, self.wire)
         first_look = None if verdict.passed else find_first_look(self.timeline, self.number, verdict, self.got)
-        return CaseOutcome(case, verdict, self.printed, first_look)
+        return CaseOutcome(case, verdict, self.printed, first_look, self.got)
 
 
 def run_visible(

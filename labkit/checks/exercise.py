@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from labkit.checks.case import Case, Failure, Got, Values
+from labkit.checks.challenge import Challenge
 from labkit.checks.finding import Blame, Find, Finding, blames_nobody
 from labkit.checks.least_traffic import LeastTraffic, too_little
 from labkit.checks.par import Par
@@ -72,6 +73,7 @@ class Exercise:
         distributed: Whether the driver needs an initialised process group (else each case has one rank).
         sweep: Cases for virtual ranks; None where there are none.
         par: What our own solution costs on a virtual cluster, shown after a pass; None where nothing is compared.
+        challenge: Of a design: how it is scored; None for any other.
     """
 
     id: str
@@ -91,6 +93,11 @@ class Exercise:
     distributed: bool = True
     sweep: Sweep | None = None
     par: Par | None = None
+    challenge: Challenge | None = None
+
+    def judged(self, case: Case, got: Got, wire: Wire) -> Verdict:
+        """Return the verdict on one case."""
+        return judge(self, case, got, wire)
 
 
 def functions_for(exercise: Exercise, namespace: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
@@ -119,7 +126,7 @@ def judge(exercise: Exercise, case: Case, got: Got, wire: Wire) -> Verdict:
         return _of_failure(exercise, case, got, wire)
     found = _first_finding(exercise, case, got, wire)
     if found is None:
-        return Verdict(True)
+        return _of_design(exercise.challenge, case, got) if exercise.challenge is not None else Verdict(True)
     return Verdict(
         False,
         found.message,
@@ -131,6 +138,12 @@ def judge(exercise: Exercise, case: Case, got: Got, wire: Wire) -> Verdict:
         found.call,
         found.problem,
     )
+
+
+def _of_design(challenge: Challenge, case: Case, got: tuple[Values, ...]) -> Verdict:
+    """Return the verdict on a design that works: it passes where it beats the naive answer, and says by how much."""
+    why = challenge.falls_short(case, got)
+    return Verdict(False, why, mistake="") if why else Verdict(True, challenge.line(case, got))
 
 
 def _of_failure(exercise: Exercise, case: Case, failure: Failure, wire: Wire) -> Verdict:

@@ -1,4 +1,4 @@
-"""``labkit.check`` and ``labkit.hint``: what a learner calls and sees."""
+"""``labkit.check``, ``labkit.challenge`` and ``labkit.hint``: what a learner calls and sees."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from inspect import unwrap
 from typing import Any
 
 from labkit.board.reporting import report
+from labkit.checks.challenge import plans_of
 from labkit.checks.drive import run_visible
 from labkit.checks.exercise import Exercise, functions_for
 from labkit.checks.outcome import CaseOutcome, explained, hint_across
@@ -91,7 +92,7 @@ class CheckResult:
         count = len(self.outcomes)
         if self.passed:
             lines = [("head", f"{head}: passed, all {count} cases." if count > 1 else f"{head}: passed.")]
-            lines += [("pass", f"  pass  {outcome.case.name}") for outcome in self.outcomes]
+            lines += [("pass", f"  pass  {_scored(outcome)}") for outcome in self.outcomes]
             return lines + [("more", line) for line in self.par]
         lines = [("head", f"{head}: not yet, {right} of {count} cases pass.")]
         for outcome in self.outcomes:
@@ -99,7 +100,7 @@ class CheckResult:
             if verdict is None:
                 lines.append(("more", f"   --   {outcome.case.name} (not run)"))
             elif verdict.passed:
-                lines.append(("pass", f"  pass  {outcome.case.name}"))
+                lines.append(("pass", f"  pass  {_scored(outcome)}"))
             else:
                 lines.append(("fail", f"  FAIL  {outcome.case.name}"))
                 if outcome is self.shown:
@@ -120,6 +121,25 @@ class CheckResult:
             ]
         hints = [hint for hint in (self.across, verdict.hint) if hint]
         return lines + [("hint", f"        hint: {hint}") for hint in hints[:2]]
+
+
+def _scored(outcome: CaseOutcome) -> str:
+    """Return the name of a case that passed and, of a design, its score beside the pars."""
+    said = outcome.verdict.message if outcome.verdict is not None else ""
+    return f"{outcome.case.name}: {said}" if said else outcome.case.name
+
+
+def challenge(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
+    """Return what a design is worth: whether it works, and its score beside the naive answer's and the best known.
+
+    Beating the naive answer earns the points. A learner who called ``labkit.join_class`` lets the class board know;
+    of a design whose answer is a plan, the board gets the plan, scores it itself and ranks it.
+
+    Args:
+        exercise_id: Its slug.
+        *functions: The functions it asks for, themselves, not called.
+    """
+    return check(exercise_id, *functions)
 
 
 def check(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
@@ -144,7 +164,12 @@ def check(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
     if problem:
         return CheckResult(exercise.id, problem=problem)
     result = _run(exercise, functions)
-    return result if result.problem else replace(result, note=report(exercise.id, result.passed))
+    if result.problem:
+        return result
+    plans = (
+        plans_of(exercise, [each.got for each in result.outcomes[: len(exercise.visible)]]) if result.passed else None
+    )
+    return replace(result, note=report(exercise.id, result.passed, plans))
 
 
 def _run(exercise: Exercise, functions: tuple[Callable[..., Any], ...]) -> CheckResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labkit.checks.case import Case
+from labkit.checks.case import Case, Got
 from labkit.checks.exercise import Exercise
 from labkit.checks.first_look import FirstLook
 from labkit.checks.verdict import PLAIN_ERROR, Verdict
@@ -21,12 +21,14 @@ class CaseOutcome:
         verdict: What the judge said; None where it was not run because an earlier one hung.
         printed: What the ranks printed in it.
         first_look: Of a failed case, the event to look at first, where its run has one.
+        got: What it brought; None where it was not run.
     """
 
     case: Case
     verdict: Verdict | None
     printed: tuple[str, ...] = ()
     first_look: FirstLook | None = None
+    got: Got | None = None
 
     @property
     def passed(self) -> bool:

@@ -19,7 +19,7 @@ class Verdict:
 
     Attributes:
         passed: Whether the case is right in every respect.
-        message: What is wrong, in a sentence or a few lines; "" when passed.
+        message: What is wrong, in a sentence or a few lines; when passed "", or what a design scored.
         hint: What was probably done, naming the mistake; "" when passed or not recognised.
         expected: What should have come, in words and numbers; may be "".
         got: What came, at the first place where they differ; may be "".

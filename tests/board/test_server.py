@@ -21,6 +21,8 @@ import pytest
 import labkit
 from labkit.board import reporting
 from labkit.board.membership import Membership
+from labkit.board.results import Results, reported
+from labkit.board.server import Board
 from labkit.errors import ConfigError
 from tests.lasting_port import lasting_port
 
@@ -141,8 +143,8 @@ def test_a_board_that_refuses_at_once_is_still_named_only_at_the_next_check(
     labkit.join_class(board.link, "bo")
     tell = reporting._SENDER.tell
 
-    def tell_and_wait(membership: Membership, exercise_id: str, passed: bool) -> None:
-        tell(membership, exercise_id, passed)
+    def tell_and_wait(membership: Membership, exercise_id: str, passed: bool, plans: object) -> None:
+        tell(membership, exercise_id, passed, plans)
         reporting.wait()
 
     monkeypatch.setattr(reporting._SENDER, "tell", tell_and_wait)
@@ -227,3 +229,23 @@ def test_what_is_no_class_link_is_told_what_one_looks_like(own_home: Path) -> No
     with pytest.raises(ConfigError, match="it looks like http://"):
         labkit.join_class("10.0.0.1:8321", "ada")
     assert not own_home.exists()
+
+
+def test_plans_are_scored_by_the_board_alone(tmp_path: Path) -> None:
+    def score(exercise: str, plans: object) -> float:
+        if plans == "forged":
+            raise ConfigError("no plan")
+        return 1.25 if plans == [[0, 1]] else 1.5
+
+    results = Results(tmp_path / "class.sqlite")
+    board = Board(results, {"02": [("ring_plan", "2.4", "Ring plan")]}, score)
+    for nickname, plans in (("ada", [[0, 0]]), ("ada", [[0, 1]]), ("bo", [[0, 0]]), ("bo", [[1, 0]])):
+        body = {"nickname": nickname, "key": f"key of {nickname}", "exercise": "ring_plan", "passed": True}
+        board.record(board.scored(reported(body | {"plans": plans}, board.exercises)))
+    forged = {"nickname": "eve", "key": "key of eve", "exercise": "ring_plan", "passed": True, "plans": "forged"}
+    with pytest.raises(ConfigError, match="no plan"):
+        board.scored(reported(forged, board.exercises))
+    with pytest.raises(ConfigError, match="and no others"):
+        reported(forged | {"score": 0.1}, board.exercises)
+    assert json.loads(board.standing())["rankings"] == {"ring_plan": [["ada", 1.25], ["bo", 1.5]]}
+    results.close()

@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 
 from labkit.grading.course import Course, find_course
+from labkit.grading.hidden_cases.oracle import Oracle
+from labkit.grading.hidden_cases.probe import CaseRun
 from labkit.grading.keys import judge_answer
+from labkit.grading.limits import Limits
 from labkit.grading.notebook.rebuild import Rebuilt, rebuild
+from labkit.grading.preloaded.template import Template
 from labkit.grading.reports.feedback import feedback_html
 from labkit.grading.reports.student_report import result_json
 from labkit.grading.score import ExerciseResult, StudentResult
@@ -112,10 +116,10 @@ def test_the_classs_key_decides(lesson_course: Course, handed_out: dict[str, Any
 
 
 def test_a_changed_key_is_another_course(lesson_course: Course) -> None:
-    before = lesson_course.fingerprint(0)
+    before = lesson_course.fingerprint(b"of the class")
     key = lesson_course.hidden / "who_waits" / "key.json"
     key.write_text(key.read_text().replace('"rank": 2', '"rank": 3'))
-    assert lesson_course.fingerprint(0) != before
+    assert lesson_course.fingerprint(b"of the class") != before
 
 
 def test_students_see_what_was_taken_of_theirs(
@@ -129,3 +133,16 @@ def test_students_see_what_was_taken_of_theirs(
     assert "a person reads it" in page and "&lt;b&gt;too small" in page
     result = result_json(StudentResult("ada", "", (found, read)), "05_kinds")
     assert result["tests"][1]["extra_data"]["written"] == "The mean is <b>too small</b>."
+
+
+def test_a_design_earns_its_points_by_beating_the_naive_one(oracle: Oracle, template: Template, tmp_path: Path) -> None:
+    cell = {"id": "design-place-jobs", "name": "place_jobs", "kind": "exercise"}
+    said = {}
+    for name, body in {"naive": "[0] * len(minutes)", "better": "[job % 2 for job in range(len(minutes))]"}.items():
+        source = f"def place_jobs(minutes, num_machines):\n    return {body}\n"
+        (case,) = oracle.cases("place_jobs", 7)
+        cells = [cell | {"source": source}]
+        outcome = CaseRun(template, "place_jobs", cells, case, 1, tmp_path / name, 60.0, Limits()).run()
+        said[name] = oracle.judge("place_jobs", case, outcome.results, outcome.failure, outcome.wire)
+    assert not said["naive"].passed and "Points are for less" in said["naive"].message
+    assert said["better"].passed and "best known" in said["better"].message

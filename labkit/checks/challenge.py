@@ -1,0 +1,101 @@
+"""What a design is worth: a score beside three pars. Beating the naive answer earns the points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from labkit.checks.case import Case, Values
+from labkit.checks.wire import Wire
+from labkit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from labkit.checks.exercise import Exercise
+
+
+@dataclass(frozen=True)
+class Pars:
+    """What others reach in a case; less is better.
+
+    Attributes:
+        naive: The answer anybody would try first; points are for less.
+        paper: What the literature does.
+        best: The best known.
+    """
+
+    naive: float
+    paper: float
+    best: float
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """How a design is scored.
+
+    Attributes:
+        unit: Of scores and pars, "ms".
+        score: What a right answer reaches in a case. A design whose numbers differ by machine is scored over several
+            seeds, each a case.
+        pars: What others reach in that case.
+        plan: Which of the driver's results is the answer as data: the class board gets it, and scores it again itself;
+            "" where the answer is code.
+    """
+
+    unit: str
+    score: Callable[[Case, tuple[Values, ...]], float]
+    pars: Callable[[Case], Pars]
+    plan: str = ""
+
+    def line(self, case: Case, got: tuple[Values, ...]) -> str:
+        """Return a case's score beside its pars, in words."""
+        pars = self.pars(case)
+        named = {"naive": pars.naive, "the paper's": pars.paper, "best known": pars.best}
+        beside = ", ".join(f"{name} {value:,.4g}" for name, value in named.items())
+        return f"{self.score(case, got):,.4g} {self.unit} ({beside})"
+
+    def falls_short(self, case: Case, got: tuple[Values, ...]) -> str:
+        """Return why a right answer earns nothing yet, or ""."""
+        score, naive = self.score(case, got), self.pars(case).naive
+        if score < naive:
+            return ""
+        return (
+            f"It works, and takes {score:,.4g} {self.unit}; the naive answer takes {naive:,.4g}. Points are for less."
+        )
+
+
+def relative_score(exercise: Exercise, plans: object) -> float:
+    """Return how a design that is data compares with the best known, 1.0 for as good, over the visible cases.
+
+    Args:
+        exercise: With a challenge whose answer is a plan.
+        plans: The plan of each visible case, as it came.
+
+    Raises:
+        ConfigError: If a plan is missing, is no plan, or is wrong.
+    """
+    challenge = exercise.challenge
+    if challenge is None or not challenge.plan:
+        raise ConfigError(f"exercise {exercise.id} has no plans to rank")
+    if not isinstance(plans, list) or len(plans) != len(exercise.visible):
+        raise ConfigError(f"exercise {exercise.id} has a plan for each of its {len(exercise.visible)} cases")
+    ratios = []
+    for case, plan in zip(exercise.visible, plans, strict=True):
+        got: tuple[Values, ...] = ({challenge.plan: plan},)
+        verdict = exercise.judged(case, got, Wire())
+        if not verdict.passed:
+            raise ConfigError(f"{case.name}: {verdict.message}")
+        ratios.append(challenge.score(case, got) / challenge.pars(case).best)
+    return sum(ratios) / len(ratios)
+
+
+def plans_of(exercise: Exercise, brought: Sequence[object]) -> list[object] | None:
+    """Return the plan of each case as data, or None where the answer is code.
+
+    Args:
+        exercise: What was checked.
+        brought: What each visible case brought: results by rank.
+    """
+    if exercise.challenge is None or not exercise.challenge.plan:
+        return None
+    return [results[0][exercise.challenge.plan] for results in brought if isinstance(results, tuple)]

@@ -1,0 +1,90 @@
+"""A design is scored beside three pars; beating the naive answer passes; a plan is ranked by who scored it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import labkit
+from labkit.checks import notebook
+from labkit.checks.case import Values
+from labkit.checks.challenge import relative_score
+from labkit.checks.exercise import Exercise, Functions
+from labkit.checks.rooms import exercises, own_package
+from labkit.errors import ConfigError
+
+COURSE = Path(__file__).parents[1] / "grading" / "fixtures" / "course"
+Told = list[tuple[str, bool, object]]
+
+
+@pytest.fixture
+def place_jobs() -> Exercise:
+    def drive(functions: Functions, inputs: Values) -> Values:  # by value: ranks do not see the fixture course
+        return {"machines": functions["place_jobs"](inputs["minutes"], inputs["num_machines"])}
+
+    return replace(exercises("small", own_package(COURSE / "exercises"))["place_jobs"], driver=drive)
+
+
+@pytest.fixture
+def told(place_jobs: Exercise, monkeypatch: pytest.MonkeyPatch) -> Told:
+    """What the class board was told; the exercise is known by its name."""
+    sent: Told = []
+
+    def report(exercise_id: str, passed: bool, plans: object = None) -> str:
+        sent.append((exercise_id, passed, plans))
+        return ""
+
+    monkeypatch.setattr(notebook, "report", report)
+    monkeypatch.setattr(notebook, "find", lambda exercise_id: place_jobs)
+    monkeypatch.setattr(notebook, "_owner", lambda exercise, name: None)
+    return sent
+
+
+def answers(rule: Callable[[int], int]) -> Callable[[list[int], int], list[int]]:
+    def place_jobs(minutes: list[int], num_machines: int) -> list[int]:
+        return [rule(job) for job in range(len(minutes))]
+
+    return place_jobs
+
+
+def test_a_design_that_beats_the_naive_one_passes_with_its_scores(told: Told) -> None:
+    found = labkit.challenge("place_jobs", answers(lambda job: job % 2))
+    assert found.passed
+    assert "pass  three jobs: 9 min (naive 12, the paper's 9, best known 6)" in repr(found)
+    assert told == [("place_jobs", True, [[0, 1, 0], [0, 1, 0, 1, 0]])]
+
+
+def test_a_design_that_is_as_slow_as_the_naive_one_does_not_pass(told: Told) -> None:
+    found = labkit.challenge("place_jobs", answers(lambda job: 0))
+    assert not found.passed
+    assert "It works, and takes 12 min; the naive answer takes 12. Points are for less." in repr(found)
+    assert told == [("place_jobs", False, None)]
+
+
+def test_a_plan_that_is_wrong_is_no_matter_of_score(told: Told) -> None:
+    found = labkit.challenge("place_jobs", answers(lambda job: job + 1))
+    assert not found.passed and "Machines count from 0" in repr(found)
+
+
+def test_plans_are_scored_against_the_best_known(place_jobs: Exercise) -> None:
+    assert relative_score(place_jobs, [[0, 0, 1], [0, 1, 0, 1, 0]]) == pytest.approx((6 / 6 + 12 / 10) / 2)
+
+
+@pytest.mark.parametrize(
+    "plans",
+    [
+        None,
+        [[0, 0, 1]],
+        [[0, 0, 1], "best"],
+        [[0, 0, 1], [0, 1, 0, 1]],
+        [[0, 0, 1], [0, 1, 0, 1, 7]],
+        [[0, 0, 1], [0, 1, 0, 1, None]],
+        [[0, 0, 0], [0, 1, 0, 1, 0]],
+    ],
+)
+def test_what_is_no_plan_or_no_better_has_no_rank(place_jobs: Exercise, plans: object) -> None:
+    with pytest.raises(ConfigError):
+        relative_score(place_jobs, plans)
