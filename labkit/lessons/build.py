@@ -12,6 +12,7 @@ from labkit.lessons import bundles, drift, executed, slides, student
 from labkit.lessons.budget import Budget, budget
 from labkit.lessons.course import find_course, select, source_files
 from labkit.lessons.drift import Drift
+from labkit.lessons.figures import pictures_of
 from labkit.lessons.lesson import Lesson
 from labkit.lessons.notebook import as_text
 from labkit.lessons.source import load
@@ -125,7 +126,7 @@ def _chosen(root: Path, names: Sequence[str]) -> list[Lesson]:
 
 def _build(lesson: Lesson, root: Path, execute: bool, always: bool, say: Callable[[str], None]) -> Built:
     start = time.monotonic()
-    made: dict[Path, str] = {Path("notebooks", f"{lesson.name}.ipynb"): student.student_text(lesson)}
+    made: dict[Path, str] = {}
     if (deck := slides.deck(lesson)) is not None:
         made[Path("slides", f"{lesson.name}.md")] = deck
     solution = Path("solutions", f"{lesson.name}.ipynb")
@@ -137,6 +138,8 @@ def _build(lesson: Lesson, root: Path, execute: bool, always: bool, say: Callabl
         kept = executed.execute(lesson, root / "solutions")
     if kept is not None and (execute or always):
         written += _write({solution: as_text(kept)}, root)
+    notebook = student.student_text(lesson, pictures_of(root / solution))
+    written = _write({Path("notebooks", f"{lesson.name}.ipynb"): notebook}, root) + written
     return Built(lesson.name, tuple(written), execution, time.monotonic() - start, budget(lesson))
 
 

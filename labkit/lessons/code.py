@@ -138,11 +138,11 @@ def predicted_name(source: str) -> str:
 
 
 def checked_exercises(source: str) -> Iterator[str]:
-    """Yield the exercise ids that a cell hands to ``labkit.check``."""
+    """Yield the exercise ids that a cell hands to ``labkit.check`` or ``labkit.challenge``."""
     for node in ast.walk(parse(source, strict=False) or ast.Module([], [])):
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
-            if name == "check" and isinstance(node.args[0].value, str):
+            if name in ("check", "challenge") and isinstance(node.args[0].value, str):
                 yield node.args[0].value
 
 

@@ -13,6 +13,7 @@ import nbformat
 from labkit.errors import LessonError
 from labkit.lessons import executed, slides, student
 from labkit.lessons.budget import PROMISE, budget, keeps_its_promise
+from labkit.lessons.figures import pictures_of
 from labkit.lessons.first_edition import NOT_RETOLD
 from labkit.lessons.leaks import Passage, find_leaks
 from labkit.lessons.lesson import Lesson
@@ -66,7 +67,9 @@ def lesson_drift(lesson: Lesson, course: Path) -> Iterator[Drift]:
     if (found := _found(path, course, cure)) is not None:
         yield from found
     else:
-        yield from _notebook_drift(student.student_notebook(lesson), path, course, cure, student.student_text(lesson))
+        pictures = pictures_of(course / "solutions" / f"{lesson.name}.ipynb")
+        wanted_notebook = student.student_notebook(lesson, pictures)
+        yield from _notebook_drift(wanted_notebook, path, course, cure, student.student_text(lesson, pictures))
 
     path = course / "slides" / f"{lesson.name}.md"
     wanted = slides.deck(lesson)
@@ -186,8 +189,12 @@ def _differences(cell: Any, other: Any, here_ids: list[str], outputs: bool) -> I
         yield identity, _first_difference(cell["source"], other["source"])
     elif identity != other.get("id"):
         yield identity, f"has the id {other.get('id')} (from another program?)"
-    elif not outputs and (other.get("outputs") or other.get("execution_count") is not None):
-        yield identity, "carries outputs; a learner's notebook has none"
+    elif not outputs and cell.get("outputs") and not other.get("outputs"):
+        yield identity, "lacks its figure's picture"
+    elif not outputs and (
+        other.get("outputs", []) != cell.get("outputs", []) or other.get("execution_count") is not None
+    ):
+        yield identity, "carries outputs; a learner's notebook has none but pictures of figures"
     elif {**other["metadata"], "execution": None} != {**cell["metadata"], "execution": None}:
         yield identity, "its tags or metadata differ"
 

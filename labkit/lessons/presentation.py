@@ -18,7 +18,7 @@ from typing import Any, Literal
 from labkit.checks.predictions import with_unit
 from labkit.errors import LessonError
 from labkit.lessons.code import predicted_name
-from labkit.lessons.lesson import Cell, Lesson
+from labkit.lessons.lesson import TASKS, Cell, Lesson
 from labkit.widgets import deck_data
 
 DRAWN = "labkit-figure"
@@ -67,12 +67,12 @@ def lesson_slides(lesson: Lesson, shown: Any) -> list[Slide]:
         headings = re.findall(r"^#+ (.+)$", cell.student_source, re.M) if cell.kind == "markdown" else ()
         heading = headings[-1] if headings else heading
         prose = cell.student_source if cell.kind == "markdown" else prose
-        if cell.kind == "markdown" and {"slide", "slide-only"} & set(cell.tags):
+        if cell.role in TASKS and cell.exercise:
+            slides.append(Slide("exercise", _task(lesson, cell), cell.exercise, notes=_told(cell)))
+        elif cell.kind == "markdown" and {"slide", "slide-only"} & set(cell.tags):
             slides.append(Slide("prose", cell.student_source))
         elif cell.kind == "markdown" and slides:
             slides[-1].notes.append(cell.student_source)
-        elif cell.role == "exercise" and cell.exercise:
-            slides.append(Slide("exercise", _task(lesson, cell), cell.exercise, notes=_told(cell)))
         elif cell.role == "predict":
             asked[predicted_name(cell.source)] = _question(prose)
         elif cell.role not in ("check", "solution"):
@@ -104,7 +104,7 @@ def _told(cell: Cell) -> list[str]:
 
 
 def _docstrings(cell: Cell) -> dict[str, str]:
-    nodes = ast.parse(cell.student_source).body
+    nodes = ast.parse(cell.student_source).body if cell.is_code_exercise else []
     return {
         node.name: ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)
     }

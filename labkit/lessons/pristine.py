@@ -9,6 +9,7 @@ import nbformat
 
 from labkit.errors import LessonError
 from labkit.lessons.course import find_course, select, source_files
+from labkit.lessons.figures import pictures_of
 from labkit.lessons.manifest import from_metadata
 from labkit.lessons.source import load
 from labkit.lessons.student import student_notebook
@@ -53,7 +54,7 @@ def pristine_exercise(asked: str, notebooks: Path) -> tuple[str, Any, str]:
 
 def _read(path: Path) -> Any:
     if path.suffix == ".py":
-        return student_notebook(load(path))
+        return student_notebook(load(path), pictures_of(path.with_suffix(".ipynb")))
     return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
 
 

@@ -142,7 +142,7 @@ def test_a_never_executed_notebook_is_found_and_run(course: Path) -> None:
         (
             lambda nb: cell(nb, "check-mean-and-spread").update(execution_count=1),
             "check-mean-and-spread",
-            "carries outputs; a learner's notebook has none",
+            "carries outputs; a learner's notebook has none but pictures of figures",
         ),
         (
             lambda nb: cell(nb, "check-mean-and-spread")["metadata"].update(tags=[]),

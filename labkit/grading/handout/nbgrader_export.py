@@ -17,7 +17,7 @@ from typing import Any
 from labkit.errors import LessonError
 from labkit.lessons.course import find_course, select, source_files
 from labkit.lessons.cuts import gap
-from labkit.lessons.lesson import Cell, Lesson
+from labkit.lessons.lesson import TASKS, Cell, Lesson
 from labkit.lessons.notebook import as_notebook, as_text
 from labkit.lessons.source import load
 from labkit.lessons.student import student_cells
@@ -57,6 +57,11 @@ def nbgrader_notebook(lesson: Lesson) -> Any:
         elif cell.role == "check" and cell.exercise is not None:
             node["source"] = _asserting(cell, lesson)
             node["metadata"]["nbgrader"] = _metadata(cell.id, grade=True, locked=True, points=points[cell.exercise])
+        elif cell.role in TASKS and cell.exercise is not None:  # nbgrader has a person read these
+            worth = points[cell.exercise]
+            node["metadata"]["nbgrader"] = _metadata(
+                cell.id, grade=True, solution=True, points=worth, cell_type=cell.kind
+            )
         elif cell.role == "given":
             node["metadata"]["nbgrader"] = _metadata(cell.id, locked=True)
     return notebook
@@ -95,7 +100,7 @@ def _asserting(cell: Cell, lesson: Lesson) -> str:
     lines: list[str] = []
     for statement in ast.parse(cell.source).body:
         text = ast.get_source_segment(cell.source, statement) or ""
-        if text.startswith("labkit.check("):
+        if text.startswith(("labkit.check(", "labkit.challenge(")):
             lines += [f"checked = {text}", "print(checked)", "assert checked.passed"]
         else:
             lines.append(text)

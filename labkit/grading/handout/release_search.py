@@ -11,6 +11,7 @@ from pathlib import Path
 
 from labkit.checks.question import KEY, RECORDING
 from labkit.lessons.drift import leaks
+from labkit.lessons.figures import digest, pictures_of
 from labkit.lessons.lesson import Lesson
 from labkit.lessons.source import load
 from labkit.lessons.student import student_cells
@@ -43,11 +44,13 @@ class Secrets:
         lessons: Whose answers.
         fragments: Each piece of code, three lines that say something, and where it is from.
         files: Hash of each whole file that stays with instructors, and its name.
+        figures: Hashes of the pictures that learners' notebooks may bring: no other output is let through.
     """
 
     lessons: tuple[Lesson, ...]
     fragments: dict[str, str]
     files: dict[str, str]
+    figures: frozenset[str] = frozenset()
 
 
 def secrets_of(course: Path, package: Path) -> Secrets:
@@ -80,7 +83,9 @@ def secrets_of(course: Path, package: Path) -> Secrets:
         for key in (path, _labkits(path, package))
         if key.is_file()
     }
-    return Secrets(lessons, fragments, files)
+    executed = (course / "solutions").glob("[0-9][0-9]_*.ipynb")
+    figures = {digest(output) for path in executed for output in pictures_of(path).values()}
+    return Secrets(lessons, fragments, files, frozenset(figures))
 
 
 def _labkits(key: Path, package: Path) -> Path:
@@ -113,7 +118,9 @@ def _why_not(name: str, path: Path, secrets: Secrets) -> Iterator[str]:
     if path.suffix == ".ipynb":
         cells = json.loads(text)["cells"]
         texts = ["".join(cell["source"]) for cell in cells]
-        if any(cell.get("outputs") or cell.get("execution_count") is not None for cell in cells):
+        outputs = [output for cell in cells for output in cell.get("outputs") or ()]
+        ran = any(cell.get("execution_count") is not None for cell in cells)
+        if ran or not all(digest(output) in secrets.figures for output in outputs):
             yield "carries outputs of a run"
         if any("solution" in cell["metadata"].get("tags", []) for cell in cells):
             yield "holds a cell tagged solution"
