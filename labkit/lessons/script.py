@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Sequence
 
 SIGNATURE = "Made by `labkit export`"
@@ -100,13 +101,21 @@ def script(*, title: str, function: str, file: str, cells: Sequence[tuple[str, s
         joins_itself: True if the function calls ``init_process_group``, as the lesson on it does.
     """
     futures = sorted({name for _, source in cells for name in _future_names(source)})
+    title, file = _inside_quotes(title), _inside_quotes(file)
     parts = [_HEAD.format(title=title, function=function, signature=SIGNATURE, file=file)]
     if futures:
         parts.append(f"from __future__ import {', '.join(futures)}\n")
-    parts += [f"# ---- cell {identity} ----\n\n{_without_futures(source)}\n" for identity, source in cells]
+    parts += [
+        f"# ---- cell {_inside_quotes(identity)} ----\n\n{_without_futures(source)}\n" for identity, source in cells
+    ]
     join = "" if joins_itself else "    dist.init_process_group(backend)\n"
     parts.append(_FOOT.format(function=function, file=file, join=join))
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _inside_quotes(text: str) -> str:
+    """Return a text as it stands between double quotes in Python: one line, which ends neither quotes nor comment."""
+    return json.dumps(text.encode("utf-8", "replace").decode(), ensure_ascii=False)[1:-1]
 
 
 def _future_names(source: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -215,3 +216,16 @@ def test_a_function_that_joins_the_group_itself_is_left_to_do_so() -> None:
     assert "init_process_group(backend)" in script(
         title="t", function="main", file="t.py", cells=cells, joins_itself=False
     )
+
+
+@pytest.mark.parametrize(
+    "odd", ["\nimport os", "\r\nimport os", '"""\nimport os\n"""', "ends\\", "{x}", "\u2028é", '"']
+)
+def test_nothing_of_a_notebook_but_its_cells_is_code_of_the_script(odd: str) -> None:
+    plain = script(title="t", function="main", file="f.py", cells=[("c", "def main():\n    pass")], joins_itself=False)
+    text = script(title=odd, function="main", file=odd, cells=[(odd, "def main():\n    pass")], joins_itself=False)
+    head, *code = ast.parse(text).body
+    assert isinstance(head, ast.Expr) and isinstance(head.value, ast.Constant)
+    assert str(head.value.value).startswith(odd)
+    shape = [type(node).__name__ for node in ast.walk(ast.Module(code, []))]
+    assert shape == [type(node).__name__ for node in ast.walk(ast.Module(ast.parse(plain).body[1:], []))]
