@@ -49,7 +49,8 @@ def join_class(link: str, nickname: str) -> Membership:
         raise ConfigError(f"{link!r} is no class link; it looks like http://192.168.1.7:8321/c/abcde-fghij")
     check_nickname(nickname)
     there = member()
-    key = there.key if there is not None and there.nickname == nickname else secrets.token_urlsafe(16)
+    same = there is not None and (there.nickname, there.link.split("/c/")[-1]) == (nickname, link.split("/c/")[-1])
+    key = there.key if there is not None and same else secrets.token_urlsafe(16)  # no class knows another one's
     membership = Membership(link, nickname, key)
     path = _path()
     try:

@@ -18,6 +18,8 @@ from typing import Any
 from labkit.errors import ConfigError, EnvironmentProblem
 
 MOST_LEARNERS = 1000
+MOST_BY_ADDRESS = 300
+"""Learners of one address: a room behind one router, or a machine that many log in to."""
 LONGEST_NICKNAME = 24
 _RANKED = 10
 
@@ -27,6 +29,9 @@ Exercises = Mapping[str, Sequence[tuple[str, str, str]]]
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS class (token TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS learner (nickname TEXT PRIMARY KEY, key_hash TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS seat (
+    key_hash TEXT PRIMARY KEY, nickname TEXT NOT NULL REFERENCES learner, address TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS result (
     nickname TEXT NOT NULL REFERENCES learner, exercise TEXT NOT NULL, passed INTEGER NOT NULL,
     tries INTEGER NOT NULL, first_s REAL NOT NULL, last_s REAL NOT NULL, PRIMARY KEY (nickname, exercise)
@@ -65,10 +70,10 @@ def reported(plain: object, known: Exercises) -> Reported:
     if not isinstance(plain, dict) or set(plain) - {"plans"} != wanted:
         raise ConfigError("a result has the fields nickname, key, exercise, passed, for a design plans, and no others")
     nickname, key, exercise, passed = (plain[name] for name in ("nickname", "key", "exercise", "passed"))
-    if not isinstance(passed, bool) or not isinstance(key, str) or not 8 <= len(key) <= 64:
-        raise ConfigError("passed must be true or false, key a text of 8 to 64 characters")
+    if not isinstance(passed, bool) or not isinstance(key, str) or not 8 <= len(key) <= 64 or not key.isprintable():
+        raise ConfigError("passed must be true or false, key a text of 8 to 64 printable characters")
     check_nickname(nickname)
-    if exercise not in {each for lesson in known.values() for each, _, _ in lesson}:
+    if not isinstance(exercise, str) or exercise not in {each for lesson in known.values() for each, _, _ in lesson}:
         raise ConfigError("the course on the board's machine has no such exercise")
     return Reported(nickname, key, exercise, passed, plain.get("plans"))
 
@@ -119,11 +124,16 @@ class Results:
         """Close the file."""
         self._base.close()
 
-    def record(self, result: Reported) -> None:
+    def record(self, result: Reported, address: str = "") -> None:
         """Write a result down; what has passed stays passed.
 
+        Args:
+            result: What a learner's machine sent.
+            address: From where.
+
         Raises:
-            ConfigError: If the nickname is another learner's, or the board is full.
+            ConfigError: If the nickname is another learner's, the key has another nickname, or the board or what one
+                address may have on it is full.
         """
         key_hash = hashlib.sha256(result.key.encode()).hexdigest()
         self._base.execute("BEGIN IMMEDIATE")
@@ -132,6 +142,7 @@ class Results:
             if found is None:
                 if self._base.execute("SELECT count(*) FROM learner").fetchone()[0] >= MOST_LEARNERS:
                     raise ConfigError(f"the board holds {MOST_LEARNERS} learners and is full")
+                self._take_seat(result.nickname, key_hash, address)
                 self._base.execute("INSERT INTO learner VALUES (?, ?)", (result.nickname, key_hash))
             elif not hmac.compare_digest(found[0], key_hash):
                 raise ConfigError(f"somebody else in this class is called {result.nickname!r}; choose another nickname")
@@ -151,6 +162,20 @@ class Results:
         except BaseException:
             self._base.execute("ROLLBACK")
             raise
+
+    def _take_seat(self, nickname: str, key_hash: str, address: str) -> None:
+        """Give a key its one nickname.
+
+        Raises:
+            ConfigError: If the key has one, or the address has too many.
+        """
+        seat = self._base.execute("SELECT nickname FROM seat WHERE key_hash = ?", (key_hash,)).fetchone()
+        if seat is not None:
+            raise ConfigError(f"you are {seat[0]!r} in this class; labkit.join_class with that name goes on as you")
+        count = self._base.execute("SELECT count(*) FROM seat WHERE address = ?", (address,)).fetchone()[0]
+        if address and count >= MOST_BY_ADDRESS:
+            raise ConfigError(f"{MOST_BY_ADDRESS} learners have joined from {address}, and that is the most")
+        self._base.execute("INSERT INTO seat VALUES (?, ?, ?)", (key_hash, nickname, address))
 
     def standing(self, exercises: Exercises) -> dict[str, Any]:
         """Return what the page shows, as plain JSON values.

@@ -75,7 +75,9 @@ class _Standing(_Handler):
 class _Result(_Handler):
     def post(self, _: str) -> None:
         try:
-            self.board.record(self.board.scored(reported(json.loads(self.request.body), self.board.exercises)))
+            plain = json.loads(self.request.body)
+            scored = self.board.scored(reported(plain, self.board.exercises))
+            self.board.record(scored, self.request.remote_ip or "")
         except ConfigError as error:
             self.refuse(400, str(error))
         except (ValueError, RecursionError):
@@ -110,9 +112,9 @@ class Board:
             return result
         return replace(result, score=self._score(result.exercise, result.plans))
 
-    def record(self, result: Reported) -> None:
-        """Write a result down."""
-        self.results.record(result)
+    def record(self, result: Reported, address: str) -> None:
+        """Write down a result that came from an address."""
+        self.results.record(result, address)
         self._standing = None
 
     def standing(self) -> str:

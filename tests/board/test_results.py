@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from labkit.board.results import MOST_LEARNERS, Reported, Results, reported
+from labkit.board.results import MOST_BY_ADDRESS, MOST_LEARNERS, Reported, Results, reported
 from labkit.errors import ConfigError, EnvironmentProblem
 
 COURSE = {
@@ -29,15 +29,15 @@ def results(tmp_path: Path) -> Iterator[Results]:
 
 def test_what_has_passed_stays_passed_and_tries_are_counted_until_then(results: Results) -> None:
     for passed in (False, False, True, False):
-        results.record(Reported("ada", KEY, "naive_all_reduce", passed))
+        results.record(Reported("ada", KEY + " ada", "naive_all_reduce", passed))
     assert results.standing(COURSE)["learners"] == {"ada": {"naive_all_reduce": [1, 3]}}
 
 
 def test_the_exercise_that_most_are_on_holds_the_room_up(results: Results) -> None:
     for name in ("ada", "bo", "cy"):
-        results.record(Reported(name, KEY, "naive_all_reduce", name != "bo"))
+        results.record(Reported(name, f"{KEY} of {name}", "naive_all_reduce", name != "bo"))
     for name in ("ada", "cy"):
-        results.record(Reported(name, KEY, "halving_doubling", False))
+        results.record(Reported(name, f"{KEY} of {name}", "halving_doubling", False))
     standing = results.standing(COURSE)
     assert standing["holdup"] == "halving_doubling"
     first, second = standing["lessons"]["02"]
@@ -46,14 +46,14 @@ def test_the_exercise_that_most_are_on_holds_the_room_up(results: Results) -> No
 
 
 def test_nobody_is_on_what_they_passed_last(results: Results) -> None:
-    results.record(Reported("ada", KEY, "naive_all_reduce", False))
-    results.record(Reported("ada", KEY, "broadcast_module", True))
+    results.record(Reported("ada", KEY + " ada", "naive_all_reduce", False))
+    results.record(Reported("ada", KEY + " ada", "broadcast_module", True))
     assert results.standing(COURSE)["holdup"] is None
 
 
 def test_learners_are_in_the_order_people_count(results: Results) -> None:
     for name in ("table 10", "Zoe", "table 2", "2"):
-        results.record(Reported(name, KEY, "naive_all_reduce", True))
+        results.record(Reported(name, f"{KEY} of {name}", "naive_all_reduce", True))
     assert list(results.standing(COURSE)["learners"]) == ["2", "table 2", "table 10", "Zoe"]
 
 
@@ -66,9 +66,21 @@ def test_a_nickname_belongs_to_the_key_it_came_with(results: Results) -> None:
 
 def test_a_full_board_says_so(results: Results) -> None:
     for number in range(MOST_LEARNERS):
-        results.record(Reported(f"learner {number}", KEY, "naive_all_reduce", True))
+        results.record(Reported(f"learner {number}", f"{KEY} {number}", "naive_all_reduce", True))
     with pytest.raises(ConfigError, match=r"holds 1000 learners and is full"):
-        results.record(Reported("one more", KEY, "naive_all_reduce", True))
+        results.record(Reported("one more", f"{KEY} more", "naive_all_reduce", True))
+
+
+def test_a_key_has_one_seat_and_an_address_a_bounded_number(results: Results) -> None:
+    results.record(Reported("ada", KEY, "naive_all_reduce", True), "10.0.0.7")
+    with pytest.raises(ConfigError, match="you are 'ada' in this class"):
+        results.record(Reported("bob", KEY, "naive_all_reduce", True), "10.0.0.8")
+    for number in range(MOST_BY_ADDRESS - 1):
+        results.record(Reported(f"learner {number}", f"{KEY} {number}", "naive_all_reduce", True), "10.0.0.7")
+    with pytest.raises(ConfigError, match=r"300 learners have joined from 10\.0\.0\.7"):
+        results.record(Reported("one more", f"{KEY} more", "naive_all_reduce", True), "10.0.0.7")
+    results.record(Reported("one more", f"{KEY} more", "naive_all_reduce", True), "10.0.0.8")
+    results.record(Reported("ada", KEY, "count_bytes", True), "10.0.0.9")
 
 
 def test_a_restart_goes_on_with_the_same_class(tmp_path: Path) -> None:
@@ -92,10 +104,10 @@ def test_what_is_no_database_is_left_alone(tmp_path: Path) -> None:
 def test_no_column_could_hold_code(tmp_path: Path) -> None:
     Results(tmp_path / "class.sqlite").close()
     with sqlite3.connect(tmp_path / "class.sqlite") as base:
-        columns = {row[0] for table in ("learner", "result") for row in base.execute(
+        columns = {row[0] for table in ("learner", "seat", "result") for row in base.execute(
             "SELECT name FROM pragma_table_info(?)", (table,))}  # fmt: skip
     base.close()
-    assert columns == {"nickname", "key_hash", "exercise", "passed", "tries", "first_s", "last_s"}
+    assert columns == {"nickname", "key_hash", "address", "exercise", "passed", "tries", "first_s", "last_s"}
 
 
 @pytest.mark.parametrize(
@@ -111,6 +123,9 @@ def test_no_column_could_hold_code(tmp_path: Path) -> None:
         ({"nickname": ["ada"]}, "1 to 24 printable"),
         ({"exercise": "2.1"}, "no such exercise"),
         ({"exercise": 2.1}, "no such exercise"),
+        ({"exercise": ["2.1"]}, "no such exercise"),
+        ({"exercise": {}}, "no such exercise"),
+        ({"key": "eight\ud800 letters"}, "printable"),
         ({"code": "print(1)"}, "no others"),
     ],
     ids=str,

@@ -200,6 +200,10 @@ def test_strangers_and_what_is_too_large_are_refused(board: Running) -> None:
     assert board.call("GET", "/")[0] == board.call("GET", "/c/../etc/passwd")[0] == 404
     assert board.call("POST", f"{own}/result", b"no json")[0] == 400
     assert board.call("POST", f"{own}/result", b"[" * 1000)[0] == 400
+    for odd in (b'"\xff"', b"[]", b'{"nickname": {}, "key": [], "exercise": [], "passed": {}}', b"NaN", b"9" * 900):
+        assert board.call("POST", f"{own}/result", odd)[0] == 400, odd
+    unhashable = {"nickname": "ada", "key": "key of ada", "exercise": ["x"], "passed": True}
+    assert board.call("POST", f"{own}/result", json.dumps(unhashable).encode())[0] == 400
     assert board.call("GET", f"{own}/result")[0] == 405
     try:
         status = board.call("POST", f"{own}/result", b"x" * 10_000_000)[0]
@@ -223,6 +227,12 @@ def test_a_taken_port_is_told_with_its_cure(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
     assert "cannot listen on 127.0.0.1" in done.stderr and "choose another with --port" in done.stderr
+
+
+def test_each_class_of_a_learner_gets_a_key_of_its_own(own_home: Path) -> None:
+    first = labkit.join_class("http://10.0.0.1:8321/c/aaaaa-bbbbb", "ada")
+    assert labkit.join_class("http://10.0.0.2:8321/c/aaaaa-bbbbb", "ada").key == first.key, "the board moved"
+    assert labkit.join_class("http://10.0.0.1:8321/c/ccccc-ddddd", "ada").key != first.key
 
 
 def test_what_is_no_class_link_is_told_what_one_looks_like(own_home: Path) -> None:

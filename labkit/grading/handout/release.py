@@ -18,6 +18,7 @@ from labkit.checks.question import KEY, RECORDING
 from labkit.errors import ConfigError, LessonError
 from labkit.grading.handout.release_search import search, secrets_of
 from labkit.grading.handout.repository_files import REPOSITORY, repository_files
+from labkit.grading.handout.texts_within import NOT_SEARCHED
 from labkit.lessons import manifest
 from labkit.lessons.course import find_course, select
 from labkit.lessons.pristine import ORIGINALS
@@ -53,7 +54,7 @@ class Release:
         return (
             f"{self.folder}: {', '.join(self.lessons)}; {self.num_files} files, {self.num_bytes / 1e6:.1f} MB\n"
             f"searched for {self.num_fragments} fragments of answers and hidden cases, {self.num_secret_files} whole "
-            "files, markers and outputs: none is in it"
+            f"files, markers and outputs: none is in it\n({NOT_SEARCHED})"
         )
 
 

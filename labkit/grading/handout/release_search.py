@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labkit.checks.question import KEY, RECORDING
+from labkit.grading.handout.texts_within import notebook_texts, texts_within
 from labkit.lessons.drift import leaks
 from labkit.lessons.figures import digest, pictures_of
 from labkit.lessons.lesson import Lesson
@@ -94,7 +95,7 @@ def _labkits(key: Path, package: Path) -> Path:
 
 
 def search(bundle: Path, secrets: Secrets) -> list[Found]:
-    """Return everything in a bundle that must not be there; an empty list is the proof."""
+    """Return everything in a bundle that must not be there; what an empty list does not prove, `NOT_SEARCHED` says."""
     found = [Found(drift.file, drift.why) for drift in leaks(list(secrets.lessons), bundle)]
     for path in sorted(path for path in bundle.rglob("*") if path.is_file() and ".git" not in path.parts):
         name = path.relative_to(bundle).as_posix()
@@ -126,7 +127,9 @@ def _why_not(name: str, path: Path, secrets: Secrets) -> Iterator[str]:
             yield "holds a cell tagged solution"
     if not name.startswith(_READS_MARKERS) and any(_MARKER.search(each) for each in texts):
         yield "holds a marker of a solution"
-    windows = {window for each in texts for window in _fragments(each, "")}
+    everything = notebook_texts(text) if path.suffix == ".ipynb" else [text]
+    inner = (inner for each in everything for inner in texts_within(each))
+    windows = {window for each in (*texts, *inner) for window in _fragments(each, "")}
     yield from sorted({f"holds lines of {secrets.fragments[window]}" for window in windows & secrets.fragments.keys()})
 
 
