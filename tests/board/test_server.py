@@ -251,7 +251,7 @@ def test_plans_are_scored_by_the_board_alone(tmp_path: Path) -> None:
     board = Board(results, {"02": [("ring_plan", "2.4", "Ring plan")]}, score)
     for nickname, plans in (("ada", [[0, 0]]), ("ada", [[0, 1]]), ("bo", [[0, 0]]), ("bo", [[1, 0]])):
         body = {"nickname": nickname, "key": f"key of {nickname}", "exercise": "ring_plan", "passed": True}
-        board.record(board.scored(reported(body | {"plans": plans}, board.exercises)))
+        board.record(board.scored(reported(body | {"plans": plans}, board.exercises)), "10.0.0.1")
     forged = {"nickname": "eve", "key": "key of eve", "exercise": "ring_plan", "passed": True, "plans": "forged"}
     with pytest.raises(ConfigError, match="no plan"):
         board.scored(reported(forged, board.exercises))
