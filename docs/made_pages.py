@@ -14,6 +14,7 @@ from labkit.hardware import DEVICES, LINKS
 from labkit.lessons.notebook import as_text
 from labkit.lessons.shown import shown_notebook
 from labkit.lessons.source import load
+from labkit.simulator.cuda_functions import refused
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "labkit"
@@ -21,7 +22,8 @@ PACKAGE = ROOT / "labkit"
 
 def write(folder: Path) -> None:
     """Write every made page below the folder; a page whose content is unchanged keeps its file."""
-    pages = {"reference.md": _reference(), "hardware.md": _hardware(), "errors.md": _errors()} | _lessons()
+    pages = {"reference.md": _reference(), "hardware.md": _hardware(), "errors.md": _errors()}
+    pages |= {"what_runs.md": _what_runs()} | _lessons()
     for name, text in pages.items():
         path = folder / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
@@ -100,6 +102,43 @@ def _hardware() -> str:
         sources.append(f"* `{link.name}`: {link.source}. Payload: {link.share_source}. Latency: {link.latency_source}.")
     lines += ["", "Where the figures are from:", "", *sources]
     return "\n".join(lines) + "\n"
+
+
+def _what_runs() -> str:
+    """Return what was tried on the virtual cluster, each row with the test that holds it, and what is refused by name.
+
+    Raises:
+        ValueError: If a row of docs/what_runs.toml is not complete, or names a test that is not there.
+    """
+    rows = tomllib.loads((ROOT / "docs" / "what_runs.toml").read_text(encoding="utf-8"))["row"]
+    problems = what_runs_problems(rows)
+    if problems:
+        raise ValueError("docs/what_runs.toml does not fit the tests:\n" + "\n".join(problems))
+    lines = ["# What runs on the virtual cluster", "", "Each row is held by a test.", ""]
+    lines += ["| program | outcome | why | test |", "|---|---|---|---|"]
+    for row in rows:
+        lines.append(f"| {_in_table(row['what'])} | {row['outcome']} | {row.get('why', '')} | `{row['test']}` |")
+    lines += ["", "## Refused by name", "", "With `cuda=True` a rank that calls one of these is told so:", ""]
+    lines += [", ".join(f"`torch.cuda.{name}`" for name in refused()) + "."]
+    return "\n".join(lines) + "\n"
+
+
+OUTCOMES = ("right", "told", "refused")
+
+
+def what_runs_problems(rows: list[dict[str, str]]) -> list[str]:
+    """Return in words what is wrong with rows of docs/what_runs.toml."""
+    problems = []
+    for row in rows:
+        file, _, test = row["test"].partition("::")
+        path = ROOT / "tests" / file
+        if not path.is_file() or f"def {test}(" not in path.read_text(encoding="utf-8"):
+            problems.append(f"{row['what']}: there is no test {row['test']}")
+        if row["outcome"] not in OUTCOMES:
+            problems.append(f"{row['what']}: the outcome {row['outcome']} is none of {', '.join(OUTCOMES)}")
+        elif (row["outcome"] == "right") == bool(row.get("why")):
+            problems.append(f"{row['what']}: what is right needs no reason, and everything else one")
+    return problems
 
 
 def _errors() -> str:

@@ -123,7 +123,9 @@ def launch(
     cuda: Annotated[bool | None, typer.Option(help="Show virtual accelerators as CUDA devices (the default).")] = None,
     seed: Annotated[int, typer.Option(help="Rank r seeds torch, numpy and random with seed + r.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Seconds the run may take (default: no limit).")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the timeline: .npz, .html, or .json for Perfetto.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the timeline: .npz or .json to load, .html to look at.")
+    ] = None,
 ) -> None:
     """Run a training script as torchrun would, on virtual accelerators or on processes of this host."""
     hardware = {"gpu": gpu, "link": link, "nic": nic, "gpus_per_node": gpus_per_node, "memory": memory, "cuda": cuda}

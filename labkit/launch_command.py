@@ -36,7 +36,7 @@ def launch(
         hardware: What labkit.virtual takes besides the number of ranks; None where nothing was asked for.
         timeout: Seconds the run may take, or None.
         seed: Rank r seeds torch, numpy and random with seed + r.
-        out: Where the timeline goes: ``.npz`` for labkit.Timeline.load, ``.html`` to look at, ``.json`` for Perfetto.
+        out: Where the timeline goes: ``.npz`` or ``.json`` for labkit.Timeline.load, ``.html`` to look at.
         say: Shows a line.
 
     Raises:
@@ -73,7 +73,7 @@ def _writer(out: Path | None) -> Callable[[Timeline], None]:
     writers: dict[str, Callable[[Timeline], None]] = {
         ".npz": lambda timeline: timeline.save(out),
         ".html": lambda timeline: timeline.to_html(out),
-        ".json": lambda timeline: timeline.to_chrome(out),
+        ".json": lambda timeline: timeline.save(out),
     }
     if out.suffix not in writers:
         raise ConfigError(f"--out {out} has no known ending; use {', '.join(writers)}.")
