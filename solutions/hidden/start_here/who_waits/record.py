@@ -1,6 +1,6 @@
 """Records the runs of `who_waits`: eight GPUs train, one of them is late in every step.
 
-Run it from the repository to write both recordings anew; they come out the same on every machine.
+Run `python record.py` in this folder to write both recordings anew; they come out the same on every machine.
 """
 
 from __future__ import annotations
