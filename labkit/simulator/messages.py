@@ -177,13 +177,14 @@ class Exchange:
 
     def _transfer(self, send: Posted, receive: Posted, now_ns: int) -> None:
         simulation = self._simulation
-        left_ns, there_ns = simulation.network.transfer(send.rank.rank, receive.rank.rank, send.row.bytes, now_ns)
-        send.row.end_ns, receive.row.end_ns = left_ns, there_ns
+        way = simulation.network.transfer(send.rank.rank, receive.rank.rank, send.row.bytes, now_ns)
+        send.row.end_ns, receive.row.end_ns = way.left_ns, way.there_ns
+        send.row.moves, receive.row.moves = ((way.leaves_ns, way.left_ns),), ((way.comes_ns, way.there_ns),)
         if not send.tensor.is_meta:
             with uncounted():
                 receive.payload = send.tensor.clone(memory_format=torch.contiguous_format)
-        simulation.scheduler.fire(send.event, left_ns)
-        simulation.scheduler.fire(receive.event, there_ns)
+        simulation.scheduler.fire(send.event, way.left_ns)
+        simulation.scheduler.fire(receive.event, way.there_ns)
 
 
 def _check_fit(send: Posted, receive: Posted) -> None:

@@ -67,6 +67,23 @@ class Traffic:
     bytes_on_wire: float = 1.0
 
 
+@dataclass(frozen=True)
+class Passage:
+    """When a message moves.
+
+    Attributes:
+        leaves_ns: Its first byte leaves the sender; before, it waited for the port.
+        left_ns: The sender's buffer is read.
+        comes_ns: Its first byte passes the receiver's port, latency left out.
+        there_ns: It is there.
+    """
+
+    leaves_ns: int
+    left_ns: int
+    comes_ns: int
+    there_ns: int
+
+
 class Cores:
     """The processor cores of a host, which its ranks and the threads that move their bytes share."""
 
@@ -129,33 +146,33 @@ class Network:
         same_node = self.cluster.node(src) == self.cluster.node(dst)
         return (self.cluster.link if same_node else self.cluster.nic).latency_ns
 
-    def transfer(self, src: int, dst: int, num_bytes: int, now_ns: int) -> tuple[int, int]:
-        """Return when the sender's buffer is read and when the message is there, both ends being ready at now_ns."""
+    def transfer(self, src: int, dst: int, num_bytes: int, now_ns: int) -> Passage:
+        """Return when a message passes its sender's port and its receiver's, both ends being ready at now_ns."""
         if src == dst:
             copied_ns = now_ns + math.ceil(num_bytes / self._copy_bytes_per_ns())
-            return copied_ns, copied_ns
+            return Passage(now_ns, copied_ns, now_ns, copied_ns)
         weighted = num_bytes * self.cluster.slow_links.get((src, dst), 1.0) * self._jitter()
-        begins, left_ns, there_ns = now_ns, now_ns, now_ns
-        for place, port in enumerate(self._way(src, dst)):
-            begins, ends = port.book(begins, weighted)
-            if place == 0:
-                left_ns = ends
-            there_ns = max(there_ns, ends)
+        out, into = self._way(src, dst)
+        leaves_ns, left_ns = out.book(now_ns, weighted)
+        comes_ns, there_ns = into.book(leaves_ns, weighted)
         moved_ns = self._moved_by_cores({(src, dst): weighted}, now_ns)
-        return max(left_ns, moved_ns), max(there_ns, moved_ns) + self.latency_ns(src, dst)
+        there_ns = max(left_ns, there_ns, moved_ns) + self.latency_ns(src, dst)
+        return Passage(leaves_ns, max(left_ns, moved_ns), comes_ns, there_ns)
 
-    def collective(self, traffic: Traffic, now_ns: int) -> int:
-        """Return when a collective that all ranks have joined at now_ns is complete.
+    def collective(self, traffic: Traffic, now_ns: int) -> tuple[int, int]:
+        """Return when a collective that all ranks have joined at now_ns begins to move, and when it is complete.
 
         Every port carries its share as one block; the slowest one, with whatever queues before it, decides, and the
         latency of the steps comes on top. That is exact for a ring and for direct exchange on free ports.
         """
         latency_ns = self._latency_of(traffic)
         ends_ns = self._moved_by_cores(traffic.edges, now_ns) + latency_ns
+        begins_ns = []
         for port, num_bytes in self._loads(traffic).items():
-            _, port_ends = port.book(now_ns, num_bytes * self._jitter())
+            port_begins, port_ends = port.book(now_ns, num_bytes * self._jitter())
+            begins_ns.append(port_begins)
             ends_ns = max(ends_ns, port_ends + latency_ns)
-        return ends_ns
+        return min(begins_ns, default=now_ns), ends_ns
 
     def _moved_by_cores(self, edges: dict[tuple[int, int], float], now_ns: int) -> int:
         """Return when the hosts' cores have moved these bytes, now where moving costs them nothing."""

@@ -19,7 +19,9 @@ import torch
 from labkit.cells import cell_name
 from labkit.simulator.work_done import WorkDone
 from labkit.timeline import Timeline
+from labkit.timeline.columns import Table
 from labkit.timeline.span import Lane, Problem
+from labkit.timeline.transfers import transfer_table
 from labkit.torch_port.group_tables import entry_codes
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class Row:
     """One span while it is being recorded; end_ns is -1 until it is known, thread 0 is the rank's own.
 
     ``of`` is the call a wait was for, ``answered`` the serving that answered a remote call in place of its own.
+    ``moves`` is when bytes of a call moved, ``phase`` that of the training step (labkit.timeline.phases).
     """
 
     lane: Lane
@@ -62,6 +65,8 @@ class Row:
     of: Row | None = None
     answered: Row | None = None
     thread: int = 0
+    moves: tuple[tuple[int, int], ...] = ()
+    phase: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +94,11 @@ class RankRecord:
         self.rows.append(row)
         return row
 
-    def joinable(self, now_ns: int) -> Row | None:
-        """Return the span of operators that the last one belonged to, if it ends now and nothing came between."""
+    def joinable(self, now_ns: int, phase: str = "") -> Row | None:
+        """Return the span of operators of this phase that ends now, if it is the last one."""
         last = self.rows[-1] if self.rows else None
         fits = last is not None and last.name == JOINED and last.end_ns == now_ns and last.thread == self.number
+        fits = fits and last is not None and last.phase == phase
         return last if fits else None
 
     @property
@@ -184,7 +190,7 @@ def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Se
     ranks = np.array([rank for rank, _ in rows], dtype=np.int64)
     last = [max(ends_ns[rank], row.start_ns) for rank, row in rows]
     ends = [end if row.end_ns == _OPEN else row.end_ns for end, (_, row) in zip(last, rows, strict=True)]
-    calls = [n for n, row in enumerate(spans) if row.lane == Lane.COMMUNICATION and row.kind != "span"]
+    calls = [n for n, row in enumerate(spans) if row.lane == Lane.COMMUNICATION]
     sourced = [n for n, row in enumerate(spans) if row.source]
     waits = [n for n, row in enumerate(spans) if row.of is not None]
 
@@ -226,6 +232,9 @@ def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Se
             "closed": np.ones(num_ranks, dtype=np.bool_),
         },
     }
+    tables["transfer"] = _transfers(calls, spans, ends)
+    phased = [n for n, row in enumerate(spans) if row.phase]
+    tables["phase"] = {"span": np.array(phased, dtype=np.int64), "phase": column(lambda r: r.phase, np.str_, phased)}
     if left:
         by = column(lambda r: number_of[id(r.answered)], np.int64, left)
         tables["reply"] = {"span": by, "of": np.array(left, dtype=np.int64)}
@@ -236,3 +245,16 @@ def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Se
         peer=column(lambda r: r.peer, np.int32), flow=column(lambda r: r.flow, np.int64), tables=tables,
         problems=tuple(Problem(p.kind, p.rank, p.text, number_of[id(p.row)]) for p in noted), num_ranks=num_ranks,
     )  # fmt: skip
+
+
+def _transfers(calls: Sequence[int], spans: Sequence[Row], ends: Sequence[int]) -> Table:
+    """Return the table "transfer": calls that were blocked for some of their time; of one still open nothing moved."""
+    found = []
+    for number in calls:
+        row, end_ns = spans[number], ends[number]
+        moves = row.moves if row.end_ns != _OPEN else tuple((begin, min(end, end_ns)) for begin, end in row.moves)
+        if row.end_ns == _OPEN and not moves:
+            moves = ((end_ns, end_ns),)
+        if moves and moves != ((row.start_ns, end_ns),):
+            found += [(number, min(max(begin, row.start_ns), end_ns), min(end, end_ns)) for begin, end in moves]
+    return transfer_table(found)

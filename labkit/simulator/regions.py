@@ -8,9 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from labkit.simulator.record import Row
 from labkit.simulator.state import VirtualRank, current_rank
-from labkit.timeline.span import Lane
-
-_LANES = {"compute": Lane.COMPUTE, "communication": Lane.COMMUNICATION, "host": Lane.HOST}
+from labkit.timeline.span import Lane, region_kind
 
 
 def span(name: str, kind: str = "compute") -> AbstractContextManager[object]:
@@ -24,11 +22,7 @@ def span(name: str, kind: str = "compute") -> AbstractContextManager[object]:
 
 @contextmanager
 def _region(rank: VirtualRank, name: str, kind: str, source: str) -> Iterator[None]:
-    lane = _LANES.get(kind)
-    word = "span" if lane is not None else kind
-    row = rank.record.add(
-        Row(Lane.COMPUTE if lane is None else lane, rank.now_ns, -1, name, word, source=source)
-    )  # fmt: skip
+    row = rank.record.add(Row(Lane.REGION, rank.now_ns, -1, name, region_kind(kind), source=source))
     try:
         yield
     except BaseException:

@@ -19,6 +19,7 @@ import torch
 from labkit.hardware import find_link
 from labkit.simulator.accelerator import Accelerator
 from labkit.simulator.operators import Operator, describe, remember, signature
+from labkit.simulator.phases import phase_of
 from labkit.simulator.record import JOINED, Row, short
 from labkit.simulator.state import VirtualRank, memory_of
 from labkit.timeline.span import Lane
@@ -138,12 +139,14 @@ class Roofline(DispatchMode):
             start_ns, _ = self._cores.run(now_ns, duration_ns)
             rank.spend(start_ns - now_ns)
             now_ns = start_ns
-        if self._join and (before := rank.record.joinable(now_ns)) is not None:
+        phase = phase_of(rank)
+        if self._join and (before := rank.record.joinable(now_ns, phase)) is not None:
             before.end_ns += duration_ns
             before.bytes += num_bytes
         else:
             name = JOINED if self._join else name
-            rank.record.add(Row(Lane.COMPUTE, now_ns, now_ns + duration_ns, name, "operator", num_bytes))
+            row = Row(Lane.COMPUTE, now_ns, now_ns + duration_ns, name, "operator", num_bytes, phase=phase)
+            rank.record.add(row)
         rank.spend(duration_ns)
 
     def _move(self, out: Any) -> None:

@@ -155,9 +155,9 @@ class Rounds:
         if free_ns > now_ns:
             scheduler.act(free_ns, lambda: self._settle(round_, parts, traffic, free_ns))
             return
-        ends_ns = self._simulation.network.collective(traffic, now_ns)
+        begins_ns, ends_ns = self._simulation.network.collective(traffic, now_ns)
         for part in parts:
-            part.row.end_ns = ends_ns
+            part.row.end_ns, part.row.moves = ends_ns, ((begins_ns, ends_ns),)
             part.rank.streams[key] = ends_ns
         scheduler.fire(round_.event, ends_ns)
 

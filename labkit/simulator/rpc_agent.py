@@ -211,7 +211,7 @@ class Agent:
         state = futures.state_of(call.future)
         state.text, state.peers = call.text, call.peers
         self.group.under_way += 1
-        self._send(packed.bytes, callee, rank.now_ns + ISSUE_NS, lambda there_ns: callee.arrive(call, there_ns))
+        self._send(row, packed.bytes, callee, rank.now_ns + ISSUE_NS, lambda there_ns: callee.arrive(call, there_ns))
         patient = timeout_s < 0 and self.patient
         limit_s = self.timeout_s if timeout_s < 0 else timeout_s
         if limit_s:
@@ -221,14 +221,16 @@ class Agent:
         rank.spend(ISSUE_NS)
         return call
 
-    def _send(self, num_bytes: int, to: Agent, now_ns: int, arrived: Callable[[int], None]) -> None:
-        """Have bytes go to another worker; arrived is called when they are there, with the time."""
+    def _send(self, row: Row, num_bytes: int, to: Agent, now_ns: int, arrived: Callable[[int], None]) -> None:
+        """Have bytes of a call with this span go to a worker; arrived is called when they are there, with the time."""
         simulation = self.rank.simulation
         leaves_ns = now_ns + MESSAGE_NS
 
         def leave() -> None:
-            _, there_ns = simulation.network.transfer(self.rank.rank, to.rank.rank, num_bytes, leaves_ns)
-            simulation.scheduler.act(there_ns, lambda: arrived(there_ns))
+            way = simulation.network.transfer(self.rank.rank, to.rank.rank, num_bytes, leaves_ns)
+            begins_ns = now_ns if row.moves else row.start_ns  # issuing the call is part of sending it
+            row.moves = (*row.moves, (begins_ns, way.there_ns))
+            simulation.scheduler.act(way.there_ns, lambda: arrived(way.there_ns))
 
         simulation.scheduler.act(leaves_ns, leave)
 
@@ -308,7 +310,8 @@ class Agent:
             packed = pack((fine, value), rank.process, self.as_reference)
         except Exception as error:
             packed = pack((False, Failure.of(error, self.info)), rank.process, self.as_reference)
-        self._send(packed.bytes, call.caller, rank.now_ns, lambda there_ns: call.caller.learn(call, packed, there_ns))
+        back = call.caller
+        self._send(call.row, packed.bytes, back, rank.now_ns, lambda there_ns: back.learn(call, packed, there_ns))
 
     def learn(self, call: Call, reply: Packed, now_ns: int) -> None:
         """Take in the reply to a call of its own."""

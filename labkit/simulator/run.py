@@ -31,6 +31,7 @@ from labkit.simulator.messages import Exchange
 from labkit.simulator.network import Network
 from labkit.simulator.own_modules import OwnModules
 from labkit.simulator.own_tables import OwnTables
+from labkit.simulator.phases import optimizers_watched
 from labkit.simulator.process_globals import GlobalsSwitch, ProcessGlobals, rank_environ
 from labkit.simulator.record import Noted, assemble, at
 from labkit.simulator.roofline import Roofline
@@ -188,6 +189,7 @@ class _Run:
             stack.enter_context(marked_at_steps(_work))
             stack.enter_context(collected_by_us())
             stack.enter_context(self._hub.switching(self._modules, self._tables))
+            stack.enter_context(optimizers_watched())
             self._threads = [
                 threading.Thread(target=self._live, args=(rank,), name=f"virtual rank {rank.rank}", daemon=True)
                 for rank in self._simulation.ranks

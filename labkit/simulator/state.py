@@ -56,6 +56,7 @@ class Process:
         rpc: Its end of torch.distributed.rpc (labkit.simulator.rpc_agent), None while that is not initialised.
         rpc_rounds: How often init_rpc was called.
         accelerator: Its virtual CUDA device (labkit.simulator.accelerator), None where it has none.
+        stepping: Whether an optimizer takes its step (labkit.simulator.phases).
     """
 
     threaded: bool = False
@@ -68,6 +69,7 @@ class Process:
     rpc: Any = None
     rpc_rounds: int = 0
     accelerator: Any = None
+    stepping: bool = False
 
 
 @dataclass

@@ -14,12 +14,13 @@ import numpy as np
 
 from labkit.errors import ConfigError
 from labkit.timeline.columns import COLUMNS
-from labkit.timeline.span import Problem
+from labkit.timeline.span import Lane, Problem
 
 if TYPE_CHECKING:
     from labkit.timeline.timeline import Timeline
 
-FORMAT = "labkit timeline 1"
+FORMAT = "labkit timeline 2"
+_BEFORE = "labkit timeline 1"
 
 
 def save(timeline: Timeline, path: str | Path) -> None:
@@ -55,9 +56,11 @@ def load(make: type[Timeline], path: str | Path) -> Timeline:
     name = Path(path).name
     try:
         about, arrays = _read_json(Path(path)) if Path(path).suffix == ".json" else _read_archive(Path(path))
-        if about.get("format") != FORMAT:
+        if about.get("format") not in (FORMAT, _BEFORE):
             raise ConfigError(f"{name} says {about.get('format')!r}, this labkit reads {FORMAT!r}.")
         columns = {key: arrays[f"spans/{key}"] for key in COLUMNS}
+        if about["format"] == _BEFORE:  # named regions lay in the lanes of work
+            columns["lane"] = np.where(columns["kind"] == "span", int(Lane.REGION), columns["lane"])
         tables: dict[str, dict[str, Any]] = {table: {} for table in about["tables"]}
         for key in arrays:
             if key.startswith("tables/"):

@@ -20,8 +20,8 @@ from labkit.timeline.span import Lane
 if TYPE_CHECKING:
     from labkit.timeline.timeline import Timeline
 
-LANE_NAMES = {Lane.COMPUTE: "compute", Lane.COMMUNICATION: "communication", Lane.HOST: "host"}
-_CATEGORY = {Lane.COMPUTE: "compute", Lane.COMMUNICATION: "comm", Lane.HOST: "host"}
+LANE_NAMES = {Lane.COMPUTE: "compute", Lane.COMMUNICATION: "communication", Lane.HOST: "host", Lane.REGION: "regions"}
+_CATEGORY = {Lane.COMPUTE: "compute", Lane.COMMUNICATION: "comm", Lane.HOST: "host", Lane.REGION: "region"}
 _ROWS_PER_LANE = 1000
 
 

@@ -97,7 +97,10 @@ def critical_path(timeline: Timeline) -> list[Step]:
     """
     if not len(timeline):
         return []
-    last = int(np.lexsort((timeline.lane != Lane.COMMUNICATION, -timeline.end_ns))[0])
+    named = timeline.lane == Lane.REGION  # names decide nothing
+    if named.all():
+        return []
+    last = int(np.lexsort((timeline.lane != Lane.COMMUNICATION, -timeline.end_ns, named))[0])
     walk = _Walk(timeline, last)
     while walk.goes_on():
         pass
@@ -132,7 +135,8 @@ class _Walk:
         elif self.serving >= 0:
             self._out_of_serving(begin)
         else:
-            mine = self._timeline.start_ns[self._timeline.rank == self.rank]
+            here = (self._timeline.rank == self.rank) & (self._timeline.lane != Lane.REGION)
+            mine = self._timeline.start_ns[here]
             self._program_since(min(int(mine.min(initial=self.now)), self.now))
             return False
         return True
@@ -195,14 +199,31 @@ def in_words(timeline: Timeline, steps: Sequence[Step]) -> str:
     for number, computing in enumerate(intervals_of_ranks(timeline, [Lane.COMPUTE])):
         mine = rank == number
         compute += int((covered_before(computing, end[mine]) - covered_before(computing, begin[mine])).sum())
-    communicate = sum(step.end_ns - step.start_ns for step in steps if step.kind == "call")
+    calls = sum(step.end_ns - step.start_ns for step in steps if step.kind == "call")
+    communicate = calls - _blocked_ns(timeline, [step for step in steps if step.kind == "call"])
     changes = sum(step.from_rank != step.rank for step in steps)
     ranks = len({step.rank for step in steps})
+    blocked = (calls - communicate) / length
+    still = f"blocked {blocked:.0%}, " if blocked >= 0.005 else ""
     return (
         f"Critical path, {format_time(length)}: computing {compute / length:.0%}, communicating "
-        f"{communicate / length:.0%}, neither {1 - (compute + communicate) / length:.0%}; it visits {ranks} "
+        f"{communicate / length:.0%}, {still}neither {1 - (compute + calls) / length:.0%}; it visits {ranks} "
         f"rank{'s' * (ranks != 1)} and changes ranks {changes} time{'s' * (changes != 1)}."
     ).replace("%", " %")
+
+
+def _blocked_ns(timeline: Timeline, calls: Sequence[Step]) -> int:
+    """Return for how long nothing moved of the calls that these pieces of the path go through."""
+    table = timeline.transfers
+    moves: dict[int, list[tuple[int, int]]] = {}
+    for row, begin, end in zip(*(table[key].tolist() for key in ("span", "start_ns", "end_ns")), strict=True):
+        moves.setdefault(row, []).append((begin, end))
+    blocked = 0
+    for step in calls:
+        if step.row in moves:
+            moved = sum(max(min(end, step.end_ns) - max(begin, step.start_ns), 0) for begin, end in moves[step.row])
+            blocked += step.end_ns - step.start_ns - moved
+    return blocked
 
 
 def _joins(timeline: Timeline, last: int) -> list[_Joins]:

@@ -61,5 +61,5 @@ def collectives(timeline: Timeline) -> list[Collective]:
 
 
 def is_call(timeline: Timeline) -> Any:
-    """Return which rows are calls of a communication method, not named regions."""
+    """Return which rows are calls of a communication method."""
     return (timeline.lane == Lane.COMMUNICATION) & (timeline.kind != "span")

@@ -1,55 +1,101 @@
 """Numbers read off a timeline. Times are ns, bandwidths bytes per second, shares lie in 0..1.
 
-What overlaps is counted once: busy time is the length of the union of spans.
+What overlaps is counted once. A rank is busy while it computes or bytes of its calls move, and blocked while it stands
+in a call or in ``wait()`` and nothing moves (labkit.timeline.transfers). Named regions are in no number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from labkit.errors import ConfigError
 from labkit.timeline.grouping import by_rank
-from labkit.timeline.intervals import Intervals, total, union
-from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS
+from labkit.timeline.intervals import Intervals, total, union, without
+from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, is_call
 from labkit.timeline.span import Lane
+from labkit.timeline.transfers import moving
 
 if TYPE_CHECKING:
     from labkit.timeline.timeline import Timeline
 
 
 def intervals_of_ranks(timeline: Timeline, lanes: Sequence[Lane]) -> list[Intervals]:
-    """Return for each rank when it had a span in any of the lanes."""
-    keep = np.array([lane in lanes for lane in Lane])[timeline.lane]
-    return [union(timeline.start_ns[rows], timeline.end_ns[rows]) for rows in by_rank(timeline, keep)]
+    """Return for each rank when it worked in any of the lanes: of communication, when bytes moved."""
+    keep = np.array([lane in lanes and lane != Lane.COMMUNICATION for lane in Lane])[timeline.lane]
+    parts = [np.flatnonzero(keep)]
+    start, end = timeline.start_ns[parts[0]], timeline.end_ns[parts[0]]
+    if Lane.COMMUNICATION in lanes:
+        calls = moving(timeline)
+        parts.append(calls.row)
+        start, end = np.concatenate((start, calls.start_ns)), np.concatenate((end, calls.end_ns))
+    return unions_of_ranks(timeline.rank[np.concatenate(parts)], start, end, timeline.num_ranks)
 
 
 def busy_ns(timeline: Timeline, lanes: Sequence[Lane] = (Lane.COMPUTE, Lane.COMMUNICATION)) -> npt.NDArray[np.int64]:
-    """Return for each rank the time with at least one span in the lanes, shape (num_ranks,)."""
-    return np.array([total(intervals) for intervals in intervals_of_ranks(timeline, lanes)], dtype=np.int64)
+    """Return for each rank the time in which it computed or bytes of its calls moved, shape (num_ranks,).
+
+    A call that is blocked is not busy, and neither is a named region.
+    """
+    return totals(intervals_of_ranks(timeline, lanes))
+
+
+def blocked_of_ranks(timeline: Timeline) -> list[Intervals]:
+    """Return for each rank when it stood still: in a call or in ``wait()``, with nothing of its calls moving.
+
+    Where another thread of the rank computes meanwhile it does not stand still.
+    """
+    stands = timeline.kind == "wait"
+    calls = timeline.tables.get("call")
+    if calls is not None:
+        stands[calls["span"][calls["blocking"].astype(bool)]] = True
+    stood = [union(timeline.start_ns[rows], timeline.end_ns[rows]) for rows in by_rank(timeline, stands)]
+    busy = intervals_of_ranks(timeline, (Lane.COMPUTE, Lane.COMMUNICATION))
+    return [without(each, work) for each, work in zip(stood, busy, strict=True)]
+
+
+def wait_ns(timeline: Timeline) -> npt.NDArray[np.int64]:
+    """Return for each rank the time it was blocked, shape (num_ranks,); see :func:`blocked_of_ranks`."""
+    return totals(blocked_of_ranks(timeline))
+
+
+def blocked_share(timeline: Timeline) -> npt.NDArray[np.float64]:
+    """Return wait_ns over the makespan, shape (num_ranks,); zeros where the makespan is 0."""
+    return wait_ns(timeline) / max(timeline.makespan_ns, 1)
+
+
+def wait_error_ns(timeline: Timeline) -> npt.NDArray[np.int64]:
+    """Return by how much wait_ns may be off for each rank, because clocks are, shape (num_ranks,)."""
+    error = np.zeros(timeline.num_ranks, dtype=np.int64)
+    calls = moving(timeline)
+    np.add.at(error, timeline.rank[calls.row], calls.err_ns)
+    return error
 
 
 @dataclass(frozen=True)
 class LaneTimes:
-    """How long each rank computed, communicated, and did either, ns; arrays of shape (num_ranks,)."""
+    """How long each rank computed, moved bytes, did either, and was blocked, ns; arrays of shape (num_ranks,)."""
 
     compute_ns: npt.NDArray[np.int64]
     communication_ns: npt.NDArray[np.int64]
     either_ns: npt.NDArray[np.int64]
+    blocked_ns: npt.NDArray[np.int64]
 
     @property
     def hidden_ns(self) -> npt.NDArray[np.int64]:
-        """Return how long each rank did both at once."""
+        """Return how long each rank computed while bytes moved."""
         return self.compute_ns + self.communication_ns - self.either_ns
 
 
 def lane_times(timeline: Timeline) -> LaneTimes:
-    """Return for each rank the time it computed, communicated, and did either."""
-    return LaneTimes(busy_ns(timeline, [Lane.COMPUTE]), busy_ns(timeline, [Lane.COMMUNICATION]), busy_ns(timeline))
+    """Return for each rank the time it computed, moved bytes, did either, and was blocked."""
+    lanes = ([Lane.COMPUTE], [Lane.COMMUNICATION], [Lane.COMPUTE, Lane.COMMUNICATION])
+    return LaneTimes(*(busy_ns(timeline, each) for each in lanes), wait_ns(timeline))
 
 
 def busy_share(
@@ -79,8 +125,7 @@ def collective_payload_bytes(timeline: Timeline) -> npt.NDArray[np.int64]:
     This is the size of the problem (for all_reduce the tensor, for all_gather the gathered tensor), not what crossed
     a wire.
     """
-    is_call = (timeline.lane == Lane.COMMUNICATION) & (timeline.kind != "span")
-    return _sum_by_rank(timeline, is_call & ~np.isin(timeline.kind, (*SENDS, *RECEIVES, *REMOTE_CALLS)))
+    return _sum_by_rank(timeline, is_call(timeline) & ~np.isin(timeline.kind, (*SENDS, *RECEIVES, *REMOTE_CALLS)))
 
 
 def remote_call_bytes(timeline: Timeline) -> npt.NDArray[np.int64]:
@@ -88,20 +133,11 @@ def remote_call_bytes(timeline: Timeline) -> npt.NDArray[np.int64]:
     return _sum_by_rank(timeline, np.isin(timeline.kind, REMOTE_CALLS))
 
 
-def wait_ns(timeline: Timeline) -> npt.NDArray[np.int64]:
-    """Return for each rank the time its program stood in ``wait()`` or in a call that blocks, shape (num_ranks,)."""
-    waiting = timeline.kind == "wait"
-    calls = timeline.tables.get("call")
-    if calls is not None:
-        waiting[calls["span"][calls["blocking"].astype(bool)]] = True
-    rows = by_rank(timeline, waiting)
-    return np.array([total(union(timeline.start_ns[r], timeline.end_ns[r])) for r in rows], dtype=np.int64)
-
-
 def hidden_communication_share(timeline: Timeline, rank: int | None = None) -> float:
-    """Return the share of communication time during which the same rank also computed; 0 without communication.
+    """Return the share of the time in which bytes moved during which the same rank also computed; 0 without any.
 
-    Only spans in the COMPUTE lane count as computation: name them with ``labkit.span`` or read a profile.
+    Operators count as computation, which a virtual cluster and a profile record; names given with ``labkit.span`` never
+    do.
 
     Args:
         timeline: What was recorded.
@@ -215,3 +251,19 @@ def _sum_by_rank(timeline: Timeline, keep: npt.NDArray[np.bool_]) -> npt.NDArray
     sums = np.zeros(timeline.num_ranks, dtype=np.int64)
     np.add.at(sums, timeline.rank[keep], timeline.bytes[keep])
     return sums
+
+
+def unions_of_ranks(
+    rank: npt.NDArray[Any], start: npt.NDArray[Any], end: npt.NDArray[Any], num_ranks: int
+) -> list[Intervals]:
+    """Return for each rank the union of the intervals that are its own."""
+    if (rank[1:] < rank[:-1]).any():
+        order = np.argsort(rank, kind="stable")
+        rank, start, end = rank[order], start[order], end[order]
+    edges = np.searchsorted(rank, np.arange(num_ranks + 1)).tolist()
+    return [union(start[a:b], end[a:b]) for a, b in pairwise(edges)]
+
+
+def totals(parts: Sequence[Intervals]) -> npt.NDArray[np.int64]:
+    """Return the summed length of each."""
+    return np.array([total(each) for each in parts], dtype=np.int64)

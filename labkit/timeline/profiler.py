@@ -123,7 +123,7 @@ def _spans(trace: dict[str, Any]) -> list[tuple[int, float, float, str, str]]:
             found.append((int(Lane.COMPUTE), event, str(category)))
         elif category == "user_annotation":
             kind = name.removeprefix("gloo:") if name.startswith("gloo:") else ""
-            found.append((int(Lane.COMMUNICATION if kind else Lane.HOST), event, kind or "span"))
+            found.append((int(Lane.COMMUNICATION if kind else Lane.REGION), event, kind or "span"))
     found.sort(key=lambda item: float(item[1]["ts"]))
     return [(lane, float(e["ts"]), float(e.get("dur", 0)), str(e["name"]), kind) for lane, e, kind in found]
 

@@ -12,9 +12,15 @@ class Lane(IntEnum):
     COMPUTE = 0
     COMMUNICATION = 1
     HOST = 2
+    REGION = 3
 
 
-COMPUTE, COMMUNICATION, HOST = Lane.COMPUTE, Lane.COMMUNICATION, Lane.HOST
+COMPUTE, COMMUNICATION, HOST, REGION = Lane
+
+
+def region_kind(kind: str) -> str:
+    """Return the kind of a named region's span: a phase such as "backward" is kept, "compute" and the like say less."""
+    return "span" if kind in ("compute", "communication", "host") else kind
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,7 @@ class Span:
 
     Attributes:
         rank: Global rank.
-        lane: COMPUTE, COMMUNICATION or HOST.
+        lane: COMPUTE, COMMUNICATION, HOST, or REGION for a name given to a stretch of time: work is in the others.
         start_ns: Begin, nanoseconds since the first span of the timeline began.
         end_ns: End.
         name: What the picture shows.

@@ -22,8 +22,19 @@ def extent(timeline: Timeline) -> str:
     return f"{_count(timeline.num_ranks, 'rank')}, {length}"
 
 
+def headline(timeline: Timeline) -> str:
+    """Return how many ranks, how long, and how much of it they stood still: "8 ranks, 788 us, blocked 62 %"."""
+    if not len(timeline):
+        return extent(timeline)
+    blocked_ns = metrics.wait_ns(timeline)
+    if not blocked_ns.any() and not (timeline.lane == Lane.COMMUNICATION).any():
+        return extent(timeline)
+    share = blocked_ns.mean(keepdims=True) / max(timeline.makespan_ns, 1)
+    return f"{extent(timeline)}, blocked {_percent_range(share)} of the time"
+
+
 def summary(timeline: Timeline) -> str:
-    """Return a sentence with ranks, duration, messages, collectives, remote calls, busy share, overlap; then problems.
+    """Return a sentence: ranks, duration, blocked share, what was sent, busy share, overlap; then problems.
 
     Messages are counted where they are sent, collectives once for each rank that calls one, remote calls at the caller.
     """
@@ -31,7 +42,9 @@ def summary(timeline: Timeline) -> str:
     if not len(timeline):
         return f"{parts[0]}."
     kinds, kind = timeline.kind_codes
-    call = (timeline.lane == Lane.COMMUNICATION) & (np.array(kinds) != "span")[kind]
+    call, times = timeline.lane == Lane.COMMUNICATION, metrics.lane_times(timeline)
+    if call.any() or times.blocked_ns.any():
+        parts.append(_blocked(timeline, times.blocked_ns))
     sends, receives = np.isin(kinds, SENDS)[kind] & call, np.isin(kinds, RECEIVES)[kind] & call
     if sends.any():
         size = format_bytes(int(timeline.bytes[sends].sum()))
@@ -43,8 +56,9 @@ def summary(timeline: Timeline) -> str:
     if remote.any():
         size = format_bytes(int(timeline.bytes[remote].sum()))
         parts.append(f"{_count(int(remote.sum()), 'remote call')} with {size} in all")
-    times = metrics.lane_times(timeline)
-    parts.append(f"ranks busy {_percent_range(times.either_ns / max(timeline.makespan_ns, 1))} of the time")
+    # Of real processes it is not recorded when they compute: what is known is when their calls moved bytes.
+    doing = "ranks busy" if times.compute_ns.any() or not call.any() else "bytes moving"
+    parts.append(f"{doing} {_percent_range(times.either_ns / max(timeline.makespan_ns, 1))} of the time")
     if times.communication_ns.any() and times.compute_ns.any():
         hidden = times.hidden_ns.sum() / times.communication_ns.sum()
         parts.append(f"{hidden:.0%} of communication hidden under computation".replace("%", " %"))
@@ -57,6 +71,15 @@ def summary(timeline: Timeline) -> str:
     if len(timeline.problems) > 3:
         lines.append(f"... and {_count(len(timeline.problems) - 3, 'more problem')}.")
     return "\n".join(lines)
+
+
+def _blocked(timeline: Timeline, blocked_ns: npt.NDArray[np.int64]) -> str:
+    """Return how much of their time the ranks stood still, together and from the least to the most of one."""
+    shares, error = blocked_ns / max(timeline.makespan_ns, 1), metrics.wait_error_ns(timeline)
+    said, each = _percent_range(shares.mean(keepdims=True)), _percent_range(shares)
+    doubt = 100 * error.mean() / max(timeline.makespan_ns, 1)
+    off = f" ± {doubt:.1g} points for the clocks" if doubt >= 0.05 else ""
+    return f"blocked {said} of the time{off}" + (f" (each rank {each})" if each != said else "")
 
 
 def _count(number: int, noun: str) -> str:

@@ -16,6 +16,7 @@ from labkit.timeline import chrome as _chrome
 from labkit.timeline import distinct as _distinct
 from labkit.timeline import messages as _messages
 from labkit.timeline import summary as _summary
+from labkit.timeline import transfers as _transfers
 from labkit.timeline.columns import COLUMNS, Table
 from labkit.timeline.drawing import draw
 from labkit.timeline.span import Collective, Lane, Message, Problem, Span
@@ -33,6 +34,7 @@ class Timeline:
             "source" (span, line), "call" (span, group, group_size, number, tag, blocking, failed, thread), "wait"
             (span, of: the call that was waited for; aside: by a callback or another thread), "reply" (span: what an
             answer came from, of: the remote call, where that is not its serving), "open" (span: never seen to end),
+            "transfer" (labkit.timeline.transfers), "phase" (labkit.timeline.phases),
             "clock" (rank, method, err_ns), "lifetime", "memory" and "memory_peak" (labkit.timeline.memory); later
             lessons add "stage", "version".
         problems: What is wrong in the record whatever the result was, such as a send nobody received.
@@ -86,8 +88,27 @@ class Timeline:
 
     @property
     def makespan_ns(self) -> int:
-        """Return the time from the first begin to the last end, 0 for an empty timeline."""
-        return int(self.end_ns.max() - self.start_ns.min()) if len(self) else 0
+        """Return the time from the first begin to the last end, 0 for an empty timeline.
+
+        Named regions do not count where anything else was recorded.
+        """
+        if not len(self):
+            return 0
+        real = self.lane != Lane.REGION
+        start, end = (
+            (self.start_ns, self.end_ns) if real.all() or not real.any() else (self.start_ns[real], self.end_ns[real])
+        )
+        return int(end.max() - start.min())
+
+    @property
+    def extent_ns(self) -> tuple[int, int]:
+        """Return the first begin and the last end of all there is, named regions among it: what a picture spans."""
+        return (int(self.start_ns.min()), int(self.end_ns.max())) if len(self) else (0, 0)
+
+    @cached_property
+    def transfers(self) -> Table:
+        """Return the table "transfer": when bytes of those calls moved that were blocked for some of their time."""
+        return _transfers.transfers(self)
 
     @cached_property
     def kind_codes(self) -> tuple[list[str], npt.NDArray[np.int32]]:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from labkit.timeline.grouping import NO_ROWS, by_rank_and_lane
-from labkit.timeline.intervals import total, union
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED
+from labkit.timeline.metrics import busy_ns
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.axis_and_legend import GREY, MESSAGE_COLOUR, SMALL, TEXT
 from labkit.widgets.canvas import Canvas, width_of
-from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout
+from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout, window_of
 from labkit.widgets.palette import categories_of
 
 EVENT_COLOUR = "#C00000"
 _IN_BARS = 9
 _LEAST_FRAME = 6
+_MOST_NAMED = 20_000
 _MOST_ARROWS = 64
 _LINE_OF_TEXT = 8
-_LANES = {Lane.COMPUTE: "compute", Lane.COMMUNICATION: "comm", Lane.HOST: "host"}
+_LANES = {Lane.COMPUTE: "compute", Lane.COMMUNICATION: "comm", Lane.HOST: "host", Lane.REGION: "named"}
 
 
 def label_rows(
@@ -39,13 +38,15 @@ def label_rows(
         filled: What share of the axis each row fills.
         length_ns: The time of which shares are given, the axis or less.
     """
-    busy = filled * timeline.makespan_ns / max(length_ns, 1)
-    rows, groups = layout.rows, None
+    busy = filled * window_of(timeline)[1] / max(length_ns, 1)
+    rows, each_busy = layout.rows, None
     at_right = LEFT + NUM_COLUMNS + 46
     each_lane = layout.bar_height >= _LINE_OF_TEXT
     last = -100.0
     for (rank, lane), top, share in zip(rows, layout.tops, busy.tolist(), strict=True):
-        if each_lane:
+        if each_lane and lane == Lane.REGION:
+            canvas.words(LEFT - 6, TOP + top + layout.bar_height / 2, _LANES[lane], SMALL, colour=GREY, across="right")
+        elif each_lane:
             middle = TOP + top + layout.bar_height / 2
             canvas.words(LEFT - 6, middle, _LANES[lane], SMALL, colour=GREY, across="right")
             canvas.words(at_right, middle, f"{100 * share:.0f} %", SMALL, colour=GREY, across="right")
@@ -58,9 +59,8 @@ def label_rows(
             canvas.line(0, between, LEFT + NUM_COLUMNS, between, "#DDDDDD")
         canvas.words(12, middle, f"rank {rank}", TEXT)
         if not each_lane:
-            groups = groups or by_rank_and_lane(timeline)
-            lanes = [groups.get((rank, each), NO_ROWS) for each in (Lane.COMPUTE, Lane.COMMUNICATION)]
-            share = _busy_ns(timeline, lanes) / max(length_ns, 1)
+            each_busy = busy_ns(timeline).tolist() if each_busy is None else each_busy
+            share = each_busy[rank] / max(length_ns, 1)
             canvas.words(at_right, middle, f"{100 * share:.0f} %", SMALL, colour=GREY, across="right")
     if rows:
         canvas.words(at_right, TOP - 4, "busy", SMALL, colour=GREY, across="right", down="bottom")
@@ -72,26 +72,67 @@ def lanes_in_words(timeline: Timeline, layout: RowLayout) -> str:
     return "" if layout.bar_height >= _LINE_OF_TEXT or len(lanes) < 2 else f", rows of a rank: {', '.join(lanes)}"
 
 
-def _busy_ns(timeline: Timeline, groups: list[Any]) -> int:
-    rows = np.concatenate(groups)
-    return total(union(timeline.start_ns[rows], timeline.end_ns[rows]))
+def bars_of(timeline: Timeline) -> dict[int, tuple[int, int]]:
+    """Return the first stretch in which each call moved bytes, where that is not all of it; of some there is none."""
+    table = timeline.transfers
+    found: dict[int, tuple[int, int]] = {}
+    for row, begin, end in zip(*(table[key].tolist() for key in ("span", "start_ns", "end_ns")), strict=True):
+        found.setdefault(row, (begin, end))
+    return found
+
+
+def draw_regions(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> None:
+    """Draw named regions as brackets above their rank, those inside others lower, and names where there is room."""
+    if Lane.REGION not in {lane for _, lane in layout.rows} or len(timeline) > _MOST_NAMED:
+        return
+    first, span = window_of(timeline)
+    scale, groups = NUM_COLUMNS / span, by_rank_and_lane(timeline)
+    for (rank, lane), top in zip(layout.rows, layout.tops, strict=True):
+        if lane != Lane.REGION:
+            continue
+        rows = groups.get((rank, lane), NO_ROWS)
+        for row, depth, end_of_name in nested(timeline, rows):
+            begin, end = (LEFT + (int(time) - first) * scale for time in (timeline.start_ns[row], timeline.end_ns[row]))
+            y = TOP + top + min(2 * depth, layout.bar_height // 2)
+            canvas.line(begin, y, max(end - 1, begin), y, GREY)
+            for x in (begin, max(end - 1, begin)):
+                canvas.line(x, y, x, TOP + top + layout.bar_height - 1, GREY)
+            name, room = str(timeline.name[row]), LEFT + (end_of_name - first) * scale - begin
+            if layout.bar_height >= 12 and width_of(name, SMALL) + 6 <= room:
+                canvas.words(begin + 4, TOP + top + layout.bar_height - 5, name, SMALL, colour=GREY)
+
+
+def nested(timeline: Timeline, rows: npt.NDArray[np.int64]) -> list[tuple[int, int, int]]:
+    """Return each region's row, how many others it lies in, and until when its name has room."""
+    order = rows[np.lexsort((-timeline.end_ns[rows], timeline.start_ns[rows]))].tolist()
+    open_ends: list[int] = []
+    found = []
+    for place, row in enumerate(order):
+        begin, end = int(timeline.start_ns[row]), int(timeline.end_ns[row])
+        open_ends = [each for each in open_ends if each > begin]
+        following = int(timeline.start_ns[order[place + 1]]) if place + 1 < len(order) else end
+        found.append((row, len(open_ends), min(end, following)))
+        open_ends.append(end)
+    return found
 
 
 def label_bars(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> None:
     """Write names into the bars that are wide enough and not covered by others."""
     if layout.bar_height < 12 or len(timeline) > 2000:
         return
-    first = int(timeline.start_ns.min()) if len(timeline) else 0
+    first, span = window_of(timeline)
     groups, categories = by_rank_and_lane(timeline), categories_of(timeline)
-    pixel_ns = max(timeline.makespan_ns, 1) / NUM_COLUMNS
+    pixel_ns = span / NUM_COLUMNS
+    moves = bars_of(timeline)
     for (rank, lane), top in zip(layout.rows, layout.tops, strict=True):
-        rows = groups.get((rank, lane), NO_ROWS)
+        rows = groups.get((rank, lane), NO_ROWS) if lane != Lane.REGION else NO_ROWS
         for row in rows.tolist():
-            start, end = int(timeline.start_ns[row]), int(timeline.end_ns[row])
+            start, end = moves.get(row, (int(timeline.start_ns[row]), int(timeline.end_ns[row])))
             text = str(timeline.name[row]) + (f" {timeline.peer[row]}" if timeline.peer[row] >= 0 else "")
             others = rows[rows != row]
-            meets = (timeline.start_ns[others] < end) & (timeline.end_ns[others] > start)
-            if (end - start) / pixel_ns < width_of(text, _IN_BARS) + 6 or meets.any() or timeline.kind[row] == "wait":
+            meets = [moves.get(o, (timeline.start_ns[o], timeline.end_ns[o])) for o in others.tolist()]
+            covered = any(begin < end and finish > start for begin, finish in meets)
+            if (end - start) / pixel_ns < width_of(text, _IN_BARS) + 6 or covered or timeline.kind[row] == "wait":
                 continue
             dark_ground = categories[row] not in (1, 2, 5)
             x, y = LEFT + ((start + end) / 2 - first) / pixel_ns, TOP + top + layout.bar_height / 2
@@ -108,8 +149,8 @@ def draw_messages(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> bool
     if not 0 < len(messages) <= _MOST_ARROWS or layout.bar_height < 8:
         return False
     top_of = dict(zip(layout.rows, layout.tops, strict=True))
-    first = int(timeline.start_ns.min())
-    scale = NUM_COLUMNS / max(timeline.makespan_ns, 1)
+    first, span = window_of(timeline)
+    scale = NUM_COLUMNS / span
     arrows = []
     for flow in messages.tolist():
         ends = np.flatnonzero(timeline.flow == flow).tolist()
@@ -134,7 +175,8 @@ def frame_event(canvas: Canvas, timeline: Timeline, layout: RowLayout, row: int)
     rows = layout.rows
     if place not in rows:
         return
-    scale, first = NUM_COLUMNS / max(timeline.makespan_ns, 1), int(timeline.start_ns.min())
+    first, span = window_of(timeline)
+    scale = NUM_COLUMNS / span
     begin, end = (int(timeline.start_ns[row]) - first) * scale, (int(timeline.end_ns[row]) - first) * scale
     wide = max(end - begin, _LEAST_FRAME)
     left = LEFT + min(begin, NUM_COLUMNS - wide)

@@ -10,10 +10,11 @@ from typing import Any, Literal
 from PIL import Image
 
 from labkit.errors import ConfigError
-from labkit.timeline.summary import extent
+from labkit.timeline.summary import headline
 from labkit.timeline.timeline import Timeline
 from labkit.widgets import display as _display
 from labkit.widgets.deck_data import metadata
+from labkit.widgets.layout import window_of
 from labkit.widgets.live import is_live
 from labkit.widgets.static_timeline import to_png
 from labkit.widgets.timeline_columns import pack
@@ -44,9 +45,9 @@ class Comparison:
 
     def to_png(self) -> bytes:
         """Return both pictures, the second under the first, with one scale of time."""
-        span = max(timeline.makespan_ns for timeline in self.timelines)
+        span = max(window_of(timeline)[1] for timeline in self.timelines)
         parts = [
-            Image.open(io.BytesIO(to_png(timeline, f"{name}: {extent(timeline)}", lasting_ns=span))).convert("RGB")
+            Image.open(io.BytesIO(to_png(timeline, f"{name}: {headline(timeline)}", lasting_ns=span))).convert("RGB")
             for timeline, name in zip(self.timelines, self.names, strict=True)
         ]
         both = Image.new("RGB", (max(part.width for part in parts), sum(part.height for part in parts)), "white")

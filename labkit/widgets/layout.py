@@ -53,8 +53,15 @@ def shown_ranks(timeline: Timeline, needed: int = -1) -> list[int]:
 
 def picture_rows(timeline: Timeline, needed: int = -1) -> list[tuple[int, Lane]]:
     """Return the (rank, lane) of each row, top to bottom; lanes no rank uses are left out."""
-    used = [lane for lane in Lane if (timeline.lane == lane).any()]
+    used = used_lanes(timeline)
     return [(rank, lane) for rank in shown_ranks(timeline, needed) for lane in used]
+
+
+def used_lanes(timeline: Timeline) -> list[Lane]:
+    """Return the lanes that have rows, from the top: names above, then work. Waits are told by the time blocked."""
+    drawn = timeline.lane[timeline.kind != "wait"]
+    order = (Lane.REGION, Lane.COMPUTE, Lane.COMMUNICATION, Lane.HOST)
+    return [lane for lane in order if (drawn == lane).any()]
 
 
 def row_layout(timeline: Timeline, needed: int = -1) -> RowLayout:
@@ -72,6 +79,12 @@ def row_layout(timeline: Timeline, needed: int = -1) -> RowLayout:
     step = rank_height + rank_gap
     tops = [rank * step + lane * (bar + lane_gap) for rank in range(ranks) for lane in range(lanes)]
     return RowLayout(tuple(rows), tuple(tops[: len(rows)]), bar, rank_gap, rank_height, max(ranks * step, 20), memory)
+
+
+def window_of(timeline: Timeline) -> tuple[int, int]:
+    """Return the first begin, and how long all there is lasts, at least 1 ns: what the axis spans."""
+    first, last = timeline.extent_ns
+    return first, max(last - first, 1)
 
 
 def time_unit(duration_ns: int) -> tuple[str, int]:

@@ -10,7 +10,7 @@ from labkit.timeline.timeline import Timeline
 from labkit.units import format_bytes
 from labkit.widgets.axis_and_legend import GREY, SMALL
 from labkit.widgets.canvas import Canvas
-from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout
+from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout, window_of
 
 _SHADE = 0xB5
 
@@ -24,7 +24,7 @@ def memory_columns(timeline: Timeline, rank: int, num_columns: int = NUM_COLUMNS
         num_columns: Columns of equal time from the first span's begin to the last one's end.
     """
     times, held = memory_curve(timeline, rank)
-    first, span = (int(timeline.start_ns.min()), max(timeline.makespan_ns, 1)) if len(timeline) else (0, 1)
+    first, span = window_of(timeline)
     place = np.clip((times - first) * num_columns // span, 0, num_columns - 1)
     most = np.zeros(num_columns, dtype=np.int64)
     np.maximum.at(most, place, held)

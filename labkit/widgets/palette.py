@@ -12,8 +12,8 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from labkit.timeline.distinct import coded
 from labkit.timeline.messages import REMOTE_CALLS
+from labkit.timeline.phases import BACKWARD, BACKWARD_WEIGHT, FORWARD, NONE, OPTIMIZER, PHASES, phase_codes, phase_named
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
 
@@ -40,27 +40,27 @@ CATEGORIES = (
     Category("collective", "#332288"),
     Category("send, recv", "#000000"),
     Category("other", "#56B4E9"),
-    Category("wait", "#767676", hatched=True),
+    Category("blocked", "#767676", hatched=True),
 )
+BLOCKED = 6
+"""The category of time in which a rank stood still and nothing moved; no event has it by itself."""
 DARK_COLOURS = ("#0061E4", "#DDAA33", "#C03400", "#9694FF", "#FFFFFF", "#AFD8FF", "#8A8A8A")
 """The same categories on a dark ground (#111111): smallest distance 18.4, each with a contrast of 3:1 or more."""
 _POINT_TO_POINT = ("send", "recv", "isend", "irecv", "send_recv", *REMOTE_CALLS)
+
+
+_OF_PHASE = {NONE: 0, FORWARD: 0, BACKWARD: 1, BACKWARD_WEIGHT: 2, OPTIMIZER: 5}
 
 
 @cache
 def category_of(lane: int, kind: str, name: str) -> int:
     """Return the index in CATEGORIES of a span in this lane, of this kind and name."""
     if kind == "wait":
-        return 6
+        return BLOCKED
     if lane == Lane.COMMUNICATION:
         return 4 if kind in _POINT_TO_POINT else 3
     if lane == Lane.COMPUTE:
-        word = name.lower() if kind == "span" else kind.lower()
-        if word.startswith(("backward weight", "backward_weight")):
-            return 2
-        if word.startswith("backward"):
-            return 1
-        return 5 if word.startswith(("optimizer", "optimiser")) else 0
+        return _OF_PHASE[phase_named(name if kind == "span" else kind)]
     return 5
 
 
@@ -69,9 +69,7 @@ def categories_of(timeline: Timeline) -> npt.NDArray[np.int64]:
     kinds, kind = timeline.kind_codes
     of = np.array([[category_of(int(lane), each, "") for each in kinds] for lane in Lane], dtype=np.int64)
     found: npt.NDArray[np.int64] = of.ravel().take(timeline.lane.astype(np.int32) * len(kinds) + kind)
-    if "span" in kinds:  # of a named region in the compute row it is the name that says what it is
-        named = np.flatnonzero((kind == kinds.index("span")) & (timeline.lane == Lane.COMPUTE))
-        names, name = coded(timeline.name[named])
-        if names:
-            found[named] = np.array([category_of(int(Lane.COMPUTE), "span", each) for each in names])[name]
+    computes = np.flatnonzero(timeline.lane == Lane.COMPUTE)
+    phases = phase_codes(timeline)
+    found[computes] = np.array([_OF_PHASE[phase] for phase in PHASES])[phases[computes]]
     return found

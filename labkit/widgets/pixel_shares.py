@@ -6,54 +6,12 @@ column holds exact shares of its time and what is left over stays empty.
 
 from __future__ import annotations
 
-import heapq
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from labkit.timeline.intervals import covered_before
-
-
-def owned_segments(
-    start: npt.NDArray[Any], end: npt.NDArray[Any], category: npt.NDArray[Any]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return disjoint segments (start, end, category), sorted, that cover what the spans cover.
-
-    Where spans overlap, the one that began last owns the time, as an inner region lies on top of an outer one; of spans
-    that began together the shorter one, then the later row.
-    """
-    if bool((end[:-1] <= start[1:]).all()) and bool((end >= start).all()):
-        return (
-            start.astype(np.int64, copy=False),
-            end.astype(np.int64, copy=False),
-            category.astype(np.int64, copy=False),
-        )
-    by_start = np.lexsort((np.arange(len(start)), -end, start))
-    if bool((end[by_start[:-1]] <= start[by_start[1:]]).all()):
-        return start[by_start].astype(np.int64), end[by_start].astype(np.int64), category[by_start].astype(np.int64)
-    order = by_start.tolist()
-    starts, ends = start.tolist(), end.tolist()
-    times = np.unique(np.concatenate((start, end))).tolist()
-    on_top: list[tuple[int, int]] = []
-    segments: list[tuple[int, int, int]] = []
-    place = 0
-    for begin, finish in pairwise(times):
-        while place < len(order) and starts[order[place]] <= begin:
-            heapq.heappush(on_top, (-place, order[place]))
-            place += 1
-        while on_top and ends[on_top[0][1]] <= begin:
-            heapq.heappop(on_top)
-        if not on_top:
-            continue
-        owner = int(category[on_top[0][1]])
-        if segments and segments[-1][1] == begin and segments[-1][2] == owner:
-            segments[-1] = (segments[-1][0], finish, owner)
-        else:
-            segments.append((begin, finish, owner))
-    table = np.array(segments, dtype=np.int64).reshape(-1, 3)
-    return table[:, 0], table[:, 1], table[:, 2]
+from labkit.timeline.intervals import covered_before, owned_segments
 
 
 def share_matrix(

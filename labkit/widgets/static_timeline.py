@@ -16,10 +16,20 @@ from PIL import Image
 
 from labkit.timeline.columns import COLUMNS
 from labkit.timeline.grouping import by_rank_and_lane
+from labkit.timeline.metrics import blocked_of_ranks
 from labkit.timeline.span import Lane
-from labkit.timeline.summary import extent, summary
+from labkit.timeline.summary import headline, summary
 from labkit.timeline.timeline import Timeline
-from labkit.widgets.annotations import EVENT_COLOUR, draw_messages, frame_event, label_bars, label_rows, lanes_in_words
+from labkit.timeline.transfers import moving
+from labkit.widgets.annotations import (
+    EVENT_COLOUR,
+    draw_messages,
+    draw_regions,
+    frame_event,
+    label_bars,
+    label_rows,
+    lanes_in_words,
+)
 from labkit.widgets.axis_and_legend import GREY, MESSAGE_COLOUR, SMALL, draw_axis, draw_legend
 from labkit.widgets.canvas import Canvas
 from labkit.widgets.layout import (
@@ -33,9 +43,10 @@ from labkit.widgets.layout import (
     picture_rows,
     row_layout,
     time_unit,
+    window_of,
 )
 from labkit.widgets.memory_rows import draw_memory
-from labkit.widgets.palette import CATEGORIES, categories_of
+from labkit.widgets.palette import BLOCKED, CATEGORIES, categories_of
 from labkit.widgets.pixel_shares import share_matrix
 
 MAX_BYTES = 60_000
@@ -75,16 +86,44 @@ def picture_shares(
     rows = picture_rows(timeline) if rows is None else rows
     shares = np.zeros((len(rows), len(CATEGORIES), num_columns))
     category = categories_of(timeline)
-    first = int(timeline.start_ns.min()) if len(timeline) else 0
-    window = (first, first + max(timeline.makespan_ns, 1))
+    first, span = window_of(timeline)
+    window = (first, first + span)
     groups = by_rank_and_lane(timeline)
-    for row, place in enumerate(rows):
-        if place in groups:
-            mine = groups[place]
-            shares[row] = share_matrix(
-                timeline.start_ns[mine], timeline.end_ns[mine], category[mine], len(CATEGORIES), window, num_columns
-            )
+    calls = _Calls(timeline, category)
+    for row, (rank, lane) in enumerate(rows):
+        if lane == Lane.COMMUNICATION:
+            bars = calls.of(rank)
+        elif lane != Lane.REGION and (rank, lane) in groups:
+            mine = groups[rank, lane]
+            mine = mine[category[mine] != BLOCKED] if lane == Lane.HOST else mine
+            bars = timeline.start_ns[mine], timeline.end_ns[mine], category[mine]
+        else:
+            continue
+        shares[row] = share_matrix(*bars, len(CATEGORIES), window, num_columns)
     return shares
+
+
+class _Calls:
+    """What the communication row of each rank shows: bytes moving, and time in which the rank stood still."""
+
+    def __init__(self, timeline: Timeline, category: npt.NDArray[np.int64]) -> None:
+        calls = moving(timeline)
+        rank = timeline.rank[calls.row]
+        order = np.argsort(rank, kind="stable") if (rank[1:] < rank[:-1]).any() else np.arange(len(rank))
+        self._edges = np.searchsorted(rank[order], np.arange(timeline.num_ranks + 1)).tolist()
+        self._moves = calls.start_ns[order], calls.end_ns[order], category[calls.row[order]]
+        self._blocked = blocked_of_ranks(timeline)
+
+    def of(self, rank: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return begins, ends and categories."""
+        (start, end), mine = self._blocked[rank], slice(self._edges[rank], self._edges[rank + 1])
+        begins, ends, categories = (column[mine] for column in self._moves)
+        if not len(start):
+            return begins, ends, categories
+        still = np.full(len(start), BLOCKED, dtype=np.int64)
+        parts = np.concatenate((begins, start)), np.concatenate((ends, end)), np.concatenate((categories, still))
+        order = np.argsort(parts[0], kind="stable")
+        return parts[0][order], parts[1][order], parts[2][order]
 
 
 def paint(shares: npt.NDArray[np.float64], layout: RowLayout, width: int) -> npt.NDArray[np.uint8]:
@@ -124,17 +163,20 @@ def draw(
         canvas = Canvas(LEFT + NUM_COLUMNS + RIGHT, TOP)
         canvas.words(12, 12, title, 15, bold=True, down="top")
         return canvas.image
-    says = note or "".join(summary(timeline).splitlines()[0].split(", ", 2)[2:])
+    says = note or numbers_under(title, summary(timeline).splitlines()[0])
     makespan = timeline.makespan_ns
     timeline = timeline if lasting_ns is None else _lasting(timeline, lasting_ns)
     layout = row_layout(timeline, int(timeline.rank[event]) if event >= 0 else -1)
     shares = picture_shares(timeline, num_columns, layout.rows)
     canvas = Canvas(LEFT + NUM_COLUMNS + RIGHT, TOP + layout.height + BOTTOM)
     canvas.pixels(LEFT, TOP, paint(shares, layout, NUM_COLUMNS))
-    unit, unit_ns = time_unit(timeline.makespan_ns)
-    draw_axis(canvas, max(timeline.makespan_ns, 1) / unit_ns, f"time ({unit}){lanes_in_words(timeline, layout)}")
+    _, span = window_of(timeline)
+    unit, unit_ns = time_unit(span)
+    draw_axis(canvas, span / unit_ns, f"time ({unit}){lanes_in_words(timeline, layout)}")
     draw_memory(canvas, timeline, layout)
-    label_rows(canvas, timeline, layout, shares.sum((1, 2)) / num_columns, makespan)
+    busy = np.delete(shares, BLOCKED, axis=1)
+    label_rows(canvas, timeline, layout, busy.sum((1, 2)) / num_columns, makespan)
+    draw_regions(canvas, timeline, layout)
     label_bars(canvas, timeline, layout)
     has_arrows = draw_messages(canvas, timeline, layout)
     canvas.words(12, 12, title, 15, bold=True, down="top")
@@ -146,14 +188,22 @@ def draw(
     return canvas.image
 
 
+def numbers_under(title: str, sentence: str) -> str:
+    """Return what of a timeline's sentence its title does not say."""
+    parts = sentence.split(", ")
+    while parts and (parts[0] in title or parts[0].split(" (")[0] in title):
+        parts.pop(0)
+    return ", ".join(parts)
+
+
 def title_of(timeline: Timeline) -> str:
-    """Return how large a timeline is: "8 ranks, 1.92 ms"."""
-    return extent(timeline) + (f" ({MOST_RANKS} of the ranks shown)" if timeline.num_ranks > MOST_RANKS else "")
+    """Return how large a timeline is and how much its ranks stood still: "8 ranks, 1.92 ms, blocked 12 %..."."""
+    return headline(timeline) + (f" ({MOST_RANKS} of the ranks shown)" if timeline.num_ranks > MOST_RANKS else "")
 
 
 def _lasting(timeline: Timeline, span_ns: int) -> Timeline:
     """Return the timeline with one more span of no length, which paints nothing, so that it lasts this long."""
-    end = int(timeline.start_ns.min()) + span_ns
+    end = timeline.extent_ns[0] + span_ns
     last: dict[str, Any] = {"rank": timeline.rank[0], "lane": timeline.lane[0], "start_ns": end, "end_ns": end}
     last |= {"name": "", "kind": "span", "bytes": 0, "peer": -1, "flow": -1}
     columns = {key: np.append(getattr(timeline, key), last[key]) for key in COLUMNS}

@@ -19,14 +19,14 @@ from labkit.timeline import critical_path as _critical_path
 from labkit.timeline.distinct import distinct_rows
 from labkit.timeline.memory import has_memory, memory_curve
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED
-from labkit.timeline.metrics import busbw_factor
+from labkit.timeline.metrics import blocked_of_ranks, busbw_factor
 from labkit.timeline.source_lines import shown_source
 from labkit.timeline.span import Lane
-from labkit.timeline.summary import extent
+from labkit.timeline.summary import headline
 from labkit.timeline.timeline import Timeline
 from labkit.units import format_time
-from labkit.widgets.layout import shown_ranks
-from labkit.widgets.palette import CATEGORIES, DARK_COLOURS, category_of
+from labkit.widgets.layout import shown_ranks, used_lanes
+from labkit.widgets.palette import CATEGORIES, DARK_COLOURS, categories_of
 
 BYTES_PER_EVENT = 28
 """At most: start, duration and bytes as float64 (whole numbers to 2**53), label as uint32. Columns whose numbers are
@@ -54,7 +54,7 @@ def pack(
     needed = int(timeline.rank[focus]) if focus >= 0 else -1
     shown = shown_ranks(timeline, needed) if ranks is None else sorted(set(ranks))
     order, rows = _sorted(timeline, shown)
-    t0 = origin_ns if origin_ns is not None else int(timeline.start_ns.min()) if len(timeline) else 0
+    t0 = origin_ns if origin_ns is not None else timeline.extent_ns[0]
     start = timeline.start_ns[order] - t0
     labels, codes = _labels(timeline, order)
     columns: dict[str, npt.NDArray[Any]] = {
@@ -73,7 +73,8 @@ def pack(
     place = np.full(len(timeline), -1, dtype=np.int64)
     place[order] = np.arange(len(order))
     flows = _flows(timeline, place)
-    columns |= {"label": codes} | flows
+    blocked, counts = _blocked(timeline, place, shown, t0)
+    columns |= {"label": codes} | flows | _cuts(timeline, place, t0) | blocked
     data, layout = _joined(columns)
     choice = f" ({len(shown)} of the ranks shown)" if len(shown) < timeline.num_ranks else ""
     clock = timeline.tables.get("clock", {})
@@ -84,12 +85,13 @@ def pack(
     )
     return {
         "name": name,
-        "title": extent(timeline) + choice,
+        "title": headline(timeline) + choice,
         "summary": sentences,
         "says": " ".join(wrong) if len(timeline) else "Nothing recorded.",
         "source": _world(clock, max((error for _, error in errors), default=0)),
         "span": int(timeline.end_ns.max()) - t0 if len(timeline) else 0,
         "rows": rows,
+        "blocked": counts,
         "labels": labels,
         "memory": memory,
         "clock": errors,
@@ -107,7 +109,7 @@ def pack_path(timeline: Timeline, ranks: Sequence[int] | None = None) -> dict[st
     """Return the critical path as packed columns: for each piece its ranks and its begin and end."""
     shown = set(shown_ranks(timeline) if ranks is None else ranks)
     steps = _critical_path.critical_path(timeline)
-    t0 = int(timeline.start_ns.min()) if len(timeline) else 0
+    t0 = timeline.extent_ns[0]
     columns: dict[str, npt.NDArray[Any]] = {
         "path_start": np.array([step.start_ns - t0 for step in steps], dtype=np.float64),
         "path_end": np.array([step.end_ns - t0 for step in steps], dtype=np.float64),
@@ -134,11 +136,12 @@ def _as_text(part: dict[str, Any]) -> dict[str, Any]:
 
 def _sorted(timeline: Timeline, shown: Sequence[int]) -> tuple[npt.NDArray[np.int64], list[list[int]]]:
     """Return the events in the order of the picture and its rows: rank, lane, number of events."""
-    used = [int(lane) for lane in Lane if np.any(timeline.lane == lane)]
+    used = [int(lane) for lane in used_lanes(timeline)]
     row_of = np.full((max(timeline.num_ranks, 1), len(Lane)), -1, dtype=np.int64)
     for number, rank in enumerate(shown):
         row_of[rank, used] = number * len(used) + np.arange(len(used))
     row = row_of[timeline.rank, timeline.lane] if len(timeline) else np.empty(0, dtype=np.int64)
+    row = np.where(timeline.kind == "wait", -1, row)  # a wait has no bar: it is seen as time blocked in its call
     kept = np.flatnonzero(row >= 0)
     order = kept[np.lexsort((kept, -timeline.end_ns[kept], timeline.start_ns[kept], row[kept]))]
     counts = np.bincount(row[order], minlength=len(shown) * len(used)).tolist()
@@ -159,15 +162,15 @@ def _labels(timeline: Timeline, order: npt.NDArray[np.int64]) -> tuple[list[list
         distinct, codes = distinct_rows([table["line"]])
         lines += table["line"][distinct].tolist()
         source[table["span"]] = codes + 1
+    category = categories_of(timeline)
     first, codes = distinct_rows(
-        [timeline.name[order], timeline.kind[order], timeline.lane[order], timeline.peer[order], source[order]]
+        [timeline.name[order], timeline.kind[order], category[order], timeline.peer[order], source[order]]
     )
     shown = [shown_source(line) for line in lines]
     labels: list[list[Any]] = []
     for row in order[first].tolist():
         name, kind = str(timeline.name[row]), str(timeline.kind[row])
-        category = category_of(int(timeline.lane[row]), kind, name)
-        labels.append([name, kind, category, int(timeline.peer[row]), *shown[source[row]]])
+        labels.append([name, kind, int(category[row]), int(timeline.peer[row]), *shown[source[row]]])
     return labels, codes.astype(np.uint32)
 
 
@@ -185,6 +188,32 @@ def _flows(timeline: Timeline, place: npt.NDArray[np.int64]) -> dict[str, npt.ND
         "flow_from": place[senders[left]].astype(np.uint32),
         "flow_to": place[receivers[right]].astype(np.uint32),
     }
+
+
+def _cuts(timeline: Timeline, place: npt.NDArray[np.int64], t0: int) -> dict[str, npt.NDArray[Any]]:
+    """Return when bytes of those calls moved that were blocked for some of their time, in the page's order."""
+    table = timeline.transfers
+    event = place[table["span"]]
+    keep = np.flatnonzero(event >= 0)
+    keep = keep[np.lexsort((table["start_ns"][keep], event[keep]))]
+    return {
+        "cut_event": event[keep].astype(np.uint32),
+        "cut_start": (table["start_ns"][keep] - t0).astype(np.float64),
+        "cut_end": (table["end_ns"][keep] - t0).astype(np.float64),
+    }
+
+
+def _blocked(
+    timeline: Timeline, place: npt.NDArray[np.int64], shown: Sequence[int], t0: int
+) -> tuple[dict[str, npt.NDArray[np.float64]], list[list[int]]]:
+    """Return when each rank stood still, rank after rank, and for each rank [rank, number of such intervals]."""
+    ranks = blocked_of_ranks(timeline) if len(timeline) else []
+    mine = [ranks[rank] for rank in shown if rank < len(ranks)]
+    columns = {
+        f"blocked_{name}": np.concatenate([each[side] for each in mine] or [np.empty(0)]).astype(np.float64) - t0
+        for side, name in enumerate(("start", "end"))
+    }
+    return columns, [[rank, len(each[0])] for rank, each in zip(shown, mine, strict=False)]
 
 
 def _collectives(timeline: Timeline, t0: int) -> dict[str, npt.NDArray[np.float64]]:

@@ -142,8 +142,8 @@ def test_labkit_span_records_a_region_in_virtual_time() -> None:
             pass
 
     forward, read = _run(named, 1).spans(kind="span").rows()
-    assert (forward.name, forward.lane, forward.duration_ns) == ("forward", Lane.COMPUTE, 220_000)
-    assert read.lane == Lane.HOST and read.duration_ns == 0
+    assert (forward.name, forward.lane, forward.duration_ns) == ("forward", Lane.REGION, 220_000)
+    assert read.lane == Lane.REGION and read.duration_ns == 0
 
 
 def test_labkit_span_still_does_nothing_outside_a_rank() -> None:

@@ -8,6 +8,7 @@ import pytest
 from labkit.timeline import COMMUNICATION, COMPUTE, Timeline
 from labkit.timeline.intervals import covered_before, total, union
 from labkit.timeline.metrics import busy_ns, hidden_communication_share, lane_times, wait_ns
+from labkit.timeline.transfers import transfer_table
 
 Spans = list[tuple[int, int]]
 
@@ -53,10 +54,18 @@ def test_busy_hidden_and_waiting_times_are_sets_of_ticks() -> None:
         blocking = random.integers(0, 2, len(rows))
         calls = [row for row, (_, lane, _, _) in enumerate(rows) if lane == 1]
         table = {"span": np.array(calls, dtype=np.int64), "blocking": blocking[calls]}
+        moved = {row: sorted(random.integers(rows[row][2], rows[row][3] + 1, 2).tolist()) for row in calls[::2]}
+        cuts = transfer_table([(row, *times) for row, times in moved.items()])
         rank, lane, start, end = np.array(rows, dtype=np.int64).reshape(-1, 4).T
         kind = np.where(lane == 1, "all_reduce", "span")
-        timeline = Timeline(rank, lane, start, end, kind, kind, tables={"call": table}, num_ranks=ranks)
-        compute, communicate = ([ticks_of(both[lane]) for both in lanes] for lane in (0, 1))
+        timeline = Timeline(
+            rank, lane, start, end, kind, kind, tables={"call": table, "transfer": cuts}, num_ranks=ranks
+        )
+        compute = [ticks_of(both[0]) for both in lanes]
+        communicate = [
+            ticks_of([tuple(moved.get(row, (s, e))) for row, (r, at, s, e) in enumerate(rows) if at == 1 and r == each])
+            for each in range(ranks)
+        ]
         both = [len(a & b) for a, b in zip(compute, communicate, strict=True)]
         assert lane_times(timeline).hidden_ns.tolist() == both
         assert busy_ns(timeline).tolist() == [len(a | b) for a, b in zip(compute, communicate, strict=True)]
@@ -66,4 +75,5 @@ def test_busy_hidden_and_waiting_times_are_sets_of_ticks() -> None:
             [(s, e) for row, (r, _, s, e) in enumerate(rows) if r == each and row in calls and blocking[row]]
             for each in range(ranks)
         ]
-        assert wait_ns(timeline).tolist() == [len(ticks_of(spans)) for spans in stood]
+        still = [ticks_of(spans) - a - b for spans, a, b in zip(stood, compute, communicate, strict=True)]
+        assert wait_ns(timeline).tolist() == [len(ticks) for ticks in still]

@@ -12,7 +12,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from labkit.errors import ConfigError
-from labkit.timeline import COMMUNICATION, COMPUTE, HOST, metrics
+from labkit.timeline import COMMUNICATION, COMPUTE, HOST, REGION, metrics
 from labkit.timeline.profiler import read_profile, read_profiles
 
 
@@ -25,11 +25,11 @@ def _trained() -> Any:
     return recorded
 
 
-def test_a_cpu_profile_has_its_operators_as_computation_and_its_regions_as_host() -> None:
+def test_a_cpu_profile_has_its_operators_as_computation_and_its_regions_as_names() -> None:
     timeline = read_profile(_trained())
     computed = timeline.spans(lane=COMPUTE)
     assert "aten::linear" in computed.name and "aten::addmm" not in computed.name
-    (region,) = (span for span in timeline.spans(lane=HOST, kind="span").rows() if span.name == "forward")
+    (region,) = (span for span in timeline.spans(lane=REGION, kind="span").rows() if span.name == "forward")
     (linear,) = (span for span in computed.rows() if span.name == "aten::linear")
     assert region.start_ns <= linear.start_ns < linear.end_ns <= region.end_ns
     assert timeline.start_ns.min() == 0 and timeline.num_ranks == 1

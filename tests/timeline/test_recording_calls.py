@@ -10,7 +10,7 @@ import pytest
 import recorded_programs as programs
 from recorded_ranks import record_of, run_ranks
 
-from labkit.timeline import COMMUNICATION, COMPUTE, HOST
+from labkit.timeline import COMMUNICATION, HOST, REGION
 
 
 def test_every_collective_is_recorded_once_in_order_with_the_size_nccl_tests_prints(tmp_path: Path) -> None:
@@ -69,8 +69,8 @@ def test_an_asynchronous_collective_ends_when_it_is_complete_not_when_it_is_wait
         (wait,) = timeline.spans(rank=rank, kind="wait").rows()
         assert call.end_ns <= seen_ns[rank] - origin_ns < wait.start_ns
         assert wait.lane == HOST
-        (compute,) = timeline.spans(rank=rank, lane=COMPUTE).rows()
-        assert call.end_ns < compute.end_ns <= wait.start_ns
+        (region,) = timeline.spans(rank=rank, lane=REGION).rows()
+        assert call.end_ns < region.end_ns <= wait.start_ns
 
 
 def test_a_blocking_collective_lasts_from_its_call_until_the_last_rank_joined(tmp_path: Path) -> None:
@@ -126,14 +126,14 @@ def test_each_call_knows_the_line_of_the_program_it_came_from(tmp_path: Path) ->
         assert "batch_isend_irecv" in text[int(line) - 1]
 
 
-def test_named_regions_choose_their_lane_and_an_exception_ends_them(tmp_path: Path) -> None:
+def test_named_regions_have_a_lane_of_their_own_and_an_exception_ends_them(tmp_path: Path) -> None:
     run_ranks(programs.named_regions, 1, tmp_path)
     spans = {span.name: (span.lane, span.kind) for span in record_of(tmp_path, 1).rows()}
     assert spans == {
-        "read data": (HOST, "span"),
-        "my all_reduce": (COMMUNICATION, "span"),
-        "step 3": (COMPUTE, "backward"),
-        "breaks": (COMPUTE, "span"),
+        "read data": (REGION, "span"),
+        "my all_reduce": (REGION, "span"),
+        "step 3": (REGION, "backward"),
+        "breaks": (REGION, "span"),
     }
     assert record_of(tmp_path, 1).collectives() == []
 

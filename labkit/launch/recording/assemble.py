@@ -11,6 +11,7 @@ from labkit.launch.recording.matching import match_messages
 from labkit.launch.recording.read import RankLog, describe_group
 from labkit.timeline.span import Lane, Problem
 from labkit.timeline.timeline import Timeline
+from labkit.timeline.transfers import derived
 
 
 def assemble(logs: list[RankLog], ended_ns: int | None = None) -> Timeline:
@@ -42,10 +43,12 @@ def assemble(logs: list[RankLog], ended_ns: int | None = None) -> Timeline:
     table = np.array(replies, dtype=np.int64).reshape(-1, 2).T
     replied = {"reply": {"span": table[0], "of": table[1]}} if replies else {}
     timeline_rows = {key: rows[key] for key in ("rank", "lane", "start_ns", "end_ns", "name", "kind", "bytes", "peer")}
-    return Timeline(
+    timeline = Timeline(
         **timeline_rows, flow=flow, tables=_tables(rows, logs, origin_ns) | replied, problems=tuple(problems),
         num_ranks=max((log.rank for log in logs), default=-1) + 1,
     )  # fmt: skip
+    timeline.tables["transfer"] = derived(timeline)
+    return timeline
 
 
 _DTYPES: dict[str, Any] = {

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from labkit.launch.recording import layout
 from labkit.launch.recording.event_log import EventLog
 from labkit.launch.recording.future_waits import wait_recorded
-from labkit.timeline.span import Lane
+from labkit.timeline.span import Lane, region_kind
 from labkit.torch_port.followed_futures import Futures
 
 if TYPE_CHECKING:
     from labkit.launch.recording.device_times import DeviceTimes
 
 _LABKIT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep  # noqa: PTH120, PTH100
+_REGION = int(Lane.REGION)
 
 
 class Recorder:
@@ -71,9 +72,7 @@ class Recorder:
 
     def span(self, name: str, kind: str) -> Region:
         """Return a context manager that records its body as one span."""
-        lane = {"compute": Lane.COMPUTE, "communication": Lane.COMMUNICATION, "host": Lane.HOST}.get(kind)
-        word = "span" if lane is not None else kind
-        return Region(self, name, word, int(Lane.COMPUTE if lane is None else lane))
+        return Region(self, name, region_kind(kind))
 
     def close(self) -> None:
         """Resolve device times and note the orderly end."""
@@ -86,10 +85,10 @@ class Recorder:
 class Region:
     """A named region, ``with recorder.span("forward", "compute"):``; one that raises is recorded too."""
 
-    __slots__ = ("_index", "_kind", "_lane", "_name", "_recorder")
+    __slots__ = ("_index", "_kind", "_name", "_recorder")
 
-    def __init__(self, recorder: Recorder, name: str, kind: str, lane: int) -> None:
-        self._recorder, self._name, self._kind, self._lane = recorder, name, kind, lane
+    def __init__(self, recorder: Recorder, name: str, kind: str) -> None:
+        self._recorder, self._name, self._kind = recorder, name, kind
         self._index = -1
 
     def __enter__(self) -> None:
@@ -99,11 +98,11 @@ class Region:
         log = recorder.log
         source, _ = recorder.source_and_entry(sys._getframe(1), {})
         self._index = log.begin(
-            time.monotonic_ns(), self._lane, log.intern(self._kind), log.intern(self._name), source=source
+            time.monotonic_ns(), _REGION, log.intern(self._kind), log.intern(self._name), source=source
         )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._recorder.log.end(self._index, time.monotonic_ns(), self._lane, layout.FAILED if kind else 0)
+        self._recorder.log.end(self._index, time.monotonic_ns(), _REGION, layout.FAILED if kind else 0)
         self._index = -1

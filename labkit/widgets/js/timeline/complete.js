@@ -1,5 +1,8 @@
 // What is computed once of a run's columns: disjoint segments, running sums, the union of rows, messages by event.
 
+import { BLOCKED, COLLECTIVE, COMMUNICATION, REGION } from "./kinds.js";
+import { lowerBound } from "./search.js";
+
 /**
  * @typedef {object} Row
  * @property {number} rank
@@ -11,7 +14,6 @@
  */
 
 const SENDS = /^(i?send|rpc_a?sync|remote|to_here)$/;
-const COLLECTIVE = 3; // the category
 
 /** Add to a run's columns what is computed from them; rows are [rank, lane, number of events]. */
 export function complete(run, rows) {
@@ -24,6 +26,7 @@ export function complete(run, rows) {
   cutIntoSegments(run);
   addSums(run);
   joinRows(run);
+  addBlocked(run);
   run.flowsOf = messagesOf(run);
   return run;
 }
@@ -61,21 +64,98 @@ function areApart({ start, end }, { first, last }) {
 
 /** Cut each row into disjoint segments, each with the event that owns it: the last begun of those that overlap. */
 function cutIntoSegments(run) {
-  const { start, end, rows } = run;
-  if (rows.every((row) => areApart(run, row))) {
-    Object.assign(run, { segmentStart: start, segmentEnd: end, owner: countTo(start.length) });
+  const { start, end, category, rows } = run;
+  const isWhole = !run.cut_event?.length && !run.blocked_start?.length;
+  if (isWhole && rows.every((row) => areApart(run, row))) {
+    const own = { segmentStart: start, segmentEnd: end, segmentCategory: category, owner: countTo(start.length) };
+    Object.assign(run, own);
     for (const row of rows) Object.assign(row, { from: row.first, to: row.last });
     return;
   }
-  const segments = { begins: [], ends: [], owners: [] };
+  const segments = { begins: [], ends: [], owners: [], categories: [] };
+  const stills = stillsOf(run);
   for (const row of rows) {
     row.from = segments.begins.length;
-    cutRow(run, row, segments);
+    if (row.lane === COMMUNICATION && !isWhole) cutCalls(run, row, stills.get(row.rank), segments);
+    else cutRow(run, row, segments);
     row.to = segments.begins.length;
   }
   run.segmentStart = Float64Array.from(segments.begins);
   run.segmentEnd = Float64Array.from(segments.ends);
   run.owner = Uint32Array.from(segments.owners);
+  run.segmentCategory = Uint8Array.from(run.owner, (event, s) => segments.categories[s] ?? category[event]);
+}
+
+/** When each rank stands still: where its intervals begin and end in the columns. */
+function stillsOf({ blocked = [] }) {
+  const found = new Map();
+  let at = 0;
+  for (const [rank, count] of blocked) {
+    found.set(rank, [at, at + count]);
+    at += count;
+  }
+  return found;
+}
+
+/** Cut a row of calls: into those stretches in which bytes moved, and where the rank stood still into that. */
+function cutCalls(run, row, still, segments) {
+  const { begins, ends, owners, categories } = segments;
+  const moving = { begins: [], ends: [], owners: [] };
+  const moves = movesOf(run, row);
+  cutRow(moves, { first: 0, last: moves.start.length }, moving);
+  const [from, stop] = still ?? [0, 0];
+  let next = from;
+  let call = row.first;
+  const addStill = (until) => {
+    for (; next < stop && run.blocked_start[next] < until; next++) {
+      const begin = run.blocked_start[next];
+      while (call + 1 < row.last && run.start[call + 1] <= begin) call++;
+      if (row.first === row.last) continue; // it waits for calls that are not shown
+      begins.push(begin);
+      ends.push(run.blocked_end[next]);
+      owners.push(callAt(run, row, call, begin));
+      categories[begins.length - 1] = BLOCKED;
+    }
+  };
+  moving.begins.forEach((begin, s) => {
+    addStill(begin);
+    begins.push(begin);
+    ends.push(moving.ends[s]);
+    owners.push(moves.event[moving.owners[s]]);
+  });
+  addStill(Infinity);
+}
+
+/** The call that a rank stands in at a time: the last one begun by then that had not ended. */
+function callAt({ end }, row, last, time) {
+  for (let call = last; call >= row.first && call > last - 64; call--) if (end[call] > time) return call;
+  return last;
+}
+
+/** Stretches in which the calls of a row moved bytes, as events of their own; `event` says whose they are. */
+function movesOf(run, { first, last }) {
+  const { start, end, cut_event: cuts, cut_start: from, cut_end: to } = run;
+  const found = [];
+  let cut = lowerBound(cuts, 0, cuts.length, first);
+  for (let event = first; event < last; event++) {
+    if (cuts[cut] !== event) found.push([start[event], end[event], event]);
+    for (; cuts[cut] === event; cut++) if (to[cut] > from[cut]) found.push([from[cut], to[cut], event]);
+  }
+  found.sort((a, b) => a[0] - b[0] || b[1] - a[1]);
+  return { start: found.map(([a]) => a), end: found.map(([, b]) => b), event: found.map(([, , event]) => event) };
+}
+
+/** Give each rank the time it stands still, as sorted intervals with sums. */
+function addBlocked(run) {
+  const stills = stillsOf(run);
+  for (const rank of run.ranks.values()) {
+    const [from, to] = stills.get(rank.rank) ?? [0, 0];
+    const begins = (run.blocked_start ?? []).slice(from, to);
+    const ends = (run.blocked_end ?? []).slice(from, to);
+    const sums = new Float64Array(begins.length + 1);
+    for (let i = 0; i < begins.length; i++) sums[i + 1] = sums[i] + ends[i] - begins[i];
+    rank.blocked = { begins, ends, sums };
+  }
 }
 
 /** Cut one row; `open` are the events under way, the last begun on top. */
@@ -117,18 +197,18 @@ function addSums(run) {
   run.sums = [0, 1].map(() => ({ bytes: new Float64Array(n + 1), calls: new Uint32Array(n + 1) }));
   const sort = Uint8Array.from(run.labels, sumOf);
   for (const row of run.rows) {
-    addCovered(run, seen, row);
+    addCovered(run, row.lane === REGION ? new Uint8Array(256) : seen, row);
     for (const which of [0, 1]) addCalls(run, sort, which, row);
   }
   run.owned = new Set([...seen.keys()].filter((category) => seen[category]));
 }
 
-function addCovered({ segmentStart, segmentEnd, owner, category, covered }, seen, { from, to }) {
+function addCovered({ segmentStart, segmentEnd, segmentCategory, covered }, seen, { from, to }) {
   let total = 0;
   for (let s = from; s < to; s++) {
     covered[s] = total;
-    total += segmentEnd[s] - segmentStart[s];
-    seen[category[owner[s]]] = 1;
+    if (segmentCategory[s] !== BLOCKED) total += segmentEnd[s] - segmentStart[s];
+    seen[segmentCategory[s]] = 1;
   }
 }
 
@@ -150,14 +230,14 @@ function addCalls({ label, bytes: size, sums }, sort, which, { first, last }) {
 function joinRows(run) {
   run.ranks = new Map();
   for (const row of run.rows) {
-    if (!run.ranks.has(row.rank)) run.ranks.set(row.rank, { rank: row.rank, lanes: [null, null, null] });
+    if (!run.ranks.has(row.rank)) run.ranks.set(row.rank, { rank: row.rank, lanes: [null, null, null, null] });
     run.ranks.get(row.rank).lanes[row.lane] = row;
   }
   const none = { from: 0, to: 0 };
   for (const rank of run.ranks.values()) rank.busy = union(run, rank.lanes[0] ?? none, rank.lanes[1] ?? none);
 }
 
-function union({ segmentStart, segmentEnd }, a, b) {
+function union({ segmentStart, segmentEnd, segmentCategory }, a, b) {
   const most = a.to - a.from + b.to - b.from;
   const begins = new Float64Array(most);
   const ends = new Float64Array(most);
@@ -169,6 +249,7 @@ function union({ segmentStart, segmentEnd }, a, b) {
   while (i < a.to || j < b.to) {
     const isOfA = j >= b.to || (i < a.to && segmentStart[i] <= segmentStart[j]);
     const s = isOfA ? i++ : j++;
+    if (segmentCategory[s] === BLOCKED) continue;
     const start = segmentStart[s];
     const stop = segmentEnd[s];
     if (start > end) {

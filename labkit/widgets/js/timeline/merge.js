@@ -4,7 +4,7 @@ import { complete } from "./complete.js";
 import { lowerBound } from "./search.js";
 
 const COPIED = ["start", "duration", "bytes", "end", "label", "category"];
-const LANES = 3;
+const LANES = 4;
 
 /** All labels of two runs, and which of them each label of the second is. */
 function joinLabels(run, more) {
@@ -23,7 +23,7 @@ function joinRows(runs) {
   const places = new Map();
   runs.forEach(({ rows }, which) => {
     for (const row of rows) {
-      const key = row.rank * LANES + row.lane;
+      const key = row.rank * LANES + ((row.lane + 1) % LANES); // names stand above
       const empty = () => ({ rank: row.rank, lane: row.lane, first: 0, last: 0 });
       if (!places.has(key)) places.set(key, [empty(), empty()]);
       places.get(key)[which] = row;
@@ -41,6 +41,12 @@ const emptyColumns = (n) => ({
   category: new Uint8Array(n),
   flow_from: new Uint32Array(),
   flow_to: new Uint32Array(),
+  cut_event: new Uint32Array(),
+  cut_start: new Float64Array(),
+  cut_end: new Float64Array(),
+  blocked_start: new Float64Array(),
+  blocked_end: new Float64Array(),
+  blocked: [],
 });
 
 /** Write events of a run into the merged one; return where the next are written. */

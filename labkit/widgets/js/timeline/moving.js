@@ -125,7 +125,8 @@ export function measure(view, ...ends) {
   state.measured = [a, b];
   const busy = state.runs.map((run, number) => {
     const shift = shiftOf(state, number);
-    return named(run, percentText(numbers(run, a - shift, b - shift).busyShare));
+    const { busyShare, blockedShare } = numbers(run, a - shift, b - shift);
+    return named(run, `${percentText(busyShare)}, blocked ${percentText(blockedShare)}`);
   });
   const when = `${timeText(b - a)}, from ${timeText(a)} to ${timeText(b)}`;
   view.say(`Measured: ${when}; ranks busy ${busy.join(", ")}.`);

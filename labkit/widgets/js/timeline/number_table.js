@@ -9,14 +9,25 @@ import { bytesText, changeText, countText, percentText, speedText, timeText } fr
 /** Name, label, what it is, how its value is written, and what is written after it. */
 const NUMBERS = [
   ["window", "length", "time in view", timeText],
-  ["busyShare", "busy", "share of the ranks' time in which they compute or communicate", percentText],
-  ["computeShare", "computing", "share of the ranks' time with a span in the compute row", percentText],
+  [
+    "blockedShare",
+    "blocked",
+    "share of the ranks' time in which they stand in a call or in wait() and nothing moves",
+    percentText,
+  ],
+  ["busyShare", "busy", "share of the ranks' time in which they compute or bytes of their calls move", percentText],
+  [
+    "computeShare",
+    "computing",
+    "share of the ranks' time in which operators run; names given to regions count for nothing",
+    percentText,
+  ],
   ["bubble", "bubble", "share of the ranks' time without computation", percentText],
-  ["communication", "communication", "time in communication, all ranks together", timeText],
+  ["communication", "communication", "time in which bytes of calls move, all ranks together", timeText],
   [
     "exposed",
     "exposed communication",
-    "communication while the same rank does not compute",
+    "bytes moving while the same rank does not compute",
     timeText,
     ({ exposedShare }) => `, ${percentText(exposedShare)}`,
   ],

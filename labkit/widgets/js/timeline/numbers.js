@@ -1,19 +1,23 @@
 // The numbers of an interval of time: all from the columns the picture is painted from.
 
+import { COMPUTE } from "./kinds.js";
 import { lowerBound } from "./search.js";
 import { before, rowBusy } from "./shares.js";
 
 const ROUNDING = 1e-3; // ns
 const seen = (time) => (time < ROUNDING ? 0 : time);
 
-/** How much time of [t0, t1) a rank computes, communicates, and does either. */
-function timesOf(run, { lanes, busy }, t0, t1) {
-  const { begins, ends, sums } = busy;
-  const until = (time) => before(begins, ends, sums, 0, begins.length, time);
+/** How much time of [t0, t1) a rank computes, moves bytes, does either, and stands still. */
+function timesOf(run, { lanes, busy, blocked }, t0, t1) {
+  const within = ({ begins, ends, sums }) => {
+    const until = (time) => before(begins, ends, sums, 0, begins.length, time);
+    return until(t1) - until(t0);
+  };
   return {
     compute: rowBusy(run, lanes[0], t0, t1),
     communication: rowBusy(run, lanes[1], t0, t1),
-    either: until(t1) - until(t0),
+    either: within(busy),
+    blocked: within(blocked),
   };
 }
 
@@ -49,22 +53,36 @@ function busBandwidth(run, t0, t1) {
 export function numbers(run, t0, t1) {
   // Where nothing was recorded, or all at one instant, there is no time to have a share of.
   const all = run.span ? Math.max(t1 - t0, 1e-9) * run.ranks.size : Number.NaN;
-  const sums = { busy: 0, compute: 0, communication: 0, exposed: 0, sent: 0, messages: 0, payload: 0, calls: 0 };
+  const sums = {
+    busy: 0,
+    blocked: 0,
+    compute: 0,
+    communication: 0,
+    exposed: 0,
+    sent: 0,
+    messages: 0,
+    payload: 0,
+    calls: 0,
+  };
   for (const rank of run.ranks.values()) {
-    const { compute, communication, either } = timesOf(run, rank, t0, t1);
+    const { compute, communication, either, blocked } = timesOf(run, rank, t0, t1);
     sums.compute += compute;
     sums.communication += communication;
     sums.busy += either;
+    sums.blocked += blocked;
     sums.exposed += either - compute;
     for (const [name, value] of Object.entries(callsOf(run, rank.lanes[1], t0, t1))) sums[name] += value;
   }
   sums.exposed = seen(sums.exposed);
+  const isKnown = run.rows.some(({ lane }) => lane === COMPUTE);
   return {
     window: run.span && t1 - t0,
     ...sums,
+    blockedShare: seen(sums.blocked) / all,
     busyShare: sums.busy / all,
-    computeShare: sums.compute / all,
-    bubble: seen(all - sums.compute) / all,
+    // Of real processes it is not recorded when they compute.
+    computeShare: isKnown ? sums.compute / all : Number.NaN,
+    bubble: isKnown ? seen(all - sums.compute) / all : Number.NaN,
     exposedShare: sums.exposed / sums.communication,
     busbw: busBandwidth(run, t0, t1),
   };

@@ -1,5 +1,6 @@
 // The strip below the picture: each whole run small, one under the other, with the part in view marked.
 
+import { BLOCKED } from "./kinds.js";
 import { LEFT, RIGHT, STRIP, windowOf, wholeOf, xOf } from "./layout.js";
 import { begin } from "./paint.js";
 import { shareMatrix } from "./shares.js";
@@ -24,9 +25,11 @@ export function paintOverview(context, state) {
 function busyColumns(run, t0, t1, columns) {
   const busy = new Float64Array(columns);
   const rows = run.rows.filter(({ lane }) => lane < 2);
-  const plain = { ...run, category: new Uint8Array(run.start.length) }; // all of one category
-  for (const row of rows) shareMatrix(plain, row, t0, t1, columns, 1, busy);
-  return busy.map((sum) => sum / rows.length);
+  // Two categories: work, and the time in which a rank stands still, which is left out.
+  const segmentCategory = run.segmentCategory.map((category) => Number(category === BLOCKED));
+  const both = new Float64Array(2 * columns);
+  for (const row of rows) shareMatrix({ ...run, segmentCategory }, row, t0, t1, columns, 2, both);
+  return busy.map((_, x) => both[2 * x] / rows.length);
 }
 
 /** Paint that of each run; it is computed anew only where runs, offset or width changed. */

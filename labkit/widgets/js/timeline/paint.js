@@ -2,14 +2,16 @@
 // Whatever paints takes the view's `state`, and listens to nothing.
 
 import { twinOf } from "./complete.js";
+import { REGION } from "./kinds.js";
 import { LEFT, RIGHT, TOP, holdsWords, ownWindow, pixelOf, shiftOf, windowOf, xOf } from "./layout.js";
 import { arrow, paintArrows } from "./paint_arrows.js";
+import { paintRegions } from "./paint_regions.js";
 import { paintClockErrors, paintMarks, paintNames, paintOutline, paintPath } from "./paint_marks.js";
 import { paintShares } from "./paint_shares.js";
 import { memoryColumns, rowBusy } from "./shares.js";
 import { bytesText, tickStep, unitOf } from "./words.js";
 
-export const LANES = ["compute", "comm", "host"];
+export const LANES = ["compute", "comm", "host", "named"];
 const FONT = "11px system-ui, sans-serif";
 const TICK = 90; // pixels between two ticks, at least
 const NAME = 12; // pixels from one rank's name to the next, at least
@@ -38,6 +40,7 @@ export function paint(context, state, shares = paintShares) {
   context.rect(LEFT, 0, width - LEFT - RIGHT, layout.height);
   context.clip();
   paintNames(context, state);
+  paintRegions(context, state);
   if (state.overlay) paintOutline(context, state);
   if (state.arrows) paintArrows(context, state);
   if (state.showPath) runs.forEach((run, number) => run.path && paintPath(context, state, number));
@@ -92,7 +95,7 @@ function paintRowNames(context, state) {
     context.fillStyle = theme.quiet;
     context.textAlign = "right";
     context.fillText(LANES[row.lane], LEFT - 5, y + bar / 2);
-    context.fillText(busyText(state, place), width - 6, y + bar / 2);
+    if (row.lane !== REGION) context.fillText(busyText(state, place), width - 6, y + bar / 2);
   }
 }
 

@@ -1,6 +1,7 @@
 // Over the bars: names, the outline of a second run, the critical path, clocks' errors, focus, interval and cursor.
 
 import { twinOf } from "./complete.js";
+import { REGION } from "./kinds.js";
 import { LEFT, RIGHT, TOP, holdsNames, pixelOf, placeOf, shiftOf, windowOf, xOf } from "./layout.js";
 import { lowerBound } from "./search.js";
 import { timeText } from "./words.js";
@@ -15,11 +16,11 @@ function eachWide(state, { run: number, row }, least, draw) {
   const stop = lowerBound(run.segmentStart, row.from, row.to, t1);
   for (let s = Math.max(row.from, lowerBound(run.segmentStart, row.from, row.to, t0) - 1); s < stop; s++) {
     const wide = (run.segmentEnd[s] - run.segmentStart[s]) / pixel;
-    if (wide >= least) draw(run.owner[s], LEFT + (run.segmentStart[s] - t0) / pixel, wide);
+    if (wide >= least) draw(run.owner[s], LEFT + (run.segmentStart[s] - t0) / pixel, wide, run.segmentCategory[s]);
   }
 }
 
-function widthOf(context, state, text) {
+export function widthOf(context, state, text) {
   let width = state.widths.get(text);
   if (width === undefined) {
     width = context.measureText(text).width;
@@ -41,9 +42,9 @@ export function paintNames(context, state) {
   context.textAlign = "left";
   for (const place of state.layout.rows) {
     const run = state.runs[place.run];
-    eachWide(state, place, 14, (event, x, wide) => {
+    if (place.row.lane === REGION) continue;
+    eachWide(state, place, 14, (event, x, wide, category) => {
       const label = run.labels[run.label[event]];
-      const category = label[2];
       if (state.hatched[category]) return;
       const left = Math.max(x, LEFT);
       const room = Math.min(x + wide, state.width - RIGHT) - left - 6;
@@ -60,7 +61,7 @@ export function paintOutline(context, state) {
   context.beginPath();
   for (const { row, y, bar } of state.layout.rows) {
     const twin = twinOf(state.runs[1], row);
-    if (!twin) continue;
+    if (!twin || row.lane === REGION) continue;
     let drawn = 0;
     eachWide(state, { run: 1, row: twin }, 3, (event, x, wide) => {
       if (drawn < MOST_OUTLINES) context.rect(Math.round(x) + 0.5, y - 1.5, Math.round(wide), bar + 2);

@@ -1,5 +1,6 @@
 // The bars: in every pixel column each category has its exact share of the column's height, and idle stays empty.
 
+import { REGION } from "./kinds.js";
 import { LEFT, RIGHT, windowOf } from "./layout.js";
 import { shareMatrix } from "./shares.js";
 
@@ -76,6 +77,7 @@ export function paintShares(context, state) {
   prepare(state, columns, Math.round(layout.bar * ratio), categories);
   const inks = inksOf(theme);
   for (const place of layout.rows) {
+    if (place.row.lane === REGION) continue;
     state.shares.fill(0);
     shareMatrix(runs[place.run], place.row, ...windowOf(state, place.run), columns, categories, state.shares);
     paintColumns(state, inks, categories);

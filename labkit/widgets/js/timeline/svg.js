@@ -1,5 +1,6 @@
 // The part in view as an SVG document, with all that the canvas shows.
 
+import { REGION } from "./kinds.js";
 import { LEFT, RIGHT, windowOf } from "./layout.js";
 import { paint } from "./paint.js";
 import { shareMatrix } from "./shares.js";
@@ -108,6 +109,7 @@ function shareRects(pen, state) {
   const columns = Math.round(width - LEFT - RIGHT);
   const categories = runs[0].categories.length;
   for (const { run, row, y, bar } of layout.rows) {
+    if (row.lane === REGION) continue;
     const empty = new Float64Array(columns * categories);
     const shares = shareMatrix(runs[run], row, ...windowOf(state, run), columns, categories, empty);
     for (const [x, next, here] of alikeColumns(shares, columns, categories)) {
