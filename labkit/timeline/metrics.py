@@ -52,7 +52,7 @@ def blocked_of_ranks(timeline: Timeline) -> list[Intervals]:
     """
     stands = timeline.kind == "wait"
     calls = timeline.tables.get("call")
-    if calls is not None:
+    if calls is not None and "blocking" in calls:
         stands[calls["span"][calls["blocking"].astype(bool)]] = True
     stood = [union(timeline.start_ns[rows], timeline.end_ns[rows]) for rows in by_rank(timeline, stands)]
     busy = intervals_of_ranks(timeline, (Lane.COMPUTE, Lane.COMMUNICATION))
@@ -94,8 +94,8 @@ class LaneTimes:
 
 def lane_times(timeline: Timeline) -> LaneTimes:
     """Return for each rank the time it computed, moved bytes, did either, and was blocked."""
-    lanes = ([Lane.COMPUTE], [Lane.COMMUNICATION], [Lane.COMPUTE, Lane.COMMUNICATION])
-    return LaneTimes(*(busy_ns(timeline, each) for each in lanes), wait_ns(timeline))
+    compute, communication = busy_ns(timeline, [Lane.COMPUTE]), busy_ns(timeline, [Lane.COMMUNICATION])
+    return LaneTimes(compute, communication, busy_ns(timeline), wait_ns(timeline))
 
 
 def busy_share(

@@ -7,7 +7,7 @@ light and on a dark page.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from labkit.timeline.columns import COLUMNS
-from labkit.timeline.grouping import by_rank_and_lane
+from labkit.timeline.grouping import NO_ROWS, by_rank_and_lane
 from labkit.timeline.metrics import blocked_of_ranks
 from labkit.timeline.span import Lane
 from labkit.timeline.summary import headline, summary
@@ -85,22 +85,25 @@ def picture_shares(
     """Return what the picture is painted from, shape (rows, categories, num_columns); see :func:`share_matrix`."""
     rows = picture_rows(timeline) if rows is None else rows
     shares = np.zeros((len(rows), len(CATEGORIES), num_columns))
-    category = categories_of(timeline)
     first, span = window_of(timeline)
-    window = (first, first + span)
-    groups = by_rank_and_lane(timeline)
-    calls = _Calls(timeline, category)
-    for row, (rank, lane) in enumerate(rows):
-        if lane == Lane.COMMUNICATION:
-            bars = calls.of(rank)
-        elif lane != Lane.REGION and (rank, lane) in groups:
-            mine = groups[rank, lane]
-            mine = mine[category[mine] != BLOCKED] if lane == Lane.HOST else mine
-            bars = timeline.start_ns[mine], timeline.end_ns[mine], category[mine]
-        else:
-            continue
-        shares[row] = share_matrix(*bars, len(CATEGORIES), window, num_columns)
+    for row, bars in enumerate(picture_bars(timeline, rows)):
+        if len(bars[0]):
+            shares[row] = share_matrix(*bars, len(CATEGORIES), (first, first + span), num_columns)
     return shares
+
+
+Bars = tuple["npt.NDArray[np.int64]", "npt.NDArray[np.int64]", "npt.NDArray[np.int64]"]
+
+
+def picture_bars(timeline: Timeline, rows: Sequence[tuple[int, Lane]]) -> Iterator[Bars]:
+    """Yield what each row shows: begins, ends and categories. A row of names shows none, and a wait has none."""
+    category, groups = categories_of(timeline), by_rank_and_lane(timeline)
+    calls = _Calls(timeline, category)
+    for rank, lane in rows:
+        mine = groups.get((rank, lane), NO_ROWS) if lane != Lane.REGION else NO_ROWS
+        mine = mine[timeline.kind[mine] != "wait"] if lane == Lane.HOST else mine
+        here = timeline.start_ns[mine], timeline.end_ns[mine], category[mine]
+        yield calls.of(rank) if lane == Lane.COMMUNICATION else here
 
 
 class _Calls:
@@ -114,7 +117,7 @@ class _Calls:
         self._moves = calls.start_ns[order], calls.end_ns[order], category[calls.row[order]]
         self._blocked = blocked_of_ranks(timeline)
 
-    def of(self, rank: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def of(self, rank: int) -> Bars:
         """Return begins, ends and categories."""
         (start, end), mine = self._blocked[rank], slice(self._edges[rank], self._edges[rank + 1])
         begins, ends, categories = (column[mine] for column in self._moves)

@@ -49,7 +49,8 @@ def pack(
         name: What to call the run beside another one.
         ranks: Which ranks to show; None shows all, or 64 evenly spaced ones and that of `focus`.
         focus: A row of the timeline whose place in the page's order is returned as "focus".
-        origin_ns: The time that becomes 0; the first begin if None.
+        origin_ns: The time that becomes 0; the first begin if None. It is given of a run under way, of which nobody
+            knows yet which calls met and when its ranks stood still.
     """
     needed = int(timeline.rank[focus]) if focus >= 0 else -1
     shown = shown_ranks(timeline, needed) if ranks is None else sorted(set(ranks))
@@ -73,7 +74,7 @@ def pack(
     place = np.full(len(timeline), -1, dtype=np.int64)
     place[order] = np.arange(len(order))
     flows = _flows(timeline, place)
-    blocked, counts = _blocked(timeline, place, shown, t0)
+    blocked, counts = _blocked(timeline, shown if origin_ns is None else [], t0)
     columns |= {"label": codes} | flows | _cuts(timeline, place, t0) | blocked
     data, layout = _joined(columns)
     choice = f" ({len(shown)} of the ranks shown)" if len(shown) < timeline.num_ranks else ""
@@ -92,6 +93,7 @@ def pack(
         "span": int(timeline.end_ns.max()) - t0 if len(timeline) else 0,
         "rows": rows,
         "blocked": counts,
+        "measured": _measured(timeline, t0),
         "labels": labels,
         "memory": memory,
         "clock": errors,
@@ -203,16 +205,25 @@ def _cuts(timeline: Timeline, place: npt.NDArray[np.int64], t0: int) -> dict[str
     }
 
 
+def _measured(timeline: Timeline, t0: int) -> list[int] | None:
+    """Return from when to when anything but names was recorded, None where that is all there is."""
+    real = timeline.lane != Lane.REGION
+    if real.all() or not real.any():
+        return None
+    found = [int(timeline.start_ns[real].min()) - t0, int(timeline.end_ns[real].max()) - t0]
+    return None if found == [timeline.extent_ns[0] - t0, timeline.extent_ns[1] - t0] else found
+
+
 def _blocked(
-    timeline: Timeline, place: npt.NDArray[np.int64], shown: Sequence[int], t0: int
+    timeline: Timeline, shown: Sequence[int], t0: int
 ) -> tuple[dict[str, npt.NDArray[np.float64]], list[list[int]]]:
     """Return when each rank stood still, rank after rank, and for each rank [rank, number of such intervals]."""
-    ranks = blocked_of_ranks(timeline) if len(timeline) else []
+    ranks = blocked_of_ranks(timeline) if len(timeline) and len(shown) else []
     mine = [ranks[rank] for rank in shown if rank < len(ranks)]
-    columns = {
-        f"blocked_{name}": np.concatenate([each[side] for each in mine] or [np.empty(0)]).astype(np.float64) - t0
-        for side, name in enumerate(("start", "end"))
-    }
+    columns = {}
+    for side, name in enumerate(("start", "end")):
+        times = np.concatenate([each[side] for each in mine]) if mine else np.empty(0, dtype=np.int64)
+        columns[f"blocked_{name}"] = (times - t0).astype(np.float64)
     return columns, [[rank, len(each[0])] for rank, each in zip(shown, mine, strict=False)]
 
 

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from labkit.timeline import COMPUTE, Timeline, metrics
+from labkit.timeline import COMMUNICATION, COMPUTE, REGION, Timeline, metrics
+from labkit.timeline.transfers import moving
+from labkit.widgets.palette import BLOCKED
 from labkit.widgets.pixel_shares import share_matrix
 
 LEFT, RIGHT = 112, 54
@@ -53,11 +55,13 @@ class Columns:
         timeline: The events, in the page's order.
         category: Of each event.
         num_categories: How many there are.
+        still: When each rank stood still, begins and ends.
     """
 
     timeline: Timeline
     category: npt.NDArray[np.int64]
     num_categories: int
+    still: dict[int, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 
 
 def unpacked(packed: dict[str, Any]) -> Columns:
@@ -79,9 +83,37 @@ def unpacked(packed: dict[str, Any]) -> Columns:
         kind=[label[1] for label in labels],
         bytes=column["bytes"].astype(np.int64),
         peer=[label[3] for label in labels],
+        tables={
+            "transfer": {
+                "span": column["cut_event"].astype(np.int64),
+                "start_ns": column["cut_start"].astype(np.int64),
+                "end_ns": column["cut_end"].astype(np.int64),
+                "err_ns": np.zeros(len(column["cut_event"]), dtype=np.int64),
+            }
+        },
     )
     category = np.array([label[2] for label in labels], dtype=np.int64)
-    return Columns(timeline, category, len(packed["categories"]))
+    still, at = {}, 0
+    for rank, count in packed["blocked"]:
+        part = slice(at, at + count)
+        still[rank] = column["blocked_start"][part].astype(np.int64), column["blocked_end"][part].astype(np.int64)
+        at += count
+    return Columns(timeline, category, len(packed["categories"]), still)
+
+
+def _bars(row: dict[str, Any], run: Columns) -> tuple[npt.NDArray[np.int64], ...]:
+    """Return begins, ends and categories of what a row shows."""
+    mine = slice(row["first"], row["last"])
+    if row["lane"] != COMMUNICATION:
+        return run.timeline.start_ns[mine], run.timeline.end_ns[mine], run.category[mine]
+    calls = moving(run.timeline)
+    here = (calls.row >= row["first"]) & (calls.row < row["last"])
+    start, end = run.still[row["rank"]]
+    still = np.full(len(start), BLOCKED, dtype=np.int64)
+    parts = (calls.start_ns[here], start), (calls.end_ns[here], end), (run.category[calls.row[here]], still)
+    begins, ends, categories = (np.concatenate(part) for part in parts)
+    order = np.argsort(begins, kind="stable")
+    return begins[order], ends[order], categories[order]
 
 
 def check(root: Any) -> int:
@@ -97,16 +129,17 @@ def check(root: Any) -> int:
     runs = [unpacked(packed) for packed in read["packed"]]
     for row in read["rows"]:
         _check_row(row, runs[row["run"]], read)
-    _check_numbers(json.loads(read["numbers"]), runs[0].timeline)
+    _check_numbers(json.loads(read["numbers"]), runs[0])
     return len(read["rows"])
 
 
 def _check_row(row: dict[str, Any], run: Columns, read: dict[str, Any]) -> None:
     """Compare a row's highest and lowest lines of pixels with the share of each pixel's time that is filled."""
-    mine, shift = slice(row["first"], row["last"]), read["offset"] if row["run"] else 0
+    if row["lane"] == REGION:
+        return
+    shift = read["offset"] if row["run"] else 0
     window = (round(read["view"][0] - shift), round(read["view"][1] - shift))
-    begin, end = run.timeline.start_ns[mine], run.timeline.end_ns[mine]
-    shares = share_matrix(begin, end, run.category[mine], run.num_categories, window, len(row["top"]))
+    shares = share_matrix(*_bars(row, run), run.num_categories, window, len(row["top"]))
     filled, pixel = shares.sum(axis=0), 1 / row["bar"]
     for line, needed in (("top", 1 - pixel), ("bottom", 2 * pixel)):
         sure = np.abs(filled - needed) > 1.5 * pixel  # a column that ends within this line of pixels is half painted
@@ -117,7 +150,8 @@ def _check_row(row: dict[str, Any], run: Columns, read: dict[str, Any]) -> None:
         assert wrong < 0.04, f"{where}: {wrong:.1%} of {len(filled)} columns are not as Python says"
 
 
-def _check_numbers(said: dict[str, Any], timeline: Timeline) -> None:
+def _check_numbers(said: dict[str, Any], run: Columns) -> None:
+    timeline = run.timeline
     ranks = np.unique(timeline.rank)
     span = max(int(timeline.end_ns.max()), 1)
     busy, computing = (metrics.busy_ns(timeline, lanes)[ranks] / span for lanes in ((0, 1), (COMPUTE,)))
@@ -125,8 +159,11 @@ def _check_numbers(said: dict[str, Any], timeline: Timeline) -> None:
     hidden = metrics.hidden_communication_share(timeline)
     assert said["window"] == pytest.approx(span)
     assert said["busyShare"] == pytest.approx(busy.mean(), abs=1e-9)
-    assert said["computeShare"] == pytest.approx(computing.mean(), abs=1e-9)
-    assert said["bubble"] == pytest.approx(1 - computing.mean(), abs=1e-9)
+    still = sum(int((end - start).sum()) for start, end in run.still.values())
+    assert said["blockedShare"] == pytest.approx(still / span / len(ranks), abs=1e-9)
+    if (timeline.lane == COMPUTE).any():
+        assert said["computeShare"] == pytest.approx(computing.mean(), abs=1e-9)
+        assert said["bubble"] == pytest.approx(1 - computing.mean(), abs=1e-9)
     assert said["communication"] == pytest.approx(communication, abs=1)
     assert said["exposed"] == pytest.approx(communication * (1 - hidden), rel=1e-6, abs=2)
     assert said["sent"] == (metrics.bytes_sent(timeline) + metrics.remote_call_bytes(timeline)).sum()

@@ -21,7 +21,12 @@ def exchange() -> Timeline:
         flow=[-1, 0, -1, 0],
         tables={
             "source": {"span": np.array([1, 3]), "line": np.array(["a.py:1", "a.py:2"])},
-            "call": {"span": np.array([1, 3]), "blocking": np.array([False, True])},
+            "call": {
+                "span": np.array([1, 3]),
+                "group": np.array(["0", "0"]),
+                "number": np.array([0, 0]),
+                "blocking": np.array([False, True]),
+            },
             "wait": {"span": np.array([2]), "of": np.array([1])},
             "clock": {"rank": np.array([0, 1]), "err_ns": np.array([0, 0])},
         },

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from labkit.timeline import COMMUNICATION, COMPUTE, HOST, Timeline
+from labkit.timeline.transfers import transfer_table
 from labkit.widgets.layout import LEFT, NUM_COLUMNS, RIGHT, TOP, picture_rows, row_layout, time_unit
 from labkit.widgets.palette import CATEGORIES, categories_of, category_of
 from labkit.widgets.static_timeline import MAX_BYTES, picture_shares, title_of, to_png
@@ -46,7 +47,11 @@ def test_a_pixel_that_is_three_quarters_idle_is_three_quarters_white() -> None:
 
 
 def test_waiting_is_striped_so_that_it_differs_without_colour() -> None:
-    timeline = Timeline([0], [HOST], [0], [100], ["wait"], ["wait"])
+    tables = {
+        "transfer": transfer_table([(0, 100, 100)]),
+        "call": {"span": np.array([0]), "blocking": np.array([True])},
+    }
+    timeline = Timeline([0], [COMMUNICATION], [0], [100], ["recv"], ["recv"], tables=tables)
     image = np.asarray(Image.open(io.BytesIO(to_png(timeline))).convert("RGB"))
     top = TOP + row_layout(timeline).tops[0]
     assert len({tuple(pixel) for pixel in image[top, LEFT : LEFT + NUM_COLUMNS]}) == 2
@@ -127,7 +132,7 @@ def test_every_kind_of_span_has_a_category() -> None:
     assert name[category_of(COMPUTE, "span", "Backward 3")] == "backward"
     assert name[category_of(COMPUTE, "backward_weight", "x")] == "backward weight"
     assert name[category_of(COMPUTE, "span", "optimizer")] == "other"
-    assert name[category_of(HOST, "wait", "wait")] == "wait"
+    assert name[category_of(HOST, "wait", "wait")] == "blocked"
     timeline = Timeline([0] * 3, [0, 1, 2], [0] * 3, [1] * 3, ["a", "send", "b"], ["span", "send", "span"])
     assert [name[number] for number in categories_of(timeline)] == ["compute", "send, recv", "other"]
 

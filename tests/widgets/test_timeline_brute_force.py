@@ -62,9 +62,15 @@ def expected(timeline: Timeline, t0: int, t1: int) -> dict[str, float]:
     """Return the window's numbers, counted span by span."""
     origin = int(timeline.start_ns.min())
     spans = [(s.rank, int(s.lane), s.start_ns - origin, s.end_ns - origin, s.kind, s.bytes) for s in timeline.rows()]
-    found = {"compute": 0.0, "communication": 0.0, "busy": 0.0}
+    moves = moved(timeline, spans)
+    found = {"compute": 0.0, "communication": 0.0, "busy": 0.0, "blocked": 0.0}
     for rank in range(timeline.num_ranks):
-        lanes = [[(a, b) for r, lane, a, b, _, _ in spans if r == rank and lane == wanted] for wanted in (0, 1)]
+        lanes = [[(a, b) for r, lane, a, b, _, _ in spans if r == rank and lane == 0]]
+        lanes.append([moves[row] for row, span in enumerate(spans) if span[0] == rank and span[1] == 1])
+        calls = timeline.tables["call"]["span"].tolist()  # each of them blocks
+        stood = [span[2:4] for row, span in enumerate(spans) if span[0] == rank and (span[4] == "wait" or row in calls)]
+        either = lanes[0] + lanes[1]
+        found["blocked"] += covered(stood + either, t0, t1) - covered(either, t0, t1)
         found["compute"] += covered(lanes[0], t0, t1)
         found["communication"] += covered(lanes[1], t0, t1)
         found["busy"] += covered(lanes[0] + lanes[1], t0, t1)
@@ -87,6 +93,20 @@ def expected(timeline: Timeline, t0: int, t1: int) -> dict[str, float]:
             bus += max(spans[row][5] for row in rows) * FACTORS[kind](len(rows))
             took += end - begin
     found["busbw"] = bus / took * 1e9 if took else -1
+    return found
+
+
+def moved(timeline: Timeline, spans: list[Any]) -> list[tuple[int, int]]:
+    """Return of each span when bytes moved: of a collective from when the last member came that came by its end."""
+    found = [(span[2], span[3]) for span in spans]
+    table = timeline.tables["call"]
+    keys = [*zip(*(table[key].tolist() for key in ("span", "group", "number")), strict=True)]
+    for row, group, number in keys:
+        if spans[row][4] not in FACTORS:
+            continue
+        members = [r for r, g, n in keys if (g, n) == (group, number) and spans[r][4] == spans[row][4]]
+        came = max(spans[r][2] for r in members if spans[r][2] <= spans[row][3])
+        found[row] = (max(came, spans[row][2]), spans[row][3])
     return found
 
 

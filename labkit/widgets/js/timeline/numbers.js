@@ -49,8 +49,16 @@ function busBandwidth(run, t0, t1) {
   return (bytes / took) * 1e9;
 }
 
-/** The numbers of the interval [t0, t1). */
-export function numbers(run, t0, t1) {
+/** The part of an interval in which anything but names was recorded: a name makes no run longer. */
+function measuredPart({ measured }, t0, t1) {
+  if (!measured) return [t0, t1];
+  const from = Math.min(Math.max(t0, measured[0]), measured[1]);
+  return [from, Math.max(Math.min(t1, measured[1]), from)];
+}
+
+/** The numbers of the interval [from, to). */
+export function numbers(run, from, to) {
+  const [t0, t1] = measuredPart(run, from, to);
   // Where nothing was recorded, or all at one instant, there is no time to have a share of.
   const all = run.span ? Math.max(t1 - t0, 1e-9) * run.ranks.size : Number.NaN;
   const sums = {
