@@ -40,7 +40,7 @@ def test_it_exports_pictures_a_trace_and_itself(open_timeline: Open, tmp_path: P
     assert {theme["arrow"], theme["path"], theme["alarm"]} <= strokes  # a message, the critical path, the frame
     _export(page, "HTML", tmp_path / "again.html")
     again = open_timeline(tmp_path / "again.html")
-    assert again.evaluate(f"() => {VIEW}.state.runs[0].start.length") == 4
+    assert again.evaluate(f"() => {VIEW}.state.runs[0].start.length") == 3
     again.press("canvas", "c")
     assert "Critical path, 2 ms" in again.inner_text(".labkit-detail")
 

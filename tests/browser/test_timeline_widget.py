@@ -102,7 +102,7 @@ def test_shares_are_painted_numbers_agree_and_keys_stay_in_the_widget(lab: Lab) 
     assert (numbers["exposed"], numbers["communication"]) == (
         500_000,
         600_000,
-    )  # the message moves once both ends are posted
+    )  # since both ends are posted
     shown = page.inner_text(f"{WIDGET} tr[data-number='sent'] >> nth=0")
     assert shown.split("\t") == ["sent", "4 MB in 1 message", "4 MB in 1 message"]
 
