@@ -42,6 +42,7 @@ class State:
         failed: Whether that is an error of torch's own making: a remote one, or of a callback.
         text: Returns what a report calls a wait for it.
         peers: Returns whose clocks must do something first.
+        keep: Completes it, waiting in virtual time; None where others do.
     """
 
     event: Event = field(default_factory=Event)
@@ -50,6 +51,7 @@ class State:
     failed: bool = False
     text: Callable[[], str] = lambda: "Future.wait"
     peers: Callable[[], list[int]] = list
+    keep: Callable[[], None] | None = None
 
 
 def state_of(future: Future[Any]) -> State:
@@ -60,6 +62,17 @@ def state_of(future: Future[Any]) -> State:
         if _real["done"](future):  # before a rank saw it
             state.event.ready_ns = 0
     return state
+
+
+def promise(future: Future[Any], keep: Callable[[], None]) -> None:
+    """Say how a future is completed by whoever waits for it before it is."""
+    state_of(future).keep = keep
+
+
+def _keep(state: State) -> None:
+    """Complete a future that its rank has promised to complete later."""
+    if state.keep is not None and state.event.ready_ns is None:
+        state.keep()
 
 
 def complete(rank: VirtualRank, future: Future[Any], value: object, at_ns: int) -> None:
@@ -105,6 +118,7 @@ def _wait(self: Future[Any]) -> Any:
     rank = _mine(self)
     if rank is not None:
         state = state_of(self)
+        _keep(state)
         if state.event.ready_ns is None:
             source, _ = rank.simulation.sources.find(sys._getframe(1))
             rank.wait(state.event, Waiting("Future.wait", state.peers, state.text, source))
@@ -159,6 +173,8 @@ def _then(self: Future[Any], callback: Callable[[Future[Any]], Any]) -> Future[A
     following: Future[Any] = Future()
     state, before = state_of(following), state_of(self)
     state.text, state.peers = (lambda: f"{before.text()} and what follows it"), (lambda: before.peers())
+    if before.keep is not None:
+        state.keep = lambda: _keep(before)
 
     def follow(future: Future[Any]) -> None:
         try:
@@ -183,6 +199,12 @@ def _collect_all(futures: list[Future[Any]]) -> Future[list[Future[Any]]]:
     state = state_of(collected)
     state.text = lambda: f"Future.wait for {left[0]} of {len(futures)} futures"
     state.peers = lambda: [peer for one in map(state_of, futures) if one.event.ready_ns is None for peer in one.peers()]
+
+    def keep() -> None:
+        for one in futures:
+            _keep(state_of(one))
+
+    state.keep = keep
 
     def count(_: Future[Any]) -> None:
         left[0] -= 1

@@ -9,6 +9,7 @@ import torch
 from labkit.simulator.rounds import Part
 from labkit.torch_port.operators import unanswered
 from labkit.torch_port.reduction import reduce_tensors
+from labkit.torch_port.tensors import sparse_parts
 
 
 def listing(ranks: Sequence[int]) -> str:
@@ -17,21 +18,60 @@ def listing(ranks: Sequence[int]) -> str:
     return shown if len(ranks) <= 8 else f"{shown}, ... ({len(ranks)} ranks)"
 
 
-def on_cpu(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Return the tensors, which must be where virtual ranks compute; raises RuntimeError where one is not."""
-    with unanswered():  # where they really are, not where a virtual device says
+def check_payload(kind: str, tensors: Sequence[torch.Tensor]) -> None:
+    """Raise RuntimeError where a tensor is none that a call could move: not where ranks compute, sparse, or with gaps.
+
+    Args:
+        kind: What was called.
+        tensors: What it was given.
+    """
+    with unanswered():  # as they really are, not as a virtual device says
         for tensor in tensors:
             if not (tensor.is_cpu or tensor.is_meta):
                 raise RuntimeError(
                     f"A tensor on {tensor.device} came to the virtual cluster, whose ranks compute on the CPU or on "
                     "meta; make tensors on labkit.device()."
                 )
-    return tensors
+            if tensor.layout is not torch.strided:
+                layout = str(tensor.layout).removeprefix("torch.")
+                raise RuntimeError(
+                    f"{kind} got a {layout} tensor: of sparse tensors there is only an all_reduce, the sum of "
+                    "sparse_coo tensors. Send indices() and values(), or to_dense()."
+                )
+            if not _is_dense(tensor):
+                raise RuntimeError(
+                    f"{kind} got a tensor with gaps in memory, of shape {tuple(tensor.shape)} and strides "
+                    f"{tensor.stride()}: NCCL refuses it, and gloo takes the memory between for its elements and "
+                    "leaves wrong values without a word. Pass tensor.contiguous(), and copy the result back."
+                )
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Return whether the elements fill a piece of memory, in whatever order."""
+    if tensor.is_contiguous():
+        return True
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
+
+
+def is_sparse_sum(tensors: Sequence[torch.Tensor], op: str) -> bool:
+    """Return whether an all_reduce is one of sparse tensors, which adds."""
+    return op == "SUM" and bool(tensors) and all(tensor.layout is torch.sparse_coo for tensor in tensors)
 
 
 def bytes_of(tensors: Sequence[torch.Tensor]) -> int:
-    """Return the bytes of all tensors."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    """Return the bytes of all tensors; of a sparse one, those of its indices and values."""
+    return sum(
+        sum(part.nbytes for part in sparse_parts(tensor))
+        if tensor.layout is torch.sparse_coo
+        else tensor.numel() * tensor.element_size()
+        for tensor in tensors
+    )
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,7 @@ import torch
 from labkit.simulator.algorithms import choose
 from labkit.simulator.clock import Waiting
 from labkit.simulator.messages import ANY_SOURCE, Posted
-from labkit.simulator.payload import on_cpu
+from labkit.simulator.payload import check_payload
 from labkit.simulator.record import Row
 from labkit.simulator.rounds import Compute, Group, Part, Round
 from labkit.simulator.shared_groups import refuse
@@ -52,7 +52,7 @@ class PortCalls(Port):
 
     def _message(self, kind: str, tensor: torch.Tensor, peer: int, tag: int, *, sends: bool) -> VirtualWork:
         rank, group = self._owner(kind), self._group
-        on_cpu([tensor])
+        check_payload(kind, [tensor])
         if tensor.requires_grad:
             with uncounted():
                 tensor = tensor.detach()
@@ -80,11 +80,13 @@ class PortCalls(Port):
         *,
         sizes: list[int] | None = None,
         traffic: Any = None,
+        sparse: bool = False,
     ) -> VirtualWork:
         group, kind = self._group, call.kind
         rank = self._owner(kind)
-        on_cpu(inputs)
-        on_cpu(outputs)
+        if not sparse:
+            check_payload(kind, inputs)
+            check_payload(kind, outputs)
         if rank.record.memory is not None:
             rank.record.memory.communicated([*inputs, *outputs], collective=True)
         source, _ = rank.simulation.sources.find(sys._getframe(1))
@@ -103,11 +105,17 @@ class PortCalls(Port):
             return f"{kind} (collective {number + 1} of {group.label})"
 
         def finish() -> None:
+            if round_.failure:
+                raise RuntimeError(round_.failure)
             if not round_.has_values:
                 return
             with uncounted():
                 for output, value in zip(outputs, round_.result_of(self._group_rank), strict=True):
-                    output.detach().copy_(value.view(output.shape))
+                    if sparse:
+                        with torch.no_grad():
+                            output.copy_(value)
+                    else:
+                        output.detach().copy_(value.view(output.shape))
             part.inputs, part.outputs = [], []  # other ranks may still hold the round; this rank's tensors are free
 
         waiting = Waiting(kind, round_.missing, text, source)

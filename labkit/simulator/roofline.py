@@ -67,6 +67,7 @@ class Roofline(DispatchMode):
         if working_out_shapes():
             return func(*args, **kwargs)
         rank, moves = self._rank, False
+        rank.process.backward_end.look()
         if rank.in_flight:
             self._watch(func, args, kwargs)
         known = self._operators.get(func)

@@ -76,6 +76,7 @@ class Round:
         results: What goes into the outputs of each group rank.
         has_values: Whether any tensor has values; meta tensors have none to compute.
         checks: Whether computing also checks that the parts fit each other.
+        failure: Why it can never be complete, "" while it can.
     """
 
     group: Group
@@ -85,6 +86,7 @@ class Round:
     results: Sequence[Sequence[torch.Tensor]] = ()
     has_values: bool = True
     checks: bool = False
+    failure: str = ""
 
     def missing(self) -> list[int]:
         """Return the global ranks that have not joined."""
@@ -123,27 +125,43 @@ class Rounds:
         round_ = self._open.get(key)
         if round_ is None:
             round_ = self._open[key] = Round(group, number, checks=part.row.kind.startswith("all_to_all"))
-        elif round_.parts:
+        elif round_.parts and not round_.failure:
             first = next(iter(round_.parts.values()))
             if first.signature != part.signature:
-                part.row.failed = True
-                raise RuntimeError(_mismatch_text(group, number, first, part))
+                self._fail(round_, _mismatch_text(group, number, first, part), part)
+        if round_.failure:
+            part.row.failed = True
+            raise RuntimeError(round_.failure)
         round_.parts[group_rank] = part
         if len(round_.parts) == len(group.ranks):
-            del self._open[key]
+            del self._open[key]  # nobody else comes
             self._compute(round_, compute, traffic)
         return round_
 
     def unfinished(self) -> list[Round]:
         """Return the collectives that not all ranks have joined."""
-        return [self._open[key] for key in sorted(self._open)]
+        return [self._open[key] for key in sorted(self._open) if not self._open[key].failure]
+
+    def _fail(self, round_: Round, text: str, part: Part) -> None:
+        """Let those who wait for the collective, and those who come later, have the error too."""
+        round_.failure = text
+        for other in round_.parts.values():
+            other.row.failed = True
+        self._simulation.scheduler.fire(round_.event, max(one.row.start_ns for one in (part, *round_.parts.values())))
 
     def _compute(self, round_: Round, compute: Compute, traffic: Callable[[list[Part]], Traffic]) -> None:
         parts = [round_.parts[place] for place in range(len(round_.group.ranks))]
         round_.has_values = not all(_is_meta(part) for part in parts)
         if round_.has_values or round_.checks:
-            with uncounted(), torch.no_grad():
-                round_.results = compute(parts)
+            try:
+                with uncounted(), torch.no_grad():
+                    round_.results = compute(parts)
+            except Exception as error:
+                first = parts[0]
+                called = f"{first.signature}{at(first.row.source)}"
+                text = str(error) if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"
+                self._fail(round_, f"{called} cannot be computed, on any rank: {text}", first)
+                raise RuntimeError(round_.failure) from error
         planned = traffic(parts)
         begins_ns = max(part.row.start_ns for part in parts)
         self._simulation.scheduler.act(begins_ns, lambda: self._settle(round_, parts, planned, begins_ns))

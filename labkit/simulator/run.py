@@ -36,6 +36,7 @@ from labkit.simulator.process_globals import GlobalsSwitch, ProcessGlobals, rank
 from labkit.simulator.record import Noted, assemble, at
 from labkit.simulator.roofline import Roofline
 from labkit.simulator.rounds import Rounds
+from labkit.simulator.standstill import WHAT_IS_VIRTUAL, Standstill
 from labkit.simulator.state import Simulation, VirtualRank, become, current_rank, current_world
 from labkit.simulator.store import VirtualStore
 from labkit.simulator.tracebacks import describe
@@ -46,11 +47,14 @@ from labkit.timeline.span import Problem
 from labkit.torch_port.backend import register
 from labkit.torch_port.backward import single_threaded_backward
 from labkit.torch_port.group_tables import installed
-from labkit.torch_port.known_crashes import refused
+from labkit.torch_port.known_crashes import profiler_refused, refused
 from labkit.torch_port.meeting import refuse_a_second_group
+from labkit.torch_port.rank_stores import shared_stores
 
 _GRACE_S = 5.0
 _LOOK_S = 0.2
+_WAITS_IN_CPP = ("autograd.", "nn.", "distributed.", "futures.", "optim.")
+"""Parts of torch in which a rank that stands waits for another: such a run is over."""
 _one_at_a_time = threading.Lock()
 
 
@@ -87,6 +91,11 @@ class _DeadlockError(Exception):
 
 class _TimeIsUpError(Exception):
     pass
+
+
+@dataclass
+class _StandstillError(Exception):
+    where: str
 
 
 def simulate(
@@ -158,6 +167,8 @@ class _Run:
         for rank in self._simulation.ranks:
             rank.process.namespaces["__main__"] = vars(self._modules.add_main(rank.rank))
         self._store = VirtualStore()
+        self._stores: dict[str, VirtualStore] = {}
+        self._standstill = Standstill(scheduler, lambda: self._threads + self._simulation.threads)
         self._packed: list[bytes | None] = [None] * cluster.world_size
         self._threads: list[threading.Thread] = []
 
@@ -175,6 +186,8 @@ class _Run:
                 )
             )
             stack.enter_context(refused(lambda: current_rank() is not None))
+            stack.enter_context(profiler_refused(lambda: current_rank() is not None))
+            stack.enter_context(shared_stores(self._named_store))
             if self._init:
                 stack.callback(refuse_a_second_group())
             stack.enter_context(self._hub.installed())
@@ -215,6 +228,11 @@ class _Run:
             try:
                 event = self._events.get(timeout=_LOOK_S)
             except queue.Empty:
+                if (where := self._standstill.look()) is not None:
+                    if any(f"stands in torch.{part}" in where for part in _WAITS_IN_CPP):
+                        self._simulation.scheduler.abandon(_StandstillError(where))
+                        return False
+                    out.write(f"{where[0].upper()}{where[1:]} and uses no processor. {WHAT_IS_VIRTUAL}\n")
                 if until is None or time.monotonic() < until:
                     continue  # an interrupt is seen here on systems where it does not end the wait
                 self._simulation.scheduler.abandon(_TimeIsUpError())
@@ -248,8 +266,8 @@ class _Run:
         stuck = [thread.name for thread in every if thread.is_alive()]
         if stuck:
             raise EnvironmentProblem(
-                f"{', '.join(stuck[:4])} did not end within {_GRACE_S:g} s: it stands in a call that cannot be "
-                "interrupted. Restart the kernel before the next run."
+                f"{', '.join(stuck[:4])} did not end within {_GRACE_S:g} s: {self._standstill.where() or 'it stands'}, "
+                f"in a call that cannot be interrupted. {WHAT_IS_VIRTUAL} Restart the kernel before the next run."
             )
 
     def _live(self, rank: VirtualRank) -> None:
@@ -321,6 +339,11 @@ class _Run:
         rank = current_rank()
         return None if rank is None else rank.record.memory
 
+    def _named_store(self, name: str) -> VirtualStore | None:
+        if current_rank() is None:
+            return None
+        return self._stores.setdefault(name, VirtualStore(name)) if name else VirtualStore()
+
     def _deadlocked(self) -> BaseException:
         text, reports = virtual_deadlock.describe(self._simulation.scheduler.clocks)
         return _DeadlockError(text, reports)
@@ -372,6 +395,8 @@ class _Run:
                 "that never ends.",
                 **about,
             )
+        if isinstance(failure, _StandstillError):
+            raise RunTimeout(f"The run stands still: {failure.where}. {WHAT_IS_VIRTUAL}", **about)
         if failure is not None:
             raise failure
         results = [loads_in_notebook(data) for data in self._packed if data is not None]
@@ -380,6 +405,8 @@ class _Run:
 
 def _monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
     chosen: Any = group if group is not None else dist.group.WORLD
+    if chosen is dist.GroupMember.NON_GROUP_MEMBER:
+        return  # as torch's own, which leaves who is no member alone
     chosen.monitored_barrier(timeout, wait_all_ranks)
 
 

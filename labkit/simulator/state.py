@@ -18,7 +18,7 @@ from labkit.simulator.cluster import Cluster
 from labkit.simulator.network import Network
 from labkit.simulator.record import Noted, RankRecord, Row, Sources, at
 from labkit.timeline.span import Lane
-from labkit.torch_port.backward import in_backward
+from labkit.torch_port.backward import EndOfBackward, in_backward
 from labkit.torch_port.group_tables import new_world
 
 _thread = threading.local()
@@ -53,6 +53,7 @@ class Process:
         named: How many of them have a name made of a number.
         locks: Its own in place of those that a library keeps one of for the whole process.
         logging: What it set of loggers (labkit.simulator.own_logging).
+        backward_end: Whether its backward pass has come to what is called at the end.
         rpc: Its end of torch.distributed.rpc (labkit.simulator.rpc_agent), None while that is not initialised.
         rpc_rounds: How often init_rpc was called.
         accelerator: Its virtual CUDA device (labkit.simulator.accelerator), None where it has none.
@@ -66,6 +67,7 @@ class Process:
     named: int = 0
     locks: dict[int, Any] = field(default_factory=dict)
     logging: dict[tuple[Any, str], Any] = field(default_factory=dict)
+    backward_end: EndOfBackward = field(default_factory=EndOfBackward)
     rpc: Any = None
     rpc_rounds: int = 0
     accelerator: Any = None

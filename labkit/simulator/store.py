@@ -20,10 +20,31 @@ _Store: Any = vars(dist)["Store"]
 class VirtualStore(_Store):  # type: ignore[misc]
     """What torch.distributed's TCPStore is among processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        """Begin with no values.
+
+        Args:
+            name: "tcp://HOST:PORT" or "file://PATH" where a program made it there.
+        """
         super().__init__()
+        self._name = name
         self._values: dict[str, bytes] = {}
         self._events: dict[str, Event] = {}
+
+    @property
+    def host(self) -> str:
+        """The host a program named."""
+        return self._name.removeprefix("tcp://").rpartition(":")[0]
+
+    @property
+    def port(self) -> int:
+        """The port a program named."""
+        return int(self._name.rpartition(":")[2])
+
+    @property
+    def path(self) -> str:
+        """The file a program named."""
+        return self._name.removeprefix("file://")
 
     def set(self, key: str, value: str | bytes) -> None:
         """Store a value and let go on who waits for it."""
@@ -76,6 +97,25 @@ class VirtualStore(_Store):  # type: ignore[misc]
     def num_keys(self) -> int:
         """Return the number of keys."""
         return len(self._values)
+
+    def append(self, key: str, value: str | bytes) -> None:
+        """Put a value behind what is there."""
+        the_rank().turn()
+        self._put(key, self._values.get(key, b"") + (value.encode() if isinstance(value, str) else bytes(value)))
+
+    def multi_get(self, keys: list[str]) -> list[bytes]:
+        """Return the values of all keys, once they are there."""
+        self.wait(keys)
+        return [self._values[key] for key in keys]
+
+    def multi_set(self, keys: list[str], values: list[str | bytes]) -> None:
+        """Store several values."""
+        for key, value in zip(keys, values, strict=True):
+            self.set(key, value)
+
+    def has_extended_api(self) -> bool:
+        """Return True: append and the calls for several keys are there."""
+        return True
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Do nothing: a wait that cannot end is reported as a deadlock."""

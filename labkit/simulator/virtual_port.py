@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import torch
 
-from labkit.simulator.algorithms import exchange
+from labkit.simulator.algorithms import choose, exchange
 from labkit.simulator.network import Traffic
-from labkit.simulator.payload import bytes_of, copied, listing, reduced
+from labkit.simulator.payload import bytes_of, copied, is_sparse_sum, listing, reduced
 from labkit.simulator.port_calls import PortCalls
 from labkit.simulator.record import at
 from labkit.simulator.rounds import Group, Part
@@ -36,7 +36,25 @@ class VirtualPort(PortCalls):
             return [total] * len(parts)
 
         signature = f"{op} of {in_words(tensors)}"
+        if is_sparse_sum(tensors, op):
+            return self._sparse_all_reduce(call, tensors)
         return self._collective(call, signature, tensors, tensors, compute, "all_reduce", bytes_of(tensors))
+
+    def _sparse_all_reduce(self, call: Call, tensors: Tensors) -> VirtualWork:
+        """Add sparse tensors as gloo does: everybody gathers everybody's indices and values."""
+
+        def compute(parts: list[Part]) -> list[Tensors]:
+            total = [tensor.coalesce() for tensor in reduced(parts, "SUM")]
+            return [total] * len(parts)
+
+        def traffic(parts: list[Part]) -> Traffic:
+            network, gathered = the_rank().simulation.network, sum(bytes_of(part.inputs) for part in parts)
+            return choose("all_gather", self._group.ranks, gathered, network, 0, network.cluster.algorithm)
+
+        signature = f"SUM of sparse {in_words(tensors)}"
+        return self._collective(
+            call, signature, tensors, tensors, compute, "all_gather", bytes_of(tensors), traffic=traffic, sparse=True
+        )
 
     def reduce(self, call: Call, tensors: Tensors, op: str, root: int) -> VirtualWork:
         """Reduce to one rank."""

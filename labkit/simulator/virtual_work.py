@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch.futures import Future
 
 from labkit.simulator.clock import Event, Waits
+from labkit.simulator.futures import promise
 from labkit.simulator.record import Row
 from labkit.simulator.state import the_rank
 from labkit.timeline.span import Lane
@@ -111,25 +113,36 @@ class VirtualWork(Handle):
         """Return a future of the result.
 
         During a backward pass it is completed at the end of that pass, before what is queued later, which is what
-        DistributedDataParallel's reducer needs: it waits for the future in C++. Otherwise whoever waits for the future
-        waits in virtual time.
+        DistributedDataParallel's reducer needs: it waits for the future in C++. What C++ asks for at another time, and
+        what is asked for when the pass has come to its end already, is waited for now: nobody could go on while C++
+        waits. Otherwise whoever waits for the future waits in virtual time.
         """
+        during = in_backward()
+        if not self._done and (the_rank().process.backward_end.has_come() if during else _called_by_cpp()):
+            self.wait()
         if self._done:
             done: Future[Any] = Future()
             done.set_result(self._tensors)
             return done
-        if not in_backward():
+        if not during:
             return VirtualFuture(self)
         future: Future[Any] = Future()
 
         def complete() -> None:
             self.wait()
-            future.set_result(self._tensors)
+            if not future.done():
+                future.set_result(self._tensors)
 
+        promise(future, complete)
         before_backward_returns(complete)
         return future
 
     get_future_result = get_future
+
+
+def _called_by_cpp() -> bool:
+    """Return whether C++ called get_future(), not the Python code that stands above it."""
+    return not any(name.startswith("get_future") for name in sys._getframe(2).f_code.co_names)
 
 
 class VirtualFuture(Future[Any]):

@@ -55,6 +55,11 @@ class PortGroup(_ProcessGroup):  # type: ignore[misc]
         """The same, as older code asks for it."""
         return self._members.name
 
+    @property
+    def _device_types(self) -> list[torch.device]:
+        """The devices whose tensors it moves: asynchronous checkpoints ask for the CPU's."""
+        return [torch.device("cpu"), torch.device("meta")]
+
     def _get_backend(self, device: torch.device) -> SimpleNamespace:
         """Return what torch 2.15 asks a group's backend for: whether it joins messages, or can be split."""
         return SimpleNamespace(supports_coalescing=False, supports_splitting=False)

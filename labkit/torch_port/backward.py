@@ -21,6 +21,33 @@ def before_backward_returns(callback: Callable[[], None]) -> None:
     torch.autograd.Variable._execution_engine.queue_callback(callback)
 
 
+class EndOfBackward:
+    """Knows of one rank whether its backward pass has come to what is called at its end.
+
+    What torch calls there may wait in C++ for what we promise, so a promise made there must be kept at once.
+    """
+
+    __slots__ = ("_ending", "_seen")
+
+    def __init__(self) -> None:
+        self._seen = self._ending = -1
+
+    def look(self) -> None:
+        """Take note of a backward pass; called by each operator, of which one comes before anybody else's callback."""
+        number = backward_number()
+        if number != self._seen and number != -1:
+            self._seen = number
+
+            def ends() -> None:
+                self._ending = number
+
+            before_backward_returns(ends)
+
+    def has_come(self) -> bool:
+        """Return whether the pass under way has done its work and calls back."""
+        return self._ending == backward_number()
+
+
 def single_threaded_backward() -> Any:
     """Return a context manager in which this thread's backward passes stay on this thread."""
     return torch.autograd.set_multithreading_enabled(False)

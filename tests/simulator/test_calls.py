@@ -75,16 +75,22 @@ def test_a_message_to_oneself_arrives() -> None:
     assert _results(itself, 2) == [5.0, 5.0]
 
 
-def test_tensors_with_gaps_are_sent_and_received() -> None:
-    def columns() -> list[float]:
-        table = torch.arange(6.0).reshape(2, 3)
-        if dist.get_rank() == 0:
-            dist.send(table[:, 1], 1)
-        else:
-            dist.recv(table[:, 0], 0)
-        return table.flatten().tolist()
+CALLS = {
+    "broadcast": lambda column: dist.broadcast(column, 0),
+    "all_reduce": dist.all_reduce,
+    "isend": lambda column: dist.isend(column, (dist.get_rank() + 1) % 2),
+}
 
-    assert _results(columns, 2) == [[0, 1, 2, 3, 4, 5], [1, 1, 2, 4, 4, 5]]
+
+@pytest.mark.parametrize("call", CALLS)
+def test_tensors_with_gaps_are_refused_as_nccl_does_for_gloo_would_leave_wrong_values(call: str) -> None:
+    def column() -> str:
+        with pytest.raises(RuntimeError) as refused:
+            CALLS[call](torch.arange(6.0).reshape(2, 3)[:, 1])
+        CALLS["all_reduce"](torch.arange(6.0).reshape(2, 3).t())  # every element of a piece of memory, in another order
+        return str(refused.value)
+
+    assert all(f"{call} got a tensor with gaps in memory" in text for text in _results(column, 2))
 
 
 def test_a_receive_from_any_rank_takes_who_sent_first_in_virtual_time() -> None:
