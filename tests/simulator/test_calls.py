@@ -75,7 +75,7 @@ def test_a_message_to_oneself_arrives() -> None:
     assert _results(itself, 2) == [5.0, 5.0]
 
 
-CALLS = {
+CALLS: dict[str, Callable[[torch.Tensor], Any]] = {
     "broadcast": lambda column: dist.broadcast(column, 0),
     "all_reduce": dist.all_reduce,
     "isend": lambda column: dist.isend(column, (dist.get_rank() + 1) % 2),

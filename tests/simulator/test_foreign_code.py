@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
+import torch.distributed
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import labkit
 from labkit.errors import RankFailed, RunTimeout
+
+dist: Any = torch.distributed
+torch_: Any = torch  # what its types leave out
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*:UserWarning"),
@@ -104,7 +107,7 @@ def functions_imported_inside() -> Any:
 
 def sparse_tensors() -> Any:
     torch.manual_seed(0)
-    total = torch.sparse_coo_tensor([[dist.get_rank()]], [1.0], (3,), check_invariants=False)
+    total = torch_.sparse_coo_tensor([[dist.get_rank()]], [1.0], (3,), check_invariants=False)
     dist.all_reduce(total)
     model = DistributedDataParallel(nn.Sequential(nn.Embedding(4, 2, sparse=True), nn.Linear(2, 1)))
     for _ in range(2):
@@ -160,7 +163,7 @@ def sharded_attention() -> str:
     given = [torch.randn(2, 2, 16, 8) for _ in range(3)]
     try:
         with context_parallel(mesh, buffers=given, buffer_seq_dims=[2, 2, 2]):
-            functional.scaled_dot_product_attention(*given, is_causal=True)
+            functional.scaled_dot_product_attention(given[0], given[1], given[2], is_causal=True)
     except NotImplementedError as error:
         return str(error)
     return "computed"
@@ -223,7 +226,7 @@ def test_a_collective_that_cannot_be_computed_fails_on_all_its_ranks() -> None:
 @pytest.mark.parametrize("call", [lambda sparse: dist.broadcast(sparse, 0), lambda sparse: dist.send(sparse, 1)])
 def test_a_sparse_tensor_is_refused_where_there_is_no_such_collective(call: Any) -> None:
     def send() -> None:
-        call(torch.sparse_coo_tensor([[0]], [1.0], (3,), check_invariants=False))
+        call(torch_.sparse_coo_tensor([[0]], [1.0], (3,), check_invariants=False))
 
     with pytest.raises(RankFailed, match=r"got a sparse_coo tensor|Sparse"):
         _virtual(send)
