@@ -1,0 +1,198 @@
+"""The model that the course trains: a small GPT, and a task made from a seed that it visibly learns in 20 seconds.
+
+Plain PyTorch: what a lesson parallelises is what a reader would write. Shape suffixes: B batch, T tokens, D width,
+H heads, K width of a head, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+VOCABULARY = "0123456789+="
+IGNORED = -100
+"""The target of a token that is given, not learned."""
+
+
+class Block(nn.Module):
+    """Causal attention and an MLP, each with its norm before it and a residual around it."""
+
+    def __init__(self, width: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.norm1 = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.norm2 = nn.LayerNorm(width)
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:  # noqa: N803
+        """Return the block's output, of the input's shape."""
+        x_BTD = x_BTD + self.attention(self.norm1(x_BTD))  # noqa: N806
+        out: Tensor = x_BTD + self.down(functional.gelu(self.up(self.norm2(x_BTD))))
+        return out
+
+    def attention(self, x_BTD: Tensor) -> Tensor:  # noqa: N803
+        """Return what each token gathers from itself and those before it."""
+        batch, tokens, width = x_BTD.shape
+        q_BHTK, k_BHTK, v_BHTK = (  # noqa: N806
+            each.view(batch, tokens, self.num_heads, width // self.num_heads).transpose(1, 2)
+            for each in self.qkv(x_BTD).chunk(3, dim=-1)
+        )
+        mixed_BHTK = functional.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True)  # noqa: N806
+        mixed: Tensor = self.out(mixed_BHTK.transpose(1, 2).reshape(batch, tokens, width))
+        return mixed
+
+
+class GPT(nn.Module):
+    """A small GPT: embeddings, blocks of attention and MLP, a norm, and the embedding once more as output.
+
+    Args:
+        num_layers: How many blocks.
+        width: Of a token's vector.
+        num_heads: They divide the width.
+        num_tokens: The longest sequence.
+        seed: Equal seeds give equal weights, whatever was drawn before.
+    """
+
+    def __init__(
+        self, *, num_layers: int = 2, width: int = 96, num_heads: int = 4, num_tokens: int = 16, seed: int = 0
+    ) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(len(VOCABULARY), width)
+        self.positions = nn.Embedding(num_tokens, width)
+        self.blocks = nn.ModuleList(Block(width, num_heads) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(width)
+        self._draw(torch.Generator().manual_seed(seed), num_layers)
+
+    def _draw(self, generator: torch.Generator, num_layers: int) -> None:
+        """Draw the weights as GPT-2 does: those that add to the residual are smaller, the more layers there are."""
+        for name, parameter in self.named_parameters():
+            if parameter.dim() < 2:
+                nn.init.constant_(parameter, 1.0 if "norm" in name and name.endswith("weight") else 0.0)
+                continue
+            small = name.endswith(("out.weight", "down.weight"))
+            spread = 0.08 / (2 * num_layers) ** 0.5 if small else 0.08
+            with torch.no_grad():
+                parameter.copy_(spread * torch.randn(parameter.shape, generator=generator))
+
+    def forward(self, tokens_BT: Tensor) -> Tensor:  # noqa: N803
+        """Return the logits of each next token, shape (B, T, V).
+
+        Args:
+            tokens_BT: Numbers of tokens, int64.
+        """
+        places = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
+        x_BTD = self.tokens(tokens_BT) + self.positions(places)  # noqa: N806
+        for block in self.blocks:
+            x_BTD = block(x_BTD)  # noqa: N806
+        return functional.linear(self.norm(x_BTD), self.tokens.weight)
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers are learned."""
+        return sum(each.numel() for each in self.parameters())
+
+
+@dataclass(frozen=True)
+class Addition:
+    """Sums of two numbers, ``41+85=621``: the sum's digits come last to first, as one adds on paper.
+
+    Attributes:
+        num_digits: Of each number.
+        seed: Equal seeds give equal batches.
+    """
+
+    num_digits: int = 2
+    seed: int = 0
+
+    def batch(self, step: int, size: int, *, rank: int = 0, world_size: int = 1) -> tuple[Tensor, Tensor]:
+        """Return tokens and targets of this rank's share of a step's batch, each of shape (size / world_size, T).
+
+        The shares of all ranks are the batch that one process would get: who trains on them in parallel, learns the
+        same.
+
+        Args:
+            step: Which batch.
+            size: Of the whole batch; world_size divides it.
+            rank: Whose share.
+            world_size: How many shares.
+        """
+        if size % world_size:
+            raise ValueError(f"a batch of {size} has no equal shares for {world_size} ranks")
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
+        pairs = torch.randint(0, 10**self.num_digits, (size, 2), generator=generator)[rank::world_size]
+        first, second = pairs.unbind(1)
+        plus, equals = (torch.full((len(pairs), 1), VOCABULARY.index(each)) for each in "+=")
+        total = self._digits(first + second, self.num_digits + 1).flip(1)
+        parts = [self._digits(first, self.num_digits), plus, self._digits(second, self.num_digits), equals, total]
+        text = torch.cat(parts, 1)
+        targets = text[:, 1:].clone()
+        targets[:, : 2 * self.num_digits + 1] = IGNORED
+        return text[:, :-1].contiguous(), targets
+
+    def loader(
+        self, num_steps: int, size: int, *, rank: int = 0, world_size: int = 1
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the batches of the first steps, as :meth:`batch` returns them."""
+        return (self.batch(step, size, rank=rank, world_size=world_size) for step in range(num_steps))
+
+    def _digits(self, numbers: Tensor, count: int) -> Tensor:
+        """Return the digits of numbers, first to last, shape (N, count)."""
+        powers = 10 ** torch.arange(count - 1, -1, -1)
+        return numbers[:, None] // powers % 10
+
+
+def loss_of(model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross entropy of the digits that are to be learned, a scalar."""
+    logits = model(tokens)
+    return functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED)
+
+
+def accuracy(model: nn.Module, task: Addition, *, size: int = 256) -> float:
+    """Return the share of sums that the model gets right in every digit, on a batch that no training uses."""
+    tokens, targets = task.batch(-1, size)
+    with torch.no_grad():
+        guesses = model(tokens).argmax(-1)
+    right = (guesses == targets) | (targets == IGNORED)
+    return float(right.all(1).float().mean())
+
+
+def optimizer_for(model: nn.Module, lr: float = 3e-3) -> torch.optim.AdamW:
+    """Return AdamW over the model's parameters; matrices decay, biases and norms do not."""
+    matrices = [each for each in model.parameters() if each.dim() >= 2]
+    others = [each for each in model.parameters() if each.dim() < 2]
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95))
+
+
+def train(
+    model: nn.Module, task: Addition, num_steps: int, *, size: int = 64, lr: float = 3e-3, max_norm: float = 1.0
+) -> list[float]:
+    """Return the loss of each step: AdamW with warm-up, gradients clipped by their global norm.
+
+    Args:
+        model: A GPT, or what wraps one.
+        task: Where batches come from.
+        num_steps: How many steps.
+        size: Of a batch.
+        lr: The learning rate after warm-up, which takes a tenth of the steps.
+        max_norm: The longest a gradient may be.
+    """
+    optimizer = optimizer_for(model, lr)
+    losses = []
+    for step, (tokens, targets) in enumerate(task.loader(num_steps, size)):
+        for group in optimizer.param_groups:
+            group["lr"] = lr * min(1.0, 10 * (step + 1) / num_steps)
+        loss = loss_of(model, tokens, targets)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
