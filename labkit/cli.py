@@ -246,6 +246,25 @@ def release(
 
 
 @app.command()
+def review(
+    out: Annotated[Path, typer.Argument(help="What was --out of labkit grade, recorded in the gradebook.")],
+    by: Annotated[str, typer.Option(help="Who reads; kept beside every point.")],
+    book: Annotated[
+        str, typer.Option(envvar="LABKIT_GRADEBOOK", help="A file, or postgresql+psycopg://user@host/name.")
+    ] = "sqlite:///gradebook.db",
+    port: Annotated[int, typer.Option(help="The TCP port; 0 for any free one.")] = 0,
+    course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
+) -> None:
+    """Read what students wrote: a page with all answers to a question and its rubric; points go to the gradebook."""
+
+    def say(link: str) -> None:
+        typer.echo(f"Review: {link}")
+        typer.echo("The link is for this machine and this run. Points are kept as you give them; Ctrl+C ends the page.")
+
+    _load("labkit.grading.review.command", "review")(out, book, by, port, course, say)
+
+
+@app.command()
 def board(
     results: Annotated[Path, typer.Option(help="The SQLite file; the same file again goes on with the class.")] = Path(
         "class-board.sqlite"

@@ -108,10 +108,9 @@ class Gradebook(Database):
                 num_changes = len(changes)
                 for each in submission.exercises:
                     old = before.get(each.id)
-                    if each.id not in wanted or (
-                        old is not None and (old.points, old.state) == (each.points, each.state)
-                    ):
-                        continue
+                    same = old is not None and (old.points, old.state) == (each.points, each.state)
+                    if each.id not in wanted or same or (old is not None and old.state == "read"):
+                        continue  # what a person has read, grading has nothing to say of
                     if old is not None:
                         changes.append((submission.name, each.id, old.points, each.points))
                     attempt.marks.append(

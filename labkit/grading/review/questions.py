@@ -1,0 +1,118 @@
+"""The questions of a grading run that a person reads, and everybody's answers, those alike beside each other."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from labkit.errors import ConfigError
+from labkit.grading.reports.results import GradedSubmission
+from labkit.lessons.lesson import Lesson
+
+_LONGEST_WORDS = 2000
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one student, or several alike, wrote.
+
+    Attributes:
+        id: Says nothing of whose it is.
+        text: As written.
+        whose: Name and file hash of each student who wrote exactly this.
+    """
+
+    id: str
+    text: str
+    whose: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Question:
+    """One ``write`` of a lesson.
+
+    Attributes:
+        lesson: As graded.
+        exercise: Its slug.
+        title: As people read it.
+        rubric: What points are given for.
+        model: The model answer.
+        answers: Those alike beside each other.
+    """
+
+    lesson: str
+    exercise: str
+    title: str
+    rubric: Mapping[str, int]
+    model: str
+    answers: tuple[Answer, ...]
+
+
+def questions(results: Sequence[GradedSubmission], lesson: Lesson, key: bytes) -> tuple[Question, ...]:
+    """Return the questions that somebody has answered.
+
+    Args:
+        results: Of a grading run.
+        lesson: The lesson's source, with rubrics.
+        key: What answers' ids are made with; of this review alone.
+
+    Raises:
+        ConfigError: If nobody has written anything, or the lesson has no rubric for it.
+    """
+    found: dict[str, dict[str, list[tuple[str, str]]]] = {}
+    titles: dict[str, str] = {}
+    for result in results:
+        for each in result.exercises:
+            if each.state == "to_read" and each.written.strip():
+                titles[each.id] = each.name
+                who = (result.name, result.submission_sha256)
+                found.setdefault(each.id, {}).setdefault(each.written.strip(), []).append(who)
+    if not found:
+        raise ConfigError("nobody has written anything that a person reads; `labkit review` is for `write` cells")
+    if unknown := sorted(set(found) - set(lesson.rubrics)):
+        raise ConfigError(f"{lesson.name} has no rubric for {', '.join(unknown)}; was it graded with another course?")
+    models = {
+        cell.exercise: "\n".join(line for cut in cell.cuts for line in cut.lines) or cell.source
+        for cell in lesson.cells
+        if cell.role == "write"
+    }
+    return tuple(
+        Question(
+            lesson.name,
+            exercise,
+            titles[exercise],
+            lesson.rubrics[exercise],
+            models.get(exercise, ""),
+            tuple(Answer(_id(key, exercise, text), text, tuple(by_text[text])) for text in side_by_side(list(by_text))),
+        )
+        for exercise, by_text in found.items()
+    )
+
+
+def _id(key: bytes, exercise: str, text: str) -> str:
+    return hmac.new(key, f"{exercise}\0{text}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()[:24]
+
+
+def side_by_side(texts: Iterable[str]) -> list[str]:
+    """Return texts so that each stands beside one it shares most words with: from the longest on, the nearest next."""
+    left = sorted(set(texts), key=lambda text: (-len(text), text))
+    words = {text: _words(text) for text in left}
+    ordered: list[str] = []
+    while left:
+        last = words[ordered[-1]] if ordered else frozenset()
+        nearest = max(range(len(left)), key=lambda at: (_likeness(last, words[left[at]]), -at))
+        ordered.append(left.pop(nearest))
+    return ordered
+
+
+def _words(text: str) -> frozenset[str]:
+    found = re.findall(r"\w+", text.casefold())[:_LONGEST_WORDS]
+    return frozenset(found) | frozenset(map(" ".join, pairwise(found)))
+
+
+def _likeness(one: frozenset[str], other: frozenset[str]) -> float:
+    return len(one & other) / max(1, len(one | other))

@@ -1,0 +1,206 @@
+"""What people grade: answers side by side without names, points by key press, kept with who and when."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from labkit.errors import ConfigError
+from labkit.grading.book.gradebook import Gradebook
+from labkit.grading.reports.results import GradedExercise, GradedSubmission, read_results
+from labkit.grading.reports.student_report import result_json
+from labkit.grading.review.questions import questions, side_by_side
+from labkit.grading.review.readings import Readings
+from labkit.grading.review.server import Review
+from labkit.grading.score import ExerciseResult, StudentResult
+from labkit.lessons.source import load
+from tests import chromium
+
+SOURCE = Path(__file__).parents[1] / "lessons" / "fixtures" / "05_kinds.py"
+LABKIT = (sys.executable, "-c", "from labkit.cli import main; main()")
+WROTE = {
+    "ada": "The mean is too small, because each rank divides by the world size twice.",
+    "bo": "No idea.",
+    "cy": "The mean is too small because each rank divides by the world size twice, I think.",
+    "di": "No idea.",
+    "eve": "<b>It is</b> wrong\n<script>document.title = 'eve was here'</script>",
+}
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """A graded and recorded class, in a course that holds the lesson's source."""
+    lesson = load(SOURCE)
+    exercise = lesson.manifest.exercise("mean_in_words")
+    for name, text in WROTE.items():
+        result = StudentResult(name, "", (ExerciseResult(exercise, "to_read", written=text),), submission_hash=name * 8)
+        (tmp_path / "out" / name).mkdir(parents=True)
+        (tmp_path / "out" / name / "result.json").write_text(json.dumps(result_json(result, lesson.name)))
+    for folder in ("solutions", "notebooks"):
+        (tmp_path / "course" / folder).mkdir(parents=True)
+    (tmp_path / "course" / "solutions" / SOURCE.name).write_bytes(SOURCE.read_bytes())
+    with closing(Gradebook(f"sqlite:///{tmp_path / 'book.db'}")) as book:
+        book.record(read_results(tmp_path / "out"))
+    return tmp_path / "out"
+
+
+def points(out: Path) -> dict[str, float]:
+    with closing(Gradebook(f"sqlite:///{out.parent / 'book.db'}")) as book:
+        return {grade.student: grade.score for grade in book.grades(load(SOURCE).name)}
+
+
+@pytest.fixture
+def review(out: Path) -> Iterator[Review]:
+    with closing(Readings(f"sqlite:///{out.parent / 'book.db'}")) as readings:
+        yield Review(questions(read_results(out), load(SOURCE), b"key"), readings, "kim")
+
+
+def answers(review: Review) -> list[dict[str, Any]]:
+    return list(review.state()["questions"][0]["answers"])
+
+
+def test_answers_have_no_names_and_those_that_are_alike_stand_together(review: Review) -> None:
+    told = review.state()
+    assert told["questions"][0]["rubric"] == [
+        ("says the mean is too small", 2),
+        ("names a test with unequal values", 1),
+    ]
+    assert not any(f'"{name}' in json.dumps(told) for name in WROTE)
+    texts = [each["text"] for each in answers(review)]
+    assert abs(texts.index(WROTE["ada"]) - texts.index(WROTE["cy"])) == 1
+    assert [each["count"] for each in answers(review) if each["text"] == "No idea."] == [2]
+
+
+def test_three_hundred_answers_are_put_side_by_side_at_once() -> None:
+    texts = [f"group {n % 30} says {n % 30} {n % 30} and student {n} agrees" for n in range(300)]
+    ordered = side_by_side(texts)
+    assert sorted(ordered) == sorted(texts)
+    groups = [text.split()[1] for text in ordered]
+    assert sum(one != other for one, other in pairwise(groups)) == 29
+
+
+def test_points_go_to_everybody_who_wrote_it_are_undone_and_come_back(out: Path, review: Review) -> None:
+    by_text = {each["text"]: each["id"] for each in answers(review)}
+    review.give(by_text[WROTE["ada"]], [1, 0])
+    review.give(by_text["No idea."], [])
+    review.give(by_text[WROTE["cy"]], [0])
+    assert points(out) == {"ada": 3, "bo": 0, "cy": 2, "di": 0, "eve": 0}
+    assert review.undo() == by_text[WROTE["cy"]]
+    assert points(out)["cy"] == 0
+    with closing(Readings(f"sqlite:///{out.parent / 'book.db'}")) as readings:
+        again = Review(questions(read_results(out), load(SOURCE), b"another key"), readings, "lee")
+        found = {each["text"]: each["given"] for each in answers(again)}
+    assert found[WROTE["ada"]] == {"items": (0, 1), "who": "kim"}
+    assert found["No idea."] == {"items": (), "who": "kim"} and found[WROTE["cy"]] is None
+    with closing(Gradebook(f"sqlite:///{out.parent / 'book.db'}")) as book:
+        told = book.history(load(SOURCE).name, "ada")
+        assert any("read by kim: [1] says the mean is too small; [2]" in words for _, words in told)
+        assert book.record(read_results(out)).regraded == (), "recording the run again takes no points"
+    assert points(out)["ada"] == 3
+
+
+def test_what_is_no_answer_or_no_item_is_refused(review: Review) -> None:
+    known = answers(review)[0]["id"]
+    for answer, items in (
+        ("x", []),
+        (3, []),
+        (known, [2]),
+        (known, [-1]),
+        (known, [True]),
+        (known, "0"),
+        (known, None),
+    ):
+        with pytest.raises(ConfigError):
+            review.give(answer, items)
+    assert review.undo() == ""
+
+
+def test_a_run_that_is_not_recorded_is_told_what_to_do_first(tmp_path: Path) -> None:
+    written = GradedExercise("mean_in_words", 0, 3, "to_read", written="x")
+    result = GradedSubmission("ada", load(SOURCE).name, "a", "c", (written,))
+    asked = questions([result], load(SOURCE), b"key")
+    with (
+        closing(Readings(f"sqlite:///{tmp_path / 'book.db'}")) as readings,
+        pytest.raises(ConfigError, match="first: labkit gradebook record OUT"),
+    ):
+        Review(asked, readings, "kim")
+
+
+@pytest.fixture
+def link(out: Path) -> Iterator[str]:
+    """The page of a real `labkit review`."""
+    home = out.parent
+    command = [*LABKIT, "review", str(out), "--by", "kim", "--book", str(home / "book.db")]
+    process = subprocess.Popen(
+        [*command, "--course", str(home / "course")],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    assert process.stdout is not None
+    said = process.stdout.readline()
+    found = re.match(r"Review: (http://127\.0\.0\.1:\d+/r/[\w-]+)\n", said)
+    if not found:
+        process.kill()
+        pytest.fail(said + process.communicate(timeout=60)[0])
+    yield found[1]
+    process.terminate()
+    assert process.wait(60) == 0
+    process.stdout.close()
+
+
+def test_strangers_and_nonsense_are_refused(link: str) -> None:
+    own = urlsplit(link)
+
+    def call(path: str, body: bytes | None = None, host: str = own.netloc) -> int:
+        connection = http.client.HTTPConnection(own.netloc, timeout=60)
+        try:
+            connection.request("GET" if body is None else "POST", path, body, {"Host": host})
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    assert call(own.path) == call(f"{own.path}/state") == 200
+    assert call("/r/another-token") == call("/r/another-token/state") == 403
+    assert call(own.path, host="evil.example:80") == 403
+    for body in (b"", b"[]", b"{}", b"[" * 3000, b'{"answer": [], "items": {}}', b"\xff"):
+        assert call(f"{own.path}/give", body) == 400, body
+
+
+def test_a_class_is_read_by_key_press_in_a_browser(out: Path, link: str) -> None:
+    with chromium.running() as browser:
+        page = browser.new_page()
+        page.goto(link)
+        page.get_by_text("0 of 4 answers read, by kim.").wait_for()
+        card = page.locator('article[aria-current="true"]')
+        given = {}
+        for count in range(1, 5):
+            text = card.locator("p").first.inner_text()
+            keys = ["1", "2"] if "too small, because" in text else ["1"] if "too small" in text else []
+            for key in keys:
+                page.keyboard.press(key)
+                card.locator(f'button[aria-pressed="true"]:has-text("{key} ")').first.wait_for()
+            given[text] = len(keys)
+            page.keyboard.press("Enter")
+            page.get_by_text(f"{count} of 4 answers read, by kim.").wait_for()
+        assert sorted(given.values()) == [0, 0, 1, 2]
+        assert points(out) == {"ada": 3, "bo": 0, "cy": 2, "di": 0, "eve": 0}
+        page.keyboard.press("u")
+        page.get_by_text("3 of 4 answers read, by kim.").wait_for()
+        page.reload()
+        page.get_by_text("3 of 4 answers read, by kim.").wait_for()
+        assert page.title() == "Review", "what a student wrote is text, not a program"
+        assert page.locator("main b").count() == 0
+        page.keyboard.press("Enter")
+        page.get_by_text("4 of 4 answers read, by kim.").wait_for()
+        page.screenshot(path=str(out.parent / "review.png"))
