@@ -93,5 +93,5 @@ def test_two_ranks_on_two_gpus_run_on_nccl() -> None:
 
 @pytest.mark.skipif(NUM_GPUS > 0, reason="needs a host without a GPU")
 def test_cuda_is_refused_where_there_is_no_gpu() -> None:
-    with pytest.raises(ConfigError, match='device="cuda" was asked for 2 ranks, but torch sees 0 GPUs'):
+    with pytest.raises(ConfigError, match='device="cuda" was asked for 2 ranks, but on this host: torch sees 0 GPUs'):
         labkit.run(total, on=labkit.local(2, device="cuda"))
