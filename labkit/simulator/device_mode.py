@@ -11,7 +11,7 @@ import torch
 from labkit.simulator.accelerator import HOST, Accelerator, is_pinned, pin
 from labkit.simulator.cuda_autocast import in_the_dtype_of_cuda
 from labkit.simulator.state import VirtualRank
-from labkit.torch_port.devices import FunctionMode, answering, default_device, makes_from_nothing
+from labkit.torch_port.devices import FunctionMode, answering, default_device, makes_from_nothing, parse_to
 
 _Tensor: Any = torch.Tensor
 _MAKERS = makes_from_nothing()
@@ -152,12 +152,29 @@ def _type(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
     return func(*args, **kwargs)
 
 
+def _parsed(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """Module.to(1): a number is a CUDA device."""
+    kwargs = {name: _numbered(value) if name == "device" else value for name, value in kwargs.items()}
+    return func(*map(_numbered, args[:1]), *args[1:], **kwargs)
+
+
+def _numbered(device: Any) -> Any:
+    return torch.device("cuda", device) if isinstance(device, int) and not isinstance(device, bool) else device
+
+
+def _deepcopy(mode: DeviceMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """A copy of the storage, which no operator makes."""
+    made = func(*args, **kwargs)
+    return mode.accelerator.put(made) if mode.accelerator.is_on(args[0]) else made
+
+
 _ANSWERS: dict[Any, Answer] = {
     _Tensor.device.__get__: _where,
     _Tensor.is_cuda.__get__: _is_cuda,
     _Tensor.is_cpu.__get__: _is_cpu,
     _Tensor.get_device: _get_device,
     torch.device: _device,
+    parse_to: _parsed,
     _Tensor.to: _to,
     _Tensor.cuda: _cuda,
     _Tensor.cpu: _cpu,
@@ -166,5 +183,6 @@ _ANSWERS: dict[Any, Answer] = {
     _Tensor.numpy: _numpy,
     _Tensor.__array__: _numpy,
     _Tensor.type: _type,
+    _Tensor.__deepcopy__: _deepcopy,
     _Tensor.record_stream: lambda mode, func, args, kwargs: None,
 }

@@ -23,6 +23,10 @@ FunctionMode: Any = overrides.TorchFunctionMode
 """Sees every call of torch's Python API that takes or makes tensors, reading an attribute included."""
 
 
+parse_to: Any = torch._C._nn._parse_to
+"""What ``Module.to`` asks what its arguments mean."""
+
+
 def makes_from_nothing() -> frozenset[Any]:
     """Return the functions that make a tensor on the default device."""
     return frozenset(_context._device_constructors())
@@ -80,6 +84,7 @@ def backward_within(context: Callable[[], AbstractContextManager[Any]]) -> Itera
 
 
 NEEDED: dict[str, Callable[[], object]] = {
+    "torch._C._nn._parse_to": lambda: torch._C._nn._parse_to,
     "torch.utils._device._device_constructors": makes_from_nothing,
     "torch.utils._device.DeviceContext": lambda: _context.DeviceContext,
     "torch.overrides._get_current_function_mode_stack": lambda: _overrides._get_current_function_mode_stack(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import itertools
 import os
@@ -58,6 +59,7 @@ def places() -> dict[str, Any]:
     module = torch.nn.Linear(2, 2).cuda()
     out = module(there).sum()
     out.backward()
+    numbered = torch.nn.BatchNorm1d(2).to(mine)
     with torch.device("cuda"):
         inside = torch.zeros(1)
     torch.set_default_device("cuda")
@@ -67,6 +69,8 @@ def places() -> dict[str, Any]:
         "host": host, "there": there, "made of it": there @ there, "view": there[0], "like": torch.zeros_like(there),
         "new": there.new_ones(3), "host.cuda": host.cuda(), "host.to number": host.to(mine), "back": there.cpu(),
         "as other": host.to(there), "weight": module.weight, "grad": module.weight.grad, "loss": out,
+        "module.to number": numbered.weight, "buffer": numbered.running_mean, "deepcopy": copy.deepcopy(there),
+        "deepcopy of a module": copy.deepcopy(numbered).running_mean, "deepcopy on the host": copy.deepcopy(host),
         "inside": inside, "default": default, "after": torch.zeros(1),
     }  # fmt: skip
     return {name: (str(one.device), one.is_cuda, one.get_device(), one.type()) for name, one in found.items()}
@@ -75,7 +79,12 @@ def places() -> dict[str, Any]:
 def test_a_tensor_says_where_it_is() -> None:
     for rank, found in enumerate(_run(places).results):
         on, off = (f"cuda:{rank}", True, rank, "torch.cuda.FloatTensor"), ("cpu", False, -1, "torch.FloatTensor")
-        assert {name for name, where in found.items() if where == off} == {"host", "back", "after"}
+        assert {name for name, where in found.items() if where == off} == {
+            "host",
+            "back",
+            "after",
+            "deepcopy on the host",
+        }
         assert all(where in (on, off) for where in found.values())
 
 
