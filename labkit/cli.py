@@ -45,7 +45,7 @@ app = typer.Typer(
 
 
 try:
-    app.add_typer(import_module("labkit.grading.book.commands").app, name="gradebook")
+    app.add_typer(import_module("labkit.grading.book.mark_commands").app, name="gradebook")
 except ModuleNotFoundError:
     pass  # a student release has no grading
 

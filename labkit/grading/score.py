@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -90,6 +90,7 @@ class StudentResult:
         predictions: What was predicted, beside what came out.
         submission_hash: Hash of what was handed in.
         course_hash: Hash of everything else the score depends on.
+        sources: What was handed in for each exercise, by its id.
         seconds: How long it took.
     """
 
@@ -102,6 +103,7 @@ class StudentResult:
     predictions: tuple[Guess, ...] = ()
     submission_hash: str = ""
     course_hash: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict)
     seconds: float = field(default=0.0, compare=False)
 
     @property

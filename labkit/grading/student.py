@@ -30,7 +30,7 @@ from labkit.grading.preloaded.client import Preloaded
 from labkit.grading.preloaded.template import Template
 from labkit.grading.reports.call_picture import call_picture
 from labkit.grading.reports.feedback import feedback_html
-from labkit.grading.reports.student_report import as_json, junit_xml, result_json, write_whole
+from labkit.grading.reports.student_report import as_json, details, junit_xml, result_json, write_whole
 from labkit.grading.sandbox.process_tree import end_descendants
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_secret
 from labkit.grading.submission import Submission, read_submission
@@ -131,6 +131,7 @@ class Grader:
             predictions=guesses(rebuilt, self.course.revealed, run.revealed if run else {}),
             submission_hash=digest,
             course_hash=fingerprint,
+            sources=rebuilt.sources(),
         )
 
     def _execute(self, rebuilt: Rebuilt, folder: Path) -> NotebookRun:
@@ -252,6 +253,7 @@ def write_reports(result: StudentResult, course: Course, out: Path) -> None:
     """Write a student's reports, result.json last: where it is, the others are."""
     folder = out / result.name
     write_whole(folder / "feedback.html", feedback_html(result, course.manifest.title))
+    write_whole(folder / "details.json", as_json(details(result)))
     write_whole(folder / "junit.xml", junit_xml(result, course.manifest.lesson))
     write_whole(folder / "result.json", as_json(result_json(result, course.manifest.lesson)))
 

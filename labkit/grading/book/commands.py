@@ -27,13 +27,13 @@ Url = Annotated[
 Lesson = Annotated[str, typer.Option(help="The lesson, such as 02.")]
 Keep = Annotated[str, typer.Option(help="Which attempt counts: best or latest.")]
 Preview = Annotated[bool, typer.Option("--preview", help="Show what it would do to grades, and record nothing.")]
-_DEFAULT = "sqlite:///gradebook.db"
+DEFAULT = "sqlite:///gradebook.db"
 
 
 @app.command()
 def record(
     folder: Annotated[Path, typer.Argument(help="What was --out of labkit grade.")],
-    book: Url = _DEFAULT,
+    book: Url = DEFAULT,
     handed_in: Annotated[
         list[Path] | None,
         typer.Option(
@@ -54,7 +54,7 @@ def record(
     results = read_results(folder)
     times: dict[str, datetime] = {}
     said: list[str] = []
-    with _opened(book, preview) as opened:
+    with opened_book(book, preview) as opened:
         for path in handed_in or ():
             read = read_times(path, opened.zone)
             found = assign(read, [each.name for each in results])
@@ -65,7 +65,7 @@ def record(
         before = {lesson: _grades_or_none(opened, lesson, keep) for lesson in {each.lesson for each in results}}
         recorded = opened.record(
             results, handed_in=times, source=", ".join(str(path) for path in handed_in or ()),
-            exercises=exercise or (), reason=reason,
+            exercises=exercise or (), reason=reason, folder=folder,
         )  # fmt: skip
         typer.echo(
             f"{recorded.new_attempts} new attempts, {recorded.unchanged} as before, "
@@ -93,11 +93,11 @@ def adjust(
     points: Annotated[float, typer.Argument(help="Points to give; with a minus (after --) to take.")],
     lesson: Lesson,
     reason: Annotated[str, typer.Option(help="Kept beside it.")],
-    book: Url = _DEFAULT,
+    book: Url = DEFAULT,
 ) -> None:
     """Give a student points by hand, with the reason."""
-    with _opened(book) as opened:
-        opened.adjust(_lesson(opened, lesson), student, points, reason)
+    with opened_book(book) as opened:
+        opened.adjust(lesson_named(opened, lesson), student, points, reason)
     typer.echo(f"{student}: {points:+g} points ({reason})")
 
 
@@ -109,7 +109,7 @@ def deadline(
     grace_minutes: Annotated[float, typer.Option(help="Minutes after it that cost nothing.")] = 0.0,
     percent_per_day: Annotated[float, typer.Option(help="What each day begun costs.")] = 10.0,
     percent_at_most: Annotated[float, typer.Option(help="The most that lateness costs.")] = 100.0,
-    book: Url = _DEFAULT,
+    book: Url = DEFAULT,
     preview: Preview = False,
     keep: Keep = "best",
 ) -> None:
@@ -117,10 +117,10 @@ def deadline(
     from labkit.grading.book.class_time import moment, shown
     from labkit.grading.book.lateness import Lateness
 
-    with _opened(book, preview) as opened:
+    with opened_book(book, preview) as opened:
         at = moment(due, opened.zone)
         lateness = Lateness(at, timedelta(minutes=grace_minutes), percent_per_day, percent_at_most)
-        name = _lesson(opened, lesson)
+        name = lesson_named(opened, lesson)
         before = _grades_or_none(opened, name, keep)
         opened.set_deadline(name, lateness, student)
         typer.echo(f"{name} is due {shown(at, opened.zone)}{f' for {student}' if student else ''}")
@@ -137,15 +137,15 @@ def handed_in_at(
     attempt: Annotated[
         int | None, typer.Option(help="Which of the student's files, from 1; by default the last.")
     ] = None,
-    book: Url = _DEFAULT,
+    book: Url = DEFAULT,
     preview: Preview = False,
     keep: Keep = "best",
 ) -> None:
     """Say when a file was handed in; what was held before stays in the history."""
     from labkit.grading.book.class_time import moment, shown
 
-    with _opened(book, preview) as opened:
-        name = _lesson(opened, lesson)
+    with opened_book(book, preview) as opened:
+        name = lesson_named(opened, lesson)
         before = _grades_or_none(opened, name, keep)
         time = None if at == "unknown" else moment(at, opened.zone)
         old = opened.correct_time(name, student, time, reason, attempt)
@@ -158,22 +158,22 @@ def handed_in_at(
 @app.command()
 def zone(
     name: Annotated[str, typer.Argument(help="Such as Europe/Berlin; without it the zone is printed.")] = "",
-    book: Url = _DEFAULT,
+    book: Url = DEFAULT,
 ) -> None:
     """Set the class's time zone: times are read and shown in it."""
-    with _opened(book) as opened:
+    with opened_book(book) as opened:
         if name:
             opened.set_zone(name)
         typer.echo(str(opened.zone))
 
 
 @app.command()
-def show(lesson: Lesson, book: Url = _DEFAULT, keep: Keep = "best") -> None:
+def show(lesson: Lesson, book: Url = DEFAULT, keep: Keep = "best") -> None:
     """Print what every student has."""
     from labkit.grading.book.class_time import shown
 
-    with _opened(book) as opened:
-        grades = opened.grades(_lesson(opened, lesson), keep)
+    with opened_book(book) as opened:
+        grades = opened.grades(lesson_named(opened, lesson), keep)
         class_zone = opened.zone
     width = max(len(grade.student) for grade in grades)
     for grade in grades:
@@ -189,12 +189,12 @@ def show(lesson: Lesson, book: Url = _DEFAULT, keep: Keep = "best") -> None:
 
 @app.command()
 def history(
-    student: Annotated[str, typer.Argument(help="As in the gradebook.")], lesson: Lesson, book: Url = _DEFAULT
+    student: Annotated[str, typer.Argument(help="As in the gradebook.")], lesson: Lesson, book: Url = DEFAULT
 ) -> None:
     """Print all that is known of one student's lesson, oldest first."""
-    with _opened(book) as opened:
+    with opened_book(book) as opened:
         class_zone = opened.zone
-        for moment, words in opened.history(_lesson(opened, lesson), student):
+        for moment, words in opened.history(lesson_named(opened, lesson), student):
             typer.echo(f"{moment.astimezone(class_zone):%Y-%m-%d %H:%M}  {words}")
 
 
@@ -202,10 +202,10 @@ def history(
 def close_case(
     case: Annotated[str, typer.Argument(help="As labkit copies prints it, such as 3fa91c20.")],
     note: Annotated[str, typer.Option(help="What came of it.")],
-    book: Url = _DEFAULT,
+    book: Url = DEFAULT,
 ) -> None:
     """Close a case of submissions that are alike, with a note."""
-    with _opened(book) as opened:
+    with opened_book(book) as opened:
         opened.close_case(case, note)
     typer.echo(f"case {case} is closed: {note}")
 
@@ -214,7 +214,7 @@ def close_case(
 def export(
     out: Annotated[Path, typer.Argument(help="The CSV to write.")],
     lesson: Lesson,
-    book: Url = _DEFAULT,
+    book: Url = DEFAULT,
     keep: Keep = "best",
     canvas: Annotated[Path | None, typer.Option(help="A gradebook exported from Canvas, to be filled.")] = None,
     column: Annotated[str, typer.Option(help="The assignment's column in it, or how it begins.")] = "",
@@ -228,8 +228,8 @@ def export(
         raise ConfigError("--canvas and --moodle together would write two sheets to one file; use one of them")
     if canvas and not column:
         raise ConfigError("--canvas needs --column, the assignment's column in that file")
-    with _opened(book) as opened:
-        grades = opened.grades(_lesson(opened, lesson), keep)
+    with opened_book(book) as opened:
+        grades = opened.grades(lesson_named(opened, lesson), keep)
     sheet: Sheet | None = None
     if canvas:
         sheet = canvas_csv(canvas, column, grades)
@@ -247,12 +247,13 @@ def export(
 
 def closed_cases(url: str) -> dict[str, str]:
     """Return the notes of closed cases, by their ids."""
-    with _opened(url) as opened:
+    with opened_book(url) as opened:
         return opened.closed_cases()
 
 
 @contextmanager
-def _opened(url: str, preview: bool = False) -> Iterator[Gradebook]:
+def opened_book(url: str, preview: bool = False) -> Iterator[Gradebook]:
+    """The gradebook at a URL or in a file, closed afterwards."""
     from labkit.grading.book.gradebook import Gradebook
 
     opened = Gradebook(url if ":" in url or not url else f"sqlite:///{url}", preview=preview)
@@ -262,7 +263,7 @@ def _opened(url: str, preview: bool = False) -> Iterator[Gradebook]:
         opened.close()
 
 
-def _lesson(opened: Gradebook, wanted: str) -> str:
+def lesson_named(opened: Gradebook, wanted: str) -> str:
     """Return the lesson's whole name: as recorded, or as the course here has it."""
     found = [name for name in opened.lessons() if names_lesson(name, wanted)]
     if len(found) == 1:

@@ -72,7 +72,8 @@ class Database:
         self._engine.dispose()
 
     @contextmanager
-    def _reading(self) -> Iterator[Session]:
+    def reading(self) -> Iterator[Session]:
+        """A session to read with; of a preview the one that is written with, too."""
         with self._reached():
             if self._only is not None:
                 yield self._only

@@ -6,17 +6,19 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, selectinload
 
 from labkit.errors import ConfigError
 from labkit.grading.book.class_time import shown, zone_named
-from labkit.grading.book.database import Database
 from labkit.grading.book.file_names import of_system
 from labkit.grading.book.lateness import Lateness
+from labkit.grading.book.reports import report_of
 from labkit.grading.book.standing import Grade, deadlines, standing
-from labkit.grading.book.tables import Adjustment, Attempt, ClosedCase, Deadline, HandedIn, Mark, Setting
+from labkit.grading.book.tables import Adjustment, Attempt, Deadline, HandedIn, Mark, Setting
+from labkit.grading.book.talk import Talk
 from labkit.grading.reports.results import GradedSubmission
 
 KEEP = ("best", "latest")
@@ -41,7 +43,7 @@ class Recorded:
     unknown: tuple[str, ...] = ()
 
 
-class Gradebook(Database):
+class Gradebook(Talk):
     """What grading found, what was given by hand, and what each student has."""
 
     def record(
@@ -52,6 +54,7 @@ class Gradebook(Database):
         source: str = "",
         exercises: Collection[str] = (),
         reason: str = "",
+        folder: Path | None = None,
     ) -> Recorded:
         """Add what grading found, all of it or nothing; recording the same twice adds nothing.
 
@@ -62,6 +65,7 @@ class Gradebook(Database):
             exercises: Regrade only these, by slug or number: other exercises keep their marks. Of files not seen
                 before, all are recorded.
             reason: Why marks of files seen before may change.
+            folder: Where the run left its reports, which are kept with each attempt.
 
         Raises:
             ConfigError: If an exercise is unknown, or marks or times would change without a reason.
@@ -120,6 +124,9 @@ class Gradebook(Database):
                             recorded_at=self._now(),
                         )
                     )  # fmt: skip
+                report = report_of(folder, submission, self._now()) if folder else None
+                if report and (not attempt.reports or attempt.reports[-1].findings != report.findings):
+                    attempt.reports.append(report)
                 unchanged += bool(before) and len(changes) == num_changes
             if changes and not reason:
                 student, exercise, old_points, points = changes[0]
@@ -192,7 +199,7 @@ class Gradebook(Database):
     @property
     def zone(self) -> tzinfo:
         """The class's time zone; UTC until one is set."""
-        with self._reading() as session:
+        with self.reading() as session:
             return self._zone(session)
 
     def set_zone(self, name: str) -> None:
@@ -203,6 +210,16 @@ class Gradebook(Database):
         """
         zone_named(name)
         self._write(lambda session: session.add(Setting(name="zone", value=name, recorded_at=self._now())))
+
+    def adjustments(self, lesson: str, student: str) -> list[tuple[float, str, datetime]]:
+        """Return points, reason and time of what was given or taken by hand, oldest first."""
+        with self.reading() as session:
+            rows = session.scalars(
+                select(Adjustment)
+                .where(Adjustment.lesson == lesson, Adjustment.student == student)
+                .order_by(Adjustment.id)
+            )
+            return [(row.points, row.reason, row.recorded_at) for row in rows]
 
     def set_deadline(self, lesson: str, lateness: Lateness, student: str = "") -> None:
         """Set when a lesson is due and what lateness costs, for all or (an extension) for one student."""
@@ -216,25 +233,9 @@ class Gradebook(Database):
             )
         )  # fmt: skip
 
-    def close_case(self, case: str, note: str) -> None:
-        """Close a case of copying with a note.
-
-        Raises:
-            ConfigError: If there is no note.
-        """
-        if not note.strip():
-            raise ConfigError(f"closing case {case} needs a note; whoever reads the page later will ask")
-        self._write(lambda session: session.add(ClosedCase(case=case, note=note, recorded_at=self._now())))
-
-    def closed_cases(self) -> dict[str, str]:
-        """Return the newest note of each closed case, by its id."""
-        with self._reading() as session:
-            rows = session.scalars(select(ClosedCase).order_by(ClosedCase.id))
-            return {row.case: row.note for row in rows}
-
     def lessons(self) -> list[str]:
         """Return the lessons that have attempts."""
-        with self._reading() as session:
+        with self.reading() as session:
             return list(session.scalars(select(Attempt.lesson).distinct().order_by(Attempt.lesson)))
 
     def grades(self, lesson: str, keep: str = "best") -> list[Grade]:
@@ -249,7 +250,7 @@ class Gradebook(Database):
         """
         if keep not in KEEP:
             raise ConfigError(f"keep {keep!r} is not there; use {' or '.join(KEEP)}")
-        with self._reading() as session:
+        with self.reading() as session:
             attempts = session.scalars(
                 select(Attempt)
                 .where(Attempt.lesson == lesson)
@@ -277,7 +278,7 @@ class Gradebook(Database):
 
     def history(self, lesson: str, student: str) -> list[tuple[datetime, str]]:
         """Return all that is known of a student's lesson, oldest first, as (when it was recorded, words)."""
-        with self._reading() as session:
+        with self.reading() as session:
             self._must_know(session, lesson, student)
             zone = self._zone(session)
             found: list[tuple[datetime, str]] = []
@@ -330,15 +331,6 @@ class Gradebook(Database):
     def _zone(session: Session) -> tzinfo:
         name = session.scalar(select(Setting.value).where(Setting.name == "zone").order_by(Setting.id.desc()).limit(1))
         return zone_named(name) if name else UTC
-
-    @staticmethod
-    def _must_know(session: Session, lesson: str, student: str) -> None:
-        known = session.scalars(select(Attempt.student).where(Attempt.lesson == lesson).distinct()).all()
-        if student not in known:
-            near = ", ".join(sorted(known)[:5]) or "nobody yet"
-            raise ConfigError(
-                f"{student!r} has no attempt at {lesson!r}; there are {near}{', ...' if len(known) > 5 else ''}"
-            )
 
 
 def _when(moment: datetime | None, zone: tzinfo) -> str:

@@ -25,6 +25,7 @@ class Grade:
         handed_in_at: When the attempt kept was; None where nobody knows, or there is none.
         marked_late: Its file is marked late by the system it was handed in to, which does not say when.
         late_by: How long after it was due; nothing where it was in time or nobody knows.
+        attempt: Which attempt is kept, from 1; 0 without any.
     """
 
     student: str
@@ -37,6 +38,7 @@ class Grade:
     handed_in_at: datetime | None = None
     marked_late: bool = False
     late_by: timedelta = timedelta()
+    attempt: int = 0
 
 
 def deadlines(rows: Iterable[Deadline]) -> dict[str, Lateness]:
@@ -70,6 +72,7 @@ def standing(student: str, attempts: list[Attempt], lateness: Lateness | None, a
         num_attempts=len(attempts),
         handed_in_at=attempt.when,
         marked_late=attempt.marked_late,
+        attempt=1 + attempts.index(attempt),
         late_by=max(timedelta(), attempt.when - lateness.due_at) if lateness and attempt.when else timedelta(),
     )
 

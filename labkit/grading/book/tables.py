@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from sqlalchemy import DateTime, ForeignKey, String, Text, TypeDecorator, UniqueConstraint
+from sqlalchemy import DateTime, ForeignKey, LargeBinary, String, Text, TypeDecorator, UniqueConstraint
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
@@ -69,6 +69,7 @@ class Attempt(Table):
     recorded_at: Mapped[datetime] = mapped_column(Moment)
     marks: Mapped[list[Mark]] = relationship(order_by="Mark.id", back_populates="attempt")
     times: Mapped[list[HandedIn]] = relationship(order_by="HandedIn.id", back_populates="attempt")
+    reports: Mapped[list[Report]] = relationship(order_by="Report.id", back_populates="attempt")
 
     @property
     def when(self) -> datetime | None:
@@ -122,6 +123,55 @@ class Adjustment(Table):
     student: Mapped[str] = mapped_column(String(300), index=True)
     points: Mapped[float]
     reason: Mapped[str] = mapped_column(Text)
+    recorded_at: Mapped[datetime] = mapped_column(Moment)
+
+
+class Report(Table):
+    """What a grading run said of an attempt; the newest counts, all are kept."""
+
+    __tablename__ = "reports"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    attempt_id: Mapped[int] = mapped_column(ForeignKey("attempts.id"), index=True)
+    file_name: Mapped[str] = mapped_column(String(300))
+    findings: Mapped[bytes] = mapped_column(LargeBinary)
+    page: Mapped[bytes] = mapped_column(LargeBinary)
+    recorded_at: Mapped[datetime] = mapped_column(Moment)
+    attempt: Mapped[Attempt] = relationship(back_populates="reports")
+
+
+class Comment(Table):
+    """What a grader wrote to a student."""
+
+    __tablename__ = "comments"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    lesson: Mapped[str] = mapped_column(String(200), index=True)
+    student: Mapped[str] = mapped_column(String(300), index=True)
+    exercise: Mapped[str] = mapped_column(String(60))
+    words: Mapped[str] = mapped_column(Text)
+    recorded_at: Mapped[datetime] = mapped_column(Moment)
+
+
+class Request(Table):
+    """A student asks that something be looked at again; without an answer it is open."""
+
+    __tablename__ = "requests"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    lesson: Mapped[str] = mapped_column(String(200), index=True)
+    student: Mapped[str] = mapped_column(String(300), index=True)
+    exercise: Mapped[str] = mapped_column(String(60))
+    words: Mapped[str] = mapped_column(Text)
+    recorded_at: Mapped[datetime] = mapped_column(Moment)
+    answers: Mapped[list[Answer]] = relationship(order_by="Answer.id")
+
+
+class Answer(Table):
+    """What was answered to a request; the newest counts."""
+
+    __tablename__ = "answers"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    request_id: Mapped[int] = mapped_column(ForeignKey("requests.id"), index=True)
+    words: Mapped[str] = mapped_column(Text)
+    points: Mapped[float]
     recorded_at: Mapped[datetime] = mapped_column(Moment)
 
 

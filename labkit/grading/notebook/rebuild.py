@@ -48,6 +48,10 @@ class Rebuilt:
     answered: Mapping[str, Mapping[str, Literal]] = field(default_factory=dict)
     written: Mapping[str, str] = field(default_factory=dict)
 
+    def sources(self) -> dict[str, str]:
+        """Return what stands in the cell of each exercise whose functions are run, by the exercise."""
+        return {cell["name"]: cell["source"] for cell in self.cells if cell["kind"] == "exercise"}
+
     def answers(self) -> list[tuple[str, str]]:
         """Return id and source of each cell whose functions are run: what hidden cases are drawn from."""
         return [(cell["id"], cell["source"]) for cell in self.cells if cell["kind"] == "exercise"]

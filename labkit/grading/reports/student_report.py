@@ -14,6 +14,7 @@ from labkit.grading.plain_text import plain_text
 from labkit.grading.score import ExerciseResult, StudentResult
 
 _SKIPPED = ("not_done", "to_read")
+_MOST_SOURCE = 20_000
 
 
 def exercise_text(result: ExerciseResult) -> str:
@@ -78,6 +79,19 @@ def result_json(result: StudentResult, lesson: str) -> dict[str, Any]:
             "submission_sha256": result.submission_hash,
             "course_sha256": result.course_hash,
         },
+    }
+
+
+def details(result: StudentResult) -> dict[str, Any]:
+    """Return what the page of a mark shows beside the points: code, cases and pictures, by exercise."""
+    return {
+        each.exercise.id: {
+            "source": result.sources.get(each.exercise.id, "")[:_MOST_SOURCE],
+            "cases": [[case.name, case.passed] for case in each.cases],
+            "num_cases": each.num_cases,
+            "picture": each.first_failure.picture if each.first_failure else "",
+        }
+        for each in result.exercises
     }
 
 

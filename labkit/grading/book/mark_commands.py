@@ -1,0 +1,130 @@
+"""The part of `labkit gradebook` that gives marks back: pages, comments, requests to look again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from labkit.errors import ConfigError
+from labkit.grading.book.commands import DEFAULT, Keep, Lesson, Url, app, lesson_named, opened_book
+
+__all__ = ["app"]
+
+
+@app.command()
+def pages(
+    out: Annotated[Path, typer.Argument(help="A folder: a page for each student, to be given back or mailed.")],
+    lesson: Lesson,
+    book: Url = DEFAULT,
+    keep: Keep = "best",
+    canvas: Annotated[Path | None, typer.Option(help="Also write the zip that Canvas takes back.")] = None,
+    moodle: Annotated[Path | None, typer.Option(help="Also write the zip that Moodle takes back.")] = None,
+) -> None:
+    """Write the page of each student's mark, and under attempts/ each attempt's page as it was graded."""
+    from labkit.grading.book.handing_back import write_pages
+
+    with opened_book(book) as opened:
+        written = write_pages(opened, lesson_named(opened, lesson), out, keep, {"Canvas": canvas, "Moodle": moodle})
+    typer.echo(f"{out}: {written.num_pages} pages")
+    for system, left_out in written.left_out.items():
+        for student in left_out:
+            typer.echo(f"labkit: the file of {student} has no name of {system}; its page is not in that zip", err=True)
+
+
+@app.command()
+def page(
+    out: Annotated[Path, typer.Argument(help="The HTML file to write.")],
+    lesson: Lesson,
+    book: Url = DEFAULT,
+    keep: Keep = "best",
+) -> None:
+    """Write the class as one page that can be searched and sorted."""
+    from labkit.grading.book.class_table import class_table
+    from labkit.grading.reports.student_report import write_whole
+
+    with opened_book(book) as opened:
+        name = lesson_named(opened, lesson)
+        grades = opened.grades(name, keep)
+        write_whole(out, class_table(grades, name, opened.zone))
+    typer.echo(f"{out}: {len(grades)} students")
+
+
+@app.command()
+def comment(
+    student: Annotated[str, typer.Argument(help="As in the gradebook.")],
+    words: Annotated[str, typer.Argument(help="What the student will read.")],
+    lesson: Lesson,
+    exercise: Annotated[str, typer.Option(help="The exercise's name, such as ring_sum.")] = "",
+    book: Url = DEFAULT,
+) -> None:
+    """Write something to a student; it stands on the page of the mark."""
+    with opened_book(book) as opened:
+        opened.comment(lesson_named(opened, lesson), student, exercise, words)
+    typer.echo(f"{student}: kept")
+
+
+@app.command()
+def said(
+    words: Annotated[str, typer.Argument(help="A piece of what students were told, in any case.")],
+    lesson: Lesson,
+    book: Url = DEFAULT,
+) -> None:
+    """Say which words were shown to whom: who was told this, in which exercise and attempt."""
+    from labkit.grading.book.mark_page import attempts
+
+    with opened_book(book) as opened:
+        name = lesson_named(opened, lesson)
+        count = 0
+        for grade in opened.grades(name):
+            for tried in attempts(opened, name, grade):
+                for each in tried.findings["exercises"]:
+                    lines = [line for line in each.get("said", "").splitlines() if words.casefold() in line.casefold()]
+                    for line in lines[:1]:
+                        typer.echo(f"{grade.student}, attempt {tried.number}, {each['number'] or each['id']}: {line}")
+                    count += bool(lines)
+    typer.echo(f"told {count} times")
+
+
+@app.command()
+def request(
+    text: Annotated[str, typer.Argument(help="What the student sent, from labkit-regrade on; - reads it from stdin.")],
+    book: Url = DEFAULT,
+) -> None:
+    """Record that a student asks for another look."""
+    with opened_book(book) as opened:
+        asked = opened.ask(sys.stdin.read() if text == "-" else text)
+    typer.echo(f"request {asked.id}: {asked.student}, {asked.exercise}: {asked.words}")
+
+
+@app.command()
+def requests(
+    lesson: Annotated[str, typer.Option(help="Of this lesson alone.")] = "",
+    every: Annotated[bool, typer.Option("--all", help="Answered ones, too.")] = False,
+    book: Url = DEFAULT,
+) -> None:
+    """List what students want looked at again, open ones first asked first."""
+    with opened_book(book) as opened:
+        found = opened.requests(lesson_named(opened, lesson) if lesson else "")
+    for each in found:
+        if every or not each.answer:
+            answer = f" -> {each.answer} ({each.points:+g} points)" if each.answer else ""
+            typer.echo(f"{each.id}  {each.lesson} {each.exercise}, {each.student}: {each.words}{answer}")
+    typer.echo(f"{sum(not each.answer for each in found)} open, {sum(bool(each.answer) for each in found)} answered")
+
+
+@app.command()
+def answer(
+    number: Annotated[int, typer.Argument(help="As labkit gradebook requests lists it.")],
+    words: Annotated[str, typer.Argument(help="What the student will read.")],
+    points: Annotated[float, typer.Option(help="Points to give or take with it.")] = 0.0,
+    book: Url = DEFAULT,
+) -> None:
+    """Answer a request; the answer stands on the student's page and in the history."""
+    if number < 1:
+        raise ConfigError(f"there is no request {number}; labkit gradebook requests lists them")
+    with opened_book(book) as opened:
+        asked = opened.answer(number, words, points)
+    typer.echo(f"request {asked.id} of {asked.student} is answered{f', {points:+g} points' if points else ''}")

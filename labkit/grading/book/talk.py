@@ -1,0 +1,173 @@
+"""What graders and students say to each other about marks: comments, requests to look again, cases that were closed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from labkit.errors import ConfigError
+from labkit.grading.book.database import Database
+from labkit.grading.book.tables import Adjustment, Answer, Attempt, ClosedCase, Comment, Request
+
+_ASKED = re.compile(r'labkit-regrade (\S+) (\S+) "([^"\n]+)" ([0-9a-f]{8})\s*[:.]?\s*(.*)', re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request to look again.
+
+    Attributes:
+        id: Its number.
+        lesson: Whole name.
+        student: Who asks.
+        exercise: About what.
+        words: Why.
+        asked_at: When it was recorded.
+        answer: What was answered; "" while it is open.
+        points: What the answer gave or took.
+    """
+
+    id: int
+    lesson: str
+    student: str
+    exercise: str
+    words: str
+    asked_at: datetime
+    answer: str = ""
+    points: float = 0.0
+
+
+def asking_text(lesson: str, exercise: str, student: str, sha256: str) -> str:
+    """Return what a student pastes into a mail, in front of the reason; it says what it is about."""
+    return f'labkit-regrade {lesson} {exercise} "{student}" {sha256[:8]}: '
+
+
+class Talk(Database):
+    """Comments, requests and closed cases."""
+
+    def comment(self, lesson: str, student: str, exercise: str, words: str) -> None:
+        """Keep what a grader writes to a student; it stands on the student's page.
+
+        Raises:
+            ConfigError: If there are no words, or nobody of that name.
+        """
+        if not words.strip():
+            raise ConfigError("a comment needs words")
+
+        def add(session: Session) -> None:
+            self._must_know(session, lesson, student)
+            row = Comment(
+                lesson=lesson, student=student, exercise=exercise, words=words, recorded_at=self._now()
+            )  # fmt: skip
+            session.add(row)
+
+        self._write(add)
+
+    def comments(self, lesson: str, student: str) -> list[tuple[str, str]]:
+        """Return exercise ("" for all of it) and words of each comment to a student, oldest first."""
+        with self.reading() as session:
+            rows = session.scalars(
+                select(Comment).where(Comment.lesson == lesson, Comment.student == student).order_by(Comment.id)
+            )
+            return [(row.exercise, row.words) for row in rows]
+
+    def ask(self, text: str) -> Asked:
+        """Record a student's request to look again.
+
+        Args:
+            text: What the student pasted from the page, with the reason after it.
+
+        Raises:
+            ConfigError: If that is not in it, there is no reason, or it is about a file that nobody handed in.
+        """
+        found = _ASKED.search(text)
+        if found is None:
+            raise ConfigError(
+                'this holds no request: it begins with labkit-regrade LESSON EXERCISE "NAME" HASH, as on the page'
+            )
+        lesson, exercise, student, sha256, words = found.groups()
+        if not words.strip():
+            raise ConfigError(f"{student} says nothing after the request; ask for the reason")
+
+        def add(session: Session) -> Request:
+            hashes = session.scalars(
+                select(Attempt.submission_sha256).where(Attempt.lesson == lesson, Attempt.student == student)
+            ).all()
+            if not any(each.startswith(sha256) for each in hashes):
+                raise ConfigError(f"{student} has no file {sha256} at {lesson}: the request was changed on its way")
+            row = Request(
+                lesson=lesson, student=student, exercise=exercise, words=words.strip(), recorded_at=self._now()
+            )
+            session.add(row)
+            session.flush()
+            session.expunge(row)
+            return row
+
+        row = self._write(add)
+        return Asked(row.id, lesson, student, exercise, row.words, row.recorded_at)
+
+    def requests(self, lesson: str = "") -> list[Asked]:
+        """Return all requests, of one lesson or all, oldest first."""
+        with self.reading() as session:
+            wanted = select(Request).order_by(Request.id)
+            rows = session.scalars(wanted.where(Request.lesson == lesson) if lesson else wanted)
+            return [
+                Asked(
+                    row.id, row.lesson, row.student, row.exercise, row.words, row.recorded_at,
+                    row.answers[-1].words if row.answers else "", sum(each.points for each in row.answers),
+                )
+                for row in rows
+            ]  # fmt: skip
+
+    def answer(self, request: int, words: str, points: float = 0.0) -> Asked:
+        """Answer a request; points go into the mark as an adjustment whose reason is the answer.
+
+        Raises:
+            ConfigError: If there are no words or no such request.
+        """
+        if not words.strip():
+            raise ConfigError(f"the answer to request {request} needs words; the student reads them")
+
+        def add(session: Session) -> None:
+            row = session.get(Request, request)
+            if row is None:
+                raise ConfigError(f"there is no request {request}; labkit gradebook requests lists them")
+            now = self._now()
+            session.add(Answer(request_id=request, words=words, points=points, recorded_at=now))
+            if points:
+                reason = f"asked to look again at {row.exercise}: {words}"
+                session.add(
+                    Adjustment(lesson=row.lesson, student=row.student, points=points, reason=reason, recorded_at=now)
+                )
+
+        self._write(add)
+        return next(each for each in self.requests() if each.id == request)
+
+    def close_case(self, case: str, note: str) -> None:
+        """Close a case of copying with a note.
+
+        Raises:
+            ConfigError: If there is no note.
+        """
+        if not note.strip():
+            raise ConfigError(f"closing case {case} needs a note; whoever reads the page later will ask")
+        self._write(lambda session: session.add(ClosedCase(case=case, note=note, recorded_at=self._now())))
+
+    def closed_cases(self) -> dict[str, str]:
+        """Return the newest note of each closed case, by its id."""
+        with self.reading() as session:
+            rows = session.scalars(select(ClosedCase).order_by(ClosedCase.id))
+            return {row.case: row.note for row in rows}
+
+    @staticmethod
+    def _must_know(session: Session, lesson: str, student: str) -> None:
+        known = session.scalars(select(Attempt.student).where(Attempt.lesson == lesson).distinct()).all()
+        if student not in known:
+            near = ", ".join(sorted(known)[:5]) or "nobody yet"
+            raise ConfigError(
+                f"{student!r} has no attempt at {lesson!r}; there are {near}{', ...' if len(known) > 5 else ''}"
+            )

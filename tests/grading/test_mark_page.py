@@ -1,0 +1,198 @@
+"""The page a student gets is the mark: made from the gradebook, with all that the mark rests on, for every attempt."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from html import unescape
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from labkit.cli import app
+from labkit.errors import ConfigError
+from labkit.grading.book.class_table import class_table
+from labkit.grading.book.gradebook import Gradebook
+from labkit.grading.book.handing_back import write_pages
+from labkit.grading.book.lateness import Lateness
+from labkit.grading.book.standing import Grade
+from labkit.grading.reports.results import read_results
+from labkit.grading.reports.student_report import as_json, details, result_json
+from labkit.grading.score import CaseResult, ExerciseResult, StudentResult
+from labkit.lessons.manifest import Exercise
+from tests.chromium import running
+
+LESSON = "02_ring_all_reduce"
+DUE = datetime(2026, 12, 1, 18, tzinfo=UTC)
+RING = Exercise("ring_sum", "The ring adds up", ("f",), 8, 1, 1, 1, number="2.6")
+BYTES = Exercise("count_bytes", "Byte counts", ("g",), 4, 1, 1, 1, number="2.2")
+CODE = "def ring_sum(x):\n    return x  # <b>mine</b>\n"
+
+
+def leave_run(out: Path, student: str, ring_passes: bool, file: str) -> None:
+    """Leave in a folder what `labkit grade` leaves of a submission."""
+    fault = CaseResult("3 ranks", False, "Rank 0 has 1, not what it should.", "Count the steps.", picture="<svg></svg>")
+    ring = ExerciseResult(RING, "passed" if ring_passes else "failed", () if ring_passes else (fault,), 5)
+    result = StudentResult(
+        student, "", (ring, ExerciseResult(BYTES, "passed", (), 5)),
+        submission_hash=file * 64, course_hash="c" * 64, sources={"ring_sum": CODE, "count_bytes": "def g(): ...\n"},
+    )  # fmt: skip
+    folder = out / student
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "result.json").write_bytes(as_json(result_json(result, LESSON)))
+    (folder / "details.json").write_bytes(as_json(details(result)))
+    (folder / "feedback.html").write_text(f"<p>the page of {file}</p>")
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[Gradebook]:
+    opened = Gradebook(f"sqlite:///{tmp_path / 'book.db'}")
+    yield opened
+    opened.close()
+
+
+def record(book: Gradebook, out: Path, times: dict[str, datetime], reason: str = "") -> None:
+    book.record(read_results(out), handed_in=times, reason=reason, folder=out)
+
+
+def text_of(path: Path) -> str:
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", path.read_text())))
+
+
+def test_the_page_says_all_that_the_mark_rests_on(book: Gradebook, tmp_path: Path) -> None:
+    book.set_deadline(LESSON, Lateness(DUE, percent_per_day=10))
+    book.set_zone("Europe/Berlin")
+    leave_run(tmp_path / "run", "ada", False, "a")
+    record(book, tmp_path / "run", {"ada": DUE})
+    leave_run(tmp_path / "run", "ada", True, "b")
+    record(book, tmp_path / "run", {"ada": DUE + timedelta(hours=1)})
+    book.adjust(LESSON, "ada", -1.5, "copied the figure from a page")
+    book.comment(LESSON, "ada", "ring_sum", "Short, and easy to read.")
+    book.comment(LESSON, "ada", "", "Come and see me.")
+    write_pages(book, LESSON, tmp_path / "pages")
+    said = text_of(tmp_path / "pages" / "ada.html")
+    for words in (
+        "9.3 of 12 points", "Attempt 2 of 2", "12 points; handed in 2026-12-01 20:00 CET; file bbbbbbbbbbbbbbbb",
+        "1 h late: 10 % off, -1.2 points", "-1.5 by hand copied the figure from a page",
+        "Your grader. Short, and easy to read.", "Your grader. Come and see me.", "attempt 1: 0",
+        "4 points, handed in 2026-12-01 19:00 CET, file aaaaaaaaaaaaaaaa",
+        'labkit-regrade 02_ring_all_reduce ring_sum "ada" bbbbbbbb:', "return x # <b>mine</b>",
+    ):  # fmt: skip
+        assert words in said, words
+    page = (tmp_path / "pages" / "ada.html").read_text()
+    assert "<b>mine" not in page and "default-src 'none'" in page and "src=" not in page
+    kept = sorted((tmp_path / "pages" / "attempts").iterdir())
+    assert [path.name for path in kept] == ["ada-1.html", "ada-2.html"]
+    assert [path.read_text() for path in kept] == ["<p>the page of a</p>", "<p>the page of b</p>"]
+
+
+def test_what_failed_stands_beside_the_students_own_code_and_its_picture(book: Gradebook, tmp_path: Path) -> None:
+    leave_run(tmp_path / "run", "ada", False, "a")
+    record(book, tmp_path / "run", {})
+    write_pages(book, LESSON, tmp_path / "pages")
+    page = (tmp_path / "pages" / "ada.html").read_text()
+    section = page[page.index('id="ring_sum"') : page.index('id="count_bytes"')]
+    assert "Rank 0 has 1" in section and "Count the steps." in section and "<svg></svg>" in section
+    assert "def ring_sum(x):" in section and "0 of 5 hidden cases pass" in section
+    assert "at a time nobody knows" in page
+
+
+def test_a_regraded_mark_says_why(book: Gradebook, tmp_path: Path) -> None:
+    leave_run(tmp_path / "run", "ada", False, "a")
+    record(book, tmp_path / "run", {})
+    leave_run(tmp_path / "run", "ada", True, "a")
+    record(book, tmp_path / "run", {}, reason="a hidden case was wrong")
+    write_pages(book, LESSON, tmp_path / "pages")
+    assert "ring_sum: 0 to 8 points. a hidden case was wrong" in text_of(tmp_path / "pages" / "ada.html")
+
+
+def test_a_mark_recorded_before_pages_were_kept_has_a_page(book: Gradebook, tmp_path: Path) -> None:
+    leave_run(tmp_path / "run", "ada", True, "a")
+    book.record(read_results(tmp_path / "run"))
+    write_pages(book, LESSON, tmp_path / "pages")
+    assert "12 of 12 points" in text_of(tmp_path / "pages" / "ada.html")
+
+
+CANVAS = "lovelaceada_LATE_12345_67890_02_ring_all_reduce-1"
+MOODLE = "O_Neil Ada_4711_assignsubmission_file_"
+
+
+def test_zips_name_pages_as_canvas_and_moodle_find_them(book: Gradebook, tmp_path: Path) -> None:
+    for student in (CANVAS, MOODLE, "plain"):
+        leave_run(tmp_path / "run", student, True, student[0].lower())
+    record(book, tmp_path / "run", {})
+    zips = {"Canvas": tmp_path / "canvas.zip", "Moodle": tmp_path / "moodle.zip"}
+    written = write_pages(book, LESSON, tmp_path / "pages", zips=zips)
+    [name] = zipfile.ZipFile(zips["Canvas"]).namelist()
+    assert re.fullmatch(r"[a-z]+_LATE_12345_67890_.+\.html", name)
+    [name] = zipfile.ZipFile(zips["Moodle"]).namelist()
+    assert name.split("_", 4) == ["O Neil Ada", "4711", "assignsubmission", "file", f"{LESSON}.html"]
+    assert zipfile.ZipFile(zips["Moodle"]).read(name) == (tmp_path / "pages" / f"{MOODLE}.html").read_bytes()
+    assert set(written.left_out["Canvas"]) == {MOODLE, "plain"} and written.num_pages == 3
+    first = zips["Canvas"].read_bytes()
+    write_pages(book, LESSON, tmp_path / "pages", zips=zips)
+    assert zips["Canvas"].read_bytes() == first
+
+
+def test_a_request_comes_from_the_page_and_its_answer_stands_there(book: Gradebook, tmp_path: Path) -> None:
+    leave_run(tmp_path / "run", "ada", False, "a")
+    record(book, tmp_path / "run", {})
+    write_pages(book, LESSON, tmp_path / "pages")
+    line = re.search(r'labkit-regrade \S+ ring_sum "ada" \w+: ', text_of(tmp_path / "pages" / "ada.html"))
+    assert line is not None
+
+    def labkit(*words: str) -> str:
+        done = CliRunner().invoke(app, ["gradebook", *words, "--book", str(tmp_path / "book.db")])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert "request 1: ada, ring_sum: It works at home." in labkit("request", f"Dear all,\n{line[0]}It works at home.")
+    assert "1 open, 0 answered" in labkit("requests", "--lesson", "02")
+    assert "ada, attempt 1, 2.6: Came back: Rank 0 has 1" in labkit("said", "not what it should", "--lesson", "02")
+    assert "told 0 times" in labkit("said", "no such words", "--lesson", "02")
+    labkit("answer", "1", "You are right, with 3 ranks it does.", "--points", "2")
+    assert "0 open, 1 answered" in labkit("requests")
+    labkit("pages", str(tmp_path / "pages"), "--lesson", "02")
+    said = text_of(tmp_path / "pages" / "ada.html")
+    assert "6 of 12 points" in said and "It works at home. Answer : You are right, with 3 ranks it does. (+2" in said
+    assert "asked to look again at ring_sum" in labkit("history", "ada", "--lesson", "02")
+    with pytest.raises(ConfigError, match="changed on its way"):
+        book.ask(line[0].replace("aaaaaaaa", "bbbbbbbb") + "because")
+    with pytest.raises(ConfigError, match="says nothing after the request"):
+        book.ask(line[0])
+    with pytest.raises(ConfigError, match="holds no request"):
+        book.ask("please look again")
+    with pytest.raises(ConfigError, match="no request 7"):
+        book.answer(7, "no")
+
+
+@pytest.mark.browser
+def test_the_class_page_is_searched_and_sorted_at_three_hundred(tmp_path: Path) -> None:
+    grades = [Grade(f"student {number:03}", (number * 7) % 13, 12, {"a": number % 3}) for number in range(300)]
+    path = tmp_path / "class.html"
+    path.write_bytes(class_table([*grades, Grade("<b>Zoe", 13.5, 12)], LESSON, UTC))
+    assert "<b>Zoe" not in path.read_text()
+    with running() as browser:
+        page = browser.new_page()
+        refused: list[str] = []
+        page.on("console", lambda message: refused.append(message.text))
+        page.goto(path.as_uri())
+        page.get_by_text("301 of 301").wait_for()
+        page.get_by_role("button", name="Points").click()
+        page.get_by_role("button", name="Points").click()
+        page.locator("th[aria-sort=descending]").wait_for()
+        assert page.locator("tbody tr").first.locator("th").inner_text() == "<b>Zoe"
+        page.get_by_role("searchbox").fill("student 299")
+        page.get_by_text("1 of 301", exact=True).wait_for()
+        assert page.locator("tbody tr:visible").count() == 1
+        assert not refused
+
+
+def test_details_are_not_in_what_gradescope_shows(tmp_path: Path) -> None:
+    leave_run(tmp_path, "ada", True, "a")
+    assert "mine" not in (tmp_path / "ada" / "result.json").read_text()
+    assert json.loads((tmp_path / "ada" / "details.json").read_text())["ring_sum"]["source"] == CODE
