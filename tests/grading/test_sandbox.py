@@ -278,3 +278,30 @@ def test_calls_no_lesson_needs_are_cut_in_kernel_and_rank(course: Course, tmp_pa
     outcome = probe("program", {"program": CALLS + "def program(rank):\n    return answers\n"}, case=1)
     assert outcome.failure is None, outcome.failure
     assert wire_format.decode(outcome.results[0])["y"] == CUT  # type: ignore[index]
+
+
+ENDED_EARLY = """
+import os, signal
+from labkit.grading.sandbox import rank_namespaces
+spawn, ended = os.posix_spawn, []
+def spawn_and_end(*arguments, **options):
+    pid = spawn(*arguments, **options)
+    if len(ended) < 2:  # as whoever ends a case does, between the two forks
+        ended.append(pid)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    return pid
+rank_namespaces.os.posix_spawn = spawn_and_end
+rank_namespaces.RankNamespaces._become_rank = lambda self, said: os._exit(7)
+namespaces = rank_namespaces.RankNamespaces(1 << 20)
+for _ in range(2):
+    pid = namespaces.fork()
+    _, status = os.waitpid(pid, 0)
+    print(len(ended), namespaces.ended(pid, status))
+"""
+
+
+def test_a_namespace_whose_first_process_has_gone_is_made_again() -> None:
+    inside = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    ran = subprocess.run([*inside, sys.executable, "-c", ENDED_EARLY], capture_output=True, text=True, timeout=300)
+    assert (ran.stdout, ran.stderr) == ("2 7\n2 7\n", "")

@@ -9,6 +9,7 @@ rights; when it ends, process 1 is ended, and with it everything the rank has st
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import signal
@@ -33,6 +34,7 @@ _CAPSET = 126 if os.uname().machine == "x86_64" else 91
 _CAPABILITY_VERSION_3 = 0x20080522
 _SIOCSIFFLAGS, _IFF_UP_AND_RUNNING = 0x8914, 0x41
 _NUM_FILES = 10_000
+_TRIES = 5
 _SLEEPER = ("/bin/sh", "-c", "trap '' CHLD; exec sleep infinity")
 """A rank's process 1; that it ignores the end of children has the system collect orphans."""
 _SILENT = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
@@ -63,13 +65,14 @@ class RankNamespaces:
         No descriptor of the template but 0, 1 and 2 may be inheritable: process 1 would hold it open.
         """
         said_read, said_write = os.pipe2(os.O_CLOEXEC)
-        _call("unshare", _NEWPID)
-        try:
-            first = os.posix_spawn(_SLEEPER[0], _SLEEPER, {"PATH": "/usr/bin:/bin"}, file_actions=_SILENT)
-            rank = os.fork()
-        except OSError:
-            _call("setns", self._own_pids, _NEWPID)
-            raise
+        for _ in range(_TRIES):
+            first, rank = self._fork_two()
+            if rank >= 0:
+                break
+        else:
+            os.close(said_read)
+            os.close(said_write)
+            raise OSError(errno.ENOMEM, "a rank could not be forked")
         if rank == 0:
             os.close(said_read)
             self._become_rank(said_write)
@@ -78,6 +81,26 @@ class RankNamespaces:
         os.close(said_write)
         self._made[rank] = (first, said_read)
         return rank
+
+    def _fork_two(self) -> tuple[int, int]:
+        """Return the ids of a new namespace's process 1 and of the rank (0 in it, -1 where process 1 was gone by then).
+
+        Whoever ends a case ends all that is below the template, and may meet process 1 before there is a rank. The
+        system forks nothing into a namespace without one and says that there is no memory.
+        """
+        _call("unshare", _NEWPID)
+        first = 0
+        try:
+            first = os.posix_spawn(_SLEEPER[0], _SLEEPER, {"PATH": "/usr/bin:/bin"}, file_actions=_SILENT)
+            return first, os.fork()
+        except OSError as error:
+            _call("setns", self._own_pids, _NEWPID)
+            if first:
+                with suppress(ProcessLookupError):
+                    os.kill(first, signal.SIGKILL)
+            if error.errno != errno.ENOMEM:
+                raise
+            return first, -1
 
     def ended(self, pid: int, status: int) -> int | None:
         """End all that a rank has left, and return how it ended itself: an exit status, or minus a signal.
