@@ -187,6 +187,20 @@ def reset(
 
 
 @app.command()
+def upgrade(
+    notebooks: _NOTEBOOKS = Path("notebooks"),
+    book: Annotated[
+        str | None, typer.Option(help="Upgrade a gradebook instead: a file, or postgresql+psycopg://user@host/name.")
+    ] = None,
+) -> None:
+    """Carry notebooks or a gradebook of the first edition over to this one; nothing written is lost."""
+    if book is not None:
+        typer.echo(_load("labkit.grading.book.upgrading", "upgrade_book")(book))
+        return
+    _load("labkit.lessons.upgrading", "upgrade")(notebooks, typer.echo)
+
+
+@app.command()
 def pack(
     lesson: Annotated[str, typer.Argument(help="The lesson whose answers the room gets, such as 02.")],
     out: Annotated[Path, typer.Option(help="The file to write.")],

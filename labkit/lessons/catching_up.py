@@ -94,7 +94,7 @@ def catch_up(lesson: str, notebooks: Path, pack: Path | None, say: Say) -> None:
     if path.is_file():
         say(f"{path.name}: yours, unchanged.")
     else:
-        _write(path, handed_out)
+        write_notebook(path, handed_out)
         say(f"{path.name}: a fresh copy.")
     if pack is None and any("use_mine" in _source(cell) for cell in handed_out.cells):
         say("What you have not built yet: torch's own stands in. In the notebook, use_mine = True takes yours instead.")
@@ -104,19 +104,19 @@ def _fill(pack: Pack, notebooks: Path, say: Say) -> None:
     """Put a pack's answers where the learner's notebook still has the stubs."""
     path = notebooks / f"{pack.lesson}.ipynb"
     if not path.is_file():
-        _write(path, pristine(pack.lesson[:2], notebooks)[1])
+        write_notebook(path, pristine(pack.lesson[:2], notebooks)[1])
         say(f"{path.name}: a fresh copy.")
     notebook = _read(path)
     filled, own = [], []
-    for exercise, cell in _exercise_cells(notebook, CODE_TASKS):
+    for exercise, cell in exercise_cells(notebook, CODE_TASKS):
         if not is_stub(_source(cell)):
             own.append(exercise)
         elif exercise in pack.answers:
             cell.source = pack.answers[exercise]
             filled.append(exercise)
     if filled:
-        say(f"{_kept(path, 'before-catch-up').name} in kept/: your notebook as it was.")
-        _write(path, notebook)
+        say(f"{kept(path, 'before-catch-up').name} in kept/: your notebook as it was.")
+        write_notebook(path, notebook)
     say(f"{path.name}: {', '.join(filled) or 'nothing'} from the pack; {', '.join(own) or 'none'} stay yours.")
 
 
@@ -132,10 +132,10 @@ def reset(exercise: str, notebooks: Path, say: Say) -> None:
         LessonError: If there is no such exercise or notebook; nothing has changed then.
     """
     name, handed_out, exercise = pristine_exercise(exercise, notebooks)
-    stub = next(_source(cell) for each, cell in _exercise_cells(handed_out) if each == exercise)
+    stub = next(_source(cell) for each, cell in exercise_cells(handed_out) if each == exercise)
     path = notebooks / f"{name}.ipynb"
     notebook = _read(path)
-    cell = next((cell for each, cell in _exercise_cells(notebook) if each == exercise), None)
+    cell = next((cell for each, cell in exercise_cells(notebook) if each == exercise), None)
     if cell is None:
         raise LessonError(
             f"{path.name} has lost its cell of exercise {exercise}; rename it, then `labkit catch-up {name[:2]}`."
@@ -143,15 +143,16 @@ def reset(exercise: str, notebooks: Path, say: Say) -> None:
     if _source(cell) == stub:
         say(f"{exercise} is as it was handed out.")
         return
-    say(f"{_kept(path, f'before-reset-{exercise}').name} in kept/: your notebook as it was.")
+    say(f"{kept(path, f'before-reset-{exercise}').name} in kept/: your notebook as it was.")
     cell.source = stub
     if cell.cell_type == "code":
         cell.outputs, cell.execution_count = [], None
-    _write(path, notebook)
+    write_notebook(path, notebook)
     say(f"{path.name}: {exercise} begins again. In JupyterLab: File, Reload Notebook from Disk.")
 
 
-def _exercise_cells(notebook: Any, tags: Collection[str] = TASKS) -> Iterator[tuple[str, Any]]:
+def exercise_cells(notebook: Any, tags: Collection[str] = TASKS) -> Iterator[tuple[str, Any]]:
+    """Yield (slug, cell) of each cell in which a learner earns something."""
     for cell in notebook.cells:
         exercise = cell.metadata.get("labkit", {}).get("exercise")
         if exercise and not set(tags).isdisjoint(cell.metadata.get("tags", [])):
@@ -171,7 +172,7 @@ def _read(path: Path) -> Any:
         raise LessonError(f"{path.name} cannot be read as a notebook ({error}); it was left as it is.") from error
 
 
-def _kept(path: Path, why: str) -> Path:
+def kept(path: Path, why: str) -> Path:
     """Return a copy of the notebook in ``kept/``, under a name that is free."""
     number = 1
     while (copy := path.parent / "kept" / f"{path.stem}.{why}{'' if number == 1 else f'-{number}'}.ipynb").exists():
@@ -181,7 +182,8 @@ def _kept(path: Path, why: str) -> Path:
     return copy
 
 
-def _write(path: Path, notebook: Any) -> None:
+def write_notebook(path: Path, notebook: Any) -> None:
+    """Write a notebook whole, or leave what was there."""
     text: str = nbformat.writes(notebook, version=4)  # type: ignore[no-untyped-call]
     half = path.with_suffix(".half")
     half.write_text(text.rstrip("\n") + "\n", encoding="utf-8")

@@ -31,6 +31,18 @@ def pristine(lesson: str, notebooks: Path) -> tuple[str, Any]:
     return path.stem, _read(path)
 
 
+def all_pristine(notebooks: Path) -> list[tuple[str, Any]]:
+    """Return the name and the notebook of every lesson as it was handed out, in the order of their numbers.
+
+    Args:
+        notebooks: As for :func:`pristine`.
+
+    Raises:
+        LessonError: If nothing that was handed out is to be found.
+    """
+    return [(path.stem, _read(path)) for path in _handed_out(notebooks)]
+
+
 def pristine_exercise(asked: str, notebooks: Path) -> tuple[str, Any, str]:
     """Return the name and the notebook of the lesson that has an exercise, and the exercise's slug.
 

@@ -104,7 +104,7 @@ class Mark(Table):
     __tablename__ = "marks"
     id: Mapped[int] = mapped_column(primary_key=True)
     attempt_id: Mapped[int] = mapped_column(ForeignKey("attempts.id"), index=True)
-    exercise: Mapped[str] = mapped_column(String(20))
+    exercise: Mapped[str] = mapped_column(String(60))
     points: Mapped[float]
     max_points: Mapped[float]
     state: Mapped[str] = mapped_column(String(20))
