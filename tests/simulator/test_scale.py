@@ -201,22 +201,21 @@ def test_a_rank_draws_its_own_numbers_however_ranks_take_turns() -> None:
         assert numbers == [first, second, second, kept]
 
 
-def _ring_step() -> float:
-    rank, size = dist.get_rank(), dist.get_world_size()
-    got = torch.empty(4)
-    ops = [
-        dist.P2POp(dist.isend, torch.full((4,), float(rank)), (rank + 1) % size),
-        dist.P2POp(dist.irecv, got, (rank - 1) % size),
-    ]
-    for work in dist.batch_isend_irecv(ops):
-        work.wait()
-    dist.all_reduce(got)
-    return float(got[0])
-
-
 def test_512_ranks_communicate_and_leave_no_thread() -> None:
+    def ring_step() -> float:
+        rank, size = dist.get_rank(), dist.get_world_size()
+        got = torch.empty(4)
+        ops = [
+            dist.P2POp(dist.isend, torch.full((4,), float(rank)), (rank + 1) % size),
+            dist.P2POp(dist.irecv, got, (rank - 1) % size),
+        ]
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+        dist.all_reduce(got)
+        return float(got[0])
+
     before = threading.active_count()
-    run = labkit.run(_ring_step, on=labkit.virtual(512), echo=False)
+    run = labkit.run(ring_step, on=labkit.virtual(512), echo=False)
     assert run.results == [512 * 511 / 2] * 512
     assert threading.active_count() == before
 
