@@ -21,6 +21,7 @@ from labkit.grading.reports.class_report import ClassReport, class_csv, write_cl
 from labkit.grading.reports.results import GradedSubmission, find_result
 from labkit.grading.reports.student_report import write_whole
 from labkit.grading.sandbox.bubblewrap import KINDS, require
+from labkit.grading.sandbox.cgroup import remove_groups_left_behind
 from labkit.grading.setting import Setting
 from labkit.grading.student import submission_hash
 from labkit.grading.submission import Submission, find_submissions
@@ -98,7 +99,7 @@ def grade(
             console.print(note, markup=False, soft_wrap=True)
         if kept:
             console.print(f"{len(kept)} of {len(submissions)} are graded already; --again grades them again.")
-        remove_left_behind()
+        _remove_left_behind()
         num_workers = min(len(todo), jobs or max(1, (os.cpu_count() or 2) // 2))
         with tempfile.TemporaryDirectory(prefix=own_prefix("class")) as shared, _bar(console, progress) as bar:
             alone = Path(shared) / "alone"
@@ -108,6 +109,7 @@ def grade(
                 LocalClass(setting, todo, num_workers, len(kept), bar, spare).run()
             elif todo:
                 _dask_class(setting, todo, len(kept), bar, dask)
+        _remove_left_behind()  # by a worker that had to be killed
     entries = [kept.get(each.name) or find_result(out / each.name / "result.json") for each in submissions]
     missing = [each.name for each, entry in zip(submissions, entries, strict=True) if entry is None]
     if missing:
@@ -118,6 +120,11 @@ def grade(
     report = ClassReport(graded, tuple(notes), time.monotonic() - started, out, handed_in)
     _conclude(console, report)
     return report
+
+
+def _remove_left_behind() -> None:
+    remove_left_behind()
+    remove_groups_left_behind()
 
 
 @contextmanager

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from labkit.grading.own_folders import own_prefix, remove_left_behind
+from labkit.grading.preloaded.client import Preloaded
+from labkit.grading.sandbox.cgroup import Cgroup, remove_groups_left_behind
 
 MAKE = (
     "import tempfile; from labkit.grading.own_folders import own_prefix; "
@@ -64,3 +66,27 @@ def test_what_is_not_known_to_be_ours_stays(temporary: Path, monkeypatch: pytest
         other.setattr("os.getuid", lambda: 12345)
         assert remove_left_behind() == []
     assert [path.name for path in remove_left_behind()] == [f"lk-class-{dead}"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="reads /proc")
+def test_what_torch_leaves_goes_with_the_process_that_loads_it() -> None:
+    preloaded = Preloaded()
+    try:
+        environment = Path(f"/proc/{preloaded.pid}/environ").read_text().split("\0")
+        told = [item for item in environment if item.startswith("TORCHINDUCTOR_CACHE_DIR=")]
+        folder = Path(told[0].partition("=")[2])
+        assert folder.is_dir() and folder.name.startswith(own_prefix("torch"))
+    finally:
+        preloaded.close()
+    assert not folder.exists()
+
+
+def test_a_group_whose_grader_was_killed_goes() -> None:
+    group = Cgroup(1 << 30, 100)
+    if not group.folders:
+        pytest.skip("no control group can be made here")
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left = [folder.rename(folder.parent / f"labkit-{ended.pid}-0") for folder in group.folders]
+    remove_groups_left_behind()
+    assert not any(folder.exists() for folder in left)

@@ -77,6 +77,12 @@ def _remove(folder: Path) -> bool:
     return True
 
 
+def remove_groups_left_behind() -> None:
+    """Remove the groups of graders and workers that were killed before they could."""
+    for parent, _ in _own_groups(0, 0):
+        _remove_stale(parent)
+
+
 def _remove_stale(parent: Path) -> None:
     """Remove the groups that a grader has left which was killed itself."""
     for folder in parent.glob("labkit-*-*"):
