@@ -161,13 +161,8 @@ def _hang(error: RunTimeout) -> Failure:
 def _wait_text(wait: Wait) -> str:
     if wait.peer is None:
         return wait.operation
-    if wait.peer < 0:
-        sends = "send" in wait.operation
-        return (
-            f"{wait.operation} to rank {wait.peer}, and there is no such rank"
-            if sends
-            else (f"{wait.operation} from rank {wait.peer}, which gloo takes to mean: from anybody")
-        )
+    if wait.peer < 0:  # a rank that is not there was refused before
+        return f"{wait.operation} from any rank"
     return f"{wait.operation} {'to' if 'send' in wait.operation else 'from'} rank {wait.peer}"
 
 

@@ -25,5 +25,7 @@ def waits_in(failure: Failure, operation: str) -> bool:
 
 def looks_for_a_stranger(case: Case, failure: Failure, wire: Wire) -> bool:
     """Return whether a rank named, waits for, or sent to, a rank that the world does not have."""
-    peers = [wait.peer for wait in failure.waits if wait.peer is not None] + [message.dst for message in wire.messages]
+    # A receive that names nobody (recv(src=None)) waits for rank -1, which a call that named it would not have come to.
+    peers = [wait.peer for wait in failure.waits if wait.peer is not None and wait.peer >= 0]
+    peers += [message.dst for message in wire.messages]
     return failure.error == NoSuchRank.__name__ or not all(0 <= peer < case.world_size for peer in peers)

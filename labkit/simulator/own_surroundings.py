@@ -63,6 +63,7 @@ class OwnEnviron:
 
     def __init__(self) -> None:
         self._tables: list[dict[Any, Any]] = []
+        self._of_ranks: set[Any] = set()  # names of the same value in all ranks, and another outside
         self._differing: set[Any] = set()
         self._putenv, self._unsetenv = os.putenv, os.unsetenv
 
@@ -71,16 +72,17 @@ class OwnEnviron:
         self._differing.add(key)
 
     def begin(self, of_ranks: list[dict[Any, Any]], real: dict[Any, Any]) -> None:
-        """Find what differs from rank to rank in these tables, as os.environ keeps them inside."""
+        """Find what differs in these tables, as os.environ keeps them inside; the real one is no rank's."""
         self._tables = [*of_ranks, real]
-        for table in of_ranks:
-            for key, _ in table.items() ^ real.items():
-                self._differing.add(key)
+        first = of_ranks[0]
+        self._of_ranks = {key for key, _ in first.items() ^ real.items()}
+        for table in of_ranks[1:]:
+            self._differing |= {key for key, _ in table.items() ^ first.items()}
 
     def switch(self, before: int, rank: int) -> None:
         """Tell the C library what this rank has; -1 is no rank."""
         gone, here = self._tables[before], self._tables[rank]
-        for key in self._differing:
+        for key in self._differing | self._of_ranks if before < 0 or rank < 0 else self._differing:
             value = here.get(key)
             if value == gone.get(key):
                 continue

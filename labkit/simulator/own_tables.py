@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from labkit.torch_port.process_tables import FLAGS, TABLES, Fresh, same
@@ -48,6 +49,13 @@ class _Place:
     name: str
     values: list[Any]
 
+    def switch(self, before: int, rank: int) -> None:
+        """Put the value of one away and bring that of the other."""
+        value = self.values[before] = getattr(self.owner, self.name)
+        mine = self.values[rank]
+        if mine is not value:
+            setattr(self.owner, self.name, mine)
+
 
 @dataclass(eq=False)
 class _Flag:
@@ -66,6 +74,7 @@ class OwnTables:
         self._num_ranks = num_ranks
         self._unknown = [*PYTHON, *TABLES, *LIBRARIES]
         self._places: list[_Place] = []
+        self._globals: list[tuple[dict[str, Any], str, list[Any]]] = []  # of modules: quicker to reach
         self._flags = [_Flag(read, write, [*[fresh] * num_ranks, read()]) for read, write, fresh in FLAGS]
         self._running = -1
 
@@ -82,7 +91,10 @@ class OwnTables:
                 continue
             value = getattr(owner, name)
             values = [fresh(value) for _ in range(self._num_ranks)]
-            self._places.append(_Place(owner, name, [*values, value]))
+            if isinstance(owner, ModuleType):
+                self._globals.append((vars(owner), name, [*values, value]))
+            else:
+                self._places.append(_Place(owner, name, [*values, value]))
             if self._running >= 0:
                 setattr(owner, name, values[self._running])
         self._unknown = left
@@ -90,13 +102,13 @@ class OwnTables:
     def switch(self, before: int, rank: int) -> None:
         """Put away what was changed by who ran before and bring what who runs now has; -1 is no rank."""
         self._running = rank
-        for place in self._places:
-            values = place.values
-            value = getattr(place.owner, place.name)
-            values[before] = value
+        for names, name, values in self._globals:
+            value = values[before] = names[name]
             mine = values[rank]
             if mine is not value:
-                setattr(place.owner, place.name, mine)
+                names[name] = mine
+        for place in self._places:
+            place.switch(before, rank)
         for flag in self._flags:
             value = flag.values[before] = flag.read()
             if value != flag.values[rank]:
