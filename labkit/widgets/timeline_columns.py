@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from labkit.errors import ConfigError
 from labkit.timeline import critical_path as _critical_path
+from labkit.timeline.alike import alike_ranks
 from labkit.timeline.distinct import distinct_rows
 from labkit.timeline.memory import has_memory, memory_curve
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED
@@ -94,6 +95,7 @@ def pack(
         "rows": rows,
         "blocked": counts,
         "measured": _measured(timeline, t0),
+        "alike": alike_ranks(timeline, shown) if origin_ns is None else [],
         "labels": labels,
         "memory": memory,
         "clock": errors,

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from PIL import Image
 
 import labkit
-from labkit.timeline import COMMUNICATION, COMPUTE, Timeline
+from labkit.timeline import COMMUNICATION, COMPUTE, REGION, Timeline
 from labkit.timeline.memory import memory_curve
 from labkit.timeline.metrics import busy_share
 from tests.browser.figure_pages import Open
@@ -206,3 +206,42 @@ def test_each_of_the_four_files_opens_and_says_what_the_view_says(opened: Any, b
     numbers = json.loads(_of(again, "v.root.dataset.numbers"))
     assert numbers["busyShare"] == pytest.approx(busy_share(timeline).mean())
     again.close()
+
+
+def alike(num_ranks: int) -> Timeline:
+    """Return ranks that compute 4 ms with an all_reduce of 3 ms from 2 ms on, named, the last rank half as fast."""
+    slow = [1 + (rank == num_ranks - 1) for rank in range(num_ranks)]
+    spans = [(rank, lane, slow[rank] * begin, slow[rank] * end) for rank in range(num_ranks)
+             for lane, begin, end in ((REGION, 0, 5), (COMPUTE, 0, 4), (COMMUNICATION, 2, 5))]  # fmt: skip
+    rank, lane, start, end = np.array(spans).T
+    kind = np.array(["operator", "all_reduce", "", "span"])[lane]
+    return Timeline(rank, lane, start * MS, end * MS, np.where(lane == REGION, "step", kind), kind)
+
+
+def test_ranks_that_are_alike_are_folded_and_a_click_on_their_name_unfolds_them(opened: Any) -> None:
+    page = opened(alike(6))
+    ranks = "[...new Set(v.state.layout.rows.map(({ row }) => row.rank))]"
+    assert _of(page, ranks) == [0, 5]
+    assert _of(page, "v.root.dataset.numbers").count("busyShare") == 1  # of all ranks, folded or not
+    before = json.loads(_of(page, "v.root.dataset.numbers"))
+    page.locator("canvas >> nth=0").click(position={"x": 20, "y": 40})
+    page.wait_for_function(f"() => {VIEW}.state.folded === false")
+    assert _of(page, ranks) == [0, 1, 2, 3, 4, 5]
+    assert json.loads(_of(page, "v.root.dataset.numbers")) == before
+    page.press("canvas", "f")
+    page.wait_for_function(f"() => {VIEW}.state.folded === true")
+    assert _of(page, ranks) == [0, 5]
+
+
+def test_what_no_computation_hides_has_a_red_edge_and_a_name_has_no_bar(opened: Any) -> None:
+    page = opened(alike(1))
+    assert "exposed" in page.inner_text(".labkit-legend") and "!" in page.inner_text(".labkit-legend")
+    (place,) = [each for each in _of(page, "v.state.layout.rows.map(({ row, y, bar }) => [row.lane, y, bar])")
+                if each[0] == COMMUNICATION]  # fmt: skip
+    _, y, bar = place
+    red = np.array(_pixels(page, "v.canvas", "v.state.theme.alarm", f"[112, {y + bar - 2}, v.canvas.width - 166, 2]"))
+    columns = len(red)
+    # The all_reduce lasts from 4 to 10 ms; the rank computes until 8.
+    assert red[: int(0.79 * columns)].max() == 0 and red[int(0.81 * columns) : int(0.99 * columns)].min() > 0
+    numbers = json.loads(_of(page, "v.root.dataset.numbers"))
+    assert (numbers["compute"], numbers["communication"], numbers["exposed"]) == (8 * MS, 6 * MS, 2 * MS)

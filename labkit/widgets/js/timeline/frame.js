@@ -1,6 +1,7 @@
 // What stands around the canvas: buttons, legend, strip, detail, numbers, help, table.
 
 import { button, choice, element } from "./element.js";
+import { hidesSome } from "./paint_exposed.js";
 
 const KEYS = [
   ["← →", "previous, next event of the row"],
@@ -15,6 +16,7 @@ const KEYS = [
   ["c", "critical path"],
   ["o", "outline"],
   ["a", "arrows"],
+  ["f", "fold or unfold ranks that are alike; so does a click on their name"],
   ["t", "table"],
   ["Esc", "clear marks"],
   ["?", "these keys"],
@@ -85,6 +87,7 @@ function categoryPatch([name, , , isHatched], c) {
 export function legendOf([run, other], present) {
   const patches = run.categories.flatMap((category, c) => (present.has(c) ? [categoryPatch(category, c)] : []));
   patches.push(element("span", {}, element("i", { "data-category": "idle" }), "idle: empty"));
+  if (hidesSome(run)) patches.push(element("span", { class: "labkit-exposed" }, element("b", {}, "!"), " exposed"));
   if (run.flow_from.length) patches.push(element("span", {}, element("b", {}, "↗"), " message"));
   if (other) {
     const words = `${other.name}; ratio: busy time, ${run.name} / ${other.name}`;

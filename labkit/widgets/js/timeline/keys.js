@@ -23,6 +23,7 @@ const ACTS = {
   m: measureFrom,
   c: togglePath,
   a: toggleArrows,
+  f: (view) => view.fold(),
   o: toggleOutline,
   t: (view) => toggle(view.table),
   "?": (view) => toggle(view.help),

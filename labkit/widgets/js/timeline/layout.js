@@ -20,6 +20,19 @@ function gapsOf(bar) {
   return bar >= 6 ? { lane: 1, rank: 5 } : { lane: 0, rank: 3 };
 }
 
+/** The ranks that are told by the first of those they are alike. */
+export const hiddenRanks = ({ alike = [] }) => new Set(alike.flatMap(([, ...others]) => others));
+
+/** The rank whose rows tell of a rank where those alike are folded. */
+export const shownFor = ({ alike = [] }, rank) => alike.find((group) => group.includes(rank))?.[0] ?? rank;
+
+/** Numbers of ranks in words: "0-7", "1, 4, 6". */
+export function ranksText(ranks) {
+  const isRow = ranks.every((rank, i) => rank === ranks[0] + i);
+  if (isRow) return `${ranks[0]}-${ranks.at(-1)}`;
+  return ranks.length > 4 ? `${ranks.slice(0, 3).join(", ")}, ...` : ranks.join(", ");
+}
+
 /** Puts rows under each other. */
 class Stack {
   constructor(bar) {
@@ -44,10 +57,12 @@ class Stack {
   }
 
   /** The rows of one run, rank under rank. */
-  run(run, number) {
+  run(run, number, isFolded) {
     const hasMemory = (rank) => holdsNames(this.bar) && run.memory.includes(rank);
     let before = -1;
+    const hidden = isFolded ? hiddenRanks(run) : new Set();
     for (const row of run.rows) {
+      if (hidden.has(row.rank)) continue;
       const first = row.rank !== before;
       if (first && before >= 0) {
         if (hasMemory(before)) this.memory(number, before);
@@ -63,13 +78,17 @@ class Stack {
 }
 
 /** Where every row lies: bars 3 to 16 high, a rank's memory under its lanes, run under run. */
-export function layOut(runs, overlay) {
+export function layOut(runs, overlay, isFolded = false) {
   const shown = overlay ? runs.slice(0, 1) : runs;
-  const count = shown.reduce((sum, run) => sum + run.rows.length, 0);
+  const isSeen = (run) => {
+    const hidden = isFolded ? hiddenRanks(run) : new Set();
+    return ({ rank }) => !hidden.has(rank);
+  };
+  const count = shown.reduce((sum, run) => sum + run.rows.filter(isSeen(run)).length, 0);
   const stack = new Stack(Math.max(3, Math.min(16, Math.floor(700 / Math.max(count, 1)) - 2)));
   shown.forEach((run, number) => {
     if (shown.length > 1) stack.head(run.name);
-    stack.run(run, number);
+    stack.run(run, number, isFolded);
   });
   const { rows, memories, heads, bar, y } = stack;
   return { rows, memories, heads, bar, height: Math.max(y, TOP + 24) };

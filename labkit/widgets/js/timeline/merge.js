@@ -79,7 +79,7 @@ export function merge(run, more) {
   const { labels, code } = joinLabels(run, more);
   const later = { ...more, label: more.label.map((label) => code[label]) };
   const columns = emptyColumns(run.start.length + more.start.length);
-  const merged = { ...run, labels, says: more.says, span: Math.max(run.span, more.span), ...columns };
+  const merged = { ...run, labels, says: more.says, hides: undefined, span: Math.max(run.span, more.span), ...columns };
   let at = 0;
   const counts = joinRows([run, later]).map(([a, b]) => {
     const begin = at;

@@ -3,10 +3,11 @@
 
 import { twinOf } from "./complete.js";
 import { REGION } from "./kinds.js";
-import { LEFT, RIGHT, TOP, holdsWords, ownWindow, pixelOf, shiftOf, windowOf, xOf } from "./layout.js";
+import { LEFT, RIGHT, TOP, holdsWords, ownWindow, pixelOf, ranksText, shiftOf, windowOf, xOf } from "./layout.js";
 import { arrow, paintArrows } from "./paint_arrows.js";
+import { paintExposed } from "./paint_exposed.js";
 import { paintRegions } from "./paint_regions.js";
-import { paintClockErrors, paintMarks, paintNames, paintOutline, paintPath } from "./paint_marks.js";
+import { paintClockErrors, paintMarks, paintNames, paintOutline, paintPath, paintSeams } from "./paint_marks.js";
 import { paintShares } from "./paint_shares.js";
 import { memoryColumns, rowBusy } from "./shares.js";
 import { bytesText, tickStep, unitOf } from "./words.js";
@@ -14,6 +15,7 @@ import { bytesText, tickStep, unitOf } from "./words.js";
 export const LANES = ["compute", "comm", "host", "named"];
 const FONT = "11px system-ui, sans-serif";
 const TICK = 90; // pixels between two ticks, at least
+const NAME_ROOM = 66; // pixels left of the names of lanes
 const NAME = 12; // pixels from one rank's name to the next, at least
 
 /** Clear the ground, paint `pixels` on it, and set the pen for CSS pixels. */
@@ -39,6 +41,8 @@ export function paint(context, state, shares = paintShares) {
   context.beginPath();
   context.rect(LEFT, 0, width - LEFT - RIGHT, layout.height);
   context.clip();
+  paintSeams(context, state);
+  paintExposed(context, state);
   paintNames(context, state);
   paintRegions(context, state);
   if (state.overlay) paintOutline(context, state);
@@ -88,7 +92,7 @@ function paintRowNames(context, state) {
     context.textAlign = "left";
     if (place.first && y - last >= NAME) {
       context.fillStyle = theme.ink;
-      context.fillText(`rank ${row.rank}`, 4, y + bar / 2);
+      context.fillText(nameOf(state, place), 4, y + bar / 2, NAME_ROOM);
       last = y;
     }
     if (!holdsWords(bar)) continue;
@@ -97,6 +101,12 @@ function paintRowNames(context, state) {
     context.fillText(LANES[row.lane], LEFT - 5, y + bar / 2);
     if (row.lane !== REGION) context.fillText(busyText(state, place), width - 6, y + bar / 2);
   }
+}
+
+/** The name of a rank, or of those it stands for. */
+function nameOf({ runs, folded }, { row: { rank }, run }) {
+  const group = folded && (runs[run].alike ?? []).find(([first]) => first === rank);
+  return group ? `▸ ${ranksText(group)} alike` : `rank ${rank}`;
 }
 
 /** How busy a row is; of an outlined run how much longer it is busy than the other. */

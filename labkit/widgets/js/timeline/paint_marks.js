@@ -2,11 +2,12 @@
 
 import { twinOf } from "./complete.js";
 import { REGION } from "./kinds.js";
-import { LEFT, RIGHT, TOP, holdsNames, pixelOf, placeOf, shiftOf, windowOf, xOf } from "./layout.js";
+import { LEFT, RIGHT, TOP, holdsNames, pixelOf, placeOf, shiftOf, shownFor, windowOf, xOf } from "./layout.js";
 import { lowerBound } from "./search.js";
 import { timeText } from "./words.js";
 
 const MOST_OUTLINES = 1500;
+const SEAM = 6; // pixels of a bar, at least, whose begin is parted from the one before
 
 /** Call `draw` with each event in view that is at least `least` pixels wide, and its begin and width in pixels. */
 function eachWide(state, { run: number, row }, least, draw) {
@@ -34,6 +35,19 @@ function nameFor(context, state, [name, , , peer], room) {
   const letter = /^[A-Za-z]+/.exec(name)?.[0].slice(0, 1) ?? "";
   const names = [peer >= 0 ? `${name} ${peer}` : name, name, letter];
   return names.find((each) => each && widthOf(context, state, each) <= room);
+}
+
+/** Part calls that follow each other at once: a line of ground where one begins, in bars that are wide enough. */
+export function paintSeams(context, state) {
+  context.fillStyle = state.theme.band;
+  for (const place of state.layout.rows) {
+    if (place.row.lane === REGION) continue;
+    let last = { event: -1, end: -1 };
+    eachWide(state, place, SEAM, (event, x, wide) => {
+      if (event !== last.event && Math.abs(x - last.end) < 0.5) context.fillRect(x - 0.5, place.y, 1, place.bar);
+      last = { event, end: x + wide };
+    });
+  }
 }
 
 /** Write names into bars that are wide enough. */
@@ -85,10 +99,11 @@ function tracePath(context, state, run) {
   const tops = new Map(own.map((place) => [place.row.rank, place.y - 3]));
   const shift = shiftOf(state, run);
   const [t0, t1] = windowOf(state, run);
+  const rankShown = (rank) => (state.folded ? shownFor(state.runs[run], rank) : rank);
   let pen = null;
   for (let i = lowerBound(ends, 0, ends.length, t0); i < starts.length && starts[i] < t1; i++) {
-    const y0 = tops.get(from[i]);
-    const y1 = tops.get(to[i]);
+    const y0 = tops.get(rankShown(from[i]));
+    const y1 = tops.get(rankShown(to[i]));
     if (y0 === undefined || y1 === undefined) {
       pen = null;
       continue;

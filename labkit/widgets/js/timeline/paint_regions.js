@@ -48,7 +48,7 @@ function paintRow(context, state, number, row, y, bar) {
     if (!holdsNames(bar)) continue;
     const left = Math.max(x0, LEFT);
     const next = i + 1 < row.last ? xOf(state, run.start[i + 1] + shift) : x1;
-    const room = Math.min(x1, next > left ? next : x1, right) - left - 6;
+    const room = Math.min(x1, next, right) - left - 6;
     const [name] = run.labels[run.label[i]];
     if (widthOf(context, state, name) <= room) context.fillText(name, left + 4, y + bar - 5);
   }

@@ -5,6 +5,7 @@ import { LEFT, RIGHT, pixelOf, shiftOf, timeOf, wholeOf } from "./layout.js";
 import { measure } from "./moving.js";
 
 const NEAR = 6; // pixels within which ends snap to edges, and edges of the strip's window are taken
+const NAMES = 40; // pixels of the names of lanes, right of those of ranks
 const STILL = 4; // pixels that a hand moves without meaning to
 const WHEEL = 200; // the most that one turn counts
 const between = (low, value, high) => Math.max(low, Math.min(value, high));
@@ -55,6 +56,10 @@ export function eventUnder(state, { offsetX, offsetY }) {
 
 function press(view, event) {
   if (event.button) return;
+  if (event.offsetX < LEFT - NAMES && view.state.runs.some(({ alike }) => alike?.length)) {
+    view.fold(); // the names of ranks
+    return;
+  }
   view.canvas.setPointerCapture(event.pointerId);
   view.drag = { x: event.offsetX, view: view.state.view, moves: event.shiftKey, began: false };
   const found = view.under(event);

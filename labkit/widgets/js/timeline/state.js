@@ -11,6 +11,7 @@ export const emptyState = () => ({
   ratio: 1,
   width: 0,
   overlay: false,
+  folded: true, // ranks that are alike
   arrows: true,
   showPath: false,
   focus: null, // { run, event }

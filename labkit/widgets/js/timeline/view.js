@@ -7,7 +7,7 @@ import { describe, showDetail } from "./details.js";
 import { writeEvents } from "./event_table.js";
 import { buildFrame, legendOf, showButtons } from "./frame.js";
 import { pressKey } from "./keys.js";
-import { STRIP, layOut, placeOf } from "./layout.js";
+import { STRIP, hiddenRanks, layOut, placeOf, ranksText } from "./layout.js";
 import { merge } from "./merge.js";
 import { openAt, setCursor, setFocus } from "./moving.js";
 import { NumberTable } from "./number_table.js";
@@ -115,7 +115,7 @@ export class TimelineView {
     const rows = runs.map((run) => run.rows.length);
     const shape = `${[...present]} ${rows} ${runs[0].flow_from.length > 0}`;
     if (this.shape === shape) {
-      this.state.layout = layOut(runs, this.state.overlay); // the same rows of pixels, with other events
+      this.state.layout = layOut(runs, this.state.overlay, this.state.folded); // the same rows of pixels, with other events
       this.invalidate();
       return;
     }
@@ -164,6 +164,12 @@ export class TimelineView {
 
   /** Scroll the picture so that the row of an event is seen, where there are more rows than it has room for. */
   revealRow(run, event) {
+    const { runs, folded } = this.state;
+    if (folded && hiddenRanks(runs[run]).has(rowOf(runs[run], event)?.rank)) {
+      const { focus } = this.state;
+      this.fold();
+      this.state.focus = focus;
+    }
     const place = placeOf(this.state, run, event);
     if (!place) return;
     const { plot } = this;
@@ -192,7 +198,7 @@ export class TimelineView {
     const { state, plot } = this;
     state.ratio = window.devicePixelRatio || 1;
     state.width = Math.max(Math.floor(plot.clientWidth) || WIDEST_UNSEEN, NARROWEST);
-    state.layout = layOut(state.runs, state.overlay);
+    state.layout = layOut(state.runs, state.overlay, state.folded);
     this.root.dataset.outline = String(state.overlay);
     for (const [canvas, height] of [
       [this.canvas, state.layout.height],
@@ -244,6 +250,18 @@ export class TimelineView {
 
   export(format) {
     save(this, format);
+  }
+
+  /** Show one of the ranks that are alike, or all of them. */
+  fold() {
+    const { state } = this;
+    const alike = state.runs.flatMap((run) => run.alike ?? []);
+    if (!alike.length) return;
+    state.folded = !state.folded;
+    state.focus = null;
+    this.resize();
+    const words = alike.map((group) => `ranks ${ranksText(group)}`).join("; ");
+    this.say(state.folded ? `Folded, for they are alike: ${words}.` : `Unfolded: ${words}.`);
   }
 
   setOffset(offset) {

@@ -1,0 +1,46 @@
+"""Which ranks did the same at the same time, so that a picture need show one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from labkit.timeline.grouping import by_rank
+from labkit.timeline.span import Lane
+from labkit.timeline.timeline import Timeline
+
+_SAME = 0.005
+"""Of the whole: times that differ by less lie on each other in a picture."""
+_FEWEST = 3
+_MANY = 8
+
+
+def alike_ranks(timeline: Timeline, shown: Sequence[int]) -> list[list[int]]:
+    """Return groups of at least three ranks, of those shown, that made the same calls and ran the same operators.
+
+    They did so at the same time, to half a percent of the whole. Up to eight ranks that exchange messages are no group:
+    which of them sends to which is what their picture tells.
+    """
+    if not len(timeline) or (timeline.num_ranks <= _MANY and bool((timeline.flow >= 0).any())):
+        return []
+    _, kind = timeline.kind_codes
+    rows_of = by_rank(timeline, timeline.lane != Lane.REGION)
+    within = max(_SAME * timeline.makespan_ns, 1)
+    groups: list[list[int]] = []
+    for rank in shown:
+        mine = rows_of[rank]
+        for group in groups:
+            other = rows_of[group[0]]
+            if len(other) == len(mine) and (
+                bool((kind[mine] == kind[other]).all())
+                and bool((timeline.lane[mine] == timeline.lane[other]).all())
+                and bool((timeline.bytes[mine] == timeline.bytes[other]).all())
+                and bool((np.abs(timeline.start_ns[mine] - timeline.start_ns[other]) <= within).all())
+                and bool((np.abs(timeline.end_ns[mine] - timeline.end_ns[other]) <= within).all())
+            ):
+                group.append(rank)
+                break
+        else:
+            groups.append([rank])
+    return [group for group in groups if len(group) >= _FEWEST and len(rows_of[group[0]])]

@@ -1,0 +1,61 @@
+// Communication that nothing hides: a red edge with a sign, in runs that hide some of it.
+
+import { BLOCKED, COMMUNICATION } from "./kinds.js";
+import { LEFT, holdsNames, pixelOf, windowOf } from "./layout.js";
+import { lowerBound } from "./search.js";
+
+const EDGE = 2; // pixels
+const SIGNED = 9; // pixels of an edge, at least, with a sign on it
+
+/** Whether some of a run's communication is hidden and some is not. */
+export function hidesSome(run) {
+  run.hides ??= [...run.ranks.values()].some(({ lanes: [compute, calls] }) => {
+    if (!compute || !calls) return false;
+    for (let s = calls.from; s < calls.to; s++) {
+      if (run.segmentCategory[s] !== BLOCKED && overlaps(run, compute, s)) return true;
+    }
+    return false;
+  });
+  return run.hides;
+}
+
+function overlaps({ segmentStart, segmentEnd }, compute, s) {
+  const at = lowerBound(segmentEnd, compute.from, compute.to, segmentStart[s] + 1);
+  return at < compute.to && segmentStart[at] < segmentEnd[s];
+}
+
+/** Call `draw` with those stretches of a segment in which its rank does not compute. */
+function eachExposed({ segmentStart, segmentEnd }, compute, s, draw) {
+  let from = segmentStart[s];
+  const to = segmentEnd[s];
+  const { from: first, to: stop } = compute ?? { from: 0, to: 0 };
+  for (let at = lowerBound(segmentEnd, first, stop, from + 1); at < stop && segmentStart[at] < to; at++) {
+    if (segmentStart[at] > from) draw(from, segmentStart[at]);
+    from = Math.max(from, segmentEnd[at]);
+  }
+  if (from < to) draw(from, to);
+}
+
+/** Mark the exposed stretches in view. */
+export function paintExposed(context, state) {
+  const pixel = pixelOf(state);
+  context.fillStyle = state.theme.alarm;
+  context.textAlign = "left";
+  for (const { run: number, row, y, bar } of state.layout.rows) {
+    const run = state.runs[number];
+    if (row.lane !== COMMUNICATION || !hidesSome(run)) continue;
+    const [t0, t1] = windowOf(state, number);
+    const [compute] = run.ranks.get(row.rank).lanes;
+    const stop = lowerBound(run.segmentStart, row.from, row.to, t1);
+    for (let s = Math.max(row.from, lowerBound(run.segmentStart, row.from, row.to, t0) - 1); s < stop; s++) {
+      if (run.segmentCategory[s] === BLOCKED || (run.segmentEnd[s] - run.segmentStart[s]) / pixel < 1) continue;
+      eachExposed(run, compute, s, (from, to) => {
+        const wide = (to - from) / pixel;
+        if (wide < 1) return;
+        const x = LEFT + (from - t0) / pixel;
+        context.fillRect(x, y + bar - EDGE, wide, EDGE);
+        if (wide >= SIGNED && holdsNames(bar)) context.fillText("!", x + wide + 1, y + bar / 2);
+      });
+    }
+  }
+}
