@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from grading.made_class import made_answers, made_results, renamed
+from labkit.grading.reports import similarity
 from labkit.grading.reports.class_figures import Fault, class_figures
 from labkit.grading.reports.class_page import class_page
 from labkit.grading.reports.copies import Case
@@ -131,3 +133,15 @@ def test_texts_and_comments_do_not_count_and_what_follows_them_does() -> None:
     plain = "def f(x):\n    y = x[1] + 2\n    return y.sum(3)\n"
     commented = 'def g(z):\n    "Say \\" it."\n    w = z[1] + 2  # isn\'t it\n    return w.sum(3)\n'
     assert shingles(plain) == shingles(commented) != shingles(plain.replace("sum", "mean"))
+
+
+def test_huge_answers_are_compared_by_a_bounded_part_that_is_the_same_in_whoever_copies() -> None:
+    def huge(seed: int) -> dict[str, str]:
+        draw = random.Random(seed)
+        return {"e": " ".join(draw.choice("+-*/%&|^<>=~") + str(draw.randrange(10**6)) for _ in range(9000))}
+
+    submissions = {f"student {seed}": huge(seed) for seed in range(4)} | {"copy of 2": huge(2)}
+    assert len(shingles(huge(0)["e"])) > 2 * similarity._MOST_OF_ONE
+    assert all(len(similarity._own(cells, {})) == similarity._MOST_OF_ONE for cells in submissions.values())
+    [pair] = similar(submissions, {})
+    assert (pair.first, pair.second, pair.share) == ("copy of 2", "student 2", 1.0)

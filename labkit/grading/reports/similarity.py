@@ -16,6 +16,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,10 @@ from labkit.lessons.lesson import CODE_TASKS
 
 _LENGTH = 7
 _MOST_TOKENS = 20_000
-_MOST_LETTERS = 400_000
+_MOST_LETTERS = 64_000
+_MOST_OF_ONE = 4000
+"""Runs of one submission that are looked at, many times an honest one's: of more, those with the least numbers, which
+are the same ones in whoever has them."""
 _LEAST_SHARE = 0.6
 _LEAST_RARE = 12
 _MOST_PAIRS = 40
@@ -70,7 +74,7 @@ def answers(cells: Iterable[SubmittedCell], pristine: Mapping[str, Any]) -> dict
     for cell in cells:
         number, source = handed_out.get(cell.id, ("", ""))
         if number and number not in found and cell.source.strip() != source.strip():
-            found[number] = cell.source
+            found[number] = cell.source[:_MOST_LETTERS]
     return found
 
 
@@ -82,14 +86,7 @@ def similar(submissions: Mapping[str, Mapping[str, str]], handed_out: Mapping[st
         handed_out: The source of each exercise cell as it was given to all.
     """
     skeleton = {number: shingles(source) for number, source in handed_out.items()}
-    own = {
-        name: {
-            (number, each)
-            for number, source in cells.items()
-            for each in shingles(source) - skeleton.get(number, frozenset())
-        }
-        for name, cells in submissions.items()
-    }
+    own = {name: _own(cells, skeleton) for name, cells in submissions.items()}
     holders: dict[tuple[str, int], list[int]] = defaultdict(list)
     names = sorted(own)
     for row, name in enumerate(names):
@@ -112,6 +109,18 @@ def similar(submissions: Mapping[str, Mapping[str, str]], handed_out: Mapping[st
         exercises = tuple(number for number in listed if by_exercise[number] >= least_part)[:4]
         pairs.append(Pair(names[first], names[second], round(min(1.0, float(share[first, second])), 4), exercises))
     return sorted(pairs, key=lambda pair: (-pair.share, pair.first, pair.second))[:_MOST_PAIRS]
+
+
+def _own(cells: Mapping[str, str], skeleton: Mapping[str, frozenset[int]]) -> set[tuple[str, int]]:
+    """Return the runs of one submission that were not handed out, by exercise."""
+    found = {
+        (number, each)
+        for number, source in cells.items()
+        for each in shingles(source) - skeleton.get(number, frozenset())
+    }
+    return (
+        found if len(found) <= _MOST_OF_ONE else set(nsmallest(_MOST_OF_ONE, found, key=lambda run: (run[1], run[0])))
+    )
 
 
 def _shared(
