@@ -75,6 +75,14 @@ class VirtualEvent(_OnRanks):
         """Return at once: what was recorded has happened."""
 
 
+class AnyEvent(VirtualEvent):
+    """torch.Event, which takes a device first."""
+
+    def __init__(self, device: Any = None, **options: Any) -> None:
+        """Make an event that was not recorded yet."""
+        super().__init__(**options)
+
+
 class VirtualStream(_OnRanks):
     """torch.cuda.Stream: one of many names for the one order a rank works in."""
 

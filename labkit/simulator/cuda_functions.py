@@ -222,6 +222,7 @@ def installed() -> Iterator[None]:
     answers: list[tuple[Any, str, Callable[..., Any]]] = [(cuda, name, mine) for name, mine in ANSWERED.items()]
     answers += [(cuda, name, _refusal(name)) for name in refused()]
     answers += [(torch.accelerator, name, mine) for name, mine in ACCELERATOR.items()]
+    answers += [(torch, "Event", events.AnyEvent), (torch, "Stream", events.VirtualStream)]
     for module, names in _ALSO_IN.items():
         answers += [(getattr(cuda, module), name, ANSWERED[name]) for name in names]
     with ExitStack() as stack:
@@ -236,7 +237,5 @@ def installed() -> Iterator[None]:
 def _in_place_of(real: Any, mine: Any, name: str) -> Any:
     if not isinstance(mine, type):
         return _switched(real, mine, name)
-    switch: Any = mine
-    if isinstance(real, type) and not issubclass(real, switch):
-        switch.real = real
+    switch: Any = type(name, (mine,), {"real": real})  # each name has its own to give to other threads
     return switch

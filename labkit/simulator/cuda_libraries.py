@@ -47,6 +47,7 @@ def installed() -> Iterator[None]:
         (nn_module, "compile", _method_not_compiled),
         (loader, "__init__", _without_workers),
         (dist, "is_nccl_available", _true),
+        (torch.nn.SyncBatchNorm, "forward", _without_its_kernels),
         (torch.autograd.graph.saved_tensors_hooks, "__init__", _hooked),
     ]
     precision = torch.get_float32_matmul_precision()
@@ -115,6 +116,18 @@ def _without_workers(real: Any) -> Any:
         real(self, **given)
 
     return init
+
+
+def _without_its_kernels(real: Any) -> Any:
+    def forward(self: Any, input: Any) -> Any:
+        if _mine() is not None and self.training:
+            raise RuntimeError(
+                "torch.nn.SyncBatchNorm is not modelled by the virtual cluster: its kernels are there for CUDA alone. "
+                "Use BatchNorm or LayerNorm there, or run on labkit.local() with GPUs."
+            )
+        return real(self, input)
+
+    return forward
 
 
 def _hooked(real: Any) -> Any:

@@ -275,6 +275,27 @@ def test_workers_of_a_loader_and_the_compiler_are_done_without_and_told() -> Non
     assert "DataLoader(num_workers=...)" in texts and "torch.compile" in texts
 
 
+def test_batch_norm_over_ranks_is_refused_by_name() -> None:
+    def norm() -> None:
+        mine = _mine()
+        torch.nn.SyncBatchNorm(2).to(mine)(torch.ones(3, 2, device=mine))
+
+    with pytest.raises(RankFailed, match="SyncBatchNorm is not modelled by the virtual cluster"):
+        _run(norm)
+
+
+def test_events_and_streams_without_a_kind_of_device_are_the_same() -> None:
+    def mark() -> float:
+        _mine()
+        start, end = torch.Event(enable_timing=True), torch.Event("cuda", enable_timing=True)
+        start.record()
+        torch.ones(64, 64, device="cuda") @ torch.ones(64, 64, device="cuda")
+        torch.cuda.current_stream().record_event(end)
+        return start.elapsed_time(end)
+
+    assert all(elapsed > 0 for elapsed in _run(mark).results)
+
+
 def test_every_public_name_of_torch_cuda_is_answered_left_or_refused_by_name() -> None:
     def ask() -> list[str]:
         return [_said(getattr(torch.cuda, name)) for name in cuda_functions.refused()]
