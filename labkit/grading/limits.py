@@ -70,7 +70,7 @@ class Limits:
     rank_file_bytes: int = 64 << 20
     rank_output_bytes: int = 16 << 10
     rank_flood_bytes: int = 32 << 20
-    result_bytes: int = 64 << 20
-    message_bytes: int = 64 << 20
-    case_message_bytes: int = 512 << 20
+    result_bytes: int = 16 << 20
+    message_bytes: int = 16 << 20
+    case_message_bytes: int = 128 << 20
     case_messages: int = 200_000

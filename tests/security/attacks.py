@@ -131,6 +131,10 @@ FLOODS = {
         "        time.sleep(3600)\ntime.sleep(3600)"
     ),
     "one-gigabyte-of-output": tries("for _ in range(16384):\n    os.write(1, b'x' * 65536)\n    print('y' * 65536)"),
+    "floods-its-kernels-messages": (
+        "from ipykernel.kernelapp import IPKernelApp\nlarge = [b'p' * 7_000_000] * 64\n"
+        "while True: IPKernelApp.instance().iopub_socket.send_multipart(large)\n"
+    ),
     "fills-the-disk": tries(
         "for n in range(1000):\n    for folder in ('/tmp', '/dev/shm', '/run', '/var/tmp', '.'):\n"
         "        try: open(f'{folder}/fill{n}', 'wb').write(b'x' * (64 << 20))\n        except OSError: pass"

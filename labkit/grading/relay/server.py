@@ -26,6 +26,7 @@ from labkit.grading.relay.records import ANY_SOURCE, Collective, Deadlock, Part,
 from labkit.grading.relay.relay_deadlock import describe_deadlock
 
 _MAX_RANKS = 4096
+_LONGEST_NAME = 200
 
 
 class Relay:
@@ -74,6 +75,8 @@ class Relay:
         handler = handlers.get(str(header.get("op")))
         if handler is None:
             raise RelayError(rank, f"an unknown request came over the relay's socket: {str(header.get('op'))[:40]!r}")
+        if any(type(value) is int and abs(value) >> 63 for value in header.values()):
+            raise RelayError(rank, "a number came over the relay's socket that no call could have")
         try:
             handler(rank, header, payload)
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
@@ -172,7 +175,12 @@ class Relay:
 
     def _post(self, rank: int, header: Mapping[str, Any], payload: bytes) -> None:
         state = self._ranks[rank]
-        kind, peer, group, tag = str(header["op"]), int(header["peer"]), str(header["group"]), int(header["tag"])
+        kind, peer, group, tag = (
+            str(header["op"]),
+            int(header["peer"]),
+            str(header["group"])[:_LONGEST_NAME],
+            int(header["tag"]),
+        )
         size = int(header["bytes"])
         if not (0 <= peer < self.world_size or (kind == "recv" and peer == ANY_SOURCE)):
             raise RelayError(rank, f"it called {kind} with peer {peer}; ranks go from 0 to {self.world_size - 1}.")
@@ -339,7 +347,7 @@ class Relay:
 
     def _collective(self, rank: int, header: Mapping[str, Any], payload: bytes) -> None:
         state = self._ranks[rank]
-        group, name = str(header["group"]), str(header["name"])[:60]
+        group, name = str(header["group"])[:_LONGEST_NAME], str(header["name"])[:60]
         members = _members(group)
         if rank not in members or max(members) >= self.world_size:
             raise RelayError(rank, f"it called {name} in a group it is not in")
