@@ -89,3 +89,19 @@ def test_what_a_student_wrote_is_escaped() -> None:
 
 def test_without_communication_there_is_nothing_to_see(probe: Probe) -> None:
     assert call_picture(probe("double", {"double": "def double(x):\n    return x\n"}).calls, 1) == ""
+
+
+def test_labels_lie_over_no_call_and_no_other_label() -> None:
+    calls = [
+        Call(rank, position, kind, (rank + step) % 4, 16, None, "waits", "line 1")
+        for rank in range(4)
+        for position, (kind, step) in enumerate([("send", 1), ("recv", 3), ("send", 2)])
+    ]
+    root = svg(call_picture(calls, 4))
+    labels = [each for each in root.iter("text") if (each.text or "").startswith("waits for")]
+    assert [each.text for each in labels] == ["waits for ranks 1, 2, 3", "waits for ranks 0, 2, 3",
+                                              "waits for ranks 0, 1, 3", "waits for ranks 0, 1, 2"]  # fmt: skip
+    ends = [float(each.get("x", "")) + float(each.get("width", "")) for each in root.iter("rect")]
+    for label in labels:
+        begin = float(label.get("x", ""))
+        assert begin > max(ends) and begin + 6.6 * len(label.text or "") <= 720

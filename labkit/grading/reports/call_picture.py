@@ -36,10 +36,13 @@ def call_picture(calls: Sequence[Call], world_size: int, failed_rank: int | None
     }
     num_columns = max(columns[key] for key in shown) - first + 1 if shown else 1
     kinds = {_kind_of(call) for call in calls}
+    waits = _waits(list(shown.values()))
+    beside = max((len(words) for _, words in waits), default=0)
     return fragment(
         "call_picture.html",
         calls=shown.values(),
-        place=_Places({key: columns[key] - first for key in shown}, num_columns, len(ranks)),
+        place=_Places({key: columns[key] - first for key in shown}, num_columns, len(ranks), beside),
+        waits=waits,
         arrows=[
             (call, shown[_other(call)])
             for call in shown.values()
@@ -54,6 +57,19 @@ def call_picture(calls: Sequence[Call], world_size: int, failed_rank: int | None
         told=_in_words(calls),
         cut_words=_cut_words(world_size, len(shown), sum(call.rank in ranks for call in calls), first),
     )
+
+
+def _waits(shown: Sequence[Call]) -> list[tuple[Call, str]]:
+    """Return for each rank that waits its last call, and whom it waits for, whichever of its calls does."""
+    found = []
+    for rank in sorted({call.rank for call in shown}):
+        own = sorted((call for call in shown if call.rank == rank), key=lambda call: call.position)
+        peers = sorted({call.peer for call in own if call.fate == "waits" and call.peer is not None})
+        if peers:
+            listed = ", ".join(map(str, peers[:4])) + (", ..." if len(peers) > 4 else "")
+            whom = "any rank" if peers[0] < 0 else f"rank{'s' * (len(peers) > 1)} {listed}"
+            found.append((own[-1], f"waits for {whom}"))
+    return found
 
 
 def _columns(calls: Sequence[Call]) -> dict[tuple[int, int], int]:
@@ -93,11 +109,14 @@ class _Places:
     """Where calls stand, in pixels."""
 
     left, all_width, bar_height = 64, 720, 20
-    _top, _row = 8, 46
+    _top, _row, _letter = 8, 46, 6.6
 
-    def __init__(self, columns: Mapping[tuple[int, int], int], num_columns: int, num_ranks: int) -> None:
+    def __init__(
+        self, columns: Mapping[tuple[int, int], int], num_columns: int, num_ranks: int, letters_beside: int = 0
+    ) -> None:
         self._columns = columns
-        self._step = (self.all_width - self.left - 24) / max(num_columns, 6)
+        right = max(24.0, 12 + self._letter * letters_beside)
+        self._step = (self.all_width - self.left - right) / max(num_columns, 6)
         self.bar_width = max(3.0, min(self._step * 0.82, 96.0))
         self.all_height = self._top + self._row * num_ranks + 4
 
