@@ -38,6 +38,7 @@ def test_a_script_finds_what_torchrun_would_give_it(world: str) -> None:
     assert (sys.modules["__main__"], sys.argv, sys.path) == before and "TORCHELASTIC_RUN_ID" not in os.environ
 
 
+@pytest.mark.long
 def test_both_worlds_and_torchrun_train_to_the_same_weights() -> None:
     script = PROGRAMS / "ranks_own_words.py"
     launched = subprocess.run(
