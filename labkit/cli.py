@@ -346,6 +346,13 @@ def grade(
     points_only: Annotated[
         bool, typer.Option("--points-only", help="Do not run the notebooks; points rest on hidden cases alone.")
     ] = False,
+    second_run: Annotated[
+        bool,
+        typer.Option(
+            "--second-run/--no-second-run",
+            help="What fails beside something it needs is tried once more with reference answers for that.",
+        ),
+    ] = True,
     sandbox: Annotated[
         str, typer.Option(help="How submissions are confined: bubblewrap, or none for input you trust.")
     ] = "bubblewrap",
@@ -378,6 +385,7 @@ def grade(
         again=again,
         sandbox=sandbox,
         points_only=points_only,
+        second_run=second_run,
         spare=spare,
         dask=dask,
     )

@@ -12,6 +12,7 @@ from typing import Any
 from labkit.checks.predictions import Plain
 from labkit.errors import ConfigError
 from labkit.grading.guesses import revealed
+from labkit.lessons.cuts import without_markers
 from labkit.lessons.manifest import Manifest
 from labkit.lessons.manifest import read as read_manifest
 from labkit.slugs import names_lesson
@@ -67,11 +68,24 @@ class Course:
     @cached_property
     def revealed(self) -> dict[str, Plain]:
         """What the executed solution shows beside each prediction, by the prediction's id; empty without a solution."""
-
-        path = self.root / "solutions" / self.notebook.name
-        if not path.is_file():
+        if not self._solution.is_file():
             return {}
-        return revealed(json.loads(path.read_text(encoding="utf-8"))["cells"])
+        return revealed(json.loads(self._solution.read_text(encoding="utf-8"))["cells"])
+
+    @cached_property
+    def references(self) -> dict[str, str]:
+        """The answers of the solution, by exercise; empty without a solution."""
+        if not self._solution.is_file():
+            return {}
+        cells = json.loads(self._solution.read_text(encoding="utf-8"))["cells"]
+        tagged = [cell for cell in cells if {"exercise", "design"} & set(cell["metadata"].get("tags", []))]
+        return {
+            str(cell["metadata"]["labkit"]["exercise"]): without_markers("".join(cell["source"])) for cell in tagged
+        }
+
+    @property
+    def _solution(self) -> Path:
+        return self.root / "solutions" / self.notebook.name
 
     @property
     def secrets(self) -> tuple[Path, ...]:
@@ -85,9 +99,16 @@ class Course:
         found = sorted(path for folder in folders for path in folder.rglob("*") if path.suffix in _JUDGES)
         return {path.relative_to(self.root).as_posix(): path for path in found}
 
-    def fingerprint(self, key: bytes) -> str:
-        """Return a hash of everything besides the submission that a score depends on."""
+    def fingerprint(self, key: bytes, second_run: bool = True) -> str:
+        """Return a hash of everything besides the submission that a score depends on.
+
+        Args:
+            key: The class key.
+            second_run: Whether what stands on a mistake is run once more with reference answers.
+        """
         digest = hashlib.sha256(f"labkit grading 2, key {hashlib.sha256(key).hexdigest()}\n".encode())
+        if second_run:
+            digest.update(json.dumps(self.references, sort_keys=True).encode())
         files = {"notebook": self.notebook, **self.own_files()}
         files |= {path.relative_to(_PACKAGE.parent).as_posix(): path for path in self._code_that_judges()}
         for name, path in files.items():

@@ -45,6 +45,7 @@ def grade(
     again: bool = False,
     sandbox: str = "bubblewrap",
     points_only: bool = False,
+    second_run: bool = True,
     limits: Limits | None = None,
     spare: WorkerProcess | None = None,
     dask: str | None = None,
@@ -65,6 +66,8 @@ def grade(
         again: Grade everybody, whatever results are there.
         sandbox: "bubblewrap" confines what submissions run; "none" does not, for input you trust.
         points_only: Do not execute the notebooks, which is most of the time; points do not rest on that.
+        second_run: Run what fails beside something it needs once more, with reference answers for that. It needs the
+            course's executed solution; without, nothing is run twice.
         limits: What a submission may use.
         spare: A worker that was started before; it is ended.
         dask: The address of a Dask cluster's scheduler that grades in place of this machine.
@@ -89,7 +92,7 @@ def grade(
             require()
         submissions, notes = find_submissions([Path(path) for path in paths], found.manifest.lesson)
         out = Path(out).resolve()
-        kept = {} if again else _kept(submissions, out, found.fingerprint(secret))
+        kept = {} if again else _kept(submissions, out, found.fingerprint(secret, second_run))
         todo = [submission for submission in submissions if submission.name not in kept]
         write_whole(out / "gradebook.csv", class_csv(kept.values(), found.manifest))
         console = Console(stderr=True)
@@ -104,7 +107,7 @@ def grade(
         with tempfile.TemporaryDirectory(prefix=own_prefix("class")) as shared, _bar(console, progress) as bar:
             alone = Path(shared) / "alone"
             alone.touch()
-            setting = Setting(found, out, secret, limits or Limits(), alone, points_only, sandbox)
+            setting = Setting(found, out, secret, limits or Limits(), alone, points_only, sandbox, second_run)
             if dask is None:
                 LocalClass(setting, todo, num_workers, len(kept), bar, spare).run()
             elif todo:

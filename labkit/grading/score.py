@@ -52,6 +52,7 @@ class ExerciseResult:
         cases: The cases that were tried, in order.
         num_cases: How many there are.
         written: The sentences of a ``write``, as they were handed in; "" of any other.
+        with_references: Names of exercises it stands on and whose reference answers it passed with; () for its own.
     """
 
     exercise: Exercise
@@ -59,6 +60,7 @@ class ExerciseResult:
     cases: tuple[CaseResult, ...] = ()
     num_cases: int = 0
     written: str = ""
+    with_references: tuple[str, ...] = ()
 
     @property
     def score(self) -> float:

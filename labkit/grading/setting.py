@@ -23,6 +23,7 @@ class Setting:
         alone: A file whose lock is held by whoever must not be disturbed.
         points_only: Leave the notebooks unexecuted.
         sandbox: "bubblewrap", or "none".
+        second_run: Whether what stands on a mistake is run once more with reference answers.
     """
 
     course: Course
@@ -32,6 +33,7 @@ class Setting:
     alone: Path
     points_only: bool
     sandbox: str
+    second_run: bool = True
 
     def opening(self) -> dict[str, Any]:
         """Return it as plain data for a worker's first frame; `setting_of` is the way back."""
@@ -50,6 +52,7 @@ class Setting:
             "alone": str(self.alone),
             "points_only": self.points_only,
             "sandbox": self.sandbox,
+            "second_run": self.second_run,
         }
 
     @property
@@ -72,6 +75,7 @@ def setting_of(opening: Mapping[str, Any]) -> Setting:
         alone=Path(opening["alone"]),
         points_only=opening["points_only"],
         sandbox=opening["sandbox"],
+        second_run=opening["second_run"],
     )
 
 

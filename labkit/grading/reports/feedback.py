@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from labkit.grading.reports.guess_picture import guess_picture
 from labkit.grading.reports.page import page
+from labkit.grading.reports.student_report import second_run_words
 from labkit.grading.score import StudentResult
 
 
 def feedback_html(result: StudentResult, lesson_title: str) -> bytes:
     """Return the page: points, and for each exercise what was tried, what came back, and the hint."""
     return page(
-        "feedback.html", result=result, lesson_title=lesson_title, opening=_opening(result), picture=guess_picture
+        "feedback.html",
+        result=result,
+        lesson_title=lesson_title,
+        opening=_opening(result),
+        picture=guess_picture,
+        second_run_words=second_run_words,
     )
 
 

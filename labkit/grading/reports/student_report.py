@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 from labkit.errors import EnvironmentProblem
 from labkit.grading.plain_text import plain_text
 from labkit.grading.score import ExerciseResult, StudentResult
+from labkit.words import join
 
 _SKIPPED = ("not_done", "to_read")
 _MOST_SOURCE = 20_000
@@ -19,6 +20,8 @@ _MOST_SOURCE = 20_000
 
 def exercise_text(result: ExerciseResult) -> str:
     """Return what is said of one exercise, as plain text."""
+    if result.with_references:
+        return plain_text(f"{second_run_words(result)}\n{_own_failure(result)}")
     if result.state == "passed":
         return f"Works on all {result.num_cases} hidden cases." if result.exercise.is_code else "Right."
     if result.state == "not_done":
@@ -27,6 +30,18 @@ def exercise_text(result: ExerciseResult) -> str:
         return f"A person reads this, and gives points for it:\n{plain_text(result.written)}"
     if result.state == "not_graded":
         return "Nothing could be graded."
+    return _own_failure(result)
+
+
+def second_run_words(result: ExerciseResult) -> str:
+    """Return what is said of an exercise that passed with reference answers for what it stands on."""
+    return (
+        f"It stands on {join(result.with_references)}. So that no mistake is paid for twice, it was tried once more "
+        f"with our answers there, and works on all {result.num_cases} hidden cases. With your own it fails so far:"
+    )
+
+
+def _own_failure(result: ExerciseResult) -> str:
     failure = result.first_failure
     if failure is None:
         return "Not all cases were tried."

@@ -91,7 +91,10 @@ class DaskClass:
         )
 
     def _grade(self, distributed: Any, client: Any) -> None:
-        run_id, fingerprint = uuid.uuid4().hex, self.setting.course.fingerprint(self.setting.key)
+        run_id, fingerprint = (
+            uuid.uuid4().hex,
+            self.setting.course.fingerprint(self.setting.key, self.setting.second_run),
+        )
         about = (run_id, _opening(self.setting), _course_files(self.setting.course), fingerprint)
         waiting = list(reversed([each for each in self.todo if not self._is_told_here(each, fingerprint)]))
         total = len(self.todo) + self.num_kept

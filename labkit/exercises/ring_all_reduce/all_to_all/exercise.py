@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from labkit.checks.compare import difference, listing
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
+from labkit.checks.structure import Each
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.all_to_all.driver import drive
@@ -85,6 +87,14 @@ def exchanged(case: Case) -> list[Values]:
         outputs = [_pieces(case, source)[members.index(rank)] for source in members] if rank in members else []
         results.append({"outputs": [*outputs], "inputs": [*_pieces(case, rank)]})
     return results
+
+
+def structure(case: Case) -> list[Any]:
+    """Return what results look like: the oracle's, and of members which outputs are other tensors now."""
+    members = members_of(case)
+    return [
+        dict(right) | ({"replaced": Each(int)} if rank in members else {}) for rank, right in enumerate(exchanged(case))
+    ]
 
 
 def least_traffic(case: Case) -> dict[int, Bytes]:
@@ -201,6 +211,7 @@ EXERCISE = Exercise(
     functions=("all_to_all",),
     driver=drive,
     oracle=exchanged,
+    structure=structure,
     find=find,
     least=least_traffic,
     visible=(

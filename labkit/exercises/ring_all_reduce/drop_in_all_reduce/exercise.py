@@ -11,6 +11,7 @@ from labkit.checks import values
 from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
+from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.came import Came, wrong_sums
@@ -193,6 +194,7 @@ EXERCISE = Exercise(
     functions=("ring_all_reduce",),
     driver=drive,
     oracle=expected_bases,
+    structure=and_more(expected_bases, returned=str, can_wait=bool, written=bool),
     find=find,
     least=least_traffic,
     visible=(

@@ -11,6 +11,7 @@ from labkit.checks import values
 from labkit.checks.case import Case, Failure, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
+from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.asked_error import NO_ERROR, sums_unless, wrong_errors
@@ -152,6 +153,7 @@ EXERCISE = Exercise(
     functions=("hierarchical_all_reduce",),
     driver=drive,
     oracle=lambda case: sums_unless(case, _asks_for_error(case)),
+    structure=and_more(lambda case: sums_unless(case, _asks_for_error(case)), returned=str, raised=str),
     find=find,
     least=lambda case: {} if _asks_for_error(case) else least_traffic(case),
     visible=(

@@ -9,6 +9,7 @@ import torch
 from labkit.checks.case import Case, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
+from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.came import Came, wrong_sums
@@ -33,6 +34,7 @@ EXERCISE = Exercise(
     functions=("ring_sum",),
     driver=drive,
     oracle=expected_bases,
+    structure=and_more(expected_bases, returned=str, raised=str),
     find=find,
     least=least_traffic,
     visible=(

@@ -10,6 +10,7 @@ from labkit.checks.case import Case, Failure, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.hanging import looks_for_a_stranger
+from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.ring_all_reduce.came import Came, wrong_sums
@@ -113,6 +114,7 @@ EXERCISE = Exercise(
     functions=("tree_all_reduce",),
     driver=drive,
     oracle=expected_bases,
+    structure=and_more(expected_bases, returned=str, raised=str),
     find=find,
     least=least_traffic,
     visible=(

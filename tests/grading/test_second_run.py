@@ -1,0 +1,112 @@
+"""No mistake is paid twice, and nothing but one bit comes out of the run with reference answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grading.conftest import SANDBOX
+from grading.small_lesson import POINTS, RIGHT, notebook, write_course, write_submission
+from labkit.grading.grade import grade
+from labkit.grading.score import CaseResult, ExerciseResult
+from labkit.grading.second_run import stands_on, to_replace, with_references
+from labkit.lessons.manifest import Manifest, from_metadata
+
+WRONG = {"double": "def double(x):\n    return x + 1\n"}
+ON_DOUBLE = RIGHT["shift"].replace("return out", "return double(out) / 2")
+MARKED = RIGHT["double"].replace("return", "# reference-answer-42\n    return")
+LEAKS = (
+    "import inspect\n" + ON_DOUBLE.replace("    return double(out) / 2\n", "")
+    + "    if 'reference' in inspect.getsource(double):\n"
+    "        print(inspect.getsource(double))\n"
+    "        raise RuntimeError(inspect.getsource(double))\n"
+    "    return out + 1\n"
+)  # fmt: skip
+
+
+def _course(folder: Path) -> Path:
+    course = write_course(folder)
+    for path, answers in ((course / "notebooks", {}), (course / "solutions", RIGHT | {"double": MARKED})):
+        content = notebook(answers) if answers else notebook()
+        needs: dict[str, list[str]] = {"shift": ["double"], "total": ["shift"]}
+        for each in content["metadata"]["labkit"]["exercises"]:
+            each["needs"] = needs.get(each["id"], [])
+        (path / "90_small.ipynb").write_text(json.dumps(content))
+    return course
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[str, float], str]]:
+    """Points and feedback of each submission."""
+    folder = tmp_path_factory.mktemp("second")
+    course, handed_in, out = _course(folder / "course"), folder / "in", folder / "out"
+    for name, answers in {
+        "stands": RIGHT | WRONG | {"shift": ON_DOUBLE},
+        "stub": RIGHT | {"shift": ON_DOUBLE},
+        "wrong": RIGHT | WRONG | {"shift": ON_DOUBLE.replace("/ 2", "/ 3")},
+        "leaks": RIGHT | WRONG | {"shift": LEAKS},
+    }.items():
+        if name == "stub":
+            answers = {slug: source for slug, source in answers.items() if slug != "double"}
+        write_submission(handed_in / f"{name}.ipynb", answers)
+    report = grade([handed_in], "90", out, jobs=1, course=course, points_only=True, sandbox=SANDBOX, progress=False)
+    pages = {entry.name: "".join(path.read_text() for path in (out / entry.name).iterdir()) for entry in report}
+    return {entry.name: (entry.points, pages[entry.name]) for entry in report}
+
+
+def test_what_stands_on_a_mistake_keeps_its_points(graded: dict[str, tuple[dict[str, float], str]]) -> None:
+    points, page = graded["stands"]
+    assert points == {"double": 0.0, "shift": POINTS["shift"], "total": POINTS["total"]}
+    assert "It stands on 90.1 Double. So that no mistake is paid for twice" in page
+    assert "With your own it fails so far" in page
+
+
+def test_what_stands_on_something_that_is_not_done_keeps_its_points(
+    graded: dict[str, tuple[dict[str, float], str]],
+) -> None:
+    assert graded["stub"][0] == {"double": 0.0, "shift": POINTS["shift"], "total": POINTS["total"]}
+
+
+def test_a_mistake_of_its_own_costs_its_points(graded: dict[str, tuple[dict[str, float], str]]) -> None:
+    points, page = graded["wrong"]
+    assert points == {"double": 0.0, "shift": 0.0, "total": POINTS["total"]}
+    assert "paid for twice" not in page
+
+
+def test_no_word_of_the_run_with_reference_answers_comes_out(graded: dict[str, tuple[dict[str, float], str]]) -> None:
+    points, page = graded["leaks"]
+    assert points["shift"] == 0.0
+    assert "reference-answer-42" not in page and "reference" not in page
+
+
+@pytest.mark.long
+def test_without_the_second_run_both_lose_their_points(tmp_path: Path) -> None:
+    course = _course(tmp_path / "course")
+    path = write_submission(tmp_path / "ada.ipynb", RIGHT | WRONG | {"shift": ON_DOUBLE})
+    options: dict[str, Any] = {"points_only": True, "second_run": False, "progress": False}
+    (entry,) = grade([path], "90", tmp_path / "out", jobs=1, course=course, sandbox=SANDBOX, **options)
+    assert entry.points == {"double": 0.0, "shift": 0.0, "total": POINTS["total"]}
+
+
+def _manifest() -> Manifest:
+    content = notebook()["metadata"]
+    for each, needs in zip(content["labkit"]["exercises"], ([], ["double"], ["shift"]), strict=True):
+        each["needs"] = needs
+    return from_metadata(content, "here")
+
+
+def test_references_are_given_for_what_failed_and_is_needed_however_far_away() -> None:
+    manifest, references = _manifest(), {"double": "d", "shift": "s"}
+    assert stands_on(manifest, "total") == {"double", "shift"} and stands_on(manifest, "double") == set()
+    failed = (CaseResult("a", False),)
+    states = {"double": "failed", "shift": "passed", "total": "failed"}
+    results = [ExerciseResult(each, states[each.id], failed) for each in manifest.exercises]  # type: ignore[arg-type]
+    assert to_replace(manifest, results[2], results, references) == ("double",)
+    assert to_replace(manifest, results[0], results, references) == ()
+    assert to_replace(manifest, results[1], results, references) == ()
+    assert to_replace(manifest, results[2], results, {}) == ()
+    cells = [{"name": "double", "source": "mine"}, {"name": "shift", "source": "mine"}]
+    assert [cell["source"] for cell in with_references(cells, references, ("double",))] == ["d", "mine"]
