@@ -13,13 +13,9 @@ from labkit.checks.wire_format import decode
 from tests.checks.lesson_cells import lesson, namespace
 from tests.checks.malformed import Results, malformed
 
-LESSONS = ("00", "01", "03", "04", "05")
-"""Those whose exercises say what every result looks like."""
-LOOSE = frozenset({
-    "accumulating_ddp", "bucketed_ddp", "broadcast_module", "mini_ddp", "overlapped_ddp", "uneven_inputs",
-    "data_and_pipeline", "one_batch", "run_orders", "run_schedule", "split_layer", "recompute", "server_hybrid",
-})  # fmt: skip
-"""Exercises whose structure leaves out what their drivers bring besides."""
+LESSONS = ("00", "01", "02", "03", "04", "05", "06")
+OWN = ".parts"
+"""Where the parts of a packet lie: how they look is the learner's own affair. What is unpacked of them counts."""
 ON_RANKS = frozenset({"average"})
 """Exercises on processes that are tried every time."""
 MOST = 60
@@ -45,7 +41,6 @@ def _asked() -> list[object]:
             number, each, id=each.id, marks=[pytest.mark.long] * (each.distributed and each.id not in ON_RANKS)
         )
         for number, each in rooms
-        if each.id not in LOOSE
     ]
 
 
@@ -54,6 +49,6 @@ def test_no_malformed_result_passes(number: str, exercise: Exercise, monkeypatch
     results, wire = _results(exercise, number, monkeypatch)
     case = exercise.visible[0]
     assert judge(exercise, case, results, wire).passed
-    found = list(malformed(results))
+    found = [each for each in malformed(results) if OWN not in each[0]]
     for what, other in found[:: 1 + len(found) // MOST]:
         assert not judge(exercise, case, other, wire).passed, what

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import platform
 import re
@@ -25,7 +26,7 @@ from labkit.grading.notebook.execute import execute
 from labkit.grading.notebook.notebook_run import NotebookRun
 from labkit.grading.preloaded.client import Preloaded
 from labkit.grading.sandbox import bubblewrap
-from labkit.grading.sandbox.view import python_folders, shown_in_scratch
+from labkit.grading.sandbox.view import PACKAGE, python_folders, runtime, shown_in_scratch
 
 pytestmark = pytest.mark.skipif(bool(bubblewrap.problem()), reason=f"no sandbox here: {bubblewrap.problem()}")
 
@@ -305,3 +306,18 @@ def test_a_namespace_whose_first_process_has_gone_is_made_again() -> None:
     inside = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc"]
     ran = subprocess.run([*inside, sys.executable, "-c", ENDED_EARLY], capture_output=True, text=True, timeout=300)
     assert (ran.stdout, ran.stderr) == ("2 7\n2 7\n", "")
+
+
+def test_what_ranks_can_read_of_labkit_imports_nothing_that_they_cannot() -> None:
+    there = runtime()
+    files = [path for each in there for path in ([each] if each.is_file() else sorted(each.rglob("*.py")))]
+    names = {".".join(("labkit", *path.relative_to(PACKAGE).with_suffix("").parts)) for path in files}
+    names |= {name.removesuffix(".__init__") for name in names}
+    missing = []
+    for path in files:
+        if path.name == "__init__.py" and path.parent == PACKAGE:
+            continue  # its names are resolved when they are asked for
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("labkit."):
+                missing += [f"{path.name}: {node.module}"] * (str(node.module) not in names)
+    assert missing == []

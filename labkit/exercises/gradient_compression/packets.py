@@ -107,6 +107,17 @@ def too_large(one: Compressed, most: int, mistake: str) -> Iterator[Finding]:
         )
 
 
+def too_small(one: Compressed, least: int) -> Iterator[Finding]:
+    """Yield a finding if the packet has fewer bytes than what came of it needs: it came from somewhere else."""
+    size = part_bytes(one.parts)
+    if size < least and bool(one.gradient.any()):
+        message = (
+            f"{one.name}'s packet for {one.gradient.numel()} entries has {size} bytes; what was unpacked of it needs "
+            f"{least}: the rank that unpacks has the packet's parts and nothing else."
+        )
+        yield Finding(LEFT_BEHIND, message, f"at least {least} bytes", f"{size} bytes")
+
+
 def part_bytes(parts: Sequence[Tensor]) -> int:
     """Return the bytes of a packet's parts."""
     return sum(part.numel() * part.element_size() for part in parts)

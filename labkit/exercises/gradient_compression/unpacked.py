@@ -10,6 +10,7 @@ from labkit.checks.values import integer, number, text
 
 WINDOW = "window"
 ROUNDING = "rounding"
+OWN = "own"
 
 
 def unpacked(about: Values, gradient: Tensor) -> Tensor:

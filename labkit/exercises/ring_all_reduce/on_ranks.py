@@ -39,7 +39,8 @@ def all_reduce_in_place(functions: Functions, inputs: Values) -> Values:
     """Call an in-place all-reduce on a view of this rank's tensor; return the whole tensor.
 
     Inputs: tensor, layout; optional group (global ranks; others do not call), args (further positional arguments),
-    catch (the ValueError that is asked for is brought back instead of raised).
+    before (another tensor, for which it is called first), catch (the ValueError that is asked for is brought back
+    instead of raised).
     """
     (function,) = functions.values()
     base = cast(Tensor, inputs["tensor"]).clone()
@@ -49,6 +50,8 @@ def all_reduce_in_place(functions: Functions, inputs: Values) -> Values:
         return {"base": base, "returned": "None", "raised": ""}
     keywords = {} if group is None else {"group": group}
     arguments = cast(list[Any], inputs.get("args", []))
+    if "before" in inputs:
+        function(cast(Tensor, inputs["before"]).clone(), *arguments, **keywords)
     if not inputs.get("catch"):
         returned = function(view, *arguments, **keywords)
         return {"base": base, "returned": type(returned).__name__, "raised": ""}

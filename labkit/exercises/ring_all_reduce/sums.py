@@ -72,6 +72,25 @@ def sum_case(
     return reduce_case(f"{who}, {what}{kind}", whole_numbers(seed, world_size, shape, dtype), group=group)
 
 
+def used_before(case: Case, seed: int, numel: int, dtype: torch.dtype = torch.float32) -> Case:
+    """Return a case in which the function has been called for tensors of another size before; only values are judged.
+
+    Args:
+        case: The second use.
+        seed: For the first tensors' numbers.
+        numel: Their length.
+        dtype: Their type.
+    """
+    first = whole_numbers(seed, case.world_size, (numel,), dtype)
+    inputs = tuple({**given, "before": tensor} for given, tensor in zip(case.inputs, first, strict=True))
+    return Case(f"{case.name}, a second time", case.world_size, inputs, {**case.about, "second": True})
+
+
+def is_second_use(case: Case) -> bool:
+    """Return whether what travelled is that of two calls."""
+    return "second" in case.about
+
+
 def members_of(case: Case) -> list[int]:
     """Return the global ranks that take part."""
     return values.integers(case.inputs[0], "group") if "group" in case.inputs[0] else list(range(case.world_size))

@@ -6,7 +6,13 @@ import random
 
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
-from labkit.exercises.gradient_compression.compression_hook.exercise import ROUNDING, WINDOW, hook_case
+from labkit.exercises.gradient_compression.compression_hook.exercise import (
+    ROUNDING,
+    WINDOW,
+    ddp_case,
+    hook_case,
+    own_parts_case,
+)
 
 
 def cases(draw: random.Random) -> list[Case]:
@@ -35,4 +41,16 @@ def cases(draw: random.Random) -> list[Case]:
         ),
         hook_case("4 ranks, of which 1 and 3 take part", seed(draw), 4, ROUNDING, [two, two], group=(1, 3)),
         hook_case("5 ranks, of which 0, 1 and 4 take part", seed(draw), 5, WINDOW, [two], group=(0, 1, 4)),
+        hook_case(
+            "4 ranks, of which 0, 2 and 3 take part, values first, buckets built anew",
+            seed(draw),
+            4,
+            WINDOW,
+            [sizes(2), sizes(3), sizes(3)],
+            group=(0, 2, 3),
+            length=4,
+            values_first=True,
+        ),
+        ddp_case("2 ranks under torch's DDP, three steps", seed(draw), 2, 3),
+        own_parts_case("3 ranks under torch's DDP, with your own Int8 and ErrorFeedback", seed(draw), 3, 3),
     ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import torch
+
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
 from labkit.exercises.ring_all_reduce.all_to_all.exercise import exchange_case
@@ -22,4 +24,13 @@ def cases(draw: random.Random) -> list[Case]:
         exchange_case("5 ranks, drawn sizes", table(5), seed(draw)),
         exchange_case("7 ranks, drawn sizes", table(7), seed(draw)),
         exchange_case(f"6 ranks, of which {group} take part", table(3), seed(draw), world_size=6, group=group),
+        exchange_case("3 ranks, drawn sizes, float64", table(3), seed(draw), dtype=torch.float64),
+        exchange_case(
+            f"6 ranks, of which {group} take part, int64",
+            table(3),
+            seed(draw),
+            world_size=6,
+            group=group,
+            dtype=torch.int64,
+        ),
     ]

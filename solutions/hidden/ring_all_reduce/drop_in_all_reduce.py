@@ -10,7 +10,7 @@ from hidden.ring_all_reduce.drawing import not_divisible
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
 from labkit.exercises.ring_all_reduce.drop_in_all_reduce.exercise import drop_in_case
-from labkit.exercises.ring_all_reduce.sums import fractions, whole_numbers
+from labkit.exercises.ring_all_reduce.sums import fractions, used_before, whole_numbers
 
 
 def cases(draw: random.Random) -> list[Case]:
@@ -45,6 +45,50 @@ def cases(draw: random.Random) -> list[Case]:
             group=group,
             asynchronous=True,
             layout="every other",
+        ),
+        drop_in_case(
+            f"6 ranks, average over {group}, transposed, float64",
+            numbers(6, 4, rows, dtype=torch.float64),
+            group=group,
+            op="AVG",
+            layout="transposed",
+        ),
+        drop_in_case(
+            "4 ranks, largest of each, one column, async_op=True",
+            [tensor.view(rows, 3) for tensor in small(4, 3 * rows)],
+            op="MAX",
+            layout="column",
+            asynchronous=True,
+        ),
+        drop_in_case(
+            f"6 ranks, smallest of each over {group}, int64",
+            whole_numbers(seed(draw), 6, (draw.randint(4, 9),), torch.int64, largest=1 << 55),
+            group=group,
+            op="MIN",
+        ),
+        drop_in_case(
+            "5 ranks, bfloat16, every other element",
+            fractions(seed(draw), 5, (65,), torch.bfloat16),
+            layout="every other",
+        ),
+        drop_in_case(
+            f"6 ranks, float16, of which {group} take part, async_op=True",
+            fractions(seed(draw), 6, (48,), torch.float16),
+            group=group,
+            asynchronous=True,
+        ),
+        used_before(
+            drop_in_case("4 ranks, average", numbers(4, 9, dtype=torch.float64), op="AVG"),
+            seed(draw),
+            draw.randint(1, 5),
+        ),
+        used_before(
+            drop_in_case(
+                f"6 ranks, of which {group} take part, async_op=True", numbers(6, 7), group=group, asynchronous=True
+            ),
+            seed(draw),
+            draw.randint(10, 15),
+            torch.float64,
         ),
         drop_in_case("8 ranks, bfloat16", fractions(seed(draw), 8, (96,), torch.bfloat16)),
         drop_in_case("8 ranks, float16", fractions(seed(draw), 8, (96,), torch.float16)),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 
+import torch
+
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
 from labkit.exercises.ring_all_reduce.halving_doubling.exercise import halving_case
+from labkit.exercises.ring_all_reduce.sums import used_before
 
 
 def cases(draw: random.Random) -> list[Case]:
@@ -16,4 +19,6 @@ def cases(draw: random.Random) -> list[Case]:
         halving_case(seed(draw), 8, draw.choice([20, 28, 36])),  # halves of chunks and halves of the tensor differ
         halving_case(seed(draw), 8, draw.randint(3, 6)),
         halving_case(seed(draw), draw.choice([3, 5, 6]), 4),
+        halving_case(seed(draw), 8, draw.choice([9, 19, 27]), dtype=torch.float64),
+        used_before(halving_case(seed(draw), 4, draw.choice([6, 9, 13])), seed(draw), draw.randint(1, 5)),
     ]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 
+import torch
+
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
-from labkit.exercises.ring_all_reduce.sums import sum_case
+from labkit.exercises.ring_all_reduce.sums import sum_case, used_before
 
 
 def cases(draw: random.Random) -> list[Case]:
@@ -15,4 +17,8 @@ def cases(draw: random.Random) -> list[Case]:
         sum_case(seed(draw), 3, (draw.randint(4, 9),)),
         sum_case(seed(draw), 5, (draw.randint(2, 4), 3)),
         sum_case(seed(draw), 7, (draw.randint(5, 9),)),
+        sum_case(seed(draw), 4, (3, draw.randint(2, 4)), dtype=torch.float64),
+        used_before(
+            sum_case(seed(draw), 3, (draw.randint(4, 9),), dtype=torch.float64), seed(draw), draw.randint(10, 20)
+        ),
     ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import torch
+
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
 from labkit.exercises.ring_all_reduce.plan_cases import drawn_plans, plan_case, rotation
@@ -15,6 +17,7 @@ def cases(draw: random.Random) -> list[Case]:
         drawn[draw.randrange(count)] = 0
         return drawn
 
+    group = sorted(draw.sample(range(1, 6), 3))
     return [
         plan_case("3 ranks, rotation", rotation(3, 3, draw.choice([1, 2]), 4, (1, 3)), (2, 2, 2), seed(draw)),
         plan_case("2 ranks, drawn", drawn_plans(seed(draw), 2, 3, 5), sizes(3), seed(draw)),
@@ -34,5 +37,15 @@ def cases(draw: random.Random) -> list[Case]:
             seed(draw),
             world_size=6,
             group=(1, 2, 5),
+        ),
+        plan_case(
+            f"6 ranks, of which {group} take part, combine=torch.maximum, float64",
+            rotation(3, 3, draw.choice([1, 2]), 5, (1, 2, 4)),
+            sizes(3),
+            seed(draw),
+            world_size=6,
+            group=group,
+            combine="maximum",
+            dtype=torch.float64,
         ),
     ]

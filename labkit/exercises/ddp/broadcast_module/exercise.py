@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.draws import part_of
 from labkit.checks.judged import Mistake, judged
-from labkit.checks.on_ranks.model_state import model_of, state_of
+from labkit.checks.on_ranks.model_state import gradients_of, model_of, state_of
 from labkit.checks.tensor_values import compare_ranks
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
@@ -28,6 +28,13 @@ def model_case(name: str, seed: int, world_size: int, **model: bool) -> Case:
 def root_state(case: Case) -> list[Values]:
     """Return rank 0's model for every rank (the oracle of broadcast_module)."""
     return [{"state": state_of(model)} for model in models_of(case)]
+
+
+def structure(case: Case) -> list[Any]:
+    """Return what results look like: the oracle's, no gradients yet, and whether tensors are those of before."""
+    return [
+        {"state": state_of(each), "gradients": gradients_of(each), "same_tensors": bool} for each in models_of(case)
+    ]
 
 
 def judge_start(case: Case, got: Got, wire: Wire) -> Verdict:
@@ -70,6 +77,7 @@ EXERCISE = judged(
     functions=("broadcast_module",),
     driver=drive,
     oracle=root_state,
+    structure=structure,
     least=least_traffic.of_start,
     judge=judge_start,
     visible=(

@@ -62,11 +62,16 @@ def _value(future: Any) -> Value:
 def hook_on_ddp(functions: Functions, inputs: Values) -> Values:
     """Register the hook with torch's DDP around the hard model; return the gradients of each step.
 
-    Inputs: seed, model (options), compressor, cap (MB of a bucket), x, y: for each step a batch.
+    Inputs: seed, model (options), compressor ("own" for the learner's Int8 and ErrorFeedback), cap (MB of a bucket),
+    x, y: for each step a batch.
     """
     model = model_of(inputs)
     ddp = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=number(inputs, "cap"))
-    memory = Recorder(stand_in(record(inputs, "compressor"), functions))
+    about = record(inputs, "compressor")
+    if about["kind"] == "own":  # the learner's parts, from end to end
+        memory = functions["ErrorFeedback"](functions["Int8"]())
+    else:
+        memory = Recorder(stand_in(about, functions))
     ddp.register_comm_hook(functions.get("HookState", HookStandIn)(memory, None), functions["compression_hook"])
     steps: list[Value] = []
     for x, y in zip(tensors(inputs, "x"), tensors(inputs, "y"), strict=True):

@@ -26,7 +26,7 @@ from labkit.exercises.gradient_compression import gathered
 from labkit.exercises.gradient_compression.compression_hook.driver import drive
 from labkit.exercises.gradient_compression.hook_wire import packet_sizes, wrong_on_the_wire
 from labkit.exercises.gradient_compression.par import HOOK
-from labkit.exercises.gradient_compression.unpacked import ROUNDING, WINDOW, unpacked
+from labkit.exercises.gradient_compression.unpacked import OWN, ROUNDING, WINDOW, unpacked
 
 _MODEL = {"norm": False, "unused": False}
 
@@ -87,6 +87,12 @@ def ddp_case(name: str, seed: int, world_size: int, steps: int = 2) -> Case:
     return Case(name, world_size, tuple(inputs), {"ddp": True})
 
 
+def own_parts_case(name: str, seed: int, world_size: int, steps: int = 2) -> Case:
+    """Return a case under torch's DDP in which the learner's own compressor and memory do their part."""
+    given = ddp_case(name, seed, world_size, steps)
+    return Case(name, world_size, tuple({**each, "compressor": {"kind": OWN}} for each in given.inputs), given.about)
+
+
 def _buffers(case: Case, step: int, bucket: int) -> list[tuple[Values, Tensor]]:
     """Return compressor and gradient of each member for one bucket."""
     members = [case.inputs[rank] for rank in integers(case.about, "ranks")]
@@ -136,7 +142,8 @@ def least_traffic(case: Case) -> dict[int, Bytes]:
     """Return what must travel: what every compressor kept of every bucket."""
     if "ddp" in case.about:
         elements = sum(each.numel() for each in _ddp_gradients(case)[0].values())
-        return both_ways(range(case.world_size), elements * len(tensors(case.inputs[0], "x")))
+        kept = 1 if text(record(case.inputs[0], "compressor"), "kind") == OWN else 8
+        return both_ways(range(case.world_size), elements * len(tensors(case.inputs[0], "x")), kept)
     ranks = integers(case.about, "ranks")
     return both_ways(ranks, sum(size // 8 - 1 for size in packet_sizes(case, ranks[0])))
 
@@ -163,8 +170,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 
 
 def _wrong_on_ddp(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
-    # a gradient at the border of two steps may round either way on each rank
-    allowed = case.world_size * number(record(case.inputs[0], "compressor"), "step")
+    allowed = _rounding(case)
     for step, wanted in enumerate(_ddp_gradients(case)):
         for rank, values in enumerate(got):
             came = records(values, "gradients")[step]
@@ -176,6 +182,29 @@ def _wrong_on_ddp(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
                     mistake = "sum instead of mean" if abs(ratio - case.world_size) < 0.05 else "wrong under DDP"
                     what = f"Under torch's DDP, step {step}, rank {rank}: the gradient of {name}"
                     yield wrong_value(mistake, what, mine, right, rank=rank)
+
+
+def _rounding(case: Case) -> float:
+    """Return how far a gradient under DDP may be from the mean."""
+    about = record(case.inputs[0], "compressor")
+    if text(about, "kind") == OWN:
+        # half a step of Int8 on each rank, and half a step that the last one left: steps are 1/127 of the largest entry
+        return 1.1 * sum(_largest_entries(case)) / 127
+    # a gradient at the border of two steps may round either way on each rank
+    return case.world_size * number(about, "step")
+
+
+def _largest_entries(case: Case) -> list[float]:
+    """Return for each rank the largest entry of its own gradients in any step, divided by the ranks."""
+    model, found = HardModel(integer(case.inputs[0], "seed"), **_MODEL), []
+    trained = [each for each in model.parameters() if each.requires_grad]
+    for inputs in case.inputs:
+        largest = 0.0
+        for x, y in zip(tensors(inputs, "x"), tensors(inputs, "y"), strict=True):
+            gradients = torch.autograd.grad(loss_of(model(x), y), trained, allow_unused=True)
+            largest = max(largest, *(float(each.abs().max()) for each in gradients if each is not None))
+        found.append(largest / case.world_size)
+    return found
 
 
 def _wrong_keys(case: Case, values: Values, rank: int) -> Iterator[Finding]:
@@ -282,7 +311,7 @@ SIGNS = {
 EXERCISE = Exercise(
     id="compression_hook",
     functions=("compression_hook",),
-    given=("Packet", "HookState"),
+    given=("Packet", "HookState", "Int8", "ErrorFeedback"),
     driver=drive,
     oracle=expected,
     find=find,

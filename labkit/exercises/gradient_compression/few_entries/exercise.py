@@ -19,7 +19,7 @@ from labkit.checks.values import integer, number, record, records, tensor, text
 from labkit.checks.wire import Wire
 from labkit.exercises.gradient_compression import packets
 from labkit.exercises.gradient_compression.few_entries.driver import drive
-from labkit.exercises.gradient_compression.packets import LEFT_BEHIND, Compressed, compressed, too_large
+from labkit.exercises.gradient_compression.packets import LEFT_BEHIND, Compressed, compressed, too_large, too_small
 
 _FEW = 30
 """With fewer entries two draws may well be equal by chance."""
@@ -90,6 +90,7 @@ def _look(one: Compressed) -> Iterator[Finding]:
     size = gradient.element_size()
     if one.name == "RandomK":
         yield from too_large(one, count * size + 8, "places travel")
+        yield from too_small(one, count * size)
         return
     right = _largest(gradient, count)
     if not torch.equal(back, right):
@@ -98,6 +99,7 @@ def _look(one: Compressed) -> Iterator[Finding]:
         yield wrong_value(name, what, back, right)
     long = any(part.dtype == torch.int64 for part in one.parts)
     yield from too_large(one, count * (size + 4), "places of eight bytes" if long else "zeros travel")
+    yield from too_small(one, count * size)
 
 
 def _named(one: Compressed, own: Tensor, count: int) -> str:

@@ -17,7 +17,7 @@ from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.gradient_compression import packets
 from labkit.exercises.gradient_compression.fewer_bits.driver import drive
-from labkit.exercises.gradient_compression.packets import LEFT_BEHIND, Compressed, part_bytes, too_large
+from labkit.exercises.gradient_compression.packets import LEFT_BEHIND, Compressed, part_bytes, too_large, too_small
 
 _HALF_STEP = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 _LARGEST = {"bfloat16": 3.3895e38, "float16": 65504.0}
@@ -81,6 +81,7 @@ def _cast(one: Compressed) -> Iterator[Finding]:
     if torch.equal(back, gradient) and part_bytes(one.parts) > 2 * gradient.numel():
         yield Finding("nothing is cast", f"Cast({kind}) sends {one.parts[0].dtype}: 16 bits are asked for.")
     yield from too_large(one, 2 * gradient.numel(), "too many bytes")
+    yield from too_small(one, 2 * gradient.numel())
 
 
 def _int8(one: Compressed) -> Iterator[Finding]:
@@ -90,6 +91,7 @@ def _int8(one: Compressed) -> Iterator[Finding]:
     if bool((off > half).any()) and largest:
         yield wrong_value(_named(one, largest, off, half), "What Int8 unpacked", one.unpacked, one.gradient)
     yield from too_large(one, one.gradient.numel() + 4, "too many bytes")
+    yield from too_small(one, one.gradient.numel())
 
 
 def _named(one: Compressed, largest: float, off: Tensor, half: float) -> str:

@@ -18,7 +18,7 @@ from labkit.checks.values import records, tensor
 from labkit.checks.wire import Wire
 from labkit.exercises.gradient_compression import packets
 from labkit.exercises.gradient_compression.one_bit.driver import drive
-from labkit.exercises.gradient_compression.packets import LEFT_BEHIND, Compressed, too_large
+from labkit.exercises.gradient_compression.packets import LEFT_BEHIND, Compressed, too_large, too_small
 
 
 def signs_case(name: str, seed: int, shapes: Sequence[Sequence[int]], zeros: int = 0, shift: float = 0.5) -> Case:
@@ -57,6 +57,7 @@ def _look(one: Compressed) -> Iterator[Finding]:
     entries = one.gradient.numel()
     a_byte_each = any(part.numel() >= entries > 8 for part in one.parts)
     yield from too_large(one, -(-entries // 8) + 4, "a byte for each sign" if a_byte_each else "too many bytes")
+    yield from too_small(one, -(-entries // 8))
 
 
 def _named(one: Compressed, right: Tensor) -> str:

@@ -9,7 +9,7 @@ from typing import cast
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.judged import Mistake, judged
 from labkit.checks.wire import Wire
-from labkit.exercises.pipeline import least_traffic, written
+from labkit.exercises.pipeline import least_traffic, structure, written
 from labkit.exercises.pipeline import training_mistakes as mistakes
 from labkit.exercises.pipeline.data_and_pipeline.driver import drive
 from labkit.exercises.pipeline.pipeline_cases import Write, expected, members, pipeline_case, pipelines_of, sizes_of
@@ -66,6 +66,7 @@ EXERCISE = judged(
     given=RECORDS,
     driver=drive,
     oracle=expected,
+    structure=structure.of_stages,
     least=least_traffic.of_stages,
     judge=partial(judge_step, collectives=True),
     visible=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from labkit.checks.case import Case
 from labkit.checks.judged import Mistake, judged
-from labkit.exercises.pipeline import least_traffic
+from labkit.exercises.pipeline import least_traffic, structure
 from labkit.exercises.pipeline import training_mistakes as mistakes
 from labkit.exercises.pipeline.one_batch.driver import drive
 from labkit.exercises.pipeline.pipeline_cases import expected, pipeline_case
@@ -21,6 +21,7 @@ EXERCISE = judged(
     functions=("run_stage",),
     driver=drive,
     oracle=expected,
+    structure=structure.of_stages,
     least=least_traffic.of_stages,
     judge=judge_step,
     visible=(

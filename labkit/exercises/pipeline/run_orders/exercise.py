@@ -10,7 +10,7 @@ from labkit.checks.case import Case, Failure, Got, Values
 from labkit.checks.exercise import Sweep
 from labkit.checks.judged import Mistake, judged
 from labkit.checks.wire import Wire
-from labkit.exercises.pipeline import least_traffic
+from labkit.exercises.pipeline import least_traffic, structure
 from labkit.exercises.pipeline import training_mistakes as mistakes
 from labkit.exercises.pipeline.pipeline_cases import Weigh
 from labkit.exercises.pipeline.programs import (
@@ -87,6 +87,7 @@ EXERCISE = judged(
     ),
     driver=drive,
     oracle=expected,
+    structure=structure.of_programs,
     least=least_traffic.of_chunks,
     judge=judge,
     visible=(

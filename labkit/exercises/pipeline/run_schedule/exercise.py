@@ -8,7 +8,7 @@ from labkit.checks.case import Case, Failure, Got
 from labkit.checks.judged import Mistake, judged
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
-from labkit.exercises.pipeline import least_traffic, written
+from labkit.exercises.pipeline import least_traffic, structure, written
 from labkit.exercises.pipeline import training_mistakes as mistakes
 from labkit.exercises.pipeline.par import PAR
 from labkit.exercises.pipeline.pipeline_cases import expected, pipeline_case
@@ -32,6 +32,7 @@ EXERCISE = judged(
     given=RECORDS,
     driver=drive,
     oracle=expected,
+    structure=structure.of_stages,
     least=least_traffic.of_stages,
     judge=partial(judge_step, follows=True),
     par=PAR,

@@ -51,7 +51,13 @@ MISTAKES = {
 
 
 def exchange_case(
-    name: str, sizes: Sequence[Sequence[int]], seed: int, *, world_size: int = 0, group: Sequence[int] = ()
+    name: str,
+    sizes: Sequence[Sequence[int]],
+    seed: int,
+    *,
+    world_size: int = 0,
+    group: Sequence[int] = (),
+    dtype: torch.dtype = torch.float32,
 ) -> Case:
     """Return a case in which member i sends sizes[i][j] elements to member j.
 
@@ -61,6 +67,7 @@ def exchange_case(
         seed: For the numbers.
         world_size: Ranks in all; 0: as many as rows.
         group: Global ranks of the members; empty: everybody.
+        dtype: Of the pieces.
     """
     size = world_size or len(sizes)
     members = list(group) or list(range(size))
@@ -68,7 +75,7 @@ def exchange_case(
     for rank in range(size):
         row = sizes[members.index(rank)] if rank in members else [1] * len(sizes)
         draw = draws.generator(seed, "rank", rank)
-        pieces = [torch.randint(1, 1000, (count,), generator=draw).float() for count in row]
+        pieces = [torch.randint(1, 1000, (count,), generator=draw).to(dtype) for count in row]
         column = [sizes[i][members.index(rank)] for i in range(len(sizes))] if rank in members else []
         given: dict[str, Value] = {"pieces": [*pieces], "sizes": [*column], "fill": FILL}
         inputs.append(given | ({"group": [*members]} if group else {}))

@@ -18,7 +18,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
     Beside it: what came back, whether it has a wait(), whether the tensor was written to at all.
 
-    Inputs: tensor, layout, op ("SUM", ...; absent: the default), group, async (whether to ask for a work object).
+    Inputs: tensor, layout, op ("SUM", ...; absent: the default), group, async (whether to ask for a work object),
+    before (another tensor, for which it is called first).
     """
     base = cast(Tensor, inputs["tensor"]).clone()
     view = view_of(base, cast(str, inputs.get("layout", "plain")))
@@ -28,6 +29,10 @@ def drive(functions: Functions, inputs: Values) -> Values:
         keywords["op"] = getattr(dist.ReduceOp, cast(str, inputs["op"]))
     if inputs.get("async"):
         keywords["async_op"] = True
+    if "before" in inputs:
+        first = functions["ring_all_reduce"](cast(Tensor, inputs["before"]).clone(), **keywords)
+        if inputs.get("async") and hasattr(first, "wait"):
+            first.wait()
     version = version_of(base)
     returned = functions["ring_all_reduce"](view, **keywords)
     can_wait = callable(getattr(returned, "wait", None))

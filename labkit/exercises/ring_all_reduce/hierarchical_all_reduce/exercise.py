@@ -18,7 +18,7 @@ from labkit.exercises.ring_all_reduce.asked_error import NO_ERROR, sums_unless, 
 from labkit.exercises.ring_all_reduce.came import Came, Mark, wrong_sums
 from labkit.exercises.ring_all_reduce.hierarchical_all_reduce.driver import drive
 from labkit.exercises.ring_all_reduce.sum_mistakes import GENERAL, blame_of, hints, marks_of
-from labkit.exercises.ring_all_reduce.sums import input_of, least_traffic, reduce_case, whole_numbers
+from labkit.exercises.ring_all_reduce.sums import input_of, is_second_use, least_traffic, reduce_case, whole_numbers
 from labkit.exercises.ring_all_reduce.traffic import itemsize_of
 from labkit.exercises.ring_all_reduce.world_sizes import sweep
 from labkit.words import plural
@@ -121,7 +121,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         return
     yield from library_calls(wire)
     yield from wrong_sums(Came(case, got, wire), _MARKS)
-    yield from _traffic(case, wire)
+    if not is_second_use(case):
+        yield from _traffic(case, wire)
     yield from lost_messages(wire)
 
 
