@@ -14,6 +14,7 @@ from labkit.grading.frames import Frame, read_frame, write_frame
 from labkit.torch_port.followed_futures import Futures
 
 Payload = bytes | bytearray | memoryview
+ReadParts = Callable[[], tuple[Sequence[int], Payload, bool]]
 CELL_MARK = "<exercise "
 """Files whose name begins so are cells of a learner's notebook."""
 
@@ -43,7 +44,7 @@ class RelayClient:
         self._reading = False
         self._answers: dict[int, Frame] = {}
         self._unread: dict[int, Callable[[], Payload]] = {}
-        self._unsent_parts: dict[int, Callable[[], tuple[Sequence[int], Payload]]] = {}
+        self._unsent_parts: dict[int, ReadParts] = {}
         self.futures = Futures(_wait_for_works)
 
     def post(self, header: Mapping[str, Any], read: Callable[[], Payload] | None = None) -> int:
@@ -64,8 +65,13 @@ class RelayClient:
                 self._write({**header, "id": number, "where": learners_line()})
             return number
 
-    def post_collective(self, header: Mapping[str, Any], read: Callable[[], tuple[Sequence[int], Payload]]) -> int:
-        """Announce a collective and return its number; `read` returns the sizes of the parts and their bytes."""
+    def post_collective(self, header: Mapping[str, Any], read: ReadParts) -> int:
+        """Announce a collective and return its number.
+
+        Args:
+            header: What is announced.
+            read: Returns the sizes of the parts, their bytes, and whether the tensors have been written to since.
+        """
         with self._lock:
             number = self._number()
             self._unsent_parts[number] = read
@@ -96,7 +102,7 @@ class RelayClient:
     def end(self) -> None:
         """Say that this rank has done its part; what is still to be sent is read now."""
         with self._lock:
-            self._give_parts()
+            self._give_parts(ending=True)
             for number in list(self._unread):
                 self._give(number)
             self._write({"op": "end"})
@@ -118,10 +124,11 @@ class RelayClient:
         if read is not None:
             self._write({"op": "data", "id": number}, read())
 
-    def _give_parts(self) -> None:
+    def _give_parts(self, ending: bool = False) -> None:
         for number in list(self._unsent_parts):
-            sizes, payload = self._unsent_parts.pop(number)()
-            self._write({"op": "parts", "id": number, "sizes": list(sizes)}, payload)
+            sizes, payload, changed = self._unsent_parts.pop(number)()
+            about = {"changed": True} if changed and not ending else {}
+            self._write({"op": "parts", "id": number, "sizes": list(sizes), **about}, payload)
 
     def _ask(self, op: str, number: int, changed: bool = False, **how: bool) -> Frame:
         with self._lock:

@@ -373,6 +373,12 @@ class Relay:
     def _parts(self, rank: int, header: Mapping[str, Any], payload: bytes) -> None:
         collective, part = self._ranks[rank].parts[int(header["id"])]
         sizes = [int(size) for size in header["sizes"]]
+        if header.get("changed"):
+            raise RelayError(
+                rank,
+                f"rank {rank} wrote into a tensor that its {part.name} was still reading; call wait() before you "
+                "change it, or give a copy.",
+            )
         if any(size < 0 for size in sizes) or sum(sizes) != len(payload) or part.contribution is not None:
             raise RelayError(rank, f"what it gave to {part.name} is not what it announced")
         if len(payload) > self.limits.message_bytes:

@@ -41,7 +41,7 @@ def cases(draw: random.Random) -> list[Case]:
         plan_case(
             f"6 ranks, of which {group} take part, combine=torch.maximum, float64",
             rotation(3, 3, draw.choice([1, 2]), 5, (1, 2, 4)),
-            sizes(3),
+            [draw.randint(1, 4)] * 3,
             seed(draw),
             world_size=6,
             group=group,

@@ -1,0 +1,73 @@
+"""Hidden cases are new: whoever knows the visible ones by heart does not know them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from labkit.checks.case import Case
+from labkit.checks.exercise import Exercise
+from labkit.checks.hidden import HiddenCases
+from labkit.checks.rooms import exercises
+from tests.checks.lesson_cells import lesson
+from tests.checks.malformed import same
+from tests.submissions.making import LESSONS, ROOT
+
+EVERY = [
+    pytest.param(lesson(number).slug, each, id=each.id)
+    for number in LESSONS
+    for each in exercises(lesson(number).slug).values()
+    if (ROOT / "solutions" / "hidden" / lesson(number).slug / f"{each.id}.py").is_file()
+]
+SECRETS = (2**255 + 1, 2**255 + 2)
+TRAITS = ("layout", "op", "async", "group", "combine", "compressor", "before", "mesh", "spare")
+
+
+def _hidden(slug: str, exercise: Exercise, secret: int) -> list[Case]:
+    return HiddenCases(ROOT / "solutions" / "hidden" / slug).of(exercise.id, secret)
+
+
+@pytest.mark.parametrize(("slug", "exercise"), EVERY)
+def test_who_knows_the_visible_cases_by_heart_does_not_know_the_hidden_ones(slug: str, exercise: Exercise) -> None:
+    known = [dict(inputs) for case in exercise.visible for inputs in case.inputs]
+    for secret in SECRETS:
+        new = [
+            case
+            for case in _hidden(slug, exercise, secret)
+            if not any(same(dict(inputs), each) for inputs in case.inputs for each in known)
+        ]
+        assert new, f"every hidden case is a visible one for secret {secret}"
+
+
+def _traits(case: Case) -> frozenset[tuple[str, str]]:
+    """Return what is special about a case, each as a word: its dtype, layout, operation, whether a group takes part."""
+    found = {("dtype", str(value.dtype)) for value in _tensors(dict(case.inputs[-1]))}
+    for inputs in case.inputs:
+        for name in TRAITS:
+            if name in inputs:
+                value = inputs[name]
+                kind = value.get("kind") if isinstance(value, dict) else value if isinstance(value, str) else "there"
+                found.add((name, str(kind)))
+    return frozenset(found)
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(part)
+
+
+@pytest.mark.parametrize(
+    ("slug", "exercise"),
+    [each for each in EVERY if each.values[1].distributed and each.values[0] == "ring_all_reduce"]  # type: ignore[union-attr]
+    + [each for each in EVERY if each.id == "compression_hook"],
+)
+def test_hidden_cases_combine_what_the_visible_ones_show_apart(slug: str, exercise: Exercise) -> None:
+    shown = {_traits(case) for case in exercise.visible}
+    hidden = {_traits(case) for case in _hidden(slug, exercise, SECRETS[0])}
+    assert hidden - shown, sorted(map(sorted, hidden))
