@@ -14,7 +14,12 @@ OWN = "own"
 
 
 def unpacked(about: Values, gradient: Tensor) -> Tensor:
-    """Return what is left of a gradient by the stand-in that `about` describes (see `stand_ins.stand_in`)."""
+    """Return what is left of a gradient by the stand-in that `about` describes (see `stand_ins.stand_in`).
+
+    What the learner's own compressor leaves is the gradient, but for its rounding.
+    """
+    if text(about, "kind") == OWN:
+        return gradient
     left, flat = torch.zeros_like(gradient), gradient.flatten()
     if text(about, "kind") == ROUNDING:
         every = integer(about, "every") if "every" in about else 1

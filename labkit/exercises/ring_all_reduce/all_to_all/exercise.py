@@ -181,7 +181,8 @@ def _traffic(case: Case, wire: Wire) -> Iterator[Finding]:
     members = members_of(case)
     for rank in members:
         for place, peer in enumerate(members):
-            wanted = 0 if peer == rank else 4 * _pieces(case, rank)[place].numel()
+            piece = _pieces(case, rank)[place]
+            wanted = 0 if peer == rank else piece.element_size() * piece.numel()
             sent = sum(m.bytes for m in wire.sent_by(rank) if m.dst == peer)
             if sent > wanted:
                 yield Finding(
