@@ -24,7 +24,7 @@
 # * read the report of a deadlock;
 # * find four faults in code that raises no error.
 #
-# **Time:** 20 minutes. **What you must know:** Python, and what a PyTorch tensor is. No GPU is needed.
+# **Time:** [[minutes]] minutes. **What you must know:** Python, and what a PyTorch tensor is. No GPU is needed.
 #
 # **How a lesson goes.** Run the cells from top to bottom with Shift+Enter. There are three kinds that want something
 # from you:
@@ -478,6 +478,30 @@ print(posted.timeline.problems[0].text)
 # No worker was ever heard. So nobody received, so `serve` never ran: the thread was made, and **never started**. The
 # method that does all the work is never reached. Labkit's own record says it in a sentence, on real processes as well.
 # In lesson 04 you build a server that is reached, and count what it does.
+
+# %% [markdown]
+# ## 7 Eight GPUs, three times as fast
+#
+# A team trained on one GPU, and rented eight. They hoped for eight times the speed and got three. Their run was
+# recorded, so you can look at it. These are four steps:
+
+# %% tags=["figure"]
+labkit.recorded("who_waits")
+
+# %% [markdown]
+# ### Exercise [[who_waits]]
+#
+# *6 points, about 4 minutes; difficulty 2 of 5, importance 4 of 5*
+#
+# **Who is waiting, and for whom?** In every step one rank is late, and the others wait for it. Find the rank, what the
+# others wait in, and what makes it late. Click a bar to see what it is, and put your answers in place of `None`.
+
+# %% tags=["find"] exercise="who_waits" title="Who is waiting?" points=6 difficulty=2 importance=4 minutes=4
+labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data late")
+
+# %% [markdown]
+# The rank with the longest all_reduce is not the slow one: its bar is long because it waits. You will look for the short
+# bar again and again in this course.
 
 # %% [markdown] tags=["slide"]
 # ### Four faults, no error

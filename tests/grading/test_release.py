@@ -92,7 +92,10 @@ def test_notebooks_of_the_bundle_open_and_have_every_cell_of_the_course(bundle: 
     for path in sorted((bundle / "notebooks").glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         nbformat.validate(notebook)
-        assert path.read_bytes() == (course / "notebooks" / path.name).read_bytes()
+        here, there = (json.loads(each.read_text()) for each in (path, course / "notebooks" / path.name))
+        for cell in (cell for notebook in (here, there) for cell in notebook["cells"]):
+            cell.pop("outputs", None)  # of figures: a class's recording is another
+        assert here == there
         assert not any(cell.get("outputs") for cell in notebook.cells)
 
 
@@ -127,6 +130,8 @@ def test_a_class_gets_its_own_recording_and_no_key(bundle: Path) -> None:
     own = ROOT / "solutions" / "hidden" / "start_here" / "who_waits" / "recording.json"
     assert (room / "recording.json").read_bytes() == own.read_bytes()
     assert sorted(path.name for path in room.iterdir()) == ["question.json", "recording.json"]
+    for path in (bundle / "notebooks").rglob("00_start_here.ipynb"):  # its figure showed labkit's recording
+        assert not any(cell.get("outputs") for cell in json.loads(path.read_text(encoding="utf-8"))["cells"])
     program = 'print(labkit.answer("who_waits", rank=2, waits_in="all_reduce", cause="loads its data late"))'
     assert "it counts when you hand in" in in_bundle(bundle, program)
 

@@ -18,21 +18,23 @@ class TestContract(LessonContract):
         "who_am_i",
         "damaged",
         "never_heard",
+        "who_waits",
     )
     bonus = ()
     bonus_points = 0
-    points = 28
+    points = 34
     topics: ClassVar = {
         "three worlds": r"three worlds",
         "the first timeline": r"timeline",
         "a deadlock, read": r"deadlock",
+        "who is waiting": r"who is waiting, and for whom",
         "the post that does not run": r"the post that does not run",
         "where the post is mended": r"lesson 04",
     }
     slides = (4, 25)
 
-    def test_it_takes_twenty_minutes_at_most(self, lesson: Lesson) -> None:
-        assert sum(exercise.minutes for exercise in lesson.exercises) <= 14, "the rest is reading and running"
+    def test_its_exercises_take_a_quarter_of_an_hour_or_little_more(self, lesson: Lesson) -> None:
+        assert sum(exercise.minutes for exercise in lesson.exercises) <= 18, "the rest is reading and running"
 
     def test_no_cell_is_over_long(self, lesson: Lesson) -> None:
         for cell in lesson.cells:

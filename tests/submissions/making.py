@@ -17,13 +17,16 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from labkit.checks.question import KEY, read_key
+from labkit.lessons.answer_cell import read_answer
 from labkit.lessons.cuts import without_markers
-from labkit.lessons.source import Lesson, load
+from labkit.lessons.lesson import TASKS, Cell, Lesson
+from labkit.lessons.source import load
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 LESSONS = tuple(sorted(path.name.removeprefix("answers_") for path in HERE.glob("answers_*")))
-KEPT = ("given", "exercise", "predict", "check", "parameters")
+KEPT = ("given", *TASKS, "predict", "check", "parameters")
 
 
 def main() -> None:
@@ -78,10 +81,18 @@ def answers(text: str, lesson: Lesson) -> dict[str, str]:
     assert base and base[1] in ("solution", "student"), "the first line says '# base: solution' or '# base: student'"
     found = {}
     if base[1] == "solution":
-        found = {cell.exercise: without_markers(cell.source) for cell in lesson.cells if cell.role == "exercise"}
+        found = {cell.exercise: _answer(cell, lesson) for cell in lesson.cells if cell.role in TASKS}
     for head, body in re.findall(r"^# %% ([a-z]\w*)\n(.*?)(?=^# %% |\Z)", text, re.M | re.S):
         found[head] = body.strip("\n")
     return {number: source for number, source in found.items() if number is not None}
+
+
+def _answer(cell: Cell, lesson: Lesson) -> str:
+    """Return an exercise's cell with its answer; of a question, the one that the class's key says."""
+    asked = read_answer(cell.source) if cell.role in ("find", "why") else None
+    if asked is None:
+        return without_markers(cell.source)
+    return asked.source(read_key(ROOT / "solutions" / "hidden" / lesson.slug / asked.exercise / KEY).answers)
 
 
 def _notebook(student: dict[str, Any], given: dict[str, str]) -> bytes:
@@ -92,7 +103,7 @@ def _notebook(student: dict[str, Any], given: dict[str, str]) -> bytes:
         if cell["cell_type"] != "code" or not set(tags) & set(KEPT):
             continue
         number = cell["metadata"].get("labkit", {}).get("exercise")
-        if "exercise" in tags and number in given:
+        if not TASKS.keys().isdisjoint(tags) and number in given:
             cell = {**cell, "source": given[number].splitlines(keepends=True)}
         cells.append(cell)
     # The hash of the lesson's source would change with every word of its prose; grading does not read it here.

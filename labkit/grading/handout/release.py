@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import nbformat
+
 from labkit.checks.question import KEY, RECORDING
 from labkit.errors import ConfigError, LessonError
 from labkit.grading.handout.release_search import search, secrets_of
@@ -21,6 +23,7 @@ from labkit.grading.handout.repository_files import REPOSITORY, repository_files
 from labkit.grading.handout.texts_within import NOT_SEARCHED
 from labkit.lessons import manifest
 from labkit.lessons.course import find_course, select
+from labkit.lessons.notebook import as_text
 from labkit.lessons.pristine import ORIGINALS
 
 _FILES = ("LICENSE", "environment.yml", "requirements.lock", ".jupyter")
@@ -131,13 +134,25 @@ def _copy_repository(bundle: Path) -> None:
 
 
 def _with_the_class_recordings(root: Path, bundle: Path) -> None:
-    """Where a class has a key of its own, put its recording in place of labkit's, and take labkit's key away."""
+    """Where a class has a key of its own, put its recording in place of labkit's, and take labkit's key away.
+
+    A figure that shows labkit's recording has no picture then: run, its cell shows the class's.
+    """
+    replaced = []
     for key in sorted((root / "solutions" / "hidden").glob(f"*/*/{KEY}")):
         lesson, slug = key.parts[-3:-1]
         room = bundle / "labkit" / "exercises" / lesson / slug
         (room / KEY).unlink(missing_ok=True)
         if (recording := key.with_name(RECORDING)).is_file():
             _copy(recording, room / RECORDING)
+            replaced.append(slug)
+    for path in [*(bundle / "notebooks").glob("*.ipynb"), *(bundle / "notebooks" / ORIGINALS).glob("*.ipynb")]:
+        notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+        shown = [cell for cell in notebook.cells for slug in replaced if f'recorded("{slug}")' in cell.source]
+        for cell in shown:
+            cell.outputs = []
+        if shown:
+            path.write_text(as_text(notebook), encoding="utf-8")
 
 
 def _copy(source: Path, target: Path) -> None:

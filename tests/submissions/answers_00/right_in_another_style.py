@@ -22,3 +22,7 @@ def never_heard(messages):
         if message.received is None and message.src not in lost:
             lost.append(message.src)
     return sorted(lost)
+
+
+# %% who_waits
+labkit.answer("who_waits", rank=2, waits_in="all_reduce", cause="computes for longer")

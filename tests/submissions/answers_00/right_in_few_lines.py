@@ -16,3 +16,7 @@ def damaged(before, after):
 # %% never_heard
 def never_heard(messages):
     return sorted(set(message.src for message in messages if message.received is None))
+
+
+# %% who_waits
+labkit.answer("who_waits", rank=2, waits_in="all_reduce", cause="computes for longer")

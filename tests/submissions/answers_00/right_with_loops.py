@@ -26,3 +26,7 @@ def damaged(before, after):
 def never_heard(messages):
     lost = [m for m in messages if m.received is None]
     return [rank for rank in range(100) if any(m.src == rank for m in lost)]
+
+
+# %% who_waits
+labkit.answer("who_waits", rank=2, waits_in="all_reduce", cause="computes for longer")
