@@ -692,6 +692,8 @@ class MiniDDP(AccumulatingDDP):
         """Return the gradients of a bucket, zeros where there is none, and then a flag for each."""
         # BEGIN SOLUTION mini_ddp
         bucket = [self.trained[index] for index in self.buckets[number]]
+        if any(each.grad is not None and each.grad.is_sparse for each in bucket):
+            raise TypeError("MiniDDP averages dense gradients, and one is sparse; use nn.Embedding(sparse=False).")
         parts = [torch.zeros_like(each).view(-1) if each.grad is None else each.grad.reshape(-1) for each in bucket]
         flags = torch.tensor([float(each.grad is not None) for each in bucket])
         return torch.cat([*parts, flags.to(parts[0])])
@@ -702,9 +704,12 @@ class MiniDDP(AccumulatingDDP):
         # BEGIN SOLUTION mini_ddp
         bucket = [self.trained[index] for index in self.buckets[number]]
         start = 0
-        for parameter, flag in zip(bucket, flat[-len(bucket) :].tolist(), strict=True):
+        for parameter, flag in zip(bucket, flat[-len(bucket) :].abs().tolist(), strict=True):
             if flag > 0:
-                parameter.grad = flat[start : start + parameter.numel()].view_as(parameter).clone()
+                # A bucket of several dtypes has the widest of them: a complex one, if any is complex.
+                mean = flat[start : start + parameter.numel()].view_as(parameter)
+                mean = mean.real if mean.is_complex() and not parameter.is_complex() else mean
+                parameter.grad = torch.empty_like(parameter).copy_(mean)
             start += parameter.numel()
         # END SOLUTION
 

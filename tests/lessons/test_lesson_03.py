@@ -14,6 +14,7 @@ from torch import nn
 
 import labkit
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
+from labkit.errors import RankFailed
 from labkit.lessons.source import Lesson, load
 from tests.lessons.contract import LessonContract
 
@@ -114,3 +115,47 @@ def test_mini_ddp_trains_the_torture_model_as_torchs_ddp_does(answers: types.Mod
     for mine, other in zip(ours, theirs, strict=True):
         for a, b in zip(mine, other, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+class _MixedTypes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        kinds = (torch.complex64, torch.float32, torch.float64, torch.bfloat16)
+        self.scales = nn.ParameterList(nn.Parameter(torch.ones(2, dtype=kind)) for kind in kinds)
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros((), dtype=torch.float64)
+        for scale in self.scales:
+            product = (scale * given).sum()
+            total = total + (product.real if product.is_complex() else product)
+        return total
+
+
+def _mixed(wrap: Any) -> list[torch.Tensor]:
+    model = _MixedTypes()
+    wrapped = wrap(model)
+    wrapped(torch.tensor(1.0 + dist.get_rank())).backward()
+    if hasattr(wrapped, "finish_gradient_synchronization"):
+        wrapped.finish_gradient_synchronization()
+    return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
+def test_mini_ddp_averages_complex_and_mixed_dtypes_as_torchs_ddp_does(answers: types.ModuleType) -> None:
+    world = labkit.virtual(2)
+    theirs = labkit.run(_mixed, nn.parallel.DistributedDataParallel, on=world, echo=False).results
+    for cap in (25.0, 0.00001):
+        ours = labkit.run(_mixed, partial(answers.MiniDDP, bucket_cap_mb=cap), on=world, echo=False).results
+        for mine, other in zip(ours, theirs, strict=True):
+            assert len(mine) == 4
+            for a, b in zip(mine, other, strict=True):
+                torch.testing.assert_close(a, b)
+
+
+def _sparse(wrap: Any) -> None:
+    wrapped = wrap(nn.Embedding(4, 2, sparse=True))
+    wrapped(torch.tensor([dist.get_rank()])).sum().backward()
+
+
+def test_mini_ddp_refuses_a_sparse_gradient_by_name(answers: types.ModuleType) -> None:
+    with pytest.raises(RankFailed, match=r"MiniDDP averages dense gradients, and one is sparse"):
+        labkit.run(_sparse, answers.MiniDDP, on=labkit.virtual(2), echo=False)
