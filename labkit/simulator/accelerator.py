@@ -6,12 +6,14 @@ are *meant* to be on the device is written on their storage; all that asks where
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from labkit.simulator.cluster import Cluster
 from labkit.simulator.storages import storages_of
 
 _ON, _PINNED = "labkit_on_device", "labkit_pinned"
@@ -156,6 +158,20 @@ class Accelerator:
                 self.put(tensor)
         moves = (name == "_to_copy" and on != bool(target)) or (name == "copy_" and on and off)
         return bool(on or target), moves
+
+
+def add_accelerators(ranks: Iterable[Any], cluster: Cluster, notes: dict[str, int]) -> None:
+    """Give every rank of a cluster its device.
+
+    Args:
+        ranks: The ranks, before they run.
+        cluster: The hardware.
+        notes: Takes what is not modelled and was asked for, and the rank that asked first.
+    """
+    in_node = Counter(cluster.node(rank) for rank in range(cluster.world_size))
+    for rank in ranks:
+        count = in_node[cluster.node(rank.rank)]
+        rank.process.accelerator = Accelerator(rank.rank, cluster.local_rank(rank.rank), count, notes)
 
 
 def is_pinned(tensor: torch.Tensor) -> bool:

@@ -18,12 +18,13 @@ import torch.distributed as dist
 from labkit.errors import ConfigError, EnvironmentProblem, RankFailed, RunTimeout
 from labkit.known_classes import loads_in_notebook
 from labkit.simulator import cuda_functions, cuda_libraries, fused_kernels, locks, rpc, threads, virtual_deadlock
-from labkit.simulator.accelerator import UNUSED, Accelerator, holds
+from labkit.simulator.accelerator import UNUSED, add_accelerators, holds
 from labkit.simulator.by_value import dump_call, dumps, loads_in_rank
 from labkit.simulator.clock import Abandoned, Scheduler
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.device_mode import devices_of
 from labkit.simulator.garbage import Garbage, collected_by_us
+from labkit.simulator.left_open import left_open
 from labkit.simulator.memory import RankMemory
 from labkit.simulator.memory_hooks import memory_watched
 from labkit.simulator.memory_table import memory_tables
@@ -33,7 +34,7 @@ from labkit.simulator.own_modules import OwnModules
 from labkit.simulator.own_tables import OwnTables
 from labkit.simulator.phases import optimizers_watched
 from labkit.simulator.process_globals import GlobalsSwitch, ProcessGlobals, rank_environ
-from labkit.simulator.record import Noted, assemble, at
+from labkit.simulator.record import assemble
 from labkit.simulator.roofline import Roofline
 from labkit.simulator.rounds import Rounds
 from labkit.simulator.standstill import WHAT_IS_VIRTUAL, Standstill
@@ -41,7 +42,7 @@ from labkit.simulator.state import Simulation, VirtualRank, become, current_rank
 from labkit.simulator.store import VirtualStore
 from labkit.simulator.tracebacks import describe
 from labkit.simulator.virtual_port import make_port
-from labkit.simulator.work_done import WorkDone, marked_at_steps, work_table
+from labkit.simulator.work_done import marked_at_steps, work_table
 from labkit.timeline import Timeline
 from labkit.timeline.span import Problem
 from labkit.torch_port.backend import register
@@ -155,7 +156,7 @@ class _Run:
         self._notes: dict[str, int] = {}
         self._cuda = cuda
         if cuda:
-            self._add_accelerators()
+            add_accelerators(self._simulation.ranks, cluster, self._notes)
         self._memories = self._add_memories()
         self._events: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         show = self._events.put if echo else None
@@ -199,7 +200,9 @@ class _Run:
             stack.enter_context(threads.installed())
             stack.enter_context(rpc.installed())
             stack.enter_context(memory_watched(self._memory))
-            stack.enter_context(marked_at_steps(_work))
+            stack.enter_context(
+                marked_at_steps(lambda: (rank.record.work, rank.now_ns) if (rank := current_rank()) else None)
+            )
             stack.enter_context(collected_by_us())
             stack.enter_context(self._hub.switching(self._modules, self._tables))
             stack.enter_context(optimizers_watched())
@@ -320,12 +323,6 @@ class _Run:
             "LABKIT_DEVICE": f"cuda:{cluster.local_rank(rank)}" if self._cuda else "cpu",
         }
 
-    def _add_accelerators(self) -> None:
-        cluster = self._cluster
-        for rank in self._simulation.ranks:
-            here = sum(cluster.node(other.rank) == cluster.node(rank.rank) for other in self._simulation.ranks)
-            rank.process.accelerator = Accelerator(rank.rank, cluster.local_rank(rank.rank), here, self._notes)
-
     def _add_memories(self) -> list[RankMemory]:
         simulation, garbage, device = self._simulation, Garbage(), self._cluster.device
         for rank in simulation.ranks:
@@ -348,29 +345,11 @@ class _Run:
         text, reports = virtual_deadlock.describe(self._simulation.scheduler.clocks)
         return _DeadlockError(text, reports)
 
-    def _problems(self) -> list[Noted]:
-        found = list(self._simulation.exchange.unmatched())
-        for round_ in self._simulation.rounds.unfinished():
-            for part in round_.parts.values():
-                missing = ", ".join(map(str, round_.missing()[:8]))
-                text = (
-                    f"Rank {part.rank.rank} called {part.row.kind}{at(part.row.source)} as collective "
-                    f"{round_.number + 1} of {round_.group.label}, and rank {missing} never did."
-                )
-                found.append(Noted("unmatched_collective", part.rank.rank, text, part.row))
-        for rank in self._simulation.ranks:
-            for row in rank.record.rows:
-                if row.flow >= 0 and not row.waited:
-                    end = "to" if row.kind == "isend" else "from"
-                    text = f"Rank {rank.rank} never waited for its {row.kind} {end} rank {row.peer}{at(row.source)}."
-                    found.append(Noted("not_waited", rank.rank, text, row))
-        return found
-
     def _conclude(self) -> Outcome:
         simulation = self._simulation
         ends_ns = [clock.now_ns for clock in simulation.scheduler.clocks[: len(simulation.ranks)]]
         records = [rank.record for rank in simulation.ranks]
-        timeline = assemble(records, ends_ns, self._problems())
+        timeline = assemble(records, ends_ns, left_open(simulation))
         if self._cuda and not any(rank.process.accelerator.used for rank in simulation.ranks):
             self._notes[UNUSED] = 0
         timeline.problems += tuple(Problem("not_modelled", rank, text, -1) for text, rank in self._notes.items())
@@ -408,11 +387,6 @@ def _monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: b
     if chosen is dist.GroupMember.NON_GROUP_MEMBER:
         return  # as torch's own, which leaves who is no member alone
     chosen.monitored_barrier(timeout, wait_all_ranks)
-
-
-def _work() -> tuple[WorkDone, int] | None:
-    rank = current_rank()
-    return None if rank is None else (rank.record.work, rank.now_ns)
 
 
 def _pack(result: object) -> bytes:
