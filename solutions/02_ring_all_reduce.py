@@ -218,9 +218,9 @@ naive_run.timeline
 
 # %% [markdown]
 # Time runs to the right, and each arrow is a message. The row *comm* shows a rank's sends, receives and collectives.
-# Later pictures have a row *host* below it, hatched where Python stands in `wait()`. A rank that is blocked in a send
-# counts as busy: the bar is as long as the call, also where it only waits. Every arrow begins or ends at rank 0. The
-# bars "send 0" of ranks 2 and 3 are long, but not because sending takes so long: a blocking send waits until the
+# A bar is solid while bytes move and hatched while the rank stands still: in a call, or in `wait()`, and nothing moves.
+# The title says how much of their time the ranks were *blocked* like that. Every arrow begins or ends at rank 0. Ranks
+# 2 and 3 are blocked long before they send, but not because sending takes so long: a blocking send waits until the
 # other side takes the data, and rank 0 takes one after the other. There is one queue, and it is in front of rank 0.
 # Add ranks, and it grows.
 #
