@@ -46,6 +46,7 @@ app = typer.Typer(
 
 try:
     app.add_typer(import_module("labkit.grading.book.mark_commands").app, name="gradebook")
+    app.add_typer(import_module("labkit.grading.book.roster_commands").app, name="roster")
 except ModuleNotFoundError:
     pass  # a student release has no grading
 

@@ -90,7 +90,7 @@ def test_the_guides_main_commands_work_on_a_small_lesson(course: Course, tmp_pat
             listed.append(Step(command, step.shown if step.command.startswith("labkit gradebook export") else ()))
     run_all(listed, folder)
     assert (folder / "build" / "grades" / "class.html").is_file()
-    assert (folder / "build" / "marks.csv").read_text().splitlines()[1].startswith("ada,10,10")
+    assert (folder / "build" / "marks.csv").read_text().splitlines()[1].startswith("Ada L.,10,10")
 
 
 @pytest.mark.long

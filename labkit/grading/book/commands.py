@@ -48,16 +48,24 @@ def record(
     keep: Keep = "best",
 ) -> None:
     """Add the results of a grading run; nothing recorded before is changed or lost."""
+    from labkit.grading.book.file_names import keys
     from labkit.grading.book.handed_in import assign, read_times
+    from labkit.grading.book.roster import newest
     from labkit.grading.reports.results import read_results
 
     results = read_results(folder)
     times: dict[str, datetime] = {}
     said: list[str] = []
     with opened_book(book, preview) as opened:
+        whose = opened.whose(each.name for each in results).people
+        people = opened.people()
+
+        def known(name: str) -> frozenset[str]:
+            return keys(name) | (opened.known_by(whose[name]) if whose[name] in people else frozenset())
+
         for path in handed_in or ():
             read = read_times(path, opened.zone)
-            found = assign(read, [each.name for each in results])
+            found = assign(read, newest(whose), known)
             times |= found.times
             if found.unmatched:
                 said.append(f"{read.source}: no file here is of {', '.join(found.unmatched)}")
@@ -77,6 +85,13 @@ def record(
             _tell_changes(opened, lesson, grades, keep)
     for each in said:
         typer.echo(f"labkit: {each}", err=True)
+    for each in recorded.nobodys:
+        typer.echo(
+            f"labkit: {each} is nobody in the roster; it was not recorded"
+            if " fits " not in each
+            else f"labkit: {each}; it was not recorded",
+            err=True,
+        )
     if recorded.unknown:
         names = ", ".join(recorded.unknown[:12]) + (", ..." if len(recorded.unknown) > 12 else "")
         typer.echo(
@@ -85,6 +100,8 @@ def record(
             err=True,
         )
     _tell_preview(preview)
+    if recorded.nobodys:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -97,6 +114,7 @@ def adjust(
 ) -> None:
     """Give a student points by hand, with the reason."""
     with opened_book(book) as opened:
+        student = opened.person(student)
         opened.adjust(lesson_named(opened, lesson), student, points, reason)
     typer.echo(f"{student}: {points:+g} points ({reason})")
 
@@ -122,6 +140,7 @@ def deadline(
         lateness = Lateness(at, timedelta(minutes=grace_minutes), percent_per_day, percent_at_most)
         name = lesson_named(opened, lesson)
         before = _grades_or_none(opened, name, keep)
+        student = opened.person(student) if student else ""
         opened.set_deadline(name, lateness, student)
         typer.echo(f"{name} is due {shown(at, opened.zone)}{f' for {student}' if student else ''}")
         _tell_changes(opened, name, before, keep)
@@ -148,6 +167,7 @@ def handed_in_at(
         name = lesson_named(opened, lesson)
         before = _grades_or_none(opened, name, keep)
         time = None if at == "unknown" else moment(at, opened.zone)
+        student = opened.person(student)
         old = opened.correct_time(name, student, time, reason, attempt)
         words = [shown(each, opened.zone) if each else "unknown" for each in (old, time)]
         typer.echo(f"{student}: handed in {words[1]} (before: {words[0]})")
@@ -194,7 +214,7 @@ def history(
     """Print all that is known of one student's lesson, oldest first."""
     with opened_book(book) as opened:
         class_zone = opened.zone
-        for moment, words in opened.history(lesson_named(opened, lesson), student):
+        for moment, words in opened.history(lesson_named(opened, lesson), opened.person(student)):
             typer.echo(f"{moment.astimezone(class_zone):%Y-%m-%d %H:%M}  {words}")
 
 
@@ -230,15 +250,19 @@ def export(
         raise ConfigError("--canvas needs --column, the assignment's column in that file")
     with opened_book(book) as opened:
         grades = opened.grades(lesson_named(opened, lesson), keep)
+        known_keys = {grade.student: opened.known_by(grade.student) for grade in grades}
+    known = known_keys.__getitem__
     sheet: Sheet | None = None
     if canvas:
-        sheet = canvas_csv(canvas, column, grades)
+        sheet = canvas_csv(canvas, column, grades, known)
     elif moodle:
-        sheet = moodle_csv(moodle, grades)
+        sheet = moodle_csv(moodle, grades, known)
     write_whole(out, sheet.data if sheet else grades_csv(grades))
     typer.echo(f"{out}: {sheet.num_filled if sheet else len(grades)} of {len(grades)} grades")
     for student in sheet.unmatched if sheet else ():
         typer.echo(f"labkit: {student} has a grade and no row in the sheet", err=True)
+    for words in sheet.capped if sheet else ():
+        typer.echo(f"labkit: {words}", err=True)
     for words in sheet.ambiguous if sheet else ():
         typer.echo(f"labkit: {words}; it is left empty", err=True)
     if sheet and (sheet.unmatched or sheet.ambiguous):

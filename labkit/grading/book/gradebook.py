@@ -16,9 +16,9 @@ from labkit.grading.book.class_time import shown, zone_named
 from labkit.grading.book.file_names import of_system
 from labkit.grading.book.lateness import Lateness
 from labkit.grading.book.reports import report_of
+from labkit.grading.book.roster import Roster, attempt_order
 from labkit.grading.book.standing import Grade, deadlines, standing
 from labkit.grading.book.tables import Adjustment, Attempt, Deadline, HandedIn, Mark, Setting
-from labkit.grading.book.talk import Talk
 from labkit.grading.reports.results import GradedSubmission
 
 KEEP = ("best", "latest")
@@ -34,6 +34,7 @@ class Recorded:
         unchanged: Files whose marks are as they were.
         times: Files seen before of which it is now said when they were handed in, or said otherwise.
         unknown: Students of whose new files nobody knows when they were handed in.
+        nobodys: Files that were not recorded: of nobody in the roster, or of more than one.
     """
 
     new_attempts: int
@@ -41,9 +42,10 @@ class Recorded:
     unchanged: int
     times: int = 0
     unknown: tuple[str, ...] = ()
+    nobodys: tuple[str, ...] = ()
 
 
-class Gradebook(Talk):
+class Gradebook(Roster):
     """What grading found, what was given by hand, and what each student has."""
 
     def record(
@@ -71,7 +73,14 @@ class Gradebook(Talk):
             ConfigError: If an exercise is unknown, or marks or times would change without a reason.
             EnvironmentProblem: If the database fails; it is then as it was.
         """
-        listed = list(submissions)
+        listed = sorted(submissions, key=lambda each: attempt_order(each.name))
+        whose = self.whose(each.name for each in listed)
+        turns = [
+            (student, each)
+            for each in listed
+            if each.name in whose.people
+            for student in self.teammates(whose.people[each.name])
+        ]
         known = {each.id for submission in listed for each in submission.exercises}
         numbers = {each.number: each.id for submission in listed for each in submission.exercises}
         exercises = {numbers.get(each, each) for each in exercises}
@@ -85,20 +94,20 @@ class Gradebook(Talk):
             unknown: list[str] = []
             moved: list[tuple[str, datetime, datetime]] = []
             changes: list[tuple[str, str, float, float]] = []
-            for submission in listed:
+            for student, submission in turns:
                 attempt = session.scalar(
                     select(Attempt).where(
                         Attempt.lesson == submission.lesson,
-                        Attempt.student == submission.name,
+                        Attempt.student == student,
                         Attempt.submission_sha256 == submission.submission_sha256,
                     )
                 )
                 if attempt is None:
-                    attempt = self._new_attempt(submission, (handed_in or {}).get(submission.name), source)
+                    attempt = self._new_attempt(student, submission, (handed_in or {}).get(submission.name), source)
                     session.add(attempt)
                     wanted = known
                     new += 1
-                    unknown += [submission.name] if attempt.when is None else []
+                    unknown += [student] if attempt.when is None else []
                 else:
                     wanted = set(exercises) or known
                     at, before_at = (handed_in or {}).get(submission.name), attempt.when
@@ -107,7 +116,7 @@ class Gradebook(Talk):
                             HandedIn(handed_in_at=at, source=source, reason=reason, recorded_at=self._now())
                         )
                         times += 1
-                        moved += [(submission.name, before_at, at)] if before_at else []
+                        moved += [(student, before_at, at)] if before_at else []
                 before = {mark.exercise: mark for mark in attempt.marks}
                 num_changes = len(changes)
                 for each in submission.exercises:
@@ -116,7 +125,7 @@ class Gradebook(Talk):
                     if each.id not in wanted or same or (old is not None and old.state == "read"):
                         continue  # what a person has read, grading has nothing to say of
                     if old is not None:
-                        changes.append((submission.name, each.id, old.points, each.points))
+                        changes.append((student, each.id, old.points, each.points))
                     attempt.marks.append(
                         Mark(
                             exercise=each.id, points=each.points, max_points=each.max_points, state=each.state,
@@ -129,19 +138,21 @@ class Gradebook(Talk):
                     attempt.reports.append(report)
                 unchanged += bool(before) and len(changes) == num_changes
             if changes and not reason:
-                student, exercise, old_points, points = changes[0]
+                whom, exercise, old_points, points = changes[0]
                 raise ConfigError(
-                    f"{len(changes)} marks differ from those recorded (first: {student}, {exercise}: {old_points:g} "
+                    f"{len(changes)} marks differ from those recorded (first: {whom}, {exercise}: {old_points:g} "
                     f"before, {points:g} now); give --reason to regrade, nothing was recorded"
                 )
             if moved and not reason:
-                student, before_at, at = moved[0]
+                whom, before_at, at = moved[0]
                 zone = self._zone(session)
                 raise ConfigError(
-                    f"{len(moved)} files have another time than recorded (first: {student}, {shown(before_at, zone)} "
+                    f"{len(moved)} files have another time than recorded (first: {whom}, {shown(before_at, zone)} "
                     f"before, {shown(at, zone)} now); give --reason to correct it, nothing was recorded"
                 )
-            return Recorded(new, tuple(changes), unchanged, times, tuple(unknown))
+            return Recorded(
+                new, tuple(changes), unchanged, times, tuple(unknown), (*whose.unknown, *whose.unclear)
+            )  # fmt: skip
 
         return self._write(add)
 
@@ -149,13 +160,13 @@ class Gradebook(Talk):
         """Give a student points by hand, or take some (negative).
 
         Raises:
-            ConfigError: If there is no reason or no attempt of that student.
+            ConfigError: If there is no reason or nobody of that name.
         """
         if not reason.strip():
             raise ConfigError(f"an adjustment of {points:+g} points needs a reason; the student may ask for it")
 
         def add(session: Session) -> None:
-            self._must_know(session, lesson, student)
+            self._must_know(session, student)
             session.add(
                 Adjustment(lesson=lesson, student=student, points=points, reason=reason, recorded_at=self._now())
             )
@@ -181,7 +192,7 @@ class Gradebook(Talk):
             raise ConfigError(f"another time for {student} needs a reason; it is kept beside it")
 
         def add(session: Session) -> datetime | None:
-            self._must_know(session, lesson, student)
+            self._must_know(session, student)
             mine = session.scalars(
                 select(Attempt).where(Attempt.lesson == lesson, Attempt.student == student).order_by(Attempt.id)
             ).all()
@@ -222,16 +233,24 @@ class Gradebook(Talk):
             return [(row.points, row.reason, row.recorded_at) for row in rows]
 
     def set_deadline(self, lesson: str, lateness: Lateness, student: str = "") -> None:
-        """Set when a lesson is due and what lateness costs, for all or (an extension) for one student."""
-        self._write(
-            lambda session: session.add(
+        """Set when a lesson is due and what lateness costs, for all or (an extension) for one student.
+
+        Raises:
+            ConfigError: If there is nobody of that name.
+        """
+
+        def add(session: Session) -> None:
+            if student:
+                self._must_know(session, student)
+            session.add(
                 Deadline(
                     lesson=lesson, student=student, due_at=lateness.due_at,
                     grace_minutes=lateness.grace / timedelta(minutes=1), percent_per_day=lateness.percent_per_day,
                     percent_at_most=lateness.percent_at_most, recorded_at=self._now(),
                 )
-            )
-        )  # fmt: skip
+            )  # fmt: skip
+
+        self._write(add)
 
     def lessons(self) -> list[str]:
         """Return the lessons that have attempts."""
@@ -257,7 +276,11 @@ class Gradebook(Talk):
                 .options(selectinload(Attempt.marks), selectinload(Attempt.times))
                 .order_by(Attempt.id)
             ).all()
-            if not attempts:
+            people = self._people(session)
+            adjusted: dict[str, float] = defaultdict(float)
+            for each in session.scalars(select(Adjustment).where(Adjustment.lesson == lesson)):
+                adjusted[each.student] += each.points
+            if not attempts and not adjusted:
                 known = session.scalars(select(Attempt.lesson).distinct().order_by(Attempt.lesson)).all()
                 raise ConfigError(
                     f"nothing is recorded for lesson {lesson!r}; there is {', '.join(known) or 'nothing yet'}"
@@ -265,21 +288,25 @@ class Gradebook(Talk):
             lateness = deadlines(
                 session.scalars(select(Deadline).where(Deadline.lesson == lesson).order_by(Deadline.id))
             )
-            adjusted: dict[str, float] = defaultdict(float)
-            for each in session.scalars(select(Adjustment).where(Adjustment.lesson == lesson)):
-                adjusted[each.student] += each.points
             by_student: dict[str, list[Attempt]] = defaultdict(list)
             for attempt in attempts:
                 by_student[attempt.student].append(attempt)
-            return [
-                standing(student, by_student[student], lateness.get(student, lateness.get("")), adjusted[student], keep)
-                for student in sorted(by_student)
-            ]
+            grades = {}
+            for student in by_student:
+                due = lateness.get(student, lateness.get(""))
+                extra = people[student].extra if student in people and student not in lateness else None
+                due = due.later(extra) if due and extra else due
+                grades[student] = standing(student, by_student[student], due, adjusted[student], keep)
+            full = max((grade.max_score for grade in grades.values()), default=0.0)
+            for student in {*people, *adjusted} - set(grades):
+                points = round(adjusted[student], 6)
+                grades[student] = Grade(student, points, full, adjusted=points)
+            return [grades[student] for student in sorted(grades)]
 
     def history(self, lesson: str, student: str) -> list[tuple[datetime, str]]:
         """Return all that is known of a student's lesson, oldest first, as (when it was recorded, words)."""
         with self.reading() as session:
-            self._must_know(session, lesson, student)
+            self._must_know(session, student)
             zone = self._zone(session)
             found: list[tuple[datetime, str]] = []
             mine = select(Attempt).where(Attempt.lesson == lesson, Attempt.student == student).order_by(Attempt.id)
@@ -315,7 +342,7 @@ class Gradebook(Talk):
 
     # ---- the database
 
-    def _new_attempt(self, submission: GradedSubmission, at: datetime | None, source: str) -> Attempt:
+    def _new_attempt(self, student: str, submission: GradedSubmission, at: datetime | None, source: str) -> Attempt:
         now = self._now()
         named = of_system(submission.name)
         late = at is None and named is not None and named.late
@@ -323,7 +350,7 @@ class Gradebook(Talk):
             source = f"nobody says when; {named.system} marks it late" if named and late else "nobody says when"
         time = HandedIn(handed_in_at=at, marked_late=late, source=source, reason="", recorded_at=now)
         return Attempt(
-            lesson=submission.lesson, student=submission.name, submission_sha256=submission.submission_sha256,
+            lesson=submission.lesson, student=student, submission_sha256=submission.submission_sha256,
             handed_in_at=at or now, recorded_at=now, marks=[], times=[time],
         )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from labkit.errors import ConfigError
@@ -40,6 +40,10 @@ class Lateness:
             raise ConfigError(
                 f"a grace of {self.grace.total_seconds() / 60:g} minutes is less than none; use 0 or more"
             )
+
+    def later(self, extra: timedelta) -> Lateness:
+        """Return the same for somebody who has that much more time."""
+        return replace(self, due_at=self.due_at + extra)
 
     def percent_lost(self, handed_in_at: datetime) -> float:
         """Return the share of its points that an attempt loses, 0 to 100."""

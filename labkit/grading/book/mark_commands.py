@@ -62,8 +62,24 @@ def comment(
 ) -> None:
     """Write something to a student; it stands on the page of the mark."""
     with opened_book(book) as opened:
+        student = opened.person(student)
         opened.comment(lesson_named(opened, lesson), student, exercise, words)
     typer.echo(f"{student}: kept")
+
+
+@app.command()
+def missing(lesson: Lesson, book: Url = DEFAULT) -> None:
+    """List who is in the roster and has handed in nothing."""
+    with opened_book(book) as opened:
+        people = opened.people()
+        if not people:
+            raise ConfigError("there is no roster, so nobody is missing; labkit roster import FILE")
+        grades = opened.grades(lesson_named(opened, lesson))
+    nobody = [grade.student for grade in grades if not grade.num_attempts]
+    for name in nobody:
+        person = people.get(name)
+        typer.echo("  ".join(each for each in (name, *((person.email, person.section) if person else ())) if each))
+    typer.echo(f"{len(nobody)} of {len(grades)} have handed in nothing")
 
 
 @app.command()

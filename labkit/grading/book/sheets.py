@@ -11,7 +11,7 @@ import csv
 import io
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,12 +34,14 @@ class Sheet:
         num_filled: Rows that got a grade.
         unmatched: Students who have a grade and no row.
         ambiguous: Grades and rows of which it is not clear whose they are, in words; none of these is filled in.
+        capped: Grades beyond the sheet's maximum, in words; the maximum is filled in.
     """
 
     data: bytes
     num_filled: int
     unmatched: tuple[str, ...]
     ambiguous: tuple[str, ...] = ()
+    capped: tuple[str, ...] = ()
 
 
 def grades_csv(grades: Iterable[Grade]) -> bytes:
@@ -57,7 +59,9 @@ def grades_csv(grades: Iterable[Grade]) -> bytes:
     return text.getvalue().encode("utf-8")
 
 
-def canvas_csv(roster: Path, column: str, grades: Iterable[Grade]) -> Sheet:
+def canvas_csv(
+    roster: Path, column: str, grades: Iterable[Grade], known_by: Callable[[str], frozenset[str]] = keys
+) -> Sheet:
     """Return a gradebook exported from Canvas with one assignment's column filled.
 
     A student is found by a value of Student, ID, SIS User ID or SIS Login ID, or by the ID within the name that Canvas
@@ -67,6 +71,7 @@ def canvas_csv(roster: Path, column: str, grades: Iterable[Grade]) -> Sheet:
         roster: The file Canvas exported.
         column: The assignment's column, or how it begins; "02 Ring (1234)".
         grades: What students have.
+        known_by: What each can be known by.
 
     Raises:
         ConfigError: If the file is no Canvas export, or the column is not there or not the only one.
@@ -74,10 +79,10 @@ def canvas_csv(roster: Path, column: str, grades: Iterable[Grade]) -> Sheet:
     rows, names = _read(roster, _CANVAS_NAMES[:2], "a gradebook exported from Canvas")
     chosen = _column(names, column, roster)
     students = [row for row in rows if (row["Student"] or "").strip() not in ("", "Points Possible", "Student, Test")]
-    return _filled(names, rows, students, chosen, "ID", _CANVAS_NAMES, list(grades))
+    return _filled(names, rows, students, chosen, "ID", _CANVAS_NAMES, list(grades), known_by)
 
 
-def moodle_csv(worksheet: Path, grades: Iterable[Grade]) -> Sheet:
+def moodle_csv(worksheet: Path, grades: Iterable[Grade], known_by: Callable[[str], frozenset[str]] = keys) -> Sheet:
     """Return Moodle's offline grading worksheet with its column Grade filled.
 
     A student is found by a value of Identifier, Full name, Email address, ID number or Username, or by the participant
@@ -87,7 +92,7 @@ def moodle_csv(worksheet: Path, grades: Iterable[Grade]) -> Sheet:
         ConfigError: If the file is no offline grading worksheet.
     """
     rows, names = _read(worksheet, ("Identifier", "Grade"), "an offline grading worksheet of Moodle")
-    return _filled(names, rows, rows, "Grade", "Identifier", _MOODLE_NAMES, list(grades))
+    return _filled(names, rows, rows, "Grade", "Identifier", _MOODLE_NAMES, list(grades), known_by)
 
 
 def _filled(
@@ -98,10 +103,11 @@ def _filled(
     number_column: str,
     identifying: Sequence[str],
     grades: list[Grade],
+    known_by: Callable[[str], frozenset[str]],
 ) -> Sheet:
     by_key: dict[str, list[Grade]] = defaultdict(list)
     for grade in grades:
-        for each in keys(grade.student):
+        for each in known_by(grade.student):
             by_key[each].append(grade)
     of_row = []
     for row in students:
@@ -109,7 +115,7 @@ def _filled(
         of_row.append((row, list(found.values())))
     num_rows = Counter(grade.student for _, mine in of_row for grade in mine)
     taken: set[str] = set()
-    ambiguous = []
+    ambiguous, capped = [], []
     for row, mine in of_row:
         who = row[identifying[0]].strip()
         if len(mine) > 1:
@@ -117,14 +123,23 @@ def _filled(
         elif mine and num_rows[mine[0].student] > 1:
             ambiguous.append(f"{mine[0].student} fits {num_rows[mine[0].student]} rows, one of them of {who}")
         elif mine:
-            row[column] = f"{mine[0].score:g}"
+            if not mine[0].num_attempts and not mine[0].adjusted:
+                continue  # nothing was handed in: the instructor says what that is
+            most = row.get("Maximum Grade") or row.get("Maximum grade") or ""
+            score = mine[0].score
+            if re.fullmatch(r"\d+([.,]\d+)?", most.strip()) and score > float(most.replace(",", ".")):
+                score = float(most.replace(",", "."))
+                capped.append(f"{mine[0].student} has {mine[0].score:g}, the sheet's most is {score:g}")
+            row[column] = f"{score:g}"
             taken.add(mine[0].student)
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, names, lineterminator="\r\n")
     writer.writeheader()
     writer.writerows(rows)
-    missing = tuple(grade.student for grade in grades if not num_rows[grade.student])
-    return Sheet(text.getvalue().encode("utf-8"), len(taken), missing, tuple(ambiguous))
+    missing = tuple(
+        grade.student for grade in grades if not num_rows[grade.student] and (grade.num_attempts or grade.adjusted)
+    )
+    return Sheet(text.getvalue().encode("utf-8"), len(taken), missing, tuple(ambiguous), tuple(capped))
 
 
 def _row_keys(row: Mapping[str, str], number_column: str, identifying: Sequence[str]) -> set[str]:

@@ -197,3 +197,17 @@ class Deadline(Table):
     percent_per_day: Mapped[float]
     percent_at_most: Mapped[float]
     recorded_at: Mapped[datetime] = mapped_column(Moment)
+
+
+class Person(Table):
+    """Somebody in the class; the newest row of a name counts."""
+
+    __tablename__ = "people"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(300), index=True)
+    keys: Mapped[str] = mapped_column(Text)
+    email: Mapped[str] = mapped_column(String(300))
+    section: Mapped[str] = mapped_column(String(200))
+    team: Mapped[str] = mapped_column(String(200))
+    extra_minutes: Mapped[float | None]
+    recorded_at: Mapped[datetime] = mapped_column(Moment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from labkit.errors import ConfigError
 from labkit.grading.book.database import Database
-from labkit.grading.book.tables import Adjustment, Answer, Attempt, ClosedCase, Comment, Request
+from labkit.grading.book.tables import Adjustment, Answer, Attempt, ClosedCase, Comment, Person, Request
 
 _ASKED = re.compile(r'labkit-regrade (\S+) (\S+) "([^"\n]+)" ([0-9a-f]{8})\s*[:.]?\s*(.*)', re.DOTALL)
 
@@ -59,7 +60,7 @@ class Talk(Database):
             raise ConfigError("a comment needs words")
 
         def add(session: Session) -> None:
-            self._must_know(session, lesson, student)
+            self._must_know(session, student)
             row = Comment(
                 lesson=lesson, student=student, exercise=exercise, words=words, recorded_at=self._now()
             )  # fmt: skip
@@ -164,10 +165,13 @@ class Talk(Database):
             return {row.case: row.note for row in rows}
 
     @staticmethod
-    def _must_know(session: Session, lesson: str, student: str) -> None:
-        known = session.scalars(select(Attempt.student).where(Attempt.lesson == lesson).distinct()).all()
+    def _must_know(session: Session, student: str) -> None:
+        """Return if somebody of this name is in the roster, or handed in something."""
+        known = {*session.scalars(select(Person.name)), *session.scalars(select(Attempt.student).distinct())}
         if student not in known:
-            near = ", ".join(sorted(known)[:5]) or "nobody yet"
+            listed = sorted(known)
+            close = difflib.get_close_matches(student, listed, 5) or listed[:5]
+            more = ", ..." if len(listed) > len(close) else ""
             raise ConfigError(
-                f"{student!r} has no attempt at {lesson!r}; there are {near}{', ...' if len(known) > 5 else ''}"
+                f"{student!r} is nobody in this gradebook; there are {', '.join(close) or 'nobody yet'}{more}"
             )

@@ -1,0 +1,200 @@
+"""The roster: one identity for each person, whatever the systems call them, kept with the gradebook."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from labkit.errors import ConfigError
+from labkit.grading.book.file_names import keys, of_system, plain
+from labkit.grading.book.roster_files import Entry
+from labkit.grading.book.tables import Person
+from labkit.grading.book.talk import Talk
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What a file brought.
+
+    Attributes:
+        new: Names of people who were not known.
+        known: Of those who were.
+        unclear: Rows that fit several people, in words; none of these was taken.
+    """
+
+    new: tuple[str, ...]
+    known: tuple[str, ...]
+    unclear: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Belonging:
+    """Whose files are whose.
+
+    Attributes:
+        people: The person of each file's name.
+        unknown: Files of nobody in the roster.
+        unclear: Files that fit several people, in words.
+    """
+
+    people: Mapping[str, str]
+    unknown: tuple[str, ...] = ()
+    unclear: tuple[str, ...] = ()
+
+
+class Roster(Talk):
+    """People, and what they are known by."""
+
+    def people(self) -> dict[str, Entry]:
+        """Return everybody in the roster, by name; nobody where none was imported."""
+        with self.reading() as session:
+            return self._people(session)
+
+    def import_roster(self, entries: Iterable[Entry]) -> Imported:
+        """Add people, or what else is now known of them: who shares an address, number or login is the same person."""
+
+        def add(session: Session) -> Imported:
+            people = self._people(session)
+            new: list[str] = []
+            known: list[str] = []
+            unclear: list[str] = []
+            here: set[str] = set()
+            for entry in entries:
+                same = [name for name, each in people.items() if entry.keys & each.keys]
+                if not same:  # another system's file: the name tells, unless this file has it twice
+                    same = [name for name in people if plain(_bare(name)) == plain(entry.name) and name not in here]
+                if len(same) > 1:
+                    unclear.append(f"{entry.name} fits {' and '.join(same)}")
+                    continue
+                old = people[same[0]] if same else None
+                merged = _merged(old, entry) if old else _told_apart(entry, people)
+                here.add(merged.name)
+                (known if old else new).append(merged.name)
+                people[merged.name] = merged
+                if merged != old:
+                    extra = merged.extra / timedelta(minutes=1) if merged.extra is not None else None
+                    session.add(
+                        Person(
+                            name=merged.name, keys="\n".join(sorted(merged.keys)), email=merged.email,
+                            section=merged.section, team=merged.team, extra_minutes=extra, recorded_at=self._now(),
+                        )
+                    )  # fmt: skip
+            return Imported(tuple(new), tuple(known), tuple(unclear))
+
+        return self._write(add)
+
+    def whose(self, names: Iterable[str]) -> Belonging:
+        """Return which person each file belongs to; without a roster each is its own."""
+        listed = list(names)
+        people = self.people()
+        if not people:
+            return Belonging({name: name for name in listed})
+        by_key: dict[str, set[str]] = defaultdict(set)
+        by_name: dict[str, set[str]] = defaultdict(set)
+        for person in people.values():
+            for each in person.keys:
+                by_key[each].add(person.name)
+            for each in _names(person):
+                by_name[each].add(person.name)
+        found: dict[str, str] = {}
+        unknown, unclear = [], []
+        for name in listed:
+            mine: set[str] = set().union(*(by_key.get(each, set()) for each in keys(name)))
+            mine = mine or set().union(*(by_name.get(each, set()) for each in _named(name)))
+            if len(mine) == 1:
+                found[name] = mine.pop()
+            elif mine:
+                unclear.append(f"{name} fits {' and '.join(sorted(mine))}")
+            else:
+                unknown.append(name)
+        return Belonging(found, tuple(unknown), tuple(unclear))
+
+    def person(self, asked: str) -> str:
+        """Return the name in the gradebook of somebody named by name, address, number or login.
+
+        Raises:
+            ConfigError: If that is nobody, or several.
+        """
+        people = self.people()
+        if asked in people:
+            return asked
+        found = [name for name, each in people.items() if plain(asked) in each.keys]
+        found = found or [name for name, each in people.items() if plain(asked) in _names(each)]
+        if len(found) > 1:
+            raise ConfigError(f"{asked!r} is {' and '.join(sorted(found))}; name one by address or number")
+        return found[0] if found else asked
+
+    def known_by(self, student: str) -> frozenset[str]:
+        """Return all that a student can be known by."""
+        person = self.people().get(student)
+        if person is None:
+            return keys(student)
+        alone = sum(bool(_names(person) & _names(each)) for each in self.people().values()) == 1
+        return person.keys | (_names(person) if alone else frozenset())
+
+    def teammates(self, student: str) -> list[str]:
+        """Return everybody who shares a student's submissions, the student first."""
+        people = self.people()
+        team = people[student].team if student in people else ""
+        return [student, *(name for name, each in people.items() if team and each.team == team and name != student)]
+
+    @staticmethod
+    def _people(session: Session) -> dict[str, Entry]:
+        return {
+            row.name: Entry(
+                row.name, frozenset(row.keys.split("\n")), row.email, row.section, row.team,
+                None if row.extra_minutes is None else timedelta(minutes=row.extra_minutes),
+            )
+            for row in session.scalars(select(Person).order_by(Person.id))
+        }  # fmt: skip
+
+
+def attempt_order(name: str) -> int:
+    """Return how many files of the same name were handed in before: Canvas counts them in the name."""
+    named = of_system(name)
+    return named.again if named else 0
+
+
+def newest(whose: Mapping[str, str]) -> list[str]:
+    """Return the newest file of each person: a system says when that one came, and of earlier ones no more.
+
+    Args:
+        whose: The person of each file.
+    """
+    last: dict[str, str] = {}
+    for name in sorted(whose, key=attempt_order):
+        last[whose[name]] = name
+    return sorted(last.values())
+
+
+def _named(name: str) -> set[str]:
+    """Return the names of people that a file's name can mean."""
+    named = of_system(name)
+    return {plain(name), plain(named.name) if named and named.system == "Moodle" else ""} - {""}
+
+
+def _names(person: Entry) -> frozenset[str]:
+    return replace(person, name=_bare(person.name)).names
+
+
+def _told_apart(entry: Entry, people: Mapping[str, Entry]) -> Entry:
+    """Return an entry whose name nobody has: of two Ada Lovelaces the second's address stands behind the name."""
+    if entry.name not in people:
+        return entry
+    return replace(entry, name=f"{entry.name} ({entry.email or min(entry.keys, default=str(len(people)))})")
+
+
+def _bare(name: str) -> str:
+    return name.partition(" (")[0]
+
+
+def _merged(old: Entry, new: Entry) -> Entry:
+    return replace(
+        old, keys=old.keys | new.keys, email=old.email or new.email, section=new.section or old.section,
+        team=new.team or old.team, extra=new.extra if new.extra is not None else old.extra,
+    )  # fmt: skip

@@ -1,0 +1,50 @@
+"""`labkit roster`: who is in the class, whatever the systems call them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from labkit.grading.book.commands import DEFAULT, Url, opened_book
+
+app = typer.Typer(no_args_is_help=True, help="Who is in the class: one identity for each, whatever systems call them.")
+
+
+@app.command("import")
+def import_file(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Canvas's gradebook, Moodle's participants or grading worksheet, Gradescope's or GitHub Classroom's "
+            "roster, or a CSV with Name (and Email, ID, Login, GitHub, Section, Team, Extra time)."
+        ),
+    ],
+    book: Url = DEFAULT,
+) -> None:
+    """Add people from a file, or what it says more of them; who shares an address or number is the same person."""
+    from labkit.grading.book.roster_files import read_roster
+
+    unclear = False
+    with opened_book(book) as opened:
+        for path in files:
+            found = opened.import_roster(read_roster(path))
+            typer.echo(f"{path}: {len(found.new)} new, {len(found.known)} known before")
+            for words in found.unclear:
+                typer.echo(f"labkit: {words}; this row was not taken", err=True)
+            unclear = unclear or bool(found.unclear)
+    if unclear:
+        raise typer.Exit(1)
+
+
+@app.command("show")
+def show(book: Url = DEFAULT) -> None:
+    """List everybody."""
+    with opened_book(book) as opened:
+        people = opened.people()
+    for person in sorted(people.values(), key=lambda each: each.name):
+        extra = f"extra time {person.extra}" if person.extra else ""
+        team = f"team {person.team}" if person.team else ""
+        typer.echo("  ".join(each for each in (person.name, person.email, person.section, team, extra) if each))
+    typer.echo(f"{len(people)} people")

@@ -1,0 +1,145 @@
+"""Who is in a class, as the systems' files say it: one reader for each form, told apart by their columns.
+
+Sources: Canvas, gradebook (Student "Lovelace, Ada", ID, SIS User ID, SIS Login ID, Section). Moodle, participants
+("First name", "Last name" or "Surname", "Email address", "ID number", "Groups") and offline grading worksheet
+("Identifier" "Participant 4711", "Full name", "Email address"). Gradescope, roster ("First Name", "Last Name" or
+"Name", "SID", "Email", "Role", "Section"). GitHub Classroom, roster ("identifier", "github_username", "github_id",
+"name").
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from labkit.errors import ConfigError
+from labkit.grading.book.file_names import key, plain
+
+_LENGTHS = {"min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One person as a file has them.
+
+    Attributes:
+        name: "Ada Lovelace"; "" where the file has none.
+        keys: Addresses, numbers and logins that are theirs alone.
+        email: Or "".
+        section: Or "".
+        team: Or "".
+        extra: Time after a deadline that is theirs; None where the file does not say.
+    """
+
+    name: str
+    keys: frozenset[str]
+    email: str = ""
+    section: str = ""
+    team: str = ""
+    extra: timedelta | None = None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """How the name is written, "Ada Lovelace" and "Lovelace, Ada": others may have the same."""
+        first, _, last = self.name.rpartition(" ")
+        return frozenset({plain(self.name), plain(f"{last}, {first}") if first else ""}) - {""}
+
+
+def read_roster(path: Path) -> list[Entry]:
+    """Return who is in a file: Canvas's, Moodle's, Gradescope's, GitHub Classroom's, or a plain CSV with Name.
+
+    Raises:
+        ConfigError: If the file is none of these, or a row cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read as a roster ({error})") from None
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    columns = set(reader.fieldnames or ())
+    for needed, read in _FORMS:
+        if needed <= columns:
+            found = []
+            for row in reader:
+                try:
+                    entry = read({name: (value or "").strip() for name, value in row.items() if name is not None})
+                except ConfigError as error:
+                    raise ConfigError(f"{path}, line {reader.line_num}: {error}") from None
+                if entry is not None and entry.name:
+                    found.append(entry)
+            return found
+    raise ConfigError(
+        f"{path} is no roster: export Canvas's gradebook, Moodle's participants or grading worksheet, Gradescope's or "
+        "GitHub Classroom's roster, or write a CSV with Name (Email, ID, Login, GitHub, Section, Team, Extra time); "
+        f"its columns are {', '.join(sorted(columns)) or 'none'}"
+    )
+
+
+def _canvas(row: Mapping[str, str]) -> Entry | None:
+    if row["Student"] in ("", "Points Possible", "Student, Test"):
+        return None
+    last, comma, first = row["Student"].partition(", ")
+    name = f"{first} {last}" if comma else row["Student"]
+    login = row.get("SIS Login ID", "")
+    found = _keys(row.get("SIS User ID", ""), login)
+    return Entry(name, found | {key("Canvas", row["ID"])}, login if "@" in login else "", row.get("Section", ""))
+
+
+def _moodle(row: Mapping[str, str]) -> Entry | None:
+    name = (
+        row.get("Full name") or f"{row.get('First name', '')} {row.get('Last name') or row.get('Surname', '')}".strip()
+    )
+    email = row.get("Email address", "")
+    found = _keys(email, row.get("ID number", ""), row.get("Username", ""))
+    number = re.search(r"\d+", row.get("Identifier", ""))
+    found |= {key("Moodle", number.group())} if number else set()
+    return Entry(name, found, email, team=row.get("Groups") or row.get("Group", ""))
+
+
+def _gradescope(row: Mapping[str, str]) -> Entry | None:
+    if row.get("Role", "Student") not in ("", "Student"):
+        return None
+    name = row.get("Name") or f"{row.get('First Name', '')} {row.get('Last Name', '')}".strip()
+    return Entry(name, _keys(row["Email"], row["SID"]), row["Email"], row.get("Section") or row.get("Sections", ""))
+
+
+def _github(row: Mapping[str, str]) -> Entry | None:
+    named = row["identifier"]
+    found = _keys(named, row["github_username"])
+    return Entry(row.get("name") or named, found, named if "@" in named else "")
+
+
+def _plain(row: Mapping[str, str]) -> Entry | None:
+    if not row["Name"]:
+        return None
+    names = ("Email", "ID", "Login", "GitHub")
+    return Entry(
+        row["Name"], _keys(*(row.get(name, "") for name in names)), row.get("Email", ""), row.get("Section", ""),
+        row.get("Team", ""), _length(row["Extra time"]) if row.get("Extra time") else None,
+    )  # fmt: skip
+
+
+def _length(text: str) -> timedelta:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(min|h|d)", text)
+    if found is None:
+        raise ConfigError(f"{text!r} is no extra time; write 90 min, 36 h or 2 d")
+    return float(found[1]) * _LENGTHS[found[2]]
+
+
+def _keys(*values: str) -> frozenset[str]:
+    return frozenset(plain(value) for value in values) - {""}
+
+
+_FORMS: tuple[tuple[set[str], Callable[[Mapping[str, str]], Entry | None]], ...] = (
+    ({"Student", "ID", "Section"}, _canvas),
+    ({"Identifier", "Full name"}, _moodle),
+    ({"First name", "Email address"}, _moodle),
+    ({"SID", "Email"}, _gradescope),
+    ({"identifier", "github_username"}, _github),
+    ({"Name"}, _plain),
+)
