@@ -83,6 +83,33 @@ def missing(lesson: Lesson, book: Url = DEFAULT) -> None:
 
 
 @app.command()
+def course(
+    out: Annotated[Path, typer.Argument(help="The CSV to write.")],
+    lesson: Annotated[list[str], typer.Option(help="A lesson and its weight, 02:2, or 02 for 1; may be repeated.")],
+    drop_lowest: Annotated[int, typer.Option(help="How many lessons of each student do not count.")] = 0,
+    cap: Annotated[float, typer.Option(help="The most percent that a lesson counts for.")] = 100.0,
+    book: Url = DEFAULT,
+    keep: Keep = "best",
+) -> None:
+    """Write one total for several lessons."""
+    from labkit.grading.book.course_total import course_totals, totals_csv
+    from labkit.grading.reports.student_report import write_whole
+
+    with opened_book(book) as opened:
+        weights: dict[str, float] = {}
+        for each in lesson:
+            asked, _, weight = each.partition(":")
+            try:
+                weights[lesson_named(opened, asked)] = float(weight or 1)
+            except ValueError:
+                raise ConfigError(f"{each!r} is no lesson with its weight; write 02:2") from None
+        grades = {name: opened.grades(name, keep) for name in weights}
+    totals = course_totals(grades, weights, drop_lowest, cap)
+    write_whole(out, totals_csv(totals))
+    typer.echo(f"{out}: {len(totals)} students, {len(weights)} lessons")
+
+
+@app.command()
 def said(
     words: Annotated[str, typer.Argument(help="A piece of what students were told, in any case.")],
     lesson: Lesson,
