@@ -70,14 +70,30 @@ def lend(exercise_id: str, namespace: dict[str, Any] | None = None) -> Lent:
     if not exercise.is_code:
         return Lent(f"{_named(exercise)} is for you to look at; nothing below needs it, so there is nothing to lend.")
     target = _notebook() if namespace is None else namespace
-    own = dict(target)
-    for slug in (*_all_needs(found, exercise), exercise_id):
-        _run(found.sources[slug], slug, own)
-    target.update({name: own[name] for name in exercise.provides})
+    try:
+        _put(found, exercise, target)
+    except NameError as error:
+        return Lent(f"{_named(exercise)} stands on cells above it ({error}). Run them first, then this one again.")
     return Lent(
         f"{_named(exercise)} is lent: a working {join(exercise.provides)} stands in this notebook, and cells that need "
         f"it run. It earns no points while it is lent. Write your own any time, and run its cell."
     )
+
+
+def _put(found: Answers, exercise: Exercise, target: dict[str, Any]) -> None:
+    """Put what an exercise's answer defines into a notebook; what it stands on stays out of it."""
+    own = dict(target)
+    needs = _all_needs(found, exercise)
+    for each in _before(found.manifest, exercise.id):
+        if each.id in needs:
+            _run(found.sources[each.id], each.id, own)
+        elif each.id in found.sources:  # an answer may use what another answer has beside what it was asked for
+            others = dict(own)
+            _run(found.sources[each.id], each.id, others)
+            own = others | own
+    before = dict(own)
+    _run(found.sources[exercise.id], exercise.id, own)
+    target.update({name: value for name, value in own.items() if before.get(name) is not value})
 
 
 def what_to_do(needs: Sequence[Need]) -> str:
@@ -166,6 +182,12 @@ def _all_needs(answers: Answers, exercise: Exercise) -> list[str]:
             wanted.add(slug)
             waiting += answers.manifest.exercise(slug).needs
     return [each.id for each in answers.manifest.exercises if each.id in wanted]
+
+
+def _before(manifest: Manifest, exercise_id: str) -> list[Exercise]:
+    """Return the exercises above one of a lesson that are code."""
+    ids = [each.id for each in manifest.exercises]
+    return [each for each in manifest.exercises[: ids.index(exercise_id)] if each.is_code]
 
 
 def _run(source: str, slug: str, namespace: dict[str, Any]) -> None:

@@ -146,6 +146,21 @@ def test_what_is_lent_earns_nothing() -> None:
     assert check("average", names["average"]).problem.startswith("average is lent")
 
 
+def test_what_an_answer_uses_of_another_answer_comes_along() -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for cell in lesson("05").cells:
+        if cell.role in ("given", *CODE_TASKS):
+            run_cell(cell.student_source, names)
+    own = names["gpipe"]
+    assert "is lent" in lend("one_f_one_b", names).text
+    assert names["one_f_one_b"](1, 4, 8), "it stands on a helper of another exercise's answer"
+    assert names["gpipe"] is own, "what was not asked for stays the learner's"
+
+
+def test_after_a_restart_it_says_to_run_the_cells_above() -> None:
+    assert "Run them first, then this one again" in lend("ring_plan", {"__name__": "__main__"}).text
+
+
 def test_nothing_is_lent_for_a_misspelt_name() -> None:
     assert "nothing to lend for ring_plam" in lend("ring_plam", {}).text
     assert "in quotes" in lend(len, {}).text  # type: ignore[arg-type]
