@@ -19,6 +19,7 @@ from labkit.grading.book.class_table import class_table
 from labkit.grading.book.gradebook import Gradebook
 from labkit.grading.book.handing_back import write_pages
 from labkit.grading.book.lateness import Lateness
+from labkit.grading.book.roster_files import Entry
 from labkit.grading.book.standing import Grade
 from labkit.grading.reports.results import read_results
 from labkit.grading.reports.student_report import as_json, details, result_json
@@ -115,6 +116,17 @@ def test_a_mark_recorded_before_pages_were_kept_has_a_page(book: Gradebook, tmp_
     book.record(read_results(tmp_path / "run"))
     write_pages(book, LESSON, tmp_path / "pages")
     assert "12 of 12 points" in text_of(tmp_path / "pages" / "ada.html")
+
+
+def test_who_handed_in_nothing_has_a_page_that_says_so(book: Gradebook, tmp_path: Path) -> None:
+    book.import_roster([Entry("Ada", frozenset({"ada"})), Entry("Grace", frozenset({"grace"}))])
+    leave_run(tmp_path / "run", "ada", True, "a")
+    record(book, tmp_path / "run", {})
+    book.adjust(LESSON, "Grace", 3, "an oral exam")
+    write_pages(book, LESSON, tmp_path / "pages")
+    assert "3 of 12 points" in text_of(tmp_path / "pages" / "Grace.html")
+    assert "Handed in Nothing. +3 by hand an oral exam" in text_of(tmp_path / "pages" / "Grace.html")
+    assert (tmp_path / "pages" / "attempts" / "Ada-1.html").read_text() == "<p>the page of a</p>"
 
 
 CANVAS = "lovelaceada_LATE_12345_67890_02_ring_all_reduce-1"
