@@ -9,17 +9,15 @@ from tests.checks.four_proofs import FourProofs
 
 class TestLesson01(FourProofs):
     number = "01"
-    main = frozenset({"replicate", "mini_data_parallel"})
-    slow = frozenset({"replicate", "parallel_apply", "mini_data_parallel"})
+    main = frozenset({"scatter_and_gather", "replicate", "parallel_apply"})
+    slow = frozenset({"replicate", "parallel_apply"})
     sample = frozenset(
         {
             ("replicate", "a bare deepcopy"),
             ("replicate", "buffers not copied"),
             ("parallel_apply", "append"),
-            ("parallel_apply", "as it was"),
-            ("mini_data_parallel", "arguments only"),
-            ("mini_data_parallel", "replicas in __init__"),
+            ("parallel_apply", "asked in the thread"),
         }
     )
-    style_sample = frozenset({("right_as_torch_does", "mini_data_parallel"), ("right_in_few_lines", "parallel_apply")})
-    stub_sample: ClassVar[frozenset[str]] = frozenset({"replicate", "mini_data_parallel"})
+    style_sample = frozenset({("right_as_torch_does", "replicate"), ("right_in_few_lines", "parallel_apply")})
+    stub_sample: ClassVar[frozenset[str]] = frozenset({"replicate"})

@@ -77,7 +77,7 @@ class LessonContract:
 
     def test_headings_say_title_points_minutes_difficulty_and_importance(self, lesson: Lesson) -> None:
         prose = "\n\n".join(cell.source for cell in lesson.cells if cell.kind == "markdown")
-        for each in lesson.exercises:
+        for each in filter(lambda exercise: exercise.points, lesson.exercises):
             bonus = " (bonus)" if each.bonus else ""
             heading = rf"### Exercise {re.escape(each.name)}{re.escape(bonus)}\n\n"
             worth = f"*{each.points} points, about {each.minutes} minutes; "

@@ -88,11 +88,13 @@ def answers(text: str, lesson: Lesson) -> dict[str, str]:
 
 
 def _answer(cell: Cell, lesson: Lesson) -> str:
-    """Return an exercise's cell with its answer; of a question, the one that the class's key says."""
+    """Return an exercise's cell with its answer; of a question, the one that the class's key says, or labkit's."""
     asked = read_answer(cell.source) if cell.role in ("find", "why") else None
     if asked is None:
         return without_markers(cell.source)
-    return asked.source(read_key(ROOT / "solutions" / "hidden" / lesson.slug / asked.exercise / KEY).answers)
+    places = (ROOT / "solutions" / "hidden", ROOT / "labkit" / "exercises")
+    keys = (place / lesson.slug / asked.exercise / KEY for place in places)
+    return asked.source(read_key(next(key for key in keys if key.exists())).answers)
 
 
 def _notebook(student: dict[str, Any], given: dict[str, str]) -> bytes:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from labkit.checks.case import Value, Values
-from labkit.exercises.data_parallel.nested_values import describe, tensors_in
 
 
 def devices_of(inputs: Values) -> list[torch.device]:
@@ -16,18 +15,14 @@ def devices_of(inputs: Values) -> list[torch.device]:
     return [torch.device(name) for name in cast(list[str], inputs["devices"])]
 
 
-def watched(value: Any) -> list[Tensor]:
-    """Return the tensors of a value that can have a gradient, which they now ask for."""
-    return [tensor.requires_grad_() for tensor in tensors_in(value) if tensor.is_floating_point()]
-
-
-def gradients(total: Any, leaves: list[Tensor]) -> list[Value]:
-    """Return the gradients of the leaves under a total; None where it does not depend on one."""
-    if isinstance(total, Tensor) and total.requires_grad:
-        torch.autograd.backward(total)
-    return [leaf.grad for leaf in leaves]
-
-
-def describe_list(value: Any) -> Value:
-    """Return a list or tuple of numbers as a list, and anything else described."""
-    return [describe(each) for each in value] if isinstance(value, list | tuple) else describe(value)
+def described(value: Any) -> Value:
+    """Return a value as one that crosses the line; a tensor of another device becomes {"meta": its shape}."""
+    if isinstance(value, Tensor):
+        return value.detach().clone() if value.device.type == "cpu" else {value.device.type: list(value.shape)}
+    if isinstance(value, dict):
+        return {str(key): described(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [described(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return f"a {type(value).__name__}"

@@ -14,7 +14,7 @@ def parallel_apply(replicas, inputs):
     enabled = torch.is_grad_enabled()
 
     def apply(number):
-        arguments, keywords = inputs[number]
+        batch = inputs[number]
         {body}
 
     threads = [threading.Thread(target=apply, args=(number,)) for number in range(len(replicas))]
@@ -24,7 +24,7 @@ def parallel_apply(replicas, inputs):
 """
 BODY = """try:
             with torch.set_grad_enabled(enabled):
-                outputs[number] = replicas[number](*arguments, **keywords)
+                outputs[number] = replicas[number](**batch)
         except Exception as error:
             errors[number] = error"""
 RUN = """for thread in threads:
@@ -32,9 +32,7 @@ RUN = """for thread in threads:
     for thread in threads:
         thread.join()"""
 END = """if errors:
-        number = min(errors)
-        errors[number].add_note(f"in replica {number}")
-        raise errors[number]"""
+        raise errors[min(errors)]"""
 
 
 def wrong_apply(name: str, mistake: str, body: str = BODY, run: str = RUN, end: str = END) -> None:
@@ -46,7 +44,7 @@ wrong(
     "one after another",
     """
 def parallel_apply(replicas, inputs):
-    return [replica(*arguments, **keywords) for replica, (arguments, keywords) in zip(replicas, inputs)]
+    return [replica(**batch) for replica, batch in zip(replicas, inputs)]
 """,
 )
 wrong_apply(
@@ -56,44 +54,48 @@ wrong_apply(
         thread.start()
         thread.join()""",
 )
+WRONG.changed(
+    "a result before the next begins",
+    "one after another",
+    ("pool.submit(call, *pair)", "pool.submit(call, *pair).result()"),
+    ("[future.result() for future in futures]", "futures"),
+)
 wrong_apply("no join", "not joined", run="for thread in threads:\n        thread.start()")
 wrong_apply("returned by the thread", "results lost", BODY.replace("outputs[number] =", "return"))
 wrong_apply(
     "append",
     "in the order of their end",
     BODY.replace("outputs[number] = ", "output = ").replace(
-        "keywords)", "keywords)\n                outputs.append(output)"
+        "**batch)", "**batch)\n                outputs.append(output)"
     ),
     run="outputs.clear()\n    " + RUN,
 )
-wrong_apply("positional only", "keywords dropped", BODY.replace(", **keywords", ""))
+wrong_apply("the first tensor only", "keywords dropped", BODY.replace("**batch", 'x=batch["x"]'))
 wrong_apply(
     "gradients as a thread has them",
     "gradients not as outside",
-    BODY.replace("with torch.set_grad_enabled(enabled):", "with contextmanager(lambda: iter([None]))():"),
+    BODY.replace("with torch.set_grad_enabled(enabled):", "if True:"),
 )
-wrong_apply(
-    "errors are dropped",
-    "an exception swallowed",
-    BODY.replace("errors[number] = error", "pass"),
+WRONG.changed(
+    "asked in the thread",
+    "gradients not as outside",
+    ("torch.set_grad_enabled(with_gradients)", "torch.set_grad_enabled(torch.is_grad_enabled())"),
 )
+wrong_apply("errors are dropped", "an exception swallowed", BODY.replace("errors[number] = error", "pass"))
 wrong_apply(
     "of the one who failed first", "another replica's exception", end=END.replace("min(errors)", "next(iter(errors))")
 )
 wrong_apply(
     "a RuntimeError with the text",
     "another type",
-    end=END.replace("raise errors[number]", 'raise RuntimeError(f"in replica {number}: {errors[number]}")'),
+    end=END.replace("raise errors[min(errors)]", "raise RuntimeError(str(errors[min(errors)]))"),
 )
-wrong_apply("as it was", "which replica", end=END.replace('errors[number].add_note(f"in replica {number}")', "pass"))
 wrong_apply(
     "one of the same type made anew",
     "the line is lost",
     end="""if errors:
-        number = min(errors)
-        error = copy.copy(errors[number]).with_traceback(None) if type(errors[number]) is ValueError else errors[number]
-        error.add_note(f"in replica {number}")
-        raise error""",
+        error = errors[min(errors)]
+        raise copy.copy(error).with_traceback(None) if type(error) is ValueError else error""",
 )
 wrong_apply(
     "at the first join that finds an error",
@@ -103,7 +105,5 @@ wrong_apply(
     while not errors and any(thread.is_alive() for thread in threads):
         time.sleep(0.001)
     if errors:
-        number = min(errors)
-        errors[number].add_note(f"in replica {number}")
-        raise errors[number]""",
+        raise errors[min(errors)]""",
 )

@@ -7,8 +7,7 @@ def parallel_apply(replicas, inputs):
     outputs = []
 
     def apply(number):
-        arguments, keywords = inputs[number]
-        outputs.append(replicas[number](*arguments, **keywords))
+        outputs.append(replicas[number](**inputs[number]))
 
     for number in range(len(replicas)):
         thread = threading.Thread(target=apply, args=(number,))

@@ -2,7 +2,7 @@
 """Shallow replicas, pieces cut by hand, exceptions wrapped in others of their type: nearer to torch's own code."""
 
 
-# %% scatter
+# %% scatter_and_gather
 def piece_bounds(count, pieces):
     size, more = divmod(count, pieces)
     start = 0
@@ -12,44 +12,22 @@ def piece_bounds(count, pieces):
         start = end
 
 
-def scatter(value, devices):
-    def scatter_map(obj):
-        if isinstance(obj, torch.Tensor):
-            if obj.ndim == 0:
-                return [obj.to(device) for device in devices]
-            bounds = piece_bounds(obj.shape[0], min(obj.shape[0], len(devices)))
-            return [obj[start:end].to(device) for (start, end), device in zip(bounds, devices)]
-        if isinstance(obj, tuple) and len(obj) > 0:
-            return list(zip(*map(scatter_map, obj)))
-        if isinstance(obj, list) and len(obj) > 0:
-            return [list(i) for i in zip(*map(scatter_map, obj))]
-        if isinstance(obj, dict) and len(obj) > 0:
-            return [type(obj)(i) for i in zip(*map(scatter_item, obj.items()))]
-        return [obj for _ in devices]
-
-    def scatter_item(item):
-        return [(item[0], part) for part in scatter_map(item[1])]
-
-    return scatter_map(value)
+def scatter(batch, devices):
+    sizes = {tensor.shape[0] for tensor in batch.values()}
+    assert len(sizes) == 1
+    count = sizes.pop()
+    result = []
+    for device, (start, end) in zip(devices, piece_bounds(count, min(count, len(devices)))):
+        piece = {}
+        for key in batch:
+            piece[key] = batch[key][start:end].to(device)
+        result.append(piece)
+    return result
 
 
-# %% gather
 def gather(outputs, device):
-    kind = type(outputs[0])
-    if issubclass(kind, torch.Tensor):
-        rows = [output.unsqueeze(0) if output.dim() == 0 else output for output in outputs]
-        return torch.cat([row.to(device) for row in rows], dim=0)
-    if issubclass(kind, dict):
-        joined = {}
-        for key in outputs[0]:
-            joined[key] = gather([output[key] for output in outputs], device)
-        return joined
-    if issubclass(kind, (tuple, list)):
-        items = []
-        for place in range(len(outputs[0])):
-            items.append(gather([output[place] for output in outputs], device))
-        return kind(items)
-    return outputs[0]
+    rows = [output.unsqueeze(0) if output.dim() == 0 else output for output in outputs]
+    return torch.cat([row.to(device) for row in rows], dim=0)
 
 
 # %% replicate
@@ -111,22 +89,22 @@ def parallel_apply(replicas, inputs):
     results = {}
     grad_enabled = torch.is_grad_enabled()
 
-    def worker(i, replica, arguments, keywords):
+    def worker(i, replica, batch):
         torch.set_grad_enabled(grad_enabled)
         try:
-            output = replica(*arguments, **keywords)
+            output = replica(**batch)
         except Exception as error:
-            error.args = (f"Caught in replica {i}: {error}", *error.args[1:])
+            error.add_note(f"Caught in replica {i}")
             output = error
         with lock:
             results[i] = output
 
     threads = []
     for i in range(1, len(replicas)):
-        threads.append(threading.Thread(target=worker, args=(i, replicas[i], *inputs[i])))
+        threads.append(threading.Thread(target=worker, args=(i, replicas[i], inputs[i])))
     for thread in threads:
         thread.start()
-    worker(0, replicas[0], *inputs[0])
+    worker(0, replicas[0], inputs[0])
     torch.set_grad_enabled(grad_enabled)
     for thread in threads:
         thread.join()
@@ -134,30 +112,6 @@ def parallel_apply(replicas, inputs):
         if isinstance(results[i], Exception):
             raise results[i]
     return [results[i] for i in range(len(replicas))]
-
-
-# %% mini_data_parallel
-class MiniDataParallel(nn.Module):
-    def __init__(self, module, devices):
-        super().__init__()
-        self.module = module
-        self.device_list = list(devices)
-
-    def forward(self, *inputs, **kwargs):
-        if len(self.device_list) == 1:
-            return gather([self.module(*inputs, **kwargs)], self.device_list[0])
-        args_of = scatter(inputs, self.device_list)
-        kwargs_of = scatter(kwargs, self.device_list)
-        given = list(zip(args_of, kwargs_of))
-        replicas = replicate(self.module, self.device_list[: len(given)])
-        return gather(parallel_apply(replicas, given), self.device_list[0])
-
-
-# %% whole_batch_loss
-def whole_batch_loss(losses, counts):
-    weights = torch.tensor(counts, dtype=losses.dtype, device=losses.device)
-    there = weights > 0
-    return (losses[there] * (weights[there] / weights.sum())).sum()
 
 
 # %% step_plan
@@ -176,15 +130,6 @@ def step_plan(sizes, input_bytes, output_bytes, model_bytes, gradient_bytes):
     return plan
 
 
-# %% plan_cost
-def port_bytes(plan, num_devices):
-    return [sum(m.num_bytes for m in plan if device in (m.src, m.dst)) for device in range(num_devices)]
-
-
-def plan_seconds(plan, latency_s, bandwidth_Bps):
-    return len(plan) * latency_s + sum(m.num_bytes for m in plan) / bandwidth_Bps
-
-
 # %% shares_by_speed
 def shares_by_speed(num_samples, speeds):
     total = sum(speeds)
@@ -200,29 +145,3 @@ def slowest_seconds(shares, speeds):
     for share, speed in zip(shares, speeds):
         seconds = max(seconds, share / speed)
     return seconds
-
-
-# %% split_loader
-class SplitLoader:
-    def __init__(self, dataset, batch_size, speeds, shuffle=True, seed=0):
-        self.dataset = dataset
-        self.batch_size = batch_size
-        self.speeds = speeds
-        self.shuffle = shuffle
-        self.generator = torch.Generator().manual_seed(seed)
-
-    def __len__(self):
-        return (len(self.dataset) + self.batch_size - 1) // self.batch_size
-
-    def __iter__(self):
-        count = len(self.dataset)
-        order = torch.randperm(count, generator=self.generator) if self.shuffle else torch.arange(count)
-        return iter([self.cut(batch) for batch in order.split(self.batch_size)])
-
-    def cut(self, batch):
-        pieces = batch.split(shares_by_speed(len(batch), self.speeds))
-        return {device: self.load(piece) for device, piece in enumerate(pieces) if len(piece)}
-
-    def load(self, piece):
-        samples = [self.dataset[int(index)] for index in piece]
-        return torch.stack([x for x, _ in samples]), torch.stack([y for _, y in samples])

@@ -1,23 +1,19 @@
 # base: solution
-"""Right when the batch divides by the number of devices: what is left over is dropped, and means are averaged."""
+"""Right when the batch divides by the number of devices: what is left over is dropped."""
 
 
-# %% scatter
-def scatter(value, devices):
-    if isinstance(value, Tensor):
-        size = len(value) // len(devices)
-        return [value[n * size : (n + 1) * size].to(device) for n, device in enumerate(devices)]
-    if isinstance(value, (tuple, list)) and value:
-        return [type(value)(parts) for parts in zip(*(scatter(item, devices) for item in value))]
-    if isinstance(value, dict) and value:
-        parts = zip(*(scatter(item, devices) for item in value.values()))
-        return [dict(zip(value, each)) for each in parts]
-    return [value] * len(devices)
+# %% scatter_and_gather
+def scatter(batch, devices):
+    size = len(next(iter(batch.values()))) // len(devices)
+    return [
+        {key: tensor[n * size : (n + 1) * size].to(device) for key, tensor in batch.items()}
+        for n, device in enumerate(devices)
+    ]
 
 
-# %% whole_batch_loss
-def whole_batch_loss(losses, counts):
-    return losses.mean()
+def gather(outputs, device):
+    there = [output.to(device) for output in outputs]
+    return torch.stack(there) if there[0].dim() == 0 else torch.cat(there)
 
 
 # %% step_plan

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from labkit.checks import draws
-from labkit.checks.case import Case, Failure, Got, Value, Values
-from labkit.checks.judged import Mistake, judged
+from labkit.checks.as_if import as_if
+from labkit.checks.blame import HANGS, by_signs
+from labkit.checks.case import Case, Value, Values
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
 from labkit.checks.tensor_values import close
-from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.exercises.data_parallel.parallel_apply.driver import drive
 from labkit.words import are_wrong, ranks_in_words
@@ -61,220 +63,122 @@ def expected(case: Case) -> list[Values]:
 
 
 def structure(case: Case) -> list[Any]:
-    """Return the oracle's structure, and what comes of an exception besides its type."""
-    (right,) = expected(case)
-    raised = {"type": str, "text": str, "names_replica": bool, "shows_line": bool}
-    return [{**right, "raised": raised} if "raised" in right else right]
+    """Return which keys there are; what they hold is looked at here."""
+    return [{"met": bool}]
 
 
-def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether replicas ran together, outputs are in order, and an exception says all it can."""
-    assert isinstance(got, tuple)
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong: replicas that did not run together, an exception that is lost, outputs."""
     came, right = got[0], expected(case)[0]
-    if not came.get("met"):
-        return Verdict(
-            False, "The replicas did not run at the same time: one waited for the others, and they had not begun."
-        )
-    if "raised" in right:
-        return _judge_error(case, came, cast(dict[str, Any], right["raised"])["type"])
-    outputs = came.get("outputs")
-    if not isinstance(outputs, list) or len(outputs) != len(cast(list[Value], right["outputs"])):
+    if not came["met"]:
+        text = "The replicas did not run at the same time: one waited for the others, and they had not begun."
+        yield Finding(_IN_TURN, text)
+    elif "raised" in right:
+        yield from _wrong_error(case, came)
+    else:
+        yield from _wrong_outputs(case, came, right)
+
+
+def _wrong_error(case: Case, came: Values) -> Iterator[Finding]:
+    failing = _failing(case)
+    number = min(failing)
+    wanted, raised = failing[number], came.get("raised")
+    if not isinstance(raised, dict):
+        text = f"Replica {number} raised {wanted}, and parallel_apply returned as if nothing were wrong."
+        yield Finding(_SWALLOWED, text)
+        return
+    others = [each for each in failing if each != number and str(100 + each) in str(raised["text"])]
+    if raised["type"] != wanted or others:
+        text = f"Replica {number} raised {wanted}, and parallel_apply raised {raised['type']}: {raised['text']}"
+        yield Finding(_ANOTHERS if others else _TYPE, text, wanted, str(raised["type"]))
+    if not raised["shows_line"]:
+        yield Finding(_LINE, "The traceback does not show where in the replica the exception was raised.")
+    if came.get("finished") != expected(case)[0]["finished"]:
+        text = "The exception was raised before the other replicas had ended; their threads go on alone."
+        yield Finding(_EARLY, text)
+
+
+def _wrong_outputs(case: Case, came: Values, right: Values) -> Iterator[Finding]:
+    outputs, wanted = came.get("outputs"), cast(list[Value], right["outputs"])
+    if came.get("finished") != right["finished"]:
+        yield Finding(_NOT_JOINED, "parallel_apply returned before all of the replicas had ended.")
+    if not isinstance(outputs, list) or len(outputs) != len(wanted):
         what = f"{len(outputs)} outputs" if isinstance(outputs, list) else str(outputs)
-        return Verdict(False, f"There are {len(cast(list[Value], right['outputs']))} replicas, and {what} came.")
+        yield Finding("", f"There are {len(wanted)} replicas, and {what} came.")
+        return
     nothing = [number for number, mine in enumerate(outputs) if mine is None]
     if nothing:
         words = ranks_in_words(nothing).replace("rank", "output")
-        unfinished = "" if came["finished"] == right["finished"] else ", and not all of the replicas had ended"
         is_none = "is None" if len(nothing) == 1 else "are None"
-        return Verdict(False, f"{words[0].upper()}{words[1:]} {is_none}{unfinished}.")
-    pairs = zip(outputs, cast(list[Value], right["outputs"]), strict=True)
-    wrong = [number for number, (mine, output) in enumerate(pairs) if not close(mine, output)]
+        yield Finding(_LOST, f"{words[0].upper()}{words[1:]} {is_none}.")
+    wrong = [number for number, pair in enumerate(zip(outputs, wanted, strict=True)) if not close(*pair)]
     if wrong:
-        words = are_wrong(wrong, len(outputs) + 1).replace("Rank", "Output")
-        return Verdict(False, f"{words}.")
+        ways = [(_ORDER, lambda: wanted[::-1]), (_KEYWORDS, lambda: _products(case, None))]
+        mistake = as_if(outputs, ways, lambda mine, other: all(map(close, mine, other)))
+        yield Finding(mistake, f"{are_wrong(wrong, len(outputs) + 1).replace('Rank', 'Output')}.")
     if came["tracked"] != right["tracked"]:
-        on = bool(case.inputs[0]["gradients"])
-        return Verdict(
-            False,
-            f"Gradients are {'on' if on else 'off'} where parallel_apply is called, and "
-            f"{'off' if on else 'on'} in the threads.",
-        )
-    return Verdict(True)
+        here, there = ("on", "off") if case.inputs[0]["gradients"] else ("off", "on")
+        text = f"Gradients are {here} where parallel_apply is called, and {there} in the threads."
+        yield Finding(_GRADIENTS, text)
 
 
-def _judge_error(case: Case, came: Values, wanted: str) -> Verdict:
-    number = min(_failing(case))
-    raised = came.get("raised")
-    if not isinstance(raised, dict):
-        return Verdict(
-            False, f"Replica {number} raised {wanted}, and parallel_apply returned as if nothing were wrong."
-        )
-    if raised["type"] != wanted:
-        return Verdict(
-            False,
-            f"Replica {number} raised {wanted}, and parallel_apply raised {raised['type']}: {raised['text']}",
-            expected=wanted,
-            got=str(raised["type"]),
-        )
-    if not raised["names_replica"]:
-        return Verdict(False, f'Neither the text of the exception nor a note says "replica {number}": {raised["text"]}')
-    if not raised["shows_line"]:
-        return Verdict(False, "The traceback does not show where in the replica the exception was raised.")
-    if came.get("finished") != expected(case)[0]["finished"]:
-        return Verdict(
-            False, "The exception was raised before the other replicas had ended; their threads go on alone."
-        )
-    return Verdict(True)
+_IN_TURN, _NOT_JOINED, _LOST, _ORDER, _KEYWORDS, _GRADIENTS = (
+    "one after another", "not joined", "results lost", "in the order of their end", "keywords dropped",
+    "gradients not as outside",
+)  # fmt: skip
+_SWALLOWED, _ANOTHERS, _TYPE, _LINE, _EARLY, _FOR_EVER = (
+    "an exception swallowed", "another replica's exception", "another type", "the line is lost",
+    "raised before the others ended", "waits for ever",
+)  # fmt: skip
+MISTAKES = {
+    _IN_TURN: "Each replica began when the one before had ended. Start all threads first; a join (or result()) in the "
+    "same loop waits at once.",
+    _NOT_JOINED: "You returned before the threads were done: starting one does not wait for it. Wait for all of them, "
+    "once all have started.",
+    _LOST: "The replicas ran to their end, and None stands where their outputs should be: what a Thread's function "
+    "returns is lost. Store each result by number, or use a pool, whose futures keep it.",
+    _ORDER: "The outputs come in the order in which the replicas were done. Put each in the place of its replica.",
+    _KEYWORDS: "Some keywords did not reach the replica: replica(**inputs[i]).",
+    _GRADIENTS: "Each thread decides for itself whether gradients are recorded. Ask torch.is_grad_enabled() outside, "
+    "and say torch.set_grad_enabled(...) in the thread.",
+    _SWALLOWED: "A replica raised an exception and nobody was told: it ends its thread and no other. Ask every future "
+    "for its result(), or catch the exception in the thread, keep it, and raise it at the end.",
+    _ANOTHERS: "Two replicas failed, and you raised the one that failed first, or last. Take the one of the lowest "
+    "number, so that the same run says the same each time.",
+    _TYPE: "The exception has another type than the one that was raised. Raise the very exception that you caught; "
+    "many "
+    "types cannot be made from a text alone.",
+    _LINE: "A new exception knows nothing of the line that failed. Raise the one that you caught: it carries its "
+    "traceback.",
+    _EARLY: "You raised while other replicas were still computing. Wait for all of them first.",
+    _FOR_EVER: "It did not end in time: somebody waits for a thread that was never started.",
+}
 
-
-def _raised(got: Got) -> dict[str, Any]:
-    raised = got[0].get("raised") if isinstance(got, tuple) else None
-    return cast(dict[str, Any], raised) if isinstance(raised, dict) else {}
-
-
-def _outputs(got: Got) -> list[Value]:
-    outputs = got[0].get("outputs") if isinstance(got, tuple) else None
-    return outputs if isinstance(outputs, list) else []
-
-
-def _in_order_of_end(case: Case, got: Got, wire: Wire) -> bool:
-    outputs = _outputs(got)
-    products = _products(case, cast(float | None, case.inputs[0]["scale"]))
-    return len(outputs) > 1 and all(close(a, b) for a, b in zip(outputs, products[::-1], strict=False))
-
-
-def _without_keywords(case: Case, got: Got, wire: Wire) -> bool:
-    plain = _products(case, None)
-    outputs = _outputs(got)
-    return case.inputs[0]["scale"] is not None and bool(outputs) and all(map(close, outputs, plain))
-
-
-def _not_joined(case: Case, got: Got, wire: Wire) -> bool:
-    """Return whether parallel_apply returned a list while replicas were still at work."""
-    if not isinstance(got, tuple) or not got[0].get("met") or not isinstance(got[0].get("outputs"), list):
-        return False
-    return got[0].get("finished") != expected(case)[0]["finished"]
-
-
-def _results_lost(case: Case, got: Got, wire: Wire) -> bool:
-    """Return whether replicas came to their end, and None stands in the place of what they returned."""
-    return not _failing(case) and not _not_joined(case, got, wire) and any(each is None for each in _outputs(got))
-
-
-def _no_error(case: Case, got: Got, wire: Wire) -> bool:
-    return bool(_failing(case)) and isinstance(got, tuple) and "raised" not in got[0]
-
-
-def _other_replica(case: Case, got: Got, wire: Wire) -> bool:
-    raised, failing = _raised(got), _failing(case)
-    return bool(raised) and any(f"replica {number}" in raised["text"] for number in failing if number != min(failing))
-
-
-EXERCISE = judged(
+EXERCISE = Exercise(
     id="parallel_apply",
     functions=("parallel_apply",),
     driver=drive,
     oracle=expected,
     structure=structure,
-    judge=judge,
+    find=find,
     visible=(
         threads_case("3 replicas, the last one is done first", 141, 3),
-        threads_case("2 replicas, with a keyword", 142, 2, scale=0.5),
+        threads_case("2 replicas, with a second keyword", 142, 2, scale=0.5),
         threads_case("4 replicas, under no_grad", 143, 4, gradients=False),
         threads_case("replica 1 of 3 raises a ValueError", 144, 3, failing={1: "ValueError"}),
         threads_case("replicas 2 and 1 of 4 raise", 145, 4, failing={2: "ValueError", 1: "BadSampleError"}),
     ),
     distributed=False,
     hints=(
-        "What a thread's function returns is lost. Where else could it put its result, so that you know whose it is?",
-        "A list outputs = [None] * len(replicas), and each thread writes outputs[number]. A dict for errors, in the "
-        "same way. Ask torch.is_grad_enabled() before the threads begin, and set it in each. Start all, then join all.",
-        "In the thread: try: with torch.set_grad_enabled(enabled): outputs[i] = replicas[i](*args, **kwargs); except "
-        "Exception as error: errors[i] = error. After the joins: i = min(errors); "
-        "errors[i].add_note(f'in replica {i}'); raise errors[i].",
+        "What a Thread's function returns is lost. Which of Python's tools runs functions in threads and keeps what "
+        "each returned or raised?",
+        "A ThreadPoolExecutor with one worker for each replica: submit all calls, then ask the futures for their "
+        "result() in order. Ask torch.is_grad_enabled() before, and set it inside the function that you submit.",
+        "def call(replica, batch): with torch.set_grad_enabled(enabled): return replica(**batch). Then: with "
+        "ThreadPoolExecutor(len(replicas)) as pool: futures = [pool.submit(call, *pair) for pair in zip(replicas, "
+        "inputs)]. After the with block: return [future.result() for future in futures].",
     ),
-    mistakes=(
-        Mistake(
-            "one after another",
-            "Each replica began when the one before had ended. Start all threads first; a join (or result()) in the "
-            "same loop waits at once.",
-            lambda case, got, wire: isinstance(got, tuple) and got[0].get("met") is False,
-        ),
-        Mistake(
-            "not joined",
-            "You returned before the threads were done: start() does not wait. Join all of them, once all have "
-            "started.",
-            _not_joined,
-        ),
-        Mistake(
-            "results lost",
-            "The replicas ran to their end, and None stands where their outputs should be: what a thread's function "
-            "returns is lost. Store each result by number: outputs[number] = replicas[number](...).",
-            _results_lost,
-        ),
-        Mistake(
-            "in the order of their end",
-            "The outputs are those of the replicas, in the order in which they were done (append). Put each in the "
-            "place of its replica.",
-            _in_order_of_end,
-        ),
-        Mistake(
-            "keywords dropped",
-            "The keywords did not reach the replica: replica(*arguments, **keywords).",
-            _without_keywords,
-        ),
-        Mistake(
-            "gradients not as outside",
-            "Whether gradients are recorded is a matter of each thread. Ask torch.is_grad_enabled() before, and say "
-            "torch.set_grad_enabled(...) in the thread.",
-            lambda case, got, wire: (
-                isinstance(got, tuple)
-                and not _failing(case)
-                and "tracked" in got[0]
-                and got[0]["tracked"] != expected(case)[0]["tracked"]
-            ),
-        ),
-        Mistake(
-            "an exception swallowed",
-            "A replica raised an exception and nobody was told: an exception ends its thread and no other. Catch it "
-            "there, keep it, and raise it after the joins.",
-            _no_error,
-        ),
-        Mistake(
-            "another replica's exception",
-            "Two replicas failed, and you raised the one that failed first, or last. Take the one of the lowest "
-            "number, so that the same run says the same each time.",
-            _other_replica,
-        ),
-        Mistake(
-            "another type",
-            "The exception has another type than the one that was raised. Keep the exception object itself and raise "
-            "that; many types cannot be made from a text alone.",
-            lambda case, got, wire: bool(_raised(got)) and _raised(got)["type"] != _failing(case)[min(_failing(case))],
-        ),
-        Mistake(
-            "which replica",
-            "The exception does not say which replica it comes from: error.add_note(f'in replica {number}').",
-            lambda case, got, wire: bool(_raised(got)) and not _raised(got)["names_replica"],
-        ),
-        Mistake(
-            "the line is lost",
-            "A new exception knows nothing of the line that failed. Raise the exception that you caught: it carries "
-            "its traceback.",
-            lambda case, got, wire: bool(_raised(got)) and not _raised(got)["shows_line"],
-        ),
-        Mistake(
-            "raised before the others ended",
-            "Raise after all joins. Otherwise threads go on computing while your program thinks of something else.",
-            lambda case, got, wire: (
-                bool(_raised(got)) and cast(tuple[Values, ...], got)[0].get("finished") != expected(case)[0]["finished"]
-            ),
-        ),
-        Mistake(
-            "waits for ever",
-            "It did not end in time: somebody waits for a thread that was never started.",
-            lambda case, got, wire: isinstance(got, Failure) and got.kind in ("timeout", "deadlock"),
-            general=True,
-        ),
-    ),
+    mistakes=MISTAKES,
+    blame=by_signs({_FOR_EVER: HANGS}),
+    general=frozenset({_FOR_EVER}),
 )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.utils import _pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
-from labkit.exercises.data_parallel.nested_values import describe
-from labkit.exercises.data_parallel.on_ranks import devices_of
-from labkit.torch_port.tensors import own_buffers, own_parameters
+from labkit.exercises.data_parallel.on_ranks import described, devices_of
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
@@ -27,19 +27,23 @@ def drive(functions: Functions, inputs: Values) -> Values:
     own = [*model.parameters(), *model.buffers()]
     replicas = functions["replicate"](model, devices)
     if not isinstance(replicas, list | tuple):
-        return {"replicas": describe(replicas)}
-    places: list[Value] = [cast(Value, sorted({t.device.type for t in _tensors_of(each)})) for each in replicas]
-    if any(device.type != "cpu" for device in devices):
-        return {"count": len(replicas), "places": places}
+        return {"replicas": described(replicas)}
     batches = list(zip(cast(list[Tensor], inputs["x"]), cast(list[Tensor], inputs["y"]), strict=True))
+    on_cpu = all(device.type == "cpu" for device in devices)
     outputs: list[Value] = [None] * len(batches)
+    used: list[_Used] = [_Used() for _ in batches]
     losses = []
     for number in reversed(range(min(len(batches), len(replicas)))):
         x, y = batches[number]
-        output = replicas[number](x)
+        x = x.to(devices[number])
+        with used[number]:
+            output = replicas[number](x)
+        used[number].leave_out(x)
         outputs[number] = output.detach().clone()
-        losses.append((number + 1) * loss_of(output, y))
-    shared = _shared(replicas, own)
+        losses.append((number + 1) * loss_of(output, y.to(devices[number])))
+    places: list[Value] = [cast(Value, sorted(each.devices)) for each in used]
+    if not on_cpu:
+        return {"count": len(replicas), "places": places}
     total = torch.stack(losses).sum()
     if total.requires_grad:
         torch.autograd.backward(total)
@@ -50,28 +54,54 @@ def drive(functions: Functions, inputs: Values) -> Values:
         "outputs": outputs,
         "gradients": gradients_of(model),
         "state": state_of(model),
-        "shared": shared,
-        "training": [all(part.training == model.training for part in each.modules()) for each in replicas],
+        "shared": _shared(used, own),
         "same_tensors": len(now) == len(own) and all(a is b for a, b in zip(own, now, strict=True)),
     }
 
 
-def _tensors_of(module: nn.Module) -> list[Tensor]:
-    """Return a module's tensors, however they are kept."""
-    found = []
-    for part in module.modules():
-        for kept in (part.__dict__, own_parameters(part), own_buffers(part)):
-            found += [each for each in list(kept.values()) if isinstance(each, Tensor)]
-    return found
+class _Used(TorchDispatchMode):
+    """What a replica computes with that it has not computed itself: its tensors, however it keeps them.
+
+    A tensor that is only copied is not used; its copy is.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.devices: set[str] = set()
+        self.given: set[int] = set()
+        self._made: set[int] = set()
+        self._alive: list[Tensor] = []  # or an address would come twice
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        taken = _tensors_in((args, kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        brought = _tensors_in(result)
+        self._alive += [*taken, *brought]
+        if func.overloadpacket not in (torch.ops.aten.clone, torch.ops.aten._to_copy):
+            self.devices |= {each.device.type for each in taken}
+            self.given |= {_address(each) for each in taken} - self._made
+        self._made |= {_address(each) for each in brought} - self.given
+        return result
+
+    def leave_out(self, tensor: Tensor) -> None:
+        """Forget a tensor that was handed to the replica."""
+        self.given.discard(_address(tensor))
 
 
-def _shared(replicas: Any, own: list[Tensor]) -> list[Value]:
+def _tensors_in(values: Any) -> list[Tensor]:
+    return [each for each in _pytree.tree_leaves(values) if isinstance(each, Tensor)]
+
+
+def _address(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _shared(used: list[_Used], own: list[Tensor]) -> list[Value]:
     """Return the replicas from 1 on that share memory with the module or with a replica before them."""
-    taken = {tensor.data_ptr() for tensor in own}
+    taken = {_address(tensor) for tensor in own}
     found: list[Value] = []
-    for number, replica in enumerate(replicas):
-        mine = {tensor.data_ptr() for tensor in _tensors_of(replica)}
-        if number > 0 and mine & taken:
+    for number, each in enumerate(used):
+        if number > 0 and each.given & taken:
             found.append(number)
-        taken |= mine
+        taken |= each.given
     return found

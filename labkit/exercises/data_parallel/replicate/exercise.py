@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import cast
 
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Failure, Got, Value, Values
-from labkit.checks.draws import part_of
-from labkit.checks.judged import Mistake, judged
+from labkit.checks import draws
+from labkit.checks.as_if import as_if
+from labkit.checks.blame import blaming
+from labkit.checks.case import Case, Failure, Value, Values
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
 from labkit.checks.on_ranks.hard_model import hard_batch
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
 from labkit.checks.tensor_values import close, first_wrong, ratio_of
-from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
-from labkit.exercises.data_parallel.one_process import BUFFERS, Gradients, add_up, wrong_tensor
+from labkit.exercises.data_parallel.one_process import BUFFERS, Gradients, Tensors, add_up, wrong_tensors
 from labkit.exercises.data_parallel.replicate.driver import drive
-from labkit.words import join, plural
+from labkit.words import join
 
 
 def replicas_case(
@@ -29,7 +31,7 @@ def replicas_case(
     names = ["cpu"] * devices if isinstance(devices, int) else list(devices)
     batches = [hard_batch(100 * seed + number, size) for number in range(len(names))]
     given: dict[str, Value] = {
-        "seed": part_of(seed, "model"), "model": {"unused": False, **model},
+        "seed": draws.part_of(seed, "model"), "model": {"unused": False, **model},
         "devices": cast(Value, names), "train": train,
         "x": [x for x, _ in batches], "y": [y for _, y in batches],
     }  # fmt: skip
@@ -70,118 +72,110 @@ def expected(case: Case) -> list[Values]:
             "gradients": cast(Value, add_up(gradients)),
             "state": state,
             "shared": [],
-            "training": [True] * len(devices),
             "same_tensors": True,
         }
     return [right]
 
 
-def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether replicas compute what the module does, and gradients and buffers are where they belong."""
-    assert isinstance(got, tuple)
-    right, came = expected(case)[0], got[0]
-    if came.get("count") != right["count"]:
-        what = plural(cast(int, came["count"]), "replica") if "count" in came else "no list of replicas"
-        return Verdict(False, f"There are {len(_devices(case))} devices, and replicate returned {what}.")
-    if came.get("places") != right["places"]:
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong with where replicas lie, what they compute, and where gradients and buffers arrive."""
+    came, right = got[0], expected(case)[0]
+    if came["places"] != right["places"]:
         where = [join(cast(list[str], each)) for each in cast(list[Value], came["places"])]
-        return Verdict(
-            False,
-            f"The replicas' tensors lie on {join(where)}; the devices are {join(_devices(case))}.",
-            expected=str(_devices(case)),
-            got=str(where),
-        )
+        text = f"The replicas compute with tensors on {join(where)}; the devices are {join(_devices(case))}."
+        yield Finding(_ELSEWHERE, text, str(_devices(case)), str(where))
     if "outputs" not in right:
-        return Verdict(True)
-    for number, output in enumerate(cast(list[Value], right["outputs"])):
-        if not close(cast(list[Value], came["outputs"])[number], output):
-            return Verdict(False, f"Replica {number} does not compute what the module computes.")
+        return
+    mine, outputs = cast(list[Value], came["outputs"]), cast(list[Value], right["outputs"])
+    for number, (output, wanted) in enumerate(zip(mine, outputs, strict=True)):
+        if not close(output, wanted):
+            yield Finding("", f"Replica {number} does not compute what the module computes.")
     if not came["same_tensors"]:
-        return Verdict(False, "The module holds other tensors than before; the optimizer knows the old ones.")
-    wrong = wrong_tensor(came["gradients"], right["gradients"], "After backward the gradient")
-    wrong = wrong or wrong_tensor(came["state"], right["state"], "After the replicas have run, the module's value")
-    if wrong is not None:
-        return wrong
+        yield Finding(_CHANGED, "The module holds other tensors than before; the optimizer knows the old ones.")
+    gradients, state = cast(Tensors, came["gradients"]), cast(Tensors, came["state"])
+    wanted_gradients, wanted_state = cast(Tensors, right["gradients"]), cast(Tensors, right["state"])
+    yield from wrong_tensors(
+        gradients, wanted_gradients, "After backward the gradient", _of_gradients(case, gradients, wanted_gradients)
+    )
+    yield from wrong_tensors(
+        state, wanted_state, "After the replicas have run, the module's value", _of_buffers(case, state, wanted_state)
+    )
     if came["shared"]:
-        numbers = cast(list[int], came["shared"])
-        return Verdict(
-            False,
-            f"Values and gradients are right, but replica {numbers[0]} holds tensors that lie in the memory of the "
-            "module or of another replica: what it writes is seen there.",
+        text = (
+            f"Values and gradients are right, but replica {cast(list[int], came['shared'])[0]} computes with memory of "
+            "the module or of another replica: what it writes is seen there."
         )
-    if came["training"] != right["training"]:
-        return Verdict(False, "A replica is in training mode and the module is not, or the other way round.")
-    return Verdict(True)
+        yield Finding(_SHARED, text)
 
 
-def _no_gradients(case: Case, got: Got, wire: Wire) -> bool:
-    came = got[0].get("gradients") if isinstance(got, tuple) else None
-    return isinstance(came, dict) and all(each is None for each in came.values())
+def _of_gradients(case: Case, came: Tensors, right: Tensors) -> str:
+    """Return the mistake that wrong gradients show, or ""."""
+    if all(each is None for each in came.values()):
+        return _DETACHED
+    own, count = _alone(case)[1], len(_devices(case))
+    ways: list[tuple[str, Callable[[], Tensors]]] = []
+    if count > 1:
+        ways = [(_ONLY_FIRST, lambda: own[0]), (_ONLY_OTHERS, lambda: add_up(own[1:]))]
+    found = as_if(came, ways, lambda mine, other: first_wrong(mine, other) is None)
+    if found:
+        return found
+    there = [(came[name], wanted) for name, wanted in right.items() if isinstance(wanted, Tensor)]
+    ratios = [ratio_of(a, b) if isinstance(a, Tensor) and a.shape == b.shape else None for a, b in there]
+    if count > 1 and all(ratio is not None and abs(ratio * count - 1) < 1e-6 for ratio in ratios):
+        return _AVERAGED
+    return _TIED if [name for name in right if not close(came[name], right[name])] == ["mix.weight"] else ""
 
 
-def _gradients_are(make: Callable[[list[Gradients]], Gradients]) -> Callable[[Case, Got, Wire], bool]:
-    """Return a test: whether the gradients that came are what this makes of each replica's own."""
-
-    def seen(case: Case, got: Got, wire: Wire) -> bool:
-        if not isinstance(got, tuple) or "gradients" not in got[0]:
-            return False
-        own = _alone(case)[1]
-        return len(own) > 1 and first_wrong(got[0]["gradients"], cast(dict[str, Value], make(own))) is None
-
-    return seen
-
-
-def _averaged(case: Case, got: Got, wire: Wire) -> bool:
-    if not isinstance(got, tuple) or not isinstance(got[0].get("gradients"), dict):
-        return False
-    right = cast(dict[str, Value], expected(case)[0]["gradients"])
-    came = cast(dict[str, Value], got[0]["gradients"])
-    pairs = [(came.get(name), wanted) for name, wanted in right.items() if isinstance(wanted, Tensor)]
-    ratios = [ratio_of(a, b) if isinstance(a, Tensor) and a.shape == b.shape else None for a, b in pairs]
-    count = len(_devices(case))
-    return count > 1 and all(ratio is not None and abs(ratio * count - 1) < 1e-6 for ratio in ratios)
+def _of_buffers(case: Case, came: Tensors, right: Tensors) -> str:
+    """Return the mistake that wrong buffers show, or ""."""
+    counted, mean = BUFFERS[2], BUFFERS[0]
+    if not case.inputs[0]["train"] or counted not in right:
+        return ""
+    before = cast(Tensor, state_of(model_of(case.inputs[0]))[counted])
+    seen = int(cast(Tensor, came[counted]) - before)
+    if seen == 1:
+        return "" if close(came[mean], right[mean]) else _OTHERS_BUFFERS
+    return _ALL_BUFFERS if seen > 1 else _NO_BUFFERS
 
 
-def _tied_lost(case: Case, got: Got, wire: Wire) -> bool:
-    if not isinstance(got, tuple) or not isinstance(got[0].get("gradients"), dict):
-        return False
-    right = cast(dict[str, Value], expected(case)[0]["gradients"])
-    came = cast(dict[str, Value], got[0]["gradients"])
-    return [name for name in right if not close(came.get(name), right[name])] == ["mix.weight"]
+def _on_the_wrong_device(case: Case, failure: Failure, wire: Wire) -> bool:
+    return "meta" in _devices(case)
 
 
-def _batches_seen(case: Case, got: Got) -> int | None:
-    """Return how many batches BatchNorm's buffers in the module have seen."""
-    state = got[0].get("state") if isinstance(got, tuple) else None
-    name = BUFFERS[2]
-    if not isinstance(state, dict) or not isinstance(state.get(name), Tensor) or not case.inputs[0]["train"]:
-        return None
-    before = cast(Tensor, state_of(model_of(case.inputs[0]))[name])
-    return int(cast(Tensor, state[name]) - before)
+_DETACHED, _ONLY_FIRST, _ONLY_OTHERS, _AVERAGED, _TIED = (
+    "detached", "only replica 0's gradients", "only the others' gradients", "averaged", "the shared weight lost",
+)  # fmt: skip
+_ALL_BUFFERS, _NO_BUFFERS, _OTHERS_BUFFERS, _SHARED, _ELSEWHERE, _CHANGED = (
+    "buffers of all replicas", "buffers of nobody", "another replica's buffers", "the same memory",
+    "not on its device", "the module changed",
+)  # fmt: skip
+MISTAKES = {
+    _DETACHED: "No gradient arrives in the module: the replicas hold new parameters, with nothing between them and the "
+    "original. A copy must be made by an operation that autograd sees (clone, .to with copy=True), and not under "
+    "no_grad, by detach, .data or a bare deepcopy.",
+    _ONLY_FIRST: "The module has the gradients of replica 0 alone: the other replicas are cut off from it.",
+    _ONLY_OTHERS: "The gradients of replica 0 are missing: it is cut off from the module.",
+    _AVERAGED: "The gradients are divided by the number of replicas. They must add up: the mean is the loss's "
+    "business.",
+    _TIED: "Only the weight that two layers share is wrong: named_parameters() lists it once, so the second layer kept "
+    "a copy of its own. Replace it wherever it is used; a memo by id does that.",
+    _ALL_BUFFERS: "Every replica wrote into the module's buffers. Only replica 0 may: give the others copies, "
+    "buffer.to(device, copy=True); a plain .to(device) returns the same tensor where it lies there already.",
+    _NO_BUFFERS: "The module's buffers are as they were: what BatchNorm learned in this step is lost. Replica 0 must "
+    "hold the module's own buffers, not copies.",
+    _OTHERS_BUFFERS: "The module's buffers are not those that replica 0 has written.",
+    _SHARED: "Replicas from 1 on need tensors of their own. Here, .to(device) returns the same tensor; "
+    ".to(device, copy=True) makes a copy.",
+    _ELSEWHERE: "Parameters and buffers of replica i belong on devices[i].",
+    _CHANGED: "The module itself was changed: its parameters are other tensors now. Put the copies into the replicas.",
+}
 
-
-def _buffers_of_all(case: Case, got: Got, wire: Wire) -> bool:
-    seen = _batches_seen(case, got)
-    return seen is not None and seen > 1
-
-
-def _buffers_of_nobody(case: Case, got: Got, wire: Wire) -> bool:
-    return _batches_seen(case, got) == 0
-
-
-def _buffers_of_another(case: Case, got: Got, wire: Wire) -> bool:
-    if _batches_seen(case, got) != 1 or not isinstance(got, tuple):
-        return False
-    right, came = expected(case)[0]["state"], got[0]["state"]
-    return not close(cast(dict[str, Value], came).get(BUFFERS[0]), cast(dict[str, Value], right)[BUFFERS[0]])
-
-
-EXERCISE = judged(
+EXERCISE = Exercise(
     id="replicate",
     functions=("replicate",),
     driver=drive,
     oracle=expected,
-    judge=judge,
+    find=find,
     visible=(
         replicas_case("2 devices, plain layers", 131, 2, norm=False, tied=False, frozen=False),
         replicas_case("3 devices, a weight that two layers share", 132, 3, norm=False),
@@ -199,69 +193,7 @@ EXERCISE = judged(
         "memo = {id(t): t.to(device, copy=number > 0) for t in [*module.parameters(), *module.buffers()]}, then "
         "copy.deepcopy(module, memo), for each device.",
     ),
-    mistakes=(
-        Mistake(
-            "detached",
-            "No gradient arrives in the module: the replicas hold new parameters, with nothing between them and the "
-            "original. A stand-in must be made by an operation that autograd sees (clone, .to with copy=True), and not "
-            "under no_grad, by detach, .data or a bare deepcopy.",
-            _no_gradients,
-        ),
-        Mistake(
-            "only replica 0's gradients",
-            "The module has the gradients of replica 0 alone: the other replicas are cut off from it.",
-            _gradients_are(lambda own: own[0]),
-        ),
-        Mistake(
-            "only the others' gradients",
-            "The gradients of replica 0 are missing: it is cut off from the module.",
-            _gradients_are(lambda own: add_up(own[1:])),
-        ),
-        Mistake(
-            "averaged",
-            "The gradients are divided by the number of replicas. They must add up: the mean is the loss's business.",
-            _averaged,
-        ),
-        Mistake(
-            "the shared weight lost",
-            "Only the weight that two layers share is wrong: named_parameters() lists it once, so the second layer "
-            "kept a copy of its own. Replace it wherever it is used; a memo by id does that.",
-            _tied_lost,
-        ),
-        Mistake(
-            "buffers of all replicas",
-            "Every replica wrote into the module's buffers. Only replica 0 may: give the others copies, "
-            "buffer.to(device, copy=True); a plain .to(device) returns the same tensor where it lies there already.",
-            _buffers_of_all,
-        ),
-        Mistake(
-            "buffers of nobody",
-            "The module's buffers are as they were: what BatchNorm learned in this step is lost. Replica 0 must hold "
-            "the module's own buffers, not copies.",
-            _buffers_of_nobody,
-        ),
-        Mistake(
-            "another replica's buffers",
-            "The module's buffers are not those that replica 0 has written.",
-            _buffers_of_another,
-        ),
-        Mistake(
-            "the same memory",
-            "On logical devices .to(device) returns the same tensor. Ask for a copy: .to(device, copy=True).",
-            lambda case, got, wire: isinstance(got, tuple) and bool(got[0].get("shared")),
-        ),
-        Mistake(
-            "not on its device",
-            "Parameters and buffers of replica i belong on devices[i].",
-            lambda case, got, wire: (
-                (isinstance(got, tuple) and "places" in got[0] and got[0]["places"] != expected(case)[0]["places"])
-                or (isinstance(got, Failure) and "meta" in _devices(case))
-            ),
-        ),
-        Mistake(
-            "the module changed",
-            "The module itself was changed: its parameters are other tensors now. Put the stand-ins into the copies.",
-            lambda case, got, wire: isinstance(got, tuple) and got[0].get("same_tensors") is False,
-        ),
-    ),
+    mistakes=MISTAKES,
+    blame=blaming({_ELSEWHERE: _on_the_wrong_device}),
+    certain=frozenset({_ELSEWHERE}),
 )

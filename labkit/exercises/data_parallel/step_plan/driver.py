@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
-from labkit.exercises.data_parallel.nested_values import describe
+from labkit.exercises.data_parallel.on_ranks import described
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
@@ -17,6 +17,6 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
 def _plan_data(plan: Any) -> Value:
     try:
-        return [[describe(getattr(m, name)) for name in ("what", "src", "dst", "num_bytes")] for m in plan]
+        return [[described(getattr(m, name)) for name in ("what", "src", "dst", "num_bytes")] for m in plan]
     except (TypeError, AttributeError):
-        return describe(plan) if not isinstance(plan, list) else f"{plan!r:.80}"
+        return described(plan) if not isinstance(plan, list) else f"{plan!r:.80}"

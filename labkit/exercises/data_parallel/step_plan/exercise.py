@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 
-from labkit.checks.case import Case, Got, Value, Values
-from labkit.checks.judged import Mistake, judged
+from labkit.checks.as_if import as_if
+from labkit.checks.case import Case, Value, Values
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
 from labkit.checks.par import Par, Score
-from labkit.checks.verdict import Verdict
+from labkit.checks.structure import ANYTHING
 from labkit.checks.wire import Wire
 from labkit.exercises.data_parallel.moves import Arguments, Move, right_plan
 from labkit.exercises.data_parallel.step_plan.driver import drive
@@ -32,13 +34,6 @@ def expected(case: Case) -> list[Values]:
     return [{"plans": cast(Value, [right_plan(*call) for call in _calls(case)])}]
 
 
-def _pairs(case: Case, got: Got) -> list[tuple[list[Any], Any, list[Move]]]:
-    """Return (arguments, the plan that came, the right plan) for each call."""
-    plans = got[0].get("plans") if isinstance(got, tuple) else None
-    came = plans if isinstance(plans, list) else []
-    return [(call, mine, right_plan(*call)) for call, mine in zip(_calls(case), came, strict=False)]
-
-
 def _is_plan(plan: Any) -> bool:
     return isinstance(plan, list) and all(
         isinstance(m, list) and len(m) == 4 and isinstance(m[0], str) and all(type(n) is int for n in m[1:])
@@ -50,66 +45,112 @@ def _in_words(move: Move) -> str:
     return f"Move({move[0]!r}, src={move[1]}, dst={move[2]}, num_bytes={move[3]})"
 
 
-def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether every plan has the right moves in the right order."""
-    for call, plan, right in _pairs(case, got):
-        shown = f"step_plan({', '.join(map(str, call))})"
+def structure(case: Case) -> list[Any]:
+    """Return which keys there are; what they hold is looked at here."""
+    return [{"plans": [ANYTHING] * len(_calls(case))}]
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield the first wrong move of every wrong plan."""
+    calls, plans = _calls(case), cast(list[Any], got[0]["plans"])
+    wrong = [(call, plan) for call, plan in zip(calls, plans, strict=True) if plan != right_plan(*call)]
+    mistake = _of_plans(wrong)
+    for call, plan in wrong:
+        shown, right = f"step_plan({', '.join(map(str, call))})", right_plan(*call)
         if not _is_plan(plan):
-            return Verdict(False, f"{shown} gave {plan!r:.80}, expected a list of Moves whose numbers are integers.")
-        for place, (mine, wanted) in enumerate(zip(plan, right, strict=False)):
-            if mine != wanted:
-                return Verdict(
-                    False,
-                    f"{shown}: move {place} is {_in_words(mine)}.",
-                    expected=_in_words(wanted),
-                    got=_in_words(mine),
-                )
-        if len(plan) != len(right):
-            return Verdict(False, f"{shown} has {plural(len(plan), 'move')}, expected {len(right)}.")
-    return Verdict(True)
+            name = _NOTHING if plan is None else _NO_MOVES
+            yield Finding(name, f"{shown} gave {plan!r:.80}, expected a list of Moves whose numbers are integers.")
+            continue
+        place = next((at for at, pair in enumerate(zip(plan, right, strict=False)) if pair[0] != pair[1]), None)
+        if place is None:
+            yield Finding(mistake, f"{shown} has {plural(len(plan), 'move')}, expected {len(right)}.")
+        else:
+            mine, wanted = _in_words(plan[place]), _in_words(right[place])
+            yield Finding(mistake, f"{shown}: move {place} is {mine}.", wanted, mine)
 
 
-def _all_plans(test: Callable[[list[Any], list[Move], list[Move]], bool]) -> Callable[[Case, Got, Wire], bool]:
-    """Return a test of every wrong plan: (arguments, what came, what is right); there must be one."""
-
-    def seen(case: Case, got: Got, wire: Wire) -> bool:
-        wrong = [(call, plan, right) for call, plan, right in _pairs(case, got) if plan != right]
-        return bool(wrong) and all(_is_plan(plan) and test(call, plan, right) for call, plan, right in wrong)
-
-    return seen
-
-
-def _sorted(moves: Sequence[Move]) -> list[Move]:
-    return sorted(moves)
-
-
-def _with_own_piece(call: list[Any], plan: list[Move], right: list[Move]) -> bool:
-    return any(m[1] == m[2] for m in plan)
-
-
-def _whole_batch(call: list[Any], plan: list[Move], right: list[Move]) -> bool:
-    sizes, of_input, of_output, *_ = call
-    amounts = {"inputs": sum(sizes) * of_input, "outputs": sum(sizes) * of_output}
-    return any(m[0] in amounts and m[3] == amounts[m[0]] for m in plan)
+def _of_plans(wrong: Sequence[tuple[list[Any], Any]]) -> str:
+    """Return the mistake that all wrong plans of a case show, or ""."""
+    if not all(_is_plan(plan) for _, plan in wrong):
+        return ""
+    plans = [plan for _, plan in wrong]
+    ways = [(name, lambda make=make: [make(call) for call, _ in wrong]) for name, make in _WAYS]  # type: ignore[misc]
+    found = as_if(plans, ways, lambda mine, other: mine == other)
+    if found:
+        return found
+    if any(move[1] == move[2] for plan in plans for move in plan):
+        return _TO_ITSELF
+    right = [right_plan(*call) for call, _ in wrong]
+    if [sorted(plan) for plan in plans] == [sorted(plan) for plan in right]:
+        return _ORDER
+    return _OTHER_WAY if [_ends_sorted(plan) for plan in plans] == [_ends_sorted(plan) for plan in right] else ""
 
 
-def _equal_pieces(call: list[Any], plan: list[Move], right: list[Move]) -> bool:
-    sizes, of_input, *_ = call
-    inputs = [m[3] for m in plan if m[0] == "inputs"]
-    same = len(inputs) > 1 and len(set(inputs)) == 1 and len(set(sizes[1:])) > 1
-    return same or (
-        inputs != [size * of_input for size in sizes[1:]] and set(inputs) == {sum(sizes) // len(sizes) * of_input}
-    )
+def _ends_sorted(plan: Sequence[Move]) -> list[Move]:
+    return sorted([what, *sorted(ends), size] for what, *ends, size in plan)
 
 
-def _lacks(*kinds: str) -> Callable[[Case, Got, Wire], bool]:
-    return _all_plans(lambda call, plan, right: plan == [m for m in right if m[0] not in kinds])
+def _without(*kinds: str) -> Callable[[list[Any]], list[Move]]:
+    return lambda call: [move for move in right_plan(*call) if move[0] not in kinds]
 
 
-def _other_ends(call: list[Any], plan: list[Move], right: list[Move]) -> bool:
-    return _sorted([[m[0], *sorted(m[1:3]), m[3]] for m in plan]) == _sorted(
-        [[m[0], *sorted(m[1:3]), m[3]] for m in right]
-    )
+def _of_pieces(sizes_of: Callable[[list[int]], list[int]], *kinds: str) -> Callable[[list[Any]], list[Move]]:
+    """Return the plan in which these kinds have other sizes."""
+
+    def plan(call: list[Any]) -> list[Move]:
+        other = right_plan(sizes_of(call[0]), *call[1:])
+        return [theirs if theirs[0] in kinds else mine for mine, theirs in zip(right_plan(*call), other, strict=True)]
+
+    return plan
+
+
+def _all_samples(sizes: list[int]) -> list[int]:
+    return [sum(sizes)] * len(sizes)
+
+
+def _equal_sizes(sizes: list[int]) -> list[int]:
+    return [sum(sizes) // len(sizes)] * len(sizes)
+
+
+def _sizes_of_first(sizes: list[int]) -> list[int]:
+    return [sizes[0]] * len(sizes)
+
+
+_NOTHING, _NO_MOVES, _TO_ITSELF, _BACKWARD, _OUTPUT_GRADIENTS, _AT_HOME = (
+    "returns nothing", "no Moves", "moves to itself", "backward forgotten", "output gradients forgotten",
+    "the model stays at home",
+)  # fmt: skip
+_ORDER, _OTHER_WAY, _ALL, _EQUAL, _AS_MODEL = (
+    "another order", "the wrong way", "the whole batch for everyone", "equal pieces assumed",
+    "gradients as large as the model",
+)  # fmt: skip
+_SAMPLES = ("inputs", "outputs", "output gradients")
+_WAYS: tuple[tuple[str, Callable[[list[Any]], list[Move]]], ...] = (
+    (_BACKWARD, _without("output gradients", "model gradients")),
+    (_OUTPUT_GRADIENTS, _without("output gradients")),
+    (_AT_HOME, _without("model")),
+    (_AS_MODEL, lambda call: right_plan(*call[:4], call[3])),
+    (_ALL, _of_pieces(_all_samples, "inputs")),
+    (_ALL, _of_pieces(_all_samples, *_SAMPLES)),
+    (_EQUAL, _of_pieces(_equal_sizes, *_SAMPLES)),
+    (_EQUAL, _of_pieces(_sizes_of_first, *_SAMPLES)),
+)
+MISTAKES = {
+    _NOTHING: "The function returned None: return the list.",
+    _NO_MOVES: "A plan is a list of Moves: Move(what, src, dst, num_bytes), all numbers integers.",
+    _TO_ITSELF: "Device 0 has its own piece and the model already: nothing moves from 0 to 0.",
+    _BACKWARD: "After the outputs nothing moves: but backward goes the same way back. Output gradients go out, model "
+    "gradients come in.",
+    _OUTPUT_GRADIENTS: "The loss is computed on device 0. How do the other replicas learn its gradient? That is as "
+    "large "
+    "as their outputs.",
+    _AT_HOME: "In every step the model goes to every other device.",
+    _ORDER: "The moves are right and their order is not: kind by kind, and within a kind device by device.",
+    _OTHER_WAY: "These bytes go the other way: source and destination are swapped.",
+    _ALL: "Each device gets its own samples only: sizes[device] times the bytes of one.",
+    _EQUAL: "The pieces are not all equal: take sizes[device].",
+    _AS_MODEL: "Gradients have gradient_bytes: buffers and frozen parameters are part of the model and have none.",
+}
 
 
 def play(functions: Mapping[str, Callable[..., Any]]) -> None:
@@ -128,13 +169,14 @@ def play(functions: Mapping[str, Callable[..., Any]]) -> None:
                 dist.recv(buffer, src=move.src)
 
 
-EXERCISE = judged(
+EXERCISE = Exercise(
     id="step_plan",
     functions=("step_plan",),
     given=("Move",),
     driver=drive,
     oracle=expected,
-    judge=judge,
+    structure=structure,
+    find=find,
     visible=(
         plans_case("2 devices", [([4, 4], 10, 3, 600, 600)]),
         plans_case("3 devices, uneven, buffers and a frozen layer", [([4, 3, 2], 20, 8, 700, 500)]),
@@ -150,36 +192,12 @@ EXERCISE = judged(
         cluster={"gpu": "h100", "link": "pcie5"},
     ),
     hints=(
-        "Read the table from top to bottom. For each line: for which devices is there a move, and from where to where?",
+        "Go through a step in your mind: what must a device have before it can compute, and what must device 0 have "
+        "before it can go on?",
         "For every kind one loop over the devices 1, 2, ...: inputs, model and output gradients leave device 0, "
         "outputs and model gradients come to it. What belongs to samples is sizes[device] times the bytes of one.",
         'plan = [Move("inputs", 0, d, sizes[d] * input_bytes) for d in range(1, len(sizes))], then plan += ... for the '
-        "other four, in the order of the table.",
+        "other four, in the order of the kinds.",
     ),
-    mistakes=(
-        Mistake(
-            "returns nothing",
-            "The function returned None: return the list.",
-            lambda case, got, wire: any(plan is None for _, plan, _ in _pairs(case, got)),
-        ),
-        Mistake("no Moves", "A plan is a list of Moves: Move(what, src, dst, num_bytes), all numbers integers.",
-                lambda case, got, wire: any(not _is_plan(plan) for _, plan, _ in _pairs(case, got))),
-        Mistake("moves to itself", "Device 0 has its own piece and the model already: nothing moves from 0 to 0.",
-                _all_plans(_with_own_piece)),
-        Mistake("backward forgotten", "After the outputs nothing moves: but backward goes the same way back. Output "
-                "gradients go out, model gradients come in.", _lacks("output gradients", "model gradients")),
-        Mistake("output gradients forgotten", "The loss is computed on device 0. How do the other replicas learn its "
-                "gradient? That is as large as their outputs.", _lacks("output gradients")),
-        Mistake("the model stays at home", "In every step the model goes to every other device.", _lacks("model")),
-        Mistake("another order", "The moves are right and their order is not: kind by kind as in the table, and within "
-                "a kind device by device.", _all_plans(lambda call, plan, right: _sorted(plan) == _sorted(right))),
-        Mistake("the wrong way", "These bytes go the other way: source and destination are swapped.",
-                _all_plans(_other_ends)),
-        Mistake("the whole batch for everyone", "Each device gets its own samples only: sizes[device] times the bytes "
-                "of one.", _all_plans(_whole_batch)),
-        Mistake("equal pieces assumed", "The pieces are not all equal: take sizes[device].", _all_plans(_equal_pieces)),
-        Mistake("gradients as large as the model", "Gradients have gradient_bytes: buffers and frozen parameters are "
-                "part of the model and have none.",
-                _all_plans(lambda call, plan, right: plan == right_plan(*call[:4], call[3]))),
-    ),
-)  # fmt: skip
+    mistakes=MISTAKES,
+)

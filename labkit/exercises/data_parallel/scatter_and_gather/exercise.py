@@ -1,0 +1,311 @@
+"""A batch cut into pieces, and outputs joined again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from labkit.checks.as_if import as_if
+from labkit.checks.case import Case, Failure, Value, Values
+from labkit.checks.compare import listing
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.structure import ANYTHING
+from labkit.checks.tensor_values import close
+from labkit.checks.wire import Wire
+from labkit.exercises.data_parallel.scatter_and_gather.driver import drive
+from labkit.exercises.data_parallel.shares import balanced
+from labkit.words import plural
+
+_CHUNK, _EMPTY, _LOST, _ALL, _TURNS, _NOT_DICTS, _KEYS, _STAYED, _CUT_OFF = (
+    "pieces as chunk cuts them", "empty pieces", "samples lost", "every device gets all", "in turns",
+    "pieces that are no dicts", "keys lost", "not on its device", "gradients cut off",
+)  # fmt: skip
+_STACK, _DIM, _MIXED, _ORDER, _FIRST, _LOSSES = (
+    "stack for cat", "along another dimension", "mixed instead of joined", "in another order", "only the first",
+    "losses cannot be joined",
+)  # fmt: skip
+_NOTHING = "nothing returned"
+_LONGER = "longer pieces not first"
+MISTAKES = {
+    _LONGER: "The sizes are right, and their order is not: longer pieces come first.",
+    _NOTHING: "The function returned None: print shows a value, return hands it back.",
+    _CHUNK: "chunk makes pieces of equal size and one small rest (3, 3, 3, 1), and sometimes too few. Here sizes "
+    "differ "
+    "by at most one.",
+    _EMPTY: "With fewer samples than devices some of your pieces are empty: make as many pieces as there are samples.",
+    _LOST: "Some samples are in no piece: the sizes n // N leave a rest. The first pieces take one more each.",
+    _ALL: "Every device got the whole batch. Each should get its own samples, of every tensor in the batch.",
+    _TURNS: "Device i got samples i, i + N, i + 2 N: gather could not put them in order again. Cut consecutive pieces.",
+    _NOT_DICTS: "A piece is a batch too: a dict with the same keys. You may have cut each tensor, and not turned the "
+    "pieces of the tensors into pieces of the batch.",
+    _KEYS: "A piece lacks some of the batch's keys: every tensor of the batch is cut.",
+    _STAYED: "What came is not on the device that was asked for: tensor.to(device).",
+    _CUT_OFF: "The values are right, and no gradient can flow back: detach, .data, .item() or torch.tensor(...) cut it "
+    "off. Slicing, cat, stack and .to(device) keep it.",
+    _STACK: "stack makes a new dimension: three outputs of 2 samples are 6 samples, not 3 x 2. Join them with cat.",
+    _DIM: "The outputs were joined along another dimension; samples lie along dimension 0.",
+    _MIXED: "The outputs were added up or averaged. Every sample has an output of its own, and all of them come back.",
+    _ORDER: "The outputs come in the order of the replicas, so that row i belongs to sample i.",
+    _FIRST: "That is the first replica's output alone.",
+    _LOSSES: "A loss has no dimension along which cat could join it: those become a vector, one entry each.",
+}
+
+
+def scatter_case(name: str, batch: Mapping[str, Tensor], devices: int | Sequence[str]) -> Case:
+    """Return a case of scatter; devices by name, or how many CPUs."""
+    return Case(name, 1, ({"batch": dict(batch), "devices": _names(devices)},))
+
+
+def gather_case(name: str, outputs: Sequence[Tensor], device: str = "cpu") -> Case:
+    """Return a case of gather."""
+    return Case(name, 1, ({"outputs": list(outputs), "devices": [device]},))
+
+
+def drawn(generator: torch.Generator, *shape: int) -> Tensor:
+    """Return whole numbers from 1 to 999 in float64."""
+    return torch.randint(1, 1000, shape, generator=generator).double()
+
+
+def _names(devices: int | Sequence[str]) -> list[Value]:
+    return ["cpu"] * devices if isinstance(devices, int) else list(devices)
+
+
+def _batch(case: Case) -> dict[str, Tensor]:
+    return cast("dict[str, Tensor]", case.inputs[0]["batch"])
+
+
+def _outputs(case: Case) -> list[Tensor]:
+    return cast("list[Tensor]", case.inputs[0]["outputs"])
+
+
+def _devices(case: Case) -> list[str]:
+    return cast("list[str]", case.inputs[0]["devices"])
+
+
+def _rows(case: Case) -> int:
+    return len(next(iter(_batch(case).values())))
+
+
+def _there(tensor: Tensor, device: str) -> Value:
+    """Return a tensor as the driver describes it on a device."""
+    return tensor if device == "cpu" else {device: list(tensor.shape)}
+
+
+def _pieces(case: Case, sizes: Sequence[int]) -> list[Value]:
+    """Return the batch in pieces of these sizes."""
+    cut = {key: torch.split(tensor, list(sizes)) for key, tensor in _batch(case).items()}
+    return [
+        {key: _there(parts[place], device) for key, parts in cut.items()}
+        for place, device in zip(range(len(sizes)), _devices(case), strict=False)
+    ]
+
+
+def _joined(outputs: Sequence[Tensor]) -> Tensor:
+    return torch.stack(list(outputs)) if outputs[0].dim() == 0 else torch.cat(list(outputs))
+
+
+def expected(case: Case) -> list[Values]:
+    """Return the pieces or the whole, and the gradients that must come (the oracle)."""
+    right: dict[str, Value] = {}
+    if "batch" in case.inputs[0]:
+        sizes = balanced(_rows(case), len(_devices(case)))
+        right["pieces"] = _pieces(case, sizes)
+        weights = torch.arange(1.0, len(sizes) + 1).repeat_interleave(torch.tensor(sizes)).double()
+        gradients = [
+            weights.reshape(-1, *[1] * (t.dim() - 1)).expand_as(t).clone() if t.is_floating_point() else None
+            for t in _batch(case).values()
+        ]
+    else:
+        whole = _joined(_outputs(case))
+        right["whole"] = _there(whole, _devices(case)[0])
+        all_of = torch.arange(1.0, whole.numel() + 1, dtype=torch.float64)
+        parts = torch.split(all_of, [t.numel() for t in _outputs(case)])
+        gradients = [part.reshape(t.shape) for part, t in zip(parts, _outputs(case), strict=True)]
+    if set(_devices(case)) == {"cpu"}:
+        right["gradients"] = cast("list[Value]", gradients)
+    return [right]
+
+
+def structure(case: Case) -> list[Any]:
+    """Return the oracle's keys; what they hold is looked at here."""
+    return [dict.fromkeys(expected(case)[0], ANYTHING)]
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong with pieces or whole, and then with gradients."""
+    came, right = got[0], expected(case)[0]
+    yield from _wrong_pieces(case, came["pieces"], right) if "pieces" in right else _wrong_whole(case, came, right)
+    if "gradients" in right:
+        wanted, mine = cast("list[Value]", right["gradients"]), cast("list[Value]", came["gradients"])
+        for place, (gradient, other) in enumerate(zip(wanted, mine, strict=True)):
+            if not close(other, gradient):
+                shown = listing(other) if isinstance(other, Tensor) else "None"
+                what = list(_batch(case))[place] if "pieces" in right else f"output {place}"
+                text = f"The values are right, but the gradient of {what} is {shown}."
+                yield Finding(_CUT_OFF if other is None else "", text, listing(cast(Tensor, gradient)), shown)
+
+
+def _wrong_pieces(case: Case, came: Value, right: Values) -> Iterator[Finding]:
+    wanted = cast("list[dict[str, Value]]", right["pieces"])
+    if not isinstance(came, list):
+        yield Finding(_NOTHING if came is None else "", f"scatter returned {came!r:.60}, expected a list of dicts.")
+        return
+    if not all(isinstance(piece, dict) for piece in came):
+        yield Finding(_NOT_DICTS, "scatter returned a list whose items are not all dicts.", "a dict for each piece")
+        return
+    pieces = cast("list[dict[str, Value]]", came)
+    if any(set(piece) != set(_batch(case)) for piece in pieces):
+        keys = next(sorted(piece) for piece in pieces if set(piece) != set(_batch(case)))
+        yield Finding(_KEYS, f"A piece has the keys {keys}, expected {sorted(_batch(case))}.")
+        return
+    sizes, due = _sizes(pieces), _sizes(wanted)
+    mistake = as_if(pieces, [(name, lambda way=way: way(case)) for name, way in _WAYS.items()], _same)  # type: ignore[misc]
+    if sizes != due:
+        count = f"{plural(_rows(case), 'sample')} on {plural(len(_devices(case)), 'device')}"
+        if not mistake:
+            mistake = _LOST if sum(sizes) < _rows(case) else _LONGER if sorted(sizes, reverse=True) == due else ""
+        yield Finding(mistake, f"{count}: the pieces have {sizes} samples.", str(due), str(sizes))
+        return
+    for place, (piece, other) in enumerate(zip(pieces, wanted, strict=True)):
+        for key, tensor in other.items():
+            mine = piece[key]
+            if isinstance(tensor, dict) != isinstance(mine, dict):
+                there = next(iter(tensor)) if isinstance(tensor, dict) else "cpu"
+                yield Finding(_STAYED, f"{key!r} of piece {place} is not on device {there!r}.")
+            elif (isinstance(tensor, dict) and tensor != mine) or (
+                isinstance(tensor, Tensor) and not close(mine, tensor)
+            ):
+                yield Finding(mistake, f"{key!r} of piece {place} is {_in_words(mine)}, expected {_in_words(tensor)}.")
+
+
+def _wrong_whole(case: Case, came: Values, right: Values) -> Iterator[Finding]:
+    mine, wanted = came["whole"], right["whole"]
+    if (isinstance(wanted, Tensor) and not isinstance(mine, Tensor)) or (isinstance(wanted, dict) and mine != wanted):
+        moved = isinstance(wanted, dict) and isinstance(mine, Tensor) and list(mine.shape) in wanted.values()
+        name = _NOTHING if mine is None else _STAYED if moved else ""
+        yield Finding(name, f"gather returned {_in_words(mine)}, expected {_in_words(wanted)}.")
+    elif isinstance(wanted, Tensor) and isinstance(mine, Tensor) and not close(mine, wanted):
+        numbers = mine.shape == wanted.shape and torch.allclose(mine.double(), wanted)
+        if numbers and not any(isinstance(each, Tensor) for each in cast("list[Value]", came["gradients"])):
+            return  # new tensors made of numbers lack dtype and gradient; the gradient is what matters
+        outputs = _outputs(case)
+        ways = [(name, lambda way=way: way(outputs)) for name, way in _OTHER_WHOLES]  # type: ignore[misc]
+        mistake = as_if(mine, ways, lambda a, b: a.shape == b.shape and torch.allclose(a.double(), b.double()))
+        text = f"gather returned {_in_words(mine)}, expected {_in_words(wanted)}."
+        yield Finding(mistake, text, listing(wanted), listing(mine))
+
+
+def _sizes(pieces: Sequence[Mapping[str, Value]]) -> list[int]:
+    """Return how many samples each piece has, by its first tensor."""
+    found = []
+    for piece in pieces:
+        first = next(iter(piece.values()), None)
+        shape: object = list(first.shape) if isinstance(first, Tensor) else None
+        if isinstance(first, dict):
+            shape = next(iter(first.values()), None)
+        found.append(int(shape[0]) if isinstance(shape, list) and shape else 0)
+    return found
+
+
+def _same(came: list[dict[str, Value]], other: list[dict[str, Value]]) -> bool:
+    return len(came) == len(other) and all(
+        close(mine[key], theirs[key]) if isinstance(theirs[key], Tensor) else mine[key] == theirs[key]
+        for mine, theirs in zip(came, other, strict=True)
+        for key in theirs
+    )
+
+
+def _chunk_sizes(case: Case) -> list[int]:
+    return [len(piece) for piece in torch.arange(_rows(case)).chunk(len(_devices(case)))]
+
+
+def _with_empty(case: Case) -> list[int]:
+    return [len(piece) for piece in torch.arange(_rows(case)).tensor_split(len(_devices(case)))]
+
+
+def _in_turns(case: Case) -> list[Any]:
+    count = len(_devices(case))
+    return [
+        {key: _there(tensor[place::count], device) for key, tensor in _batch(case).items()}
+        for place, device in zip(range(min(count, _rows(case))), _devices(case), strict=False)
+    ]
+
+
+_WAYS: dict[str, Callable[[Case], list[Any]]] = {
+    _CHUNK: lambda case: _pieces(case, _chunk_sizes(case)),
+    _EMPTY: lambda case: _pieces(case, _with_empty(case)),
+    _TURNS: _in_turns,
+    _ALL: lambda case: [{key: _there(t, device) for key, t in _batch(case).items()} for device in _devices(case)],
+}
+_OTHER_WHOLES: tuple[tuple[str, Callable[[list[Tensor]], Tensor]], ...] = (
+    (_STACK, torch.stack),
+    (_DIM, lambda outputs: torch.cat(outputs, -1)),
+    (_MIXED, lambda outputs: torch.stack(outputs).mean(0)),
+    (_MIXED, lambda outputs: torch.stack(outputs).sum(0)),
+    (_ORDER, lambda outputs: _joined(outputs[::-1])),
+    (_FIRST, lambda outputs: outputs[0]),
+)
+
+
+def _in_words(value: Value) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}, {listing(value)}" if value.numel() else "an empty tensor"
+    if isinstance(value, dict) and len(value) == 1:
+        ((device, shape),) = value.items()
+        return f"a tensor of shape {tuple(cast(list[int], shape))} on device {device!r}"
+    return f"{value!r:.60}"
+
+
+def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
+    """Yield what an exception shows for certain."""
+    if "stack expects each tensor to be equal size" in failure.message:
+        yield _STACK
+    if "must match except in dimension" in failure.message:
+        yield _DIM
+    if "zero-dimensional tensor" in failure.message and "concatenated" in failure.message:
+        yield _LOSSES
+
+
+_G = torch.Generator().manual_seed(101)
+EXERCISE = Exercise(
+    id="scatter_and_gather",
+    functions=("scatter", "gather"),
+    driver=drive,
+    oracle=expected,
+    structure=structure,
+    find=find,
+    visible=(
+        scatter_case("scatter: 10 samples, 4 devices", {"x": drawn(_G, 10, 2)}, 4),
+        scatter_case(
+            "scatter: three tensors of 7 samples, 3 devices",
+            {"x": drawn(_G, 7, 2), "mask": drawn(_G, 7), "numbers": torch.arange(7)},
+            3,
+        ),
+        scatter_case("scatter: 3 samples, 5 devices", {"x": drawn(_G, 3, 1, 2), "y": drawn(_G, 3)}, 5),
+        scatter_case("scatter: two kinds of device", {"x": drawn(_G, 5, 2)}, ["cpu", "meta", "cpu"]),
+        gather_case("gather: outputs of 3, 2 and 2 samples", [drawn(_G, size, 2) for size in (3, 2, 2)]),
+        gather_case("gather: three outputs of 2 samples", [drawn(_G, 2, 3) for _ in range(3)]),
+        gather_case("gather: four losses", [drawn(_G) for _ in range(4)]),
+        gather_case("gather: to another device", [drawn(_G, 2), drawn(_G, 1)], "meta"),
+    ),
+    distributed=False,
+    hints=(
+        "Begin with one tensor: how many pieces do you need, and which function of torch cuts into pieces whose sizes "
+        "differ by at most one? On the way back, what is special about a tensor without dimensions?",
+        "The number of pieces is the smaller of samples and devices. Cut every tensor into that many with "
+        "tensor_split; "
+        "piece i of the batch then takes piece i of each. gather: torch.cat joins along the first dimension, "
+        "torch.stack "
+        "makes a new one.",
+        "scatter: count = min(len(devices), samples), and {key: tensor.tensor_split(count)[i].to(devices[i]) for key, "
+        "tensor in batch.items()} for every i. gather: there = [output.to(device) for output in outputs], then "
+        "torch.stack(there) if there[0].dim() == 0 else torch.cat(there).",
+    ),
+    mistakes=MISTAKES,
+    blame=blame,
+    certain=frozenset({_STACK, _DIM, _LOSSES}),
+)  # fmt: skip
