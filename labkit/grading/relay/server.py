@@ -18,9 +18,9 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 from typing import Any
 
-from labkit.checks.wire import CollectiveCall, Message, Wire, WireProblem, ordered
+from labkit.checks.wire import Wire, WireProblem, ordered
 from labkit.grading.limits import Limits
-from labkit.grading.relay import exchanges
+from labkit.grading.relay import counted, exchanges
 from labkit.grading.relay.calls import Call, calls_of
 from labkit.grading.relay.records import ANY_SOURCE, Collective, Deadlock, Part, Post, RankState, RelayError
 from labkit.grading.relay.relay_deadlock import describe_deadlock
@@ -116,46 +116,19 @@ class Relay:
 
     def wire(self) -> Wire:
         """Return what was seen."""
-        problems = list(self._problems)
-        for post in self._messages:
-            if post.match is None:
-                problems.append(
-                    WireProblem(
-                        "unmatched_send",
-                        post.rank,
-                        f"rank {post.rank} sent {post.size} bytes to rank {post.peer}, which never received them.",
-                    )
-                )
-        for queue in [*self._receives.values(), *self._any.values()]:
-            for post in queue:
-                source = "any rank" if post.peer == ANY_SOURCE else f"rank {post.peer}"
-                text = f"rank {post.rank} asked for {post.size} bytes from {source}; they were never sent."
-                problems.append(WireProblem("unmatched_recv", post.rank, text))
-        messages = ordered(
-            Message(p.rank, p.peer, self._came(p), p.position, p.match.position if p.match else None)
-            for p in self._messages
-        )
-        seen = (self._seen(collective, part) for collective, part in self._calls)
+        receives = [post for queue in [*self._receives.values(), *self._any.values()] for post in queue]
+        problems = [*self._problems, *counted.unmatched(self._messages, receives)]
+        messages = ordered(counted.message(post, self.all_ended) for post in self._messages)
+        seen = [
+            counted.call(collective, part, self._when_waited(part.rank, part), self.all_ended)
+            for collective, part in self._calls
+        ]
         calls = tuple(sorted(seen, key=lambda call: (call.rank, call.sequence)))
         return Wire(messages, calls, tuple(sorted(problems, key=lambda p: (p.kind, p.rank, p.text))))
 
     def calls(self) -> tuple[Call, ...]:
         """Return every rank's calls, for a picture."""
         return calls_of(self._ranks)
-
-    def _came(self, post: Post) -> int:
-        """Return the bytes of a message: those that came, and where the case broke off, those announced."""
-        return post.came if post.came is not None else 0 if self.all_ended else post.size
-
-    def _seen(self, collective: Collective, part: Part) -> CollectiveCall:
-        """Return a call of a collective with the bytes that came, and where the case broke off, those announced."""
-        given = [
-            collective.parts[member].sizes if member in collective.parts else None for member in collective.members
-        ]
-        size = exchanges.counted(part.name, collective.members.index(part.rank), given)
-        if not self.all_ended and part.sizes is None:
-            size = part.announced
-        return CollectiveCall(part.rank, part.name, size, part.position, self._when_waited(part.rank, part))
 
     def _when_waited(self, rank: int, part: Part) -> int | None:
         return self._ranks[rank].position if part.waited is None and part.aside else part.waited
