@@ -5,9 +5,10 @@ import { align, buildComparing, setOffset } from "./comparing.js";
 import { rowOf, twinOf } from "./complete.js";
 import { describe, showDetail } from "./details.js";
 import { writeEvents } from "./event_table.js";
+import { fold, unfoldFor } from "./folding.js";
 import { buildFrame, legendOf, showButtons } from "./frame.js";
 import { pressKey } from "./keys.js";
-import { STRIP, hiddenRanks, layOut, placeOf, ranksText } from "./layout.js";
+import { STRIP, layOut, placeOf } from "./layout.js";
 import { merge } from "./merge.js";
 import { openAt, setCursor, setFocus } from "./moving.js";
 import { NumberTable } from "./number_table.js";
@@ -25,7 +26,7 @@ const SLACK = 0.01; // of the whole, by which the view may go beyond it
 const NARROWEST = 240;
 const WIDEST_UNSEEN = 900; // pixels, of a view that has no width yet
 
-const isSameView = (a, b) => a[0] === b[0] && a[1] === b[1];
+const isSameView = ([a, b], [c, d]) => a === c && b === d;
 
 export class TimelineView {
   constructor(root, { runs, source = "", style = "" }) {
@@ -115,7 +116,8 @@ export class TimelineView {
     const rows = runs.map((run) => run.rows.length);
     const shape = `${[...present]} ${rows} ${runs[0].flow_from.length > 0}`;
     if (this.shape === shape) {
-      this.state.layout = layOut(runs, this.state.overlay, this.state.folded); // the same rows of pixels, with other events
+      // The same rows of pixels, with other events.
+      this.state.layout = layOut(runs, this.state.overlay, this.state.folded);
       this.invalidate();
       return;
     }
@@ -164,12 +166,7 @@ export class TimelineView {
 
   /** Scroll the picture so that the row of an event is seen, where there are more rows than it has room for. */
   revealRow(run, event) {
-    const { runs, folded } = this.state;
-    if (folded && hiddenRanks(runs[run]).has(rowOf(runs[run], event)?.rank)) {
-      const { focus } = this.state;
-      this.fold();
-      this.state.focus = focus;
-    }
+    unfoldFor(this, run, event);
     const place = placeOf(this.state, run, event);
     if (!place) return;
     const { plot } = this;
@@ -252,16 +249,8 @@ export class TimelineView {
     save(this, format);
   }
 
-  /** Show one of the ranks that are alike, or all of them. */
   fold() {
-    const { state } = this;
-    const alike = state.runs.flatMap((run) => run.alike ?? []);
-    if (!alike.length) return;
-    state.folded = !state.folded;
-    state.focus = null;
-    this.resize();
-    const words = alike.map((group) => `ranks ${ranksText(group)}`).join("; ");
-    this.say(state.folded ? `Folded, for they are alike: ${words}.` : `Unfolded: ${words}.`);
+    fold(this);
   }
 
   setOffset(offset) {
@@ -306,8 +295,6 @@ export class TimelineView {
   end() {
     this.watch.end();
     for (const frame of [this.pending, this.playing]) cancelAnimationFrame(frame);
-    this.packed = null;
-    this.state = null;
-    this.playing = null;
+    Object.assign(this, { packed: null, state: null, playing: null });
   }
 }
