@@ -59,14 +59,14 @@ def drive(functions: Functions, inputs: Values) -> Values:
     }
 
 
-class _Used(TorchDispatchMode):
+class _Used(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """What a replica computes with that it has not computed itself: its tensors, however it keeps them.
 
     A tensor that is only copied is not used; its copy is.
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.devices: set[str] = set()
         self.given: set[int] = set()
         self._made: set[int] = set()

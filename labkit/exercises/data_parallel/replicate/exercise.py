@@ -116,7 +116,7 @@ def _of_gradients(case: Case, came: Tensors, right: Tensors) -> str:
     ways: list[tuple[str, Callable[[], Tensors]]] = []
     if count > 1:
         ways = [(_ONLY_FIRST, lambda: own[0]), (_ONLY_OTHERS, lambda: add_up(own[1:]))]
-    found = as_if(came, ways, lambda mine, other: first_wrong(mine, other) is None)
+    found = as_if(came, ways, lambda mine, other: first_wrong(dict(mine), other) is None)
     if found:
         return found
     there = [(came[name], wanted) for name, wanted in right.items() if isinstance(wanted, Tensor)]

@@ -193,7 +193,7 @@ def _wrong_whole(case: Case, came: Values, right: Values) -> Iterator[Finding]:
         if numbers and not any(isinstance(each, Tensor) for each in cast("list[Value]", came["gradients"])):
             return  # new tensors made of numbers lack dtype and gradient; the gradient is what matters
         outputs = _outputs(case)
-        ways = [(name, lambda way=way: way(outputs)) for name, way in _OTHER_WHOLES]  # type: ignore[misc]
+        ways = [(name, lambda way=way: way(outputs)) for name, way in _OTHER_WHOLES]
         mistake = as_if(mine, ways, lambda a, b: a.shape == b.shape and torch.allclose(a.double(), b.double()))
         text = f"gather returned {_in_words(mine)}, expected {_in_words(wanted)}."
         yield Finding(mistake, text, listing(wanted), listing(mine))

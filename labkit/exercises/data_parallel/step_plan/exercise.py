@@ -74,7 +74,7 @@ def _of_plans(wrong: Sequence[tuple[list[Any], Any]]) -> str:
     if not all(_is_plan(plan) for _, plan in wrong):
         return ""
     plans = [plan for _, plan in wrong]
-    ways = [(name, lambda make=make: [make(call) for call, _ in wrong]) for name, make in _WAYS]  # type: ignore[misc]
+    ways = [(name, lambda make=make: [make(call) for call, _ in wrong]) for name, make in _WAYS]
     found = as_if(plans, ways, lambda mine, other: mine == other)
     if found:
         return found
