@@ -62,7 +62,7 @@ class Readings(Database):
         """Return what answers have, by their ids."""
         names = list(question.rubric)
         found: dict[str, Reading] = {}
-        with self._reading() as session:
+        with self.reading() as session:
             for answer in question.answers:
                 student, digest = answer.whose[0]
                 attempt = self._attempt(session, question.lesson, student, digest)
