@@ -180,9 +180,10 @@ labkit.reveal("all_reduce_ms", 1e3 * max(on_h100.results), on_h100.timeline)
 
 # %% [markdown]
 # How to read the picture: time runs to the right, and each rank has its rows. *compute* is work on the device, *comm*
-# is communication, *memory* what the device holds. What is white is idle. The numbers on the right say how busy each
-# row was. All ranks first multiply, then stand in all_reduce together. Inside a virtual rank `time.perf_counter()`
-# shows virtual time, so the stopwatch and the picture agree.
+# is communication, *memory* what the device holds. White is idle; hatched is **blocked**: a call in which nothing moves
+# yet, because the rank waits for another. The numbers on the right say how busy each row was. All ranks first multiply,
+# then stand in all_reduce together. Inside a virtual rank `time.perf_counter()` shows virtual time, so the stopwatch and
+# the picture agree.
 #
 # Now measure, on two real processes of this machine. The same function, one changed argument:
 
