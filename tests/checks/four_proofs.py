@@ -26,10 +26,11 @@ def check(exercise_id: str, names: dict[str, Any]) -> CheckResult:
 
 def styles(number: str) -> dict[str, dict[str, str]]:
     """Return the cells of each legal variant among the submissions (right_*.py), by style and exercise."""
-    found = {}
+    found, known = {}, exercises(lesson(number).slug)
     for path in sorted((SUBMISSIONS / f"answers_{number}").glob("right_*.py")):
         text = path.read_text(encoding="utf-8")
-        found[path.stem] = dict(re.findall(r"^# %% ([a-z]\w*)\n(.*?)(?=^# %% |\Z)", text, re.M | re.S))
+        cells = dict(re.findall(r"^# %% ([a-z]\w*)\n(.*?)(?=^# %% |\Z)", text, re.M | re.S))
+        found[path.stem] = {each: cell for each, cell in cells.items() if each in known}  # the rest are questions
     return {style: cells for style, cells in found.items() if cells}
 
 

@@ -32,7 +32,8 @@ def test_every_exercise_on_ranks_says_what_must_travel(exercise: Exercise) -> No
 def test_a_sum_that_nobody_communicated_is_no_sum() -> None:
     (exercise,) = (each for each in ON_RANKS if each.id == "naive_all_reduce")
     case = exercise.visible[0]
-    right = cast(tuple[Values, ...], tuple(exercise.oracle(case)))
+    sums = cast(tuple[Values, ...], tuple(exercise.oracle(case)))
+    right = tuple({**each, "returned": "", "raised": ""} for each in sums)
     verdict = judge(exercise, case, right, Wire())
     assert not verdict.passed and "came another way" in verdict.message
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -25,7 +26,6 @@ from labkit.grading.reports.results import read_results
 from labkit.grading.reports.student_report import as_json, details, result_json
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult
 from labkit.lessons.manifest import Exercise
-from tests.chromium import running
 
 LESSON = "02_ring_all_reduce"
 DUE = datetime(2026, 12, 1, 18, tzinfo=UTC)
@@ -183,25 +183,24 @@ def test_a_request_comes_from_the_page_and_its_answer_stands_there(book: Gradebo
 
 
 @pytest.mark.browser
-def test_the_class_page_is_searched_and_sorted_at_three_hundred(tmp_path: Path) -> None:
+def test_the_class_page_is_searched_and_sorted_at_three_hundred(browser: Any, tmp_path: Path) -> None:
     grades = [Grade(f"student {number:03}", (number * 7) % 13, 12, {"a": number % 3}) for number in range(300)]
     path = tmp_path / "class.html"
     path.write_bytes(class_table([*grades, Grade("<b>Zoe", 13.5, 12)], LESSON, UTC))
     assert "<b>Zoe" not in path.read_text()
-    with running() as browser:
-        page = browser.new_page()
-        refused: list[str] = []
-        page.on("console", lambda message: refused.append(message.text))
-        page.goto(path.as_uri())
-        page.get_by_text("301 of 301").wait_for()
-        page.get_by_role("button", name="Points").click()
-        page.get_by_role("button", name="Points").click()
-        page.locator("th[aria-sort=descending]").wait_for()
-        assert page.locator("tbody tr").first.locator("th").inner_text() == "<b>Zoe"
-        page.get_by_role("searchbox").fill("student 299")
-        page.get_by_text("1 of 301", exact=True).wait_for()
-        assert page.locator("tbody tr:visible").count() == 1
-        assert not refused
+    page = browser.new_page()
+    refused: list[str] = []
+    page.on("console", lambda message: refused.append(message.text))
+    page.goto(path.as_uri())
+    page.get_by_text("301 of 301").wait_for()
+    page.get_by_role("button", name="Points").click()
+    page.get_by_role("button", name="Points").click()
+    page.locator("th[aria-sort=descending]").wait_for()
+    assert page.locator("tbody tr").first.locator("th").inner_text() == "<b>Zoe"
+    page.get_by_role("searchbox").fill("student 299")
+    page.get_by_text("1 of 301", exact=True).wait_for()
+    assert page.locator("tbody tr:visible").count() == 1
+    assert not refused
 
 
 def test_details_are_not_in_what_gradescope_shows(tmp_path: Path) -> None:

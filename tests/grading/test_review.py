@@ -26,7 +26,6 @@ from labkit.grading.review.readings import Readings
 from labkit.grading.review.server import Review
 from labkit.grading.score import ExerciseResult, StudentResult
 from labkit.lessons.source import load
-from tests import chromium
 
 SOURCE = Path(__file__).parents[1] / "lessons" / "fixtures" / "05_kinds.py"
 LABKIT = (sys.executable, "-c", "from labkit.cli import main; main()")
@@ -177,30 +176,29 @@ def test_strangers_and_nonsense_are_refused(link: str) -> None:
         assert call(f"{own.path}/give", body) == 400, body
 
 
-def test_a_class_is_read_by_key_press_in_a_browser(out: Path, link: str) -> None:
-    with chromium.running() as browser:
-        page = browser.new_page()
-        page.goto(link)
-        page.get_by_text("0 of 4 answers read, by kim.").wait_for()
-        card = page.locator('article[aria-current="true"]')
-        given = {}
-        for count in range(1, 5):
-            text = card.locator("p").first.inner_text()
-            keys = ["1", "2"] if "too small, because" in text else ["1"] if "too small" in text else []
-            for key in keys:
-                page.keyboard.press(key)
-                card.locator(f'button[aria-pressed="true"]:has-text("{key} ")').first.wait_for()
-            given[text] = len(keys)
-            page.keyboard.press("Enter")
-            page.get_by_text(f"{count} of 4 answers read, by kim.").wait_for()
-        assert sorted(given.values()) == [0, 0, 1, 2]
-        assert points(out) == {"ada": 3, "bo": 0, "cy": 2, "di": 0, "eve": 0}
-        page.keyboard.press("u")
-        page.get_by_text("3 of 4 answers read, by kim.").wait_for()
-        page.reload()
-        page.get_by_text("3 of 4 answers read, by kim.").wait_for()
-        assert page.title() == "Review", "what a student wrote is text, not a program"
-        assert page.locator("main b").count() == 0
+def test_a_class_is_read_by_key_press_in_a_browser(browser: Any, out: Path, link: str) -> None:
+    page = browser.new_page()
+    page.goto(link)
+    page.get_by_text("0 of 4 answers read, by kim.").wait_for()
+    card = page.locator('article[aria-current="true"]')
+    given = {}
+    for count in range(1, 5):
+        text = card.locator("p").first.inner_text()
+        keys = ["1", "2"] if "too small, because" in text else ["1"] if "too small" in text else []
+        for key in keys:
+            page.keyboard.press(key)
+            card.locator(f'button[aria-pressed="true"]:has-text("{key} ")').first.wait_for()
+        given[text] = len(keys)
         page.keyboard.press("Enter")
-        page.get_by_text("4 of 4 answers read, by kim.").wait_for()
-        page.screenshot(path=str(out.parent / "review.png"))
+        page.get_by_text(f"{count} of 4 answers read, by kim.").wait_for()
+    assert sorted(given.values()) == [0, 0, 1, 2]
+    assert points(out) == {"ada": 3, "bo": 0, "cy": 2, "di": 0, "eve": 0}
+    page.keyboard.press("u")
+    page.get_by_text("3 of 4 answers read, by kim.").wait_for()
+    page.reload()
+    page.get_by_text("3 of 4 answers read, by kim.").wait_for()
+    assert page.title() == "Review", "what a student wrote is text, not a program"
+    assert page.locator("main b").count() == 0
+    page.keyboard.press("Enter")
+    page.get_by_text("4 of 4 answers read, by kim.").wait_for()
+    page.screenshot(path=str(out.parent / "review.png"))
