@@ -15,6 +15,7 @@ import torch
 
 from labkit.simulator.cluster import Cluster
 from labkit.simulator.storages import storages_of
+from labkit.torch_port.operators import TO_COPY
 
 _ON, _PINNED = "labkit_on_device", "labkit_pinned"
 UNUSED = (
@@ -23,7 +24,7 @@ UNUSED = (
 )
 HOST = torch.device("cpu")
 _MAY_MIX = (
-    "copy_", "_to_copy", "set_", "index", "_index_put", "_unsafe_index", "_foreach", "_fused", "_amp", "lift",
+    "copy_", TO_COPY, "set_", "index", "_index_put", "_unsafe_index", "_foreach", "_fused", "_amp", "lift",
     "_pin_memory", "is_same_size", "_has_compatible", "resize",
 )  # fmt: skip
 """Operators that CUDA gives tensors of the host and of the device, by how their names begin."""
@@ -156,7 +157,7 @@ class Accelerator:
         if target and not func.is_view and not name.endswith("_"):  # those yield what is in place already
             for tensor in _tensors(out if isinstance(out, list | tuple) else (out,), {}):
                 self.put(tensor)
-        moves = (name == "_to_copy" and on != bool(target)) or (name == "copy_" and on and off)
+        moves = (name == TO_COPY and on != bool(target)) or (name == "copy_" and on and off)
         return bool(on or target), moves
 
 

@@ -54,6 +54,11 @@ def name_of(func: Any) -> str:
     return str(func._overloadpacket.__name__)
 
 
+def is_copy(func: Any) -> bool:
+    """Return whether an operator only makes a copy of a tensor, on this device or another."""
+    return name_of(func) in ("clone", TO_COPY)
+
+
 def schema_of(func: Any) -> Any:
     """Return an operator's arguments and results: their types, and which alias or are written."""
     return func._schema
@@ -61,6 +66,9 @@ def schema_of(func: Any) -> Any:
 
 NAMES_OF_ITS_OWN = ("_c10d_functional", "_c10d_functional_autograd")
 """Namespaces of torch's own operators, besides those without an underscore."""
+
+TO_COPY = "_to_copy"
+"""What a tensor's `to` is where it copies."""
 
 FREE = ("_local_scalar_dense", "_wrap_tensor_autograd", "_unsafe_view", "_reshape_alias")
 """Operators that only say something about a tensor, or view it."""
@@ -86,6 +94,7 @@ NEEDED: dict[str, Callable[[], object]] = {
     "torch._C._get_dispatch_mode": lambda: _dispatch_mode_of(_FAKE),
     "torch.ops.aten._scaled_dot_product_flash_attention": lambda: torch.ops.aten._scaled_dot_product_flash_attention,
     "torch.ops.aten._fused_rms_norm_backward": lambda: torch.ops.aten._fused_rms_norm_backward,
+    "torch.ops.aten._to_copy": lambda: getattr(torch.ops.aten, TO_COPY),
     "an operator's _overloadpacket": lambda: name_of(torch.ops.aten.add.Tensor),
     "an operator's _schema": lambda: schema_of(torch.ops.aten.add.Tensor),
 }

@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
 from labkit.exercises.data_parallel.on_ranks import described, devices_of
+from labkit.simulator.storages import tensors_in
+from labkit.torch_port.operators import DispatchMode, is_copy
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
@@ -59,25 +59,25 @@ def drive(functions: Functions, inputs: Values) -> Values:
     }
 
 
-class _Used(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Used(DispatchMode):
     """What a replica computes with that it has not computed itself: its tensors, however it keeps them.
 
     A tensor that is only copied is not used; its copy is.
     """
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.devices: set[str] = set()
         self.given: set[int] = set()
         self._made: set[int] = set()
         self._alive: list[Tensor] = []  # or an address would come twice
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        taken = _tensors_in((args, kwargs or {}))
+        taken = list(tensors_in((args, kwargs)))
         result = func(*args, **(kwargs or {}))
-        brought = _tensors_in(result)
+        brought = list(tensors_in([result]))
         self._alive += [*taken, *brought]
-        if func.overloadpacket not in (torch.ops.aten.clone, torch.ops.aten._to_copy):
+        if not is_copy(func):
             self.devices |= {each.device.type for each in taken}
             self.given |= {_address(each) for each in taken} - self._made
         self._made |= {_address(each) for each in brought} - self.given
@@ -86,10 +86,6 @@ class _Used(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def leave_out(self, tensor: Tensor) -> None:
         """Forget a tensor that was handed to the replica."""
         self.given.discard(_address(tensor))
-
-
-def _tensors_in(values: Any) -> list[Tensor]:
-    return [each for each in _pytree.tree_leaves(values) if isinstance(each, Tensor)]
 
 
 def _address(tensor: Tensor) -> int:
