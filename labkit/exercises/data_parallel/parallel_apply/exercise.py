@@ -14,6 +14,7 @@ from labkit.checks.blame import HANGS, by_signs
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
+from labkit.checks.structure import Each, OneOf
 from labkit.checks.tensor_values import close
 from labkit.checks.wire import Wire
 from labkit.exercises.data_parallel.parallel_apply.driver import drive
@@ -63,8 +64,12 @@ def expected(case: Case) -> list[Values]:
 
 
 def structure(case: Case) -> list[Any]:
-    """Return which keys there are; what they hold is looked at here."""
-    return [{"met": bool}]
+    """Return what the driver brings of outputs, of what is no list, and of an exception; values are looked at here."""
+    all_ended = {"finished": Each(int), "met": bool}
+    outputs: dict[str, Any] = {"outputs": list, "tracked": Each(bool), **all_ended}
+    raised: dict[str, Any] = {"raised": {"type": str, "text": str, "shows_line": bool}, **all_ended}
+    other: dict[str, Any] = {"outputs": str, "met": bool}
+    return [OneOf((raised, outputs, other) if _failing(case) else (outputs, other))]
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:

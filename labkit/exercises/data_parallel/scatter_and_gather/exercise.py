@@ -13,7 +13,7 @@ from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.compare import listing
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
-from labkit.checks.structure import ANYTHING
+from labkit.checks.structure import ANYTHING, OneOf
 from labkit.checks.tensor_values import close
 from labkit.checks.wire import Wire
 from labkit.exercises.data_parallel.scatter_and_gather.driver import drive
@@ -131,8 +131,12 @@ def expected(case: Case) -> list[Values]:
 
 
 def structure(case: Case) -> list[Any]:
-    """Return the oracle's keys; what they hold is looked at here."""
-    return [dict.fromkeys(expected(case)[0], ANYTHING)]
+    """Return the oracle's keys, and that each gradient is there or None; all else is looked at here."""
+    (right,) = expected(case)
+    keys: dict[str, Any] = dict.fromkeys(right, ANYTHING)
+    if "gradients" in right:
+        keys["gradients"] = [OneOf((Tensor, None)) for _ in cast("list[Value]", right["gradients"])]
+    return [keys]
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
