@@ -15,6 +15,9 @@ TASKS = {"exercise": "build", "design": "design", "find": "find", "why": "why", 
 CODE_TASKS = ("exercise", "design")
 """Those in which a learner writes functions that are run."""
 
+KEYED = ("find", "why")
+"""Those that hold one call of `labkit.answer`, which a key judges."""
+
 ROLES = ("parameters", "given", *TASKS, "predict", "figure", "check", "solution", "slide-only")
 MODIFIERS = ("slide", "nbval-ignore-output", "export")
 

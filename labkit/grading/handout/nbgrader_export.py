@@ -2,7 +2,8 @@
 
 nbgrader makes the students' version from it. What labkit's own grader holds does not come along: nbgrader runs checks
 in the student's own process and has no hidden cases of ours, so points there rest on the visible cases, and a bonus
-counts towards full marks.
+counts towards full marks. An answer that a key judges is a solution, too, and a cell below it has its points; where it
+has none, it stays as it is.
 
 Source: nbgrader, "Creating and grading assignments" and its cell metadata, schema version 3.
 """
@@ -14,10 +15,12 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import nbformat
+
 from labkit.errors import LessonError
 from labkit.lessons.course import find_course, select, source_files
 from labkit.lessons.cuts import gap
-from labkit.lessons.lesson import TASKS, Cell, Lesson
+from labkit.lessons.lesson import KEYED, TASKS, Cell, Lesson
 from labkit.lessons.notebook import as_notebook, as_text
 from labkit.lessons.source import load
 from labkit.lessons.student import student_cells
@@ -50,13 +53,20 @@ def nbgrader_notebook(lesson: Lesson) -> Any:
     notebook = as_notebook(lesson.manifest, cells, answers=False)
     points = {exercise.id: exercise.points for exercise in lesson.exercises}
     names = {exercise.id: f"{exercise.number}: {exercise.title}" for exercise in lesson.exercises}
+    nodes: list[Any] = []
     for cell, node in zip(cells, notebook["cells"], strict=True):
+        nodes.append(node)
         if cell.is_code_exercise:
             node["source"] = _with_regions(cell, f"Exercise {names[cell.exercise or '']}")
             node["metadata"]["nbgrader"] = _metadata(cell.id, solution=True)
         elif cell.role == "check" and cell.exercise is not None:
             node["source"] = _asserting(cell, lesson)
             node["metadata"]["nbgrader"] = _metadata(cell.id, grade=True, locked=True, points=points[cell.exercise])
+        elif cell.role in KEYED and cell.exercise is not None:
+            if worth := points[cell.exercise]:
+                node["source"] = _answering(cell, f"Exercise {names[cell.exercise]}")
+                node["metadata"]["nbgrader"] = _metadata(cell.id, solution=True)
+                nodes.append(_answer_check(cell, worth))
         elif cell.role in TASKS and cell.exercise is not None:  # nbgrader has a person read these
             worth = points[cell.exercise]
             node["metadata"]["nbgrader"] = _metadata(
@@ -64,6 +74,7 @@ def nbgrader_notebook(lesson: Lesson) -> Any:
             )
         elif cell.role == "given":
             node["metadata"]["nbgrader"] = _metadata(cell.id, locked=True)
+    notebook["cells"] = nodes
     return notebook
 
 
@@ -93,6 +104,21 @@ def _with_regions(cell: Cell, says: str) -> str:
         inside = textwrap.indent("\n".join(private), indent).split("\n") if private else []
         pieces += [indent + _BEGIN, *inside, *cut.lines, indent + _END]
     return "\n".join([*pieces, *lines[start:]])
+
+
+def _answering(cell: Cell, says: str) -> str:
+    """Return a cell whose answer is in nbgrader's region, below a comment with the call that is to be filled in."""
+    lines = [f"# {says}", f"# {cell.exercise} = {cell.student_source}", _BEGIN]
+    return "\n".join([*lines, f"{cell.exercise} = {cell.source}", _END])
+
+
+def _answer_check(cell: Cell, points: int) -> Any:
+    """Return the cell below an answer that fails where the answer is wrong; without an answer its name is not there."""
+    found = nbformat.v4.new_code_cell(f"print({cell.exercise})\nassert {cell.exercise}.passed")  # type: ignore[no-untyped-call]
+    found["id"] = f"check-{cell.id}"
+    found["metadata"]["labkit"] = {"exercise": cell.exercise}
+    found["metadata"]["nbgrader"] = _metadata(found["id"], grade=True, locked=True, points=points)
+    return found
 
 
 def _asserting(cell: Cell, lesson: Lesson) -> str:
