@@ -108,7 +108,10 @@ def test_every_kind_is_a_slide_with_its_minutes(kinds: Path) -> None:
 def test_nbgrader_has_a_person_read_what_no_check_judges(kinds: Path) -> None:
     found = {cell.id: cell for cell in nbgrader_notebook(load(kinds / "solutions" / "05_kinds.py")).cells}
     assert "assert checked.passed" in found["check-place-jobs"].source
-    for name, points in (("find-who-waits", 6), ("write-mean-in-words", 3)):
-        about = found[name].metadata.nbgrader
-        assert (about.grade, about.solution, about.points) == (True, True, points)
+    asked = found["find-who-waits"].metadata.nbgrader
+    assert (asked.grade, asked.solution) == (False, True)
+    judged = next(cell for name, cell in found.items() if name.endswith("who-waits") and cell.metadata.nbgrader.grade)
+    assert judged.metadata.nbgrader.points == 6 and "passed" in judged.source
+    read = found["write-mean-in-words"].metadata.nbgrader
+    assert (read.grade, read.solution, read.points) == (True, True, 3)
     assert found["write-mean-in-words"].metadata.nbgrader.cell_type == "markdown"
