@@ -22,6 +22,7 @@ import tornado.httpserver
 import tornado.netutil
 import tornado.web
 
+from labkit.board.guarded import GuardedHandler
 from labkit.board.results import Exercises, Reported, Results, reported
 from labkit.errors import ConfigError, EnvironmentProblem
 
@@ -30,32 +31,16 @@ Score = Callable[[str, object], float]
 PAGE = Path(__file__).with_name("page.html")
 
 
-class _Handler(tornado.web.RequestHandler):
+class _Handler(GuardedHandler):
     """What every address shares: the token, and answers that tell a stranger nothing."""
 
     def initialize(self, board: Board) -> None:
         self.board = board
 
-    def set_default_headers(self) -> None:
-        self.clear_header("Server")
-        self.set_header("Cache-Control", "no-store")
-        self.set_header("X-Content-Type-Options", "nosniff")
-        self.set_header("Referrer-Policy", "no-referrer")
-        self.set_header(
-            "Content-Security-Policy", "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline';"
-            " script-src 'unsafe-inline'; frame-ancestors 'none'"
-        )  # fmt: skip
-
     def prepare(self) -> None:
         token = self.path_args[0] if self.path_args else ""
         if not hmac.compare_digest(token.encode(), self.board.results.token.encode()):
             self.refuse(403, "this is no class of this board")
-
-    def refuse(self, status: int, why: str) -> None:
-        """Answer in words."""
-        self.set_status(status)
-        self.set_header("Content-Type", "text/plain; charset=utf-8")
-        self.finish(why)
 
     def write_error(self, status_code: int, **_: object) -> None:
         self.refuse(status_code, self._reason)

@@ -15,6 +15,7 @@ import tornado.httpserver
 import tornado.netutil
 import tornado.web
 
+from labkit.board.guarded import GuardedHandler
 from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.grading.review.questions import Answer, Question
 from labkit.grading.review.readings import Reading, Readings
@@ -103,19 +104,9 @@ class Review:
         )
 
 
-class _Handler(tornado.web.RequestHandler):
+class _Handler(GuardedHandler):
     def initialize(self, review: Review) -> None:
         self.review = review
-
-    def set_default_headers(self) -> None:
-        self.clear_header("Server")
-        self.set_header("Cache-Control", "no-store")
-        self.set_header("X-Content-Type-Options", "nosniff")
-        self.set_header("Referrer-Policy", "no-referrer")
-        self.set_header(
-            "Content-Security-Policy", "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline';"
-            " script-src 'unsafe-inline'; frame-ancestors 'none'"
-        )  # fmt: skip
 
     def prepare(self) -> None:
         # A page of elsewhere whose name was made to mean this machine sends its own name for the host.
@@ -123,12 +114,6 @@ class _Handler(tornado.web.RequestHandler):
             self.refuse(403, "this page is for this machine")
         elif not hmac.compare_digest(self.path_args[0].encode(), self.review.token.encode()):
             self.refuse(403, "this is not the link that labkit review has told")
-
-    def refuse(self, status: int, why: str) -> None:
-        """Answer in words."""
-        self.set_status(status)
-        self.set_header("Content-Type", "text/plain; charset=utf-8")
-        self.finish(why)
 
 
 class _Page(_Handler):
