@@ -396,7 +396,7 @@ for gradient in (torch.tensor([0.25, 2.0, 0.5, 4.0]), torch.tensor([0.25, -2.0, 
 
 # %% [markdown]
 # `gradient.abs().topk(k)` finds the right places and returns the wrong values: **magnitudes**. One line of your test
-# says so. In lesson 06 you build a compressor that keeps signs, and find out when it pays.
+# says so. In lesson 10 you build a compressor that keeps signs, and find out when it pays.
 #
 # ### The parameter server
 #
@@ -478,7 +478,7 @@ print(posted.timeline.problems[0].text)
 # %% [markdown]
 # No worker was ever heard. So nobody received, so `serve` never ran: the thread was made, and **never started**. The
 # method that does all the work is never reached. Labkit's own record says it in a sentence, on real processes as well.
-# In lesson 04 you build a server that is reached, and count what it does.
+# In lesson 06 you build a server that is reached, and count what it does.
 
 # %% [markdown]
 # ## 7 Eight GPUs, three times as fast
@@ -509,10 +509,10 @@ labkit.answer("who_waits", rank=5, waits_in="all_reduce", cause="loads its data 
 #
 # | in the post | what really happens | how you saw it | mended in |
 # |---|---|---|---|
-# | `average_gradients` only adds | learning rate N times too large | `run.results` | [[average]]; lessons 02 and 03 |
-# | the launcher passes no rank | N worlds of one rank | sum of ones is 1 | [[who_am_i]]; lesson 03, at its end |
-# | the compressor keeps magnitudes | training runs away | a test with negative numbers | lesson 06 |
-# | the server is never started | gradients go nowhere | `received=None` | lesson 04 |
+# | `average_gradients` only adds | learning rate N times too large | `run.results` | [[average]]; lessons 02 and 04 |
+# | the launcher passes no rank | N worlds of one rank | sum of ones is 1 | [[who_am_i]]; lesson 04, at its end |
+# | the compressor keeps magnitudes | training runs away | a test with negative numbers | lesson 10 |
+# | the server is never started | gradients go nowhere | `received=None` | lesson 06 |
 
 # %% [markdown] tags=["slide"]
 # ### What breaks at scale

@@ -1741,7 +1741,7 @@ labkit.run(main, on=labkit.local(4)).results[0]
 # **The question for the next lesson.** Backward computes the gradients one after another, the last layer's first.
 # Should you all-reduce each one as soon as it is there, hundreds of times the latency, but while backward still
 # computes? Or all of them at the end, in one go, with the GPUs idle meanwhile? You have α and β. What would you do?
-# Lesson 03, `03_ddp`, is the answer.
+# Lesson 04, `04_ddp`, is the answer.
 
 # %% [markdown]
 # ### Sources

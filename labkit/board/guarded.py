@@ -9,6 +9,7 @@ class GuardedHandler(tornado.web.RequestHandler):
     """Answers that no cache keeps, no other page frames, and that load nothing from elsewhere."""
 
     def set_default_headers(self) -> None:
+        """Keep the answer to this page."""
         self.clear_header("Server")
         self.set_header("Cache-Control", "no-store")
         self.set_header("X-Content-Type-Options", "nosniff")

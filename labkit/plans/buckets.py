@@ -18,7 +18,7 @@ class Hook:
     """What a communication hook does to a gradient.
 
     Attributes:
-        passes: How often it reads or writes the gradient: an assumption, as lesson 06 makes it.
+        passes: How often it reads or writes the gradient: an assumption, as lesson 10 makes it.
         packed: Bytes sent for a parameter's gradient of so many bytes.
         gathered: Whether packets cannot be added, so that every rank gathers all of them.
     """

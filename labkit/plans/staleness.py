@@ -51,7 +51,7 @@ def updates_of(records: Sequence[Any]) -> list[Update]:
 
     Args:
         records: Objects, mappings or tuples with worker, version_read, version_applied and if known start, end,
-            dropped and, of compressed gradients, error and residual; or tuples of lesson 04, (sequence, worker,
+            dropped and, of compressed gradients, error and residual; or tuples of lesson 06, (sequence, worker,
             version_read, version_applied). Without times a unit is one update.
 
     Raises:

@@ -53,7 +53,7 @@ def bucket_explorer(
 
     Args:
         sizes: Bytes of each parameter's gradient in the order of registration; without it 40 layers of 384 x 384.
-        plan: plan(sizes, cap_bytes) returns the buckets, lists of indices; None is the rule of lesson 03, in the order
+        plan: plan(sizes, cap_bytes) returns the buckets, lists of indices; None is the rule of lesson 04, in the order
             that torch's DDP takes (``buckets.ddp_plan``).
         cap_mb: What a bucket may hold to begin with, in units of 2**20 bytes.
         first_mb: What the first bucket may hold; 0: as the others. torch's DDP begins with 1.

@@ -53,7 +53,7 @@ DEFAULT = (
     Method("int8", 25e6, 0.6e-3),
     Method("top 1 %", 2e6, 8e-3),
 )
-"""25 million parameters; compress_s as lesson 06 estimates it from memory traffic, for an example."""
+"""25 million parameters; compress_s as lesson 10 estimates it from memory traffic, for an example."""
 
 
 def compression_explorer(

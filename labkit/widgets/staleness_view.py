@@ -51,7 +51,7 @@ def staleness_view(
         updates: What a run left behind, or a mapping of names to runs: what labkit.run returned; an object with
             `updates` and, if known, `seen` with seconds, version and loss; or records with worker, version_read,
             version_applied and, if known, start, end, dropped, sequence and, of compressed gradients, the norms error
-            and residual, which are then drawn under the staleness; or lesson 04's (sequence, worker, version_read,
+            and residual, which are then drawn under the staleness; or lesson 06's (sequence, worker, version_read,
             version_applied). Numbers that lack in the sequence are marked in red. None: a simulation with
             sliders.
         bound: The server's policy. How many pushes a worker may be ahead of the slowest: 0, 1, 2, 4 or 8 (stale

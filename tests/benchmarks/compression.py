@@ -1,4 +1,4 @@
-"""Bytes and step time of lesson 06's hooks beside torch's own fp16 and PowerSGD hooks: two real processes, one run.
+"""Bytes and step time of lesson 10's hooks beside torch's own fp16 and PowerSGD hooks: two real processes, one run.
 
 All gradients are in one bucket: torch's PowerSGD starts collectives in callbacks, which gloo calls in threads of its
 own, so that with several buckets two ranks may start theirs in another order, and the run ends with sizes that do not
@@ -25,7 +25,7 @@ from labkit.timeline import Timeline
 from tests.benchmarks.ddp import few_large, many_small
 from tests.benchmarks.table import Bar, ratio, table
 
-SOLUTION = Path(__file__).parents[2] / "solutions" / "06_gradient_compression.py"
+SOLUTION = Path(__file__).parents[2] / "solutions" / "10_gradient_compression.py"
 RANK = 2
 ONE_BUCKET_MB = 1000
 WARM_UP = 5  # torch's PowerSGD begins at its second step; DDP builds its buckets anew after the first
@@ -38,7 +38,7 @@ Hook = tuple[Any, Callable[..., Any]]
 
 
 def solution() -> dict[str, Any]:
-    """Return what the given and exercise cells of lesson 06's solution define."""
+    """Return what the given and exercise cells of lesson 10's solution define."""
     names: dict[str, Any] = {"__name__": "solution_06"}
     for cell in source.load(SOLUTION).cells:
         if cell.role in ("given", "exercise"):
@@ -119,5 +119,5 @@ def run(quick: bool = False) -> tuple[str, list[Bar], dict[str, Any]]:
             bars.append(
                 Bar(f"{what}, {model}: step at most {limit} x torch's", ratio(seconds[ours], seconds[theirs]), limit)
             )
-    text = "bytes and time of a step under lesson 06's hooks beside torch's own, 2 processes, median of the slower rank"
+    text = "bytes and time of a step under lesson 10's hooks beside torch's own, 2 processes, median of the slower rank"
     return "\n".join([text, table(["", "bytes", "step"], rows)]), bars, {"by_model": figures}

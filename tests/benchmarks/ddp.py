@@ -17,14 +17,14 @@ import labkit
 from labkit.lessons import source
 from tests.benchmarks.table import Bar, ratio, table
 
-SOLUTION = Path(__file__).parents[2] / "solutions" / "03_ddp.py"
+SOLUTION = Path(__file__).parents[2] / "solutions" / "04_ddp.py"
 LIMIT = 1.15
 
 Wrapper = Callable[[nn.Module], Any]
 
 
 def solution(name: str) -> Wrapper:
-    """Return a class of lesson 03's solution: its given and exercise cells, and nothing else of it, are run."""
+    """Return a class of lesson 04's solution: its given and exercise cells, and nothing else of it, are run."""
     names: dict[str, Any] = {"__name__": "solution_03"}
     for cell in source.load(SOLUTION).cells:
         if cell.role in ("given", "exercise"):

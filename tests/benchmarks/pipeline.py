@@ -1,4 +1,4 @@
-"""The pipeline of lesson 05's solution: its bubble predicted, virtual and measured, and its step beside the library's.
+"""The pipeline of lesson 08's solution: its bubble predicted, virtual and measured, and its step beside the library's.
 
 Two real processes, one thread each, take turns with `ScheduleGPipe` and `Schedule1F1B` of torch.distributed.pipelining.
 """
@@ -19,13 +19,13 @@ import labkit
 from labkit.lessons import source
 from tests.benchmarks.table import Bar, table
 
-SOLUTION = Path(__file__).parents[2] / "solutions" / "05_pipeline.py"
+SOLUTION = Path(__file__).parents[2] / "solutions" / "08_pipeline.py"
 PAIRS = (("gpipe", "ScheduleGPipe"), ("one_f_one_b", "Schedule1F1B"))
 STAGES, WIDTH, SAMPLES, LAYERS = 2, 512, 512, 6
 
 
 def solution() -> dict[str, Any]:
-    """Return the names of lesson 05's given and exercise cells, and nothing else of it."""
+    """Return the names of lesson 08's given and exercise cells, and nothing else of it."""
     names: dict[str, Any] = {"__name__": "solution_05"}
     for cell in source.load(SOLUTION).cells:
         if cell.role in ("given", "exercise"):

@@ -24,13 +24,13 @@ import labkit
 from labkit.lessons import source
 from tests.benchmarks.table import Bar, table
 
-SOLUTION = Path(__file__).parents[2] / "solutions" / "04_parameter_server.py"
+SOLUTION = Path(__file__).parents[2] / "solutions" / "06_parameter_server.py"
 SIZES = (1_000, 100_000, 1_000_000)
 PEER, SYNC, ASYNC = "tutorial's batch server", "SyncServer", "AsyncServer"
 
 
 def solution(name: str) -> Any:
-    """Return a class of lesson 04's solution: its given and exercise cells, and nothing else of it, are run."""
+    """Return a class of lesson 06's solution: its given and exercise cells, and nothing else of it, are run."""
     names: dict[str, Any] = {"__name__": "__main__"}  # so its classes travel to the ranks by value, as a notebook's
     for cell in source.load(SOLUTION).cells:
         if cell.role in ("given", "exercise"):
@@ -128,7 +128,7 @@ def run(quick: bool = False) -> tuple[str, list[Bar], dict[str, Any]]:
         for size in SIZES
     ]
     head = ["pushes per second, 2 workers", *makers, f"{SYNC} / tutorial's"]
-    lines = ["Servers of lesson 04's solution beside PyTorch's own way, median over repeats of the slowest worker"]
+    lines = ["Servers of lesson 06's solution beside PyTorch's own way, median over repeats of the slowest worker"]
     lines.append(
         "  (The solution copies the weights before it answers; the tutorial sends the tensor that it will change.)"
     )

@@ -12,6 +12,8 @@ from labkit.lessons.source import Lesson, load
 from labkit.slugs import names_lesson
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
+NUMBERS = tuple(sorted(path.name[:2] for path in SOLUTIONS.glob("[0-9][0-9]_*.py")))
+"""Of every lesson there is."""
 _numbers = count(1)
 
 

@@ -5,25 +5,16 @@ from __future__ import annotations
 from tests.checks.four_proofs import FourProofs
 
 
-class TestLesson04(FourProofs):
+class TestLesson03(FourProofs):
     number = "04"
-    main = frozenset({"bounded_server"})
+    main = frozenset({"overlapped_ddp", "bucketed_ddp", "mini_ddp"})
     sample = frozenset(
         {
-            ("posted_training", "one message of each worker"),
-            ("sync_server", "keeps the old future"),
-            ("async_server", "no lock"),
-            ("bounded_server", "leave lets nobody go"),
-            ("bounded_server", "the answer of the push"),
-            ("bounded_server", "strictly less"),
-            ("backup_workers", "late ones wait"),
-            ("sparse_rows", "waits each time"),
-            ("server_hybrid", "pushes the whole"),
-            ("replicated_server", "acknowledges at once"),
+            ("broadcast_module", "parameters only"),
+            ("average_gradients", "divided by two"),
+            ("overlapped_ddp", "buffers stay"),
+            ("bucketed_ddp", "wraps torch's DDP"),
         }
     )
-    exact_par = False  # calls carry functions by value, with the name of the cell they come from: some bytes, 50 ns
-    slow = frozenset(
-        {"sync_server", "async_server", "bounded_server", "backup_workers", "sparse_rows", "replicated_server"}
-    )
-    style_sample = frozenset({("right_in_other_words", "bounded_server"), ("right_with_conditions", "bounded_server")})
+    stub_sample = frozenset({"broadcast_module", "bucketed_ddp", "sharded_sampler"})
+    exact_par = False

@@ -10,10 +10,9 @@ from labkit.checks.rank_side import run_cases
 from labkit.checks.rooms import exercises
 from labkit.checks.wire import Wire
 from labkit.checks.wire_format import decode
-from tests.checks.lesson_cells import lesson, namespace
+from tests.checks.lesson_cells import NUMBERS, lesson, namespace
 from tests.checks.malformed import Results, malformed
 
-LESSONS = ("00", "01", "02", "03", "04", "05", "06")
 OWN = ".parts"
 """Where the parts of a packet lie: how they look is the learner's own affair. What is unpacked of them counts."""
 ON_RANKS = frozenset({"average"})
@@ -35,7 +34,7 @@ def _results(exercise: Exercise, number: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def _asked() -> list[object]:
-    rooms = [(number, each) for number in LESSONS for each in exercises(lesson(number).slug).values()]
+    rooms = [(number, each) for number in NUMBERS for each in exercises(lesson(number).slug).values()]
     return [
         pytest.param(
             number, each, id=each.id, marks=[pytest.mark.long] * (each.distributed and each.id not in ON_RANKS)

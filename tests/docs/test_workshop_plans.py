@@ -33,7 +33,7 @@ def test_ten_weeks_show_every_deck_and_their_exercises_fit_into_a_class(lessons:
     assert {deck for _, deck, *_ in weeks} == set(lessons)
     for _, deck, shown, _ in weeks:
         minutes = {exercise.number: exercise.minutes for exercise in lessons[deck].exercises if not exercise.bonus}
-        named = re.findall(r"\b\d\.\d+\b", shown.rpartition(". ")[2])
+        named = re.findall(r"\b\d+\.\d+\b", shown.rpartition(". ")[2])
         order = list(minutes)
         if " to " in shown.rpartition(". ")[2]:
             named = order[order.index(named[0]) : order.index(named[-1]) + 1]

@@ -63,18 +63,18 @@ def test_the_whole_command_on_submissions_that_end_their_kernel_or_loop_for_ever
 
 @pytest.mark.long
 def test_ddp_without_overlap_is_told_so(feedback: Feedback) -> None:
-    pages = feedback("03", "all_after_backward")
+    pages = feedback("04", "all_after_backward")
     assert "All communication begins after backward has ended" in pages["all_after_backward"]
 
 
 @pytest.mark.long
 def test_servers_without_a_lock_lose_their_points_over_rpc_in_the_probe(feedback: Feedback) -> None:
-    page = feedback("04", "no_lock_anywhere")["no_lock_anywhere"]
+    page = feedback("06", "no_lock_anywhere")["no_lock_anywhere"]
     assert "take self.lock" in page
 
 
 @pytest.mark.long
 def test_one_blocking_message_at_a_time_loses_the_executor_and_the_mesh(feedback: Feedback) -> None:
-    page = feedback("05", "one_blocking_message_at_a_time")["one_blocking_message_at_a_time"]
+    page = feedback("08", "one_blocking_message_at_a_time")["one_blocking_message_at_a_time"]
     assert "Deadlock" in page
     assert "post the messages of a step together" in page

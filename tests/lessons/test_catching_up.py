@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
     """A learner's notebooks as a release has them; exercise chunk_bounds is done."""
     notebooks = tmp_path / "notebooks"
     (notebooks / ORIGINALS).mkdir(parents=True)
-    for path in (ROOT / "notebooks").glob("0[23]_*.ipynb"):
+    for path in (ROOT / "notebooks").glob("0[24]_*.ipynb"):
         (notebooks / ORIGINALS / path.name).write_bytes(path.read_bytes())
     notebook = nbformat.read(ROOT / "notebooks" / RING, as_version=4)
     cell_of(notebook, "chunk_bounds").source = OWN
@@ -38,10 +38,10 @@ def cell_of(notebook: Any, exercise: str) -> Any:
 def test_without_a_pack_the_next_notebook_is_put_there_and_nothing_else_changes(folder: Path) -> None:
     before = (folder / RING).read_bytes()
     said: list[str] = []
-    catch_up("03", folder, None, said.append)
-    assert (folder / "03_ddp.ipynb").read_bytes() == (ROOT / "notebooks" / "03_ddp.ipynb").read_bytes()
+    catch_up("ddp", folder, None, said.append)
+    assert (folder / "04_ddp.ipynb").read_bytes() == (ROOT / "notebooks" / "04_ddp.ipynb").read_bytes()
     assert (folder / RING).read_bytes() == before
-    assert said[0] == "03_ddp.ipynb: a fresh copy."
+    assert said[0] == "04_ddp.ipynb: a fresh copy."
     assert "torch's own stands in" in said[1]
 
 
@@ -56,7 +56,7 @@ def test_a_pack_fills_what_was_not_begun_and_keeps_what_was(folder: Path, tmp_pa
     packed = write_pack("02", tmp_path / "02.pack", ROOT)
     assert read_pack(tmp_path / "02.pack") == packed
     said: list[str] = []
-    catch_up("03", folder, tmp_path / "02.pack", said.append)
+    catch_up("ddp", folder, tmp_path / "02.pack", said.append)
     notebook = nbformat.read(folder / RING, as_version=4)
     assert cell_of(notebook, "chunk_bounds").source == OWN
     assert "NotImplementedError" not in cell_of(notebook, "ring_sum").source
@@ -69,7 +69,7 @@ def test_a_pack_fills_what_was_not_begun_and_keeps_what_was(folder: Path, tmp_pa
 
 def test_caught_up_functions_of_the_learner_are_their_own_again(folder: Path, tmp_path: Path) -> None:
     write_pack("02", tmp_path / "02.pack", ROOT)
-    catch_up("03", folder, tmp_path / "02.pack", lambda _: None)
+    catch_up("ddp", folder, tmp_path / "02.pack", lambda _: None)
     assert mine("chunk_bounds", otherwise=len, folder=folder)(7, 3) == "mine"
     assert mine("count_bytes", otherwise=len, name="ring_bytes", folder=folder)(100.0, 2) == 100.0
 
@@ -101,7 +101,7 @@ def test_two_resets_keep_two_copies(folder: Path) -> None:
     ("exercise", "why"),
     [
         ("2.99", r"There is no exercise '2\.99'; there are: 2\.1 naive_all_reduce, 2\.2 count_bytes, "),
-        ("broadcast_module", "There is no 03_ddp.ipynb"),
+        ("broadcast_module", "There is no 04_ddp.ipynb"),
     ],
 )
 def test_what_cannot_be_reset_is_named(folder: Path, exercise: str, why: str) -> None:
@@ -125,4 +125,4 @@ def test_what_is_no_pack_is_named(tmp_path: Path, text: str) -> None:
 
 def test_without_originals_or_sources_it_says_where_they_would_be(tmp_path: Path) -> None:
     with pytest.raises(LessonError, match="as they were handed out are not to be found"):
-        catch_up("03", tmp_path, None, lambda _: None)
+        catch_up("ddp", tmp_path, None, lambda _: None)

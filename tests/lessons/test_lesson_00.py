@@ -29,7 +29,7 @@ class TestContract(LessonContract):
         "a deadlock, read": r"deadlock",
         "who is waiting": r"who is waiting, and for whom",
         "the post that does not run": r"the post that does not run",
-        "where the post is mended": r"lesson 04",
+        "where the post is mended": r"lesson 06",
     }
     slides = (4, 25)
 

@@ -75,7 +75,7 @@ class TestContract(LessonContract):
         "gloo and MPI": r"nccl, gloo, mpi",
         "failures on purpose": r"break it on purpose",
         "at scale": r"what breaks at scale",
-        "the next lesson": r"03_ddp",
+        "the next lesson": r"04_ddp",
     }
     slides = (15, 20)
     least_guesses = 7

@@ -1,71 +1,70 @@
-"""Lesson 04 keeps its contract: topics, exercises, points, stubs; and its answers do what they promise."""
+"""Lesson 04 keeps its contract: topics, exercises, points, and a MiniDDP that does what torch's DDP does."""
 
 from __future__ import annotations
 
-import re
+import types
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
 
 import labkit
+from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
+from labkit.errors import RankFailed
 from labkit.lessons.source import Lesson, load
-from tests.checks.lesson_cells import namespace
 from tests.lessons.contract import LessonContract
 
-SOURCE = Path(__file__).parents[2] / "solutions" / "04_parameter_server.py"
+SOURCE = Path(__file__).parents[2] / "solutions" / "04_ddp.py"
 
 
 class TestContract(LessonContract):
     number = "04"
     exercises = (
-        "posted_training",
-        "sync_server",
-        "async_server",
-        "bounded_server",
-        "backup_workers",
-        "server_or_ring",
-        "place_keys",
-        "sparse_rows",
-        "hot_keys",
-        "server_hybrid",
-        "replicated_server",
-        "checkpoints",
+        "broadcast_module",
+        "average_gradients",
+        "overlapped_ddp",
+        "bucket_plan",
+        "bucketed_ddp",
+        "accumulating_ddp",
+        "mini_ddp",
+        "sharded_sampler",
+        "overlap_gain",
+        "uneven_inputs",
     )
-    bonus = ("checkpoints",)
+    bonus = ("uneven_inputs",)
     bonus_points = 8
     topics: ClassVar = {
-        "the post of lesson 00": r"the post, mended",
-        "calls": r"torch\.distributed\.rpc",
-        "a future": r"async_execution",
-        "synchronous": r"the synchronous server",
-        "straggler": r"enter the straggler",
-        "asynchronous": r"asynchronous sgd",
-        "staleness": r"staleness",
-        "stable up to": r"2 sin\(π / \(4τ \+ 2\)\)",
-        "stale-synchronous": r"ho et al\., 2013",
-        "backup workers": r"chen et al\., 2016",
-        "one axis": r"all of them on one axis",
-        "loss against time and against gradients": r"over gradients.*over time",
-        "server or ring": r"when all-reduce wins",
-        "range and hash": r"by range.*by hash",
-        "Python's hash": r"why not python's `hash`",
-        "power law": r"power law",
-        "hot keys": r"the hot key",
-        "replication": r"replicate",
-        "hybrid": r"rows from servers, layers by all-reduce",
-        "primary and backup": r"primary and backup",
-        "killed": r"the signal that nothing survives",
-        "checkpoints": r"rename when all is written",
-        "without a lock": r"push without a lock",
-        "a worker goes": r"a worker that just goes",
-        "too early": r"acknowledge too early",
+        "broadcast at the start": r"dist\.broadcast\(tensor, src=0\)",
+        "buffers": r"batchnorm's running mean",
+        "naive averaging": r"average after backward",
+        "compare in float64 under SGD": r"in float64[\s\S]*plain sgd",
+        "a hook for each parameter": r"register_post_accumulate_grad_hook",
+        "buckets in reverse": r"walk \*backwards\*",
+        "asynchronous all_reduce": r"async_op=true",
+        "overlap as a number": r"hidden_communication_share",
+        "accumulation": r"no_sync",
+        "unused parameters": r"\*\*unused parameters\.\*\*",
+        "tied weights": r"two layers share",
+        "frozen parameters": r"\*\*frozen\*\*",
+        "torch's DDP": r"torch's own ddp",
+        "the switch": r"use_mine",
+        "set_epoch": r"set_epoch",
+        "the best bucket by a formula": r"best size of a bucket",
+        "weak and strong scaling": r"weak and strong scaling, to 64 gpus",
+        "linear scaling": r"linear\s+scaling rule",
+        "warm-up": r"\*\*warm-up\*\*",
+        "uneven inputs": r"ddp\.join\(\)",
+        "a wait dropped": r"drop a wait",
+        "buckets swapped": r"swap the order of buckets",
+        "a branch on the rank": r"branch on the rank",
+        "set_epoch forgotten": r"forget set_epoch",
         "at scale": r"what breaks at scale",
-        "the next lesson": r"05_pipeline",
+        "the next lesson": r"06_parameter_server",
     }
-    slides = (12, 25)
-    least_guesses = 7
 
 
 @pytest.fixture(scope="module")
@@ -74,50 +73,89 @@ def lesson() -> Lesson:
 
 
 @pytest.fixture(scope="module")
-def answers() -> dict[str, Any]:
-    return namespace(number="04")
+def answers(lesson: Lesson) -> types.ModuleType:
+    module = types.ModuleType("lesson_04")
+    for cell in lesson.cells:
+        if cell.role in ("given", "exercise"):
+            exec(compile(cell.source, cell.id, "exec", dont_inherit=True), module.__dict__)
+    return module
 
 
-def test_the_slide_of_server_or_ring_says_what_the_function_returns(lesson: Lesson, answers: dict[str, Any]) -> None:
-    from labkit.hardware import find_link
-
-    (table,) = [cell.source for cell in lesson.cells if cell.source.startswith("### Server or ring")]
-    link = find_link("ethernet_100g")
-    numbers = (link.latency_ns / 1e9, link.share * link.bytes_per_second)
-    rows = {row: int(ms) for row, ms in re.findall(r"^\| (ring|\d servers?) \| (\d+) \|$", table, re.MULTILINE)}
-    assert rows.pop("ring") == round(1e3 * answers["ring_seconds"](1e8, 8, *numbers))
-    for row, milliseconds in rows.items():
-        assert milliseconds == round(1e3 * answers["server_seconds"](1e8, 8, int(row.split()[0]), *numbers))
+def test_exercises_fit_into_100_minutes_and_leave_time_to_read(lesson: Lesson) -> None:
+    assert 50 <= sum(exercise.minutes for exercise in lesson.exercises if not exercise.bonus) <= 85
 
 
-@pytest.mark.parametrize("bound", [0, 1, 3])
-def test_under_a_bound_no_worker_runs_further_ahead(answers: dict[str, Any], bound: int) -> None:
-    pace = answers["Pace"](slow=((2, 4.0),), moods=0.2)
-    make = partial(answers["BoundedServer"], lr=0.1, bound=bound)
-    run = labkit.run(answers["train"], make, 60, pace, on=labkit.virtual(5), init=False, echo=False)
-    clocks = dict.fromkeys(range(4), 0)
-    for update in run.results[0].updates:
-        clocks[update.worker] += 1
-        if update.version_applied < 50:  # then workers begin to leave
-            assert max(clocks.values()) - min(clocks.values()) <= bound + 1
-    assert sum(clocks.values()) >= 60
+def test_no_cell_is_over_long(lesson: Lesson) -> None:
+    for cell in lesson.cells:
+        limit = 75 if cell.role == "exercise" else 36
+        assert len(cell.source.splitlines()) <= limit, f"{cell.id} (line {cell.line}); cut it in two"
 
 
-def test_the_synchronous_server_trains_as_one_process_does(answers: dict[str, Any]) -> None:
-    make = partial(answers["SyncServer"], lr=0.7)
-    run = labkit.run(
-        answers["train"], make, 5, answers["Pace"](moods=0.3), on=labkit.virtual(6), init=False, echo=False
-    )
-    import torch
+def _train(wrapper: Any, steps: int) -> list[torch.Tensor]:
+    rank = dist.get_rank()
+    model = HardModel(5 + rank)
+    ddp = wrapper(model)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.SGD(trained, lr=0.1, momentum=0.9, weight_decay=0.1)
+    for step in range(steps):
+        optimizer.zero_grad()
+        x, y = hard_batch(100 * step + rank, 4)
+        nn.functional.mse_loss(ddp(x, spare=step == 1 and rank == 1), y).backward()
+        if hasattr(ddp, "finish_gradient_synchronization"):
+            ddp.finish_gradient_synchronization()
+        optimizer.step()
+    return [tensor.clone() for tensor in model.state_dict().values()]
 
-    weight = torch.zeros(20)
-    for step in range(5):
-        weight -= 0.7 * torch.stack([answers["gradient_of"](weight, worker, step) for worker in range(5)]).mean(0)
-    assert run.results[0].seen[-1].loss == pytest.approx(answers["loss_of"](weight), rel=1e-5)
+
+def test_mini_ddp_trains_the_torture_model_as_torchs_ddp_does(answers: types.ModuleType) -> None:
+    torchs = partial(nn.parallel.DistributedDataParallel, find_unused_parameters=True)
+    world = labkit.local(3, device="cpu")
+    ours = labkit.run(_train, partial(answers.MiniDDP, bucket_cap_mb=200 / 2**20), 3, on=world, echo=False).results
+    theirs = labkit.run(_train, torchs, 3, on=world, echo=False).results
+    for mine, other in zip(ours, theirs, strict=True):
+        for a, b in zip(mine, other, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
-def test_a_killed_process_loses_nothing_that_was_acknowledged(answers: dict[str, Any]) -> None:
-    world = labkit.local(4, device="cpu")
-    run = labkit.run(answers["survive"], answers["Replica"], 30, 0.1, True, on=world, init=False, echo=False)
-    assert run.results[1] == [30, 30]
-    assert [sum(found) for found in run.results[2:]] == [30, 30]
+class _MixedTypes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        kinds = (torch.complex64, torch.float32, torch.float64, torch.bfloat16)
+        self.scales = nn.ParameterList(nn.Parameter(torch.ones(2, dtype=kind)) for kind in kinds)
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros((), dtype=torch.float64)
+        for scale in self.scales:
+            product = (scale * given).sum()
+            total = total + (product.real if product.is_complex() else product)
+        return total
+
+
+def _mixed(wrap: Any) -> list[torch.Tensor]:
+    model = _MixedTypes()
+    wrapped = wrap(model)
+    wrapped(torch.tensor(1.0 + dist.get_rank())).backward()
+    if hasattr(wrapped, "finish_gradient_synchronization"):
+        wrapped.finish_gradient_synchronization()
+    return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
+def test_mini_ddp_averages_complex_and_mixed_dtypes_as_torchs_ddp_does(answers: types.ModuleType) -> None:
+    world = labkit.virtual(2)
+    theirs = labkit.run(_mixed, nn.parallel.DistributedDataParallel, on=world, echo=False).results
+    for cap in (25.0, 0.00001):
+        ours = labkit.run(_mixed, partial(answers.MiniDDP, bucket_cap_mb=cap), on=world, echo=False).results
+        for mine, other in zip(ours, theirs, strict=True):
+            assert len(mine) == 4
+            for a, b in zip(mine, other, strict=True):
+                torch.testing.assert_close(a, b)
+
+
+def _sparse(wrap: Any) -> None:
+    wrapped = wrap(nn.Embedding(4, 2, sparse=True))
+    wrapped(torch.tensor([dist.get_rank()])).sum().backward()
+
+
+def test_mini_ddp_refuses_a_sparse_gradient_by_name(answers: types.ModuleType) -> None:
+    with pytest.raises(RankFailed, match=r"MiniDDP averages dense gradients, and one is sparse"):
+        labkit.run(_sparse, answers.MiniDDP, on=labkit.virtual(2), echo=False)

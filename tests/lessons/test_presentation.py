@@ -99,7 +99,7 @@ def test_a_broken_plan_is_named(tmp_path: Path) -> None:
 
 def test_formulas_tables_and_code_are_drawn_without_a_script() -> None:
     html = as_html(
-        "$$ t = \\alpha + \\frac{m}{\\beta} $$\n\n| a |\n|---|\n| b |\n\n```python\nx = 1\n```\n\n[03](03_ddp.ipynb)"
+        "$$ t = \\alpha + \\frac{m}{\\beta} $$\n\n| a |\n|---|\n| b |\n\n```python\nx = 1\n```\n\n[03](04_ddp.ipynb)"
     )
     assert "<mfrac>" in html and "<table>" in html and "<span style=" in html
     assert "href" not in html and "03" in html

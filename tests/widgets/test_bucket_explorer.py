@@ -1,4 +1,4 @@
-"""Buckets ready, sent and averaged, held against lesson 03's formula."""
+"""Buckets ready, sent and averaged, held against lesson 04's formula."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where compression pays, by lesson 06's formulas."""
+"""Where compression pays, by lesson 10's formulas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the drivers of lesson 06 hand to the learner's code in place of its own parts: compressors that no exercise asks
+"""What the drivers of lesson 10 hand to the learner's code in place of its own parts: compressors that no exercise asks
 for, a memory that writes down what it is given, a bucket.
 """
 

@@ -1,4 +1,4 @@
-"""Drivers of lesson 04 that call a learner's server: step by step as an object, and by a crowd over RPC.
+"""Drivers of lesson 06 that call a learner's server: step by step as an object, and by a crowd over RPC.
 
 Hidden cases run where ranks have no network, so torch's own RPC cannot: a server's methods are called as RPC would call
 them, or the whole program runs on virtual ranks inside the one rank of the case, over labkit's RPC in virtual time.

@@ -1,4 +1,4 @@
-"""The stage that lesson 05's drivers hand to the learner's functions: small, odd, and it notes what is done with it."""
+"""The stage that lesson 08's drivers hand to the learner's functions: small, odd, and it notes what is done with it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from labkit.exercises.pipeline.pipeline_cases import Schedule, Write
 from labkit.plans.pipeline_records import LETTERS, as_data, read_short
 
 RECORDS = ("Recv", "Forward", "Send", "RecvGrad", "Backward", "SendGrad")
-"""Names of the records that lesson 05 defines for schedules."""
+"""Names of the records that lesson 08 defines for schedules."""
 
 
 def read(text: str, stage: int) -> Schedule:

@@ -1,2 +1,2 @@
 # base: student
-"""Handed in as it was handed out."""
+"""As it was handed out."""

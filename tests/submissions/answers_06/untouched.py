@@ -1,2 +1,2 @@
 # base: student
-"""The notebook as it was handed out."""
+"""Handed in as it was handed out."""

@@ -1,4 +1,4 @@
-"""Lesson 05 keeps its contract: topics, exercises, points, stubs; and its answers do what they promise."""
+"""Lesson 08 keeps its contract: topics, exercises, points, stubs; and its answers do what they promise."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from labkit.timeline.memory import peak_memory_bytes
 from tests.checks.lesson_cells import namespace
 from tests.lessons.contract import LessonContract
 
-SOURCE = Path(__file__).parents[2] / "solutions" / "05_pipeline.py"
+SOURCE = Path(__file__).parents[2] / "solutions" / "08_pipeline.py"
 
 
 class TestContract(LessonContract):
-    number = "05"
+    number = "08"
     exercises = (
         "memory_budget",
         "one_batch",
@@ -72,7 +72,7 @@ class TestContract(LessonContract):
         "drop a wait": r"drop a wait",
         "forget the scale": r"forget the scale",
         "at scale": r"what breaks at scale",
-        "the next lesson": r"06_gradient_compression",
+        "the next lesson": r"10_gradient_compression",
     }
     slides = (12, 25)
     least_guesses = 7
@@ -85,7 +85,7 @@ def lesson() -> Lesson:
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Any]:
-    return namespace(number="05")
+    return namespace(number="08")
 
 
 def test_the_slide_of_the_bubble_says_what_the_function_returns(lesson: Lesson, answers: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown] tags=["slide"]
-# # 06 Gradient compression
+# # 10 Gradient compression
 #
 # Send fewer bytes in every step, and still train. You will build the compressors, the memory that makes them work, and
 # the hook that puts them into DDP. Then you find out where it pays. Often it does not.
@@ -29,13 +29,13 @@
 #
 # **Time:** about two hours, and 15 minutes more for the bonus exercise.
 #
-# **What you must know:** what an all-reduce costs (lesson 02), and what DDP does with buckets (lesson 03). If you did
+# **What you must know:** what an all-reduce costs (lesson 02), and what DDP does with buckets (lesson 04). If you did
 # not finish them, go on: torch's own stands in.
 #
 # **Points.** As before, they rest on other cases than those that `labkit.check` shows.
 
 # %% tags=["parameters"]
-use_mine = False  # True: section 7 also runs on the BucketedDDP that you wrote in lesson 03
+use_mine = False  # True: section 7 also runs on the BucketedDDP that you wrote in lesson 04
 
 # %% tags=["given"]
 import math
@@ -803,7 +803,7 @@ for name, make in [("no hook", None), ("torch's fp16 hook", "torch's fp16 hook")
 #
 # ### On your own wrapper
 #
-# `BucketedDDP` of lesson 03 calls `dist.all_reduce` once for each bucket. The next cell slips the hook into that place,
+# `BucketedDDP` of lesson 04 calls `dist.all_reduce` once for each bucket. The next cell slips the hook into that place,
 # in this rank's own process. (Why not `MiniDDP`? Its buckets end in flags, "this rank used that parameter". Top-k would
 # drop them. What is no gradient must not be compressed.) Set `use_mine = True` at the top to see it.
 
@@ -1600,7 +1600,7 @@ print(f"this host: with bfloat16 {speedups['this host, layers of 512']:.2f} time
 # %% [markdown]
 # ## 11 Checkpointing and prefetching
 #
-# "Activation checkpointing saves 40 % of memory." You built it in lesson 05: keep what enters a segment of layers, and
+# "Activation checkpointing saves 40 % of memory." You built it in lesson 08: keep what enters a segment of layers, and
 # compute the rest again when backward comes. Here torch's own (`torch.utils.checkpoint`) stands in. How much does it
 # save? It can only save *activations*. What it cannot touch is the state: parameters, gradients, and in a real job the
 # optimizer. Two models of equal blocks on a virtual H100, cut in four segments: **which share of the peak does the
@@ -2081,7 +2081,7 @@ labkit.run(main, on=labkit.local(2)).results[0]
 # From a shell, next to this notebook:
 #
 # ```
-# labkit export 06_gradient_compression.ipynb --out compressed.py
+# labkit export 10_gradient_compression.ipynb --out compressed.py
 # torchrun --nproc-per-node 4 compressed.py
 # ```
 

@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown] tags=["slide"]
-# # 03 DistributedDataParallel
+# # 04 DistributedDataParallel
 #
 # `DistributedDataParallel` is what most training jobs run on. You will build it, from four lines that are right and
 # slow to a wrapper that hides its communication behind backward and gives the gradients that torch's own gives.
@@ -1085,7 +1085,7 @@ labkit.reveal("overlap_helps_here", here < on_gpus + 0.1, rows)
 # $$\text{time} = \max\left(T + c,\ \tfrac{T}{k} + k\,c\right)$$
 #
 # * compute-bound: only the last bucket is exposed: make it small
-# * network-bound: the network never rests: begin early, and send fewer bytes (lesson 06)
+# * network-bound: the network never rests: begin early, and send fewer bytes (lesson 10)
 # * it hides work of the network behind work of the GPU; where both are the same cores, it hides little
 
 # %% [markdown]
@@ -1432,7 +1432,7 @@ labkit.run(main, on=labkit.local(2)).results[0]
 # From a shell, next to this notebook:
 #
 # ```
-# labkit export 03_ddp.ipynb --out train.py
+# labkit export 04_ddp.ipynb --out train.py
 # torchrun --nproc-per-node 4 train.py
 # ```
 #
@@ -1446,7 +1446,7 @@ labkit.run(main, on=labkit.local(2)).results[0]
 # * **Memory.** Every rank holds all parameters, gradients and optimizer states. A model that does not fit on one GPU
 #   cannot be trained so.
 # * **The batch.** Beyond the critical batch size more ranks do not save steps.
-# * **Bytes.** Between nodes the gradients are what is exposed: send fewer (lesson 06), or sum inside a node first.
+# * **Bytes.** Between nodes the gradients are what is exposed: send fewer (lesson 10), or sum inside a node first.
 
 # %% [markdown]
 # ## What to remember
@@ -1458,8 +1458,8 @@ labkit.run(main, on=labkit.local(2)).results[0]
 # * More GPUs mean a larger batch. Scale the learning rate, warm up, and look at time to accuracy.
 #
 # **The question for the next lesson.** Every rank waits for the slowest in every step. What if it did not? What if each
-# pushed its gradient to a place where the parameters live, took the newest ones, and went on? Lesson 04,
-# `04_parameter_server`, is about what that buys and what it costs.
+# pushed its gradient to a place where the parameters live, took the newest ones, and went on? Lesson 06,
+# `06_parameter_server`, is about what that buys and what it costs.
 
 # %% [markdown]
 # ### Sources

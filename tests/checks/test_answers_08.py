@@ -1,4 +1,4 @@
-"""The four proofs of lesson 05."""
+"""The four proofs of lesson 08."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.checks.four_proofs import FourProofs
 
 
 class TestLesson05(FourProofs):
-    number = "05"
+    number = "08"
     main = frozenset({"run_schedule"})
     sample = frozenset(
         {

@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown] tags=["slide"]
-# # 04 Parameter servers
+# # 06 Parameter servers
 #
 # The weights live in one place, and workers come and go. You will build the server in four kinds, let a slow worker
 # loose on each of them, share a table among several servers, and kill one without losing a thing.
@@ -28,7 +28,7 @@
 #
 # **Time:** about two and a half hours, and 15 minutes more for the bonus exercise.
 #
-# **What you must know:** `send`, `recv` and all-reduce of lesson 02, averaging gradients of lesson 03, and what a lock
+# **What you must know:** `send`, `recv` and all-reduce of lesson 02, averaging gradients of lesson 04, and what a lock
 # is. If you did not finish those lessons, go on: nothing here calls your code from there.
 #
 # **Points.** As before, they rest on other cases than those that `labkit.check` shows: other numbers of workers and
@@ -2109,7 +2109,7 @@ labkit.run(main, on=labkit.local(3, device="cpu"), init=False).results[0]
 # From a shell, next to this notebook:
 #
 # ```
-# labkit export 04_parameter_server.ipynb --out parameter_server.py
+# labkit export 06_parameter_server.ipynb --out parameter_server.py
 # torchrun --nproc-per-node 4 parameter_server.py
 # ```
 #
@@ -2139,7 +2139,7 @@ labkit.run(main, on=labkit.local(3, device="cpu"), init=False).results[0]
 #
 # **The question for the next lesson.** Servers cut the *weights* into pieces. But in every step each worker still needs
 # all the layers, one after the other. What if the model itself is too large for any worker? Then you must cut the
-# model, and send activations in place of weights. Lesson 05, `05_pipeline`.
+# model, and send activations in place of weights. Lesson 08, `08_pipeline`.
 
 # %% [markdown]
 # ### Sources

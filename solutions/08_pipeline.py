@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown] tags=["slide"]
-# # 05 Pipelines
+# # 08 Pipelines
 #
 # A model that does not fit on one device. You will cut it in two ways, between its layers and inside them, keep all
 # parts busy, and prove that the gradients are those of the whole.
@@ -31,13 +31,13 @@
 #
 # **What you must know:** `send`, `recv` and `batch_isend_irecv` of lesson 02, and how autograd goes backward. If you
 # did not finish lesson 02, go on: nothing here calls your code from there. (With `use_mine`, section 12 runs on your
-# `MiniDDP` of lesson 03, too.)
+# `MiniDDP` of lesson 04, too.)
 #
 # **Points.** As before, they rest on other cases than those that `labkit.check` shows: other numbers of stages and
 # microbatches, and batches that do not divide.
 
 # %% tags=["parameters"]
-use_mine = False  # True: section 12 also runs on the MiniDDP that you wrote in lesson 03
+use_mine = False  # True: section 12 also runs on the MiniDDP that you wrote in lesson 04
 
 # %% tags=["given"]
 import time
@@ -124,7 +124,7 @@ for billions in (1, 7, 70, 175):
 
 # %% [markdown]
 # The last row is a model of GPT-3's size. Its gradients alone are 700 GB a step in float32, and state and allowance
-# together fill more than fifty devices. You cannot copy it to every rank, as in lesson 03. You must **cut** it.
+# together fill more than fifty devices. You cannot copy it to every rank, as in lesson 04. You must **cut** it.
 
 # %% [markdown] tags=["slide"]
 # ### What must fit
@@ -1452,7 +1452,7 @@ for rank, (place, equal, loss) in enumerate(labkit.run(two_pipelines, hybrid_ste
 # %% [markdown]
 # ### On your own wrapper
 #
-# What happens in a column is lesson 03. So your `MiniDDP` can do it: the whole schedule runs inside `no_sync`, and
+# What happens in a column is lesson 04. So your `MiniDDP` can do it: the whole schedule runs inside `no_sync`, and
 # `finish_gradient_synchronization` then sends what has added up. Two things to mind. It takes the *mean* over the
 # ranks, so what is weighed is multiplied by their number first. And it speaks to all ranks, so here "all" must become
 # the column, in this rank's own process. Set `use_mine = True` at the top to run it on yours; else a stand-in averages
@@ -2131,7 +2131,7 @@ labkit.run(main, on=labkit.local(2)).results[-1]
 # From a shell, next to this notebook:
 #
 # ```
-# labkit export 05_pipeline.ipynb --out pipeline.py
+# labkit export 08_pipeline.ipynb --out pipeline.py
 # torchrun --nproc-per-node 4 pipeline.py
 # ```
 
@@ -2158,7 +2158,7 @@ labkit.run(main, on=labkit.local(2)).results[-1]
 #
 # **The question for the next lesson.** Along the mesh's column, the gradients are still summed as they are: 4 bytes a
 # parameter, every step. Most of those numbers are tiny, and none needs 32 bits. What if you sent only the largest one
-# per cent, and kept the rest for later? Would it still train? Lesson 06, `06_gradient_compression`, tries.
+# per cent, and kept the rest for later? Would it still train? Lesson 10, `10_gradient_compression`, tries.
 
 # %% [markdown]
 # ### Sources

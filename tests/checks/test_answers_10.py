@@ -1,0 +1,22 @@
+"""The four proofs of lesson 10."""
+
+from __future__ import annotations
+
+from tests.checks.four_proofs import FourProofs
+
+
+class TestLesson06(FourProofs):
+    number = "10"
+    main = frozenset({"compression_hook"})
+    sample = frozenset(
+        {
+            ("mean_of_packets", "all_reduce of the parts"),
+            ("compression_hook", "does not divide"),
+            ("compression_hook", "the bucket's number alone"),
+            ("compression_hook", "waits for its own future"),
+            ("power_sgd", "orthonormal before the mean"),
+            ("prefetching_loader", "an endless queue"),
+        }
+    )
+    slow = frozenset({"prefetching_loader"})
+    style_sample = frozenset({("right_in_other_words", "compression_hook")})

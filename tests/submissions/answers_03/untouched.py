@@ -1,2 +1,0 @@
-# base: student
-"""As it was handed out."""
