@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _SLUG = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+_NUMBER = re.compile(r"^[0-9]{2}_(?=[a-z])")
 LONGEST = 48
 
 
@@ -20,5 +21,9 @@ def names_lesson(stem: str, asked: str) -> bool:
         stem: The lesson's full name, "02_ring_all_reduce".
         asked: What somebody typed.
     """
-    number, _, slug = stem.partition("_")
-    return asked in (stem, slug) or number == asked.zfill(2)
+    return asked in (stem, lesson_slug(stem)) or stem.partition("_")[0] == asked.zfill(2)
+
+
+def lesson_slug(name: str) -> str:
+    """Return a lesson's key, "ring_all_reduce", of its key or its full name, "02_ring_all_reduce"."""
+    return _NUMBER.sub("", name)

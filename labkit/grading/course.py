@@ -15,7 +15,7 @@ from labkit.grading.guesses import revealed
 from labkit.lessons.cuts import without_markers
 from labkit.lessons.manifest import Manifest
 from labkit.lessons.manifest import read as read_manifest
-from labkit.slugs import names_lesson
+from labkit.slugs import lesson_slug, names_lesson
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -49,7 +49,7 @@ class Course:
     @property
     def slug(self) -> str:
         """The lesson's key, "ring_all_reduce"."""
-        return self.name.partition("_")[2]
+        return lesson_slug(self.name)
 
     @cached_property
     def pristine(self) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def find_course(lesson: str, course: str | Path | None = None) -> Course:
         notebooks = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
         found = [path for path in notebooks if names_lesson(path.stem, lesson)]
         if len(found) == 1:
-            number, _, slug = found[0].stem.partition("_")
+            number, slug = found[0].stem[:2], lesson_slug(found[0].stem)
             hidden = root.resolve() / "solutions" / "hidden" / slug
             own = root.resolve() / "exercises" / slug
             if hidden.is_dir():

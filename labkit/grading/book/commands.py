@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labkit.errors import ConfigError
-from labkit.slugs import names_lesson
+from labkit.slugs import lesson_slug
 
 if TYPE_CHECKING:
     from labkit.grading.book.gradebook import Gradebook
@@ -24,7 +24,7 @@ Url = Annotated[
     str,
     typer.Option("--book", envvar="LABKIT_GRADEBOOK", help="A file, or postgresql+psycopg://user@host/name."),
 ]
-Lesson = Annotated[str, typer.Option(help="The lesson, such as 02.")]
+Lesson = Annotated[str, typer.Option(help="The lesson: its number in the course here, or its name.")]
 Keep = Annotated[str, typer.Option(help="Which attempt counts: best or latest.")]
 Preview = Annotated[bool, typer.Option("--preview", help="Show what it would do to grades, and record nothing.")]
 DEFAULT = "sqlite:///gradebook.db"
@@ -122,7 +122,9 @@ def adjust(
 @app.command()
 def deadline(
     due: Annotated[str, typer.Argument(help="2026-12-01T18:00 in the class's zone, or with its own: ...+01:00.")],
-    lesson: Annotated[str, typer.Option(help="The lesson as graded, such as 02_ring_all_reduce.")],
+    lesson: Annotated[
+        str, typer.Option(help="The lesson: its number in the course here, or its name, such as ring_all_reduce.")
+    ],
     student: Annotated[str, typer.Option(help="An extension for this student alone.")] = "",
     grace_minutes: Annotated[float, typer.Option(help="Minutes after it that cost nothing.")] = 0.0,
     percent_per_day: Annotated[float, typer.Option(help="What each day begun costs.")] = 10.0,
@@ -288,17 +290,25 @@ def opened_book(url: str, preview: bool = False) -> Iterator[Gradebook]:
 
 
 def lesson_named(opened: Gradebook, wanted: str) -> str:
-    """Return the lesson's whole name: as recorded, or as the course here has it."""
-    found = [name for name in opened.lessons() if names_lesson(name, wanted)]
-    if len(found) == 1:
-        return found[0]
+    """Return a lesson's slug, by which the book keeps it; a number is that of the course here.
+
+    Raises:
+        ConfigError: If neither the book nor the course here has such a lesson.
+    """
+    recorded = opened.lessons()
+    if (slug := lesson_slug(wanted)) in recorded:
+        return slug
     from labkit.grading.course import find_course
 
-    return find_course(wanted, None).manifest.lesson
+    try:
+        return find_course(wanted, None).slug
+    except ConfigError as error:
+        there = ", ".join(recorded) or "nothing yet"
+        raise ConfigError(f"{error} The gradebook has, and needs no course for: {there}.") from None
 
 
 def _grades_or_none(opened: Gradebook, lesson: str, keep: str) -> list[Grade]:
-    return opened.grades(lesson, keep) if lesson in opened.lessons() else []
+    return opened.grades(lesson, keep) if lesson_slug(lesson) in opened.lessons() else []
 
 
 def _tell_changes(opened: Gradebook, lesson: str, before: list[Grade], keep: str) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, Ope
 from sqlalchemy.orm import Session
 
 from labkit.errors import ConfigError, EnvironmentProblem
+from labkit.grading.book.lesson_keys import key_by_slug
 from labkit.grading.book.tables import VERSION, About, Table
 
 _Value = TypeVar("_Value")
@@ -26,7 +27,7 @@ class Database:
     ) -> None:
         """Open the database, and make its tables where they are not there.
 
-        A book of an older layout gets the tables it lacks; its rows stay as they are.
+        A book of an older layout gets the tables it lacks, and keys its lessons by slug; all else stays as it is.
 
         Args:
             url: SQLAlchemy's, ``sqlite:///grades/book.db`` or ``postgresql+psycopg://user@host/name``.
@@ -55,6 +56,8 @@ class Database:
                 with Session(self._engine) as session, session.begin():
                     version = session.scalar(select(func.max(About.version)))
                     if version is None or version < VERSION:
+                        if version is not None:
+                            key_by_slug(session)
                         session.add(About(version=VERSION))
             if version is not None and version > VERSION:
                 raise ConfigError(

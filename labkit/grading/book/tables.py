@@ -8,7 +8,9 @@ from sqlalchemy import DateTime, ForeignKey, LargeBinary, String, Text, TypeDeco
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-VERSION = 2
+from labkit.slugs import lesson_slug
+
+VERSION = 3
 
 
 class Moment(TypeDecorator[datetime]):
@@ -30,6 +32,17 @@ class Moment(TypeDecorator[datetime]):
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class LessonKey(TypeDecorator[str]):
+    """A lesson's slug; whole names lose their number, which is for people and changes from edition to edition."""
+
+    impl = String(200)
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Return the slug."""
+        return None if value is None else lesson_slug(value)
 
 
 class Table(DeclarativeBase):
@@ -62,7 +75,7 @@ class Attempt(Table):
     __tablename__ = "attempts"
     __table_args__ = (UniqueConstraint("lesson", "student", "submission_sha256"),)
     id: Mapped[int] = mapped_column(primary_key=True)
-    lesson: Mapped[str] = mapped_column(String(200), index=True)
+    lesson: Mapped[str] = mapped_column(LessonKey, index=True)
     student: Mapped[str] = mapped_column(String(300), index=True)
     submission_sha256: Mapped[str] = mapped_column(String(64))
     handed_in_at: Mapped[datetime] = mapped_column(Moment)
@@ -119,7 +132,7 @@ class Adjustment(Table):
 
     __tablename__ = "adjustments"
     id: Mapped[int] = mapped_column(primary_key=True)
-    lesson: Mapped[str] = mapped_column(String(200), index=True)
+    lesson: Mapped[str] = mapped_column(LessonKey, index=True)
     student: Mapped[str] = mapped_column(String(300), index=True)
     points: Mapped[float]
     reason: Mapped[str] = mapped_column(Text)
@@ -144,7 +157,7 @@ class Comment(Table):
 
     __tablename__ = "comments"
     id: Mapped[int] = mapped_column(primary_key=True)
-    lesson: Mapped[str] = mapped_column(String(200), index=True)
+    lesson: Mapped[str] = mapped_column(LessonKey, index=True)
     student: Mapped[str] = mapped_column(String(300), index=True)
     exercise: Mapped[str] = mapped_column(String(60))
     words: Mapped[str] = mapped_column(Text)
@@ -156,7 +169,7 @@ class Request(Table):
 
     __tablename__ = "requests"
     id: Mapped[int] = mapped_column(primary_key=True)
-    lesson: Mapped[str] = mapped_column(String(200), index=True)
+    lesson: Mapped[str] = mapped_column(LessonKey, index=True)
     student: Mapped[str] = mapped_column(String(300), index=True)
     exercise: Mapped[str] = mapped_column(String(60))
     words: Mapped[str] = mapped_column(Text)
@@ -190,7 +203,7 @@ class Deadline(Table):
 
     __tablename__ = "deadlines"
     id: Mapped[int] = mapped_column(primary_key=True)
-    lesson: Mapped[str] = mapped_column(String(200), index=True)
+    lesson: Mapped[str] = mapped_column(LessonKey, index=True)
     student: Mapped[str] = mapped_column(String(300))
     due_at: Mapped[datetime] = mapped_column(Moment)
     grace_minutes: Mapped[float]

@@ -7,6 +7,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from labkit.errors import EnvironmentProblem
+from labkit.grading.book.database import Database
 from labkit.grading.book.tables import Mark
 from labkit.lessons.first_edition import SLUGS
 
@@ -22,7 +23,9 @@ def upgrade_book(book: str) -> str:
     Raises:
         EnvironmentProblem: If the database fails; it is then as it was.
     """
-    engine = create_engine(book if "://" in book else f"sqlite:///{book}")
+    url = book if "://" in book else f"sqlite:///{book}"
+    Database(url).close()  # brings tables and the keys of lessons to this layout
+    engine = create_engine(url)
     try:
         with Session(engine) as session, session.begin():
             if engine.dialect.name == "postgresql":  # numbers were shorter than slugs
