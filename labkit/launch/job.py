@@ -23,13 +23,16 @@ class Job:
         sources: Text of each notebook cell, under the name its code objects carry.
         world_size: Number of ranks.
         backend: Name for ``init_process_group``.
-        devices: One torch device name per rank.
+        devices: One torch device name per rank of this host.
         threads_per_rank: What ``torch.set_num_threads`` is given.
         seed: Rank r draws from seed + r.
         init: Whether the default process group is made before the function and destroyed after it.
         environ: Environment of every rank, without the variables that differ per rank.
         cwd: Working directory.
         sys_path: Where modules are found.
+        first_rank: The lowest rank of this host; those of a host are consecutive.
+        group_rank: Which host of the run this is.
+        num_hosts: How many there are.
     """
 
     call: bytes
@@ -43,21 +46,28 @@ class Job:
     environ: Mapping[str, str]
     cwd: str
     sys_path: tuple[str, ...]
+    first_rank: int = 0
+    group_rank: int = 0
+    num_hosts: int = 1
 
     def rank_environ(self, rank: int) -> dict[str, str]:
         """Return the environment of one rank: torchrun's variables, so that plain code finds what it expects."""
         return {
             **self.environ,
             "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
+            "LOCAL_RANK": str(rank - self.first_rank),
             "WORLD_SIZE": str(self.world_size),
-            "LOCAL_WORLD_SIZE": str(self.world_size),
-            "GROUP_RANK": "0",
-            "GROUP_WORLD_SIZE": "1",
+            "LOCAL_WORLD_SIZE": str(len(self.devices)),
+            "GROUP_RANK": str(self.group_rank),
+            "GROUP_WORLD_SIZE": str(self.num_hosts),
             "ROLE_RANK": str(rank),
             "ROLE_WORLD_SIZE": str(self.world_size),
-            "LABKIT_DEVICE": self.devices[rank],
+            "LABKIT_DEVICE": self.device(rank),
         }
+
+    def device(self, rank: int) -> str:
+        """Return the torch device name of one rank of this host."""
+        return self.devices[rank - self.first_rank]
 
 
 def pack(job: Job) -> bytes:
@@ -100,17 +110,25 @@ def notebook_sources() -> dict[str, str]:
     return sources
 
 
-def base_environ(port: int) -> dict[str, str]:
-    """Return this process's environment with the rendezvous of a run that hosts its store on this port."""
+def base_environ(address: str, port: int, interface: str = "") -> dict[str, str]:
+    """Return this process's environment with the rendezvous of a run that hosts its store at this address.
+
+    Args:
+        address: Where the store is.
+        port: Its port.
+        interface: The network interface that ranks talk over, "" for loopback.
+    """
     environ = dict(os.environ)
     for name in ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"):
         environ.pop(name, None)
     environ.update(
-        MASTER_ADDR="127.0.0.1",
+        MASTER_ADDR=address,
         MASTER_PORT=str(port),
         TORCHELASTIC_USE_AGENT_STORE="True",
         PYTHONHASHSEED="0",
     )
+    if interface:
+        environ.update(GLOO_SOCKET_IFNAME=interface, NCCL_SOCKET_IFNAME=interface, TP_SOCKET_IFNAME=interface)
     environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
     if sys.platform == "win32":
         environ.pop("GLOO_SOCKET_IFNAME", None)

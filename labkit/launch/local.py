@@ -18,7 +18,6 @@ from labkit.errors import EnvironmentProblem, RunError
 from labkit.launch.devices import Placement
 from labkit.launch.job import Job, base_environ, notebook_sources, pack, pack_call
 from labkit.launch.processes import RankProcesses
-from labkit.launch.recording import assemble
 from labkit.launch.supervisor import Supervisor
 from labkit.timeline import Timeline
 
@@ -102,7 +101,7 @@ def launch_local(
                 threads_per_rank=threads_per_rank,
                 seed=order.seed,
                 init=order.init,
-                environ=base_environ(port) | ({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}),
+                environ=base_environ("127.0.0.1", port) | ({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}),
                 cwd=os.getcwd(),  # noqa: PTH109  # the rank gets text
                 sys_path=tuple(sys.path),
             )
@@ -132,14 +131,9 @@ def _collect(supervisor: Supervisor | None, *, completed: bool) -> tuple[tuple[s
         if not completed:  # interrupted: nobody will see them
             return (), None
         supervisor.drain()
-        return supervisor.finish_output(), _timeline(supervisor)
+        return supervisor.finish_output(), supervisor.timeline()
     finally:
         supervisor.close()
-
-
-def _timeline(supervisor: Supervisor) -> Timeline | None:
-    logs = supervisor.read_logs()
-    return assemble([logs[rank] for rank in sorted(logs)]) if logs else None
 
 
 def _processes(start_method: str) -> RankProcesses:

@@ -177,8 +177,9 @@ class ForkedRanks(RankProcesses):
                 "use fewer ranks, or end other programs."
             )
 
-    def poll(self) -> None:
+    def poll(self) -> tuple[()]:
         """Do nothing: exits are announced."""
+        return ()
 
     def ask_for_stack(self, process: RankProcess) -> None:
         """Send the signal whose handler, in C, writes the stack whatever the rank is doing."""

@@ -30,12 +30,14 @@ class RankEnd:
         error: What it raised, as worker.describe_error gives it, or None.
         status: Exit status, negative for a signal, None while it lives.
         returned: Whether its function had returned a value.
+        host: Where it ran, "" for this host.
     """
 
     rank: int
     error: Mapping[str, object] | None
     status: int | None
     returned: bool
+    host: str = ""
 
     @property
     def failed(self) -> bool:
@@ -104,7 +106,8 @@ def headline(end: RankEnd, world_size: int) -> str:
     else:
         assert end.status is not None
         what = short_death(end.status)
-    return f"rank {end.rank} of {world_size} failed first: {what}"
+    where = f" (host {end.host})" if end.host else ""
+    return f"rank {end.rank} of {world_size}{where} failed first: {what}"
 
 
 def short_death(status: int) -> str:

@@ -103,11 +103,12 @@ class SpawnedRanks(RankProcesses):
     def read_events(self) -> None:
         """Do nothing: there are no announcements."""
 
-    def poll(self) -> None:
+    def poll(self) -> tuple[()]:
         """Note which ranks have exited."""
         for process, child in zip(self._ranks, self._children, strict=False):
             if process.status is None:
                 process.status = child.poll()
+        return ()
 
     def ask_for_stack(self, process: RankProcess) -> None:
         """Ask the thread that listens in the rank."""

@@ -11,14 +11,13 @@ from typing import Any, NoReturn
 from labkit.errors import ConfigError, RankFailed, RunTimeout
 from labkit.known_classes import loads_in_notebook
 from labkit.launch import reports, waits
-from labkit.launch.cgroup import oom_kills
 from labkit.launch.channel import Inbox
 from labkit.launch.output import LAST_LINES, RankOutput
 from labkit.launch.processes import LEAVE, RankProcess, RankProcesses
-from labkit.launch.recording import RankLog, read_log
+from labkit.launch.recording import RankLog, assemble
 from labkit.launch.recording.follow import Follower
 from labkit.launch.stacks import describe_stack, parse_fault
-from labkit.launch.watchdog import Watchdog, cpu_seconds
+from labkit.launch.watchdog import Watchdog
 from labkit.timeline import Timeline
 
 _TICK = 0.05
@@ -26,8 +25,6 @@ _LOOK_EVERY = 0.25
 _WATCH_EVERY = 0.05
 _SETTLE = 0.1
 """After the first failure, how long to wait for an earlier one whose message is still on its way."""
-_SETTLE_ECHO = 0.8
-"""The same where all that is known is that a peer went away."""
 _ARRIVE_LIMIT = 0.5
 _STACK_LIMIT = 0.5
 _DRAIN_LIMIT = 1.0
@@ -51,7 +48,8 @@ class _RankState:
         return self.process.status is None and self.result is None and self.error is None
 
     def end(self) -> reports.RankEnd:
-        return reports.RankEnd(self.process.rank, self.error, self.process.status, self.result is not None)
+        process = self.process
+        return reports.RankEnd(process.rank, self.error, process.status, self.result is not None, process.host)
 
 
 class Supervisor:
@@ -85,16 +83,16 @@ class Supervisor:
         self._watch = watch
         self._follower: Follower | None = None
         self._watch_at = 0.0
-        self._oom_before = oom_kills()
+        self._oom_before = {host: process.oom_kills() for host, process in {each.host: each for each in ranks}.items()}
         self._logs: dict[int, RankLog] = {}
         self._finished: frozenset[int] = frozenset()
         self._selector = selectors.DefaultSelector()
         self._processes.register(self._selector)
         for state in self._states:
-            for kind, end in (("output", state.process.output), ("channel", state.process.channel)):
-                self._selector.register(end, selectors.EVENT_READ, (kind, state))
-            if state.process.stacks is not None:
-                self._selector.register(state.process.stacks, selectors.EVENT_READ, ("stacks", state))
+            process = state.process
+            for kind, end in (("output", process.output), ("channel", process.channel), ("stacks", process.stacks)):
+                if end is not None:
+                    self._selector.register(end, selectors.EVENT_READ, (kind, state))
 
     def supervise(self) -> list[Any]:
         """Return every rank's result once all have returned and left.
@@ -123,10 +121,8 @@ class Supervisor:
                 self._give_up(f"The time limit of {self._timeout:g} s passed (timeout={self._timeout:g}).")
             if now > look:
                 look = now + _LOOK_EVERY
-                live = {s.process.rank: s.process.pid for s in self._states if s.live and s.process.pid is not None}
-                if len(live) == sum(s.live for s in self._states) and self._watchdog.deadlocked(
-                    live, self.read_logs(), now
-                ):
+                live = {state.process.rank: state.process.cpu_seconds() for state in self._states if state.live}
+                if self._watchdog.deadlocked(live, self.read_logs(), now):
                     self._give_up(
                         f"Deadlock: every rank that has not finished waits in communication, and for {self._stall:g} s "
                         "none has moved."
@@ -156,19 +152,26 @@ class Supervisor:
         """Return what each rank has recorded until now; ranks without a log are left out."""
         logs = {}
         for state in self._states:
-            process = state.process
-            if process.log_path is not None:
-                log = read_log(process.log_path)
-                if not log.missing:
-                    logs[process.rank] = log
+            log = state.process.read_log()
+            if log is not None:
+                logs[state.process.rank] = log
         return logs
+
+    def timeline(self) -> Timeline | None:
+        """Return what was recorded until now on one clock, None without any log."""
+        logs = self._logs_on_one_clock()
+        return assemble(logs) if logs else None
+
+    def _logs_on_one_clock(self) -> list[RankLog]:
+        logs = self.read_logs()
+        return [state.process.on_one_clock(logs[rank]) for rank, state in enumerate(self._states) if rank in logs]
 
     def _follow(self) -> None:
         now = time.monotonic()
         if self._watch is None or now < self._watch_at:
             return
         self._follower = self._follower or Follower(len(self._states))
-        self._watch(self._follower.new(self.read_logs().values()))
+        self._watch(self._follower.new(self._logs_on_one_clock()))
         # A long record takes longer to read: at most a fifth of the time goes into looking.
         self._watch_at = time.monotonic() + max(_WATCH_EVERY, 4 * (time.monotonic() - now))
 
@@ -199,7 +202,7 @@ class Supervisor:
         while True:
             ends = [state.end() for state in self._states]
             first = reports.root_cause(ends)
-            if time.monotonic() - noticed > (_SETTLE_ECHO if first.is_echo else _SETTLE):
+            if time.monotonic() - noticed > (self._processes.settle_echo if first.is_echo else _SETTLE):
                 break
             self._pump(_TICK)
         standing = self._standing([state for state in self._states if state.live])
@@ -216,7 +219,7 @@ class Supervisor:
         state = self._states[end.rank]
         stack = describe_stack(parse_fault(state.stack or self._processes.fatal_stack(state.process)))
         last_lines = state.output.last_lines(LAST_LINES)
-        return reports.describe_end(end, stack, last_lines, self._oom_before, oom_kills())
+        return reports.describe_end(end, stack, last_lines, self._oom_before[state.process.host], state.process.oom_kills())
 
     def _give_up(self, reason: str) -> NoReturn:
         """Raise the error that says where every rank stands."""
@@ -240,7 +243,7 @@ class Supervisor:
             state.stack = ""
             self._processes.ask_for_stack(state.process)
         until = time.monotonic() + _STACK_LIMIT
-        before = {state.process.rank: cpu_seconds(state.process.pid or 0) for state in states}
+        before = {state.process.rank: state.process.cpu_seconds() for state in states}
         while time.monotonic() < until:
             more = self._pump(_TICK)
             if not more and all(state.stack or state.process.status is not None for state in asked):
@@ -252,7 +255,7 @@ class Supervisor:
             rank = state.process.rank
             stack = describe_stack(parse_fault(state.stack))
             found[rank] = reports.rank_words(
-                rank, state.started, stack, self._sentence(rank), before[rank], cpu_seconds(state.process.pid or 0)
+                rank, state.started, stack, self._sentence(rank), before[rank], state.process.cpu_seconds()
             )
         return found
 
@@ -271,8 +274,10 @@ class Supervisor:
 
     def _pump(self, seconds: float) -> bool:
         """Take in what has arrived, waiting up to this long for it; return whether there was anything."""
-        self._processes.poll()
-        ready = self._selector.select(seconds)
+        arrived = self._processes.poll()
+        for process, kind, data in arrived:
+            self._take(kind, self._states[process.rank], data)
+        ready = self._selector.select(0 if arrived else seconds)
         for key, _ in ready:
             if key.data == "processes":
                 self._processes.read_events()
@@ -281,14 +286,18 @@ class Supervisor:
             data = state.process.read(key.fileobj)
             if not data:
                 self._selector.unregister(key.fileobj)
-                state.output_open = state.output_open and kind != "output"
-            elif kind == "output":
-                state.output.feed(data)
-            elif kind == "stacks":
-                state.stack += data.decode("utf-8", "replace")
-            else:
-                self._take_messages(state, data)
-        return bool(ready)
+            self._take(kind, state, data)
+        return bool(ready or arrived)
+
+    def _take(self, kind: str, state: _RankState, data: bytes) -> None:
+        """Take in what came out of one of a rank's ends; no bytes are its end."""
+        if kind == "output":
+            state.output_open = state.output_open and bool(data)
+            state.output.feed(data)
+        elif kind == "stacks":
+            state.stack += data.decode("utf-8", "replace")
+        else:
+            self._take_messages(state, data)
 
     def _take_messages(self, state: _RankState, data: bytes) -> None:
         for kind, value in state.inbox.feed(data):
@@ -297,6 +306,6 @@ class Supervisor:
             elif kind == "result":
                 state.result = value
             elif kind == "error":
-                state.error = value
+                state.error = value | {"time": state.process.here_seconds(value["time"])}
             elif kind == "stack":
                 state.stack += value

@@ -57,21 +57,20 @@ class Watchdog:
         self._stall = stall
         self._seen: dict[int, _Sighting] = {}
 
-    def deadlocked(self, pids: Mapping[int, int], logs: Mapping[int, RankLog], now: float) -> bool:
+    def deadlocked(self, cpu_used: Mapping[int, float | None], logs: Mapping[int, RankLog], now: float) -> bool:
         """Return whether all these ranks have waited for longer than ``stall`` without progress or hope of it.
 
         Args:
-            pids: Process of every rank whose function has not returned.
+            cpu_used: CPU seconds of every rank whose function has not returned, None where that is not known.
             logs: What all ranks recorded until now.
             now: Monotonic time in seconds.
         """
-        if self._stall is None or not pids:
+        if self._stall is None or not cpu_used:
             return False
         idle = math.inf
-        for rank, pid in pids.items():
+        for rank, cpu in cpu_used.items():
             log = logs.get(rank)
             waits = tuple(wait.since_ns for wait in log.waits) if log is not None else ()
-            cpu = cpu_seconds(pid)
             if not waits or cpu is None:
                 self._seen.pop(rank, None)
                 idle = 0.0
@@ -84,4 +83,4 @@ class Watchdog:
             return False
         if idle > self._stall * UNSURE_FACTOR:
             return True
-        return nothing_in_flight({rank: logs[rank] for rank in pids}, logs)
+        return nothing_in_flight({rank: logs[rank] for rank in cpu_used}, logs)

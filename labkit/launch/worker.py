@@ -22,18 +22,18 @@ _LAUNCHER = os.path.dirname(__file__)  # noqa: PTH120  # compared with the names
 _HIDDEN = (_LAUNCHER, os.path.join(os.path.dirname(_LAUNCHER), "scripts.py"))  # noqa: PTH118, PTH120
 
 
-def run_rank(rank: int, job: Job, channel: RankChannel, stacks: TextIO, log_path: str | None) -> int:
+def run_rank(local_rank: int, job: Job, channel: RankChannel, stacks: TextIO, log_path: str | None) -> int:
     """Return the exit status of this rank after everything it has to do.
 
     Args:
-        rank: Which rank this process is.
+        local_rank: Which of this host's ranks this process is.
         job: What to do.
         channel: Where results and errors go.
         stacks: File that a fatal signal writes the Python stack to.
         log_path: Where communication is recorded, or None.
     """
     faulthandler.enable(stacks, all_threads=False)
-    recording = False
+    rank, recording = job.first_rank + local_rank, False
     try:
         _enter(job, rank)
         channel.send("hello")
@@ -41,7 +41,7 @@ def run_rank(rank: int, job: Job, channel: RankChannel, stacks: TextIO, log_path
         if log_path is not None:
             recording = _start_recording(log_path, rank)
         function, args = by_value.loads_in_rank(job.call, main)
-        _seed(job.seed + rank, cuda=job.devices[rank].startswith("cuda"))
+        _seed(job.seed + rank, cuda=job.device(rank).startswith("cuda"))
         if job.init:
             _join(job, rank)
         result = function(*args)
@@ -110,8 +110,8 @@ def _enter(job: Job, rank: int) -> None:
         refuse_a_second_group()
     torch.set_num_threads(job.threads_per_rank)  # OMP_NUM_THREADS is read at import: too late here
     read_debug_level()  # so is TORCH_DISTRIBUTED_DEBUG
-    if job.devices[rank].startswith("cuda"):
-        torch.cuda.set_device(job.devices[rank])
+    if job.device(rank).startswith("cuda"):
+        torch.cuda.set_device(job.device(rank))
 
 
 def _fresh_main() -> ModuleType:
