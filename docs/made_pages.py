@@ -206,7 +206,7 @@ def catalogue(
 
 
 KINDS = (
-    *("ConfigError", "NoSuchRank", "LessonError", "EnvironmentProblem", "RankFailed", "RunTimeout"),
+    *("ConfigError", "NoSuchRank", "LessonError", "EnvironmentProblem", "RankFailed", "HostLost", "RunTimeout"),
     *("OutOfVirtualMemory", "WireFormatError"),
 )
 

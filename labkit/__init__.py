@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from labkit.checks.predictions import predict as predict
     from labkit.checks.predictions import reveal as reveal
     from labkit.checks.ring_player import ring_player as ring_player
+    from labkit.cluster_world import cluster as cluster
     from labkit.launch.rank import device as device
     from labkit.launch.rank import span as span
     from labkit.lessons.earlier_answers import mine as mine
@@ -46,6 +47,7 @@ _HOME = {
     "bucket_explorer": "labkit.widgets.bucket_explorer",
     "challenge": "labkit.checks.notebook",
     "check": "labkit.checks.notebook",
+    "cluster": "labkit.cluster_world",
     "compare": "labkit.widgets.comparison",
     "compression_explorer": "labkit.widgets.compression_explorer",
     "device": "labkit.launch.rank",
@@ -85,6 +87,7 @@ __all__ = [
     "bucket_explorer",
     "challenge",
     "check",
+    "cluster",
     "compare",
     "compression_explorer",
     "device",

@@ -9,6 +9,7 @@
     ├── EnvironmentProblem            something outside labkit is missing or refused: a port, a program, disk space
     └── RunError                      a run started and did not finish
         ├── RankFailed                a rank raised, exited or was killed
+        ├── HostLost                  a host of a cluster cannot be heard any more
         └── RunTimeout                the time limit passed, or no rank can go on (a deadlock)
 """
 
@@ -66,6 +67,10 @@ class RunError(LabkitError):
 
 class RankFailed(RunError):
     """A rank raised an exception, exited, or was killed by a signal."""
+
+
+class HostLost(RunError):
+    """A host of a cluster cannot be heard any more: it is down, stands still, or is cut off."""
 
 
 class RunTimeout(RunError):

@@ -86,41 +86,53 @@ def launch_local(
     show = _show if order.echo else None
     if show is not None and placement.note:
         show(f"[labkit] {placement.note}")
-    processes = _processes(start_method)
+    processes = ranks_started_by(start_method)
+    with _store() as port:
+        job = Job(
+            call=call,
+            sources=notebook_sources(),
+            world_size=world_size,
+            backend=placement.backend,
+            devices=placement.devices,
+            threads_per_rank=threads_per_rank,
+            seed=order.seed,
+            init=order.init,
+            environ=base_environ("127.0.0.1", port) | ({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}),
+            cwd=os.getcwd(),  # noqa: PTH109  # the rank gets text
+            sys_path=tuple(sys.path),
+        )
+        results, output, timeline = supervised(order, processes, pack(job), world_size, show)
+    return Outcome(results, output, timeline, time.monotonic() - began)
+
+
+def supervised(
+    order: Order, processes: RankProcesses, payload: bytes, world_size: int, show: Callable[[str], None] | None
+) -> tuple[list[Any], tuple[str, ...], Timeline | None]:
+    """Start ranks and watch them; return results, output and timeline once all have ended, however it came out.
+
+    Raises:
+        RunError: If the run did not finish; the error has the output and the timeline until then.
+    """
     supervisor: Supervisor | None = None
     failure: RunError | None = None
     results: list[Any] = []
-    with _store() as port:
-        try:
-            job = Job(
-                call=call,
-                sources=notebook_sources(),
-                world_size=world_size,
-                backend=placement.backend,
-                devices=placement.devices,
-                threads_per_rank=threads_per_rank,
-                seed=order.seed,
-                init=order.init,
-                environ=base_environ("127.0.0.1", port) | ({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}),
-                cwd=os.getcwd(),  # noqa: PTH109  # the rank gets text
-                sys_path=tuple(sys.path),
-            )
-            ranks = processes.start(pack(job), world_size, record=True)
-            supervisor = Supervisor(
-                processes, ranks, timeout=order.timeout, stall=order.stall, show=show, watch=order.watch
-            )
-            results = supervisor.supervise()
-        except RunError as error:
-            failure = error
-        finally:
-            with _no_interrupt():
-                processes.end()
-                output, timeline = _collect(supervisor, completed=failure is not None or bool(results))
-                processes.forget()
+    try:
+        ranks = processes.start(payload, world_size, record=True)
+        supervisor = Supervisor(
+            processes, ranks, timeout=order.timeout, stall=order.stall, show=show, watch=order.watch
+        )
+        results = supervisor.supervise()
+    except RunError as error:
+        failure = error
+    finally:
+        with _no_interrupt():
+            processes.end()
+            output, timeline = _collect(supervisor, completed=failure is not None or bool(results))
+            processes.forget()
     if failure is not None:
         failure.output, failure.timeline = output, timeline
         raise failure
-    return Outcome(results, output, timeline, time.monotonic() - began)
+    return results, output, timeline
 
 
 def _collect(supervisor: Supervisor | None, *, completed: bool) -> tuple[tuple[str, ...], Timeline | None]:
@@ -136,7 +148,8 @@ def _collect(supervisor: Supervisor | None, *, completed: bool) -> tuple[tuple[s
         supervisor.close()
 
 
-def _processes(start_method: str) -> RankProcesses:
+def ranks_started_by(start_method: str) -> RankProcesses:
+    """Return what starts ranks by this method, "zygote" or "spawn"."""
     if start_method == "zygote":
         from labkit.launch.preloaded import ForkedRanks
 

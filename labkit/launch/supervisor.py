@@ -219,7 +219,9 @@ class Supervisor:
         state = self._states[end.rank]
         stack = describe_stack(parse_fault(state.stack or self._processes.fatal_stack(state.process)))
         last_lines = state.output.last_lines(LAST_LINES)
-        return reports.describe_end(end, stack, last_lines, self._oom_before[state.process.host], state.process.oom_kills())
+        return reports.describe_end(
+            end, stack, last_lines, self._oom_before[state.process.host], state.process.oom_kills()
+        )
 
     def _give_up(self, reason: str) -> NoReturn:
         """Raise the error that says where every rank stands."""

@@ -35,7 +35,7 @@ class Timeline:
             (span, of: the call that was waited for; aside: by a callback or another thread), "reply" (span: what an
             answer came from, of: the remote call, where that is not its serving), "open" (span: never seen to end),
             "transfer" (labkit.timeline.transfers), "phase" (labkit.timeline.phases),
-            "clock" (rank, method, err_ns), "lifetime", "memory" and "memory_peak" (labkit.timeline.memory); later
+            "clock" (rank, method, err_ns, host), "lifetime", "memory" and "memory_peak" (labkit.timeline.memory); later
             lessons add "stage", "version".
         problems: What is wrong in the record whatever the result was, such as a send nobody received.
         num_ranks: Ranks of the world, also those without a span.

@@ -33,6 +33,7 @@ LAYERS = (
     "scripts",
     "worlds",
     "virtual_world",
+    "cluster_world",
     "models",
     "launch_command",
     "calibration",

@@ -125,8 +125,9 @@ def _tables(rows: dict[str, Any], logs: list[RankLog], origin_ns: int) -> dict[s
         "open": {"span": span[rows["state"] == layout.OPEN]},
         "clock": {
             "rank": np.array([log.rank for log in logs], dtype=np.int64),
-            "method": np.array(["CLOCK_MONOTONIC of one host"] * len(logs), dtype=np.str_),
-            "err_ns": np.zeros(len(logs), dtype=np.int64),
+            "method": np.array([log.clock_method for log in logs], dtype=np.str_),
+            "err_ns": np.array([log.clock_error_ns for log in logs], dtype=np.int64),
+            "host": np.array([log.host for log in logs], dtype=np.str_),
             "origin_ns": np.full(len(logs), origin_ns, dtype=np.int64),
         },
         "lifetime": {

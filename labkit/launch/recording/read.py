@@ -57,6 +57,9 @@ class RankLog:
         last_ns: The last time it is known to have been alive.
         closed: Whether it ended in order.
         missing: Why there is no record, "" where there is one.
+        clock_method: Which clock its times are of, and how it was compared with those of other hosts.
+        clock_error_ns: By how much its times may be off those of the other ranks.
+        host: Where it ran, "" on this host.
     """
 
     rank: int
@@ -69,6 +72,9 @@ class RankLog:
     last_ns: int = 0
     closed: bool = False
     missing: str = field(default="")
+    clock_method: str = "CLOCK_MONOTONIC of one host"
+    clock_error_ns: int = 0
+    host: str = ""
 
     def name(self, index: int) -> str:
         """Return an interned name, "" where the rank was just writing it."""
@@ -80,10 +86,14 @@ class RankLog:
         return self.waits[0] if self.waits else None
 
 
-def read_log(path: str | Path) -> RankLog:
+def read_log(path: str | Path, alive_until_ns: int | None = None) -> RankLog:
     """Return what the rank that writes this file has recorded until now.
 
     A file that is missing or not a log gives a RankLog with rank -1 and the reason in ``missing``.
+
+    Args:
+        path: The log, or a copy of it.
+        alive_until_ns: When the rank was last seen alive, where its process is not one of this host.
     """
     try:
         data = _read_written(Path(path))
@@ -97,7 +107,9 @@ def read_log(path: str | Path) -> RankLog:
     records = records[: int(written[-1]) + 1 if written.size else 0]
     names = _names(data, name_bytes)
     last_ns = closed_ns or _last_time(records, started_ns)
-    if not closed_ns and _alive(pid):
+    if not closed_ns and alive_until_ns is not None:
+        last_ns = max(last_ns, alive_until_ns)
+    elif not closed_ns and _alive(pid):
         last_ns = time.monotonic_ns()
     return RankLog(
         rank,
