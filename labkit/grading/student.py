@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from labkit.grading.course import Course
+from labkit.grading.file_reader import FileReader
 from labkit.grading.guesses import guesses
 from labkit.grading.hidden_cases.oracle import HiddenCase, Oracle
 from labkit.grading.hidden_cases.probe import CaseRun, Outcome
@@ -34,7 +35,7 @@ from labkit.grading.reports.student_report import as_json, details, junit_xml, r
 from labkit.grading.sandbox.process_tree import end_descendants
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_secret
 from labkit.grading.second_run import to_replace, with_references
-from labkit.grading.submission import Submission, read_submission
+from labkit.grading.submission import Submission
 from labkit.lessons.manifest import Exercise
 
 Progress = Callable[[str], None]
@@ -77,6 +78,7 @@ class Grader:
     def __post_init__(self) -> None:
         self._hidden = None if self.sandbox == "none" else (*self.course.secrets, self.out, self.alone.parent)
         self._apart = 0.0
+        self._files = FileReader(self.limits)
         self.oracle = Oracle(self.course, self.limits, self.preloaded)
         self._template = Template(self._hidden, self.limits, self.preloaded)
         self._reader = None if self.points_only else NotebookReader(self._hidden, self.limits)
@@ -101,11 +103,13 @@ class Grader:
         self.oracle.close()
         if self._reader is not None:
             self._reader.close()
+        self._files.close()
         self.preloaded.close()
 
     def _end_the_rest(self) -> None:
         """End every process but those that are kept between submissions."""
-        kept = [self.oracle.pid, *self._template.pids, *([self._reader.pid] if self._reader else [])]
+        kept = [self.oracle.pid, *self._template.pids, *self._files.pids]
+        kept += [self._reader.pid] if self._reader else []
         end_descendants(self.preloaded.pid, keep=kept)
         if self._reader is not None:
             self._reader.end_the_rest()
@@ -115,7 +119,7 @@ class Grader:
         progress("reading")
         fingerprint = self.course.fingerprint(self.key, self.second_run)
         digest = submission_hash(submission.path)
-        notebook = read_submission(submission, self.limits)
+        notebook = self._files.read(submission)
         if notebook.problem:
             return unreadable(submission.name, notebook.problem, self.course, digest, fingerprint)
         rebuilt = rebuild(notebook.cells, self.course.pristine, self.limits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 import unicodedata
@@ -20,7 +21,7 @@ _SEARCH_DEPTH = 3
 _LONGEST_NAME_BYTES = 180
 _RESERVED = re.compile(r"(gradebook\.csv|class\.html|(con|prn|aux|nul|com\d|lpt\d)(\..*)?)", re.IGNORECASE)
 """What lies beside the reports of students, and what Windows takes for a device."""
-_AGAIN = "Open your notebook in JupyterLab, save it, and hand in the .ipynb file again."
+AGAIN = "Open your notebook in JupyterLab, save it, and hand in the .ipynb file again."
 
 
 @dataclass(frozen=True)
@@ -99,37 +100,55 @@ def read_submission(submission: Submission, limits: Limits | None = None) -> Sub
     limits = limits or Limits()
     if submission.problem:
         return SubmittedNotebook(problem=submission.problem)
+    found = opened_submission(submission.path, limits)
+    if isinstance(found, SubmittedNotebook):
+        return found
+    with os.fdopen(found, "rb") as file:
+        return read_cells(file.read(), limits)
+
+
+def opened_submission(path: Path, limits: Limits) -> int | SubmittedNotebook:
+    """Return a descriptor of a file handed in, or why it is not read."""
     try:
-        info = submission.path.stat()
-        if not stat.S_ISREG(info.st_mode):
-            return SubmittedNotebook(problem="This is not a plain file. " + _AGAIN)
-        if info.st_size > limits.notebook_bytes:
-            return SubmittedNotebook(
-                problem=f"The notebook has {info.st_size / 1e6:.0f} MB; at most {limits.notebook_bytes / 1e6:.0f} MB "
-                "are read. Clear the outputs of all cells, save it, and hand it in again."
-            )
-        data = submission.path.read_bytes()
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except OSError as error:
-        return SubmittedNotebook(problem=f"The file could not be read ({error.strerror}). " + _AGAIN)
+        return SubmittedNotebook(problem=f"The file could not be read ({error.strerror}). " + AGAIN)
+    info = os.fstat(fd)
+    problem = ""
+    if not stat.S_ISREG(info.st_mode):
+        problem = "This is not a plain file. " + AGAIN
+    elif info.st_size > limits.notebook_bytes:
+        problem = (
+            f"The notebook has {info.st_size / 1e6:.0f} MB; at most {limits.notebook_bytes / 1e6:.0f} MB "
+            "are read. Clear the outputs of all cells, save it, and hand it in again."
+        )
+    if not problem:
+        return fd
+    os.close(fd)
+    return SubmittedNotebook(problem=problem)
+
+
+def read_cells(data: bytes, limits: Limits) -> SubmittedNotebook:
+    """Return the cells that the bytes of a file hold, or what is wrong with them."""
     if not data.strip():
-        return SubmittedNotebook(problem="The file is empty. " + _AGAIN)
+        return SubmittedNotebook(problem="The file is empty. " + AGAIN)
     try:
         content = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        return SubmittedNotebook(problem="The file is not text, so it is no notebook. " + _AGAIN)
+        return SubmittedNotebook(problem="The file is not text, so it is no notebook. " + AGAIN)
     except ValueError as error:
         where = f" (at line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
-        return SubmittedNotebook(problem=f"The file is not a notebook: it is cut off or damaged{where}. " + _AGAIN)
+        return SubmittedNotebook(problem=f"The file is not a notebook: it is cut off or damaged{where}. " + AGAIN)
     except RecursionError:
-        return SubmittedNotebook(problem="The file is nested too deeply to be a notebook. " + _AGAIN)
+        return SubmittedNotebook(problem="The file is nested too deeply to be a notebook. " + AGAIN)
     return _cells(content, limits)
 
 
 def _cells(content: Any, limits: Limits) -> SubmittedNotebook:
     if _depth_exceeds(content, limits.notebook_depth):
-        return SubmittedNotebook(problem="The file is nested too deeply to be a notebook. " + _AGAIN)
+        return SubmittedNotebook(problem="The file is nested too deeply to be a notebook. " + AGAIN)
     if not isinstance(content, dict):
-        return SubmittedNotebook(problem="The file is JSON, but no notebook. " + _AGAIN)
+        return SubmittedNotebook(problem="The file is JSON, but no notebook. " + AGAIN)
     listed = content.get("cells")
     notes: list[str] = []
     if listed is None and isinstance(content.get("worksheets"), list):
@@ -137,7 +156,7 @@ def _cells(content: Any, limits: Limits) -> SubmittedNotebook:
         listed = [cell for cells in sheets if isinstance(cells, list) for cell in cells]
         notes.append("The notebook is in an old format (version 3); its cells were read all the same.")
     if not isinstance(listed, list):
-        return SubmittedNotebook(problem="The file is JSON, but it has no cells, so it is no notebook. " + _AGAIN)
+        return SubmittedNotebook(problem="The file is JSON, but it has no cells, so it is no notebook. " + AGAIN)
     if len(listed) > limits.notebook_cells:
         return SubmittedNotebook(
             problem=f"The notebook has {len(listed)} cells; at most {limits.notebook_cells} are read."
@@ -152,7 +171,7 @@ def _cells(content: Any, limits: Limits) -> SubmittedNotebook:
     if odd:
         notes.append(f"{odd} cell{'s' if odd > 1 else ''} of the file could not be read and {_were(odd)} left out.")
     if not cells:
-        return SubmittedNotebook(problem="The notebook has no cells. " + _AGAIN)
+        return SubmittedNotebook(problem="The notebook has no cells. " + AGAIN)
     return SubmittedNotebook(tuple(cells), notes=tuple(notes))
 
 
@@ -235,12 +254,12 @@ def _of_folder(folder: Path, lesson_name: str) -> Submission:
     try:
         notebooks = _notebooks_below(folder, _SEARCH_DEPTH)
     except OSError as error:
-        return Submission(name, folder, f"What was handed in cannot be read ({error.strerror}). " + _AGAIN)
+        return Submission(name, folder, f"What was handed in cannot be read ({error.strerror}). " + AGAIN)
     if len(notebooks) > 1:
         named = [path for path in notebooks if path.stem == lesson_name]
         notebooks = named if len(named) == 1 else notebooks
     if not notebooks:
-        return Submission(name, folder, "There is no notebook in what was handed in. " + _AGAIN)
+        return Submission(name, folder, "There is no notebook in what was handed in. " + AGAIN)
     if len(notebooks) > 1:
         names = ", ".join(shown(path.relative_to(folder)) for path in notebooks[:5])
         return Submission(

@@ -13,7 +13,7 @@ from labkit.grading.course import Course
 from labkit.grading.reports.results import GradedSubmission
 from labkit.grading.reports.spreadsheet import inert
 from labkit.grading.reports.student_report import write_whole
-from labkit.grading.submission import Submission, read_submission
+from labkit.grading.submission import Submission
 from labkit.lessons.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -78,16 +78,18 @@ def read_works(
     submissions: Iterable[Submission], course: Course, hashes: Mapping[str, str], origin: str = ""
 ) -> list[Work]:
     """Return submissions as they are compared; what cannot be read holds no answers."""
+    from labkit.grading.file_reader import FileReader
     from labkit.grading.reports.copies import Work
     from labkit.grading.reports.similarity import answers
 
-    return [
-        Work(
-            f"{origin}: {each.name}" if origin else each.name,
-            answers(read_submission(each).cells, course.pristine), hashes.get(each.name, ""), origin,
-        )
-        for each in submissions
-    ]  # fmt: skip
+    with FileReader() as files:
+        return [
+            Work(
+                f"{origin}: {each.name}" if origin else each.name,
+                answers(files.read(each).cells, course.pristine), hashes.get(each.name, ""), origin,
+            )
+            for each in submissions
+        ]  # fmt: skip
 
 
 def find_copies(works: Sequence[Work], course: Course, packs: Sequence[Mapping[str, str]] = ()) -> Copies:

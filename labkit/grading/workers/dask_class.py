@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from labkit.errors import EnvironmentProblem
 from labkit.grading.course import Course
+from labkit.grading.file_reader import FileReader
 from labkit.grading.reports.student_report import write_whole
 from labkit.grading.setting import Setting, fault_words, lost_words
 from labkit.grading.student import submission_hash, unreadable, write_reports
-from labkit.grading.submission import Submission, read_submission
+from labkit.grading.submission import Submission
 from labkit.grading.workers import dask_worker
 from labkit.grading.workers.local_class import TRIES
 
@@ -96,7 +97,8 @@ class DaskClass:
             self.setting.course.fingerprint(self.setting.key, self.setting.second_run),
         )
         about = (run_id, _opening(self.setting), _course_files(self.setting.course), fingerprint)
-        waiting = list(reversed([each for each in self.todo if not self._is_told_here(each, fingerprint)]))
+        with FileReader(self.setting.limits) as files:
+            waiting = [each for each in reversed(self.todo) if not self._is_told_here(files, each, fingerprint)]
         total = len(self.todo) + self.num_kept
         self.num_done = total - len(waiting)
         task = self.bar.add_task("", total=total, completed=self.num_done, now="") if self.bar else None
@@ -171,9 +173,9 @@ class DaskClass:
         self._report_problem(submission, lost_words(answer["lost"], count))
         return None
 
-    def _is_told_here(self, submission: Submission, fingerprint: str) -> bool:
+    def _is_told_here(self, files: FileReader, submission: Submission, fingerprint: str) -> bool:
         """Report on a submission of which nothing can be graded; return whether it is one."""
-        problem = read_submission(submission, self.setting.limits).problem
+        problem = files.read(submission).problem
         if problem:
             self._report_problem(submission, problem, fingerprint)
         return bool(problem)
