@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import io
+import sys
+import time
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from labkit.errors import ConfigError
+from labkit.known_classes import loads_in_notebook
+from labkit.launch import by_value
 from labkit.launch.cluster.dask_hosts import Options, connected
 from labkit.launch.cluster.hosts import hosts_of, refuse_no_ranks
+from labkit.launch.cluster.in_ranks import Meeting, placed, recorded_ranks
 from labkit.launch.cluster.run import launch_on_hosts, place_on_hosts
 from labkit.launch.devices import DEVICES
 from labkit.launch.local import Order
+from labkit.launch.rank import device as device_of_rank
+from labkit.launch.worker import seed_all
 from labkit.worlds import Run
 
 
@@ -57,6 +66,63 @@ class ClusterWorld:
         hosts_of(self.client, self.options).close()
 
 
+@dataclass(frozen=True)
+class RanksWorld:
+    """The ranks that torchrun or srun started, this process among them; made by cluster() without an address."""
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return placed().world_size
+
+    def launch(self, order: Order) -> Run:
+        """Return on rank 0 what came of the order on all ranks, on another rank that one's own result alone.
+
+        Whoever started the ranks ends them where one fails: timeout, stall, echo and watch are not for this world.
+        """
+        import torch
+        import torch.distributed as dist
+
+        began = time.monotonic_ns()
+        meeting = Meeting()
+        here, on = meeting.here, device_of_rank()
+        alone = here.ranks_here <= torch.cuda.device_count() and on.type == "cuda" and dist.is_nccl_available()
+        meeting.tell(f"alone/{here.rank}", alone)
+        nccl = all(meeting.hear(f"alone/{rank}") for rank in range(here.world_size))
+        said = _Heard()
+        seed_all(order.seed + here.rank, cuda=on.type == "cuda")
+        with recorded_ranks(meeting) as record:
+            joins = order.init and not dist.is_initialized()
+            if joins:
+                dist.init_process_group("cpu:gloo,cuda:nccl" if nccl else "gloo")
+            with redirect_stdout(said):
+                result = order.function(*order.args)
+            if joins:
+                dist.destroy_process_group()
+        found = meeting.gather("result", (by_value.dumps(result), "".join(said.pieces)))
+        label = f"{'nccl' if nccl else 'gloo'}/{on.type}"
+        elapsed_ns = time.monotonic_ns() - began
+        if found is None:
+            return Run([result], None, ["".join(said.pieces)], self, label, elapsed_ns)
+        results = [loads_in_notebook(value) for value, _ in found]
+        return Run(results, record.timeline, [text for _, text in found], self, label, elapsed_ns)
+
+
+class _Heard(io.TextIOBase):
+    """Standard output, and a copy of what Python prints there."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self._real = sys.stdout
+
+    def write(self, text: str) -> int:
+        self.pieces.append(text)
+        return self._real.write(text)
+
+    def flush(self) -> None:
+        self._real.flush()
+
+
 def cluster(
     scheduler: Any = None,
     *,
@@ -67,15 +133,19 @@ def cluster(
     insecure: bool = False,
     public: bool = False,
     security: Any = None,
-) -> ClusterWorld:
-    """Return a world of real processes on the hosts of a Dask cluster.
+) -> ClusterWorld | RanksWorld:
+    """Return a world of real processes on the hosts of a Dask cluster; without an address, of the ranks that are here.
+
+    In a program that torchrun or srun started, ``labkit.run(fn, on=labkit.cluster())`` runs fn in the ranks there are:
+    rank 0 gets the Run of all, every other rank one with its own result alone.
 
     Dask finds the hosts and starts an agent on each; the agents own the ranks, for as long as this notebook renews
     their lease. A host is an IP address; Dask workers on 127.0.0.1 each stand for one. All ranks have one backend: NCCL
     where every rank of every host has a GPU of its own, else gloo.
 
     Args:
-        scheduler: Address of a Dask scheduler, ``"tls://head:8786"``, or a ``distributed.Client``.
+        scheduler: Address of a Dask scheduler, ``"tls://head:8786"``, or a ``distributed.Client``; None inside torchrun
+            or srun.
         ranks_per_host: Ranks on each host; None is one on each GPU, and one where no GPU is used.
         device: "auto" takes GPUs where every host has some, "cpu" never, "cuda" insists.
         threads_per_rank: CPU threads of each rank; None shares its host's cores equally.
@@ -95,10 +165,8 @@ def cluster(
     if threads_per_rank is not None and threads_per_rank < 1:
         raise ConfigError(f"threads_per_rank={threads_per_rank} leaves no thread to compute; use 1 or more, or None.")
     if scheduler is None:
-        raise ConfigError(
-            "labkit.cluster() without an address is for programs that torchrun or srun started, and this is none; "
-            'name a Dask scheduler: labkit.cluster("tls://HOST:8786").'
-        )
+        placed()
+        return RanksWorld()
     options = Options(interface, insecure, public)
     client, _ = connected(scheduler, security)
     hosts_of(client, options)

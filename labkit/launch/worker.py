@@ -41,7 +41,7 @@ def run_rank(local_rank: int, job: Job, channel: RankChannel, stacks: TextIO, lo
         if log_path is not None:
             recording = _start_recording(log_path, rank)
         function, args = by_value.loads_in_rank(job.call, main)
-        _seed(job.seed + rank, cuda=job.device(rank).startswith("cuda"))
+        seed_all(job.seed + rank, cuda=job.device(rank).startswith("cuda"))
         if job.init:
             _join(job, rank)
         result = function(*args)
@@ -121,7 +121,8 @@ def _fresh_main() -> ModuleType:
     return main
 
 
-def _seed(seed: int, *, cuda: bool) -> None:
+def seed_all(seed: int, *, cuda: bool) -> None:
+    """Seed Python's, numpy's and torch's random numbers."""
     import numpy as np
     import torch
 

@@ -32,7 +32,8 @@ PET_NODE_RANK, PET_MASTER_ADDR and PET_MASTER_PORT for torchrun:
     command: ["torchrun", "{file}"]
 
 Ranks get NCCL and a GPU of their own where the machine has enough GPUs, gloo otherwise. LABKIT_DEVICE=cpu keeps
-them on the CPU; LABKIT_SEED=7 draws other random numbers.
+them on the CPU; LABKIT_SEED=7 draws other random numbers. LABKIT_RECORD=run.npz writes what all ranks of all machines
+did and when, where labkit is installed; labkit.timeline.load("run.npz") in a notebook shows it.
 """
 '''
 
@@ -42,6 +43,7 @@ _FOOT = '''\
 
 def _start() -> None:
     """Join the other ranks, run {function}(), print what it returned, and leave."""
+    import contextlib
     import os
     import random
     import sys
@@ -77,12 +79,18 @@ def _start() -> None:
     numpy.random.seed(seed % 2**32)
     torch.manual_seed(seed)
 
-{join}    try:
-        result = {function}()
-        print(f"[rank {{rank}} of {{world_size}}] {{result!r}}\\n", end="", flush=True)  # one write: lines stay whole
-    finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+    recorded = contextlib.nullcontext()
+    if os.environ.get("LABKIT_RECORD"):
+        from labkit.launch.cluster.in_ranks import recorded_to
+
+        recorded = recorded_to(os.environ["LABKIT_RECORD"])
+    with recorded:
+{join}        try:
+            result = {function}()
+            print(f"[rank {{rank}} of {{world_size}}] {{result!r}}\\n", end="", flush=True)  # one write: whole lines
+        finally:
+            if dist.is_initialized():
+                dist.destroy_process_group()
 
 
 if __name__ == "__main__":
@@ -108,7 +116,7 @@ def script(*, title: str, function: str, file: str, cells: Sequence[tuple[str, s
     parts += [
         f"# ---- cell {_inside_quotes(identity)} ----\n\n{_without_futures(source)}\n" for identity, source in cells
     ]
-    join = "" if joins_itself else "    dist.init_process_group(backend)\n"
+    join = "" if joins_itself else "        dist.init_process_group(backend)\n"
     parts.append(_FOOT.format(function=function, file=file, join=join))
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 

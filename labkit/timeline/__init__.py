@@ -3,6 +3,9 @@
 from labkit.timeline.span import COMMUNICATION, COMPUTE, HOST, REGION, Collective, Lane, Message, Problem, Span
 from labkit.timeline.timeline import Timeline
 
+load = Timeline.load
+"""Return the timeline in a file: one that a timeline's save() wrote, or a program started with LABKIT_RECORD."""
+
 __all__ = [
     "COMMUNICATION",
     "COMPUTE",
@@ -14,4 +17,5 @@ __all__ = [
     "Problem",
     "Span",
     "Timeline",
+    "load",
 ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 
 import torch.distributed as dist
-from torch._C._distributed_c10d import HashStore, TCPStore
+from torch._C._distributed_c10d import HashStore, PrefixStore, TCPStore
 
-__all__ = ["HashStore", "TCPStore", "host_store", "read_debug_level"]
+__all__ = ["HashStore", "TCPStore", "environment_store", "host_store", "read_debug_level"]
 
 
 def host_store(listener: socket.socket) -> TCPStore:
@@ -17,6 +17,12 @@ def host_store(listener: socket.socket) -> TCPStore:
     """
     address, port = listener.getsockname()[:2]
     return TCPStore(address, port, None, True, wait_for_workers=False, master_listen_fd=listener.dup().detach())
+
+
+def environment_store(prefix: str) -> PrefixStore:
+    """Return a part of the store that the environment names (RANK, MASTER_ADDR, ...), whoever hosts it."""
+    store, _, _ = next(dist.rendezvous("env://"))  # type: ignore[attr-defined]  # re-exported without saying so
+    return PrefixStore(prefix, store)
 
 
 def read_debug_level() -> None:

@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+import labkit.timeline
+from labkit.timeline.messages import SENDS
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "elsewhere.md"
 HOSTS = (f"labkit-{os.getpid()}-a", f"labkit-{os.getpid()}-b")
@@ -50,10 +53,14 @@ def test_the_exported_ring_runs_across_two_hosts(hosts: tuple[str, str], tmp_pat
     subprocess.run([*export, notebook, "--out", tmp_path / "ring.py"], check=True, timeout=300, capture_output=True)
     commands = re.findall(r"^torchrun --nnodes=2 .*$", PAGE.read_text(encoding="utf-8"), re.M)
     assert len(commands) == 2
-    environ = os.environ | {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+    record = tmp_path / "run.npz"
+    environ = os.environ | {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", "LABKIT_RECORD": str(record)}
+    clock = ["unshare", "--time", "--monotonic", "3000"]
+    if subprocess.run([*clock, "true"], capture_output=True, check=False).returncode:
+        clock = []
     started = [
         subprocess.Popen(
-            ["ip", "netns", "exec", host, sys.executable, "-m", "torch.distributed.run", *shlex.split(command)[1:]],
+            ["ip", "netns", "exec", host, *(clock if host == HOSTS[1] else []), sys.executable, "-m", "torch.distributed.run", *shlex.split(command)[1:]],
             cwd=tmp_path, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
         for host, command in zip(hosts, commands, strict=True)
@@ -66,3 +73,14 @@ def test_the_exported_ring_runs_across_two_hosts(hosts: tuple[str, str], tmp_pat
     found = re.findall(r"\[rank (\d) of 4\] (\{.*\})", output)
     assert sorted(rank for rank, _ in found) == ["0", "1", "2", "3"], output
     assert all(json.loads(result.replace("'", '"'))["max_difference"] == 0.0 for _, result in found)
+    timeline = labkit.timeline.load(record)
+    assert timeline.num_ranks == 4
+    error_ns = timeline.tables["clock"]["err_ns"]
+    assert error_ns[0] == error_ns[1] == 0 < error_ns[2]
+    assert (timeline.flow >= 0).any()
+    for flow in set(timeline.flow[timeline.flow >= 0].tolist()):
+        rows = (timeline.flow == flow).nonzero()[0]
+        send = rows[[kind in SENDS for kind in timeline.kind[rows].tolist()]]
+        receive = [row for row in rows.tolist() if row not in send.tolist()]
+        late = timeline.start_ns[send[0]] - timeline.end_ns[receive[0]]
+        assert late <= 2 * error_ns.max(), "no message ends before it begins, whatever the hosts' clocks say"

@@ -31,6 +31,7 @@ LAYERS = (
     "simulator",
     "launch",
     "scripts",
+    "record",
     "worlds",
     "virtual_world",
     "cluster_world",
