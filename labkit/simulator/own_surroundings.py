@@ -65,11 +65,15 @@ class OwnEnviron:
         self._tables: list[dict[Any, Any]] = []
         self._of_ranks: set[Any] = set()  # names of the same value in all ranks, and another outside
         self._differing: set[Any] = set()
+        self._told: dict[Any, Any] = {}  # what the C library has of them
+        self._own: dict[int, list[tuple[Any, Any]]] = {}  # rank -> names that differ and its values, once asked for
         self._putenv, self._unsetenv = os.putenv, os.unsetenv
 
     def differs(self, key: Any) -> None:
-        """Say that ranks may have different values of this name."""
+        """Say that who runs has given this name a value of its own, and the C library has it."""
         self._differing.add(key)
+        self._own.clear()
+        self._told.pop(key, None)
 
     def begin(self, of_ranks: list[dict[Any, Any]], real: dict[Any, Any]) -> None:
         """Find what differs in these tables, as os.environ keeps them inside; the real one is no rank's."""
@@ -81,11 +85,23 @@ class OwnEnviron:
 
     def switch(self, before: int, rank: int) -> None:
         """Tell the C library what this rank has; -1 is no rank."""
-        gone, here = self._tables[before], self._tables[rank]
-        for key in self._differing | self._of_ranks if before < 0 or rank < 0 else self._differing:
-            value = here.get(key)
-            if value == gone.get(key):
+        if before < 0 or rank < 0:
+            self._told.clear()
+            here = self._tables[rank]
+            self._tell([(key, here.get(key)) for key in self._differing | self._of_ranks])
+            return
+        own = self._own.get(rank)
+        if own is None:
+            here = self._tables[rank]
+            own = self._own[rank] = [(key, here.get(key)) for key in self._differing]
+        self._tell(own)
+
+    def _tell(self, values: list[tuple[Any, Any]]) -> None:
+        told = self._told
+        for key, value in values:
+            if key in told and told[key] == value:
                 continue
+            told[key] = value
             if value is None:
                 self._unsetenv(key)
             else:

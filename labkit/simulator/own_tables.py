@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from labkit.torch_port.process_tables import FLAGS, TABLES, Fresh, same
+from labkit.torch_port.process_tables import FLAGS, TABLES, Fresh, Watched, same, watched
 
 
 def _empty(value: Any) -> Any:
@@ -75,6 +75,7 @@ class OwnTables:
         self._unknown = [*PYTHON, *TABLES, *LIBRARIES]
         self._places: list[_Place] = []
         self._globals: list[tuple[dict[str, Any], str, list[Any]]] = []  # of modules: quicker to reach
+        self._shared: list[tuple[Any, str, Any]] = []  # tables that no rank has changed, and what was there before
         self._flags = [_Flag(read, write, [*[fresh] * num_ranks, read()]) for read, write, fresh in FLAGS]
         self._running = -1
 
@@ -90,14 +91,39 @@ class OwnTables:
                 left.append((module_name, path, fresh))
                 continue
             value = getattr(owner, name)
+            if fresh is watched:
+                self._shared.append((owner, name, value))
+                setattr(owner, name, self._until_changed(owner, name, value))
+                continue
             values = [fresh(value) for _ in range(self._num_ranks)]
-            if isinstance(owner, ModuleType):
-                self._globals.append((vars(owner), name, [*values, value]))
-            else:
-                self._places.append(_Place(owner, name, [*values, value]))
+            self._add(owner, name, [*values, value])
             if self._running >= 0:
                 setattr(owner, name, values[self._running])
         self._unknown = left
+
+    def end(self) -> None:
+        """Put back what ranks shared."""
+        for owner, name, value in self._shared:
+            setattr(owner, name, value)
+        self._shared.clear()
+
+    def _add(self, owner: Any, name: str, values: list[Any]) -> None:
+        if isinstance(owner, ModuleType):
+            self._globals.append((vars(owner), name, values))
+        else:
+            self._places.append(_Place(owner, name, values))
+
+    def _until_changed(self, owner: Any, name: str, value: dict[Any, Any]) -> Watched:
+        """Return a table that is every rank's until one changes it: from then on each has its own."""
+        shared = watched(value)
+
+        def changes() -> None:
+            self._shared = [one for one in self._shared if (one[0], one[1]) != (owner, name)]
+            values = [shared if rank == self._running else copy(value) for rank in range(self._num_ranks)]
+            self._add(owner, name, [*values, value])
+
+        shared.changes = changes
+        return shared
 
     def switch(self, before: int, rank: int) -> None:
         """Put away what was changed by who ran before and bring what who runs now has; -1 is no rank."""

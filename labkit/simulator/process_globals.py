@@ -246,6 +246,7 @@ class GlobalsSwitch:
             finally:
                 self.resumed(self._there, -1)
                 self._switches = []
+                tables.end()
 
     def _drawn(self, real: Callable[..., Any], generator: str, name: str) -> Callable[..., Any]:
         def draw(*args: Any, **kwargs: Any) -> Any:

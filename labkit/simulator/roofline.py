@@ -31,6 +31,7 @@ from labkit.torch_port.operators import (
     unanswered,
     working_out_shapes,
 )
+from labkit.torch_port.process_tables import float32_matmul_precision
 
 HOST_LINK = "pcie5"
 """What values take between the host's memory and a virtual CUDA device."""
@@ -197,7 +198,7 @@ class Roofline(DispatchMode):
 
 
 def _tf32() -> bool:
-    return torch.get_float32_matmul_precision() != "highest"
+    return float32_matmul_precision() != "highest"
 
 
 def work_of(func: Any, args: Any, kwargs: Any, out: Any, registry: dict[Any, Any]) -> tuple[int | None, int]:

@@ -19,6 +19,7 @@ from labkit.errors import ConfigError, EnvironmentProblem, RankFailed, RunTimeou
 from labkit.known_classes import loads_in_notebook
 from labkit.simulator import cuda_functions, cuda_libraries, fused_kernels, locks, rpc, threads, virtual_deadlock
 from labkit.simulator.accelerator import UNUSED, add_accelerators, holds
+from labkit.simulator.assembled import assemble
 from labkit.simulator.by_value import dump_call, dumps, loads_in_rank
 from labkit.simulator.clock import Abandoned, Scheduler
 from labkit.simulator.cluster import Cluster
@@ -34,7 +35,6 @@ from labkit.simulator.own_modules import OwnModules
 from labkit.simulator.own_tables import OwnTables
 from labkit.simulator.phases import optimizers_watched
 from labkit.simulator.process_globals import GlobalsSwitch, ProcessGlobals, rank_environ
-from labkit.simulator.record import assemble
 from labkit.simulator.roofline import Roofline
 from labkit.simulator.rounds import Rounds
 from labkit.simulator.standstill import WHAT_IS_VIRTUAL, Standstill
@@ -175,6 +175,11 @@ class _Run:
 
     def outcome(self, timeout: float | None) -> Outcome:
         """Return what came of the run."""
+        with collected_by_us():  # to the end: what a run recorded are millions of objects, none of them in a cycle
+            self._carry_out(timeout)
+            return self._conclude()
+
+    def _carry_out(self, timeout: float | None) -> None:
         scheduler, num_threads = self._simulation.scheduler, torch.get_num_threads()
         real_out = sys.stdout
         with ExitStack() as stack:
@@ -203,7 +208,6 @@ class _Run:
             stack.enter_context(
                 marked_at_steps(lambda: (rank.record.work, rank.now_ns) if (rank := current_rank()) else None)
             )
-            stack.enter_context(collected_by_us())
             stack.enter_context(self._hub.switching(self._modules, self._tables))
             stack.enter_context(optimizers_watched())
             self._threads = [
@@ -221,7 +225,6 @@ class _Run:
                     scheduler.abandon(Abandoned())
                 self._end()
                 self._show_rest(real_out)
-        return self._conclude()
 
     def _watch(self, timeout: float | None, out: Any) -> bool:
         """Show what ranks print until all are done and return True; end the run and return False when time is up."""
@@ -356,6 +359,7 @@ class _Run:
         timeline.tables |= memory_tables(self._memories)
         for record, end_ns in zip(records, ends_ns, strict=True):
             record.work.mark(end_ns)
+            record.rows.clear()
         timeline.tables["work"] = work_table([record.work for record in records])
         output = [one.output.text() for one in self._hub.of_rank]
         failure, size = simulation.scheduler.failure, len(simulation.ranks)

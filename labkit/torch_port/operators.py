@@ -29,14 +29,11 @@ def flop_registry() -> dict[Any, Callable[..., int]]:
     return flop_counter.flop_registry
 
 
-def uncounted() -> Any:
-    """Return a context manager in which values are moved unseen by dispatch modes."""
-    return torch._C._DisableTorchDispatch()
+uncounted: Callable[[], Any] = torch._C._DisableTorchDispatch
+"""Returns a context manager in which values are moved unseen by dispatch modes."""
 
-
-def unanswered() -> Any:
-    """Return a context manager in which no function mode sees calls of torch's Python API."""
-    return torch._C.DisableTorchFunction()
+unanswered: Callable[[], Any] = torch._C.DisableTorchFunction
+"""Returns a context manager in which no function mode sees calls of torch's Python API."""
 
 
 def working_out_shapes() -> bool:

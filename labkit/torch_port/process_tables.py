@@ -6,6 +6,7 @@ loaded yet is none that anybody has changed.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from copy import copy
 from functools import partial
@@ -20,6 +21,47 @@ Fresh = Callable[[Any], Any]
 def same(value: Any) -> Any:
     """Return what is there: it is replaced, not changed."""
     return value
+
+
+class Watched(OrderedDict[Any, Any]):
+    """A table that all ranks share until one of them changes it.
+
+    Attributes:
+        changes: Called before the first change.
+    """
+
+    changes: Callable[[], None] | None = None
+
+
+def _watching(name: str) -> Callable[..., Any]:
+    real = getattr(OrderedDict, name)
+
+    def change(self: Watched, *args: Any, **kwargs: Any) -> Any:
+        changes, self.changes = self.changes, None
+        if changes is not None:
+            changes()
+        return real(self, *args, **kwargs)
+
+    return change
+
+
+for _name in (
+    "__setitem__",
+    "__delitem__",
+    "__ior__",
+    "clear",
+    "pop",
+    "popitem",
+    "setdefault",
+    "update",
+    "move_to_end",
+):
+    setattr(Watched, _name, _watching(_name))
+
+
+def watched(table: dict[Any, Any]) -> Watched:
+    """Return a copy that says when it is changed: for tables that ranks have in place and hardly ever change."""
+    return Watched(table)
 
 
 _CONTEXT = "torch.distributed.tensor.experimental._context_parallel._attention"
@@ -38,13 +80,19 @@ TABLES: tuple[tuple[str, str, Fresh], ...] = (
     (_CONTEXT, "_dispatch_mode", same),
     (_CONTEXT, "_replaced_functions", copy),
     ("torch.nn.parallel.distributed", "DistributedDataParallel._active_ddp_module", same),
-    *(("torch.nn.modules.module", name, copy) for name in _HOOKS),
+    *(("torch.nn.modules.module", name, watched) for name in _HOOKS),
 )
+
+float32_matmul_precision: Callable[[], str] = torch._C._get_float32_matmul_precision
+"""torch.get_float32_matmul_precision, asked at each switch of ranks and for each operator, without what torch's own
+function does for torch.compile."""
+
+_deterministic: Callable[[], bool] = torch._C._get_deterministic_algorithms
 
 FLAGS: tuple[tuple[Callable[[], Any], Callable[[Any], Any], Any], ...] = (
     (torch.get_default_dtype, torch.set_default_dtype, torch.float32),
-    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
-    (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, False),
+    (float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
+    (_deterministic, torch.use_deterministic_algorithms, False),
 )
 """Settings of torch that all threads share: how each is read and set, and what a process begins with."""
 
@@ -57,6 +105,8 @@ def _reach(module: str, path: str) -> object:
 
 
 NEEDED: dict[str, Callable[[], object]] = {
-    f"{module}.{path}": partial(_reach, module, path) for module, path, _ in TABLES
+    "torch._C._get_float32_matmul_precision": lambda: torch._C._get_float32_matmul_precision,
+    "torch._C._get_deterministic_algorithms": lambda: torch._C._get_deterministic_algorithms,
+    **{f"{module}.{path}": partial(_reach, module, path) for module, path, _ in TABLES},
 }
 """Name -> how it is reached; a test calls each."""
