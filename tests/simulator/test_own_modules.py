@@ -289,3 +289,29 @@ def test_modules_of_512_ranks_take_a_few_hundred_megabytes(tmp_path: Path, monke
     assert most - before < 600e6, f"{(most - before) / 1e6:.0f} MB for 512 ranks of 200 classes"
     for name in [name for name in sys.modules if name.startswith("ours_")]:
         del sys.modules[name]
+
+
+def _global_hooks() -> tuple[int, int]:
+    """Rank 1 alone hooks every module; returns how often its hook ran here, and how many hooks there are in the end."""
+    calls: list[int] = []
+    layer = torch.nn.Linear(2, 2)
+    handle = None
+    if dist.get_rank() == 1:
+        handle = torch.nn.modules.module.register_module_forward_hook(lambda *_: calls.append(1))
+    dist.barrier()
+    layer(torch.ones(1, 2))
+    dist.barrier()
+    if handle is not None:
+        handle.remove()
+    dist.barrier()
+    layer(torch.ones(1, 2))
+    hooks: Any = vars(torch.nn.modules.module)["_global_forward_hooks"]
+    return len(calls), len(hooks)
+
+
+def test_a_hook_of_all_modules_is_that_of_the_rank_that_set_it() -> None:
+    before = vars(torch.nn.modules.module)["_global_forward_hooks"]
+    run = labkit.run(_global_hooks, on=labkit.virtual(3), echo=False)
+    assert run.results == [(0, 0), (1, 0), (0, 0)]
+    assert vars(torch.nn.modules.module)["_global_forward_hooks"] is before
+    assert not before
