@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from labkit.simulator.storages import tensors_in
-from labkit.torch_port.operators import FREE, NAMES_OF_ITS_OWN, name_of, schema_of
+from labkit.torch_port.operators import FREE, NAMES_OF_ITS_OWN, VIEWS, name_of, schema_of
 
 _TORCHS = ("aten", "prim", "prims", "profiler", "c10d", *NAMES_OF_ITS_OWN, "labkit")
 _MOVES_STORAGE = ("set_", "resize")
@@ -41,6 +41,7 @@ class Operator:
         draws: Whether it may use torch's generator of random numbers.
         in_place: Whether it changes its first argument and returns it.
         remembers: Whether what it yields on meta may be remembered.
+        views: Whether it yields a view, by torch's word or, as _unsafe_view, without it.
         costs: What a call hangs on -> nanoseconds, bytes, floating-point operations, nanoseconds at the device's peak.
         results: What a call on meta hangs on -> what yields its result.
     """
@@ -50,6 +51,7 @@ class Operator:
     draws: bool
     in_place: bool
     remembers: bool
+    views: bool
     costs: dict[Any, tuple[float, int, int | None, float]] = field(default_factory=dict)
     results: dict[Any, Result] = field(default_factory=dict)
 
@@ -63,7 +65,13 @@ def describe(func: Any) -> Operator:
     in_place = in_place and torch.Tag.inplace_view not in func.tags and str(schema.arguments[0].type) == "Tensor"
     aliases = any(one.alias_info is not None for one in (*schema.arguments, *schema.returns))
     remembers = func.namespace in ("aten", "labkit") and bool(schema.returns) and (in_place or not aliases)
-    return Operator(name, is_free(func), may_draw(func), in_place, remembers)
+    remembers = remembers or _changes_lists(name, schema)
+    return Operator(name, is_free(func), may_draw(func), in_place, remembers, bool(func.is_view) or name in VIEWS)
+
+
+def _changes_lists(name: str, schema: Any) -> bool:
+    """Return whether an operator changes lists of tensors in place and returns nothing: on meta that is no work."""
+    return name.startswith(LISTS) and name.endswith("_") and not schema.returns
 
 
 def is_free(func: Any) -> bool:
@@ -112,6 +120,9 @@ def remember(known: Operator, key: Any, args: Any, out: Any) -> None:
         if out is args[0] and signature([out])[0][0] == key[1][0]:
             known.results[key] = _first
         return
+    if out is None:
+        known.results[key] = _nothing
+        return
     outs = list(out) if isinstance(out, list | tuple) else [out]
     shared = {id(tensor.untyped_storage()) for tensor in tensors_in(args)}
     for one in outs:
@@ -142,3 +153,7 @@ def _maker(one: Any) -> Result:
 
 def _first(args: Any) -> Any:
     return args[0]
+
+
+def _nothing(args: Any) -> None:
+    return None

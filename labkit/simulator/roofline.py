@@ -76,7 +76,7 @@ class Roofline(DispatchMode):
             known = self._operators[func] = describe(func)
         if known.draws:
             rank.simulation.draws(rank.rank)
-        if func.is_view:
+        if known.views:
             out, key = func(*args, **kwargs), None
         else:
             out, key = self._called(func, known, args, kwargs)

@@ -67,7 +67,10 @@ NAMES_OF_ITS_OWN = ("_c10d_functional", "_c10d_functional_autograd")
 TO_COPY = "_to_copy"
 """What a tensor's `to` is where it copies."""
 
-FREE = ("_local_scalar_dense", "_wrap_tensor_autograd", "_unsafe_view", "_reshape_alias")
+VIEWS = ("_unsafe_view", "_reshape_alias")
+"""Operators that view a tensor and do not say so."""
+
+FREE = ("_local_scalar_dense", "_wrap_tensor_autograd", *VIEWS)
 """Operators that only say something about a tensor, or view it."""
 
 
