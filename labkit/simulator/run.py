@@ -186,11 +186,7 @@ class _Run:
             stack.callback(torch.set_num_threads, num_threads)
             torch.set_num_threads(1)
             register("virtual", make_port)
-            stack.enter_context(
-                installed(
-                    *("virtual", current_world, lambda: self._store, _monitored_barrier),
-                )
-            )
+            stack.enter_context(installed("virtual", current_world, lambda: self._store, _monitored_barrier))
             stack.enter_context(refused(lambda: current_rank() is not None))
             stack.enter_context(profiler_refused(lambda: current_rank() is not None))
             stack.enter_context(shared_stores(self._named_store))
