@@ -23,9 +23,7 @@
 # * keep what was not sent, and show what happens to training if you forget it;
 # * add up gradients of which every rank kept other entries;
 # * put it all into `DistributedDataParallel` by `register_comm_hook`, and into your own wrapper;
-# * compute the bandwidth below which a compressor pays, and find it again on the virtual cluster;
-# * build autocast, loss scaling and a prefetching loader;
-# * test four claims of a well-known tuning table, one by one, and write the true table.
+# * compute the bandwidth below which a compressor pays, and find it again on the virtual cluster.
 #
 # **Time:** about two hours, and 15 minutes more for the bonus exercise.
 #
@@ -39,16 +37,10 @@ use_mine = False  # True: section 7 also runs on the BucketedDDP that you wrote 
 
 # %% tags=["given"]
 import math
-import queue
-import statistics
-import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from textwrap import fill
 from typing import Any
 
 import torch
@@ -56,7 +48,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.futures import Future
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 import labkit
 
@@ -120,14 +111,14 @@ class Packet:
 #
 # ### Exercise [[fewer_bits]]
 #
-# *8 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
+# *12 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
 #
 # A gradient may have any shape, it may be all zero (what is `0 / 0`?), and its entries may be tiny. Compress must not
 # change the gradient. Decompress runs on *another* rank: it has the packet, and nothing that compress left behind. The
 # class attribute `addable` comes later.
 
 
-# %% tags=["exercise"] exercise="fewer_bits" points=8 difficulty=2 importance=4 minutes=8 title="Fewer bits" provides=["wire_bytes", "Cast", "Int8"]
+# %% tags=["exercise"] exercise="fewer_bits" points=12 difficulty=2 importance=4 minutes=8 title="Fewer bits" provides=["wire_bytes", "Cast", "Int8"]
 def wire_bytes(packet: Packet) -> int:
     """Return how many bytes travel when this packet does."""
     # BEGIN SOLUTION fewer_bits
@@ -222,12 +213,12 @@ def unpack_bits(packed: Tensor, num_entries: int) -> Tensor:
 # %% [markdown]
 # ### Exercise [[one_bit]]
 #
-# *6 points, about 5 minutes; difficulty 2 of 5, importance 3 of 5*
+# *8 points, about 5 minutes; difficulty 2 of 5, importance 3 of 5*
 #
 # Zero counts as positive, so two kinds are left, and one bit tells them apart.
 
 
-# %% tags=["exercise"] exercise="one_bit" points=6 difficulty=2 importance=3 minutes=5 title="One bit" provides=["Sign"]
+# %% tags=["exercise"] exercise="one_bit" points=8 difficulty=2 importance=3 minutes=5 title="One bit" provides=["Sign"]
 class Sign:
     """A compressor to one bit an entry and one float32 magnitude, the mean of all magnitudes."""
 
@@ -264,7 +255,7 @@ labkit.check("one_bit", Sign)
 #
 # ### Exercise [[few_entries]]
 #
-# *10 points, about 10 minutes; difficulty 3 of 5, importance 5 of 5*
+# *14 points, about 10 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # Both keep `num_kept(ratio, entries)` entries, and what was not sent comes back as 0. Random-k must draw other places
 # in every call: seed a `torch.Generator` with `seed` plus the number of calls before. That sum is its second part, one
@@ -277,7 +268,7 @@ def num_kept(ratio: float, num_entries: int) -> int:
     return max(1, int(ratio * num_entries))
 
 
-# %% tags=["exercise"] exercise="few_entries" points=10 difficulty=3 importance=5 minutes=10 title="Few entries" provides=["TopK", "RandomK"]
+# %% tags=["exercise"] exercise="few_entries" points=14 difficulty=3 importance=5 minutes=10 title="Few entries" provides=["TopK", "RandomK"]
 class TopK:
     """A compressor that keeps the entries of largest magnitude.
 
@@ -460,13 +451,13 @@ labkit.reveal("top_k_distance", round(three_ranks([TopK(1 / 3) for _ in range(3)
 #
 # ### Exercise [[error_feedback]]
 #
-# *10 points, about 8 minutes; difficulty 2 of 5, importance 5 of 5*
+# *14 points, about 8 minutes; difficulty 2 of 5, importance 5 of 5*
 #
 # One residual for each `key`, for DDP has several buckets. And do not change the caller's gradient: it may be DDP's own
 # buffer.
 
 
-# %% tags=["exercise"] exercise="error_feedback" points=10 difficulty=2 importance=5 minutes=8 title="Error feedback" provides=["ErrorFeedback"]
+# %% tags=["exercise"] exercise="error_feedback" points=14 difficulty=2 importance=5 minutes=8 title="Error feedback" provides=["ErrorFeedback"]
 class ErrorFeedback:
     """A compressor with a memory: what it did not send is added to the next gradient of the same key.
 
@@ -604,13 +595,13 @@ for rank, came in enumerate(labkit.run(all_reduce_of_values, on=labkit.virtual(3
 #
 # ### Exercise [[mean_of_packets]]
 #
-# *10 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
+# *14 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # Only packets may travel. `dist.all_gather(outputs, tensor)` fills a list of N tensors like `tensor`, in the order of
 # the ranks, one call for each part. `replace(packet, parts=...)` makes a packet with other parts.
 
 
-# %% tags=["exercise"] exercise="mean_of_packets" points=10 difficulty=3 importance=5 minutes=8 title="The mean of packets" provides=["mean_of_packets"]
+# %% tags=["exercise"] exercise="mean_of_packets" points=14 difficulty=3 importance=5 minutes=8 title="The mean of packets" provides=["mean_of_packets"]
 def mean_of_packets(compressor: Any, packet: Packet, group: dist.ProcessGroup | None = None) -> Tensor:
     """Return the mean of what all ranks' packets stand for, the same on every rank.
 
@@ -702,7 +693,7 @@ class HookState:
 # %% [markdown]
 # ### Exercise [[compression_hook]]
 #
-# *20 points, about 20 minutes; difficulty 4 of 5, importance 5 of 5*
+# *26 points, about 20 minutes; difficulty 4 of 5, importance 5 of 5*
 #
 # This is the heart of the lesson. Divide first: compress `buffer / N`, then *add* what the ranks send. (Why? The sum of
 # eight float16 gradients overflows sooner than the sum of eight eighths.) Then
@@ -713,7 +704,7 @@ class HookState:
 # Compress through `state.feedback`, with that key, and add the packet's bytes to `state.sent_bytes`.
 
 
-# %% tags=["exercise"] exercise="compression_hook" points=20 difficulty=4 importance=5 minutes=20 title="A communication hook" provides=["compression_hook"] needs=["fewer_bits", "error_feedback"]
+# %% tags=["exercise"] exercise="compression_hook" points=26 difficulty=4 importance=5 minutes=20 title="A communication hook" provides=["compression_hook"] needs=["fewer_bits", "error_feedback"]
 def compression_hook(state: HookState, bucket: dist.GradBucket) -> Future[Tensor]:
     """Start averaging one bucket over the ranks with compressed gradients; does not wait.
 
@@ -1137,13 +1128,13 @@ labkit.predict("gather_loses_from", 1000)
 # %% [markdown]
 # ### Exercise [[where_it_pays]]
 #
-# *8 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
+# *12 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
 #
 # In the third function leave latency out. A step with the packet costs `compress_s` more (compressing and unpacking),
 # and saves the difference in bytes.
 
 
-# %% tags=["exercise"] exercise="where_it_pays" points=8 difficulty=3 importance=5 minutes=8 title="Where it pays" provides=["all_reduce_seconds", "all_gather_seconds", "pays_below"]
+# %% tags=["exercise"] exercise="where_it_pays" points=12 difficulty=3 importance=5 minutes=8 title="Where it pays" provides=["all_reduce_seconds", "all_gather_seconds", "pays_below"]
 def all_reduce_seconds(num_bytes: float, world_size: int, latency_s: float, bandwidth_Bps: float) -> float:
     """Return the time of a ring all_reduce of num_bytes."""
     # BEGIN SOLUTION where_it_pays
@@ -1352,593 +1343,7 @@ for ranks in (4, 64, 128):
 # * loss against bytes always looks good. Ask for loss against seconds, on your link
 
 # %% [markdown]
-# ## 10 Mixed precision, built
-#
-# The tuning table says: "mixed precision is 2 to 3 times faster". Before you test it, build it. It has two halves.
-#
-# **Autocast.** Matrix products go in 16 bits, for that is where tensor cores are fast. What adds up many numbers or
-# takes exponentials stays in float32. The parameters stay in float32 too: a step of 0.0001 added to a weight of 1 would
-# vanish in bfloat16. So somebody must cast at every call. A `TorchFunctionMode` sees every call of a torch function
-# while it is on:
-#
-# ```python
-# class Loud(TorchFunctionMode):
-#     def __torch_function__(self, function, types, args=(), kwargs=None):
-#         print(function)
-#         return function(*args, **(kwargs or {}))
-# ```
-
-
-# %% tags=["given"]
-IN_16_BITS = (functional.linear, functional.conv2d, torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm)
-IN_32_BITS = (
-    functional.cross_entropy,
-    functional.mse_loss,
-    functional.softmax,
-    functional.log_softmax,
-    functional.layer_norm,
-    torch.exp,
-    torch.log,
-)
-
-# %% [markdown]
-# ### Exercise [[autocast]]
-#
-# *6 points, about 8 minutes; difficulty 3 of 5, importance 3 of 5*
-#
-# For a function of the first list, every floating-point tensor among its arguments becomes `dtype`; for one of the
-# second list, float32. Labels are whole numbers: leave them. All other functions take what comes. Arguments may have
-# names.
-
-
-# %% tags=["exercise"] exercise="autocast" points=6 difficulty=3 importance=3 minutes=8 title="Autocast" provides=["Autocast"]
-class Autocast(TorchFunctionMode):
-    """While it is on, functions of IN_16_BITS compute in dtype and those of IN_32_BITS in float32.
-
-    Args:
-        dtype: torch.bfloat16 or torch.float16.
-    """
-
-    def __init__(self, dtype: torch.dtype = torch.bfloat16) -> None:
-        super().__init__()
-        self.dtype = dtype
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Return what the function makes of its arguments, cast where it must be."""
-        # BEGIN SOLUTION autocast
-        kwargs = kwargs or {}
-        wanted = self.dtype if function in IN_16_BITS else torch.float32 if function in IN_32_BITS else None
-        if wanted is None:
-            return function(*args, **kwargs)
-
-        def cast(value: Any) -> Any:
-            return value.to(wanted) if isinstance(value, Tensor) and value.is_floating_point() else value
-
-        return function(*map(cast, args), **{name: cast(value) for name, value in kwargs.items()})
-        # END SOLUTION
-
-
-# %% tags=["check"]
-labkit.check("autocast", Autocast)
-
-
-# %%
-def gradients_under(context):
-    task = Classifier()
-    points, labels = task.batch(0, 0)
-    with context:
-        out = task.model(points)
-        loss = functional.cross_entropy(out, labels)
-    loss.backward()
-    return out.dtype, loss.dtype, torch.cat([each.grad.flatten() for each in task.model.parameters()])
-
-
-ours, torchs = gradients_under(Autocast()), gradients_under(torch.autocast("cpu", torch.bfloat16))
-print("the model's output, the loss, a gradient:", ours[0], ours[1], ours[2].dtype)
-print("the same gradients as with torch.autocast:", torch.allclose(ours[2], torchs[2], rtol=0.01, atol=1e-4))
-
-# %% [markdown]
-# **Loss scaling.** bfloat16 has float32's range. float16 does not: what is below 0.00000003 is zero in it. Gradients
-# are small. Look how many of them vanish, when the loss is a mean over many things and so is small itself:
-
-
-# %%
-def share_of_zeros(scale):
-    task = Classifier()
-    points, labels = task.batch(0, 0)
-    with Autocast(torch.float16):
-        loss = functional.cross_entropy(task.model(points), labels) * 1e-4
-    (loss * scale).backward()
-    gradients = torch.cat([each.grad.flatten() for each in task.model.parameters()])
-    return (gradients == 0).float().mean().item(), bool(gradients.isfinite().all())
-
-
-for scale in (1.0, 2.0**8, 2.0**16, 2.0**40):
-    zeros, finite = share_of_zeros(scale)
-    print(f"scale {scale:16,.0f}: {zeros:6.1%} of the gradient is zero, all finite: {finite}")
-
-# %% [markdown]
-# (Some entries are zero by right: a ReLU that is off has no gradient.) So multiply the loss, and divide the gradients
-# before the optimizer uses them. By how much? As much as does not overflow. Nobody knows that beforehand, so try: begin
-# high. If a gradient is not finite, halve the scale and **skip this step**. After many good steps, double it.
-#
-# ### Exercise [[loss_scaling]]
-#
-# *8 points, about 8 minutes; difficulty 2 of 5, importance 3 of 5*
-
-
-# %% tags=["exercise"] exercise="loss_scaling" points=8 difficulty=2 importance=3 minutes=8 title="Loss scaling" provides=["LossScaler"]
-class LossScaler:
-    """Keeps float16 gradients in range: scales the loss, unscales the gradients, skips steps that overflowed.
-
-    Args:
-        scale: To begin with.
-        growth_interval: After so many good steps in a row the scale doubles.
-    """
-
-    def __init__(self, scale: float = 2.0**16, growth_interval: int = 2000) -> None:
-        self.scale = scale
-        self.growth_interval = growth_interval
-        self.good_steps = 0
-
-    def scaled(self, loss: Tensor) -> Tensor:
-        """Return the loss times the scale."""
-        # BEGIN SOLUTION loss_scaling
-        return loss * self.scale
-        # END SOLUTION
-
-    def step(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Divide the gradients by the scale and let the optimizer step, or skip it; adapt the scale.
-
-        Returns:
-            Whether the optimizer took its step: not if any gradient has an entry that is infinite or not a number.
-        """
-        # BEGIN SOLUTION loss_scaling
-        gradients = [each.grad for group in optimizer.param_groups for each in group["params"] if each.grad is not None]
-        finite = all(bool(gradient.isfinite().all()) for gradient in gradients)
-        if not finite:
-            self.scale /= 2
-            self.good_steps = 0
-            return False
-        for scaled in gradients:
-            scaled /= self.scale
-        optimizer.step()
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.scale *= 2
-            self.good_steps = 0
-        return True
-        # END SOLUTION
-
-
-# %% tags=["check"]
-labkit.check("loss_scaling", LossScaler)
-
-# %% [markdown]
-# On several ranks, **all must skip together**, or one rank's model stays behind. After DDP's averaging they do: an
-# infinity on one rank is an infinity in the mean, and everybody sees it.
-#
-# With a compressor, look for infinities *before* you compress, agree on all ranks, and leave the memory of error
-# feedback alone on a step that is skipped. `Cast` clamps an infinity to 65504, which is finite: the step is not
-# skipped. The scale of `Int8` and the magnitude of `Sign` become infinite and spoil every entry. And a memory that has
-# swallowed one infinity keeps it: every later gradient comes out as infinite or as no number at all.
-#
-# Now the claim. **How many times as fast is a training step of four linear layers of 8192 with a batch of 8192 on a
-# virtual A100, if the products go in bfloat16?** (Compared with float32 as PyTorch computes it if you ask for nothing.)
-
-# %% tags=["predict"]
-labkit.predict("bfloat16_speedup", 2.5)
-
-
-# %%
-def seconds_with(precision, width, batch, depth=4):
-    """Return the time of forward and backward; precision is "float32", "tf32", "float16" or "bfloat16"."""
-    with torch.device("meta"):
-        model = nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(depth)))
-        x = torch.empty(batch, width)
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")  # "high" allows TF32
-    begin = time.perf_counter()
-    with Autocast(getattr(torch, precision)) if precision in ("float16", "bfloat16") else nullcontext():
-        loss = functional.mse_loss(model(x), x)
-    loss.backward()
-    torch.set_float32_matmul_precision("highest")
-    return time.perf_counter() - begin
-
-
-speedups, rows = {}, ["16 bits against                   float32   tf32"]
-for gpu, half in (("v100", "float16"), ("v100", "bfloat16"), ("a100", "bfloat16"), ("h100", "bfloat16")):
-    for width, batch, what in ((8192, 8192, "wide layers"), (1024, 1024, "medium layers"), (256, 64, "small layers")):
-        took = {
-            precision: labkit.run(seconds_with, precision, width, batch, on=labkit.virtual(1, gpu=gpu)).results[0]
-            for precision in ("float32", "tf32", half)
-        }
-        for other in ("float32", "tf32"):
-            speedups[f"{gpu}, {half}, {what}, against {other}"] = took[other] / took[half]
-        where = f"{gpu}, {half}, {what}"
-        rows.append(f"{where:30} {took['float32'] / took[half]:10.1f} {took['tf32'] / took[half]:6.1f}")
-labkit.reveal("bfloat16_speedup", round(speedups["a100, bfloat16, wide layers, against float32"], 1), rows)
-
-# %% [markdown]
-# On an A100 fourteen times, or nearly twice if the float32 products went in TF32. On a V100 seven times with float16,
-# and nothing with bfloat16, which its tensor cores do not know (nor TF32). And small layers become *slower* everywhere:
-# they are bound by starting kernels, and autocast starts more of them.
-#
-# And here is your own machine. (A processor that has no instructions for bfloat16 has to do without, and that takes
-# time.)
-
-
-# %% tags=["nbval-ignore-output"]
-def seconds_here(context, width=512, batch=256, depth=4):
-    torch.manual_seed(0)
-    model = nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(depth)))
-    x, seconds = torch.randn(batch, width), []
-    for _ in range(4):
-        begin = time.perf_counter()
-        with context():
-            loss = functional.mse_loss(model(x), x)
-        loss.backward()
-        seconds.append(time.perf_counter() - begin)
-    return min(seconds[1:])
-
-
-speedups["this host, layers of 512"] = seconds_here(nullcontext) / seconds_here(Autocast)
-print(f"this host: with bfloat16 {speedups['this host, layers of 512']:.2f} times as fast")
-
-# %% [markdown] tags=["slide"]
-# ### Mixed precision
-#
-# * **autocast**: products in 16 bits, sums and exponentials in 32, parameters in 32
-# * **loss scaling** (float16 only): multiply the loss, divide the gradients, skip what overflowed, on all ranks
-# * the gain is that of the products, times their share of the step (Micikevicius and others, 2018; the rest of the step stays)
-#
-# | 16 bits on a virtual | wide layers | small layers |
-# |---|---|---|
-# | V100, float16 (bfloat16 gains nothing) | seven times | slower |
-# | A100, H100, against float32 | more than ten times | slower |
-# | A100, H100, against TF32 | nearly twice | slower |
-
-# %% [markdown]
-# ## 11 Checkpointing and prefetching
-#
-# "Activation checkpointing saves 40 % of memory." You built it in lesson 08: keep what enters a segment of layers, and
-# compute the rest again when backward comes. Here torch's own (`torch.utils.checkpoint`) stands in. How much does it
-# save? It can only save *activations*. What it cannot touch is the state: parameters, gradients, and in a real job the
-# optimizer. Two models of equal blocks on a virtual H100, cut in four segments: **which share of the peak does the
-# first one save, with much data and few parameters?**
-
-# %% tags=["predict"]
-labkit.predict("peak_saved", 0.4)
-
-# %%
-from torch.utils.checkpoint import checkpoint
-
-from labkit.timeline.memory import peak_memory_bytes
-
-
-class Block(nn.Module):
-    """A transformer's MLP with its norm and its shortcut."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        return x + self.down(functional.gelu(self.up(self.norm(x))))
-
-
-def blocks_step(width, tokens, num_segments, depth=16):
-    """One step of Adam on 16 blocks; with segments, only what enters each of them is kept."""
-    with torch.device("meta"):
-        blocks = nn.Sequential(*(Block(width) for _ in range(depth)))
-        x = torch.empty(tokens, width)
-    optimizer = torch.optim.Adam(blocks.parameters(), foreach=False)
-    for _ in range(2):  # the second step has the optimizer's state
-        if num_segments:
-            length = depth // num_segments
-            out = x.requires_grad_()
-            for start in range(0, depth, length):
-                out = checkpoint(blocks[start : start + length], out, use_reentrant=False)
-        else:
-            out = blocks(x)
-        out.square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-
-MODELS = {"much data, narrow": (512, 65536), "in between": (2048, 8192), "little data, wide": (4096, 256)}
-saved, slower, rows = {}, {}, []
-for name, (width, tokens) in MODELS.items():
-    runs = [labkit.run(blocks_step, width, tokens, segments, on=labkit.virtual(1)).timeline for segments in (0, 4)]
-    peaks = [peak_memory_bytes(timeline) for timeline in runs]
-    saved[name] = round(1 - peaks[1] / peaks[0], 3) + 0.0
-    slower[name] = runs[1].makespan_ns / runs[0].makespan_ns
-    rows.append(
-        f"{name:18} {peaks[0] / 1e9:6.1f} GB, with checkpoints {peaks[1] / 1e9:6.1f} GB: "
-        f"{saved[name]:.0%} saved, {slower[name]:.2f} times the time"
-    )
-labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
-
-# %% [markdown]
-# It saves about two thirds where activations are nearly all (what enters the four segments stays, and one segment's
-# activations at a time), and nothing where the state is. And it costs a forward.
-#
-# ### A loader that works ahead
-#
-# "Prefetching gains 25 %." A loop that loads a batch, trains on it, loads the next, has two parts that take turns. They
-# could work at the same time: a thread loads batch 1 while you train on batch 0. Between the two is a queue of a few
-# batches.
-#
-# ### Exercise [[prefetching_loader]]
-#
-# *8 points, about 12 minutes; difficulty 4 of 5, importance 3 of 5*
-#
-# Write a generator. `queue.Queue(maxsize=depth)` makes whoever puts into a full queue wait. Three things that loaders
-# get wrong:
-#
-# * the **end**: the loop must end when the batches do, also when there are none;
-# * an **error** in the thread belongs in the loop, or the loop waits for ever;
-# * a loop that is **left early** (`break`) closes the generator: `finally` runs. A thread that still waits to put must
-#   be let go, and be gone when the generator is. Say stop, empty the queue, join.
-
-
-# %% tags=["exercise"] exercise="prefetching_loader" points=8 difficulty=4 importance=3 minutes=12 title="A prefetching loader" provides=["prefetched"]
-def prefetched(batches: Iterable[Any], depth: int = 2) -> Iterator[Any]:
-    """Yield the batches in order, while a thread fetches the next ones.
-
-    At most depth batches wait in the queue (the thread may hold one more in its hand). An error of the iterable is
-    raised here, after the batches before it. When the generator is closed, the thread has ended.
-
-    Args:
-        batches: What is loaded; only the thread iterates over it.
-        depth: Batches that may wait, 1 or more.
-    """
-    # BEGIN SOLUTION prefetching_loader
-    ready: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=depth)
-    stop = threading.Event()
-
-    def fetch() -> None:
-        last: tuple[str, Any] = ("end", None)
-        try:
-            for batch in batches:
-                if stop.is_set():
-                    return
-                ready.put(("batch", batch))
-        except Exception as trouble:
-            last = ("error", trouble)
-        if not stop.is_set():
-            ready.put(last)
-
-    thread = threading.Thread(target=fetch, daemon=True)
-    thread.start()
-    try:
-        while True:
-            kind, value = ready.get()
-            if kind == "error":
-                raise value
-            if kind == "end":
-                return
-            yield value
-    finally:
-        stop.set()
-        while not ready.empty():
-            ready.get()
-        thread.join()
-    # END SOLUTION
-
-
-# %% tags=["check"]
-labkit.check("prefetching_loader", prefetched)
-
-# %% [markdown]
-# On the virtual cluster time is virtual, and a thread there has a clock of its own, so the gain can be computed to the
-# last digit. Loading takes 1 ms for each of 50 batches and training 3. **Which share of the time does prefetching
-# save?**
-
-# %% tags=["predict"]
-labkit.predict("prefetch_saves", 0.5)
-
-
-# %%
-def epoch_seconds(load_s, compute_s, ahead, batches=50):
-    def loaded():
-        for number in range(batches):
-            time.sleep(load_s)
-            yield number
-
-    begin = time.perf_counter()
-    for _ in prefetched(loaded()) if ahead else loaded():
-        time.sleep(compute_s)
-    return time.perf_counter() - begin
-
-
-gains, rows = {}, []
-for load_ms, compute_ms in ((1, 3), (1, 30), (1, 1), (5, 1)):
-    seconds = [
-        labkit.run(epoch_seconds, load_ms / 1e3, compute_ms / 1e3, ahead, on=labkit.virtual(1)).results[0]
-        for ahead in (False, True)
-    ]
-    gains[load_ms, compute_ms] = 1 - seconds[1] / seconds[0]
-    rows.append(f"load {load_ms} ms, compute {compute_ms:2} ms: {gains[load_ms, compute_ms]:.1%} saved")
-labkit.reveal("prefetch_saves", round(gains[1, 3], 3), rows)
-
-# %% [markdown]
-# There are the promised 25 %, and you see where they come from: somebody's loader took a quarter of somebody's step.
-# (The missing half per cent is the first batch, for which nobody computes yet.) Nobody can save more than the shorter
-# of the two. On your host there is one thing more. A thread that *waits*, for a disk or a network, costs nothing. A
-# thread that *computes* in Python takes turns with your training, for the interpreter runs one thread at a time:
-
-
-# %% tags=["nbval-ignore-output"]
-def waiting_loader(seconds, batches=15):
-    for number in range(batches):
-        time.sleep(seconds)
-        yield number
-
-
-def computing_loader(seconds, batches=15):
-    for number in range(batches):
-        begin = time.thread_time()
-        while time.thread_time() - begin < seconds:
-            math.sqrt(2.0)  # "decoding"
-        yield number
-
-
-def epoch_here(loader, ahead, load_s=0.004, compute_s=0.008):
-    begin = time.perf_counter()
-    for _ in prefetched(loader(load_s)) if ahead else loader(load_s):
-        end = time.thread_time() + compute_s
-        while time.thread_time() < end:
-            math.sqrt(2.0)  # "training", in Python
-    return time.perf_counter() - begin
-
-
-for name, loader in (("a loader that waits", waiting_loader), ("a loader that computes", computing_loader)):
-    # In turns, so that both kinds meet the same noise.
-    pairs = [(epoch_here(loader, True), epoch_here(loader, False)) for _ in range(5)]
-    gains[name] = statistics.median(1 - ahead / in_turns for ahead, in_turns in pairs)
-    print(f"{name:23} {gains[name]:6.1%} saved, a third is what there is")
-
-# %% [markdown]
-# On a busy machine both save less. (That is why `torch.utils.data.DataLoader` has worker *processes*.)
-
-# %% [markdown] tags=["slide"]
-# ### Prefetching
-#
-# ```
-# in turns   [load][  compute  ][load][  compute  ][load][  compute  ]
-#
-# ahead      [load][load]  [load]
-#                  [  compute  ][  compute  ][  compute  ]
-# ```
-#
-# * saved: the shorter of the two, no more
-# * the end, the error, the loop left early: three ways to hang
-# * a thread helps if loading waits; if loading computes in Python, take processes
-
-# %% [markdown]
-# ## 12 The true table
-#
-# Now put the four claims to the test. For each you have measured in several places. A claim is a range, and a place is
-# a model, a link and a device. What holds where?
-#
-# And two formulas to say *why*. A step that loads for l and computes for c seconds, one after another, saves the
-# shorter of the two. And if the products are a share p of the step and become f times as fast, the rest stays as it is:
-# Amdahl's law.
-
-
-# %% tags=["given"]
-@dataclass(frozen=True)
-class Row:
-    """One measurement.
-
-    Attributes:
-        claim: Which claim it is about.
-        where: Model, link and device, in words.
-        value: What was measured.
-    """
-
-    claim: str
-    where: str
-    value: float
-
-
-# %% [markdown]
-# ### Exercise [[true_table]]
-#
-# *6 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
-#
-# The table has a line for every promised claim, also where nothing was measured. Both ends of a range belong to it.
-
-
-# %% tags=["exercise"] exercise="true_table" points=6 difficulty=2 importance=4 minutes=8 title="The true table" provides=["prefetch_gain", "mixed_speedup", "true_table"]
-def prefetch_gain(load_s: float, compute_s: float) -> float:
-    """Return the share of a step's time that prefetching saves at best."""
-    # BEGIN SOLUTION true_table
-    return min(load_s, compute_s) / (load_s + compute_s)
-    # END SOLUTION
-
-
-def mixed_speedup(product_share: float, factor: float) -> float:
-    """Return how many times as fast a step becomes if its matrix products, product_share of its time, become factor
-    times as fast."""
-    # BEGIN SOLUTION true_table
-    return 1 / (1 - product_share + product_share / factor)
-    # END SOLUTION
-
-
-def true_table(rows: list[Row], promised: dict[str, tuple[float, float]]) -> dict[str, dict[str, list[str]]]:
-    """Return for each promised claim where it holds, where it is less and where it is more.
-
-    Args:
-        rows: What was measured.
-        promised: For each claim the range it promises, from and to.
-
-    Returns:
-        Claim -> {"holds": places, "less": places, "more": places}, places in the order of the rows.
-    """
-    # BEGIN SOLUTION true_table
-    table = {claim: {"holds": [], "less": [], "more": []} for claim in promised}
-    for row in rows:
-        low, high = promised[row.claim]
-        verdict = "less" if row.value < low else "more" if row.value > high else "holds"
-        table[row.claim][verdict].append(row.where)
-    return table
-    # END SOLUTION
-
-
-# %% tags=["check"]
-labkit.check("true_table", prefetch_gain, mixed_speedup, true_table)
-
-# %% tags=["nbval-ignore-output"]
-PROMISED = {
-    "compression saves 30-50 % of the bytes": (0.30, 0.50),
-    "compression saves 30-50 % of the time": (0.30, 0.50),
-    "mixed precision is 2-3 x as fast": (2.0, 3.0),
-    "checkpointing saves 40 % of memory": (0.35, 0.45),
-    "prefetching gains 25 %": (0.20, 0.30),
-}
-names = list(PROMISED)
-rows = []
-for name in ROWS:
-    if name != "no hook":
-        for ranks in (4, 64):
-            make = ROWS[name]
-            whole = all_reduce_seconds(4.0, ranks, 0, 1)
-            share = packet_bytes[name] / packet_bytes["no hook"]
-            sent = (all_reduce_seconds if make().addable else all_gather_seconds)(4.0 * share, ranks, 0, 1)
-            rows.append(Row(names[0], f"{name}, {ranks} ranks", 1 - sent / whole))
-        for gigabits in GIGABITS:
-            gain = 1 - step_s[name, gigabits] / step_s["no hook", gigabits]
-            rows.append(Row(names[1], f"{name}, 4 x A100, {gigabits} Gbit/s", gain))
-rows += [Row(names[2], where, value) for where, value in speedups.items()]
-rows += [Row(names[3], f"{where}, H100", value) for where, value in saved.items()]
-rows += [Row(names[4], where if isinstance(where, str) else "load {} ms, compute {} ms".format(*where), value)
-         for where, value in gains.items()]  # fmt: skip
-
-for claim, places in true_table(rows, PROMISED).items():
-    print(claim)
-    for verdict, found in places.items():
-        whole = [place.replace(" ", "\u00a0") for place in found]  # no line ends inside a place
-        line = fill(f"   {verdict:5}  {'; '.join(whole) or 'nowhere here'}", 110, subsequent_indent=" " * 10)
-        print(line.replace("\u00a0", " "))
-
-# %% [markdown]
-# That is the true table, and you made it. None of the claims is false, and none is true: **each is somebody's
-# measurement, with the model, the link and the device left out**. Ask for those three.
-
-# %% [markdown] tags=["slide"]
-# ### The true table
-#
-# | the claim | holds | does not |
-# |---|---|---|
-# | compression saves 30-50 % of the bytes | 16 bits: exactly 50 % | int8 by all-gather on 64 ranks: it *sends more* |
-# | ... of the time | around 10 Gbit/s, for a small model | 100 Gbit/s: it costs time; 1 Gbit/s: it saves most of it |
-# | mixed precision is 2-3 x as fast | medium products on an H100 | wide ones: 12 to 14 x; against TF32 at most 1.9 x; small ones: slower |
-# | checkpointing saves 40 % of memory | where activations are about half | where the state is all: nothing |
-# | prefetching gains 25 % | where loading takes a quarter | never more than the shorter of the two |
-
-# %% [markdown]
-# ## 13 Break it on purpose
+# ## 10 Break it on purpose
 #
 # Five ways. For each: what will happen? Say it before you run the cell.
 #
@@ -2047,7 +1452,7 @@ labkit.reveal("sum_of_codes", round(labkit.run(without_the_scales, on=labkit.vir
 # Compare the ranks' weights with each other, and the first gradients with the uncompressed mean.
 
 # %% [markdown]
-# ## 14 The finished thing
+# ## 11 The finished thing
 #
 # Your hook in a script for plain `torchrun`: top 1 % with memory, on torch's DDP.
 
@@ -2104,10 +1509,9 @@ labkit.run(main, on=labkit.local(2)).results[0]
 # * Loss against **seconds, on your link**. Never against bytes alone.
 # * A claim without model, link and device is no claim.
 #
-# **The question for the next lesson.** Every rank still holds all parameters, all gradients, the optimizer's state, and
-# now a residual too. All ranks hold the *same* parameters. Why should they? If each kept only its share, and asked the
-# others when it needs theirs, what would travel, and when? That is sharding, and it begins with the two halves of the
-# ring that you built in lesson 02.
+# **The question for the next lesson.** Bytes are one line of a tuning table that goes round: prefetching, mixed precision
+# and activation checkpointing are the others, each with a promise. Which of them are kept on your model? Lesson 11,
+# `11_faster_steps`, puts them to the test.
 
 # %% [markdown]
 # ### Sources
@@ -2123,6 +1527,4 @@ labkit.run(main, on=labkit.local(2)).results[0]
 # * T. Vogels, S. P. Karimireddy and M. Jaggi, "PowerSGD", NeurIPS 2019.
 # * S. Agarwal and others, "On the Utility of Gradient Compression in Distributed Training Systems", MLSys 2022: where
 #   it does not pay.
-# * P. Micikevicius and others, "Mixed Precision Training", ICLR 2018: autocast's rules and loss scaling.
-# * T. Chen and others, "Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174 (2016): checkpointing.
-# * PyTorch documentation: DDP communication hooks, `torch.autocast`, `torch.overrides`, `torch.utils.checkpoint`.
+# * PyTorch documentation: DDP communication hooks.

@@ -87,7 +87,7 @@ class FourProofs:
         assert result.passed, result
 
     def test_the_stub_fails_with_its_own_message(self, stub_id: str) -> None:
-        (stub,) = [c for c in lesson(self.number).cells if c.role == "exercise" and c.exercise == stub_id]
+        (stub,) = [c for c in lesson(self.number).cells if c.is_code_exercise and c.exercise == stub_id]
         result = check(stub_id, namespace(extra=stub.student_source, number=self.number))
         assert not result.passed
         (about,) = [each for each in lesson(self.number).exercises if each.id == stub_id]

@@ -35,7 +35,7 @@ def namespace(*, solved: bool = True, extra: str = "", number: str = "02") -> di
     """Return what given and exercise cells define; `solved` for the answers, else the stubs; `extra` runs last."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for cell in lesson(number).cells:
-        if cell.role in ("given", "exercise"):
+        if cell.role == "given" or cell.is_code_exercise:
             run_cell(cell.source if solved else cell.student_source, names)
     if extra:
         run_cell(extra, names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.checks.four_proofs import FourProofs
 
 
-class TestLesson06(FourProofs):
+class TestLesson10(FourProofs):
     number = "10"
     main = frozenset({"compression_hook"})
     sample = frozenset(
@@ -15,8 +15,6 @@ class TestLesson06(FourProofs):
             ("compression_hook", "the bucket's number alone"),
             ("compression_hook", "waits for its own future"),
             ("power_sgd", "orthonormal before the mean"),
-            ("prefetching_loader", "an endless queue"),
         }
     )
-    slow = frozenset({"prefetching_loader"})
     style_sample = frozenset({("right_in_other_words", "compression_hook")})

@@ -49,5 +49,7 @@ def test_no_malformed_result_passes(number: str, exercise: Exercise, monkeypatch
     case = exercise.visible[0]
     assert judge(exercise, case, results, wire).passed
     found = [each for each in malformed(results) if OWN not in each[0]]
+    if exercise.challenge is not None:  # a plan that names fewer things may be a plan all the same
+        found = [each for each in found if not each[0].endswith("cut short")]
     for what, other in found[:: 1 + len(found) // MOST]:
         assert not judge(exercise, case, other, wire).passed, what

@@ -1,5 +1,5 @@
 # base: solution
-"""Every rank draws for itself, both in random-k and in PowerSGD; and a loader that has no end."""
+"""Every rank draws for itself, both in random-k and in PowerSGD."""
 
 
 # %% power_sgd
@@ -26,16 +26,3 @@ class PowerSGD:
     def decompress(self, packet):
         p, q = packet.parts
         return (p @ q.T).view(packet.shape)
-
-
-# %% prefetching_loader
-def prefetched(batches, depth=2):
-    ready = queue.Queue(maxsize=depth)
-
-    def fetch():
-        for batch in batches:
-            ready.put(batch)
-
-    threading.Thread(target=fetch, daemon=True).start()
-    while True:
-        yield ready.get()

@@ -9,7 +9,7 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.values import flag, integer, listed, record, text
 from labkit.checks.wire import Wire
-from labkit.exercises.gradient_compression.prefetching_loader.driver import ERROR, drive
+from labkit.exercises.faster_steps.prefetching_loader.driver import ERROR, drive
 
 
 def loader_case(name: str, batches: int, depth: int, error_after: int) -> Case:

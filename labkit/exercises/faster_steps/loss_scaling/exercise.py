@@ -19,7 +19,7 @@ from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING
 from labkit.checks.values import flag, integer, listed, number, records, tensors
 from labkit.checks.wire import Wire
-from labkit.exercises.gradient_compression.loss_scaling.driver import drive
+from labkit.exercises.faster_steps.loss_scaling.driver import drive
 
 _BAD = {"i": math.inf, "-": -math.inf, "n": math.nan}
 _LR = 0.1

@@ -17,7 +17,7 @@ from labkit.checks.finding import Finding
 from labkit.checks.structure import NOTHING
 from labkit.checks.values import record, tensor, text
 from labkit.checks.wire import Wire
-from labkit.exercises.gradient_compression.autocast.driver import DTYPES, drive
+from labkit.exercises.faster_steps.autocast.driver import DTYPES, drive
 
 _RELATIVE = {"bfloat16": 2.0**-6, "float16": 2.0**-9}
 _WEIGHTS = ("first", "bias", "second")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from labkit.checks.case import Case
-from labkit.exercises.gradient_compression.prefetching_loader.exercise import loader_case
+from labkit.exercises.faster_steps.prefetching_loader.exercise import loader_case
 
 
 def cases(draw: random.Random) -> list[Case]:

@@ -6,7 +6,7 @@ import random
 
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
-from labkit.exercises.gradient_compression.autocast.exercise import autocast_case
+from labkit.exercises.faster_steps.autocast.exercise import autocast_case
 
 
 def cases(draw: random.Random) -> list[Case]:

@@ -6,7 +6,7 @@ import random
 
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
-from labkit.exercises.gradient_compression.loss_scaling.exercise import scaling_case
+from labkit.exercises.faster_steps.loss_scaling.exercise import scaling_case
 
 
 def cases(draw: random.Random) -> list[Case]:

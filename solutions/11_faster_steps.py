@@ -1,0 +1,682 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 11 Faster and smaller steps
+#
+# A tuning table goes round in many forms. One of them says:
+#
+# | trick | gain |
+# |---|---|
+# | prefetching | 25 % of the time |
+# | mixed precision | 2 to 3 times as fast |
+# | gradient compression | 30 to 50 % of the time |
+# | activation checkpointing | 40 % of the memory |
+#
+# Your step is too slow, and your model does not fit. Which line do you try first? You will build three of the four, and
+# measure all of them on the course's GPT. None of the lines is false, and none is true.
+#
+# **Time:** [[minutes]] minutes, and a bonus. **You need** `backward()`, an optimizer, and what an all-reduce is (lesson
+# 02); no GPU.
+#
+# **Stuck?** `labkit.hint("prefetching_loader")` gives up to three hints. `labkit.lend("prefetching_loader")` puts a
+# working version into the notebook: you give up its points, and all below it runs.
+
+# %% [markdown] tags=["slide-only"]
+# # 11 Faster and smaller steps
+#
+# Four claims, put to the test
+#
+# <!-- notes: The table goes round in blogs and talks. Ask the room which line they would try first, and write it down. -->
+
+# %% [markdown] tags=["slide-only"]
+# ## Which line do you try first?
+#
+# | trick | gain |
+# |---|---|
+# | prefetching | 25 % of the time |
+# | mixed precision | 2 to 3 times as fast |
+# | gradient compression | 30 to 50 % of the time |
+# | activation checkpointing | 40 % of the memory |
+#
+# <!-- notes: None is false, none is true: each is a measurement with the model, the link and the device left out. -->
+
+# %% tags=["given"]
+import math
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from time import perf_counter, sleep, thread_time
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+import labkit
+from labkit import models
+
+
+def virtual_run(function: Callable[..., Any], *args: Any, gpu: str = "h100") -> labkit.Timeline:
+    return labkit.run(function, *args, on=labkit.virtual(1, gpu=gpu)).timeline
+
+
+# %% [markdown]
+# ## 1 Look before you tune
+#
+# Four GPUs train a model. A thread loads the batches ahead, so that nobody should ever wait for data. This is the run:
+
+# %% tags=["figure", "nbval-ignore-output"]
+labkit.recorded("starved_step")
+
+# %% [markdown]
+# ### Exercise [[starved_step]]
+#
+# *10 points, about 4 minutes; difficulty 2 of 5, importance 5 of 5*
+#
+# A third of the run is lost. `waits_in`: what do the ranks wait in: `"all_reduce"`, `"forward and backward"` or
+# `"next batch"`? `share`: how much of the whole run goes there (0.1 for a tenth)? `every`: how many steps lie between two
+# such waits? `cause`: `"each batch loads slower than it trains"`, `"few batches load slowly, and too few are in stock"`,
+# `"one rank loads for all"` or `"the network is slow"`?
+
+# %% tags=["find"] exercise="starved_step" points=10 difficulty=2 importance=5 minutes=4 title="The starved step"
+labkit.answer(
+    "starved_step",
+    waits_in="next batch",
+    share=0.33,
+    every=6,
+    cause="few batches load slowly, and too few are in stock",
+)
+
+# %% [markdown] tags=["slide-only"]
+# ## A third of the run is lost. Where?
+#
+# * four GPUs, a thread that loads ahead
+# * loading takes 7.6 ms a batch on average, training 8.9
+#
+# **To the room:** open the recorded run. Who waits, how often, for what?
+#
+# <!-- notes: Every sixth batch takes 44.5 ms, and two are in stock. An average hides it; the timeline does not. -->
+
+# %% [markdown]
+# Nothing in the table helps here except its first line, and that one was in use already. **Look at the timeline first.**
+#
+# ## 2 Prefetching
+#
+# A loop that loads a batch, trains on it and loads the next does two jobs in turns. They could run at the same time: a
+# thread loads batch 1 while you train on batch 0, and a queue holds the few batches that are ready.
+#
+# Three things go wrong in loaders that people write. The **end**: the loop must end when the batches do. An **error** in
+# the thread belongs in the loop; otherwise the loop waits forever. A loop that is **left early**, by `break`, closes the
+# generator; a thread that still wants to deliver must not stay behind.
+#
+# ### Exercise [[prefetching_loader]]
+#
+# *25 points, about 10 minutes; difficulty 4 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="prefetching_loader" points=25 difficulty=4 importance=4 minutes=10 title="A prefetching loader" provides=["prefetched"]
+def prefetched(batches: Iterable[Any], depth: int = 2) -> Iterator[Any]:
+    """Yield the batches in order, while a thread fetches the next ones.
+
+    At most depth batches wait in the queue (the thread may hold one more in its hand). An error of the iterable is
+    raised here, after the batches before it. When the generator is closed, the thread has ended.
+
+    Args:
+        batches: What is loaded; only the thread iterates over it.
+        depth: Batches that may wait, 1 or more.
+    """
+    # BEGIN SOLUTION prefetching_loader
+    ready: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=depth)
+    stop = threading.Event()
+
+    def fetch() -> None:
+        last: tuple[str, Any] = ("end", None)
+        try:
+            for batch in batches:
+                if stop.is_set():
+                    return
+                ready.put(("batch", batch))
+        except Exception as trouble:
+            last = ("error", trouble)
+        if not stop.is_set():
+            ready.put(last)
+
+    thread = threading.Thread(target=fetch, daemon=True)
+    thread.start()
+    try:
+        while True:
+            kind, value = ready.get()
+            if kind == "error":
+                raise value
+            if kind == "end":
+                return
+            yield value
+    finally:
+        stop.set()
+        while not ready.empty():
+            ready.get()
+        thread.join()
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("prefetching_loader", prefetched)
+
+# %% [markdown]
+# On the virtual cluster a thread has a virtual clock of its own, so the gain can be computed exactly. Loading takes 1 ms
+# for each of 50 batches, and training 3 ms. **Which share of the time does prefetching save?**
+
+# %% tags=["predict"]
+labkit.predict("prefetch_saves", 0.5)
+
+
+# %%
+def epoch(load_ms, train_ms, ahead):
+    batches = (sleep(load_ms / 1e3) for _ in range(50))
+    for _ in prefetched(batches) if ahead else batches:
+        sleep(train_ms / 1e3)
+
+
+gains = {}
+for load_ms, train_ms in ((1, 3), (1, 30), (1, 1), (5, 1)):
+    in_turns, ahead = (virtual_run(epoch, load_ms, train_ms, each).makespan_ns for each in (False, True))
+    gains[f"load {load_ms} ms, train {train_ms} ms"] = 1 - ahead / in_turns
+labkit.reveal(
+    "prefetch_saves", round(gains["load 1 ms, train 3 ms"], 3), [f"{a}: {b:.1%} saved" for a, b in gains.items()]
+)
+
+# %% [markdown]
+# There are the table's 25 %: somebody's loader took a quarter of somebody's step. (The missing half per cent is the first
+# batch, for which nobody trains yet.) Nobody saves more than the shorter of the two.
+#
+# **[[faster_device]].** Loading takes 6 ms a batch, training 10 ms, and the loader works ahead. A GPU three times as
+# fast arrives. How many ms does a step take now?
+
+# %% tags=["why"] exercise="faster_device" title="A faster device"
+labkit.answer("faster_device", 6)
+
+# %% [markdown] tags=["slide-only"]
+# ## Prefetching saves the shorter of the two
+#
+# ```
+# in turns   [load][  train  ][load][  train  ][load][  train  ]
+#
+# ahead      [load][load]  [load]
+#                  [  train  ][  train  ][  train  ]
+# ```
+#
+# **To the room:** the GPU becomes three times as fast. And the step?
+#
+# <!-- notes: Loading 6 ms, training 10: a step takes 10, then 6. From there on only a faster loader helps. -->
+
+# %% [markdown]
+# ## 3 Mixed precision
+#
+# Tensor cores multiply matrices of 16-bit numbers many times faster than float32. But not everything should have 16 bits.
+# Sums of many numbers and exponentials stay in **float32**. So do the parameters: a step of 0.0001 added to a weight of 1
+# vanishes in bfloat16, whose next number after 1 is 1.0078.
+#
+# So somebody must cast at every call. A `TorchFunctionMode` sees every call of a torch function while it is on:
+#
+# ```python
+# class Loud(TorchFunctionMode):
+#     def __torch_function__(self, function, types, args=(), kwargs=None):
+#         print(function)
+#         return function(*args, **(kwargs or {}))
+# ```
+
+
+# %% tags=["given"]
+IN_16_BITS = (functional.linear, functional.conv2d, torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm)
+IN_32_BITS = (
+    functional.cross_entropy, functional.mse_loss, functional.softmax, functional.log_softmax, functional.layer_norm,
+    torch.exp, torch.log,
+)  # fmt: skip
+
+# %% [markdown]
+# ### Exercise [[autocast]]
+#
+# *20 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
+#
+# Functions of the first list compute in `dtype`, those of the second in float32; all others take what comes. Arguments
+# may have names. Labels are whole numbers and stay so.
+
+
+# %% tags=["exercise"] exercise="autocast" points=20 difficulty=3 importance=4 minutes=8 title="Autocast" provides=["Autocast"]
+class Autocast(TorchFunctionMode):
+    """While it is on, functions of IN_16_BITS compute in dtype and those of IN_32_BITS in float32.
+
+    Args:
+        dtype: torch.bfloat16 or torch.float16.
+    """
+
+    def __init__(self, dtype: torch.dtype = torch.bfloat16) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Return what the function makes of its arguments, cast where it must be."""
+        # BEGIN SOLUTION autocast
+        kwargs = kwargs or {}
+        wanted = self.dtype if function in IN_16_BITS else torch.float32 if function in IN_32_BITS else None
+        if wanted is None:
+            return function(*args, **kwargs)
+
+        def cast(value: Any) -> Any:
+            return value.to(wanted) if isinstance(value, Tensor) and value.is_floating_point() else value
+
+        return function(*map(cast, args), **{name: cast(value) for name, value in kwargs.items()})
+        # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("autocast", Autocast)
+
+# %% [markdown]
+# Now the claim, on blocks of the GPT in bfloat16. An A100 computes float32 products on ordinary cores unless you allow
+# TF32, which rounds the factors to 10 bits of fraction. **On blocks of width 4096, how many times as fast is a step in
+# bfloat16 as one in float32?**
+
+# %% tags=["predict"]
+labkit.predict("bfloat16_speedup", 2.5)
+
+
+# %% tags=["given"]
+def gpt_blocks(width: int, count: int) -> nn.Sequential:
+    with torch.device("meta"):
+        return nn.Sequential(*(models.Block(width, 16) for _ in range(count)))
+
+
+# %%
+def two_blocks(precision, width):
+    x = torch.empty(4, width // 2, width, device="meta")
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")  # "high" allows TF32
+    with Autocast(getattr(torch, precision)) if "float1" in precision else nullcontext():
+        gpt_blocks(width, 2)(x).float().square().mean().backward()
+
+
+speedups, rows = {}, ["16 bits instead of     float32  TF32"]
+for gpu, half in (("v100", "float16"), ("v100", "bfloat16"), ("a100", "bfloat16"), ("h100", "bfloat16")):
+    for width in (4096, 1024, 128):
+        ns = {each: virtual_run(two_blocks, each, width, gpu=gpu).makespan_ns for each in ("float32", "tf32", half)}
+        speedups[f"{gpu}, {half}, width {width}"] = ns["float32"] / ns[half]
+        rows.append(f"{gpu} {half:8} width {width:4} {ns['float32'] / ns[half]:6.1f} {ns['tf32'] / ns[half]:5.1f}")
+labkit.reveal("bfloat16_speedup", round(speedups["a100, bfloat16, width 4096"], 1), rows)
+
+# %% [markdown]
+# On an A100, fourteen times from float32, and twice from TF32. On a V100, seven times with float16 and nothing with
+# bfloat16, which its tensor cores do not know. And a block of width 128 gains nothing anywhere: its time is the launching of
+# kernels, not their work. **Faster than what, on which card, how wide?**
+#
+# **Loss scaling.** bfloat16 has float32's range. float16 does not: what is below 0.00000003 becomes zero, and gradients are
+# small. The cure: multiply the loss, and divide the gradients before the optimizer uses them. By how much? By as much as
+# does not overflow. Nobody knows that number beforehand, so try. Begin high. If a gradient is not finite, halve the scale
+# and **skip the step**. After many good steps in a row, double it.
+#
+# ### Exercise [[loss_scaling]]
+#
+# *20 points, about 8 minutes; difficulty 2 of 5, importance 3 of 5*
+
+
+# %% tags=["exercise"] exercise="loss_scaling" points=20 difficulty=2 importance=3 minutes=8 title="Loss scaling" provides=["LossScaler"]
+class LossScaler:
+    """Keeps float16 gradients in range: scales the loss, unscales the gradients, skips steps that overflowed.
+
+    Args:
+        scale: To begin with.
+        growth_interval: After so many good steps in a row the scale doubles.
+    """
+
+    def __init__(self, scale: float = 2.0**16, growth_interval: int = 2000) -> None:
+        self.scale = scale
+        self.growth_interval = growth_interval
+        self.good_steps = 0
+
+    def scaled(self, loss: Tensor) -> Tensor:
+        """Return the loss times the scale."""
+        # BEGIN SOLUTION loss_scaling
+        return loss * self.scale
+        # END SOLUTION
+
+    def step(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Divide the gradients by the scale and let the optimizer step, or skip it; adapt the scale.
+
+        Returns:
+            Whether the optimizer took its step: not if any gradient has an entry that is infinite or not a number.
+        """
+        # BEGIN SOLUTION loss_scaling
+        gradients = [each.grad for group in optimizer.param_groups for each in group["params"] if each.grad is not None]
+        finite = all(bool(gradient.isfinite().all()) for gradient in gradients)
+        if not finite:
+            self.scale /= 2
+            self.good_steps = 0
+            return False
+        for scaled in gradients:
+            scaled /= self.scale
+        optimizer.step()
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.scale *= 2
+            self.good_steps = 0
+        return True
+        # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("loss_scaling", LossScaler)
+
+# %% [markdown]
+# With several ranks, **all must skip together**, or one rank's model falls behind. After DDP's all-reduce they do: an
+# infinity on one rank is an infinity in everybody's mean. (A compressor that clamps, lesson 10's `Cast`, would hide it.)
+
+# %% [markdown] tags=["slide-only"]
+# ## Mixed precision
+#
+# * products in 16 bits; sums and exponentials in 32; **parameters in 32**
+# * float16 needs loss scaling; bfloat16 does not
+# * ask: faster than *what*? float32, or TF32?
+#
+# <!-- notes: Small layers get slower: they are bound by launching kernels, and autocast launches more of them. -->
+
+# %% [markdown]
+# ## 4 Smaller: compute it again
+#
+# Backward needs what forward computed, so every activation waits in memory. **Activation checkpointing** keeps only what
+# enters a segment of layers, and computes the rest again when backward arrives there. `torch.utils.checkpoint` does it.
+#
+# What can it save? Only activations. Parameters, gradients and the optimizer's state stay. Twelve blocks of the GPT, one
+# checkpoint for each, AdamW in float32, on a virtual H100. **Which share of the peak does it save with much data and few
+# parameters (width 1024, 32 sequences)?**
+
+# %% tags=["predict"]
+labkit.predict("peak_saved", 0.4)
+
+
+# %%
+from labkit.timeline.memory import peak_memory_bytes
+
+
+def train_blocks(width, batch, checkpoints):
+    blocks, x = gpt_blocks(width, 12), torch.empty(batch, 512, width, device="meta")
+    optimizer = torch.optim.AdamW(blocks.parameters(), foreach=False)
+    for _ in range(2):  # the second step has the optimizer's state
+        out = x.requires_grad_()
+        for block in blocks:
+            out = torch.utils.checkpoint.checkpoint(block, out, use_reentrant=False) if checkpoints else block(out)
+        out.square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+saved, rows = {}, []
+for name, width, batch in (("much data, narrow", 1024, 32), ("in between", 2048, 4), ("little data, wide", 4096, 1)):
+    plain, again = (virtual_run(train_blocks, width, batch, each) for each in (False, True))
+    saved[name] = 1 - peak_memory_bytes(again) / peak_memory_bytes(plain)
+    rows.append(f"{name:18} {saved[name]:4.0%} saved, {again.makespan_ns / plain.makespan_ns:.2f} times as long")
+labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
+
+# %% [markdown]
+# Nearly four fifths where activations are nearly all of it, nothing where parameters and optimizer are. And it costs
+# a second forward.
+#
+# A checkpoint round every block is the simplest plan, and a poor one. Look inside a block, with attention written out (8192
+# tokens, width 4096, 32 heads, bfloat16, on the virtual H100):
+#
+# | | norm | qkv | scores | softmax | mixed | out | norm | up | gelu | down |
+# |---|---|---|---|---|---|---|---|---|---|---|
+# | MB | 67 | 201 | 1074 | 1074 | 67 | 67 | 67 | 268 | 268 | 67 |
+# | us to compute | 46 | 1042 | 415 | 737 | 415 | 347 | 46 | 1389 | 184 | 1389 |
+#
+# The scores of attention are by far the largest, and quickly made again. The tensor after `up` costs more time and is a
+# quarter of the size. So do not treat all alike: **choose**.
+#
+# The rules. Each tensor is computed from the one before it. Backward goes through the chain from its end and needs every
+# tensor. What you kept waits until backward has passed it. What you did not keep is computed again when backward arrives,
+# a whole stretch between two kept tensors at once. So the most that waits is, over all stretches: what is kept *up to*
+# the stretch, and the stretch itself. The chain's input is always there and costs nothing.
+#
+# ### Exercise [[recompute_plan]]
+#
+# *25 points, about 10 minutes; difficulty 4 of 5, importance 4 of 5*
+#
+# Points are for computing less again than a checkpoint round every block does. The score stands beside what others reach.
+
+
+# %% tags=["design"] exercise="recompute_plan" points=25 difficulty=4 importance=4 minutes=10 title="A recompute plan" provides=["recompute_plan"]
+def recompute_plan(sizes_mb: list[int], times_us: list[int], limit_mb: int) -> list[int]:
+    """Return the indices of the tensors that are kept, ascending; nothing more than limit_mb ever waits for backward.
+
+    Args:
+        sizes_mb: Of each tensor of the chain, in the order in which forward makes them.
+        times_us: How long each is computed, from the one before it. What is not kept costs this once more.
+        limit_mb: There is a plan that fits.
+    """
+    # BEGIN SOLUTION recompute_plan
+    count, ways = len(sizes_mb), {-1: [(0, 0, ())]}  # last kept tensor -> (held, again, kept) that nothing beats
+    best = (math.inf, ())
+    for last in range(-1, count):
+        unbeaten, least = [], math.inf
+        for way in sorted(ways.get(last, [])):
+            if way[1] < least:
+                unbeaten.append(way)
+                least = way[1]
+        for held, again, kept in unbeaten:
+            for following in range(last + 1, count + 1):
+                if held + sum(sizes_mb[last + 1 : following]) > limit_mb:
+                    break
+                total = again + sum(times_us[last + 1 : following])
+                if following == count:
+                    best = min(best, (total, kept))
+                else:
+                    ways.setdefault(following, []).append((held + sizes_mb[following], total, (*kept, following)))
+    return list(best[1])
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.challenge("recompute_plan", recompute_plan)
+
+# %% [markdown]
+# V. Korthikanti and others (2022) dropped only what stands inside attention, and got nearly all the memory back for a few
+# per cent of the time, where a checkpoint round every block costs a third more.
+
+# %% [markdown] tags=["slide-only"]
+# ## Not all activations are alike
+#
+# | in a GPT block | MB | us to make again |
+# |---|---|---|
+# | scores, softmax | 1074 each | 415, 737 |
+# | up | 268 | 1389 |
+# | qkv | 201 | 1042 |
+#
+# **To the room:** which do you keep?
+#
+# <!-- notes: Large and cheap goes; small and expensive stays. The board shows who computes least again. -->
+
+# %% [markdown]
+# ## 5 All of it, on the GPT
+#
+# The GPT learns to add two-digit numbers, once as `models.train` does it in float32, and once with your loader, your
+# autocast and your loss scaling in float16.
+
+
+# %% tags=["given"]
+def train_fast(model: nn.Module, task: models.Addition, num_steps: int, lr: float = 3e-3) -> list[float]:
+    optimizer, scaler, losses = models.optimizer_for(model, lr), LossScaler(2.0**16, 50), []
+    for step, (tokens, targets) in enumerate(prefetched(task.loader(num_steps, 64))):
+        for group in optimizer.param_groups:
+            group["lr"] = lr * min(1.0, 10 * (step + 1) / num_steps)
+        with Autocast(torch.float16):
+            loss = models.loss_of(model, tokens, targets)
+        optimizer.zero_grad()
+        scaler.scaled(loss).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), scaler.scale)  # gradients are scaled, so their limit is too
+        scaler.step(optimizer)
+        losses.append(loss.item())
+    return losses
+
+
+# %% tags=["nbval-ignore-output"] seconds=40
+for name, train in (("float32", models.train), ("loader, autocast, scaling", train_fast)):
+    losses = train(models.GPT(), models.Addition(), 150)
+    print(f"{name:26} loss {losses[0]:.2f} at the start, {sum(losses[-10:]) / 10:.2f} at the end")
+
+# %% [markdown]
+# The same loss. On this machine's processor it is hardly faster: processors have no tensor cores for float16. On a GPU the
+# same code is; now you know by how much, and why.
+#
+# ## 6 What stays
+#
+# * Look at the timeline **before** you tune.
+# * Prefetching saves the shorter of loading and training. Mixed precision speeds up products, nothing else.
+# * Recompute what is large and cheap; keep what is small and dear.
+#
+# **The next question.** Everything so far copies the whole model to every GPU. A single layer of a large model does not fit.
+# Can two GPUs compute *one* matrix product, and what must they tell each other?
+
+# %% [markdown] tags=["slide-only"]
+# ## What stays
+#
+# * look **before** you tune
+# * large and cheap: recompute; small and dear: keep
+# * a claim needs model, link and device
+#
+# Next: one layer on two GPUs. What must they tell each other?
+
+# %% [markdown]
+# ## Bonus: The true table
+#
+# One line is left: compression. Here a GPT trains under torch's DDP on four machines with an A100 each, once with torch's
+# hook that sends float16, half of the bytes. **At 100 Gbit/s, which share of the step does the hook save?**
+
+# %% tags=["predict"]
+labkit.predict("hook_saves", 0.4)
+
+# %%
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+
+def ddp_step_seconds(hook):
+    model = models.GPT(num_layers=4, width=384)  # seven million parameters
+    ddp, seconds = nn.parallel.DistributedDataParallel(model), []
+    if hook:
+        ddp.register_comm_hook(None, hook)
+    for step in range(3):
+        tokens, targets = models.Addition().batch(step, 32, rank=dist.get_rank(), world_size=dist.get_world_size())
+        begin = perf_counter()
+        models.loss_of(ddp, tokens, targets).backward()
+        seconds.append(perf_counter() - begin)
+    return min(seconds[1:])
+
+
+hooked, rows = {}, []
+for gigabits in (1, 10, 100, 400):
+    on = labkit.virtual(4, gpu="a100", gpus_per_node=1, nic=f"ethernet_{gigabits}g")
+    plain, half = (max(labkit.run(ddp_step_seconds, each, on=on).results) for each in (None, fp16_compress_hook))
+    hooked[f"4 x A100, {gigabits} Gbit/s"] = 1 - half / plain
+    rows.append(
+        f"{gigabits:3} Gbit/s: {1e3 * plain:8.1f} ms, with the hook {1e3 * half:8.1f} ms, {1 - half / plain:6.1%} saved"
+    )
+labkit.reveal("hook_saves", round(hooked["4 x A100, 100 Gbit/s"], 2), rows)
+
+# %% [markdown]
+# **[[fast_network]].** Half of the bytes on each of the four. Why does the hook save half of the step at 1 Gbit/s, and so
+# little at 400? Choose `"casting takes longer"`, `"little communication is exposed"` or `"the hook is skipped"`.
+
+# %% tags=["why"] exercise="fast_network" title="A fast network" bonus=true
+labkit.answer("fast_network", "little communication is exposed")
+
+# %% [markdown]
+# And now the table, line by line: where is each promise kept?
+
+# %%
+PROMISED = {
+    "prefetching, 20 to 30 % of the time": (0.20, 0.30, gains),
+    "mixed precision, 2 to 3 times as fast": (2.0, 3.0, speedups),
+    "compression, 30 to 50 % of the time": (0.30, 0.50, hooked),
+    "checkpointing, 35 to 45 % of the memory": (0.35, 0.45, saved),
+}
+for claim, (low, high, places) in PROMISED.items():
+    print(claim)
+    for verdict in ("less", "kept", "more"):
+        there = [
+            place
+            for place, value in places.items()
+            if verdict == ("less" if value < low else "more" if value > high else "kept")
+        ]
+        print(
+            f"   {verdict}: {len(there):2} of {len(places)}   {'; '.join(there[:2])}{' ...' if len(there) > 2 else ''}"
+        )
+
+# %% [markdown]
+# Each promise is somebody's measurement, **with the model, the link and the device left out**. Ask for those three.
+
+# %% [markdown] tags=["slide-only"]
+# ## None is false, none is true
+#
+# * prefetching: the shorter of loading and training, no more
+# * mixed precision: against what, on which card, how wide?
+# * compression: only what the network does not hide
+# * checkpointing: activations only
+#
+# **Ask for the model, the link and the device.**
+#
+# <!-- notes: Show the table that the notebook printed. -->
+
+# %% [markdown]
+# ## Bonus: Your own loader
+#
+# A thread that *waits*, for a disk or a network, costs nothing. A thread that *computes* in Python takes turns with your
+# training, because the interpreter runs one thread at a time (lesson 01):
+
+
+# %% tags=["nbval-ignore-output"]
+def loader_here(seconds, computes):
+    for number in range(15):
+        end = thread_time() + seconds
+        while computes and thread_time() < end:
+            math.sqrt(2.0)  # "decoding"
+        sleep(0 if computes else seconds)
+        yield number
+
+
+def epoch_here(computes, ahead):
+    begin = perf_counter()
+    for _ in prefetched(loader_here(0.004, computes)) if ahead else loader_here(0.004, computes):
+        end = thread_time() + 0.008
+        while thread_time() < end:
+            math.sqrt(2.0)  # "training", in Python
+    return perf_counter() - begin
+
+
+for computes in (False, True):
+    pairs = [(epoch_here(computes, True), epoch_here(computes, False)) for _ in range(3)]
+    share = sorted(1 - ahead / in_turns for ahead, in_turns in pairs)[1]
+    print(f"a loader that {'computes' if computes else 'waits'}: {share:.0%} saved; a third is what there is")
+
+# %% [markdown]
+# That is why `torch.utils.data.DataLoader` has worker *processes*.
+#
+# ### Sources
+#
+# * P. Micikevicius and others, "Mixed Precision Training", ICLR 2018: autocast's rules and loss scaling.
+# * T. Chen and others, "Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174 (2016): checkpointing.
+# * V. Korthikanti and others, "Reducing Activation Recomputation in Large Transformer Models", arXiv:2205.05198 (2022):
+#   selective recomputation.
+# * S. Agarwal and others, "On the Utility of Gradient Compression in Distributed Training Systems", MLSys 2022: where
+#   compression does not pay.
+# * PyTorch documentation: `torch.autocast`, `torch.amp.GradScaler`, `torch.overrides`, `torch.utils.checkpoint`,
+#   `torch.utils.data.DataLoader`.

@@ -1,0 +1,113 @@
+"""Lesson 11 keeps its contract: topics, exercises, points; its recording and its figures are what runs give."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import runpy
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import nn
+
+import labkit
+from labkit import models
+from labkit.lessons.budget import budget
+from labkit.lessons.source import Lesson, load
+from labkit.plans.recompute import fewest_again_us, recomputing
+from tests.checks.lesson_cells import namespace
+from tests.lessons.contract import LessonContract
+
+SOURCE = Path(__file__).parents[2] / "solutions" / "11_faster_steps.py"
+
+
+class TestContract(LessonContract):
+    number = "11"
+    exercises = (
+        "starved_step",
+        "prefetching_loader",
+        "faster_device",
+        "autocast",
+        "loss_scaling",
+        "recompute_plan",
+        "fast_network",
+    )
+    bonus = ("fast_network",)
+    bonus_points = 0
+    least_guesses = 4
+    topics: ClassVar = {
+        "four claims": r"none of the lines is false, and none is true",
+        "look first": r"look at the timeline first",
+        "a recorded run": r'labkit\.recorded\("starved_step"\)',
+        "three ways a loader hangs": r"a loop that is \*\*left early\*\*",
+        "the shorter of the two": r"the shorter of the two",
+        "parameters in float32": r"vanishes in bfloat16",
+        "loss scaling": r"\*\*skip the step\*\*",
+        "all ranks skip together": r"\*\*all must skip together\*\*",
+        "checkpointing": r"torch\.utils\.checkpoint",
+        "selective recomputation": r"korthikanti",
+        "the GPT": r"models\.gpt\(\)",
+        "the true table": r"the true table",
+        "the next lesson": r"the next question",
+        "sources": r"### sources",
+    }
+
+
+@pytest.fixture(scope="module")
+def lesson() -> Lesson:
+    return load(SOURCE)
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, Any]:
+    return namespace(number="11")
+
+
+def test_the_core_takes_no_more_than_an_hour_and_five_minutes(lesson: Lesson) -> None:
+    assert budget(lesson).promise <= 65
+
+
+def test_the_recorded_run_is_what_the_virtual_cluster_does() -> None:
+    path = SOURCE.parent / "hidden" / "faster_steps" / "starved_step" / "record.py"
+    made = runpy.run_path(str(path))
+    kept, fresh = labkit.recorded("starved_step"), made["record"](made["one_in_six"])
+    assert list(kept.rows()) == list(fresh.rows())
+    waits = [span.end_ns - span.start_ns for span in kept.rows() if span.rank == 0 and span.name == "next batch"]
+    assert sum(waits) / kept.makespan_ns == pytest.approx(0.33, rel=0.1)
+    long = [step for step, wait in enumerate(waits) if wait > 10_000_000]
+    assert {b - a for a, b in itertools.pairwise(long)} == {6}
+
+
+def test_the_best_plan_is_what_trying_all_plans_finds(answers: dict[str, Any]) -> None:
+    draw = random.Random(0)
+    for _ in range(20):
+        sizes, times = ([draw.randint(1, 9) for _ in range(7)] for _ in range(2))
+        limit = draw.randint(max(sizes), sum(sizes))
+        plans = [kept for count in range(8) for kept in itertools.combinations(range(7), count)]
+        facts = [recomputing(sizes, times, kept) for kept in plans]
+        fitting = [each.again_us for each in facts if each.peak_mb <= limit]
+        assert fewest_again_us(sizes, times, limit) == (min(fitting) if fitting else None)
+        if fitting:
+            mine = recomputing(sizes, times, answers["recompute_plan"](sizes, times, limit))
+            assert (mine.peak_mb <= limit, mine.again_us) == (True, min(fitting))
+
+
+def test_a_peak_counts_what_is_kept_up_to_the_stretch_and_the_stretch() -> None:
+    facts = recomputing([4, 1, 8, 2, 5], [1, 2, 3, 4, 5], [1, 3])
+    assert (facts.peak_mb, facts.again_us, facts.fullest) == (max(4, 1 + 8, 1 + 2 + 5), 1 + 3 + 5, 1)
+
+
+def test_autocast_gives_the_gpt_the_gradients_of_torchs(answers: dict[str, Any]) -> None:
+    tokens, targets = models.Addition().batch(0, 8)
+
+    def gradients(context: Any) -> torch.Tensor:
+        model = models.GPT()
+        with context:
+            loss = models.loss_of(model, tokens, targets)
+        torch.autograd.backward(loss)
+        return torch.cat([each.grad.flatten() for each in model.parameters() if each.grad is not None])
+
+    ours, torchs = gradients(answers["Autocast"]()), gradients(torch.autocast("cpu", torch.bfloat16))
+    assert nn.functional.cosine_similarity(ours, torchs, dim=0) > 0.999
