@@ -19,6 +19,7 @@ import torch
 
 TOPICS = (
     "launch",
+    "cluster",
     "ring",
     "ddp",
     "recording",

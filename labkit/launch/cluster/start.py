@@ -62,8 +62,9 @@ def start_agent(name: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 def stay(name: str) -> int:
     """Return the agent's exit status when it has ended; end it with the worker, and where it is silent for long."""
-    from distributed import Status, get_worker
+    from distributed import Status, get_worker, secede
 
+    secede()  # the worker's threads stay free for other tasks
     process, worker = _agents.pop(name), get_worker()
     assert process.stdout is not None
     assert process.stdin is not None

@@ -15,8 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from namespaces import Hosts, words_why_not
+from tests.namespaces import Hosts, words_why_not
 
 pytestmark = pytest.mark.long
 
@@ -252,6 +251,50 @@ except (ssl.SSLError, ConnectionError):
     assert "PLAIN True" in said
     assert "STRANGER True" in said
     assert "Dask and labkit's own connections are encrypted; what ranks send each other" in said
+
+
+def test_two_levels_beat_one_ring_where_hosts_share_a_slow_link(tmp_path: Path) -> None:
+    """A ring of 8 ranks on 2 hosts sends 2·7/8 of the buffer over each link, two levels 2·1/2: 1.75 times less."""
+    why_not = words_why_not()
+    if why_not:
+        pytest.skip(why_not)
+    export = [sys.executable, "-c", "from labkit.cli import main; main()", "export"]
+    lesson = Path(__file__).parents[3] / "solutions" / "02_ring_all_reduce.ipynb"
+    subprocess.run([*export, lesson, "--out", tmp_path / "ring.py"], check=True, timeout=300, capture_output=True)
+    with Hosts(2, tmp_path, rate="200mbit") as hosts:
+        address = hosts.start_dask()
+        said = hosts.on_notebook(
+            program(
+                address,
+                """def sent():
+    import psutil
+    return psutil.net_io_counters(pernic=True)["eth0"].bytes_sent
+def raced():
+    import ring
+    found = {}
+    for name, reduce in (("ring", ring.ring_sum), ("levels", lambda x: ring.hierarchical_all_reduce(x, 4))):
+        found[name] = []
+        for _ in range(3):
+            x = torch.full((1 << 21,), float(dist.get_rank() + 1))
+            dist.barrier()
+            bytes_before, begin = sent(), time.monotonic()
+            reduce(x)
+            dist.barrier()
+            seconds = time.monotonic() - begin
+            assert x[0].item() == x[-1].item() == 36.0
+            found[name].append((seconds, sent() - bytes_before))
+    return found
+run = labkit.run(raced, on=labkit.cluster(ADDRESS, ranks_per_host=4, insecure=True))
+print("RACE", json.dumps(run.results[0]))""".replace("ADDRESS", repr(address)),
+            )
+        )
+    race = json.loads(re.search(r"RACE (.*)", said)[1])
+    seconds = {name: min(each[0] for each in found) for name, found in race.items()}
+    sent = {name: min(each[1] for each in found) for name, found in race.items()}
+    buffer = 4 << 21
+    assert 1.75 * buffer < sent["ring"] < 1.95 * buffer, sent
+    assert 1.0 * buffer < sent["levels"] < 1.15 * buffer, sent
+    assert seconds["levels"] < seconds["ring"], seconds
 
 
 def test_a_deadlock_across_hosts_is_explained_as_on_one(hosts: Hosts) -> None:

@@ -48,6 +48,11 @@ def test_two_workers_reduce_together_and_the_timeline_has_all_ranks(loopback: An
     assert left == [[[]], [[]]], "an agent keeps its preloaded process, and that one no rank"
 
 
+def test_agents_leave_the_dask_workers_free_for_other_tasks(loopback: Any) -> None:
+    assert len(hosts_of(loopback, Options()).hosts) == 2
+    assert loopback.submit(int, pure=False).result(timeout=60) == 0
+
+
 def test_clocks_of_one_machine_are_found_equal_within_the_error_claimed(loopback: Any) -> None:
     hosts = hosts_of(loopback, Options()).hosts
     labkit.run(os.getpid, on=labkit.cluster(loopback))
