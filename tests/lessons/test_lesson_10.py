@@ -65,7 +65,7 @@ class TestContract(LessonContract):
         "at scale": r"what breaks at scale",
         "the next lesson": r"11_faster_steps",
     }
-    slides = (10, 25)
+    slides = (7, 25)
     least_guesses = 7
 
 
