@@ -43,6 +43,7 @@ def _pictures(lab: Lab) -> int:
     return int(lab.page.locator(".jp-OutputArea-output :is(img, svg, canvas)").count())
 
 
+@pytest.mark.long
 def test_a_revealed_figure_is_nowhere_before_the_guess_and_stays_after_it(lab: Lab) -> None:
     lab.open("predict.ipynb", _cells(*CELLS))
     lab.run_all(timeout_s=60)

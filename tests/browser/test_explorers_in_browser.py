@@ -247,6 +247,7 @@ def test_a_converted_notebook_plays_offline(browser: Any, tmp_path: Path) -> Non
     context.close()
 
 
+@pytest.mark.long
 def test_in_jupyterlab_no_key_reaches_the_notebook_and_a_saved_figure_plays_again(lab: Any) -> None:
     calls = "import labkit\nlabkit.ring_player()", "labkit.schedule_explorer(num_stages=2, num_microbatches=2)"
     cells = [nbformat.v4.new_code_cell(call) for call in calls]

@@ -177,6 +177,7 @@ def _export(page: Any, kind: str, path: Path) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.long
 def test_each_of_the_four_files_opens_and_says_what_the_view_says(opened: Any, browser: Any, tmp_path: Path) -> None:
     timeline = steps()
     page = opened(timeline)

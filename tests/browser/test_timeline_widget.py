@@ -252,6 +252,7 @@ def _without_a_kernel(lab: Lab, name: str) -> None:
     assert 'src="data:image/png;base64,' in page
 
 
+@pytest.mark.long
 def test_a_failed_check_opens_the_timeline_at_the_event_to_look_at(lab: Lab) -> None:
     lab.open("fails.ipynb", _cells("\nimport labkit\nimport torch\nimport torch.distributed as dist\n" + FAILS))
     lab.run_all(timeout_s=120)
@@ -283,6 +284,7 @@ timeline = labkit.run(exchange, on=labkit.virtual(2)).timeline
 """
 
 
+@pytest.mark.long
 def test_an_event_leads_to_the_line_of_the_notebook_that_called_it(lab: Lab) -> None:
     lab.open("lines.ipynb", _cells(SENDS, "timeline"))
     lab.run_all(timeout_s=60)

@@ -126,6 +126,7 @@ def test_the_other_steps_of_the_workflow_are_commands_that_exist(workspace: Path
     assert run(makes, workspace, {}).returncode == 0
 
 
+@pytest.mark.long
 def test_the_gitlab_job_grades_and_its_junit_files_are_where_it_says(workspace: Path) -> None:
     job = yaml.safe_load((ROOT / "templates" / "gitlab_ci.yml").read_text())
     assert [word for line in job["grade"]["before_script"] for word in line.split()].count("install") == 1

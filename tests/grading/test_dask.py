@@ -85,6 +85,7 @@ def results(out: Path) -> dict[str, str]:
     return found
 
 
+@pytest.mark.long
 def test_a_worker_killed_in_mid_grade_loses_nothing_and_every_report_is_written_once(
     course: Course, tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

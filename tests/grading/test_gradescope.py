@@ -112,6 +112,7 @@ def test_a_submission_without_a_notebook_is_told_what_is_missing(unpacked: Path)
     assert content["score"] == 0 and "There is no notebook in what was handed in." in content["output"]
 
 
+@pytest.mark.long
 def test_where_no_sandbox_can_be_had_the_instructor_is_told_and_the_student_is_not(
     unpacked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

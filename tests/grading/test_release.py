@@ -148,6 +148,7 @@ def test_the_bundles_own_commands_say_that_it_cannot_grade(bundle: Path) -> None
     assert "part of the full repository, not of a student release" in said
 
 
+@pytest.mark.long
 def test_a_release_is_made_anew_over_an_earlier_one_and_never_over_other_files(course: Path, tmp_path: Path) -> None:
     release(tmp_path / "out", ["00", "02"], course)
     (tmp_path / "out" / "notes.txt").write_text("a student's own")
@@ -193,6 +194,7 @@ def test_the_search_finds_what_must_not_be_there(
     assert any(why in str(each) for each in found), found
 
 
+@pytest.mark.long
 def test_a_notebook_that_was_run_or_shows_an_answer_is_not_released(course: Path, tmp_path: Path) -> None:
     mine = tmp_path / "course"
     shutil.copytree(course, mine)

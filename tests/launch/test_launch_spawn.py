@@ -66,6 +66,7 @@ def test_spawned_ranks_tell_a_deadlock_and_leave_nothing(tmp_path: Path) -> None
     wait_until(lambda: not alive(left))
 
 
+@pytest.mark.long
 def test_spawned_ranks_name_exception_exit_and_signal() -> None:
     def work(how: str) -> None:
         if dist.get_rank() == 1:

@@ -47,6 +47,7 @@ def hosts() -> Iterator[tuple[str, str]]:
             subprocess.run(["ip", "netns", "del", host], capture_output=True, timeout=300, check=False)
 
 
+@pytest.mark.long
 def test_the_exported_ring_runs_across_two_hosts(hosts: tuple[str, str], tmp_path: Path) -> None:
     export = [sys.executable, "-c", "from labkit.cli import main; main()", "export"]
     notebook = ROOT / "solutions" / "02_ring_all_reduce.ipynb"

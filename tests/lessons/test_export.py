@@ -75,6 +75,7 @@ def test_lesson_02_as_solved_runs_under_torchrun(tmp_path: Path) -> None:
     assert len(re.findall(r"^\[rank \d of 3\] \{'max_difference': ", run.stdout, re.MULTILINE)) == 3
 
 
+@pytest.mark.long
 def test_a_rank_that_raises_gives_its_own_traceback_and_a_failing_exit_code(solved: Path, tmp_path: Path) -> None:
     change(solved, _failing_main)
     run = torchrun(export(str(solved), out=tmp_path / "wrong.py"), 2, LABKIT_DEVICE="cpu")

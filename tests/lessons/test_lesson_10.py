@@ -156,6 +156,7 @@ def test_the_hook_sits_on_wrappers_of_other_styles_too(answers: dict[str, Any], 
             assert torch.allclose(gradient, right, rtol=2e-3, atol=1e-4)
 
 
+@pytest.mark.long
 def test_the_switch_puts_the_hook_on_the_learners_own_wrapper(lesson: Lesson, tmp_path: Path) -> None:
     shutil.copy(SOURCE.with_name("04_ddp.ipynb"), tmp_path)
     wrapped = next(place for place, cell in enumerate(lesson.cells) if "Wrapper = labkit.mine" in cell.source)

@@ -30,6 +30,7 @@ class Modules:
     def __init__(self, browser: Any) -> None:
         self._context = browser.new_context()
         self._context.route(f"{ORIGIN}/**", self._serve)
+        self._of_all = self._page()
 
     def _page(self) -> Any:
         page = self._context.new_page()
@@ -47,13 +48,9 @@ class Modules:
         route.fulfill(body=file.read_text(encoding="utf-8"), content_type=f"{kind}; charset=utf-8")
 
     def evaluate(self, folder: str, expression: str, **inputs: Any) -> Any:
-        """Return the value of an expression in which the folder's functions and the inputs are known."""
+        """Return the value of an expression that knows the folder's functions and the inputs; one page serves all."""
         paths = sorted(f"/js/{folder}/{path.name}" for path in (SOURCES / folder).glob("*.js"))
-        page = self._page()
-        try:
-            return json.loads(page.evaluate(_EVALUATE, [paths, expression, json.dumps(inputs)]))
-        finally:
-            page.close()
+        return json.loads(self._of_all.evaluate(_EVALUATE, [paths, expression, json.dumps(inputs)]))
 
     def run(self, name: str) -> dict[str, Any]:
         """Return what became of the claims of a file in this folder: how many passed, and what failed."""
