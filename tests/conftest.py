@@ -64,6 +64,7 @@ LONGEST_FIRST = (
     "tests/browser/test_asking_in_browser.py",
     "tests/checks/test_answers_10.py",
     "tests/checks/test_answers_08.py",
+    "tests/checks/test_answers_03.py",
     "tests/checks/test_answers_02.py",
     "tests/launch/test_launch_notebook.py",
     "solutions/06_parameter_server.ipynb",

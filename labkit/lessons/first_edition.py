@@ -8,7 +8,6 @@ from __future__ import annotations
 _LONG = "longer than an hour and a quarter; becomes two lessons"
 NOT_RETOLD = {
     "start_here": "its post is to be shorter, its end a question",
-    "ring_all_reduce": _LONG,
     "ddp": _LONG,
     "parameter_server": _LONG,
     "pipeline": _LONG,

@@ -18,16 +18,16 @@ from tests.benchmarks.table import Bar, table
 KB = 1024
 SIZES = (64 * KB, 256 * KB, 1024 * KB, 4096 * KB, 16384 * KB, 65536 * KB)
 LARGE = 16384 * KB
-SOLUTION = Path(__file__).parents[2] / "solutions" / "02_ring_all_reduce.py"
+SOLUTION = Path(__file__).parents[2] / "solutions" / "03_collectives.py"
 
 AllReduce = Callable[..., object]
 
 
 def solution(name: str) -> AllReduce:
-    """Return a function of lesson 02's solution: its given and exercise cells, and nothing else of it, are run."""
-    names: dict[str, Any] = {"__name__": "solution_02"}
+    """Return a function of lesson 03's solution: its given and exercise cells, and nothing else of it, are run."""
+    names: dict[str, Any] = {"__name__": "solution_03"}
     for cell in source.load(SOLUTION).cells:
-        if cell.role in ("given", "exercise"):
+        if cell.role == "given" or cell.is_code_exercise:
             exec(compile(cell.source, f"{SOLUTION.name}:{cell.id}", "exec", dont_inherit=True), names)
     found: AllReduce = names[name]
     return found
@@ -120,7 +120,7 @@ def run(quick: bool = False) -> tuple[str, list[Bar], dict[str, Any]]:
                     words.append("  " + where_time_goes(ring, world_size, num_bytes))
     head = ["", "gloo", "ring", "gloo GB/s", "ring GB/s", "ring / gloo"]
     lines = [
-        "ring_all_reduce of lesson 02's solution beside gloo's all_reduce, median over repeats of the slowest rank"
+        "ring_all_reduce of lesson 03's solution beside gloo's all_reduce, median over repeats of the slowest rank"
     ]
     lines += [table(head, rows), *words]
     return "\n".join(lines), bars, {"by_ranks": figures, "where_time_goes": words}

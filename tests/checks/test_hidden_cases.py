@@ -64,7 +64,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 @pytest.mark.parametrize(
     ("slug", "exercise"),
-    [each for each in EVERY if each.values[1].distributed and each.values[0] == "ring_all_reduce"]  # type: ignore[union-attr]
+    [each for each in EVERY if each.values[1].distributed and each.values[0] in ("ring_all_reduce", "collectives")]  # type: ignore[union-attr]
     + [each for each in EVERY if each.id == "compression_hook"],
 )
 def test_hidden_cases_combine_what_the_visible_ones_show_apart(slug: str, exercise: Exercise) -> None:

@@ -143,7 +143,7 @@ def test_a_plain_python_error_gets_its_line_and_no_guess(exercise_id: str, name:
 
 
 def test_every_exercise_has_three_hints_cases_and_mistakes_with_unlike_names() -> None:
-    for exercise in exercises("ring_all_reduce").values():
+    for exercise in [*exercises("ring_all_reduce").values(), *exercises("collectives").values()]:
         assert len(set(exercise.hints)) == 3
         names = [case.name for case in exercise.visible]
         assert len(names) == len(set(names)) >= 2

@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 
 from labkit.checks.outcome import CaseOutcome
-from labkit.checks.rooms import exercises
+from labkit.checks.rooms import exercises, find, lesson_of
 from labkit.checks.sweep import named, run_sweep
 from tests.checks.lesson_cells import lesson, namespace
 
-SWEPT = [exercise_id for exercise_id, exercise in exercises("ring_all_reduce").items() if exercise.sweep is not None]
+LESSONS = {"ring_all_reduce": "02", "collectives": "03"}
+SWEPT = [each for slug in LESSONS for each, exercise in exercises(slug).items() if exercise.sweep is not None]
 
 
 def swept(exercise_id: str, source: str = "") -> CaseOutcome:
-    names: dict[str, Any] = namespace(extra=source)
-    exercise = exercises("ring_all_reduce")[exercise_id]
+    names: dict[str, Any] = namespace(extra=source, number=LESSONS[lesson_of(exercise_id)])
+    exercise = find(exercise_id)
     return run_sweep(exercise, {name: names[name] for name in exercise.functions + exercise.given if name in names})
 
 
@@ -40,7 +41,7 @@ def test_every_exercise_that_communicates_is_swept() -> None:
 
 
 def test_a_sweep_is_one_line_that_names_its_worlds() -> None:
-    assert named(exercises("ring_all_reduce")["ring_sum"]).name == (
+    assert named(find("ring_sum")).name == (
         "virtual ranks, 2 to 9, 13 and 16 of them: results, bytes, steps, no deadlock, nothing touched in flight"
     )
 
@@ -135,7 +136,7 @@ def tree_all_reduce(tensor, group=None):
 
 
 def test_a_loop_without_end_is_ended_and_named() -> None:
-    exercise = exercises("ring_all_reduce")["naive_all_reduce"]
+    exercise = find("naive_all_reduce")
     names = namespace(extra="def naive_all_reduce(tensor):\n    while True:\n        pass\n")
     outcome = run_sweep(exercise, {"naive_all_reduce": names["naive_all_reduce"]}, seconds=0.5)
     assert "did not finish in time: an endless loop" in verdict_of(outcome).message
@@ -143,8 +144,9 @@ def test_a_loop_without_end_is_ended_and_named() -> None:
 
 @pytest.mark.parametrize("exercise_id", SWEPT)
 def test_a_stub_fails_in_the_sweep_with_its_own_message(exercise_id: str) -> None:
-    names = namespace(solved=False)
-    exercise = exercises("ring_all_reduce")[exercise_id]
+    number = LESSONS[lesson_of(exercise_id)]
+    names = namespace(solved=False, number=number)
+    exercise = find(exercise_id)
     outcome = run_sweep(exercise, {name: names[name] for name in exercise.functions})
-    about = lesson("02").manifest.exercise(exercise_id)
+    about = lesson(number).manifest.exercise(exercise_id)
     assert f"Not done yet. Exercise {about.number}: {about.title}" in verdict_of(outcome).message

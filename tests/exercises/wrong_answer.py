@@ -50,7 +50,7 @@ class WrongAnswers(list[WrongAnswer]):
     def answer(self) -> str:
         """The lesson's own answer."""
         (cell,) = [
-            cell for cell in lesson(self.lesson).cells if cell.role == "exercise" and cell.exercise == self.exercise
+            cell for cell in lesson(self.lesson).cells if cell.is_code_exercise and cell.exercise == self.exercise
         ]
         return cell.source
 

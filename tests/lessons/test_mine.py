@@ -15,7 +15,7 @@ from labkit.lessons.source import load
 from labkit.lessons.student import student_text
 
 ROOT = Path(__file__).parents[2]
-LESSON = load(ROOT / "solutions" / "02_ring_all_reduce.py")
+LESSON = load(ROOT / "solutions" / "03_collectives.py")
 
 
 def _write(folder: Path, *, answered: bool) -> None:
@@ -24,7 +24,7 @@ def _write(folder: Path, *, answered: bool) -> None:
     for cell in notebook["cells"]:
         if answered and cell["id"].startswith("exercise-"):
             cell["source"] = sources[cell["id"]]
-    (folder / "02_ring_all_reduce.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+    (folder / "03_collectives.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
 
 
 def test_without_the_notebook_torchs_own_stands_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,7 +43,7 @@ def test_a_stub_is_no_function_of_yours(tmp_path: Path, capsys: pytest.CaptureFi
 def test_your_function_runs_on_the_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _write(tmp_path, answered=True)
     ring = labkit.mine("drop_in_all_reduce", otherwise=dist.all_reduce, folder=tmp_path)
-    assert capsys.readouterr().out == "drop_in_all_reduce: using your ring_all_reduce from 02_ring_all_reduce.ipynb.\n"
+    assert capsys.readouterr().out == "drop_in_all_reduce: using your ring_all_reduce from 03_collectives.ipynb.\n"
 
     def total() -> list[float]:
         tensor = torch.tensor([1.0, 2.0]) * (dist.get_rank() + 1)
@@ -55,9 +55,11 @@ def test_your_function_runs_on_the_ranks(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_several_functions_of_an_exercise_are_asked_for_by_name(tmp_path: Path) -> None:
     _write(tmp_path, answered=True)
-    assert labkit.mine("count_bytes", otherwise=None, name="ring_bytes", folder=tmp_path)(100, 4) == 150.0
-    with pytest.raises(LessonError, match=r"provides root_bytes, ring_bytes; write name='root_bytes'"):
-        labkit.mine("count_bytes", otherwise=None, folder=tmp_path)
+    assert labkit.mine("ring_cost", otherwise=None, name="bus_bandwidth", folder=tmp_path)(100, 1.0, 4) == 150.0
+    with pytest.raises(
+        LessonError, match=r"provides ring_seconds, tree_seconds, bus_bandwidth; write name='ring_seconds'"
+    ):
+        labkit.mine("ring_cost", otherwise=None, folder=tmp_path)
 
 
 def test_a_notebook_that_cannot_be_read_is_named_only_where_it_may_be_the_one(tmp_path: Path) -> None:

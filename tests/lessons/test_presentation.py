@@ -82,7 +82,7 @@ def test_a_workshop_stops_a_lesson_at_its_last_exercise(ring: tuple[Lesson, list
     slides = workshop_slides(plan, [ring, ring])
     assert [slide.exercise for slide in slides if slide.exercise] == ["naive_all_reduce", "chunk_bounds", "ring_plan"]
     assert slides[0].body == "# A title"
-    assert "| 1:15 | 02 Ring all-reduce | 30 min | 2.4 |" in slides[1].body
+    assert "| 1:15 | 02 Ring all-reduce | 30 min | 2.3 |" in slides[1].body
 
 
 def test_an_exercise_that_is_not_there_is_named(ring: tuple[Lesson, list[Slide]]) -> None:

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 LESSONS = [path.stem[:2] for path in sorted((ROOT / "solutions").glob("[0-9][0-9]_*.py"))]
 EXERCISES = [(number, each.id) for number in LESSONS for each in lesson(number).exercises if each.is_code]
 FIXTURE = Path(__file__).parent / "fixtures" / "03_mean_over_ranks.py"
-STUB = 'def ring_plan(n):\n    raise NotImplementedError("Exercise 2.4: Ring plan")\n'
+STUB = 'def ring_plan(n):\n    raise NotImplementedError("Exercise 2.3: Ring plan")\n'
 
 
 def guard(*cells: str) -> Guard:
@@ -37,7 +37,7 @@ def needed(by: Guard, cell: str) -> list[Need]:
     return sorted(by.needs(ast.parse(cell)))
 
 
-RING_PLAN = [Need("2.4", "ring_plan")]
+RING_PLAN = [Need("2.3", "ring_plan")]
 
 
 @pytest.mark.parametrize(
@@ -100,14 +100,14 @@ def test_what_a_waiting_cell_defines_is_there() -> None:
 
 
 def test_methods_left_to_write_are_stubs_too() -> None:
-    by = guard('class Plan:\n    def run(self):\n        raise NotImplementedError("Exercise 2.5: Run")\n')
-    assert needed(by, "Plan()") == [Need("2.5", "Plan")]
+    by = guard('class Plan:\n    def run(self):\n        raise NotImplementedError("Exercise 2.4: Run")\n')
+    assert needed(by, "Plan()") == [Need("2.4", "Plan")]
 
 
 def test_the_cell_prints_what_it_needs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     run_cell(ast.unparse(guard(STUB).visit(ast.parse("ring_plan(4)"))), {})
     assert capsys.readouterr().out == (
-        'This cell needs ring_plan (Exercise 2.4): write it, ask for a hint: labkit.hint("ring_plan"), or take it on '
+        'This cell needs ring_plan (Exercise 2.3): write it, ask for a hint: labkit.hint("ring_plan"), or take it on '
         'loan: labkit.lend("ring_plan").\nThen run this cell again. Everything that does not need it runs.\n'
     )
 
@@ -133,7 +133,7 @@ class TestWhereNothingIsLent:
         write_pack("02", release / "02.pack.json", ROOT)
         names: dict[str, Any] = {"__name__": "__main__"}
         for cell in lesson("02").cells:
-            if cell.role in ("given", "exercise"):
+            if cell.role == "given" or cell.is_code_exercise:
                 run_cell(cell.student_source, names)
         assert "is lent" in lend("ring_plan", names).text
         assert names["ring_plan"](0, 4)

@@ -12,7 +12,7 @@ from torch import Tensor
 from labkit.checks import values
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
-from labkit.exercises.ring_all_reduce.sums import members_of, whole_numbers
+from labkit.exercises.sums_over_ranks.sums import members_of, whole_numbers
 from labkit.plans.all_reduce import execute
 
 Plan = list[dict[str, Value]]

@@ -8,7 +8,7 @@ import torch
 
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
-from labkit.exercises.ring_all_reduce.sums import sum_case, used_before
+from labkit.exercises.sums_over_ranks.sums import sum_case, used_before
 
 
 def cases(draw: random.Random) -> list[Case]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 import torch
-from hidden.ring_all_reduce.drawing import not_divisible
+from hidden.sums_over_ranks.drawing import not_divisible
 
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
-from labkit.exercises.ring_all_reduce.sums import sum_case, used_before
+from labkit.exercises.sums_over_ranks.sums import sum_case, used_before
 
 
 def cases(draw: random.Random) -> list[Case]:

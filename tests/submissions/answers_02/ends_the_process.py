@@ -1,12 +1,19 @@
 # base: solution
-"""2.10 leaves the process where it should raise an error, and where it should return."""
+"""naive_all_reduce leaves the process where it should return."""
 
-# %% halving_doubling
+# %% naive_all_reduce
 import os
 
 
-def halving_doubling_all_reduce(tensor):
-    n = dist.get_world_size()
-    if n & (n - 1):
-        print("not a power of two")
+def naive_all_reduce(tensor):
+    if dist.get_rank() == 0:
+        incoming = torch.empty_like(tensor)
+        for peer in range(1, dist.get_world_size()):
+            dist.recv(incoming, src=peer)
+            tensor += incoming
+        for peer in range(1, dist.get_world_size()):
+            dist.send(tensor, dst=peer)
+    else:
+        dist.send(tensor, dst=0)
+        dist.recv(tensor, src=0)
     os._exit(1)

@@ -1,14 +1,19 @@
 # base: solution
-"""The loop of 2.9 forgets to double its distance."""
+"""In naive_all_reduce, rank 0 forgets to go on to the next peer."""
 
-# %% tree_all_reduce
-def tree_all_reduce(tensor, group=None):
-    rank, n = dist.get_rank(group), dist.get_world_size(group)
-    distance = 1
-    while distance < n:
-        if rank == distance:
-            dist.send(tensor, group=group, group_dst=rank - distance)
-        elif rank == 0:
-            incoming = torch.empty_like(tensor)
-            if distance == 1:
-                tensor += 0 * incoming.zero_()
+# %% naive_all_reduce
+def naive_all_reduce(tensor):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    if rank == 0:
+        peer, taken = 1, False
+        incoming = torch.empty_like(tensor)
+        while peer < n:
+            if not taken:
+                dist.recv(incoming, src=peer)
+                tensor += incoming
+                taken = True
+        for peer in range(1, n):
+            dist.send(tensor, dst=peer)
+    else:
+        dist.send(tensor, dst=0)
+        dist.recv(tensor, src=0)

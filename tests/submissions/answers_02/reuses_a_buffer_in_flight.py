@@ -1,5 +1,5 @@
 # base: solution
-"""2.6 copies what it sends into one buffer, and fills that again before the last isend was waited for."""
+"""ring_sum copies what it sends into one buffer, and fills that again before the last isend was waited for."""
 
 # %% ring_sum
 def ring_sum(tensor, group=None):

@@ -1,5 +1,5 @@
 # base: solution
-"""All is right but for a forgotten bracket in 2.6; nothing else leans on that cell."""
+"""All is right but for a forgotten bracket in ring_sum; nothing else leans on that cell."""
 
 # %% ring_sum
 def ring_sum(tensor, group=None):

@@ -1,5 +1,5 @@
 # base: solution
-"""2.6 sends the whole tensor round the ring N-1 times: right sums, N/2 times the bytes."""
+"""ring_sum sends the whole tensor round the ring N-1 times: right sums, N/2 times the bytes."""
 
 # %% ring_sum
 def ring_sum(tensor, group=None):

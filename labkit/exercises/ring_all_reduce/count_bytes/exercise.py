@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from labkit.checks.case import Case
 from labkit.checks.exercise import Exercise
 from labkit.checks.formulas import Counted, WrongFormula, calls_case, counting, hints_of, where_wrong
-from labkit.exercises.ring_all_reduce.costs import ring_bytes, root_bytes
 from labkit.exercises.ring_all_reduce.count_bytes.driver import drive
+from labkit.exercises.sums_over_ranks.costs import ring_bytes, root_bytes
 
 RIGHT: Counted = {"root_bytes": root_bytes, "ring_bytes": ring_bytes}
 WRONG = {

@@ -13,12 +13,12 @@ from labkit.checks.hanging import looks_for_a_stranger, waits_in
 from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
-from labkit.exercises.ring_all_reduce.came import Came, wrong_sums
 from labkit.exercises.ring_all_reduce.naive_all_reduce.driver import drive
-from labkit.exercises.ring_all_reduce.sum_mistakes import GENERAL, blame_of, hints, marks_of
-from labkit.exercises.ring_all_reduce.sums import expected_bases, least_traffic, sum_case
-from labkit.exercises.ring_all_reduce.traffic import NOT_THROUGH_ROOT, root_traffic
-from labkit.exercises.ring_all_reduce.world_sizes import sweep
+from labkit.exercises.sums_over_ranks.came import Came, wrong_sums
+from labkit.exercises.sums_over_ranks.sum_mistakes import GENERAL, blame_of, hints, marks_of
+from labkit.exercises.sums_over_ranks.sums import expected_bases, least_traffic, sum_case
+from labkit.exercises.sums_over_ranks.traffic import NOT_THROUGH_ROOT, root_traffic
+from labkit.exercises.sums_over_ranks.world_sizes import sweep
 
 _UNHEARD, _OVERWRITTEN, _ONLY_ONE, _NOT_THERE = (
     "nobody receives the total",

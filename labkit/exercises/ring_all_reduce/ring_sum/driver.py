@@ -1,5 +1,5 @@
 """What a rank runs of ring_sum."""
 
-from labkit.exercises.ring_all_reduce.on_ranks import all_reduce_in_place as drive
+from labkit.exercises.sums_over_ranks.on_ranks import all_reduce_in_place as drive
 
 __all__ = ["drive"]

@@ -12,12 +12,12 @@ from labkit.checks.finding import Finding
 from labkit.checks.structure import and_more
 from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
-from labkit.exercises.ring_all_reduce.came import Came, wrong_sums
 from labkit.exercises.ring_all_reduce.ring_sum.driver import drive
-from labkit.exercises.ring_all_reduce.sum_mistakes import GENERAL, RING, blame_of, marks_of
-from labkit.exercises.ring_all_reduce.sums import expected_bases, least_traffic, sum_case
-from labkit.exercises.ring_all_reduce.traffic import outsiders, ring_traffic
-from labkit.exercises.ring_all_reduce.world_sizes import ring_steps, sweep
+from labkit.exercises.sums_over_ranks.came import Came, wrong_sums
+from labkit.exercises.sums_over_ranks.sum_mistakes import GENERAL, RING, blame_of, marks_of
+from labkit.exercises.sums_over_ranks.sums import expected_bases, least_traffic, sum_case
+from labkit.exercises.sums_over_ranks.traffic import outsiders, ring_traffic
+from labkit.exercises.sums_over_ranks.world_sizes import ring_steps, sweep
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
-from labkit.exercises.ring_all_reduce.on_ranks import group_of
+from labkit.exercises.sums_over_ranks.on_ranks import group_of
 
 
 @dataclass(frozen=True)

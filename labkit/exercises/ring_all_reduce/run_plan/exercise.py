@@ -28,10 +28,10 @@ from labkit.exercises.ring_all_reduce.plan_cases import (
     sizes_of,
 )
 from labkit.exercises.ring_all_reduce.run_plan.driver import drive
-from labkit.exercises.ring_all_reduce.sum_mistakes import blame_of, hints
-from labkit.exercises.ring_all_reduce.sums import members_of
-from labkit.exercises.ring_all_reduce.traffic import GROUP_RANKS, leaves_the_group
-from labkit.exercises.ring_all_reduce.world_sizes import sweep
+from labkit.exercises.sums_over_ranks.sum_mistakes import blame_of, hints
+from labkit.exercises.sums_over_ranks.sums import members_of
+from labkit.exercises.sums_over_ranks.traffic import GROUP_RANKS, leaves_the_group
+from labkit.exercises.sums_over_ranks.world_sizes import sweep
 from labkit.words import are_wrong, plural
 
 _EMPTY_BATCH, _EMPTY, _ADDS, _NO_OUT, _ALWAYS, _NEVER, _ITSELF, _LATE, _NOTHING, _NOT_IN_PLACE, _ONE, _GAPS, _WAIT = (

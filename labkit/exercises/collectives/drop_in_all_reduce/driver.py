@@ -1,0 +1,42 @@
+"""What a rank runs of drop_in_all_reduce."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch.distributed as dist
+from torch import Tensor
+
+from labkit.checks.case import Values
+from labkit.checks.exercise import Functions
+from labkit.exercises.sums_over_ranks.on_ranks import group_of, view_of
+from labkit.torch_port.tensors import version_of
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Call a drop-in for dist.all_reduce on every rank, in the group or not; return the whole tensor.
+
+    Beside it: what came back, whether it has a wait(), whether the tensor was written to at all.
+
+    Inputs: tensor, layout, op ("SUM", ...; absent: the default), group, async (whether to ask for a work object),
+    before (another tensor, for which it is called first).
+    """
+    base = cast(Tensor, inputs["tensor"]).clone()
+    view = view_of(base, cast(str, inputs.get("layout", "plain")))
+    group, _ = group_of(inputs)
+    keywords: dict[str, Any] = {} if group is None else {"group": group}
+    if "op" in inputs:
+        keywords["op"] = getattr(dist.ReduceOp, cast(str, inputs["op"]))
+    if inputs.get("async"):
+        keywords["async_op"] = True
+    if "before" in inputs:
+        first = functions["ring_all_reduce"](cast(Tensor, inputs["before"]).clone(), **keywords)
+        if inputs.get("async") and hasattr(first, "wait"):
+            first.wait()
+    version = version_of(base)
+    returned = functions["ring_all_reduce"](view, **keywords)
+    can_wait = callable(getattr(returned, "wait", None))
+    if inputs.get("async") and can_wait:
+        returned.wait()
+    written = version_of(base) != version
+    return {"base": base, "returned": type(returned).__name__, "can_wait": can_wait, "written": written}

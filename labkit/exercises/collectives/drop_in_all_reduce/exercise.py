@@ -1,0 +1,238 @@
+"""A drop-in for dist.all_reduce."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from labkit.checks import values
+from labkit.checks.case import Case, Failure, Value, Values
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.structure import and_more
+from labkit.checks.traffic import library_calls, lost_messages
+from labkit.checks.wire import Wire
+from labkit.exercises.collectives.drop_in_all_reduce.driver import drive
+from labkit.exercises.sums_over_ranks.came import Came, wrong_sums
+from labkit.exercises.sums_over_ranks.on_ranks import view_of
+from labkit.exercises.sums_over_ranks.sum_mistakes import GENERAL, RING, blame_of, hints, is_scaled, marks_of
+from labkit.exercises.sums_over_ranks.sums import (
+    base_of,
+    expected_bases,
+    fractions,
+    layout_of,
+    least_traffic,
+    members_of,
+    op_of,
+    reduce_case,
+    whole_numbers,
+)
+from labkit.exercises.sums_over_ranks.traffic import outsiders, ring_traffic
+from labkit.exercises.sums_over_ranks.world_sizes import ring_steps, sweep
+
+_OUTSIDER, _BESIDE, _UNDIVIDED, _OP_IGNORED, _DIVIDED_WRONGLY, _COARSE, _DETOUR, _NO_WORK, _WORK_ALWAYS = (
+    "a rank outside the group takes part", "writes beside the view", "not divided", "op ignored", "divided wrongly",
+    "adds up in 16 bits", "a detour through float32", "no work object", "always a work object",
+)  # fmt: skip
+MISTAKES = {
+    **hints("calls the library"),
+    _OUTSIDER: "A rank outside the group must return at once, sending and receiving nothing: dist.get_rank(group) is "
+    "-1 there.",
+    **hints("everybody sends first"),
+    _BESIDE: "Elements of the storage that are not in the tensor were changed: work on a copy and copy back into the "
+    "tensor.",
+    **hints("works on a copy of a non-contiguous tensor"),
+    _UNDIVIDED: "The sum came back undivided. Either nothing divides, or what is divided is not the chunk this rank "
+    "owns after the reduce-scatter: all other chunks are overwritten in the all-gather.",
+    _OP_IGNORED: "The sum came back although another operation was asked for: what combines two chunks depends on op.",
+    _DIVIDED_WRONGLY: "The average is off by a whole factor: divide once, by the size of the group (not in every step, "
+    "not on both the partial and the final sum, not by the world's size).",
+    **hints("mean instead of sum"),
+    _COARSE: "The error grows with the number of ranks: every hop rounded to 16 bits. Add up in float32 and round "
+    "once, at the end.",
+    _DETOUR: "The last digits are lost: only bfloat16 and float16 are added up in float32; integers must stay "
+    "integers, and float64 must stay float64.",
+    _NO_WORK: "async_op=True must return an object with wait(); None is for async_op=False.",
+    _WORK_ALWAYS: "Without async_op the reduction must be finished when the call returns, and it returns None.",
+}
+MISTAKES |= {name: hint for name, hint in RING.items() if name not in MISTAKES}
+
+
+def drop_in_case(
+    name: str,
+    tensors: Sequence[Tensor],
+    *,
+    op: str | None = None,
+    layout: str = "plain",
+    group: Sequence[int] | None = None,
+    asynchronous: bool = False,
+) -> Case:
+    """Return a case of drop_in_all_reduce.
+
+    Args:
+        name: What is special about it.
+        tensors: What each rank holds.
+        op: Name of a dist.ReduceOp; None calls with the default.
+        layout: Which view of the tensor is reduced.
+        group: Global ranks that take part; all ranks call.
+        asynchronous: Whether async_op=True is asked for.
+    """
+    extra: dict[str, Value] = {} if op is None else {"op": op}
+    if asynchronous:
+        extra["async"] = True
+    return reduce_case(name, tensors, layout=layout, group=group, extra=extra)
+
+
+def _changed_beside(came: Came) -> bool:
+    """Return whether elements of a member's storage that are not in the view were changed."""
+    for rank in came.members:
+        now, before = values.tensor(came.got[rank], "base").clone(), base_of(came.case, rank).clone()
+        for each in (now, before):
+            view_of(each, layout_of(came.case)).zero_()
+        if not torch.equal(now, before):
+            return True
+    return False
+
+
+def _is_undivided(came: Came) -> bool:
+    """Return whether the sum came where another operation was asked for."""
+    return op_of(came.case) != "SUM" and came.is_near(torch.stack([x.double() for x in came.inputs]).sum(0), 1e-2)
+
+
+def _is_divided_wrongly(came: Came) -> bool:
+    size = len(came.members)
+    factors = (1 / size, 1 / size**2, size / came.case.world_size, size / 2, size / 4)
+    return op_of(came.case) == "AVG" and any(is_scaled(came, factor) for factor in factors)
+
+
+def _is_coarse(came: Came) -> bool:
+    return came.exact.is_floating_point() and came.views[0].element_size() <= 2 and came.is_near(came.exact, 0.1)
+
+
+def _went_through_float32(came: Came) -> bool:
+    """Return whether integers are wrong, or float64 is right in float32's precision only."""
+    dtype = came.views[0].dtype
+    return not dtype.is_floating_point or (dtype == torch.float64 and came.is_near(came.exact, 1e-5))
+
+
+_MARKS = marks_of(
+    MISTAKES,
+    {
+        _BESIDE: _changed_beside,
+        _UNDIVIDED: lambda came: op_of(came.case) == "AVG" and _is_undivided(came),
+        _OP_IGNORED: _is_undivided,
+        _DIVIDED_WRONGLY: _is_divided_wrongly,
+        _COARSE: _is_coarse,
+        _DETOUR: _went_through_float32,
+    },
+)
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield where ring_all_reduce does not do what dist.all_reduce does, over a ring, or returns something else."""
+    yield from library_calls(wire)
+    yield from wrong_sums(Came(case, got, wire), _MARKS)
+    yield from outsiders(case, wire)
+    yield from _outside(case, got)
+    yield from _returned(case, got)
+    yield from ring_traffic(case, wire)
+    yield from lost_messages(wire)
+
+
+def _outside(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
+    """Yield a finding for each rank outside the group that did anything but return None at once."""
+    members = members_of(case)
+    for rank, came in enumerate(got):
+        returned = values.text(came, "returned")
+        if rank in members or (returned == "NoneType" and not values.flag(came, "written")):
+            continue
+        did = f"got back a {returned}" if returned != "NoneType" else "wrote to its tensor"
+        yield Finding(
+            _OUTSIDER,
+            f"Rank {rank} is not in the group {members}, but {did}; such a rank returns None at once.",
+            f"rank {rank}: None, and a tensor that was not touched",
+            f"rank {rank}: {did}",
+            rank,
+        )
+
+
+def _returned(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
+    for rank in members_of(case):
+        returned, can_wait = values.text(got[rank], "returned"), values.flag(got[rank], "can_wait")
+        if "async" in case.inputs[0] and not can_wait:
+            text = f"With async_op=True rank {rank} got back a {returned}; it must be an object with wait()."
+            yield Finding(_NO_WORK, text, "an object with wait()", returned, rank)
+        if "async" not in case.inputs[0] and returned != "NoneType":
+            text = f"Without async_op rank {rank} got back a {returned}; dist.all_reduce returns None then."
+            yield Finding(_WORK_ALWAYS if can_wait else "", text, "None", returned, rank)
+
+
+def _keeps_an_outsider(case: Case, failure: Failure, wire: Wire) -> bool:
+    ranks = {failure.rank, *(wait.rank for wait in failure.waits)} - {None}
+    return not ranks <= set(members_of(case))
+
+
+def _bits16(seed: int, world_size: int, numel: int, dtype: torch.dtype) -> list[Tensor]:
+    return fractions(seed, world_size, (numel,), dtype)
+
+
+def _small(seed: int, world_size: int, numel: int) -> list[Tensor]:
+    return [tensor - 4 for tensor in whole_numbers(seed, world_size, (numel,), largest=9)]
+
+
+def _drop_in_on(size: int) -> Case:
+    """Return a case in which neighbouring sizes ask for another operation and type."""
+    op, dtype = (("SUM", torch.float32), ("AVG", torch.float64), ("MAX", torch.float32), ("SUM", torch.int64))[size % 4]
+    name = f"{size} ranks, {op} of {2 * size + 1} elements, {str(dtype).removeprefix('torch.')}"
+    return drop_in_case(name, whole_numbers(100 + size, size, (2 * size + 1,), dtype), op=op)
+
+
+EXERCISE = Exercise(
+    id="drop_in_all_reduce",
+    functions=("ring_all_reduce",),
+    driver=drive,
+    oracle=expected_bases,
+    structure=and_more(expected_bases, returned=str, can_wait=bool, written=bool),
+    find=find,
+    least=least_traffic,
+    visible=(
+        drop_in_case("3 ranks, sum of 7 elements", whole_numbers(31, 3, (7,))),
+        drop_in_case("3 ranks, average of 7 elements", whole_numbers(32, 3, (7,), torch.float64), op="AVG"),
+        drop_in_case("3 ranks, largest of each", _small(33, 3, 5), op="MAX"),
+        drop_in_case("3 ranks, smallest of each", _small(34, 3, 5), op="MIN"),
+        drop_in_case("3 ranks, product", _small(35, 3, 4), op="PRODUCT"),
+        drop_in_case("3 ranks, transposed 4 x 3", whole_numbers(36, 3, (3, 4)), layout="transposed"),
+        drop_in_case("3 ranks, every other element", whole_numbers(37, 3, (9,)), layout="every other"),
+        drop_in_case("3 ranks, int64", whole_numbers(38, 3, (5,), torch.int64, 1 << 55)),
+        drop_in_case("3 ranks, async_op=True", whole_numbers(39, 3, (8,)), asynchronous=True),
+        drop_in_case("5 ranks, of which 1, 3 and 4 take part", whole_numbers(40, 5, (7,)), group=(1, 3, 4)),
+        drop_in_case(
+            "5 ranks, of which 1, 3 and 4 take part, async_op=True",
+            whole_numbers(42, 5, (9,)),
+            group=(1, 3, 4),
+            asynchronous=True,
+            layout="every other",
+        ),
+        drop_in_case("8 ranks, bfloat16", _bits16(41, 8, 64, torch.bfloat16)),
+        drop_in_case("8 ranks, float16", _bits16(43, 8, 64, torch.float16)),
+    ),
+    hints=(
+        "Start from ring_sum and change one thing at a time: the operation, then the memory layout, then the type, "
+        "then what is returned. For each of them: what does dist.all_reduce promise?",
+        "AVG is SUM and one division by the size of the group, once for each element. A non-contiguous tensor is "
+        "reduced as a contiguous copy and copied back. bfloat16 is added up in float32 and rounded once, at the end. "
+        "A rank outside the group (dist.get_rank(group) < 0) returns at once. async_op=True returns an object with "
+        "wait().",
+        "flat = tensor.contiguous().view(-1); work = flat.float() if flat.dtype in (torch.bfloat16, torch.float16) "
+        "else flat; cut both with tensor_split; reduce_scatter the pieces of work over the group's global ranks with "
+        "torch.add, torch.maximum, torch.minimum or torch.mul; for AVG divide the one piece that is complete here, "
+        "number dist.get_rank(group); copy it into flat's piece and all_gather the pieces of flat; at the end "
+        "tensor.copy_(flat.view(tensor.shape)).",
+    ),
+    sweep=sweep(_drop_in_on, ring_steps, slack=3),
+    mistakes=MISTAKES,
+    blame=blame_of(MISTAKES, {_OUTSIDER: _keeps_an_outsider}),
+    general=GENERAL,
+)

@@ -1,0 +1,167 @@
+"""Recursive halving and doubling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+
+from labkit.checks.case import Case, Failure, Values
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.structure import and_more
+from labkit.checks.traffic import library_calls, lost_messages
+from labkit.checks.wire import Wire
+from labkit.exercises.collectives.asked_error import NO_ERROR, sums_unless, wrong_errors
+from labkit.exercises.collectives.halving_doubling.driver import drive
+from labkit.exercises.sums_over_ranks.came import Came, wrong_sums
+from labkit.exercises.sums_over_ranks.rounds import doublings, is_power_of_two
+from labkit.exercises.sums_over_ranks.sum_mistakes import GENERAL, blame_of, hints, marks_of
+from labkit.exercises.sums_over_ranks.sums import input_of, is_second_use, least_traffic, reduce_case, whole_numbers
+from labkit.exercises.sums_over_ranks.traffic import (
+    EVERYBODY,
+    THROUGH_ONE,
+    itemsize_of,
+    passes_through_one,
+    sends_to_everyone,
+    tensor_bytes,
+    total_text,
+)
+from labkit.exercises.sums_over_ranks.world_sizes import sweep, tree_steps
+from labkit.words import plural, ranks_in_words
+
+_SAME_HALF, _WHOLE, _UNEVEN = "both keep the same half", "whole tensor to each partner", "halves of different sizes"
+MISTAKES = {
+    **hints("calls the library"),
+    NO_ERROR: "A world size that is no power of two must raise ValueError on every rank before anything is sent.",
+    **hints(
+        "buffer of another type", "everybody sends first", "buffer reused in flight", "not in place",
+        "mean instead of sum",
+    ),
+    _SAME_HALF: "Both partners gave away the same half, so both keep the other one: one must keep the lower half and "
+    "the other the upper. rank & distance is 0 on one of them and not on the other.",
+    _WHOLE: "Each message holds the whole tensor (that is recursive doubling). Send only the half that the partner "
+    "keeps.",
+    **hints("no all-gather", THROUGH_ONE, EVERYBODY, "a contribution added twice"),
+    _UNEVEN: "A part with an odd number of elements has halves of different sizes: the partner must receive exactly as "
+    "many as are sent.",
+    **hints("everybody receives first", "one step too few", "contributions missing"),
+}  # fmt: skip
+
+
+def halving_case(seed: int, world_size: int, numel: int, dtype: torch.dtype = torch.float32) -> Case:
+    """Return a case of halving_doubling; where the world size is no power of two a ValueError is asked for."""
+    kind = "" if dtype == torch.float32 else f", {str(dtype).removeprefix('torch.')}"
+    error = "" if is_power_of_two(world_size) else ": ValueError"
+    name = f"{world_size} ranks, {plural(numel, 'element')}{kind}{error}"
+    return reduce_case(name, whole_numbers(seed, world_size, (numel,), dtype), extra={"catch": True})
+
+
+def _asks_for_error(case: Case) -> bool:
+    return not is_power_of_two(case.world_size)
+
+
+def _sends_whole_tensors(case: Case, wire: Wire) -> bool:
+    sent = [wire.sent_by(rank) for rank in range(case.world_size)]
+    whole = tensor_bytes(case)
+    return case.world_size > 2 and whole > 8 and all(each and min(m.bytes for m in each) == whole for each in sent)
+
+
+_MARKS = marks_of(MISTAKES, {_WHOLE: lambda came: _sends_whole_tensors(came.case, came.wire)})
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong with the sums, or with the way they came: halved and doubled with partners rank XOR 2^k."""
+    asked = _asks_for_error(case)
+    odd = input_of(case, 0).numel() % case.world_size != 0
+    reason = f"{case.world_size} is {'no' if asked else 'a'} power of two"
+    yield from wrong_errors(got, asked, reason, _UNEVEN if odd else "")
+    if asked:
+        return
+    yield from library_calls(wire)
+    yield from wrong_sums(Came(case, got, wire), _MARKS)
+    if not is_second_use(case):
+        yield from _halving_traffic(case, wire)
+    yield from lost_messages(wire)
+
+
+def _halving_traffic(case: Case, wire: Wire) -> Iterator[Finding]:
+    size, numel = case.world_size, input_of(case, 0).numel()
+    halved = sum(math.ceil(numel / 2**k) for k in range(1, doublings(size) + 1))
+    chunks = (size - 1) * math.ceil(numel / size)  # where not the tensor is halved, but a row of chunks
+    most_bytes, most = 2 * itemsize_of(case) * max(halved, chunks), 2 * doublings(size)
+    for rank in range(size):
+        sent, partners = wire.sent_by(rank), {rank ^ 2**k for k in range(doublings(size))}
+        strangers = set(wire.peers(rank)) - partners
+        if strangers:
+            yield Finding(
+                THROUGH_ONE if passes_through_one(case, wire) else EVERYBODY if sends_to_everyone(case, wire) else "",
+                f"The sums are right, but rank {rank} sends to {ranks_in_words(strangers)}; its partners are "
+                f"{ranks_in_words(partners)}, its own number with one bit flipped.",
+                rank=rank,
+                call=wire.first_send(rank, strangers),
+            )
+        if len(sent) > most or sum(m.bytes for m in sent) > most_bytes:
+            yield Finding(
+                _WHOLE if _sends_whole_tensors(case, wire) else "",
+                f"The sums are right, but rank {rank} sends {total_text(sent)}; halving and doubling need "
+                f"{most} messages with {most_bytes} bytes at most.",
+                f"at most {most} messages, {most_bytes} bytes",
+                total_text(sent),
+                rank,
+            )
+
+
+def _kept_the_same_half(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether partners with an odd range sent each other as many elements in the first round."""
+    whole, far = tensor_bytes(case), case.world_size // 2
+    if _asks_for_error(case) or not far:
+        return False
+    first, second = (next((m.bytes for m in wire.sent_by(a) if m.dst == b), 0) for a, b in ((0, far), (far, 0)))
+    return input_of(case, 0).numel() % 2 == 1 and first == second and 0 < first < whole
+
+
+def _cut_unevenly(case: Case, failure: Failure, wire: Wire) -> bool:
+    odd = input_of(case, 0).numel() % case.world_size != 0
+    return odd and ("size" in failure.message or "shape" in failure.message)
+
+
+EXERCISE = Exercise(
+    id="halving_doubling",
+    functions=("halving_doubling_all_reduce",),
+    driver=drive,
+    oracle=lambda case: sums_unless(case, _asks_for_error(case)),
+    structure=and_more(lambda case: sums_unless(case, _asks_for_error(case)), returned=str, raised=str),
+    find=find,
+    least=lambda case: {} if _asks_for_error(case) else least_traffic(case),
+    visible=(
+        halving_case(63, 4, 7),
+        halving_case(61, 2, 5),
+        halving_case(62, 4, 8),
+        halving_case(64, 8, 19),
+        halving_case(65, 3, 4),
+        halving_case(66, 4, 8, torch.float64),
+    ),
+    hints=(
+        "In the first step two ranks hold a whole tensor each. How can they share the adding so that each sends half?",
+        "For distance N/2, N/4, ..., 1 the partner is rank ^ distance: one of the two keeps the lower half of the "
+        "part they share, the other the upper; each sends the half it gives away and adds what arrives to the half it "
+        "keeps. Then the same way back: send the part you own, receive the partner's.",
+        "middle = mine.numel() // 2; low, high = mine[:middle], mine[middle:]; theirs, mine = (low, high) if rank & "
+        "distance else (high, low); swap in one batch_isend_irecv; mine += incoming. Keep (partner, theirs, mine) and "
+        "go back over them in reverse.",
+    ),
+    sweep=sweep(lambda size: halving_case(100 + size, size, 2 * size + 1), tree_steps),
+    mistakes=MISTAKES,
+    blame=blame_of(
+        MISTAKES,
+        {
+            NO_ERROR: lambda case, failure, wire: _asks_for_error(case),
+            _SAME_HALF: _kept_the_same_half,
+            _WHOLE: lambda case, failure, wire: _sends_whole_tensors(case, wire),
+            _UNEVEN: _cut_unevenly,
+        },
+    ),
+    general=GENERAL,
+)

@@ -1,0 +1,102 @@
+"""How long it takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from labkit.checks.case import Case
+from labkit.checks.exercise import Exercise
+from labkit.checks.formulas import Call, Counted, WrongFormula, calls_case, counting, hints_of, where_wrong
+from labkit.exercises.collectives.ring_cost.driver import drive
+from labkit.exercises.sums_over_ranks.costs import bus_bandwidth, ring_seconds, tree_seconds
+from labkit.exercises.sums_over_ranks.rounds import doublings
+
+RIGHT: Counted = {"ring_seconds": ring_seconds, "tree_seconds": tree_seconds, "bus_bandwidth": bus_bandwidth}
+WRONG = {
+    "latency counted once": WrongFormula(
+        "ring_seconds",
+        lambda b, n, a, w: a + 2 * (n - 1) * b / n / w,
+        "ring_seconds counts the latency once: each of the 2(N-1) steps pays it.",
+    ),
+    "whole tensor at each step": WrongFormula(
+        "ring_seconds",
+        lambda b, n, a, w: 2 * (n - 1) * (a + b / w),
+        "ring_seconds sends the whole tensor in each step; a step carries one chunk, B/N.",
+    ),
+    "one half of the ring only": WrongFormula(
+        "ring_seconds",
+        lambda b, n, a, w: (n - 1) * (a + b / n / w),
+        "ring_seconds counts N-1 steps; reduce-scatter and all-gather each take N-1.",
+    ),
+    "N steps": WrongFormula(
+        "ring_seconds",
+        lambda b, n, a, w: 2 * n * (a + b / n / w),
+        "ring_seconds counts N steps in each half; there are N-1.",
+    ),
+    "way up only": WrongFormula(
+        "tree_seconds",
+        lambda b, n, a, w: doublings(n) * (a + b / w),
+        "tree_seconds counts the way up; the sum must come down again.",
+    ),
+    "no rounding up": WrongFormula(
+        "tree_seconds",
+        lambda b, n, a, w: 2 * math.log2(n) * (a + b / w),
+        "tree_seconds takes log2 N as it is; a tree has whole rounds: math.ceil(math.log2(N)).",
+    ),
+    "rounded down": WrongFormula(
+        "tree_seconds",
+        lambda b, n, a, w: 2 * math.floor(math.log2(n)) * (a + b / w),
+        "tree_seconds rounds log2 N down; with 5 ranks it takes 3 rounds, not 2.",
+    ),
+    "one step for each rank": WrongFormula(
+        "tree_seconds",
+        lambda b, n, a, w: 2 * (n - 1) * (a + b / w),
+        "tree_seconds counts a step for each rank; in a tree the number of ranks that are done doubles in each round.",
+    ),
+    "algbw instead of busbw": WrongFormula(
+        "bus_bandwidth",
+        lambda b, s, n: b / s,
+        "bus_bandwidth is algbw, bytes over seconds: multiply it by 2(N-1)/N.",
+    ),
+    "half of busbw": WrongFormula(
+        "bus_bandwidth",
+        lambda b, s, n: (n - 1) / n * b / s,
+        "bus_bandwidth has the factor (N-1)/N of a reduce-scatter; an all-reduce has 2(N-1)/N.",
+    ),
+}
+
+
+def seconds_case(name: str, worlds: Sequence[tuple[float, int, float, float]], seconds: float) -> Case:
+    """Return a case of ring_cost: (num_bytes, world_size, latency_s, bandwidth_Bps) for times, busbw of `seconds`."""
+    calls: list[Call] = []
+    for num_bytes, world_size, latency, bandwidth in worlds:
+        calls += [
+            ("ring_seconds", (num_bytes, world_size, latency, bandwidth)),
+            ("tree_seconds", (num_bytes, world_size, latency, bandwidth)),
+            ("bus_bandwidth", (num_bytes, seconds, world_size)),
+        ]
+    return calls_case(name, calls)
+
+
+EXERCISE = Exercise(
+    id="ring_cost",
+    functions=("ring_seconds", "tree_seconds", "bus_bandwidth"),
+    driver=drive,
+    oracle=counting(RIGHT),
+    find=where_wrong(RIGHT, WRONG),
+    visible=(
+        seconds_case("4 ranks, 1 GB over 10 GB/s", [(1e9, 4, 1e-5, 1e10)], 0.25),
+        seconds_case("5 and 2 ranks, 1 KB, latency counts", [(1000, 5, 2e-5, 1e9), (1000, 2, 1e-4, 1e9)], 0.001),
+    ),
+    distributed=False,
+    hints=(
+        "A message costs its latency plus its bytes over the bandwidth. How many messages follow one another, how "
+        "large?",
+        "Ring: 2(N-1) steps, each with a chunk of B/N. Tree: ceil(log2 N) rounds up and as many down, each with the "
+        "whole tensor. busbw: the bytes a rank must send in a ring, over the time.",
+        "steps * (latency_s + bytes_per_step / bandwidth_Bps); and bus_bandwidth is num_bytes / seconds times "
+        "2 * (world_size - 1) / world_size.",
+    ),
+    mistakes=hints_of(WRONG),
+)

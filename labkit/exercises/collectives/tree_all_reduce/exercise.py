@@ -1,0 +1,141 @@
+"""The binomial tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from labkit.checks.case import Case, Failure, Values
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.hanging import looks_for_a_stranger
+from labkit.checks.structure import and_more
+from labkit.checks.traffic import library_calls, lost_messages
+from labkit.checks.wire import Wire
+from labkit.exercises.collectives.tree_all_reduce.driver import drive
+from labkit.exercises.sums_over_ranks.came import Came, wrong_sums
+from labkit.exercises.sums_over_ranks.rounds import doublings, is_power_of_two, rounds_of
+from labkit.exercises.sums_over_ranks.sum_mistakes import GENERAL, blame_of, hints, marks_of
+from labkit.exercises.sums_over_ranks.sums import expected_bases, is_second_use, least_traffic, members_of, sum_case
+from labkit.exercises.sums_over_ranks.traffic import (
+    EVERYBODY,
+    outsiders,
+    passes_through_one,
+    sends_to_everyone,
+    tensor_bytes,
+    total_text,
+)
+from labkit.exercises.sums_over_ranks.world_sizes import sweep, tree_steps
+
+_DOWN, _THROUGH_ROOT, _ONE_BY_ONE, _FEW, _POWERS = (
+    "down in the order of the way up", "everything through rank 0", "one after another", "too few rounds",
+    "only for powers of two",
+)  # fmt: skip
+MISTAKES = {
+    **hints(
+        "calls the library", "buffer of another type", "everybody sends first", "not in place", "mean instead of sum",
+        "only rank 0 has the sum",
+    ),
+    _DOWN: "The way down goes backwards: take the distances in reverse order, the largest first, or a rank hands on "
+    "the total before it has it.",
+    _THROUGH_ROOT: "Rank 0 talks to every rank itself: that is the sum through the root again, N-1 rounds each way. In "
+    "a tree other ranks add too, at the same time.",
+    **hints(EVERYBODY, "remainder dropped"),
+    _ONE_BY_ONE: "The messages are right in number but follow one another: pair the ranks so that half of those left "
+    "send in each round.",
+    _FEW: "The first 2, 4 or 8 ranks are in the sum and those after them are not: the distances go on doubling, "
+    "1, 2, 4, 8, ..., as long as they are smaller than the number of ranks.",
+    **hints("a contribution added twice", "group ranks taken for global ranks"),
+    _POWERS: "With a number of ranks that is no power of two a partner may not exist: check rank + d < N before "
+    "receiving from or sending to it.",
+    **hints("everybody receives first", "contributions missing"),
+}  # fmt: skip
+
+
+def _hands_on_too_early(came: Came) -> bool:
+    """Return whether the way up is right, and the way down has its pairs and not its order."""
+    size, place = len(came.members), {rank: index for index, rank in enumerate(came.members)}
+    sent = {(place.get(m.src, -1), place.get(m.dst, -1)) for m in came.wire.messages}
+    up = {(rank + d, rank) for d in (1, 2, 4, 8) for rank in range(0, size, 2 * d) if rank + d < size}
+    right = [torch.equal(view.double(), came.exact.double()) for view in came.views[:2]]
+    return size > 3 and sent == up | {(low, high) for high, low in up} and all(right)
+
+
+def _stops_early(came: Came) -> bool:
+    """Return whether rank 0 has the sum of the first 2, 4 or 8 ranks, of more."""
+    size = len(came.members)
+    return any(came.shares[0][:1] == [(1,) * count + (0,) * (size - count)] for count in (2, 4, 8) if count < size)
+
+
+def _passes_through_root(case: Case, wire: Wire) -> bool:
+    return len(members_of(case)) > 3 and passes_through_one(case, wire)
+
+
+_MARKS = marks_of(
+    MISTAKES,
+    {
+        _DOWN: _hands_on_too_early,
+        _THROUGH_ROOT: lambda came: _passes_through_root(came.case, came.wire),
+        _FEW: _stops_early,
+    },
+)
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong with the sums, or with the way they came: 2(N-1) tensors in 2 ceil(log2 N) rounds."""
+    yield from library_calls(wire)
+    yield from wrong_sums(Came(case, got, wire), _MARKS)
+    yield from outsiders(case, wire)
+    if not is_second_use(case):
+        yield from _tree_traffic(case, wire)
+    yield from lost_messages(wire)
+
+
+def _tree_traffic(case: Case, wire: Wire) -> Iterator[Finding]:
+    size, whole = len(members_of(case)), tensor_bytes(case)
+    real = [message for message in wire.messages if message.bytes]
+    needed, most = 2 * (size - 1), 2 * doublings(size)
+    if len(real) > needed or sum(m.bytes for m in real) > needed * whole:
+        text = f"The sums are right, with {total_text(real)} among all ranks; a tree needs {needed} of {whole} bytes."
+        mistake = EVERYBODY if sends_to_everyone(case, wire) else ""
+        yield Finding(mistake, text, f"{needed} messages of {whole} bytes", total_text(real))
+    if (rounds := rounds_of(real)) > most:
+        text = f"The sums are right, but take {rounds} rounds, one message at a time on each rank; a tree of {size} "
+        mistake = _THROUGH_ROOT if _passes_through_root(case, wire) else _ONE_BY_ONE
+        yield Finding(mistake, f"{text}ranks takes {most}.", f"at most {most} rounds", f"{rounds} rounds")
+
+
+def _finds_no_partner(case: Case, failure: Failure, wire: Wire) -> bool:
+    return not is_power_of_two(len(members_of(case))) and looks_for_a_stranger(case, failure, wire)
+
+
+EXERCISE = Exercise(
+    id="tree_all_reduce",
+    functions=("tree_all_reduce",),
+    driver=drive,
+    oracle=expected_bases,
+    structure=and_more(expected_bases, returned=str, raised=str),
+    find=find,
+    least=least_traffic,
+    visible=(
+        sum_case(51, 4, (5,)),
+        sum_case(52, 3, (4,)),
+        sum_case(53, 5, (2, 3)),
+        sum_case(54, 5, (3,), group=(1, 3, 4)),
+        sum_case(55, 8, (6,)),
+        sum_case(56, 4, (3,), dtype=torch.float64),
+    ),
+    hints=(
+        "With 8 ranks, which four send in the first round, and to whom, so that four ranks are left?",
+        "With distance d = 1, 2, 4, ...: a rank whose number is an odd multiple of d sends to rank - d and is done; "
+        "an even multiple of d receives from rank + d, if there is one, and adds. The way down is the same backwards.",
+        "if rank % (2 * d) == d: dist.send(tensor, group_dst=rank - d, group=group); elif rank % (2 * d) == 0 and "
+        "rank + d < n: dist.recv(incoming, group_src=rank + d, group=group); tensor += incoming. Then for d reversed, "
+        "send and receive swapped.",
+    ),
+    sweep=sweep(lambda size: sum_case(100 + size, size, (3,)), tree_steps),
+    mistakes=MISTAKES,
+    blame=blame_of(MISTAKES, {_POWERS: _finds_no_partner}),
+    general=GENERAL,
+)

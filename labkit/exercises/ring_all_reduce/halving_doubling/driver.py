@@ -1,5 +1,0 @@
-"""What a rank runs of halving_doubling."""
-
-from labkit.exercises.ring_all_reduce.on_ranks import all_reduce_in_place as drive
-
-__all__ = ["drive"]

@@ -1,0 +1,193 @@
+"""Mistakes learners make in any all-reduce: the hint to each name, its mark in results, its sign in failures.
+
+An exercise takes the names it wants, in the order in which they are looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from labkit.checks import traffic, values
+from labkit.checks.blame import Sign, blaming
+from labkit.checks.case import Case, Failure
+from labkit.checks.failures import NOBODY_EXPECTED, SIZES_DIFFER
+from labkit.checks.finding import Blame
+from labkit.checks.hanging import hangs, looks_for_a_stranger, waits_in
+from labkit.checks.wire import Wire
+from labkit.exercises.sums_over_ranks.came import Came, Mark, is_complete
+from labkit.exercises.sums_over_ranks.sums import input_of, layout_of, members_of, op_of
+from labkit.exercises.sums_over_ranks.traffic import (
+    leaves_the_group,
+    passes_through_one,
+    sends_to_everyone,
+    sends_whole_tensors,
+)
+
+_ALL_HINTS = traffic.HINTS | {
+    "sizes disagree": "What a rank receives in a step must be the chunk that its left neighbour sends in it, cut at "
+    "the same places: check which chunk each of the two names in that step (ring_plan says it), then the chunk bounds.",
+    "buffer of another type": "This tensor is not float32, and torch.empty(n) is: what is received needs a buffer of "
+    "the type that is sent. Make it with torch.empty_like(chunk).",
+    "a rank that is not there": "A rank waits for one that is not there. Either a number of ranks is written into the "
+    "code (ask dist.get_world_size(group)), or a modulo is missing: the last rank's right neighbour is rank 0.",
+    "everybody sends first": "Every rank stands in send and nobody receives: a blocking send may wait until its "
+    "receiver is there. Post send and receive together with dist.batch_isend_irecv, or let some ranks receive first.",
+    "works on a copy of a non-contiguous tensor": "This tensor is not contiguous: contiguous() makes a copy of it, "
+    "view(-1) refuses, and reshape(-1) gives a copy or, as of x[::2], a view with gaps that cannot be sent. Work on "
+    "flat = tensor.contiguous().view(-1) and copy the result back: tensor.copy_(flat.view(tensor.shape)).",
+    "not in place": "Every rank's tensor is as it was: the result must be written into the tensor that was handed in "
+    "(tensor.copy_(total), tensor += incoming), not bound to a new name or returned.",
+    "mean instead of sum": "The numbers are the sum divided by the number of ranks: SUM was asked for, not the mean.",
+    "only rank 0 has the sum": "Rank 0 has the sum and the others do not: it must be sent back to them.",
+    "reduce to one rank": "All messages pass through one rank, whose link carries 2(N-1) tensors. Spread the work: "
+    "chunks that go round.",
+    "whole tensor at each step": "Each message holds the whole tensor. A ring is fast because a message is one chunk, "
+    "numel/N elements: cut the tensor up first.",
+    "everything to everyone": "Every rank sends to every other one. In a ring a rank talks to two neighbours only: it "
+    "sends to the right and receives from the left.",
+    "no all-gather": "After the reduce-scatter each rank owns one complete chunk; the others are still partial sums. "
+    "The second half, the all-gather, must hand the complete chunks round.",
+    "remainder dropped": "The last elements were left out: numel // N loses the remainder. Give the first numel % N "
+    "chunks one element more.",
+    "one step too few": "Every rank is wrong in one chunk only: one step is missing. Each half of the ring takes N-1 "
+    "steps; the usual slip is the last step of the all-gather.",
+    "a contribution added twice": "Some contributions are in the sum twice. Usual causes: the all-gather adds what "
+    "arrives instead of overwriting; the first step sends the wrong chunk; the chunk that was just received is added "
+    "and received again.",
+    "group ranks taken for global ranks": "With a group, dist.get_rank(group) and dist.get_world_size(group) count "
+    "within the group, while a peer is a global rank: use group_peer=, group_src= and group_dst=, or "
+    "dist.get_global_rank(group, r); and pass group on to every call.",
+    "everybody receives first": "Every rank that waits stands in a receive, and nobody is left who sends: check who "
+    "sends what to whom, or post send and receive together with dist.batch_isend_irecv.",
+    "needs sizes that divide": "The tensor's length does not divide by the number of ranks (it may even be shorter, or "
+    "empty). Sender and receiver must agree on each chunk's size: use chunk bounds, and let empty chunks be.",
+    "contributions missing": "Some contributions never arrived. Look at the step where the named rank should have been "
+    "added: the chunk index modulo N, the neighbour, and the number of steps, N-1 in each half.",
+}
+GENERAL = frozenset(
+    ("everybody receives first", "a contribution added twice", "needs sizes that divide", "contributions missing")
+)
+"""What many wrong answers look like."""
+
+
+def hints(*names: str) -> dict[str, str]:
+    """Return the hints to these mistakes, in this order."""
+    return {name: _ALL_HINTS[name] for name in names}
+
+
+def _lacks_the_gather(came: Came) -> bool:
+    """Return whether each rank has one complete chunk and partial sums elsewhere."""
+    size, slack = len(came.members), 1 / max(len(came.exact), 1)
+    return (
+        size > 2
+        and bool(came.complete)
+        and all(0 < part <= 1 / size + slack for part in came.complete)
+        and all(share is not None and max(share) == 1 for share in came.elements)
+    )
+
+
+def _lacks_a_chunk(came: Came) -> bool:
+    """Return whether every rank lacks one chunk."""
+    size = len(came.members)
+    least = 1 - 1 / size - 1 / max(len(came.exact), 1) - 1e-9
+    return size > 2 and bool(came.complete) and all(least <= part < 1 for part in came.complete)
+
+
+def _lacks_the_tail(came: Came) -> bool:
+    """Return whether only the elements beyond the last multiple of the ranks are wrong."""
+    keep = len(came.exact) // len(came.members) * len(came.members)
+    return keep < len(came.exact) and bool(came.shares) and all(
+        [is_complete(share) for share in row] == [place < keep for place in range(len(row))] for row in came.shares
+    )  # fmt: skip
+
+
+def _took_group_ranks(case: Case, failure: Failure, wire: Wire) -> bool:
+    said = failure.message.partition(" raised ")[2].lower()
+    named = "rank" in said or "group" in said or NOBODY_EXPECTED in failure.message
+    return "group" in case.inputs[0] and (named or leaves_the_group(case, wire))
+
+
+def _is_short_of_elements(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether a run failed on a length that does not divide by the number of ranks."""
+    size, numel = len(members_of(case)), input_of(case, members_of(case)[0]).numel()
+    if hangs(failure):
+        return numel < size
+    said = failure.message.lower()
+    words = ("size", "shape", "divi", "multiple", "chunk")
+    return numel % size != 0 and SIZES_DIFFER not in failure.message and any(word in said for word in words)
+
+
+def _is_wide(case: Case) -> bool:
+    """Return whether an element has more bytes than one of float32."""
+    return values.tensor(case.inputs[0], "tensor").element_size() > 4
+
+
+_GAPS = ("transposed", "every other", "column")
+MARKS: Mapping[str, Mark] = {
+    traffic.IN_FLIGHT: lambda came: bool(came.wire.problems_of("changed_in_flight")),
+    "works on a copy of a non-contiguous tensor": lambda came: layout_of(came.case) in _GAPS and came.unchanged,
+    "not in place": lambda came: came.unchanged,
+    "mean instead of sum": lambda came: op_of(came.case) == "SUM" and is_scaled(came, 1 / len(came.members)),
+    "only rank 0 has the sum": lambda came: came.complete[:1] == [1] and not any(came.complete[1:]),
+    "reduce to one rank": lambda came: passes_through_one(came.case, came.wire),
+    "whole tensor at each step": lambda came: sends_whole_tensors(came.case, came.wire),
+    "everything to everyone": lambda came: sends_to_everyone(came.case, came.wire),
+    "no all-gather": _lacks_the_gather,
+    "remainder dropped": _lacks_the_tail,
+    "one step too few": _lacks_a_chunk,
+    "a contribution added twice": lambda came: any(share and max(share) > 1 for share in came.elements),
+    "group ranks taken for global ranks": lambda came: (
+        "group" in came.case.inputs[0] and (leaves_the_group(came.case, came.wire) or not came.wire.messages)
+    ),
+    "contributions missing": lambda came: any(share and not is_complete(share) for share in came.elements),
+}
+"""What a mistake leaves in results."""
+
+SIGNS: Mapping[str, Sign] = {
+    traffic.LIBRARY: lambda case, failure, wire: bool(wire.collectives),
+    "buffer of another type": lambda case, failure, wire: (
+        _is_wide(case) and (SIZES_DIFFER in failure.message or "which receives into" in failure.message)
+    ),
+    "sizes disagree": lambda case, failure, wire: SIZES_DIFFER in failure.message,
+    "a rank that is not there": looks_for_a_stranger,
+    traffic.IN_FLIGHT: lambda case, failure, wire: bool(wire.problems_of("changed_in_flight")),
+    "everybody sends first": lambda case, failure, wire: waits_in(failure, "send"),
+    "works on a copy of a non-contiguous tensor": lambda case, failure, wire: (
+        layout_of(case) in _GAPS and failure.kind in ("exception", "died")
+    ),
+    "whole tensor at each step": lambda case, failure, wire: sends_whole_tensors(case, wire),
+    "everything to everyone": lambda case, failure, wire: sends_to_everyone(case, wire),
+    "group ranks taken for global ranks": _took_group_ranks,
+    "everybody receives first": lambda case, failure, wire: waits_in(failure, "recv"),
+    "needs sizes that divide": _is_short_of_elements,
+}
+"""What a mistake leaves in a failure."""
+
+
+def is_scaled(came: Came, factor: float) -> bool:
+    """Return whether every member holds the right result times `factor`."""
+    return factor != 1 and came.is_near(
+        came.exact.double() * factor, 1e-4 if came.views[0].element_size() > 2 else 2e-2
+    )
+
+
+def marks_of(mistakes: Mapping[str, str], own: Mapping[str, Mark] | None = None) -> dict[str, Mark]:
+    """Return the marks of those mistakes that leave one, in their order; `own` are marks of the exercise's own."""
+    marks = {**MARKS, **(own or {})}
+    return {name: marks[name] for name in mistakes if name in marks}
+
+
+def blame_of(mistakes: Mapping[str, str], own: Mapping[str, Sign] | None = None) -> Blame:
+    """Return what blames those mistakes that have a sign, in their order; `own` are signs of the exercise's own."""
+    signs = {**SIGNS, **(own or {})}
+    return blaming({name: signs[name] for name in mistakes if name in signs})
+
+
+RING = hints(
+    "calls the library", "buffer of another type", "sizes disagree", "a rank that is not there",
+    "buffer reused in flight", "everybody sends first", "works on a copy of a non-contiguous tensor", "not in place",
+    "mean instead of sum", "reduce to one rank", "whole tensor at each step", "everything to everyone", "no all-gather",
+    "remainder dropped", "one step too few", "a contribution added twice", "group ranks taken for global ranks",
+    "everybody receives first", "needs sizes that divide", "contributions missing",
+)  # fmt: skip
+"""What is looked for in an all-reduce over a ring."""

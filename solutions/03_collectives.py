@@ -1,0 +1,818 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 03 Collectives at scale
+#
+# Your ring of lesson 02 is right, and on eight equal links nothing beats it by bytes. Then real life arrives: gradients in
+# bfloat16, tensors that are not contiguous, sub-groups, tiny tensors on many ranks, two machines with one slow network card
+# between them. **Which algorithm is the fastest, when, and how would you know before you rent the machines?**
+#
+# **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 02. No GPU.
+#
+# **Stuck?** `labkit.hint("drop_in_all_reduce")` gives up to three hints. `labkit.lend("drop_in_all_reduce")` puts a working
+# version into the notebook: you give up its points, and all below it runs.
+
+# %% [markdown] tags=["slide-only"]
+# # 03 Collectives at scale
+#
+# The fastest algorithm depends on the links
+#
+# <!-- notes: Lesson 02 ended with a ring that nothing beats by bytes on equal links. Today: awkward tensors, tiny tensors, unequal links. -->
+
+# %% tags=["given"]
+import math
+import time
+from collections import namedtuple
+from collections.abc import Callable, Sequence
+from itertools import permutations
+
+import torch
+import torch.distributed as dist
+
+import labkit
+
+MB = 10**6
+
+
+def message_device() -> torch.device:
+    """Return where a tensor must be to be sent: this rank's GPU with NCCL, the CPU with gloo."""
+    return labkit.device() if "nccl" in dist.get_backend() else torch.device("cpu")
+
+
+# %% [markdown]
+# ## 1 The two halves of a ring
+#
+# Here is a ring once more, in loops instead of plans, so that everybody starts from the same one. Each half takes a list of
+# **global ranks**, so a ring can go through any of them, in any order.
+
+
+# %% tags=["given"]
+def exchange(outgoing: torch.Tensor, to: int, incoming: torch.Tensor, source: int) -> None:
+    """Send one tensor and receive another, in one batch; empty ones are left out."""
+    messages = [(dist.isend, outgoing, to), (dist.irecv, incoming, source)]
+    batch = [dist.P2POp(*message) for message in messages if message[1].numel()]
+    for work in dist.batch_isend_irecv(batch) if batch else []:
+        work.wait()
+
+
+def reduce_scatter(
+    chunks: Sequence[torch.Tensor], ranks: Sequence[int], combine: Callable[..., torch.Tensor] = torch.add
+) -> None:
+    """Go round these ranks once; afterwards chunks[i] is complete on ranks[i], and other chunks hold partial sums."""
+    place, size = ranks.index(dist.get_rank()), len(ranks)
+    for step in range(size - 1):
+        chunk = chunks[(place - step - 2) % size]
+        landing = torch.empty_like(chunk)
+        exchange(chunks[(place - step - 1) % size], ranks[(place + 1) % size], landing, ranks[(place - 1) % size])
+        combine(chunk, landing, out=chunk)
+
+
+def all_gather(chunks: Sequence[torch.Tensor], ranks: Sequence[int]) -> None:
+    """Go round these ranks once more: chunks[i] of ranks[i] comes to all of them."""
+    place, size = ranks.index(dist.get_rank()), len(ranks)
+    for step in range(size - 1):
+        outgoing, chunk = chunks[(place - step) % size], chunks[(place - step - 1) % size]
+        exchange(outgoing, ranks[(place + 1) % size], chunk, ranks[(place - 1) % size])
+
+
+def ring_sum(tensor: torch.Tensor) -> None:
+    """Replace a contiguous tensor, on every rank, by the sum of all ranks' tensors."""
+    ranks = list(range(dist.get_world_size()))
+    chunks = tensor.view(-1).tensor_split(len(ranks))
+    reduce_scatter(chunks, ranks)
+    all_gather(chunks, ranks)
+
+
+# %% [markdown]
+# ## 2 A drop-in for `dist.all_reduce`
+#
+# `ring_sum` is right for tidy tensors. This stands between it and a function that can replace `dist.all_reduce`.
+#
+# **Layout.** A transposed tensor is a view whose elements do not lie next to each other, and `view(-1)` refuses it.
+# `tensor.contiguous()` returns the tensor itself if it is contiguous, and else a **copy**: reduce the copy, and the
+# caller's tensor has not changed. (`reshape(-1)` is a trap: of `x[::2]` it returns a view with the gaps still in it, which
+# cannot be sent.)
+#
+# **16-bit types.** bfloat16 keeps 8 significant bits. Add a thousand ones in bfloat16, one after the other. **What is the
+# sum?**
+
+# %% tags=["predict"]
+labkit.predict("bfloat16_total", 1000.0)
+
+# %%
+total = torch.tensor(0.0, dtype=torch.bfloat16)
+for _ in range(1000):
+    total += torch.tensor(1.0, dtype=torch.bfloat16)
+labkit.reveal("bfloat16_total", total)
+
+# %% [markdown]
+# After 256, the next number that bfloat16 can write is 258. So 256 + 1 rounds back to 256, for ever. A ring adds one after
+# the other too, and rounds on **every hop**: the more ranks, the larger the error. If partial sums travel as float32 and
+# are rounded once, at the end, the error stays that of one rounding. PyTorch's `fully_shard` gives you the same choice,
+# `reduce_dtype`. The price is twice the bytes in the reduce-scatter; the all-gather can stay at 16 bits.
+#
+# **Average.** `AVG` is the sum divided by N. Of integers, it is rounded towards zero.
+#
+# **Sub-groups.** `dist.new_group([1, 3])` is a world inside the world. `dist.get_process_group_ranks(group)` lists its
+# global ranks; in it, rank 3 has the *group rank* 1, which is `dist.get_rank(group)`. A rank that is not a member gets -1
+# there, and should return at once.
+#
+# **`async_op=True`.** The caller gets an object back, and promises not to touch the tensor before `wait()`. Doing all the
+# work in `wait()` is allowed. It just hides nothing behind other work; the next lesson asks what that is worth.
+#
+# ### Exercise [[drop_in_all_reduce]]
+#
+# *30 points, about 12 minutes; difficulty 4 of 5, importance 5 of 5*
+
+
+# %% tags=["exercise"] exercise="drop_in_all_reduce" points=30 difficulty=4 importance=5 minutes=12 title="A drop-in for dist.all_reduce" provides=["ring_all_reduce"]
+def ring_all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
+    """Do what dist.all_reduce does, with a ring: same arguments, same result in tensor on every rank of group.
+
+    Args:
+        tensor: Any shape, contiguous or not; float32, float64, bfloat16, float16 or integers; changed in place.
+            For bfloat16 and float16 the partial sums are float32, so that the error does not grow with the world.
+        op: dist.ReduceOp.SUM, AVG, MAX, MIN or PRODUCT. AVG of integers is rounded towards zero.
+        group: Who takes part; a rank outside it returns None at once, with async_op too, and leaves its tensor alone.
+        async_op: If True, return an object whose wait() finishes the work and returns True; else finish it now and
+            return None.
+    """
+    # BEGIN SOLUTION drop_in_all_reduce
+    combine = {
+        dist.ReduceOp.SUM: torch.add,
+        dist.ReduceOp.AVG: torch.add,
+        dist.ReduceOp.MAX: torch.maximum,
+        dist.ReduceOp.MIN: torch.minimum,
+        dist.ReduceOp.PRODUCT: torch.mul,
+    }[op]
+    place, size = dist.get_rank(group), dist.get_world_size(group)
+    if place < 0:  # not a member of group
+        return None
+    members = dist.get_process_group_ranks(group)
+
+    def all_reduce():
+        source = tensor.detach()
+        flat = source.contiguous().view(-1)  # the tensor itself if it is contiguous, else a copy
+        partial = flat.float() if flat.dtype in (torch.bfloat16, torch.float16) else flat
+        wide, narrow = partial.tensor_split(size), flat.tensor_split(size)
+        reduce_scatter(wide, members, combine)
+        if op == dist.ReduceOp.AVG:
+            wide[place].div_(size, rounding_mode=None if partial.is_floating_point() else "trunc")
+        narrow[place].copy_(wide[place])  # the only rounding to 16 bits
+        all_gather(narrow, members)
+        if not source.is_contiguous():
+            source.copy_(flat.view(source.shape))
+
+    class Pending:
+        done = False
+
+        def wait(self):
+            if not self.done:
+                all_reduce()
+                self.done = True
+            return True
+
+    pending = Pending()
+    if async_op:
+        return pending
+    pending.wait()
+    return None
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("drop_in_all_reduce", ring_all_reduce)
+
+
+# %% [markdown] tags=["slide-only"]
+# ## Round once, not on every hop
+#
+# **To the room:** add a thousand ones in bfloat16. What is the sum?
+#
+# * partial sums in bfloat16: the error **grows with N**
+# * partial sums in float32: one rounding
+#
+# <!-- notes: 256: the next number bfloat16 can write is 258. The price of float32 is twice the bytes in the reduce-scatter. -->
+
+# %% [markdown]
+# ## 3 What it costs
+#
+# Two numbers describe a link well enough to plan with. A message of *m* bytes takes
+#
+# $$ t = \alpha + \frac{m}{\beta} $$
+#
+# where **α** is the latency, paid for every message, and **β** the bandwidth in bytes per second.
+#
+# A ring all-reduce is a row of messages, one after the other: you know how many, and how large. A **binomial tree** (you
+# build it next) is ⌈log₂ N⌉ rounds up and as many down, with the whole tensor in every message.
+#
+# People compare collectives by **busbw**. It is bytes of the tensor over time (**algbw**), times 2(N-1)/N, so it says what
+# each link of a ring carried, and you can hold it against the data sheet.
+#
+# ### Exercise [[ring_cost]]
+#
+# *10 points, about 4 minutes; difficulty 2 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="ring_cost" points=10 difficulty=2 importance=4 minutes=4 title="What it costs" provides=["ring_seconds", "tree_seconds", "bus_bandwidth"]
+def ring_seconds(num_bytes: float, world_size: int, latency_s: float, bandwidth_Bps: float) -> float:
+    """Return how long the ring needs for a tensor of num_bytes, on world_size ranks (2 or more), by α and β."""
+    # BEGIN SOLUTION ring_cost
+    return 2 * (world_size - 1) * (latency_s + num_bytes / (world_size * bandwidth_Bps))
+    # END SOLUTION
+
+
+def tree_seconds(num_bytes: float, world_size: int, latency_s: float, bandwidth_Bps: float) -> float:
+    """Return how long the binomial tree needs, up and down, by α and β; world_size need not be a power of two."""
+    # BEGIN SOLUTION ring_cost
+    return 2 * math.ceil(math.log2(world_size)) * (latency_s + num_bytes / bandwidth_Bps)
+    # END SOLUTION
+
+
+def bus_bandwidth(num_bytes: float, seconds: float, world_size: int) -> float:
+    """Return busbw, in bytes per second, of an all-reduce that took this long."""
+    # BEGIN SOLUTION ring_cost
+    return 2 * (world_size - 1) / world_size * num_bytes / seconds
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("ring_cost", ring_seconds, tree_seconds, bus_bandwidth)
+
+# %% [markdown]
+# Take 64 GPUs, a latency of 10 µs and 50 GB/s for each, which is one 400 Gb/s InfiniBand port. **Up to what size is the
+# tree faster than the ring?** Write your guess in MB.
+
+# %% tags=["predict"]
+labkit.predict("tree_wins_below", 0.01, unit="MB")
+
+# %% tags=["nbval-ignore-output"]
+import matplotlib.pyplot as plt
+
+sizes = [2.0**power for power in range(8, 33)]
+border = 10e-6 * 50e9 * (64 - 1 - 6) / (6 - 63 / 64)  # where both formulas are equal
+figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
+for name, cost, line in (("ring", ring_seconds, "-"), ("tree", tree_seconds, "--")):
+    axes.loglog(sizes, [1e3 * cost(size, 64, 10e-6, 50e9) for size in sizes], line, label=name)
+axes.set(xlabel="tensor on each rank (bytes)", ylabel="predicted time (ms)")
+axes.legend(title=f"64 ranks: the tree wins below {border / 1e6:.1f} MB")
+plt.close()  # shown once, with your guess
+labkit.reveal("tree_wins_below", border / 1e6, figure)
+
+# %% [markdown]
+# Set both formulas equal and solve for B, with L = ⌈log₂ N⌉: the border is αβ (N-1-L) / (L-(N-1)/N). It grows with α, with
+# β and with N. So "trees below 1 MB" is a rule for one cluster, and NCCL computes it anew for each.
+#
+# **[[ten_times_the_latency]].** The same 64 GPUs over Ethernet: the same bandwidth, ten times the latency. What does that
+# do to the border? Choose `"a tenth"`, `"the same"` or `"ten times"`.
+
+# %% tags=["why"] exercise="ten_times_the_latency" title="Ten times the latency"
+labkit.answer("ten_times_the_latency", "ten times")
+
+# %% [markdown] tags=["slide-only"]
+# ## α for steps, β for bytes
+#
+# | | steps | bytes a rank sends |
+# |---|---|---|
+# | ring | 2(N-1) | 2(N-1)/N · B |
+# | binomial tree | 2 ⌈log₂ N⌉ | up to ⌈log₂ N⌉ · B |
+# | halving and doubling | 2 log₂ N | 2(N-1)/N · B |
+#
+# <!-- notes: Halving and doubling wants a power of two and partners that are far apart. NCCL's Tree is two trees, in pieces: about 2 log N steps and 2B. -->
+
+# %% [markdown]
+# ## 4 A tree
+#
+# In a ring, the last contribution arrives after N-1 hops. In a binomial tree every round halves the number of ranks that
+# still have something to say. With eight ranks, on the way up:
+#
+# ```
+#   round 0    1 → 0    3 → 2    5 → 4    7 → 6
+#   round 1    2 → 0             6 → 4
+#   round 2    4 → 0
+# ```
+#
+# Then the total goes down by the same arrows, reversed, and the last ones first. Nothing says that N is a power of two:
+# who finds no partner waits for the next round.
+#
+# In a sub-group, `dist.send(tensor, group_dst=3, group=group)` and `dist.recv(tensor, group_src=3, group=group)` count
+# inside the group. Plain `dst=` and `src=` name ranks of the whole world, whatever group you pass.
+#
+# ### Exercise [[tree_all_reduce]]
+#
+# *20 points, about 9 minutes; difficulty 3 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="tree_all_reduce" points=20 difficulty=3 importance=4 minutes=9 title="A tree" provides=["tree_all_reduce"]
+def tree_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
+    """Replace tensor by the sum over group: up a binomial tree to the group's rank 0, then down the same tree.
+
+    Args:
+        tensor: Contiguous, any dtype, changed in place.
+        group: Who takes part, any number of ranks N; ceil(log2 N) rounds up and as many down. None is everybody.
+    """
+    # BEGIN SOLUTION tree_all_reduce
+    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
+    distances = []
+    while 2 ** len(distances) < world_size:
+        distances.append(2 ** len(distances))
+
+    incoming = torch.empty_like(tensor)
+    for distance in distances:  # up: 1, 2, 4, ...
+        if rank % (2 * distance) == distance:
+            dist.send(tensor, group_dst=rank - distance, group=group)
+        elif rank % (2 * distance) == 0 and rank + distance < world_size:
+            dist.recv(incoming, group_src=rank + distance, group=group)
+            tensor += incoming
+    for distance in reversed(distances):  # down: ..., 4, 2, 1
+        if rank % (2 * distance) == distance:
+            dist.recv(tensor, group_src=rank - distance, group=group)
+        elif rank % (2 * distance) == 0 and rank + distance < world_size:
+            dist.send(tensor, group_dst=rank + distance, group=group)
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("tree_all_reduce", tree_all_reduce)
+
+# %% [markdown]
+# A formula is one model, the virtual cluster is another, and it runs *your* tree: 64 GPUs, each in a machine of its own
+# with one 400 Gb/s port. Inside a virtual rank `time.perf_counter()` is virtual time.
+
+
+# %% seconds=12
+def stopwatch(all_reduce, num_bytes):
+    tensor = torch.empty(num_bytes // 4, device="meta")  # a size without numbers: time is all we want
+    dist.barrier()
+    start = time.perf_counter()
+    all_reduce(tensor)
+    return time.perf_counter() - start
+
+
+alpha, beta = 9.3e-6, 48e9  # of such a port, by the catalogue in labkit.hardware
+for name, size in (("4 KiB", 2**12), ("64 MiB", 2**26)):
+    for all_reduce, cost in ((ring_sum, ring_seconds), (tree_all_reduce, tree_seconds)):
+        run = labkit.run(stopwatch, all_reduce, size, on=labkit.virtual(64, link="ib_ndr"))
+        formula, cluster = 1e6 * cost(size, 64, alpha, beta), 1e6 * max(run.results)
+        print(f"{name:6}  {all_reduce.__name__:15}  formula {formula:6.0f} µs  cluster {cluster:6.0f} µs")
+
+# %% [markdown]
+# The tree wins on few bytes, the ring on many. The cluster needs more than the formula, and more so for the ring: the
+# formula counts messages and forgets that somebody must add. Starting a kernel takes some microseconds, however little it
+# has to do, and the ring starts one in each step of its first half.
+
+# %% [markdown] tags=["slide-only"]
+# ## A tree: few steps, many bytes
+#
+# ```
+#   1 → 0    3 → 2    5 → 4    7 → 6
+#   2 → 0             6 → 4
+#   4 → 0
+# ```
+#
+# <!-- notes: Every round halves the ranks that still have something to say. Then the same arrows reversed. -->
+
+# %% [markdown]
+# ## 5 All to all
+#
+# One more pattern: every rank has a *different* piece for every other. Think of a matrix of pieces, ranks by ranks, and
+# transpose it. Models with experts need it in every layer, to bring each token to the GPU where its expert lives. How many
+# tokens go where is different each time, so **sizes differ, and may be 0**.
+#
+# ### Exercise [[all_to_all]]
+#
+# *14 points, about 6 minutes; difficulty 3 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="all_to_all" points=14 difficulty=3 importance=4 minutes=6 title="All to all" provides=["all_to_all"]
+def all_to_all(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: dist.ProcessGroup | None = None) -> None:
+    """Send inputs[i] to rank i of group, and receive rank i's piece for this rank in outputs[i].
+
+    Args:
+        outputs: One contiguous tensor for each rank, any dtype; outputs[i] has the size of what rank i sends here.
+            Changed in place.
+        inputs: One tensor for each rank; sizes may differ and may be 0. inputs[own rank] is copied, not sent.
+        group: Who takes part; None is everybody. Peers are counted inside it.
+    """
+    # BEGIN SOLUTION all_to_all
+    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
+    outputs[rank].copy_(inputs[rank])
+    batch = []
+    for shift in range(1, world_size):
+        to, source = (rank + shift) % world_size, (rank - shift) % world_size
+        if inputs[to].numel():
+            batch.append(dist.P2POp(dist.isend, inputs[to], group=group, group_peer=to))
+        if outputs[source].numel():
+            batch.append(dist.P2POp(dist.irecv, outputs[source], group=group, group_peer=source))
+    for work in dist.batch_isend_irecv(batch) if batch else []:
+        work.wait()
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("all_to_all", all_to_all)
+
+
+# %% [markdown]
+# If every rank adds up what it received, you have a reduce-scatter again, in one step of N-1 messages. Lesson 10 needs
+# that: 8-bit gradients cannot be added on the way, but they can be sent to one rank each, and added there.
+
+# %% [markdown] tags=["slide-only"]
+# ## All to all transposes
+#
+# | | before | after |
+# |---|---|---|
+# | rank 0 | 00 01 02 | 00 10 20 |
+# | rank 1 | 10 11 12 | 01 11 21 |
+# | rank 2 | 20 21 22 | 02 12 22 |
+#
+# <!-- notes: Experts: each token to the GPU where its expert lives, in every layer, sizes different each time. -->
+
+# %% [markdown]
+# ## 6 Within and between machines
+#
+# Inside a machine, an H100 sends 450 GB/s over NVLink. Between machines, a 400 Gb/s card carries 50 GB/s, and often several
+# GPUs share one. Eight H100s in two machines of four: each sends 4 MB to its partner in the other machine, first with a
+# card for each GPU, then with **one card for all four**. How many times longer does that take?
+
+# %% tags=["predict"]
+labkit.predict("one_card_slowdown", 2.0, unit="times")
+
+
+# %%
+def to_the_other_machine():
+    rank, half = dist.get_rank(), dist.get_world_size() // 2
+    outgoing = torch.ones(1 * MB, device=message_device())  # 4 MB
+    partner = (rank + half) % (2 * half)
+    dist.barrier()
+    start = time.perf_counter()
+    exchange(outgoing, partner, torch.empty_like(outgoing), partner)
+    return time.perf_counter() - start
+
+
+own_card = labkit.run(to_the_other_machine, on=labkit.virtual(8, gpus_per_node=4))
+one_card = labkit.run(to_the_other_machine, on=labkit.virtual(8, gpus_per_node=4, nics_per_node=1))
+labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results), one_card.timeline)
+
+# %% [markdown]
+# Four messages queue for one card in each machine. Nothing in the code says so: it is where the ranks happen to sit. So a
+# good all-reduce knows its links. **Design one.**
+#
+# ### Exercise [[unequal_links]]
+#
+# *26 points, about 15 minutes; difficulty 4 of 5, importance 4 of 5*
+#
+# You get a cluster of H100s: NVLink inside each node, **one 400 Gb/s card a node** between them, and some links that are
+# slower than the rest. Return a plan for each rank, of the records of lesson 02. You may cut the 64 MB into as many equal
+# chunks as you like, up to 64, and send any chunk to anybody. In a step, a rank's messages start together, and the step
+# ends when all have left and arrived; what is sent is what the chunk held before the step.
+#
+# Your score is the time until the last rank is done, in virtual time, messages alone. The points are for beating the plain
+# ring in the order of ranks, on these clusters and on others of their kind. Beside it stand the textbook's two levels, and
+# the best that we found.
+
+
+# %% tags=["given"]
+Send, Recv = namedtuple("Send", "step chunk peer"), namedtuple("Recv", "step chunk peer")
+Reduce = namedtuple("Reduce", "step chunk")  # without it, what a Recv brings replaces the chunk
+
+
+# %% tags=["design"] exercise="unequal_links" points=26 difficulty=4 importance=4 minutes=15 title="Unequal links" provides=["all_reduce_plans"]
+def all_reduce_plans(
+    num_ranks: int, ranks_per_node: int, slow_links: dict[tuple[int, int], float]
+) -> list[list[Send | Recv | Reduce]]:
+    """Return a plan for each rank, so that in the end every chunk on every rank holds all contributions, once.
+
+    Args:
+        num_ranks: In all; a multiple of ranks_per_node.
+        ranks_per_node: Ranks 0 to ranks_per_node - 1 are in the first node, and so on; 2 or more.
+        slow_links: (source, destination) -> how many times longer bytes take that way. All others are equal.
+    """
+    # BEGIN SOLUTION unequal_links
+    firsts = range(0, num_ranks, ranks_per_node)
+    orders = [_fastest_round(range(first, first + ranks_per_node), slow_links) for first in firsts]
+    slices = 64 // num_ranks
+    plans = [[] for _ in range(num_ranks)]
+    for node, order in enumerate(orders):
+        for place, rank in enumerate(order):
+            found = []
+            for part in range(slices):  # two steps after the slice before it: one is inside while one is on the card
+                steps = _steps_of_slice(orders, node, place, part * num_ranks)
+                found += [(2 * part + at, part, record) for at, step in enumerate(steps) for record in step]
+            found.sort(key=lambda each: each[:2])
+            plans[rank] = [record._replace(step=at) for at, _, record in found]
+    return plans
+
+
+def _fastest_round(ranks, slow_links):
+    """Return the order in which a ring passes these ranks over the fastest links."""
+    first, *others = ranks
+
+    def slowest(order):
+        return max(slow_links.get((order[i - 1], order[i]), 1.0) for i in range(len(order)))
+
+    return min(((first, *rest) for rest in permutations(others)), key=slowest)
+
+
+def _steps_of_slice(orders, node, place, start):
+    """Yield a rank's steps: reduce-scatter inside its node, all-reduce of its piece between nodes, all-gather inside."""
+    nodes, size = len(orders), len(orders[0])
+    right, left = orders[node][(place + 1) % size], orders[node][place - 1]
+
+    def piece(number):
+        return range(start + number % size * nodes, start + number % size * nodes + nodes)
+
+    for step in range(size - 1):
+        arriving = piece(place - step - 2)
+        yield [
+            *(Send(0, chunk, right) for chunk in piece(place - step - 1)),
+            *(Recv(0, chunk, left) for chunk in arriving),
+            *(Reduce(0, chunk) for chunk in arriving),
+        ]
+    mine, above, below = piece(place), orders[(node + 1) % nodes][place], orders[node - 1][place]
+    for step in range(2 * (nodes - 1)):
+        arriving = mine[(node - step - 2) % nodes]
+        messages = [Send(0, mine[(node - step - 1) % nodes], above), Recv(0, arriving, below)]
+        yield [*messages, Reduce(0, arriving)] if step < nodes - 1 else messages
+    for step in range(size - 1):
+        yield [
+            *(Send(0, chunk, right) for chunk in piece(place - step)),
+            *(Recv(0, chunk, left) for chunk in piece(place - step - 1)),
+        ]
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.challenge("unequal_links", all_reduce_plans)
+
+# %% [markdown]
+# Where there are as many chunks as ranks, you can watch your plans: `labkit.ring_player(all_reduce_plans(8, 4, {}))`.
+#
+# What is the best one could hope for? Whatever you do, 64 MB must leave each of two nodes through its card. Of 50 GB/s,
+# headers leave 48 for the payload: 1,333 µs.
+
+# %% [markdown] tags=["slide-only"]
+# ## Two levels: let the card carry the tensor once
+#
+# 1. reduce-scatter **inside** each machine
+# 2. all-reduce of each piece **between** machines
+# 3. all-gather **inside**
+#
+# **To the room:** what if two GPUs of a machine share a slow link?
+#
+# <!-- notes: Then the order of the ring inside matters. And slices: while one is on the card, the next is inside. Show the class board. -->
+
+# %% [markdown]
+# ## 7 What NCCL does beyond this
+#
+# * **No CPU in the loop.** One kernel runs all steps on the GPU and adds while it receives. It is a kernel: it takes some of
+#   the GPU's processors and memory bandwidth from your computation.
+# * **Channels.** Several rings at once, each on its own share of the tensor, by different routes, so that every link and
+#   every card is used.
+# * **Pieces.** A chunk goes in small pieces, so that one step starts before the last one has ended, as your slices do.
+# * **Protocols.** *Simple* sends large blocks: full bandwidth, more latency. *LL* puts a 4-byte flag beside every 4 bytes:
+#   half the bandwidth, little latency. *LL128* spends 8 bytes of 128.
+# * **Trees.** Two at once, each rank a leaf in one of them, in pieces: about 2 log₂ N steps and 2B bytes (Sanders, Speck
+#   and Träff, 2009).
+# * **Sums in the switch.** With NVLink SHARP the switch adds: each GPU sends its data once and receives the sum once. busbw
+#   can then exceed what the link carries.
+# * **Choice.** For every call it estimates the time of each algorithm and protocol, as you did with α and β, and takes the
+#   least. `NCCL_ALGO` and `NCCL_PROTO` force it; `NCCL_DEBUG=INFO` shows what it found.
+#
+# **gloo** does its collectives on CPUs over TCP; **MPI** is what many clusters had before. What you wrote here calls
+# `torch.distributed` only, and its CPU runs used gloo. None of it has been timed on several real machines with GPUs.
+
+# %% [markdown] tags=["slide-only"]
+# ## The links
+#
+# | link | between | each way |
+# |---|---|---|
+# | NVLink 4 (H100) | GPUs of a machine | 450 GB/s a GPU |
+# | NVLink 5 (B200) | GPUs of a rack | 900 GB/s a GPU |
+# | PCIe 5.0 x16 | GPU and network card | about 63 GB/s |
+# | InfiniBand NDR | machines | 50 GB/s a port |
+# | 100 Gb/s Ethernet | machines | 12.5 GB/s a port |
+#
+# <!-- notes: RDMA: the card reads memory by itself. GPUDirect RDMA: it reads the GPU's memory. On Ethernet it is called RoCE. -->
+
+# %% [markdown]
+# ## 8 What stays
+#
+# * Ring for many bytes, tree for few. **α and β** tell you where the border is.
+# * **busbw** is what you compare with the data sheet.
+# * Round once. Divide once. Copy back what you copied.
+# * Use fast links first, and let the slow one carry the tensor once.
+#
+# **The next question.** Backward computes gradients one after another, the last layer's first. Should you all-reduce each
+# one as soon as it is there, hundreds of times the latency, while backward still computes? Or all of them at the end, in one
+# go, while the GPUs stand idle? You have α and β. What would you do? Lesson [[ddp]], `04_ddp`, is the answer.
+
+# %% [markdown] tags=["slide-only"]
+# ## What stays
+#
+# * ring for many bytes, **tree for few**
+# * fast links first; the slow one carries the tensor **once**
+#
+# Next: gradients come one after another. Send each at once, or all at the end?
+
+# %% [markdown]
+# ## Bonus: Halving and doubling
+#
+# Can one have few steps *and* few bytes? If N is a power of two, yes. In the first round rank r talks to rank r XOR N/2.
+# (`^` in Python flips one bit here: `5 ^ 4` is 1 and `1 ^ 4` is 5, so it makes pairs.) Both cut their range in half, the
+# smaller number keeps the lower half, and each sends the half it gives up. Then the same on the half that is left, with N/4,
+# and so on: a reduce-scatter in log₂ N rounds. Walk the same way back, and it is an all-gather.
+#
+# ### Exercise [[halving_doubling]]
+#
+# *8 points, about 10 minutes; difficulty 4 of 5, importance 2 of 5*
+
+
+# %% tags=["exercise"] exercise="halving_doubling" points=8 difficulty=4 importance=2 minutes=10 title="Halving and doubling" provides=["halving_doubling_all_reduce"] bonus=true
+def halving_doubling_all_reduce(tensor: torch.Tensor) -> None:
+    """Replace tensor by the sum over all ranks: recursive halving reduce-scatter, recursive doubling all-gather.
+
+    Args:
+        tensor: Contiguous, any length, odd, shorter than the world or empty included; changed in place. Both partners
+            cut an odd range at the same place; an empty half is not sent.
+    Raises:
+        ValueError: If the world size is not a power of two.
+    """
+    # BEGIN SOLUTION halving_doubling
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    if world_size & (world_size - 1):
+        raise ValueError(f"{world_size} ranks are not a power of two; use the ring.")
+    mine = tensor.view(-1)
+    landing_zone = torch.empty_like(mine)
+    splits = []  # (partner, the part it keeps, the part I keep), in the order they were made
+    distance = world_size // 2
+    while distance:
+        partner = rank ^ distance
+        middle = mine.numel() // 2
+        low, high = mine[:middle], mine[middle:]
+        theirs, mine = (low, high) if rank & distance else (high, low)
+        incoming = landing_zone[: mine.numel()]
+        exchange(theirs, partner, incoming, partner)
+        mine += incoming
+        splits.append((partner, theirs, mine))
+        distance //= 2
+    for partner, theirs, kept in reversed(splits):
+        exchange(kept, partner, theirs, partner)
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("halving_doubling", halving_doubling_all_reduce)
+
+# %% [markdown]
+# By the formula it is best everywhere. Why is it not all one uses? It wants a power of two, and its partners are far apart:
+# rank 0 talks to rank 32, through many switches that others use at the same moment. The formula has no word for that. A
+# ring talks to neighbours only.
+#
+# ## Bonus: Two levels, for real
+#
+# The textbook's design, as a function that runs: reduce-scatter within each node, all-reduce of each piece between the
+# nodes, all-gather within each node. `reduce_scatter` and `all_gather` take any ranks.
+#
+# ### Exercise [[hierarchical_all_reduce]]
+#
+# *8 points, about 8 minutes; difficulty 3 of 5, importance 3 of 5*
+
+
+# %% tags=["exercise"] exercise="hierarchical_all_reduce" points=8 difficulty=3 importance=3 minutes=8 title="Within and between nodes" provides=["hierarchical_all_reduce"] bonus=true
+def hierarchical_all_reduce(tensor: torch.Tensor, ranks_per_node: int) -> None:
+    """Replace tensor by the sum over all ranks; between nodes each rank sends its own piece only.
+
+    Args:
+        tensor: Contiguous, any length, changed in place.
+        ranks_per_node: G; ranks 0..G-1 are node 0, G..2G-1 node 1 and so on.
+    Raises:
+        ValueError: If ranks_per_node does not divide the world size.
+    """
+    # BEGIN SOLUTION hierarchical_all_reduce
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    if world_size % ranks_per_node:
+        raise ValueError(f"{ranks_per_node} ranks per node do not divide {world_size} ranks.")
+    node, local = divmod(rank, ranks_per_node)
+    inside = range(node * ranks_per_node, (node + 1) * ranks_per_node)
+    between = range(local, world_size, ranks_per_node)
+
+    pieces = tensor.view(-1).tensor_split(ranks_per_node)
+    reduce_scatter(pieces, inside)
+    chunks = pieces[local].tensor_split(len(between))
+    reduce_scatter(chunks, between)
+    all_gather(chunks, between)
+    all_gather(pieces, inside)
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("hierarchical_all_reduce", hierarchical_all_reduce)
+
+
+# %%
+def in_two_levels(tensor):
+    hierarchical_all_reduce(tensor, ranks_per_node=4)
+
+
+print("network cards   one ring   two levels   (µs)")
+for cards in (4, 1):
+    machines = labkit.virtual(8, gpus_per_node=4, nics_per_node=cards)
+    flat, levels = (
+        1e6 * max(labkit.run(stopwatch, all_reduce, 16 * MB, on=machines).results)
+        for all_reduce in (ring_sum, in_two_levels)
+    )
+    print(f"{cards:13}{flat:11.0f}{levels:13.0f}")
+
+# %% [markdown]
+# The flat ring crosses between machines at one place only, so three of the four cards never help it, and it loses nothing
+# when they are gone. Two levels keep all four busy; with one card left they still win, because they send less through it.
+#
+# ## Bonus: Predict, measure, explain
+#
+# Now your own machine. The next cell times your drop-in and the library on 2 and on 4 real processes. busbw says what each
+# link carries, so it should not depend on N. **By what factor does yours change from 2 ranks to 4, here?** (1.0 means not
+# at all.)
+
+# %% tags=["predict"]
+labkit.predict("busbw_2_to_4", 1.0, unit="times")
+
+
+# %% tags=["nbval-ignore-output"]
+def sweep(collectives, sizes, repeats=5):
+    """Return {(name, size): seconds of the fastest repeat}."""
+    seconds = {}
+    for size in sizes:
+        tensor = torch.ones(size // 4, device=message_device())
+        for name, collective in collectives.items():
+            times = []
+            for _ in range(repeats + 1):
+                dist.barrier()
+                start = time.perf_counter()
+                collective(tensor.fill_(1))
+                if tensor.is_cuda:
+                    torch.cuda.synchronize()  # a GPU's work goes on after the call returns
+                times.append(time.perf_counter() - start)
+            seconds[name, size] = min(times[1:])  # the least disturbed; the first one opens connections
+    return seconds
+
+
+SIZES = [2**16, 2**22, 2**24]
+COLLECTIVES = {"yours": ring_all_reduce, "library": dist.all_reduce}
+measured = {}
+for ranks in (2, 4):
+    results = labkit.run(sweep, COLLECTIVES, SIZES, on=labkit.local(ranks)).results
+    measured[ranks] = {key: max(seconds[key] for seconds in results) for key in results[0]}  # the slowest rank counts
+
+rows = ["ranks        size  whose        ms  busbw GB/s"]
+for ranks, seconds in measured.items():
+    for (name, size), each in seconds.items():
+        gbps = 1e-9 * bus_bandwidth(size, each, ranks)
+        rows.append(f"{ranks:5}{size // 1024:8} KiB  {name:8}{each * 1e3:7.2f}{gbps:12.3g}")
+busbw = {ranks: bus_bandwidth(SIZES[-1], measured[ranks]["yours", SIZES[-1]], ranks) for ranks in (2, 4)}
+labkit.reveal("busbw_2_to_4", busbw[4] / busbw[2], rows)
+
+# %% [markdown]
+# Two points give α and β, the smallest size and the largest on 4 ranks. They predict a third that the fit has not seen.
+
+# %% tags=["nbval-ignore-output"]
+ours = {size: measured[4]["yours", size] for size in SIZES}
+small, middle, large = SIZES
+beta = 2 * 3 / 4 * (large - small) / (ours[large] - ours[small])  # the extra bytes over the extra time
+alpha = ours[small] / (2 * 3) - small / (4 * beta)  # what is left of one step
+print(f"alpha {alpha * 1e6:.0f} µs, bandwidth {beta / 1e9:.2f} GB/s")
+print(
+    f"{middle // 2**20} MiB: predicted {ring_seconds(middle, 4, alpha, beta) * 1e3:.1f} ms, measured {ours[middle] * 1e3:.1f} ms"
+)
+
+# %% [markdown]
+# What to make of it:
+#
+# * **There is no link.** "Sending" here means copying memory from one process to another, and a core must do it. Ranks that
+#   outnumber the cores share them, so busbw falls. With a link for each rank it would hardly move.
+# * **α is large.** A message waits until its receiver gets a turn on a core. Between GPUs it takes microseconds.
+# * **The prediction is off.** A straight line knows nothing of caches, and nothing of the other programs on your machine.
+#   A model tells you what the hardware allows; only the measurement tells you what happened.
+#
+# ### Sources
+#
+# * R. Thakur, R. Rabenseifner and W. Gropp, "Optimization of collective communication operations in MPICH",
+#   *International Journal of High Performance Computing Applications* 19 (2005): recursive halving and doubling, the cost
+#   model.
+# * P. Sanders, J. Speck and J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", *Parallel
+#   Computing* 35 (2009): double binary trees.
+# * M. Cho, U. Finkler, M. Serrano, D. Kung and H. Hunter, "BlueConnect: Decomposing all-reduce for deep learning on
+#   heterogeneous network hierarchy", *IBM Journal of Research and Development* 63 (2019): all-reduce in levels.
+# * nccl-tests, `doc/PERFORMANCE.md`: algbw and busbw. NCCL user guide: environment variables.
+# * Bandwidths: NVIDIA data sheets for H100 and B200 (NVLink, both directions together: 900 and 1,800 GB/s); PCI-SIG for
+#   PCIe 5.0; InfiniBand Trade Association for NDR.

@@ -1,0 +1,159 @@
+"""Lesson 03 keeps its contract: topics, exercises, points, and answers that do what dist.all_reduce does."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import labkit
+from labkit.checks.rooms import find
+from labkit.exercises.collectives.plan_time import plan_ns
+from labkit.exercises.collectives.unequal_links.exercise import cluster_of
+from labkit.lessons.budget import budget
+from labkit.lessons.source import Lesson
+from labkit.plans.reference.rings import ring_plan
+from tests.checks.lesson_cells import lesson as source_of
+from tests.checks.lesson_cells import namespace
+from tests.lessons.contract import LessonContract
+
+SOLUTIONS = Path(__file__).parents[2] / "solutions"
+
+
+class TestContract(LessonContract):
+    number = "03"
+    exercises = (
+        "drop_in_all_reduce",
+        "ring_cost",
+        "ten_times_the_latency",
+        "tree_all_reduce",
+        "all_to_all",
+        "unequal_links",
+        "halving_doubling",
+        "hierarchical_all_reduce",
+    )
+    bonus = ("halving_doubling", "hierarchical_all_reduce")
+    bonus_points = 16
+    least_guesses = 4
+    topics: ClassVar = {
+        "stuck": r"labkit\.lend\(",
+        "non-contiguous tensors": r"transposed tensor",
+        "bfloat16": r"256 \+ 1 rounds back to 256",
+        "average": r"\*\*average\.\*\*",
+        "sub-groups": r"\*\*sub-groups\.\*\*",
+        "async_op": r"async_op=true",
+        "alpha and beta": r"\*\*α\*\* is the latency",
+        "algbw and busbw": r"\*\*busbw\*\*[\s\S]*\*\*algbw\*\*",
+        "tree": r"binomial tree",
+        "all to all": r"transpose it",
+        "quantised reduce-scatter": r"8-bit gradients cannot be added on the way",
+        "one card": r"one card for all four",
+        "design": r'labkit\.challenge\("unequal_links"',
+        "NCCL's kernels take the GPU's processors": r"some of the gpu's processors and memory bandwidth",
+        "channels": r"\*\*channels\.\*\*",
+        "protocols": r"ll128",
+        "NVLink SHARP": r"nvlink sharp",
+        "double binary trees": r"sanders, speck and träff, 2009",
+        "the links": r"infiniband ndr",
+        "two cores, four ranks": r"ranks that outnumber the cores",
+        "the next lesson": r"04_ddp",
+        "sources": r"### sources",
+    }
+
+
+@pytest.fixture(scope="module")
+def lesson() -> Lesson:
+    return source_of("03")
+
+
+@pytest.fixture(scope="module")
+def answers() -> types.SimpleNamespace:
+    return types.SimpleNamespace(**namespace(number="03"))
+
+
+def test_the_core_takes_no_more_than_75_minutes(lesson: Lesson) -> None:
+    assert budget(lesson).promise <= 75
+
+
+def test_the_drop_in_has_the_arguments_of_dist_all_reduce(answers: types.SimpleNamespace) -> None:
+    ours = inspect.signature(answers.ring_all_reduce).parameters
+    theirs = inspect.signature(inspect.unwrap(dist.all_reduce)).parameters
+    assert list(ours) == list(theirs)
+    assert [p.default for p in ours.values()] == [p.default for p in theirs.values()]
+
+
+def test_no_cell_is_over_long(lesson: Lesson) -> None:
+    for cell in lesson.cells:
+        limit = 85 if cell.is_code_exercise else 52
+        lines = len(cell.source.splitlines())
+        assert lines <= limit, f"{cell.id} (line {cell.line}) has {lines} lines; cut it in two"
+
+
+def test_what_differs_between_runs_is_not_compared(lesson: Lesson) -> None:
+    unsteady = re.compile(r"^\w*run\.timeline$|perf_counter|measured|except .*RunTimeout|plt\.show", re.MULTILINE)
+    for cell in lesson.cells:
+        virtual_alone = "labkit.virtual(" in cell.source and "labkit.local(" not in cell.source
+        plain = cell.kind == "code" and cell.role is None and "export" not in cell.tags
+        if plain and unsteady.search(cell.source) and not (virtual_alone and "measured" not in cell.source):
+            assert "nbval-ignore-output" in cell.tags, f"line {cell.line}"
+
+
+@pytest.mark.parametrize(("name", "nodes"), [("one node", {}), ("one card", {"gpus_per_node": 4, "nics_per_node": 1})])
+def test_a_plan_takes_as_long_as_its_run_on_the_virtual_cluster(name: str, nodes: dict[str, int]) -> None:
+    def ring() -> None:
+        rank, size = dist.get_rank(), dist.get_world_size()
+        chunks = torch.empty(16 * 10**6, device="meta").tensor_split(size)
+        for step in range(2 * (size - 1)):
+            outgoing, incoming = chunks[(rank - step) % size], chunks[(rank - step - 1) % size]
+            send = dist.P2POp(dist.isend, outgoing, (rank + 1) % size)
+            for work in dist.batch_isend_irecv([send, dist.P2POp(dist.irecv, incoming, (rank - 1) % size)]):
+                work.wait()
+
+    slow = {(0, 1): 6.0}
+    world = labkit.virtual(8, slow_links=slow, **nodes)
+    run = labkit.run(ring, on=world, echo=False)
+    assert plan_ns([ring_plan(rank, 8) for rank in range(8)], world.cluster, 8 * 10**6) == run.timeline.makespan_ns
+
+
+def test_the_pars_of_the_design_are_what_ring_and_two_levels_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SOLUTIONS))
+    from hidden.collectives.two_levels import pars
+
+    for case in find("unequal_links").visible:
+        asked: Any = case.inputs[0]
+        found = pars(asked["num_ranks"], asked["ranks_per_node"], asked["slow_links"])
+        assert case.about["pars"] == [round(each, 1) for each in found], case.name
+
+
+def test_a_card_carries_64_mb_in_1333_us() -> None:
+    cluster = cluster_of(8, 4, [])
+    assert round(64e6 / cluster.nic.payload_bytes_per_second * 1e6) == 1333  # quoted in the text
+
+
+def _differences(ring_all_reduce: Any) -> list[str]:
+    """Return where ring_all_reduce and dist.all_reduce differ on this rank."""
+    names = {name: getattr(dist.ReduceOp, name) for name in ("SUM", "MAX", "MIN", "PRODUCT")}
+    found = []
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32):
+        for shape in ((), (0,), (1,), (2,), (7,), (3, 4), (64, 5)):
+            for name, op in names.items():
+                draw = torch.Generator().manual_seed(dist.get_rank())
+                ours = torch.randint(1, 4, shape, generator=draw).to(dtype)  # small: exact in every type
+                theirs = ours.clone()
+                ring_all_reduce(ours, op)
+                dist.all_reduce(theirs, op)
+                if not torch.equal(ours, theirs):
+                    found.append(f"{name} {dtype} {shape}: {ours} and {theirs}")
+    return found
+
+
+@pytest.mark.parametrize("world_size", [1, 3, *(pytest.param(size, marks=pytest.mark.long) for size in (2, 5))])
+def test_the_drop_in_does_what_dist_all_reduce_does(answers: types.SimpleNamespace, world_size: int) -> None:
+    run = labkit.run(_differences, answers.ring_all_reduce, on=labkit.local(world_size), echo=False)
+    assert run.results == [[]] * world_size
