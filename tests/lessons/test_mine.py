@@ -55,7 +55,8 @@ def test_your_function_runs_on_the_ranks(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_several_functions_of_an_exercise_are_asked_for_by_name(tmp_path: Path) -> None:
     _write(tmp_path, answered=True)
-    assert labkit.mine("ring_cost", otherwise=None, name="bus_bandwidth", folder=tmp_path)(100, 1.0, 4) == 150.0
+    busbw = labkit.mine("ring_cost", otherwise=None, name="bus_bandwidth", folder=tmp_path)
+    assert busbw(100, 1.0, 4) == 150.0
     with pytest.raises(
         LessonError, match=r"provides ring_seconds, tree_seconds, bus_bandwidth; write name='ring_seconds'"
     ):
