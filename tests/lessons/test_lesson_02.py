@@ -95,7 +95,7 @@ def test_a_ring_that_does_not_take_turns_needs_204_us(answers: types.SimpleNames
         answers.ring_sum(torch.empty(4 * 10**6, device="meta"))
 
     timeline = labkit.run(ring, on=labkit.virtual(8), echo=False).timeline
-    assert round(timeline.makespan_ns / 1e3) == 204  # quoted in the text
+    assert timeline is not None and round(timeline.makespan_ns / 1e3) == 204  # quoted in the text
 
 
 def test_exercise_cells_hold_functions_only(lesson: Lesson, answers: types.SimpleNamespace) -> None:
