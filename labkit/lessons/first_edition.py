@@ -7,7 +7,6 @@ from __future__ import annotations
 
 _LONG = "longer than an hour and a quarter; becomes two lessons"
 NOT_RETOLD = {
-    "start_here": "its post is to be shorter, its end a question",
     "ddp": _LONG,
     "parameter_server": _LONG,
     "pipeline": _LONG,

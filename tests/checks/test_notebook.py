@@ -46,7 +46,7 @@ def test_a_stub_that_another_function_calls_is_named() -> None:
     source = "def ring_sum(tensor, group=None):\n    ring_plan(0, 2)\n"
     exec(compile(source, "<cell x>", "exec"), names)
     text = repr(labkit.check("ring_sum", names["ring_sum"]))
-    assert "ring_sum calls something that is not done yet. Exercise 2.4: The ring as a plan." in text
+    assert "ring_sum calls something that is not done yet. Exercise 2.3: The ring as a plan." in text
 
 
 def test_an_exception_is_shown_with_the_learners_own_lines_only() -> None:
