@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from labkit.simulator.rounds import Part
+from labkit.torch_port.gaps import check_dense
 from labkit.torch_port.operators import unanswered
 from labkit.torch_port.reduction import reduce_tensors
 from labkit.torch_port.tensors import sparse_parts
@@ -38,25 +39,7 @@ def check_payload(kind: str, tensors: Sequence[torch.Tensor]) -> None:
                     f"{kind} got a {layout} tensor: of sparse tensors there is only an all_reduce, the sum of "
                     "sparse_coo tensors. Send indices() and values(), or to_dense()."
                 )
-            if not _is_dense(tensor):
-                raise RuntimeError(
-                    f"{kind} got a tensor with gaps in memory, of shape {tuple(tensor.shape)} and strides "
-                    f"{tensor.stride()}: NCCL refuses it, and gloo takes the memory between for its elements and "
-                    "leaves wrong values without a word. Pass tensor.contiguous(), and copy the result back."
-                )
-
-
-def _is_dense(tensor: torch.Tensor) -> bool:
-    """Return whether the elements fill a piece of memory, in whatever order."""
-    if tensor.is_contiguous():
-        return True
-    expected = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size > 1:
-            if stride != expected:
-                return False
-            expected *= size
-    return True
+            check_dense(kind, tensor)
 
 
 def is_sparse_sum(tensors: Sequence[torch.Tensor], op: str) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from labkit.torch_port.gaps import check_all_dense
 from labkit.torch_port.peers import check_peer
 
 
@@ -61,6 +62,7 @@ class Operation:
         parameters: Names of the leading arguments, for calls that pass them by keyword.
         point_to_point: Whether it is a send or a receive.
         names: What a call says of the rank it names, such as "send to"; "" where it names none.
+        as_memory: How many of the leading arguments gloo takes for memory without gaps, and does not look.
     """
 
     methods: tuple[str, ...]
@@ -69,6 +71,7 @@ class Operation:
     parameters: tuple[str, ...]
     point_to_point: bool = False
     names: str = ""
+    as_memory: int = 0
 
     @property
     def method(self) -> str:
@@ -86,7 +89,14 @@ class Operation:
         return found
 
     def check(self, arguments: Sequence[Any], kwargs: Mapping[str, Any], size: int) -> None:
-        """Raise NoSuchRank where the call names a rank that a group of this size does not have."""
+        """Raise an error where gloo would read or write beyond what it was given, and not say so.
+
+        Raises:
+            NoSuchRank: If the call names a rank that a group of this size does not have.
+            RuntimeError: If gloo would take the memory between the elements of a tensor for elements.
+        """
+        if self.as_memory:
+            check_all_dense(self.kind, arguments[: self.as_memory])
         if not self.names:
             return
         if self.point_to_point:
@@ -116,10 +126,10 @@ _NAMED = ("outputTensor", "inputTensor")
 _MANY = ("outputs", "inputs")
 
 COLLECTIVES = (
-    Operation(("allreduce",), "all_reduce", _first, _TENSORS),
+    Operation(("allreduce",), "all_reduce", _first, _TENSORS, as_memory=1),
     Operation(("allreduce_coalesced",), "all_reduce_coalesced", _first, _TENSORS),
-    Operation(("broadcast",), "broadcast", _first, _TENSORS, names="broadcast from"),
-    Operation(("reduce",), "reduce", _first, _TENSORS, names="reduce to"),
+    Operation(("broadcast",), "broadcast", _first, _TENSORS, names="broadcast from", as_memory=1),
+    Operation(("reduce",), "reduce", _first, _TENSORS, names="reduce to", as_memory=1),
     Operation(("allgather",), "all_gather", _first, _INTO),
     Operation(("allgather_coalesced",), "all_gather_coalesced", _first, _LISTS),
     Operation(("_allgather_base", "all_gather_single"), "all_gather_into_tensor", _first, _SINGLE),
@@ -127,7 +137,7 @@ COLLECTIVES = (
         ("allgather_into_tensor_coalesced", "all_gather_single_coalesced"),
         *("all_gather_into_tensor_coalesced", _first, _MANY),
     ),
-    Operation(("reduce_scatter",), "reduce_scatter", _second, _INTO),
+    Operation(("reduce_scatter",), "reduce_scatter", _second, _INTO, as_memory=1),
     Operation(("_reduce_scatter_base", "reduce_scatter_single"), "reduce_scatter_tensor", _second, _NAMED),
     Operation(
         ("reduce_scatter_tensor_coalesced", "reduce_scatter_single_coalesced"),
@@ -135,9 +145,9 @@ COLLECTIVES = (
     ),
     Operation(("gather",), "gather", _second_times_size, _INTO, names="gather to"),
     Operation(("gather_into_tensor", "gather_single"), "gather", _second_times_size, _SINGLE, names="gather to"),
-    Operation(("scatter",), "scatter", _first_times_size, _INTO, names="scatter from"),
+    Operation(("scatter",), "scatter", _first_times_size, _INTO, names="scatter from", as_memory=2),
     Operation(("alltoall",), "all_to_all", _larger, _INTO),
-    Operation(("alltoall_base", "all_to_all_single"), "all_to_all_single", _larger, _SINGLE),
+    Operation(("alltoall_base", "all_to_all_single"), "all_to_all_single", _larger, _SINGLE, as_memory=1),
     Operation(("barrier",), "barrier", _nothing, ()),
     Operation(("monitored_barrier",), "monitored_barrier", _nothing, ()),
 )

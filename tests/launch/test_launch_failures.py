@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -91,6 +92,33 @@ def test_a_rank_that_does_not_exist_is_refused_and_the_rank_that_named_it_fails_
     with pytest.raises(RankFailed, match=r"rank 1 of 2 failed first: NoSuchRank: recv from rank 2: ") as caught:
         labkit.run(work, on=labkit.local(2))
     assert caught.value.reports[0].startswith("rank 0 waits for a message from rank 1 (8 B)\n")
+
+
+def test_a_tensor_with_gaps_is_refused_where_gloo_would_leave_wrong_values_and_nowhere_else() -> None:
+    def refused(call: Callable[[torch.Tensor], object]) -> str:
+        with pytest.raises(RuntimeError) as error:
+            call(torch.zeros(4, 4)[:, :2])
+        return str(error.value)
+
+    def work() -> tuple[list[str], list[float]]:
+        full = [torch.ones(4, 2), torch.ones(4, 2)]
+        texts = [
+            refused(dist.all_reduce),
+            refused(lambda column: dist.broadcast(column, 0)),
+            refused(lambda column: dist.reduce(column, 0)),
+            refused(lambda column: dist.scatter(column, full if dist.get_rank() == 0 else None, 0)),
+            refused(lambda column: dist.reduce_scatter(column, full)),
+            refused(lambda column: dist.all_to_all_single(column, torch.ones(4, 2))),
+        ]
+        wide = [torch.zeros(4, 4), torch.zeros(4, 4)]
+        dist.all_gather([one[:, 1:3] for one in wide], torch.full((4, 4), dist.get_rank() + 1.0)[:, ::2])
+        whole = torch.arange(6.0).reshape(2, 3).t()  # in another order, without a gap
+        dist.all_reduce(whole)
+        return texts, [wide[0].sum().item(), wide[1].sum().item(), whole[0, 1].item()]
+
+    for texts, sums in labkit.run(work, on=labkit.local(2, device="cpu"), echo=False).results:
+        assert all("got a tensor with gaps in memory, of shape (4, 2) and strides (4, 1)" in text for text in texts)
+        assert sums == [8.0, 16.0, 6.0]
 
 
 def test_ranks_in_different_collectives_are_told_apart() -> None:

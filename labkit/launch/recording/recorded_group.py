@@ -52,6 +52,7 @@ class RecordedGroup:
 
         Raises:
             NoSuchRank: If it names a rank that the group does not have, of which gloo would read beyond its array.
+            RuntimeError: If gloo would take the memory between a tensor's elements for elements.
         """
         arguments = operation.arguments(args, kwargs)
         operation.check(arguments, kwargs, self.size)
