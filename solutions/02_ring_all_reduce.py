@@ -53,9 +53,10 @@ GRADIENTS = torch.tensor([[2.0, 4.0, 6.0], [1.0, 2.0, 3.0], [4.0, 8.0, 12.0]])
 
 
 def three_ranks():
-    gradient = GRADIENTS[dist.get_rank()].clone()
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    gradient = GRADIENTS[rank].clone()
     dist.all_reduce(gradient)  # in place
-    return gradient.tolist()
+    return f"rank {rank} of {world_size}: {gradient.tolist()}"
 
 
 labkit.run(three_ranks, on=labkit.local(3)).results

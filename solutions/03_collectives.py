@@ -61,7 +61,7 @@ def exchange(outgoing: torch.Tensor, to: int, incoming: torch.Tensor, source: in
     """Send one tensor and receive another, in one batch; empty ones are left out."""
     messages = [(dist.isend, outgoing, to), (dist.irecv, incoming, source)]
     batch = [dist.P2POp(*message) for message in messages if message[1].numel()]
-    for work in dist.batch_isend_irecv(batch) if batch else []:
+    for work in dist.batch_isend_irecv(batch) if batch else ():
         work.wait()
 
 
@@ -451,9 +451,9 @@ labkit.predict("one_card_slowdown", 2.0, unit="times")
 
 # %%
 def to_the_other_machine():
-    rank, half = dist.get_rank(), dist.get_world_size() // 2
+    rank, world_size = dist.get_rank(), dist.get_world_size()
     outgoing = torch.ones(1 * MB, device=message_device())  # 4 MB
-    partner = (rank + half) % (2 * half)
+    partner = (rank + world_size // 2) % world_size
     dist.barrier()
     start = time.perf_counter()
     exchange(outgoing, partner, torch.empty_like(outgoing), partner)
