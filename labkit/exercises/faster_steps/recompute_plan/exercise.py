@@ -28,7 +28,7 @@ def plan_case(name: str, block: Sequence[tuple[int, int]], num_blocks: int, room
     sizes, times = ([each[place] for each in block] * num_blocks for place in range(2))
     least = recomputing(sizes, times, ends_of_blocks(len(sizes), len(block))).peak_mb
     limit = least + int(room * (sum(sizes) - least))
-    inputs = {"sizes_mb": sizes, "times_us": times, "limit_mb": limit, "per_block": len(block)}
+    inputs: Values = {"sizes_mb": [*sizes], "times_us": [*times], "limit_mb": limit, "per_block": len(block)}
     return Case(f"{name}, limit {limit:,} of {sum(sizes):,} MB", 1, (inputs,))
 
 
