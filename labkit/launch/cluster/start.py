@@ -64,7 +64,7 @@ def stay(name: str) -> int:
     """Return the agent's exit status when it has ended; end it with the worker, and where it is silent for long."""
     from distributed import Status, get_worker, secede
 
-    secede()  # the worker's threads stay free for other tasks
+    secede()  # type: ignore[no-untyped-call]  # the worker's threads stay free for other tasks
     process, worker = _agents.pop(name), get_worker()
     assert process.stdout is not None
     assert process.stdin is not None
