@@ -543,8 +543,8 @@ for name, train in (("float32", models.train), ("loader, autocast, scaling", tra
 # * Prefetching saves the shorter of loading and training. Mixed precision speeds up products, nothing else.
 # * Recompute what is large and cheap; keep what is small and dear.
 #
-# **The next question.** Everything so far copies the whole model to every GPU. A single layer of a large model does not fit.
-# Can two GPUs compute *one* matrix product, and what must they tell each other?
+# **The next question.** A pipeline puts different layers on different GPUs. But what if a single layer is too large, or too
+# slow? Can two GPUs compute *one* matrix product, and what must they tell each other?
 
 # %% [markdown] tags=["slide-only"]
 # ## What stays
