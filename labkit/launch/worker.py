@@ -137,7 +137,18 @@ def seed_all(seed: int, *, cuda: bool) -> None:
 def _join(job: Job, rank: int) -> None:
     import torch.distributed as dist
 
-    dist.init_process_group(job.backend, rank=rank, world_size=job.world_size)
+    if "nccl" not in job.backend:
+        dist.init_process_group(job.backend, rank=rank, world_size=job.world_size)
+        return
+    import torch
+
+    # NCCL makes its communicator at the first call, which takes longer than all of a lesson's: it is made here, where
+    # nothing is recorded, and named devices keep NCCL from guessing.
+    device = torch.device(job.device(rank))
+    dist.init_process_group(job.backend, rank=rank, world_size=job.world_size, device_id=device)
+    with recording.unrecorded():
+        dist.all_reduce(torch.zeros(1, device=device))
+        torch.cuda.synchronize(device)
 
 
 def _leave_group() -> None:

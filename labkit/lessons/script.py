@@ -98,6 +98,14 @@ if __name__ == "__main__":
 '''
 
 
+_JOIN = '''\
+        if "nccl" in backend:  # it connects here, not in the first call that is measured
+            dist.init_process_group(backend, device_id=torch.device(device))
+        else:
+            dist.init_process_group(backend)
+'''
+
+
 def script(*, title: str, function: str, file: str, cells: Sequence[tuple[str, str]], joins_itself: bool) -> str:
     """Return a whole script.
 
@@ -116,7 +124,7 @@ def script(*, title: str, function: str, file: str, cells: Sequence[tuple[str, s
     parts += [
         f"# ---- cell {_inside_quotes(identity)} ----\n\n{_without_futures(source)}\n" for identity, source in cells
     ]
-    join = "" if joins_itself else "        dist.init_process_group(backend)\n"
+    join = "" if joins_itself else _JOIN
     parts.append(_FOOT.format(function=function, file=file, join=join))
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 

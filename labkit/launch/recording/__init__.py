@@ -7,7 +7,7 @@ at any time, also after the rank was killed: :func:`read_log`, and :func:`assemb
 from __future__ import annotations
 
 from labkit.launch.recording.assemble import assemble
-from labkit.launch.recording.install import close, install, span
+from labkit.launch.recording.install import close, install, span, unrecorded
 from labkit.launch.recording.read import RankLog, Wait, read_log
 
-__all__ = ["RankLog", "Wait", "assemble", "close", "install", "read_log", "span"]
+__all__ = ["RankLog", "Wait", "assemble", "close", "install", "read_log", "span", "unrecorded"]

@@ -59,6 +59,20 @@ def close() -> None:
     recorder.close()
 
 
+@contextlib.contextmanager
+def unrecorded() -> Iterator[None]:
+    """Keep the block's calls out of the record; groups made in it are recorded afterwards."""
+    recorder = _recorder
+    if recorder is None:
+        yield
+        return
+    recorder.paused = True
+    try:
+        yield
+    finally:
+        recorder.paused = False
+
+
 def span(name: str, kind: str = "compute") -> AbstractContextManager[None]:
     """Return a context manager that records its body under this name; it does nothing where recording is off.
 

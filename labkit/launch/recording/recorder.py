@@ -30,6 +30,7 @@ class Recorder:
         self.log = log
         self.rank = rank
         self.pid = os.getpid()
+        self.paused = False
         self._closed = False
         self._foreign = (_LABKIT, "<frozen", contextlib.__file__, threading.__file__, *library_paths)
         # Keyed by id: hashing a code object hashes all it holds. The list keeps the ids from being used again.
@@ -42,7 +43,7 @@ class Recorder:
     @property
     def active(self) -> bool:
         """Return whether to record: the log is open, and this is the process it belongs to, not a fork of it."""
-        return not self._closed and os.getpid() == self.pid
+        return not self._closed and not self.paused and os.getpid() == self.pid
 
     def source_and_entry(self, frame: FrameType | None, entries: dict[int, str]) -> tuple[int, str]:
         """Return the interned file:line of the first frame outside torch and labkit, and the entry passed on the way.

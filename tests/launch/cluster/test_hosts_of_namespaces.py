@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -204,24 +205,31 @@ def test_an_interrupt_ends_all_ranks(hosts: Hosts) -> None:
     assert hosts.nothing_left([0, 1, 2])
 
 
-def certificates(folder: Path) -> tuple[str, ...]:
-    """Make an authority and a certificate of it; return Dask's options that name them."""
-    if shutil.which("openssl") is None:
-        pytest.skip("certificates take the program openssl")
-    authority, mine = folder / "ca.pem", folder / "cert.pem"
-    new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj"]
-    openssl = {"check": True, "capture_output": True, "timeout": 60}
-    subprocess.run([*new, "/CN=authority", "-keyout", folder / "ca.key", "-out", authority], **openssl)
-    sign = ["-CA", authority, "-CAkey", folder / "ca.key", "-addext", "basicConstraints=CA:FALSE"]
-    subprocess.run([*new, "/CN=cluster", "-keyout", folder / "key.pem", "-out", mine, *sign], **openssl)
-    return "--tls-ca-file", str(authority), "--tls-cert", str(mine), "--tls-key", str(folder / "key.pem")
+def commands_of_the_page(program: str) -> list[list[str]]:
+    """Return the commands of docs/elsewhere.md that name hosts of this file."""
+    page = (Path(__file__).parents[3] / "docs" / "elsewhere.md").read_text(encoding="utf-8")
+    return [shlex.split(line) for line in re.findall(rf"^ +({program} .*)$", page, re.M)]
 
 
-def test_with_certificates_all_is_encrypted_and_a_stranger_is_hung_up_on(hosts: Hosts, tmp_path: Path) -> None:
-    tls = certificates(tmp_path)
-    address = hosts.start_dask(*tls)
-    files = json.dumps({"tls_ca_file": tls[1], "tls_client_cert": tls[3], "tls_client_key": tls[5]})
-    security = f"security=distributed.Security(require_encryption=True, **{files})"
+def test_the_commands_of_the_page_make_a_cluster_that_hangs_up_on_strangers(tmp_path: Path) -> None:
+    why_not = words_why_not() or ("" if shutil.which("openssl") else "certificates take the program openssl")
+    if why_not:
+        pytest.skip(why_not)
+    made = commands_of_the_page("openssl")
+    assert len(made) == 2
+    for command in made:
+        subprocess.run(command, check=True, capture_output=True, timeout=60, cwd=tmp_path)
+    with Hosts(2, tmp_path) as hosts:
+        (scheduler,), workers = commands_of_the_page("dask scheduler"), commands_of_the_page("dask worker")
+        hosts.start("scheduler", hosts.name(0), sys.executable, "-m", *scheduler)
+        for number, worker in enumerate(workers):
+            hosts.start(f"worker{number}", hosts.name(number), sys.executable, "-m", *worker)
+        secured_run_and_strangers(hosts, "tls://10.77.0.1:8786")
+
+
+def secured_run_and_strangers(hosts: Hosts, address: str) -> None:
+    files = 'tls_ca_file="ca.pem", tls_client_cert="cert.pem", tls_client_key="key.pem"'
+    security = f"security=distributed.Security(require_encryption=True, {files})"
     secured = (
         program(
             address,
@@ -247,7 +255,7 @@ except (ssl.SSLError, ConnectionError):
         .replace("import labkit\n", "import labkit, distributed\n", 1)
     )
     said = hosts.on_notebook(secured)
-    assert json.loads(re.search(r"RESULTS (.*)", said)[1])[0][0] == 21.0
+    assert json.loads(re.search(r"RESULTS (.*)", said)[1])[0][0] == 10.0
     assert "PLAIN True" in said
     assert "STRANGER True" in said
     assert "Dask and labkit's own connections are encrypted; what ranks send each other" in said
