@@ -76,7 +76,10 @@ class Watchdog:
                 idle = 0.0
                 continue
             seen = self._seen.get(rank)
-            if seen is None or seen.since_ns != waits or cpu - seen.cpu > _IDLE_CPU_SECONDS:
+            # A thread that waits for its GPU turns in a circle: only one that waits by itself shows by its CPU time.
+            circles = log is not None and any(wait.on_device for wait in log.waits)
+            busy = seen is not None and cpu - seen.cpu > _IDLE_CPU_SECONDS and not circles
+            if seen is None or seen.since_ns != waits or busy:
                 self._seen[rank] = seen = _Sighting(waits, cpu, now)
             idle = min(idle, now - seen.at)
         if idle <= self._stall:

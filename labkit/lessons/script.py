@@ -98,12 +98,12 @@ if __name__ == "__main__":
 '''
 
 
-_JOIN = '''\
+_JOIN = """\
         if "nccl" in backend:  # it connects here, not in the first call that is measured
             dist.init_process_group(backend, device_id=torch.device(device))
         else:
             dist.init_process_group(backend)
-'''
+"""
 
 
 def script(*, title: str, function: str, file: str, cells: Sequence[tuple[str, str]], joins_itself: bool) -> str:

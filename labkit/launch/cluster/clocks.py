@@ -86,7 +86,7 @@ class Clock:
             started_ns=log.started_ns + shift(log.started_ns),
             last_ns=log.last_ns + shift(log.last_ns),
             clock_method=self.method(host),
-            clock_error_ns=self.error_ns(log.last_ns),
+            clock_error_ns=log.clock_error_ns + self.error_ns(log.last_ns),
             host=host,
         )
 

@@ -43,6 +43,7 @@ class Call:
         start_ns: When it was posted.
         device: The GPU that carries it out, None where the host sees the true times.
         device_start: The event before it on the caller's stream.
+        kept: Its tensors, for as long as the GPU reads or writes them.
         flags: See layout.
         remote: Whether it is a call of torch.distributed.rpc.
         done: Whether the record is closed.
@@ -68,6 +69,7 @@ class Call:
     start_ns: int = 0
     device: Any = None
     device_start: Any = None
+    kept: Any = None
     flags: int = 0
     remote: bool = False
     done: bool = field(default=False, repr=False)

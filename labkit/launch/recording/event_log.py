@@ -151,6 +151,10 @@ class EventLog:
         if slot >= 0:
             layout.RECORD_END.pack_into(self._map, slot, 0)
 
+    def set_device_error(self, error_ns: int) -> None:
+        """Note by how much times of the device may be off those of the host."""
+        layout.DEVICE_ERROR.pack_into(self._map, layout.DEVICE_ERROR_AT, error_ns)
+
     def close(self) -> None:
         """Note the time of the orderly end. The map stays, because other threads may still write."""
         layout.RECORD_END.pack_into(self._map, layout.CLOSED_AT, time.monotonic_ns())

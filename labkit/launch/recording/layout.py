@@ -26,6 +26,9 @@ CLOSED_AT = 24
 BEGUN_AT = 32
 DROPPED_AT = 40
 NAME_BYTES_AT = 48
+DEVICE_ERROR = Struct("<q")
+DEVICE_ERROR_AT = 56
+"""By how many nanoseconds times of the device may be off those of the host."""
 
 WAIT = Struct("<qqiIIIIIq")
 """since_ns (0: not waiting), bytes, peer, operation, group, source, thread, tag, record."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ class Wait:
         since_ns: Since when, CLOCK_MONOTONIC.
         source: The learner's file:line, "" where there is none.
         thread: 0 for the first thread that communicated.
+        on_device: Whether the rank's GPU waits, whatever its own thread does.
     """
 
     operation: str
@@ -39,6 +40,7 @@ class Wait:
     since_ns: int
     source: str
     thread: int
+    on_device: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ def read_log(path: str | Path, alive_until_ns: int | None = None) -> RankLog:
         started_ns,
         last_ns,
         closed=bool(closed_ns),
+        clock_error_ns=layout.DEVICE_ERROR.unpack_from(data, layout.DEVICE_ERROR_AT)[0],
     )
 
 
@@ -161,8 +164,11 @@ def _waits(data: bytes, names: tuple[str, ...], records: Any) -> tuple[Wait, ...
             data, layout.WAITS_AT + slot * layout.WAIT_BYTES
         )
         if since_ns:
-            number = int(records["number"][record]) if 0 <= record < len(records) else 0
-            found.append(_wait(names, operation, peer, num_bytes, group, number, since_ns, source, thread))
+            known = 0 <= record < len(records)
+            number = int(records["number"][record]) if known else 0
+            wait = _wait(names, operation, peer, num_bytes, group, number, since_ns, source, thread)
+            on_device = known and bool(records["flags"][record] & layout.DEVICE_TIME)
+            found.append(replace(wait, on_device=on_device))
     return tuple(sorted(found, key=lambda wait: wait.since_ns))
 
 

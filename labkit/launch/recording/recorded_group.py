@@ -10,7 +10,7 @@ from typing import Any
 
 from labkit.launch.recording import layout
 from labkit.launch.recording.call import COMMUNICATION, Call, buffer_version
-from labkit.launch.recording.device_times import DeviceTimes, nccl_device
+from labkit.launch.recording.device_times import nccl_device
 from labkit.launch.recording.recorded_work import RecordedWork
 from labkit.launch.recording.recorder import Recorder
 from labkit.torch_port.group_tables import entry_codes
@@ -111,10 +111,9 @@ class RecordedGroup:
         device = nccl_device(self.inner, arguments)
         if device is not None:
             call.completes_on_wait = False
-            if recorder.device_times is None:
-                recorder.device_times = DeviceTimes(log)
-            call.device = device
-            call.device_start = recorder.device_times.started(device)
+            call.flags |= layout.DEVICE_TIME
+            call.device, call.kept = device, arguments
+            call.device_start = recorder.times_of_devices().started(device)
         call.start_ns = time.monotonic_ns()
         call.record = log.begin(
             call.start_ns, COMMUNICATION, interned, interned, num_bytes=call.num_bytes, peer=peer, tag=tag,
@@ -131,7 +130,7 @@ class RecordedGroup:
             if call.device_start is None or self.recorder.device_times is None:
                 call.complete()
             else:
-                self.recorder.device_times.finished(call, None)
+                self.recorder.device_times.finished(call, None, None)
             return None
         return self._handle([call], work, wrap)
 
@@ -140,7 +139,8 @@ class RecordedGroup:
         device_times = self.recorder.device_times
         for call in calls:
             if call.device_start is not None and device_times is not None:
-                device_times.finished(call, work)
+                device_times.finished(call, work, call.kept)
+                call.kept = None
         if calls and calls[0].blocking and not calls[0].point_to_point:
             self._wait(calls, work)
             return work

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from types import CodeType, FrameType, TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from labkit.launch.recording import layout
 from labkit.launch.recording.event_log import EventLog
@@ -73,12 +73,20 @@ class Recorder:
 
     def span(self, name: str, kind: str) -> Region:
         """Return a context manager that records its body as one span."""
-        return Region(self, name, region_kind(kind))
+        return Region(self, name, region_kind(kind), of_device=kind != "host")
+
+    def times_of_devices(self) -> DeviceTimes:
+        """Return what turns events of devices into times."""
+        if self.device_times is None:
+            from labkit.launch.recording.device_times import DeviceTimes
+
+            self.device_times = DeviceTimes(self.log)
+        return self.device_times
 
     def close(self) -> None:
         """Resolve device times and note the orderly end."""
         if self.device_times is not None:
-            self.device_times.resolve(wait=True)
+            self.device_times.close()
         self._closed = True
         self.log.close()
 
@@ -86,11 +94,13 @@ class Recorder:
 class Region:
     """A named region, ``with recorder.span("forward", "compute"):``; one that raises is recorded too."""
 
-    __slots__ = ("_index", "_kind", "_name", "_recorder")
+    __slots__ = ("_device", "_index", "_kind", "_name", "_of_device", "_recorder", "_start")
 
-    def __init__(self, recorder: Recorder, name: str, kind: str) -> None:
-        self._recorder, self._name, self._kind = recorder, name, kind
+    def __init__(self, recorder: Recorder, name: str, kind: str, *, of_device: bool) -> None:
+        self._recorder, self._name, self._kind, self._of_device = recorder, name, kind, of_device
         self._index = -1
+        self._device: Any = None
+        self._start: Any = None
 
     def __enter__(self) -> None:
         recorder = self._recorder
@@ -101,9 +111,18 @@ class Region:
         self._index = log.begin(
             time.monotonic_ns(), _REGION, log.intern(self._kind), log.intern(self._name), source=source
         )
+        if self._of_device and "torch.cuda" in sys.modules:
+            from labkit.launch.recording.device_times import region_device
+
+            self._device = region_device()
+            if self._device is not None:
+                self._start = recorder.times_of_devices().started(self._device)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._recorder.log.end(self._index, time.monotonic_ns(), _REGION, layout.FAILED if kind else 0)
-        self._index = -1
+        flags = layout.FAILED if kind else 0
+        self._recorder.log.end(self._index, time.monotonic_ns(), _REGION, flags)
+        if self._start is not None and kind is None and self._index >= 0:
+            self._recorder.times_of_devices().region_ended(self._index, flags, self._device, self._start)
+        self._index, self._start = -1, None
