@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from labkit.widgets.bucket_explorer import bucket_explorer as bucket_explorer
     from labkit.widgets.comparison import compare as compare
     from labkit.widgets.compression_explorer import compression_explorer as compression_explorer
+    from labkit.widgets.matrix_cuts import matrix_cuts as matrix_cuts
     from labkit.widgets.schedule_explorer import schedule_explorer as schedule_explorer
     from labkit.widgets.staleness_view import staleness_view as staleness_view
     from labkit.worlds import Run as Run
@@ -56,6 +57,7 @@ _HOME = {
     "leave_class": "labkit.board.membership",
     "lend": "labkit.lessons.lending",
     "local": "labkit.worlds",
+    "matrix_cuts": "labkit.widgets.matrix_cuts",
     "mine": "labkit.lessons.earlier_answers",
     "predict": "labkit.checks.predictions",
     "recorded": "labkit.checks.answering",
@@ -96,6 +98,7 @@ __all__ = [
     "leave_class",
     "lend",
     "local",
+    "matrix_cuts",
     "mine",
     "predict",
     "recorded",

@@ -1,0 +1,27 @@
+"""What a rank runs of parallel_vocabulary."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from torch import Tensor
+
+from labkit.checks.case import Values
+from labkit.checks.exercise import Functions
+from labkit.exercises.tensor_parallel.on_ranks import in_group, through
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Look tokens up, or compute a loss, forward and backward.
+
+    Inputs: function ("embed" or "cross_entropy"), part (this rank's rows of the embedding, or its logits), tokens (or
+    targets), vocabulary, gradient (of the result), optional groups.
+    """
+    function, tokens = functions[cast(str, inputs["function"])], cast(Tensor, inputs["tokens"])
+    vocabulary, keywords = inputs["vocabulary"], in_group(inputs)
+
+    def call(part: Tensor) -> Tensor:
+        first = (tokens, part) if inputs["function"] == "embed" else (part, tokens)
+        return cast(Tensor, function(*first, vocabulary, **keywords))
+
+    return through(call, cast(Tensor, inputs["part"]), cast(Tensor, inputs["gradient"]))

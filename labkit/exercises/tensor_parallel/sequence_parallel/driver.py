@@ -1,0 +1,38 @@
+"""What a rank runs of sequence_parallel."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from labkit.checks.case import Value, Values
+from labkit.checks.exercise import Functions
+from labkit.exercises.tensor_parallel.on_ranks import in_group, through
+
+DRAWN = 4
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Gather or scatter tokens forward and backward, or draw random numbers inside and outside.
+
+    Inputs: function, optional groups; x and gradient, or seed (of this rank's generator, the same on all) and own_seed.
+    """
+    keywords = in_group(inputs)
+    if inputs["function"] != "OwnRandom":
+        function = partial(functions[cast(str, inputs["function"])], **keywords)
+        return through(function, cast(Tensor, inputs["x"]), cast(Tensor, inputs["gradient"]))
+    torch.manual_seed(cast(int, inputs["seed"]))
+    outside: list[Value] = [torch.rand(DRAWN)]
+    inside: list[Value] = []
+    own: Any = functions["OwnRandom"](inputs["own_seed"], **keywords)
+    outside.append(torch.rand(DRAWN))
+    for _ in range(2):
+        with own:
+            inside.append(torch.rand(DRAWN))
+        outside.append(torch.rand(DRAWN))
+    with functions["OwnRandom"](inputs["own_seed"], **keywords):
+        inside.append(torch.rand(DRAWN))
+    return {"outside": outside, "inside": inside}

@@ -1,0 +1,25 @@
+"""What a rank runs of two_operators."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import cast
+
+from torch import Tensor
+
+from labkit.checks.case import Values
+from labkit.checks.exercise import Functions
+from labkit.exercises.tensor_parallel.on_ranks import in_group, through
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Send x through both operators, forward and backward; return what came out of each.
+
+    Inputs: x and gradient (this rank's), optional groups (whose ranks share), transposed (both reach the operators as
+    transposed views).
+    """
+    x, gradient = cast(Tensor, inputs["x"]), cast(Tensor, inputs["gradient"])
+    if inputs["transposed"]:
+        x, gradient = x.t().contiguous().t(), gradient.t().contiguous().t()
+    keywords = in_group(inputs)
+    return {name: through(partial(functions[name], **keywords), x, gradient) for name in ("enter", "leave")}

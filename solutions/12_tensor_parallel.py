@@ -1,0 +1,792 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 12 Tensor parallelism
+#
+# Eight GPUs train eight copies of a model, and eight pipeline stages hold eight pieces of it. But what if a *single layer*
+# is too large for one GPU, or a single token takes too long? Then the matrix itself has to be cut.
+#
+# By the end you will have a GPT whose every layer lies on several ranks. It trains to the same loss as the whole one, and
+# you will know why people stop at eight.
+#
+# **Time:** [[minutes]] minutes, and a bonus. **You need** `torch.distributed` from lesson 02, `autograd.Function`, and how
+# attention works; no GPU.
+#
+# **Stuck?** `labkit.hint("two_operators")` gives up to three hints. `labkit.lend("two_operators")` puts a working version
+# into the notebook: you give up its points, and all below it runs.
+
+# %% [markdown] tags=["slide-only"]
+# # 12 Tensor parallelism
+#
+# One layer, several GPUs
+#
+# <!-- notes: Data parallelism copies the model, pipelines cut it between layers. Here the matrix itself is cut. -->
+
+# %% tags=["given"]
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional
+
+import labkit
+from labkit.models import GPT, IGNORED, VOCABULARY, Addition, Block, optimizer_for, train
+
+Group = dist.ProcessGroup | None
+
+
+def my_part(count: int, group: Group = None) -> slice:
+    """Return which of `count` things are this rank's; sizes differ by at most one, longer parts first."""
+    size, rank = dist.get_world_size(group), dist.get_rank(group)
+    short, longer = divmod(count, size)
+    first = rank * short + min(rank, longer)
+    return slice(first, first + short + (rank < longer))
+
+
+# %% [markdown]
+# ## 1 Columns, then rows
+#
+# Write a layer as `x @ A`. You can give each rank some **columns** of `A`, or some **rows**:
+
+# %% tags=["figure"]
+labkit.matrix_cuts()
+
+# %% [markdown]
+# * With columns, each rank reads all of `x` and computes some columns of the result. Nothing needs to travel.
+# * With rows, each rank reads only *its columns of `x`*, and gets a **partial sum** of the whole result. An all-reduce adds
+#   the partial sums up.
+#
+# What the first leaves behind is exactly what the second wants to read. So an MLP is cut by columns first, by rows second,
+# and communicates once. GELU between them works on each number by itself, so each rank applies it to what it has.
+#
+# (`nn.Linear` stores its weight transposed: columns of `A` are *rows of* `weight`.)
+#
+# **Row by row would not do.** Suppose the first matrix were cut by rows too.
+#
+# **[[gelu_of_parts]].** Each rank would hold a partial sum `p` where it needs `gelu(p0 + p1)`. What then? Choose
+# `"gelu each, then add"`, `"add, then gelu"` or `"either"`.
+
+# %% tags=["why"] exercise="gelu_of_parts" title="GELU of a partial sum"
+labkit.answer("gelu_of_parts", "add, then gelu")
+
+# %% [markdown] tags=["slide-only"]
+# ## Columns first, rows second
+#
+# | | reads | leaves | sends |
+# |---|---|---|---|
+# | columns of A | all of x | some columns | nothing |
+# | rows of B | some columns | a partial sum | all-reduce |
+#
+# <!-- notes: What the first leaves is what the second reads. GELU works on single numbers, so it needs no exchange. -->
+
+# %% [markdown]
+# ## 2 Two operators
+#
+# That was forward. In backward, each rank computes the gradient of `x` from *its* columns alone: a partial sum again. So
+# where `x` **enters** the cut region, nothing happens in forward, and an all-reduce in backward. Where the result
+# **leaves** it, there is an all-reduce in forward and nothing in backward. The two are **conjugate**; Megatron-LM calls them
+# *f* and *g*.
+#
+# ```
+#                 enter                                    leave
+#   forward   x ---------> columns -> gelu -> rows ---- all-reduce ----> y
+#   backward dx <- all-reduce ----------------------------------------- dy
+# ```
+#
+# Autograd knows nothing of other ranks, so you write both as `autograd.Function`. A `group` is the ranks that share one
+# copy of the model; `None` is all of them. Other groups will work on other batches in lesson 14.
+#
+# ### Exercise [[two_operators]]
+#
+# *20 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
+
+
+# %% tags=["exercise"] exercise="two_operators" points=20 difficulty=2 importance=5 minutes=6 title="Two operators" provides=["enter", "leave"]
+# BEGIN SOLUTION two_operators
+def _sum(x: Tensor, group: Group) -> Tensor:
+    total = x.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total, group=group)
+    return total
+
+
+class _Enter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return _sum(gradient, ctx.group), None
+
+
+class _Leave(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        return _sum(x, group)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, None
+
+
+# END SOLUTION
+def enter(x: Tensor, group: Group = None) -> Tensor:
+    """Return x; in backward, the gradient of x is the sum of the gradients on all ranks of the group."""
+    # BEGIN SOLUTION two_operators
+    return _Enter.apply(x, group)
+    # END SOLUTION
+
+
+def leave(x: Tensor, group: Group = None) -> Tensor:
+    """Return the sum of x over all ranks of the group; in backward, the gradient passes as it is.
+
+    The given x keeps its numbers, on every rank.
+    """
+    # BEGIN SOLUTION two_operators
+    return _Leave.apply(x, group)
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("two_operators", enter, leave)
+
+# %% [markdown] tags=["slide-only"]
+# ## f and g are conjugate
+#
+# | | forward | backward |
+# |---|---|---|
+# | enter (f) | nothing | **all-reduce** |
+# | leave (g) | **all-reduce** | nothing |
+#
+# <!-- notes: The gradient of x is a partial sum on each rank, because each rank knows only its own columns. -->
+
+# %% [markdown]
+# ## 3 A block in pieces
+#
+# Two traps wait in a transformer's block.
+#
+# **The bias of the second layer** belongs to the sum. If every rank adds it before the all-reduce, it counts N times.
+#
+# **Heads.** Attention is cut by heads: each computes alone until `out` mixes them. But `qkv.weight` is three matrices on
+# top of each other: all of q, all of k, all of v, each with one head after another. The first half of its rows is *not*
+# the first half of the heads: it is all of q and half of k. Shapes fit all the same.
+#
+# Heads need not divide evenly. With 5 heads, `my_part` gives two ranks 3 and 2. More ranks than heads would leave somebody
+# without work: refuse.
+#
+# ### Exercise [[parallel_block]]
+#
+# *25 points, about 13 minutes; difficulty 4 of 5, importance 5 of 5*
+
+
+# %% tags=["exercise"] exercise="parallel_block" points=25 difficulty=4 importance=5 minutes=13 title="A block in pieces" provides=["ParallelMLP", "ParallelAttention"] needs=["two_operators"]
+class ParallelMLP(nn.Module):
+    """down(gelu(up(x))); this rank computes its hidden units, `my_part` of them.
+
+    x and the result are whole and the same on every rank of the group. A step of plain SGD on every rank's parameters
+    does to the ranks together what it does to up and down. This rank keeps no weight that others use alone; the
+    layers given keep theirs.
+    """
+
+    def __init__(self, up: nn.Linear, down: nn.Linear, group: Group = None) -> None:
+        super().__init__()
+        # BEGIN SOLUTION parallel_block
+        self.group, mine = group, my_part(up.out_features, group)
+        self.up = nn.Parameter(up.weight.detach()[mine].clone())
+        self.up_bias = nn.Parameter(up.bias.detach()[mine].clone())
+        self.down = nn.Parameter(down.weight.detach()[:, mine].clone())
+        self.bias = nn.Parameter(down.bias.detach().clone())
+        # END SOLUTION
+
+    def forward(self, x: Tensor) -> Tensor:
+        # BEGIN SOLUTION parallel_block
+        hidden = functional.gelu(functional.linear(enter(x, self.group), self.up, self.up_bias))
+        return leave(functional.linear(hidden, self.down), self.group) + self.bias
+        # END SOLUTION
+
+
+class ParallelAttention(nn.Module):
+    """What `labkit.models.Block.attention` computes, with this rank's heads, `my_part` of them; else as ParallelMLP.
+
+    Raises:
+        ValueError: If the group has more ranks than there are heads.
+    """
+
+    def __init__(self, qkv: nn.Linear, out: nn.Linear, num_heads: int, group: Group = None) -> None:
+        super().__init__()
+        # BEGIN SOLUTION parallel_block
+        size = dist.get_world_size(group)
+        if size > num_heads:
+            raise ValueError(f"{num_heads} heads for {size} ranks: use {num_heads} ranks or fewer")
+        self.group, self.width, heads = group, out.in_features // num_heads, my_part(num_heads, group)
+        mine = slice(heads.start * self.width, heads.stop * self.width)
+        self.qkv = nn.Parameter(torch.cat([each[mine] for each in qkv.weight.detach().chunk(3)]))
+        self.qkv_bias = nn.Parameter(torch.cat([each[mine] for each in qkv.bias.detach().chunk(3)]))
+        self.out = nn.Parameter(out.weight.detach()[:, mine].clone())
+        self.bias = nn.Parameter(out.bias.detach().clone())
+        # END SOLUTION
+
+    def forward(self, x: Tensor) -> Tensor:
+        # BEGIN SOLUTION parallel_block
+        qkv = functional.linear(enter(x, self.group), self.qkv, self.qkv_bias)
+        q, k, v = (each.unflatten(-1, (-1, self.width)).transpose(1, 2) for each in qkv.chunk(3, dim=-1))
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return leave(functional.linear(mixed.transpose(1, 2).flatten(2), self.out), self.group) + self.bias
+        # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("parallel_block", ParallelMLP, ParallelAttention)
+
+# %% [markdown]
+# A whole block is two lines more. The norms are on every rank, each with all tokens:
+
+
+# %% tags=["given"]
+class ParallelBlock(nn.Module):
+    def __init__(self, block: Block, group: Group = None) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = block.norm1, block.norm2
+        self.attention = ParallelAttention(block.qkv, block.out, block.num_heads, group)
+        self.mlp = ParallelMLP(block.up, block.down, group)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+# %% [markdown] tags=["slide-only"]
+# ## Two traps in a block
+#
+# * `qkv.weight` is **q on top of k on top of v**: its first half is not half of the heads
+# * a bias after a sum counts **once**, not N times
+#
+# Both run without an error.
+#
+# <!-- notes: Shapes fit in both cases, and the loss even goes down. Only a comparison with one process shows it. -->
+
+# %% [markdown]
+# ## 4 The vocabulary
+#
+# The largest matrix of a small model is the embedding: rows are tokens. Cut it by rows, and each token is known to one
+# rank only; the others contribute zeros to a sum.
+#
+# The same matrix makes the **logits** at the end (the two are *tied*), so each rank has logits of *its* tokens only. With
+# 128,256 tokens in the vocabulary, nobody wants to gather them: for 8192 tokens of text that is 4 GB in float32. And
+# nobody must. Cross-entropy needs three numbers for each token of text:
+#
+# $$\text{loss} = \log \sum_v e^{z_v - m} - (z_{\text{target}} - m), \qquad m = \max_v z_v$$
+#
+# Each of them is a maximum or a sum over ranks. Subtracting `m` changes nothing but keeps the exponentials finite, so no
+# gradient needs to flow through it. Targets of `IGNORED` (-100) do not count; only one rank knows a target's logit; 12
+# tokens on 5 ranks are 3, 3, 2, 2, 2.
+#
+# ### Exercise [[parallel_vocabulary]]
+#
+# *20 points, about 10 minutes; difficulty 3 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="parallel_vocabulary" points=20 difficulty=3 importance=4 minutes=10 title="A cut vocabulary" provides=["embed", "cross_entropy"] needs=["two_operators"]
+def embed(tokens: Tensor, rows: Tensor, vocabulary: int, group: Group = None) -> Tensor:
+    """Return each token's row of the embedding, whole on every rank, shape (B, T, D).
+
+    Args:
+        tokens: The same on every rank, shape (B, T).
+        rows: This rank's rows of the embedding, my_part(vocabulary, group) of them; each rank gets their gradient.
+    """
+    # BEGIN SOLUTION parallel_vocabulary
+    mine = my_part(vocabulary, group)
+    here = (tokens >= mine.start) & (tokens < mine.stop)
+    found = functional.embedding(torch.where(here, tokens - mine.start, 0), rows)
+    return leave(found * here[..., None], group)
+    # END SOLUTION
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, vocabulary: int, group: Group = None) -> Tensor:
+    """Return functional.cross_entropy of the whole logits: the mean over targets that are not IGNORED.
+
+    It is the same on every rank, finite however large logits are, and each rank gets the gradient of its own logits. In
+    all, no more than four numbers for each target are reduced.
+
+    Args:
+        logits: Of this rank's tokens, shape (N, len(my_part(vocabulary))).
+        targets: Tokens of the whole vocabulary or IGNORED, the same on every rank, shape (N,).
+    """
+    # BEGIN SOLUTION parallel_vocabulary
+    mine = my_part(vocabulary, group)
+    largest = logits.detach().amax(-1)
+    dist.all_reduce(largest, dist.ReduceOp.MAX, group=group)
+    shifted = logits - largest[:, None]
+    total = leave(shifted.exp().sum(-1), group)
+    here = (targets >= mine.start) & (targets < mine.stop)
+    place = torch.where(here, targets - mine.start, 0)
+    right = leave(shifted.gather(-1, place[:, None])[:, 0] * here, group)
+    counts = targets != IGNORED
+    return ((total.log() - right) * counts).sum() / counts.sum()
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("parallel_vocabulary", embed, cross_entropy)
+
+# %% [markdown]
+# Now the whole GPT, and one step of it on two virtual ranks:
+
+
+# %% tags=["given"]
+class ParallelGPT(nn.Module):
+    def __init__(self, gpt: GPT) -> None:
+        super().__init__()
+        self.rows = nn.Parameter(gpt.tokens.weight.detach()[my_part(len(VOCABULARY))].clone())
+        self.positions, self.norm = gpt.positions, gpt.norm
+        self.blocks = nn.ModuleList(ParallelBlock(block) for block in gpt.blocks)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the logits of this rank's part of the vocabulary."""
+        x = embed(tokens, self.rows, len(VOCABULARY)) + self.positions.weight[: tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return functional.linear(enter(self.norm(x)), self.rows)
+
+
+def parallel_loss(model: ParallelGPT, tokens: Tensor, targets: Tensor) -> Tensor:
+    return cross_entropy(model(tokens).flatten(0, 1), targets.flatten(), len(VOCABULARY))
+
+
+# %% [markdown]
+# This GPT has two blocks. **How many all-reduces of a whole activation (batch x tokens x width) does a step take?** Count
+# what enters and leaves, from the embedding to the logits.
+
+# %% tags=["predict"]
+labkit.predict("large_all_reduces", 10)
+
+
+# %%
+def one_step():
+    parallel_loss(ParallelGPT(GPT()), *Addition().batch(0, 64)).backward()
+
+
+run = labkit.run(one_step, on=labkit.virtual(2))
+activation = 64 * 8 * 96 * 4
+large = [call for call in run.timeline.collectives() if call.bytes == activation]
+labkit.reveal("large_all_reduces", len(large), run.timeline)
+
+# %% [markdown]
+# Four for each block (two where it leaves in forward, two where it enters in backward), one for the embedding, one in
+# backward where the logits enter. In a ring of N ranks, each sends $2\frac{N-1}{N}$ times the activation for each of
+# them. And unlike DDP's, these cannot hide behind backward: the next layer needs the numbers *now*.
+
+# %% [markdown] tags=["slide-only"]
+# ## Logits need not be gathered
+#
+# Cross-entropy needs three numbers for each token:
+#
+# * the largest logit: a **max** over ranks
+# * the sum of exponentials: a **sum**
+# * the target's logit: a **sum** of zeros and one number
+#
+# <!-- notes: For 8192 tokens and 128,256 words, logits are 4 GB. Three numbers a token are 98 KB. -->
+
+# %% [markdown] tags=["slide-only"]
+# ## How many large all-reduces?
+#
+# Four for each block, one for the embedding, one for the logits.
+#
+# **To the room:** DDP hides its all-reduces behind backward. Can these hide?
+#
+# <!-- notes: No: the next layer needs the sum at once. That is why links matter so much more here. -->
+
+# %% [markdown]
+# ## 5 Tokens apart
+#
+# Between the cut regions all ranks do the same: norms, residuals, dropout, on all tokens. That is wasted work, and worse,
+# wasted memory: each keeps *all* activations for backward. **Sequence parallelism** gives each rank some of the tokens
+# there.
+#
+# Then `leave` hands each rank only *its tokens* of the sum: a **reduce-scatter**. And `enter` has to collect tokens: an
+# **all-gather**. In backward each does what the other does in forward.
+#
+# Random numbers now matter. Where all ranks hold the same tokens, dropout must drop the *same* numbers everywhere, or the
+# ranks drift apart. Where each has its own tokens or hidden units, the same mask on every rank would be a pattern that
+# repeats N times. So each rank needs a second stream of random numbers, its own. `torch.get_rng_state()` and
+# `torch.set_rng_state(state)` take and put back the state of CPU tensors' generator (`torch.cuda` has the same).
+#
+# ### Exercise [[sequence_parallel]]
+#
+# *15 points, about 11 minutes; difficulty 3 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="sequence_parallel" points=15 difficulty=3 importance=4 minutes=11 title="Tokens apart" provides=["gather_tokens", "scatter_tokens", "OwnRandom"]
+# BEGIN SOLUTION sequence_parallel
+def _all_tokens(x: Tensor, group: Group) -> Tensor:
+    parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(parts, x.contiguous(), group=group)
+    return torch.cat(parts, dim=1)
+
+
+def _my_tokens(x: Tensor, group: Group) -> Tensor:
+    parts = [each.contiguous() for each in x.chunk(dist.get_world_size(group), dim=1)]
+    mine = torch.empty_like(parts[0])
+    dist.reduce_scatter(mine, parts, group=group)
+    return mine
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return _all_tokens(x, group)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return _my_tokens(gradient, ctx.group), None
+
+
+class _Scatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return _my_tokens(x, group)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return _all_tokens(gradient, ctx.group), None
+
+
+# END SOLUTION
+def gather_tokens(x: Tensor, group: Group = None) -> Tensor:
+    """Return the tokens of all ranks, in the order of ranks: (B, T/N, D) -> (B, T, D).
+
+    In backward, each rank gets the sum of all ranks' gradients of its own tokens.
+    """
+    # BEGIN SOLUTION sequence_parallel
+    return _Gather.apply(x, group)
+    # END SOLUTION
+
+
+def scatter_tokens(x: Tensor, group: Group = None) -> Tensor:
+    """Return this rank's tokens of the sum of all ranks' x: (B, T, D) -> (B, T/N, D).
+
+    In backward, each rank gets the gradients of all tokens, each from the rank that has it.
+    """
+    # BEGIN SOLUTION sequence_parallel
+    return _Scatter.apply(x, group)
+    # END SOLUTION
+
+
+class OwnRandom:
+    """A rank's own random numbers: what is drawn inside `with own:` differs from rank to rank.
+
+    Outside, random numbers go on as if neither it nor anything inside had been there. Each `with` goes on where the one
+    before ended. Equal seeds give equal numbers in every run.
+    """
+
+    def __init__(self, seed: int, group: Group = None) -> None:
+        # BEGIN SOLUTION sequence_parallel
+        outside = torch.get_rng_state()
+        torch.manual_seed(seed * 10_007 + dist.get_rank(group))
+        self.inside = torch.get_rng_state()
+        torch.set_rng_state(outside)
+        # END SOLUTION
+
+    def __enter__(self) -> None:
+        # BEGIN SOLUTION sequence_parallel
+        self.outside = torch.get_rng_state()
+        torch.set_rng_state(self.inside)
+        # END SOLUTION
+
+    def __exit__(self, *error: object) -> None:
+        # BEGIN SOLUTION sequence_parallel
+        self.inside = torch.get_rng_state()
+        torch.set_rng_state(self.outside)
+        # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("sequence_parallel", gather_tokens, scatter_tokens, OwnRandom)
+
+# %% [markdown]
+# **[[sequence_bytes]].** Tensor parallelism alone makes four all-reduces for each block. With sequence parallelism there
+# are four all-gathers and four reduce-scatters instead. How many times as many bytes does a rank of a ring send?
+
+# %% tags=["why"] exercise="sequence_bytes" title="Bytes of sequence parallelism"
+labkit.answer("sequence_bytes", 1)
+
+# %% [markdown] tags=["slide-only"]
+# ## Sequence parallelism
+#
+# | | forward | backward |
+# |---|---|---|
+# | gather tokens | all-gather | reduce-scatter |
+# | scatter tokens | reduce-scatter | all-gather |
+#
+# The same bytes; 1/N of the norms' activations.
+#
+# <!-- notes: A ring all-reduce is a reduce-scatter and an all-gather. They have only moved apart. -->
+
+# %% [markdown]
+# One duty comes with it. A norm's weight is on every rank, but each rank saw *its tokens only*: its gradient is a partial
+# sum, and somebody must all-reduce it after backward.
+#
+# ### Exercise [[lone_gradient]]
+#
+# Somebody did. Yet after this step, the weight of *one* norm is right on a single rank, and wrong on the three others.
+# Brackets name the norms as their gradients are summed.
+#
+# `layer`: which norm (`"block 1 norm 2"`, say)? `rank`: who has the right gradient? `cause`: `"never summed"`,
+# `"summed on one rank"`, `"summed twice"` or `"other tokens"`?
+
+# %% tags=["figure", "nbval-ignore-output"]
+labkit.recorded("lone_gradient")
+
+# %% tags=["find"] exercise="lone_gradient" points=0 minutes=3 title="Right on one rank"
+labkit.answer("lone_gradient", layer="block 1 norm 2", rank=2, cause="summed on one rank")
+
+# %% [markdown]
+# ## 6 Why people stop at eight
+#
+# One block of width 8192 with 2048 tokens, in bfloat16, on H100s: eight in a machine, connected by NVLink; machines
+# connected by InfiniBand. One GPU takes 13.9 ms for forward and backward, eight take 2.7. **How many ms do sixteen take?**
+
+# %% tags=["predict"]
+labkit.predict("sixteen_gpus_ms", 1.4, unit="ms")
+
+
+# %%
+def one_block(width, tokens):
+    with torch.device("meta"):
+        block = ParallelBlock(Block(width, num_heads=64)).bfloat16()
+        x = torch.empty(1, tokens, width, dtype=torch.bfloat16, requires_grad=True)
+    dist.barrier()
+    with labkit.span("step"):
+        block(x).sum().backward()
+
+
+def step_ms(size, width, tokens):
+    timeline = labkit.run(one_block, width, tokens, on=labkit.virtual(size, gpu="h100", link="nvlink4")).timeline
+    (step,) = [span for span in timeline.rows() if span.name == "step" and span.rank == 0]
+    return (step.end_ns - step.start_ns) / 1e6
+
+
+print("GPUs   width 8192, 2048 tokens   width 4096, 128 tokens")
+for size in (1, 2, 4, 8, 16):
+    print(f"{size:4}   {step_ms(size, 8192, 2048):16.2f} ms   {step_ms(size, 4096, 128):19.2f} ms")
+labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048))
+
+# %% [markdown]
+# Two things eat the gain. Across machines, the ring is as slow as its slowest link. And look at the second column: a small
+# shard is no longer *computed*, it is *started*. A GPU needs some 4 µs to begin any operator, however small, and a matrix
+# with few tokens takes as long as reading its weights. From there on, more ranks add communication and save nothing.
+
+# %% [markdown] tags=["slide-only"]
+# ## Why people stop at eight
+#
+# | H100s | 2048 tokens, width 8192 | 128 tokens, width 4096 |
+# |---|---|---|
+# | 1 | 13.9 ms | 0.53 ms |
+# | 8, one machine | 2.7 ms | 0.27 ms |
+# | 16, two machines | 2.3 ms | 0.34 ms |
+#
+# <!-- notes: The network between machines, and the time that any operator needs to start. -->
+
+# %% [markdown]
+# ## 7 Your own split
+#
+# Columns, rows, columns, rows: is that always best? A narrow matrix takes longer to exchange for than to compute. Then
+# each rank may keep it **whole** and do the same work as the others, if memory allows.
+#
+# Decide for a chain of matrices. `"columns"` and `"whole"` read whole activations, `"rows"` reads a part. `"columns"` leaves
+# a part, the others whole activations. Where a part lies and whole is wanted, an all-gather follows (and a reduce-scatter in
+# backward); where rows read a part of what is whole, its gradient is gathered. After the last matrix all is whole.
+# `labkit.plans.matrix_splits.step_seconds(matrices, splits, machine)` says what a plan takes, and its docstring how.
+
+
+# %% tags=["given"]
+from labkit.plans.matrix_splits import Machine, Matrix, memory_bytes, step_seconds  # noqa: F401, E402
+
+# %% [markdown]
+# ### Exercise [[split_plan]]
+#
+# *20 points, about 9 minutes; difficulty 3 of 5, importance 3 of 5*
+
+
+# %% tags=["design"] exercise="split_plan" points=20 difficulty=3 importance=3 minutes=9 title="Your own split" provides=["split_plan"]
+def split_plan(matrices: list[Matrix], machine: Machine) -> list[str]:
+    """Return "columns", "rows" or "whole" for each matrix; memory_bytes of the plan is at most machine.memory_bytes.
+
+    The faster the better: points are for beating columns everywhere.
+    """
+    # BEGIN SOLUTION split_plan
+    plans: list[list[str]] = [[]]
+    for _ in matrices:
+        plans = [[*plan, each] for plan in plans for each in ("columns", "rows", "whole")]
+    plans = [plan for plan in plans if memory_bytes(matrices, plan, machine) <= machine.memory_bytes]
+    return min(plans, key=lambda plan: step_seconds(matrices, plan, machine))
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.challenge("split_plan", split_plan)
+
+# %% [markdown] tags=["slide-only"]
+# ## Is columns, rows always best?
+#
+# * a **narrow** matrix: exchanging takes longer than computing
+# * **whole** on every rank: no exchange, more memory
+#
+# **To the room:** which matrix of a transformer would you keep whole?
+#
+# <!-- notes: A router of a mixture of experts, low-rank adapters: they are kept whole in practice. -->
+
+# %% [markdown]
+# ## 8 The same loss
+#
+# Now train. Your GPT on two ranks, and the whole one in one process: same batches, AdamW, warm-up.
+#
+# Gradient clipping is left out of both, and here is why.
+#
+# **[[clip_alone]].** Suppose every rank called `clip_grad_norm_` on the parameters that *it* holds. What would happen?
+# Choose `"nothing"`, `"norms drift apart"` (the layers, between ranks) or `"an error"`.
+
+# %% tags=["why"] exercise="clip_alone" title="Clipping alone"
+labkit.answer("clip_alone", "norms drift apart")
+
+
+# %% tags=["given"]
+def train_parallel(num_steps: int) -> list[float]:
+    model, losses = ParallelGPT(GPT()), []
+    optimizer = optimizer_for(model)
+    for step, (tokens, targets) in enumerate(Addition().loader(num_steps, 64)):
+        for group in optimizer.param_groups:
+            group["lr"] = 3e-3 * min(1.0, 10 * (step + 1) / num_steps)
+        loss = parallel_loss(model, tokens, targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+# %% tags=["nbval-ignore-output"] seconds=40
+NUM_STEPS = 150
+together = labkit.run(train_parallel, NUM_STEPS, on=labkit.virtual(2)).results[0]
+alone = train(GPT(), Addition(), NUM_STEPS, max_norm=float("inf"))
+print("step    one process    two ranks")
+for step in (0, 49, 99, 149):
+    print(f"{step + 1:4}    {alone[step]:11.4f}    {together[step]:9.4f}")
+
+# %% [markdown]
+# The losses are equal up to rounding, which grows a little in every step: sums in another order.
+#
+# ## 9 What stays
+#
+# A layer on eight GPUs is four all-reduces a block that nothing hides, so it lives inside a machine. Norms, and the
+# optimizer's state of what is not cut, are still on every rank.
+#
+# **The next question.** DDP keeps N copies of weights, gradients and Adam's two moments. What if each rank kept only 1/N
+# of all of it, and asked for the rest when it is needed?
+
+# %% [markdown] tags=["slide-only"]
+# ## What stays
+#
+# * columns, then rows; f and g
+# * three numbers instead of logits
+# * inside a machine, because **nothing hides it**
+#
+# Next: Adam's state, N times. What if each rank kept 1/N?
+
+# %% [markdown]
+# ## Bonus: A ring of tokens
+#
+# What if the *text* is too long? **Context parallelism** gives each rank some tokens in attention, too. Every query needs
+# all keys and values before it, so these go round a ring, as chunks did in lesson 02: N - 1 times, each rank sends what it
+# has to the next. Softmax need not see all scores at once: keep the largest score, the sum of exponentials, and the
+# weighted sum of values; rescale them whenever the largest grows.
+#
+# **Causal** attention adds a question of fairness. If rank 0 holds the first tokens and the last rank the last ones, rank
+# 0 is done when the others have hardly begun. Cut 2N pieces and give each rank two: which?
+#
+# ### Exercise [[ring_attention]] (bonus)
+#
+# *15 points, about 20 minutes; difficulty 5 of 5, importance 3 of 5*
+
+
+# %% tags=["exercise"] exercise="ring_attention" points=15 difficulty=5 importance=3 minutes=20 title="A ring of tokens" provides=["balanced_places", "ring_attention"] bonus=true
+def balanced_places(num_tokens: int) -> Tensor:
+    """Return which tokens this rank holds, ascending; 2N divides num_tokens.
+
+    Each token has one rank, every rank has equally many tokens, and equally many pairs of a query and a key that is not
+    later.
+    """
+    # BEGIN SOLUTION ring_attention
+    pieces = torch.arange(num_tokens).chunk(2 * dist.get_world_size())
+    return torch.cat([pieces[dist.get_rank()], pieces[-1 - dist.get_rank()]])
+    # END SOLUTION
+
+
+def ring_attention(q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> Tensor:
+    """Return causal attention of this rank's queries over all tokens' keys and values, shape (B, H, T/N, K).
+
+    A rank sends to the next rank only, and no collective of torch.distributed is called. No rank ever holds scores
+    for more than its own queries and one rank's keys. Gradients are not asked for.
+
+    Args:
+        q, k, v: Of this rank's tokens, shape (B, H, T/N, K).
+        places: Which tokens these are, ascending; whichever: nobody else knows another rank's places.
+    """
+    # BEGIN SOLUTION ring_attention
+    rank, size = dist.get_rank(), dist.get_world_size()
+    held = [k.contiguous(), v.contiguous(), places]
+    largest = q.new_full((*q.shape[:-1], 1), float("-inf"))
+    total, mixed = torch.zeros_like(largest), torch.zeros_like(q)
+    for step in range(size):
+        if step:
+            coming = [torch.empty_like(each) for each in held]
+            for mine, new in zip(held, coming, strict=True):
+                send = dist.P2POp(dist.isend, mine, (rank + 1) % size)
+                receive = dist.P2POp(dist.irecv, new, (rank - 1) % size)
+                for work in dist.batch_isend_irecv([send, receive]):
+                    work.wait()
+            held = coming
+        keys, values, where = held
+        if where[0] > places[-1]:
+            continue  # all of them are later than all queries
+        scores = q @ keys.transpose(-1, -2) / q.shape[-1] ** 0.5
+        scores = scores.masked_fill(where[None, :] > places[:, None], float("-inf"))
+        grown = torch.maximum(largest, scores.amax(-1, keepdim=True))
+        safe = torch.where(grown.isinf(), 0.0, grown)
+        weights, old = (scores - safe).exp(), (largest - safe).exp()
+        total = total * old + weights.sum(-1, keepdim=True)
+        mixed = mixed * old + weights @ values
+        largest = grown
+    return mixed / total
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("ring_attention", balanced_places, ring_attention)
+
+# %% [markdown]
+# ### Sources
+#
+# * M. Shoeybi and others, "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism" (2019):
+#   columns, rows, *f* and *g*, the cut vocabulary.
+# * V. Korthikanti and others, "Reducing Activation Recomputation in Large Transformer Models" (2022): sequence
+#   parallelism.
+# * H. Liu, M. Zaharia and P. Abbeel, "Ring Attention with Blockwise Transformers for Near-Infinite Context" (2023); W.
+#   Brandon and others, "Striped Attention" (2023), on causal balance. Two pieces for each rank, one from either end, is
+#   what Llama 3 was trained with ("The Llama 3 Herd of Models", 2024).
+# * PyTorch documentation: `torch.distributed.tensor.parallel`, with `ColwiseParallel`, `RowwiseParallel`,
+#   `SequenceParallel` and `loss_parallel`. A test holds this lesson's numbers equal to theirs.

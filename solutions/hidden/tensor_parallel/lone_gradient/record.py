@@ -1,0 +1,57 @@
+"""Records the run of `lone_gradient`: the gradients of a sequence-parallel model's norms, summed over its ranks.
+
+Run it from the repository to write the recording anew; it comes out the same on every machine.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+import labkit
+
+LABKITS = Path(__file__).parents[4] / "labkit" / "exercises" / "tensor_parallel" / "lone_gradient"
+RANKS, WIDTH = 4, 16384
+NORMS = tuple(f"block {block} norm {norm}" for block in (2, 1, 0) for norm in (2, 1))
+ROOTS = (0, 3, 2, 1, 3, 0)
+LAYER, RANK = "block 1 norm 2", 2
+_KEPT = ("call", "wait", "clock")
+
+
+def record() -> labkit.Timeline:
+    """Return the run, without what a learner does not look at: memory, source lines, counted work."""
+    timeline = labkit.run(sums, on=labkit.virtual(RANKS, gpu="a100", link="pcie4"), echo=False).timeline
+    timeline.tables = {name: table for name, table in timeline.tables.items() if name in _KEPT}
+    return timeline
+
+
+def sums() -> None:
+    """Play one rank's part: each norm's gradient is added up on one rank, which sends the sum to all; one forgets to."""
+    me = dist.get_rank()
+    gradient = torch.empty(WIDTH, device="meta")
+    for number, name in enumerate(NORMS):
+        root, others = ROOTS[number], [rank for rank in range(RANKS) if rank != ROOTS[number]]
+        with labkit.span(name):
+            if me != root:
+                dist.send(gradient, dst=root)
+            for other in others if me == root else ():
+                part = torch.empty_like(gradient)
+                dist.recv(part, src=other)
+                gradient += part
+            if name != LAYER:
+                _send_back(gradient, root, others)
+        dist.barrier()
+
+
+def _send_back(gradient: torch.Tensor, root: int, others: list[int]) -> None:
+    if dist.get_rank() != root:
+        dist.recv(gradient, src=root)
+        return
+    for other in others:
+        dist.send(gradient, dst=other)
+
+
+if __name__ == "__main__":
+    record().save(LABKITS / "recording.json")

@@ -1,0 +1,47 @@
+"""Wrong answers to ring_attention, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from tests.exercises.wrong_answer import WrongAnswers
+
+WRONG = WrongAnswers(__name__)
+changed = WRONG.changed
+
+changed(
+    "in order",
+    "uneven work",
+    (
+        "torch.cat([pieces[dist.get_rank()], pieces[-1 - dist.get_rank()]])",
+        "torch.arange(num_tokens).chunk(dist.get_world_size())[dist.get_rank()]",
+    ),
+)
+changed("one piece twice", "tokens twice or never", ("pieces[-1 - dist.get_rank()]", "pieces[-1]"))
+changed("no ring", "its own keys only", ("for step in range(size):", "for step in range(1):"))
+changed(
+    "no mask",
+    "not causal",
+    ('scores = scores.masked_fill(where[None, :] > places[:, None], float("-inf"))', "pass"),
+    ("if where[0] > places[-1]:", "if False:"),
+)
+changed(
+    "mask by index",
+    "causal by index",
+    ("where[None, :] > places[:, None]", "torch.arange(len(where))[None, :] > torch.arange(len(places))[:, None]"),
+    ("if where[0] > places[-1]:", "if False:"),
+)
+changed("no root", "scores not scaled", (" / q.shape[-1] ** 0.5", ""))
+changed(
+    "values not rescaled",
+    "sums not rescaled",
+    ("mixed = mixed * old + weights @ values", "mixed = mixed + weights @ values"),
+)
+changed(
+    "the other way round", "not to the next rank",
+    ("send = dist.P2POp(dist.isend, mine, (rank + 1) % size)", "send = dist.P2POp(dist.isend, mine, (rank - 1) % size)"),
+    ("dist.P2POp(dist.irecv, new, (rank - 1) % size)", "dist.P2POp(dist.irecv, new, (rank + 1) % size)"),
+)  # fmt: skip
+changed(
+    "a first key later than the query",
+    "not a number",
+    ("safe = torch.where(grown.isinf(), 0.0, grown)", "safe = grown"),
+)
