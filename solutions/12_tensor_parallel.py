@@ -16,8 +16,8 @@
 # Eight GPUs train eight copies of a model, and eight pipeline stages hold eight pieces of it. But what if a *single layer*
 # is too large for one GPU, or a single token takes too long? Then the matrix itself has to be cut.
 #
-# By the end you will have a GPT whose every layer lies on several ranks. It trains to the same loss as the whole one, and
-# you will know why people stop at eight.
+# By the end, every layer of your GPT lies on several ranks, it trains to the same loss, and you know why people stop at
+# eight.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `torch.distributed` from lesson 02, `autograd.Function`, and how
 # attention works; no GPU.
@@ -33,7 +33,6 @@
 # <!-- notes: Data parallelism copies the model, pipelines cut it between layers. Here the matrix itself is cut. -->
 
 # %% tags=["given"]
-from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
@@ -67,14 +66,12 @@ labkit.matrix_cuts()
 # * With rows, each rank reads only *its columns of `x`*, and gets a **partial sum** of the whole result. An all-reduce adds
 #   the partial sums up.
 #
-# What the first leaves behind is exactly what the second wants to read. So an MLP is cut by columns first, by rows second,
+# What the first leaves is what the second reads. So an MLP is cut by columns first, by rows second,
 # and communicates once. GELU between them works on each number by itself, so each rank applies it to what it has.
 #
 # (`nn.Linear` stores its weight transposed: columns of `A` are *rows of* `weight`.)
 #
-# **Row by row would not do.** Suppose the first matrix were cut by rows too.
-#
-# **[[gelu_of_parts]].** Each rank would hold a partial sum `p` where it needs `gelu(p0 + p1)`. What then? Choose
+# **[[gelu_of_parts]].** With the first matrix cut by rows, too, each rank would hold a partial sum `p` where it needs `gelu(p0 + p1)`. What then? Choose
 # `"gelu each, then add"`, `"add, then gelu"` or `"either"`.
 
 # %% tags=["why"] exercise="gelu_of_parts" title="GELU of a partial sum"
@@ -175,7 +172,7 @@ labkit.check("two_operators", enter, leave)
 # %% [markdown]
 # ## 3 A block in pieces
 #
-# Two traps wait in a transformer's block.
+# Two traps wait.
 #
 # **The bias of the second layer** belongs to the sum. If every rank adds it before the all-reduce, it counts N times.
 #
@@ -614,7 +611,7 @@ labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048))
 
 
 # %% tags=["given"]
-from labkit.plans.matrix_splits import Machine, Matrix, memory_bytes, step_seconds  # noqa: F401, E402
+from labkit.plans.matrix_splits import Machine, Matrix, memory_bytes, step_seconds
 
 # %% [markdown]
 # ### Exercise [[split_plan]]
@@ -718,7 +715,7 @@ for step in (0, 49, 99, 149):
 # **Causal** attention adds a question of fairness. If rank 0 holds the first tokens and the last rank the last ones, rank
 # 0 is done when the others have hardly begun. Cut 2N pieces and give each rank two: which?
 #
-# ### Exercise [[ring_attention]] (bonus)
+# ### Exercise [[ring_attention]]
 #
 # *15 points, about 20 minutes; difficulty 5 of 5, importance 3 of 5*
 
@@ -739,8 +736,7 @@ def balanced_places(num_tokens: int) -> Tensor:
 def ring_attention(q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> Tensor:
     """Return causal attention of this rank's queries over all tokens' keys and values, shape (B, H, T/N, K).
 
-    A rank sends to the next rank only, and no collective of torch.distributed is called. No rank ever holds scores
-    for more than its own queries and one rank's keys. Gradients are not asked for.
+    A rank sends to the next rank only, and no collective of torch.distributed is called. Gradients are not asked for.
 
     Args:
         q, k, v: Of this rank's tokens, shape (B, H, T/N, K).
@@ -766,8 +762,7 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, places: Tensor) -> Tensor:
         scores = q @ keys.transpose(-1, -2) / q.shape[-1] ** 0.5
         scores = scores.masked_fill(where[None, :] > places[:, None], float("-inf"))
         grown = torch.maximum(largest, scores.amax(-1, keepdim=True))
-        safe = torch.where(grown.isinf(), 0.0, grown)
-        weights, old = (scores - safe).exp(), (largest - safe).exp()
+        weights, old = (scores - grown).exp(), (largest - grown).exp()
         total = total * old + weights.sum(-1, keepdim=True)
         mixed = mixed * old + weights @ values
         largest = grown

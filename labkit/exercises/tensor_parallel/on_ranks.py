@@ -26,6 +26,6 @@ def through(function: Callable[..., Tensor], x: Tensor, gradient: Tensor) -> dic
     given = leaf * 1
     out = function(given)
     kept = given.detach().clone()
-    if isinstance(out, Tensor) and out.requires_grad:
+    if isinstance(out, Tensor) and out.requires_grad and out.shape == gradient.shape:
         out.backward(gradient.clone())  # type: ignore[no-untyped-call]
     return {"out": out.detach().clone() if isinstance(out, Tensor) else None, "kept": kept, "gradient": leaf.grad}

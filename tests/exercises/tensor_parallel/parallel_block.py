@@ -37,10 +37,13 @@ changed(
     "wrong columns of out",
     ("out.weight.detach()[:, mine].clone()", "out.weight.detach()[:, : mine.stop - mine.start].clone()"),
 )
-changed("plain tensors", "a step changes nothing", ("nn.Parameter(up.weight.detach()[mine].clone())", "up.weight.detach()[mine].clone()"),
-        ("nn.Parameter(up.bias.detach()[mine].clone())", "up.bias.detach()[mine].clone()"),
-        ("nn.Parameter(down.weight.detach()[:, mine].clone())", "down.weight.detach()[:, mine].clone()"),
-        ("self.bias = nn.Parameter(down.bias.detach().clone())", "self.bias = down.bias.detach().clone()"))  # fmt: skip
+changed(
+    "plain tensors",
+    "a step changes nothing",
+    *((f"nn.Parameter({each}.clone())", f"{each}.clone()") for each in (
+        "up.weight.detach()[mine]", "up.bias.detach()[mine]", "down.weight.detach()[:, mine]", "down.bias.detach()"
+    )),
+)  # fmt: skip
 changed(
     "a part of the bias each",
     "the bias takes another step",

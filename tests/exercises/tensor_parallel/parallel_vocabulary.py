@@ -43,13 +43,21 @@ WRONG.changed(
     ),
 )
 changed(
-    "summed by a double all-reduce",
+    "entered again",
     "gradient reduced again",
-    (
-        "shifted = logits -",
-        "logits = logits + 0\n    shifted = enter(logits, group) * 0 + logits * dist.get_world_size(group) - (logits * (dist.get_world_size(group) - 1)).detach() -",
-    ),
-)
+    ("total = leave(shifted", "shifted = Again.apply(shifted, group)\n    total = leave(shifted"),
+    ("def embed(", """class Again(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * dist.get_world_size(ctx.group), None
+
+
+def embed("""))  # fmt: skip
 changed(
     "in place",
     "logits were changed",

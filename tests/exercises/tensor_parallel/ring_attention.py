@@ -37,11 +37,11 @@ changed(
 )
 changed(
     "the other way round", "not to the next rank",
-    ("send = dist.P2POp(dist.isend, mine, (rank + 1) % size)", "send = dist.P2POp(dist.isend, mine, (rank - 1) % size)"),
+    ("dist.P2POp(dist.isend, mine, (rank + 1) % size)", "dist.P2POp(dist.isend, mine, (rank - 1) % size)"),
     ("dist.P2POp(dist.irecv, new, (rank - 1) % size)", "dist.P2POp(dist.irecv, new, (rank + 1) % size)"),
 )  # fmt: skip
 changed(
-    "a first key later than the query",
+    "the largest of this lot only",
     "not a number",
-    ("safe = torch.where(grown.isinf(), 0.0, grown)", "safe = grown"),
+    ("grown = torch.maximum(largest, scores.amax(-1, keepdim=True))", "grown = scores.amax(-1, keepdim=True)"),
 )

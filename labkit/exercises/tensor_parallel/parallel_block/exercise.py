@@ -43,8 +43,8 @@ MISTAKES = {
     _AGAIN: "The gradient of x is N times too large: somewhere it is reduced twice.",
     _UNTRAINED: "After a step of SGD the module computes what it did before: its tensors are no parameters. Wrap them "
     "in nn.Parameter, and cut with detach().",
-    _SHARED_STEP: "After a step the bias is off: its parts on the ranks must add up to the whole bias, before and after "
-    "a step. A bias divided by N takes a step that is divided, too.",
+    _SHARED_STEP: "After a step the bias is off: its parts on all ranks must add up to the whole bias before and after "
+    "it. A bias divided by N takes a step that is divided, too.",
     _KEPT: "This rank holds more than its part. Copy its rows or columns (clone()), and keep no reference to the whole "
     "layer as a submodule.",
     _LAYERS: "The layers that were given hold other numbers after the step: your parameters are views of them. Take a "
@@ -275,7 +275,7 @@ EXERCISE = Exercise(
         "are one hidden unit's? Which are one head's?",
         "MLP: up.weight[mine], up.bias[mine], down.weight[:, mine], and down.bias after the sum. Attention: the same, "
         "where mine is heads times their width, taken out of each of qkv.weight.chunk(3).",
-        "qkv = torch.cat([each[mine] for each in qkv.weight.detach().chunk(3)]); forward: linear(enter(x, group), ...), "
+        "qkv = torch.cat([each[mine] for each in qkv.weight.detach().chunk(3)]); forward: linear(enter(x), ...), "
         "chunk(3, dim=-1), unflatten(-1, (-1, head_width)).transpose(1, 2), attention, transpose(1, 2).flatten(2), "
         "leave(linear(...), group) + bias.",
     ),

@@ -119,6 +119,7 @@ def _out_ways(case: Case, rank: int) -> list[Way[Tensor]]:
             (_IGNORED, lambda: (losses * counts).mean()),
             (_IGNORED, lambda: losses.mean()),
             (_IGNORED, lambda: (whole.logsumexp(1) - picked * counts).mean()),
+            (_IGNORED, lambda: torch.where(counts, losses, whole.logsumexp(1) - whole.amax(1)).mean()),
             (_IGNORED, lambda: (whole.logsumexp(1) - picked * counts).sum() / counts.sum()),
             (_OWN_SOFTMAX, lambda: ((own.logsumexp(1) - picked) * counts).sum() / counts.sum()),
         ]
@@ -133,12 +134,16 @@ def _out_ways(case: Case, rank: int) -> list[Way[Tensor]]:
     for clamp in (True, False):
         found.append((_FIRST_ROW, lambda clamp=clamp: torch.stack(
             [unmasked(tokens - bounds[each].start, parts[each], clamp) for each in parts]).sum(0)))  # type: ignore[misc]  # fmt: skip
-    found.append((_PLACE, lambda: torch.stack([
-        parts[each][(tokens % len(parts[each]))] * ((tokens >= bounds[each].start) & (tokens < bounds[each].stop))[..., None]
-        for each in parts]).sum(0)))  # fmt: skip
-    found.append((_PLACE, lambda: torch.stack([
-        functional.embedding(tokens.clamp_max(len(of) - 1), of) * (tokens < len(of))[..., None] for of in parts.values()
-    ]).sum(0)))  # fmt: skip
+
+    def modulo(each: int) -> Tensor:
+        here = (tokens >= bounds[each].start) & (tokens < bounds[each].stop)
+        return parts[each][tokens % len(parts[each])] * here[..., None]
+
+    def unshifted(of: Tensor) -> Tensor:
+        return functional.embedding(tokens.clamp_max(len(of) - 1), of) * (tokens < len(of))[..., None]
+
+    found.append((_PLACE, lambda: torch.stack([modulo(each) for each in parts]).sum(0)))
+    found.append((_PLACE, lambda: torch.stack([unshifted(of) for of in parts.values()]).sum(0)))
     return found
 
 
@@ -164,7 +169,8 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         for rank in range(case.world_size):
             moved = sum(call.bytes for call in wire.collectives if call.rank == rank) + wire.bytes_sent(rank)
             if moved > most:
-                text = f"The loss is right, but rank {rank} exchanged {moved} bytes for {targets} targets; {most} are the most."
+                sent = f"exchanged {moved} bytes for {targets} targets; {most} are the most"
+                text = f"The loss is right, but rank {rank} {sent}."
                 yield Finding(_GATHERED, text, rank=rank)
 
 
@@ -193,7 +199,7 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Write both for one rank first, with masks: which tokens are mine, and what do I put where they are not?",
-        "embed: rows of (tokens - start) where they are mine, zeros elsewhere, then `leave`. The loss is log(sum of exp) "
+        "embed: rows of (tokens - start) where they are mine, zeros elsewhere, then `leave`. The loss is log(sum exp) "
         "minus the target's logit: two values that you can `leave`, after the maximum of all ranks was subtracted.",
         "largest = logits.detach().amax(-1); dist.all_reduce(largest, dist.ReduceOp.MAX, group=group); total = "
         "leave((logits - largest[:, None]).exp().sum(-1), group); right = leave(gathered target logit * mine, group); "

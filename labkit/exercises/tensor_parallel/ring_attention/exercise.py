@@ -18,7 +18,7 @@ from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
 from labkit.checks.structure import NOT_A_NUMBER
 from labkit.checks.traffic import HINTS as SENT
-from labkit.checks.traffic import LIBRARY, library_calls, lost_messages
+from labkit.checks.traffic import library_calls, lost_messages
 from labkit.checks.wire import Wire
 from labkit.exercises.tensor_parallel.members import wrong_tensors
 from labkit.exercises.tensor_parallel.ring_attention.driver import drive
@@ -39,7 +39,8 @@ MISTAKES = {
     _SCALE: "Scores are divided by the root of a head's width K.",
     _NEIGHBOUR: "A rank sends to rank + 1 only (modulo N).",
     _BLOCKED: "Every rank waits in send() for its neighbour's recv(). Post both, with dist.batch_isend_irecv or isend.",
-    NOT_A_NUMBER: "-inf minus -inf is nan: where a query has seen no key yet, its largest score is -inf.",
+    NOT_A_NUMBER: "-inf minus -inf is nan: a query may see no key of a lot. Subtract the largest of *all* so far, "
+    "and begin with this rank's own: every query sees itself.",
 }
 
 
@@ -186,13 +187,13 @@ EXERCISE = Exercise(
         attention_case("2 ranks, large scores", 1254, 2, 4, "mixed", scale=30.0),
     ),
     hints=(
-        "Softmax over keys that come in two lots: if you know the largest score, the sum of exponentials and the weighted "
-        "sum of values of each lot, how do you put them together?",
+        "Softmax over keys that come in two lots: if you know the largest score, the sum of exponentials and the "
+        "weighted sum of values of each lot, how do you put them together?",
         "In each of N steps: scores with the keys at hand, masked where a key's place is later; the new largest; both "
         "sums times exp(old - new) plus the new ones. Then pass k, v and places on. Pieces r and 2N - 1 - r balance.",
-        "grown = torch.maximum(largest, scores.amax(-1, keepdim=True)); weights = (scores - grown).exp(); old = (largest "
-        "- grown).exp(); total = total * old + weights.sum(-1, keepdim=True); mixed = mixed * old + weights @ values; "
-        "where grown is -inf, subtract 0 instead.",
+        "grown = torch.maximum(largest, scores.amax(-1, keepdim=True)); weights = (scores - grown).exp(); old = "
+        "(largest - grown).exp(); total = total * old + weights.sum(-1, keepdim=True); "
+        "mixed = mixed * old + weights @ values.",
     ),
     mistakes=MISTAKES,
 )

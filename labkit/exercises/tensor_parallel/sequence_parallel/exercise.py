@@ -141,7 +141,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
         yield from _wrong_random(case, got)
         return
     name, right = values.text(case.inputs[0], "function"), expected(case)
-    dims = _joined(case, 0, "x", 0) if name == GATHER else summed(case, 0, "x").chunk(case.world_size)[0]
+    dims = _joined(case, 0, "x", 0) if name == GATHER else summed(case, 0, "x").chunk(len(members(case, 0)))[0]
     came = values.tensor(got[0], "out")
     if came.shape != values.tensor(right[0], "out").shape and came.shape == dims.shape:
         yield Finding(_BATCH, f"{name} returns shape {tuple(came.shape)}.", rank=0)

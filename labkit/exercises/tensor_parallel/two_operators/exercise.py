@@ -94,17 +94,15 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 
     for name in ("enter", "leave"):
         came, wanted = of(name, got), of(name, right)
-        yield from wrong_tensors(
-            came, wanted, "kept", f"x after {name}(x)", lambda rank: [(_CHANGED, lambda: _any(came, rank))]
-        )
+        yield from wrong_tensors(came, wanted, "kept", f"x after {name}(x)", _changed(came))
         yield from wrong_tensors(came, wanted, "out", f"{name}(x)", _ways(case, "x", _UNSUMMED, _SWAPPED))
         yield from wrong_tensors(
             came, wanted, "gradient", f"the gradient of x behind {name}", _ways(case, "gradient", _UNREDUCED, _AGAIN)
         )
 
 
-def _any(came: Sequence[Values], rank: int) -> Tensor:
-    return values.tensor(came[rank], "kept")
+def _changed(came: Sequence[Values]) -> Ways:
+    return lambda rank: [(_CHANGED, lambda: values.tensor(came[rank], "kept"))]
 
 
 EXERCISE = Exercise(

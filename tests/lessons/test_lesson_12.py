@@ -1,0 +1,158 @@
+"""Lesson 12 keeps its contract; its GPT equals one process and torch's own plan, forward, backward and after steps."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+import labkit
+from labkit.lessons.budget import budget
+from labkit.lessons.source import Lesson, load
+from labkit.models import GPT, Addition, train
+from tests.checks.lesson_cells import namespace
+from tests.lessons.contract import LessonContract
+from tests.simulator.torchs_tensor_parallel import train_torchs
+
+SOURCE = Path(__file__).parents[2] / "solutions" / "12_tensor_parallel.py"
+KEYS = Path(__file__).parents[2] / "labkit" / "exercises" / "tensor_parallel"
+STEPS = 5
+
+
+class TestContract(LessonContract):
+    number = "12"
+    exercises = (
+        "gelu_of_parts",
+        "two_operators",
+        "parallel_block",
+        "parallel_vocabulary",
+        "sequence_parallel",
+        "sequence_bytes",
+        "lone_gradient",
+        "split_plan",
+        "clip_alone",
+        "ring_attention",
+    )
+    bonus = ("ring_attention",)
+    bonus_points = 15
+    least_guesses = 2
+    topics: ClassVar = {
+        "stuck": r"labkit\.lend\(",
+        "columns, then rows": r"columns first, by rows second",
+        "weights are transposed": r"stores its weight transposed",
+        "conjugate": r"\*\*conjugate\*\*",
+        "the bias counts once": r"it counts n times",
+        "q, k and v": r"all of q and half of k",
+        "tied embeddings": r"\*tied\*",
+        "an odd vocabulary": r"3, 3, 2, 2, 2",
+        "sequence parallelism": r"\*\*sequence parallelism\*\*",
+        "random state": r"drop the \*same\* numbers everywhere",
+        "a norm's gradient": r"its gradient is a partial sum",
+        "a recorded run": r'labkit\.recorded\("lone_gradient"\)',
+        "across machines": r"machines connected by infiniband",
+        "a launch": r"4 µs to begin any operator",
+        "one loss, two ways": r"alone = train\(gpt\(\)",
+        "context parallelism": r"\*\*context parallelism\*\*",
+        "the next lesson": r"the next question",
+        "sources": r"### sources",
+    }
+
+
+@pytest.fixture(scope="module")
+def lesson() -> Lesson:
+    return load(SOURCE)
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, Any]:
+    return namespace(number="12")
+
+
+@pytest.fixture(scope="module")
+def alone() -> list[float]:
+    return train(GPT(), Addition(), STEPS, max_norm=float("inf"))
+
+
+def test_the_core_keeps_to_75_minutes(lesson: Lesson) -> None:
+    assert not list(budget(lesson).excesses())
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3])
+def test_training_on_virtual_ranks_has_the_losses_of_one_process(
+    answers: dict[str, Any], alone: list[float], num_ranks: int
+) -> None:
+    found = labkit.run(answers["train_parallel"], STEPS, on=labkit.virtual(num_ranks), echo=False)
+    for losses in found.results:
+        assert losses == pytest.approx(alone, rel=1e-5)
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+def test_training_has_the_losses_of_torchs_own_plan(alone: list[float], sequence: bool) -> None:
+    found = labkit.run(train_torchs, STEPS, sequence, on=labkit.virtual(2), echo=False)
+    for losses in found.results:
+        assert losses == pytest.approx(alone, rel=1e-5)
+
+
+@pytest.mark.long
+def test_training_on_local_ranks_has_the_losses_of_torchs_own_plan_there(
+    answers: dict[str, Any], alone: list[float]
+) -> None:
+    world = labkit.local(2, device="cpu")
+    mine = labkit.run(answers["train_parallel"], STEPS, on=world, echo=False)
+    torchs = labkit.run(train_torchs, STEPS, True, on=world, echo=False)
+    for losses in (*mine.results, *torchs.results):
+        assert losses == pytest.approx(alone, rel=1e-5)
+
+
+def test_every_gradient_is_that_of_one_process(answers: dict[str, Any]) -> None:
+    def gradients() -> list[list[torch.Tensor]]:
+        model = answers["ParallelGPT"](GPT().double())
+        torch.autograd.backward(answers["parallel_loss"](model, *Addition().batch(0, 8)))
+        block = model.blocks[0]
+        return [[model.rows.grad], [block.mlp.up.grad], [block.norm1.weight.grad, block.mlp.bias.grad]]
+
+    whole = GPT().double()
+    tokens, targets = Addition().batch(0, 8)
+    torch.nn.functional.cross_entropy(whole(tokens).flatten(0, 1), targets.flatten(), ignore_index=-100).backward()  # type: ignore[no-untyped-call]
+    found = labkit.run(gradients, on=labkit.virtual(3), echo=False).results
+    first: Any = whole.blocks[0]
+    for place, wanted in ((0, whole.tokens.weight.grad), (1, first.up.weight.grad)):
+        torch.testing.assert_close(torch.cat([each[place][0] for each in found]), wanted, rtol=1e-9, atol=1e-12)
+    for each in found:
+        torch.testing.assert_close(each[2][0], first.norm1.weight.grad, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(each[2][1], first.down.bias.grad, rtol=1e-9, atol=1e-12)
+
+
+def test_what_travels_is_what_the_text_counts(answers: dict[str, Any]) -> None:
+    """Ten activations of (batch x tokens x width) in a step of two blocks, and three numbers for each token."""
+
+    def step() -> None:
+        torch.autograd.backward(answers["parallel_loss"](answers["ParallelGPT"](GPT()), *Addition().batch(0, 64)))
+
+    calls = [
+        each for each in labkit.run(step, on=labkit.virtual(2), echo=False).timeline.collectives() if each.rank == 0
+    ]
+    whole = 64 * 8 * 96 * 4
+    assert sum(call.bytes == whole for call in calls) == 2 * 4 + 2
+    assert sum(call.bytes for call in calls) == (2 * 4 + 2) * whole + 3 * 64 * 8 * 4
+
+
+def test_the_recorded_run_is_what_the_virtual_cluster_does() -> None:
+    made = runpy.run_path(str(SOURCE.parent / "hidden" / "tensor_parallel" / "lone_gradient" / "record.py"))
+    assert list(labkit.recorded("lone_gradient").rows()) == list(made["record"]().rows())
+    answers = json.loads((KEYS / "lone_gradient" / "key.json").read_text(encoding="utf-8"))["answers"]
+    assert (answers["layer"], answers["rank"]) == (made["LAYER"], made["RANK"])
+
+
+def test_times_that_the_text_quotes_are_those_of_the_virtual_cluster(answers: dict[str, Any]) -> None:
+    (cell,) = [cell for cell in load(SOURCE).cells if cell.kind == "code" and "def step_ms" in cell.source]
+    names = {**answers}
+    exec(cell.source.split("\nprint(")[0], names)
+    quoted = {(1, 8192, 2048): 13.9, (8, 8192, 2048): 2.7, (16, 8192, 2048): 2.3}
+    quoted |= {(1, 4096, 128): 0.53, (8, 4096, 128): 0.27, (16, 4096, 128): 0.34}
+    for asked, ms in quoted.items():
+        assert names["step_ms"](*asked) == pytest.approx(ms, rel=0.02), asked

@@ -1,0 +1,49 @@
+"""torch's ColwiseParallel, RowwiseParallel, SequenceParallel and loss_parallel run on virtual ranks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import loss_parallel
+
+import labkit
+from labkit.models import GPT, Addition, loss_of
+from tests.simulator.torchs_tensor_parallel import loss_of_torchs, parallelized
+
+
+def _gradients(sequence: bool) -> dict[str, torch.Tensor]:
+    model = parallelized(GPT().double(), sequence)
+    with loss_parallel():
+        torch.autograd.backward(loss_of_torchs(model, *Addition().batch(0, 8), sequence))
+    named = dict(model.named_parameters())
+    wanted = {
+        "rows": "tokens.weight",
+        "up": "blocks.1.up.weight",
+        "down": "blocks.0.down.weight",
+        "norm": "norm.weight",
+    }
+    found = {key: named[name].grad for key, name in wanted.items()}
+    return {key: each.full_tensor() if isinstance(each, DTensor) else each for key, each in found.items()}
+
+
+@pytest.mark.parametrize(("num_ranks", "sequence"), [(2, False), (4, True), (4, False)])
+def test_torchs_plan_has_the_gradients_of_one_process(num_ranks: int, sequence: bool) -> None:
+    whole = GPT().double()
+    tokens, targets = Addition().batch(0, 8)
+    logits = whole(tokens)
+    torch.autograd.backward(
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
+    )
+    named = dict(whole.named_parameters())
+    for found in labkit.run(_gradients, sequence, on=labkit.virtual(num_ranks), echo=False).results:
+        for key, name in {"rows": "tokens.weight", "up": "blocks.1.up.weight", "down": "blocks.0.down.weight"}.items():
+            torch.testing.assert_close(found[key], named[name].grad, rtol=1e-6, atol=1e-9, msg=f"{key} of {name}")
+        torch.testing.assert_close(found["norm"], named["norm.weight"].grad, rtol=1e-6, atol=1e-9)
+
+
+def test_what_loss_parallel_puts_into_torchs_tables_is_gone_after_the_run() -> None:
+    before = dict(DTensor._op_dispatcher._custom_op_handlers)
+    labkit.run(_gradients, False, on=labkit.virtual(2), echo=False)
+    assert DTensor._op_dispatcher._custom_op_handlers == before
+    assert loss_of(GPT(), *Addition().batch(0, 8)).isfinite()

@@ -1,0 +1,182 @@
+# base: solution
+"""Shorter: one Function for each pair, the bias on rank 0 alone, two of the loss's numbers in one sum."""
+
+
+# %% two_operators
+class Conjugate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group, when):
+        ctx.group, ctx.when = group, when
+        return Conjugate.total(x, group) if when == "forward" else x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return Conjugate.total(gradient, ctx.group) if ctx.when == "backward" else gradient, None, None
+
+    @staticmethod
+    def total(x, group):
+        total = x.contiguous().clone()
+        dist.all_reduce(total, group=group)
+        return total
+
+
+def enter(x, group=None):
+    return Conjugate.apply(x, group, "backward")
+
+
+def leave(x, group=None):
+    return Conjugate.apply(x, group, "forward")
+
+
+# %% parallel_block
+class ParallelMLP(nn.Module):
+    def __init__(self, up, down, group=None):
+        super().__init__()
+        mine, self.group = my_part(up.out_features, group), group
+        bias = [down.bias] if dist.get_rank(group) == 0 else []
+        cut = [up.weight[mine], up.bias[mine], down.weight[:, mine], *bias]
+        self.parts = nn.ParameterList(each.detach().clone() for each in cut)
+
+    def forward(self, x):
+        up, up_bias, *down = self.parts
+        hidden = functional.gelu(functional.linear(enter(x, self.group), up, up_bias))
+        return leave(functional.linear(hidden, *down), self.group)
+
+
+class ParallelAttention(nn.Module):
+    def __init__(self, qkv, out, num_heads, group=None):
+        super().__init__()
+        if dist.get_world_size(group) > num_heads:
+            raise ValueError(f"{num_heads} heads cannot be shared by {dist.get_world_size(group)} ranks")
+        mine, self.group = my_part(num_heads, group), group
+        heads = lambda tensor: tensor.detach().unflatten(0, (3, num_heads, -1))[:, mine].flatten(0, 2).clone()
+        self.weight, self.bias = nn.Parameter(heads(qkv.weight)), nn.Parameter(heads(qkv.bias))
+        self.out = nn.Parameter(out.weight.detach().unflatten(1, (num_heads, -1))[:, mine].flatten(1).clone())
+        self.after = nn.Parameter(out.bias.detach().clone())
+        self.heads = mine.stop - mine.start
+
+    def forward(self, x):
+        middle = functional.linear(enter(x, self.group), self.weight, self.bias)
+        q, k, v = middle.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return leave(mixed.transpose(1, 2).flatten(2) @ self.out.T, self.group) + self.after
+
+
+# %% parallel_vocabulary
+def embed(tokens, rows, vocabulary, group=None):
+    mine = my_part(vocabulary, group)
+    one_hot = functional.one_hot(tokens, vocabulary)[..., mine].to(rows.dtype)
+    return leave(one_hot @ rows, group)
+
+
+class Loss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, logits, targets, start, group):
+        here = (targets >= start) & (targets < start + logits.shape[1])
+        place = (targets - start).clamp(0, logits.shape[1] - 1)
+        right = logits.gather(1, place[:, None])[:, 0] * here
+        largest = logits.amax(1)
+        dist.all_reduce(largest, dist.ReduceOp.MAX, group=group)
+        both = torch.stack([(logits - largest[:, None]).exp().sum(1), right])
+        dist.all_reduce(both, group=group)
+        total, count = both[0].log() + largest, (targets >= 0).sum()
+        ctx.saved = logits, total, here, place, targets >= 0, count
+        return ((total - both[1]) * (targets >= 0)).sum() / count
+
+    @staticmethod
+    def backward(ctx, gradient):
+        logits, total, here, place, counts, count = ctx.saved
+        share = (logits - total[:, None]).exp()
+        share[torch.arange(len(place)), place] -= here.to(share.dtype)
+        return gradient * share * counts[:, None] / count, None, None, None
+
+
+def cross_entropy(logits, targets, vocabulary, group=None):
+    return Loss.apply(logits, targets, my_part(vocabulary, group).start, group)
+
+
+# %% sequence_parallel
+class Tokens(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group, gathers):
+        ctx.group, ctx.gathers = group, gathers
+        return Tokens.gather(x, group) if gathers else Tokens.scatter(x, group)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return Tokens.scatter(gradient, ctx.group) if ctx.gathers else Tokens.gather(gradient, ctx.group), None, None
+
+    @staticmethod
+    def gather(x, group):
+        size, rank = dist.get_world_size(group), dist.get_rank(group)
+        whole = x.new_zeros(x.shape[0], size, *x.shape[1:])
+        whole[:, rank] = x
+        dist.all_reduce(whole, group=group)
+        return whole.flatten(1, 2)
+
+    @staticmethod
+    def scatter(x, group):
+        total = x.contiguous().clone()
+        dist.all_reduce(total, group=group)
+        return total.unflatten(1, (dist.get_world_size(group), -1))[:, dist.get_rank(group)].clone()
+
+
+def gather_tokens(x, group=None):
+    return Tokens.apply(x, group, True)
+
+
+def scatter_tokens(x, group=None):
+    return Tokens.apply(x, group, False)
+
+
+class OwnRandom:
+    def __init__(self, seed, group=None):
+        made = torch.Generator().manual_seed(1000 * seed + dist.get_rank(group))
+        self.other = made.get_state()
+
+    def __enter__(self):
+        here = torch.get_rng_state()
+        torch.set_rng_state(self.other)
+        self.other = here
+
+    __exit__ = lambda self, *error: self.__enter__()
+
+
+# %% split_plan
+def split_plan(matrices, machine):
+    best = ["columns"] * len(matrices)
+    improved = True
+    while improved:
+        tries = [best[:place] + [a, b][: len(best) - place] + best[place + 2 :]
+                 for place in range(len(best)) for a in ("columns", "rows", "whole") for b in ("columns", "rows", "whole")]
+        fitting = [plan for plan in tries if memory_bytes(matrices, plan, machine) <= machine.memory_bytes]
+        found = min(fitting, key=lambda plan: step_seconds(matrices, plan, machine))
+        improved = step_seconds(matrices, found, machine) < step_seconds(matrices, best, machine)
+        best = found if improved else best
+    return best
+
+
+# %% ring_attention
+def balanced_places(num_tokens):
+    size, rank = dist.get_world_size(), dist.get_rank()
+    each = num_tokens // (2 * size)
+    return torch.tensor([t for t in range(num_tokens) if t // each in (rank, 2 * size - 1 - rank)])
+
+
+def ring_attention(q, k, v, places):
+    size, rank = dist.get_world_size(), dist.get_rank()
+    outs, sums, where = [], [], places
+    for step in range(size):
+        scores = (q @ k.transpose(-1, -2)) / q.shape[-1] ** 0.5
+        scores = scores.masked_fill(where > places[:, None], -torch.inf)
+        sums.append(scores.logsumexp(-1, keepdim=True))
+        outs.append(scores.softmax(-1).nan_to_num(0.0) @ v)
+        if step + 1 < size:
+            packed = torch.cat([k.flatten(), v.flatten(), where.to(k.dtype)])
+            sent = dist.isend(packed, (rank + 1) % size)
+            received = torch.empty_like(packed)
+            dist.recv(received, (rank - 1) % size)
+            sent.wait()
+            k, v = received[: k.numel()].view_as(k), received[k.numel() : 2 * k.numel()].view_as(v)
+            where = received[2 * k.numel() :].long()
+    return (torch.stack(sums).softmax(0) * torch.stack(outs)).sum(0)
