@@ -133,9 +133,8 @@ def test_what_travels_is_what_the_text_counts(answers: dict[str, Any]) -> None:
     def step() -> None:
         torch.autograd.backward(answers["parallel_loss"](answers["ParallelGPT"](GPT()), *Addition().batch(0, 64)))
 
-    calls = [
-        each for each in labkit.run(step, on=labkit.virtual(2), echo=False).timeline.collectives() if each.rank == 0
-    ]
+    timeline: Any = labkit.run(step, on=labkit.virtual(2), echo=False).timeline
+    calls = [each for each in timeline.collectives() if each.rank == 0]
     whole = 64 * 8 * 96 * 4
     assert sum(call.bytes == whole for call in calls) == 2 * 4 + 2
     assert sum(call.bytes for call in calls) == (2 * 4 + 2) * whole + 3 * 64 * 8 * 4

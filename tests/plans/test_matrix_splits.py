@@ -55,8 +55,9 @@ def test_the_model_takes_as_long_as_virtual_ranks(plan: list[str]) -> None:
         compute_share=1.0, memory_share=1.0,
     )  # fmt: skip
     world = labkit.virtual(MACHINE.num_ranks, gpu=device, link=link, algorithm="ring")
-    measured = labkit.run(play, plan, on=world, echo=False).timeline.makespan_ns / 1e9
-    assert step_seconds(CHAIN, plan, MACHINE) == pytest.approx(measured, rel=0.03)
+    timeline = labkit.run(play, plan, on=world, echo=False).timeline
+    assert timeline is not None
+    assert step_seconds(CHAIN, plan, MACHINE) == pytest.approx(timeline.makespan_ns / 1e9, rel=0.03)
 
 
 def test_a_matrix_that_is_cut_takes_its_part_of_the_memory() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch.distributed.tensor import DTensor
@@ -12,7 +14,7 @@ from labkit.models import GPT, Addition, loss_of
 from tests.simulator.torchs_tensor_parallel import loss_of_torchs, parallelized
 
 
-def _gradients(sequence: bool) -> dict[str, torch.Tensor]:
+def _gradients(sequence: bool) -> dict[str, Any]:
     model = parallelized(GPT().double(), sequence)
     with loss_parallel():
         torch.autograd.backward(loss_of_torchs(model, *Addition().batch(0, 8), sequence))

@@ -34,7 +34,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.grad is not None:
-                parameter -= cast(float, inputs["lr"]) * parameter.grad
+                parameter.sub_(cast(float, inputs["lr"]) * parameter.grad)
         found["again"] = module(cast(Tensor, inputs["again"])).detach().clone()
     now = [each.detach() for layer in (first, second) for each in layer.parameters()]
     found["layers_kept"] = all(map(torch.equal, whole, now))

@@ -96,7 +96,7 @@ def _computed(which: str, tensors: list[Tensor], x: Tensor, num_heads: int) -> T
     middle = functional.linear(x, first, bias)
     if which == MLP:
         return functional.linear(functional.gelu(middle), second, after)
-    q, k, v = (each.unflatten(-1, (num_heads, -1)).transpose(1, 2) for each in middle.chunk(3, dim=-1))
+    q, k, v = (each.view(*each.shape[:2], num_heads, -1).transpose(1, 2) for each in middle.chunk(3, dim=-1))
     mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
     return functional.linear(mixed.transpose(1, 2).flatten(2), second, after)
 
@@ -206,7 +206,8 @@ def most_numbers(case: Case, rank: int) -> int:
     is_mlp = values.text(case.inputs[0], "part") == MLP
     mine = part(second.shape[1] if is_mlp else heads, case, rank)
     units = (mine.stop - mine.start) * (1 if is_mlp else second.shape[1] // heads)
-    return units * ((1 if is_mlp else 3) * (first.shape[1] + 1) + second.shape[0]) + after.numel()
+    numbers: int = units * ((1 if is_mlp else 3) * (first.shape[1] + 1) + second.shape[0]) + after.numel()
+    return numbers
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:

@@ -59,7 +59,8 @@ def vocabulary_case(
         largest: How large logits are, about.
         groups: Ranks that share a copy; None is all.
     """
-    whole = Case(name, world_size, ({"groups": [list(each) for each in groups]} if groups else {},) * world_size)
+    shared: dict[str, Value] = {"groups": [list(each) for each in groups]} if groups else {}
+    whole = Case(name, world_size, (shared,) * world_size)
     generator = draws.generator(part_of(seed, "tokens"))
     tokens = torch.randint(0, vocabulary, (3, 4), generator=generator)
     shape = (vocabulary, 6) if which == EMBED else (12, vocabulary)
@@ -137,10 +138,12 @@ def _out_ways(case: Case, rank: int) -> list[Way[Tensor]]:
 
     def modulo(each: int) -> Tensor:
         here = (tokens >= bounds[each].start) & (tokens < bounds[each].stop)
-        return parts[each][tokens % len(parts[each])] * here[..., None]
+        rows: Tensor = parts[each][tokens % len(parts[each])]
+        return rows * here[..., None]
 
     def unshifted(of: Tensor) -> Tensor:
-        return functional.embedding(tokens.clamp_max(len(of) - 1), of) * (tokens < len(of))[..., None]
+        found: Tensor = functional.embedding(tokens.clamp_max(len(of) - 1), of) * (tokens < len(of))[..., None]
+        return found
 
     found.append((_PLACE, lambda: torch.stack([modulo(each) for each in parts]).sum(0)))
     found.append((_PLACE, lambda: torch.stack([unshifted(of) for of in parts.values()]).sum(0)))
