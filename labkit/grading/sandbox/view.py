@@ -90,6 +90,9 @@ def _packages(
         arguments += ["--ro-bind", str(path), str(path)]
     if package is not None and any(path == PACKAGE or is_below(PACKAGE, path) for path in shown):
         arguments += ["--perms", "0755", "--tmpfs", str(PACKAGE)]
+        between = sorted({folder for path in package for folder in path.parents if is_below(folder, PACKAGE)})
+        for folder in between:
+            arguments += ["--perms", "0755", "--dir", str(folder)]
         for path in package:
             arguments += ["--ro-bind", str(path), str(path)]
         arguments += ["--remount-ro", str(PACKAGE)]
