@@ -7,7 +7,6 @@ from __future__ import annotations
 
 _LONG = "longer than an hour and a quarter; becomes two lessons"
 NOT_RETOLD = {
-    "ddp": _LONG,
     "parameter_server": _LONG,
     "pipeline": _LONG,
     "gradient_compression": _LONG,

@@ -11,7 +11,7 @@ from labkit.checks.case import Case, Values
 from labkit.checks.exercise import judge
 from labkit.checks.wire import Wire
 from labkit.exercises.ddp.overlapped_ddp.exercise import EXERCISE as OVERLAPPED
-from labkit.exercises.ddp.training import truth
+from labkit.exercises.averaging.training import truth
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 """What a rank runs of average_gradients."""
 
-from labkit.exercises.ddp.on_ranks import call_on_model as drive
+from labkit.exercises.averaging.on_ranks import call_on_model as drive
 
 __all__ = ["drive"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import cast
 
 import torch
@@ -9,17 +10,18 @@ from torch import Tensor
 
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.draws import part_of
-from labkit.checks.judged import Mistake, judged
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of, state_of
 from labkit.checks.structure import and_more
 from labkit.checks.tensor_values import close, compare_ranks, ratio_of
-from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
-from labkit.exercises.ddp import least_traffic, marks
+from labkit.exercises.averaging import least_traffic, marks
+from labkit.exercises.averaging.cases import PLAIN
+from labkit.exercises.averaging.naming import Mark, Seen, as_finding, by_marks
+from labkit.exercises.averaging.replay import average, models_of
 from labkit.exercises.ddp.average_gradients.driver import drive
-from labkit.exercises.ddp.cases import PLAIN
-from labkit.exercises.ddp.replay import average, models_of
 from labkit.exercises.ddp.starting import names_of, same
 
 
@@ -50,26 +52,20 @@ def averaged(case: Case) -> list[Values]:
     return [{"gradients": gradients_of(model), "state": state_of(model)} for model in models]
 
 
-def judge_average(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether every rank holds the mean of all gradients, and only trained parameters were reduced."""
-    assert isinstance(got, tuple)
+def wrong_averages(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong: a gradient that is not the mean, a changed value, frozen parameters that travel too."""
     right = [dict(values) for values in averaged(case)]
-    wrong = compare_ranks(got, right, ("gradients",), "the gradient") or compare_ranks(
-        got, right, ("state",), "the value"
-    )
-    if wrong is None:
-        model = models_of(case)[0]
-        most = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad) + 8 * 32
-        sent = sum(call.bytes for call in wire.collectives if call.rank == 0)
-        if sent > most:
-            wrong = Verdict(
-                False,
-                message=f"The gradients are right, but {sent} bytes were reduced; trained parameters have {most}.",
-            )
-    return wrong or Verdict(True)
+    for key, what in (("gradients", "the gradient"), ("state", "the value")):
+        if (found := as_finding(compare_ranks(got, right, (key,), what))) is not None:
+            yield found
+    model = models_of(case)[0]
+    most = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad) + 8 * 32
+    sent = sum(call.bytes for call in wire.collectives if call.rank == 0)
+    if sent > most:
+        yield Finding("", f"The gradients are right, but {sent} bytes were reduced; trained parameters have {most}.")
 
 
-def _ratio(of: str) -> marks.Seen:
+def _ratio(of: str) -> Seen:
     """Return a test: the wrong gradients are the mean times N ("N"), 1/N ("1/N"), or N over a constant ("N/c")."""
 
     def seen(case: Case, got: Got, wire: Wire) -> bool:
@@ -142,14 +138,51 @@ def _shared_twice(case: Case, got: Got, wire: Wire) -> bool:
     return isinstance(got, tuple) and model.remix.weight is model.mix.weight and sent == once + shared
 
 
-EXERCISE = judged(
+MARKS = (
+    Mark("sum for mean", marks.SUM.hint, _ratio("N")),
+    Mark("divided twice", marks.TWICE.hint, _ratio("1/N")),
+    Mark("divided by a constant", marks.CONSTANT.hint, _ratio("N/c")),
+    Mark(
+        "never averaged",
+        "Every rank still has its own gradients: write the result into parameter.grad.",
+        _own,
+    ),
+    Mark("biases left out", marks.BIASES.hint, _biases_left_out),
+    Mark("the shared weight counted twice", marks.TIED.hint, _shared_twice),
+    Mark(
+        "frozen parameters get zeros",
+        "A frozen parameter (requires_grad=False) needs no gradient and must keep grad None: leave it out before "
+        "you ask whether there is a gradient.",
+        _frozen_has_one,
+    ),
+    Mark(
+        "the mean was not kept",
+        "Where a rank had no gradient it still has none: the zeros were sent and the mean came back into a tensor "
+        "of its own. Make them parameter.grad.",
+        _mean_not_kept,
+    ),
+    Mark(
+        "a missing gradient is skipped",
+        "A rank that did not use a layer has grad None there and skips the call, while another rank makes it: the "
+        "calls no longer fit together. Put zeros first, on every rank.",
+        lambda case, got, wire: any(inputs.get("spare") for inputs in case.inputs),
+    ),
+    Mark(
+        "None is reduced",
+        "A frozen parameter's grad is None: leave out what has requires_grad=False.",
+        marks.says("NoneType"),
+        certain=True,
+    ),
+    Mark("ranks call different things", marks.BRANCH.hint, marks.hangs, general=True),
+)
+
+EXERCISE = Exercise(
     id="average_gradients",
     functions=("average_gradients",),
     driver=drive,
     oracle=averaged,
     least=least_traffic.of_gradients,
     structure=and_more(averaged, same_tensors=bool),
-    judge=judge_average,
     visible=(
         gradient_case("3 ranks, a model with biases", 321, 3, frozen=False, tied=False),
         gradient_case("2 ranks, a frozen layer and a shared weight", 322, 2),
@@ -162,41 +195,5 @@ EXERCISE = judged(
         "and all must call all_reduce equally often. Then all_reduce parameter.grad and divide it by the world size.",
         "if p.grad is None: p.grad = torch.zeros_like(p); dist.all_reduce(p.grad); p.grad /= dist.get_world_size()",
     ),
-    mistakes=(
-        Mistake("sum for mean", marks.SUM.hint, _ratio("N")),
-        Mistake("divided twice", marks.TWICE.hint, _ratio("1/N")),
-        Mistake("divided by a constant", marks.CONSTANT.hint, _ratio("N/c")),
-        Mistake(
-            "never averaged",
-            "Every rank still has its own gradients: write the result into parameter.grad.",
-            _own,
-        ),
-        Mistake("biases left out", marks.BIASES.hint, _biases_left_out),
-        Mistake("the shared weight counted twice", marks.TIED.hint, _shared_twice),
-        Mistake(
-            "frozen parameters get zeros",
-            "A frozen parameter (requires_grad=False) needs no gradient and must keep grad None: leave it out before "
-            "you ask whether there is a gradient.",
-            _frozen_has_one,
-        ),
-        Mistake(
-            "the mean was not kept",
-            "Where a rank had no gradient it still has none: the zeros were sent and the mean came back into a tensor "
-            "of its own. Make them parameter.grad.",
-            _mean_not_kept,
-        ),
-        Mistake(
-            "a missing gradient is skipped",
-            "A rank that did not use a layer has grad None there and skips the call, while another rank makes it: the "
-            "calls no longer fit together. Put zeros first, on every rank.",
-            lambda case, got, wire: any(inputs.get("spare") for inputs in case.inputs),
-        ),
-        Mistake(
-            "None is reduced",
-            "A frozen parameter's grad is None: leave out what has requires_grad=False.",
-            marks.says("NoneType"),
-            certain=True,
-        ),
-        Mistake("ranks call different things", marks.BRANCH.hint, marks.hangs, general=True),
-    ),
+    **by_marks(wrong_averages, MARKS),
 )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from labkit.checks.case import Case, Failure
-from labkit.checks.judged import Mistake, judged
-from labkit.exercises.ddp import least_traffic, marks
+from labkit.checks.exercise import Exercise
+from labkit.exercises.averaging import least_traffic, marks
+from labkit.exercises.averaging.cases import training_case
+from labkit.exercises.averaging.naming import Mark, by_marks
+from labkit.exercises.averaging.replay import expected
+from labkit.exercises.averaging.training import wrong_training
+from labkit.exercises.averaging.wrappers import COMMON, left_behind
 from labkit.exercises.ddp.bucketed_ddp.driver import drive
-from labkit.exercises.ddp.cases import training_case
 from labkit.exercises.ddp.par_programs import BUCKETS
-from labkit.exercises.ddp.replay import expected
-from labkit.exercises.ddp.training import judge
-from labkit.exercises.ddp.wrappers import COMMON, left_behind
 
 
 def bucketed_case(name: str, seed: int, world_size: int, cap_bytes: int, num_steps: int = 2, **model: bool) -> Case:
@@ -21,13 +22,72 @@ def bucketed_case(name: str, seed: int, world_size: int, cap_bytes: int, num_ste
     )  # fmt: skip
 
 
-EXERCISE = judged(
+MARKS = (
+    *COMMON,
+    Mark(
+        "buckets in the order of registration",
+        "The buckets are cut from the first parameter to the last. Backward begins at the last layer: the first "
+        "bucket must hold the last parameters, or none is full before backward ends. Use bucket_plan.",
+        marks.in_registration_order,
+    ),
+    Mark(
+        "one all_reduce for each parameter",
+        "Every parameter travels by itself, as in OverlappedDDP: pack those of a bucket into one flat tensor.",
+        marks.one_for_each,
+    ),
+    marks.AFTER_BACKWARD,
+    Mark(
+        "one bucket for all",
+        "All gradients travel in one piece although the cap is smaller: bucket_cap_mb is in units of 2**20 bytes.",
+        marks.one_for_all,
+    ),
+    Mark(
+        "sent as they fill",
+        "A bucket left before one that comes earlier in the plan. Another rank may fill them in another order, and "
+        "then two different buckets are added: send the next of the plan when it is full, never a later one.",
+        marks.another_order,
+    ),
+    Mark(
+        "bytes counted otherwise",
+        "The buckets are cut at another cap than the one given. The bytes of a gradient are parameter.numel() * "
+        "parameter.element_size() (this model is float64, 8 bytes a number), and 1 MB is 2**20 bytes.",
+        marks.beside_the_cap,
+    ),
+    Mark(
+        "a full bucket stays behind",
+        "Some gradients were averaged and others never left this rank: when a bucket has gone, the next one of the "
+        "plan may be full already. Send them while the next is full, not if it is.",
+        left_behind,
+    ),
+    Mark(
+        "every hook has the last index",
+        "A bucket was packed before all its gradients were there. Your hooks are lambdas made in a loop: each "
+        "looks up the index when it is called, and then it is the last one. partial(self.on_gradient, index) has "
+        "it already.",
+        lambda case, got, wire: (
+            marks.says("NoneType")(case, got, wire) and isinstance(got, Failure) and "in <lambda>" in got.detail
+        ),
+        certain=True,
+    ),
+    Mark(
+        "packed too early",
+        "A bucket was packed before all its gradients were there: count down the bucket of the parameter whose "
+        "hook was called, and pack at zero.",
+        marks.says("NoneType", kind="exception"),
+        certain=True,
+    ),
+    marks.STALE,
+    marks.BRANCH,
+    marks.IN_FLIGHT,
+    marks.BLOCKING,
+)
+
+EXERCISE = Exercise(
     id="bucketed_ddp",
     functions=("BucketedDDP",),
     driver=drive,
     oracle=expected,
     least=least_traffic.of_training,
-    judge=judge,
     visible=(
         bucketed_case("3 ranks, buckets of 320 bytes", 351, 3, 320, tied=False, frozen=False),
         bucketed_case("3 ranks, a frozen layer and a shared weight", 352, 3, 200),
@@ -42,64 +102,6 @@ EXERCISE = judged(
         "flat = torch.cat([p.grad.reshape(-1) for p in bucket]) / dist.get_world_size(); handle = "
         "dist.all_reduce(flat, async_op=True) ... handle.wait(); p.grad.copy_(flat[start:end].view_as(p))",
     ),
-    mistakes=(
-        *COMMON,
-        Mistake(
-            "buckets in the order of registration",
-            "The buckets are cut from the first parameter to the last. Backward begins at the last layer: the first "
-            "bucket must hold the last parameters, or none is full before backward ends. Use bucket_plan.",
-            marks.in_registration_order,
-        ),
-        Mistake(
-            "one all_reduce for each parameter",
-            "Every parameter travels by itself, as in OverlappedDDP: pack those of a bucket into one flat tensor.",
-            marks.one_for_each,
-        ),
-        marks.AFTER_BACKWARD,
-        Mistake(
-            "one bucket for all",
-            "All gradients travel in one piece although the cap is smaller: bucket_cap_mb is in units of 2**20 bytes.",
-            marks.one_for_all,
-        ),
-        Mistake(
-            "sent as they fill",
-            "A bucket left before one that comes earlier in the plan. Another rank may fill them in another order, and "
-            "then two different buckets are added: send the next of the plan when it is full, never a later one.",
-            marks.another_order,
-        ),
-        Mistake(
-            "bytes counted otherwise",
-            "The buckets are cut at another cap than the one given. The bytes of a gradient are parameter.numel() * "
-            "parameter.element_size() (this model is float64, 8 bytes a number), and 1 MB is 2**20 bytes.",
-            marks.beside_the_cap,
-        ),
-        Mistake(
-            "a full bucket stays behind",
-            "Some gradients were averaged and others never left this rank: when a bucket has gone, the next one of the "
-            "plan may be full already. Send them while the next is full, not if it is.",
-            left_behind,
-        ),
-        Mistake(
-            "every hook has the last index",
-            "A bucket was packed before all its gradients were there. Your hooks are lambdas made in a loop: each "
-            "looks up the index when it is called, and then it is the last one. partial(self.on_gradient, index) has "
-            "it already.",
-            lambda case, got, wire: (
-                marks.says("NoneType")(case, got, wire) and isinstance(got, Failure) and "in <lambda>" in got.detail
-            ),
-            certain=True,
-        ),
-        Mistake(
-            "packed too early",
-            "A bucket was packed before all its gradients were there: count down the bucket of the parameter whose "
-            "hook was called, and pack at zero.",
-            marks.says("NoneType", kind="exception"),
-            certain=True,
-        ),
-        marks.STALE,
-        marks.BRANCH,
-        marks.IN_FLIGHT,
-        marks.BLOCKING,
-    ),
+    **by_marks(wrong_training, MARKS),
     par=BUCKETS,
 )

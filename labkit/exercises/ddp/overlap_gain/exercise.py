@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from labkit.checks.case import Case, Got, Value, Values
-from labkit.checks.judged import Mistake, judged
-from labkit.checks.verdict import Verdict
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
 from labkit.checks.wire import Wire
+from labkit.exercises.averaging.naming import Mark, by_marks
 from labkit.exercises.ddp.overlap_gain.driver import drive
 from labkit.plans.buckets import Link, sent
 from labkit.words import number
@@ -79,13 +80,12 @@ def _wrong(case: Case, got: Got) -> list[tuple[str, list[Any], Value, Value]]:
     return found
 
 
-def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether every call gave what stepping through the buckets gives."""
+def wrong_times(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield each call that gave something else than stepping through the buckets gives."""
     for function, args, right, mine in _wrong(case, got):
         call = f"{function}({', '.join(map(number, args))})"
         came = number(mine) if isinstance(mine, int | float) else f"{mine!r:.40}"
-        return Verdict(False, f"{call} gave {came}, expected {number(right)}.", expected=number(right), got=came)
-    return Verdict(True)
+        yield Finding("", f"{call} gave {came}, expected {number(right)}.", number(right), came)
 
 
 def _as_if(wrong: Callable[..., float]) -> Any:
@@ -102,12 +102,51 @@ def _ring(size: float, k: int, n: int, a: float, w: float) -> float:
     return Link(0.0, n, a, w).all_reduce_s(size / k)
 
 
-EXERCISE = judged(
+MARKS = (
+    Mark(
+        "no overlap",
+        "The time is that of backward plus all of the communication: what runs while backward computes is hidden.",
+        _as_if(lambda t, b, k, n, a, w: t + k * _ring(b, k, n, a, w)),
+    ),
+    Mark(
+        "the network never waits",
+        "The first bucket is not there at the beginning: it is ready after backward/k.",
+        _as_if(lambda t, b, k, n, a, w: max(t + _ring(b, k, n, a, w), k * _ring(b, k, n, a, w))),
+    ),
+    Mark(
+        "everything hidden",
+        "The last bucket is ready only when backward ends; its all_reduce can hide behind nothing.",
+        _as_if(lambda t, b, k, n, a, w: max(t, k * _ring(b, k, n, a, w))),
+    ),
+    Mark(
+        "only the case of a fast network",
+        "If an all_reduce takes longer than the next bucket needs to be ready, they queue: k of them follow one "
+        "another after the first is ready.",
+        _as_if(lambda t, b, k, n, a, w: t + _ring(b, k, n, a, w)),
+    ),
+    Mark(
+        "latency paid once",
+        "Every bucket pays its latency: 2(N-1) of them for each all_reduce.",
+        _as_if(
+            lambda t, b, k, n, a, w: max(
+                t + 2 * (n - 1) * a + _ring(b, k, n, 0, w), t / k + 2 * (n - 1) * a + k * _ring(b, k, n, 0, w)
+            )
+        ),
+    ),
+    Mark(
+        "not the best number",
+        "The time is right, but another number of buckets gives less: compare all from 1 to most.",
+        lambda case, got, wire: (
+            bool(_wrong(case, got)) and all(function == "best_num_buckets" for function, *_ in _wrong(case, got))
+        ),
+    ),
+)
+
+EXERCISE = Exercise(
     id="overlap_gain",
     functions=("overlapped_seconds", "best_num_buckets"),
     driver=drive,
     oracle=expected,
-    judge=judge,
     visible=(
         cost_case("8 ranks, compute takes longer", [(0.030, 1e8, 8, 1e-5, 1e10)], [1, 2, 5]),
         cost_case("8 ranks, the network takes longer", [(0.005, 1e8, 8, 1e-5, 1e10)], [1, 4]),
@@ -122,43 +161,5 @@ EXERCISE = judged(
         "c. The larger of the two is right. The best k: try all.",
         "max(backward_s + c, backward_s / k + k * c); min(range(1, most + 1), key=...)",
     ),
-    mistakes=(
-        Mistake(
-            "no overlap",
-            "The time is that of backward plus all of the communication: what runs while backward computes is hidden.",
-            _as_if(lambda t, b, k, n, a, w: t + k * _ring(b, k, n, a, w)),
-        ),
-        Mistake(
-            "the network never waits",
-            "The first bucket is not there at the beginning: it is ready after backward/k.",
-            _as_if(lambda t, b, k, n, a, w: max(t + _ring(b, k, n, a, w), k * _ring(b, k, n, a, w))),
-        ),
-        Mistake(
-            "everything hidden",
-            "The last bucket is ready only when backward ends; its all_reduce can hide behind nothing.",
-            _as_if(lambda t, b, k, n, a, w: max(t, k * _ring(b, k, n, a, w))),
-        ),
-        Mistake(
-            "only the case of a fast network",
-            "If an all_reduce takes longer than the next bucket needs to be ready, they queue: k of them follow one "
-            "another after the first is ready.",
-            _as_if(lambda t, b, k, n, a, w: t + _ring(b, k, n, a, w)),
-        ),
-        Mistake(
-            "latency paid once",
-            "Every bucket pays its latency: 2(N-1) of them for each all_reduce.",
-            _as_if(
-                lambda t, b, k, n, a, w: max(
-                    t + 2 * (n - 1) * a + _ring(b, k, n, 0, w), t / k + 2 * (n - 1) * a + k * _ring(b, k, n, 0, w)
-                )
-            ),
-        ),
-        Mistake(
-            "not the best number",
-            "The time is right, but another number of buckets gives less: compare all from 1 to most.",
-            lambda case, got, wire: (
-                bool(_wrong(case, got)) and all(function == "best_num_buckets" for function, *_ in _wrong(case, got))
-            ),
-        ),
-    ),
+    **by_marks(wrong_times, MARKS),
 )

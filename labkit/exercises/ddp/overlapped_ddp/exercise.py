@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from labkit.checks.case import Case
-from labkit.checks.judged import judged
-from labkit.exercises.ddp import least_traffic, marks
-from labkit.exercises.ddp.cases import training_case
+from labkit.checks.exercise import Exercise
+from labkit.exercises.averaging import least_traffic, marks
+from labkit.exercises.averaging.cases import training_case
+from labkit.exercises.averaging.naming import by_marks
+from labkit.exercises.averaging.replay import expected
+from labkit.exercises.averaging.training import wrong_training
+from labkit.exercises.averaging.wrappers import COMMON
 from labkit.exercises.ddp.overlapped_ddp.driver import drive
-from labkit.exercises.ddp.replay import expected
-from labkit.exercises.ddp.training import judge
-from labkit.exercises.ddp.wrappers import COMMON
 
 
 def overlapped_case(name: str, seed: int, world_size: int, num_steps: int = 2, **model: bool) -> Case:
@@ -20,13 +21,14 @@ def overlapped_case(name: str, seed: int, world_size: int, num_steps: int = 2, *
     )  # fmt: skip
 
 
-EXERCISE = judged(
+MARKS = (*COMMON, marks.AFTER_BACKWARD, marks.IN_FLIGHT, marks.STALE, marks.BRANCH, marks.BLOCKING)
+
+EXERCISE = Exercise(
     id="overlapped_ddp",
     functions=("OverlappedDDP",),
     driver=drive,
     oracle=expected,
     least=least_traffic.of_training,
-    judge=judge,
     visible=(
         overlapped_case("3 ranks, two steps, a frozen layer", 311, 3, tied=False),
         overlapped_case("2 ranks, a weight that two layers share", 312, 2),
@@ -40,5 +42,5 @@ EXERCISE = judged(
         "async_op=True; the handle goes to a list. finish_gradient_synchronization waits for the list and empties it.",
         "parameter.grad /= dist.get_world_size(); self.handles.append(dist.all_reduce(parameter.grad, async_op=True))",
     ),
-    mistakes=(*COMMON, marks.AFTER_BACKWARD, marks.IN_FLIGHT, marks.STALE, marks.BRANCH, marks.BLOCKING),
+    **by_marks(wrong_training, MARKS),
 )

@@ -1,5 +1,0 @@
-"""What a rank runs of accumulating_ddp."""
-
-from labkit.exercises.ddp.on_ranks import train as drive
-
-__all__ = ["drive"]

@@ -1,5 +1,0 @@
-"""What a rank runs of broadcast_module."""
-
-from labkit.exercises.ddp.on_ranks import call_on_model as drive
-
-__all__ = ["drive"]

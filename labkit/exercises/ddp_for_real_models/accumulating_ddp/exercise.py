@@ -1,0 +1,104 @@
+"""accumulating_ddp: what is asked, its cases, its mistakes and hints."""
+
+from __future__ import annotations
+
+from labkit.checks.case import Case, Got
+from labkit.checks.exercise import Exercise
+from labkit.checks.wire import Wire
+from labkit.exercises.averaging import least_traffic, marks
+from labkit.exercises.averaging.cases import training_case
+from labkit.exercises.averaging.naming import Mark, by_marks
+from labkit.exercises.averaging.replay import expected
+from labkit.exercises.averaging.stretches import stretches
+from labkit.exercises.averaging.training import steps_of, wrong_training
+from labkit.exercises.averaging.wrappers import COMMON
+from labkit.exercises.ddp_for_real_models.accumulating_ddp.driver import drive
+
+
+def accumulating_case(name: str, seed: int, world_size: int, cap_bytes: int, *steps: dict[str, object]) -> Case:
+    """Return a case of accumulating_ddp."""
+    return training_case(
+        name, seed, world_size, wrapper="AccumulatingDDP", rule="buckets", steps=steps, cap_bytes=cap_bytes
+    )
+
+
+def _outputs_of_quiet_passes(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether something travelled inside no_sync."""
+    parts = stretches(case, wire, 0)
+    quiet = {(number, run) for number, step in enumerate(steps_of(case)) for run in range(int(step.get("quiet", 0)))}
+    return parts is not None and any((s.step, s.run) in quiet and s.calls for s in parts)
+
+
+def _after_an_error(case: Case, got: Got, wire: Wire) -> bool:
+    stumbles = [number for number, step in enumerate(steps_of(case)) if step.get("stumble")]
+    return bool(stumbles) and any(
+        {mark for names in marks.gradient_marks(case, got, number).values() for mark in names} <= {"own", "mean"}
+        and marks.wrong_names(case, got, number)
+        for number in stumbles
+    )
+
+
+def _last_pass_only(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether a step with quiet passes holds something else than the mean of what was accumulated."""
+    quiet = [number for number, step in enumerate(steps_of(case)) if step.get("quiet")]
+    return isinstance(got, tuple) and any(marks.wrong_names(case, got, number) for number in quiet)
+
+
+MARKS = (
+    Mark(
+        "a generator is no context",
+        "with ddp.no_sync() wants a context manager: a function that yields becomes one by @contextmanager above "
+        "its def.",
+        marks.says("context manager"),
+        certain=True,
+    ),
+    Mark(
+        "sends inside no_sync",
+        "Something travels inside no_sync. The hook must return before it counts or sends.",
+        _outputs_of_quiet_passes,
+    ),
+    Mark(
+        "no_sync stays on after an error",
+        "After an error inside no_sync nothing is averaged any more: put the flag back in a finally.",
+        _after_an_error,
+    ),
+    *COMMON,
+    Mark(
+        "accumulation is wrong",
+        "The averaged gradient is not that of all backward passes of the step together: the last pass must send "
+        "what parameter.grad holds by then, all passes added up, undivided by their number.",
+        _last_pass_only,
+    ),
+    marks.AFTER_BACKWARD,
+    marks.STALE,
+    marks.BRANCH,
+    marks.BLOCKING,
+)
+
+EXERCISE = Exercise(
+    id="accumulating_ddp",
+    functions=("AccumulatingDDP",),
+    driver=drive,
+    oracle=expected,
+    least=least_traffic.of_training,
+    visible=(
+        accumulating_case(
+            "3 ranks, two of three backward passes inside no_sync", 361, 3, 320, {"passes": 3, "quiet": 2}
+        ),
+        accumulating_case("2 ranks, then a step without no_sync", 362, 2, 320, {"passes": 2, "quiet": 1}, {}),
+        accumulating_case(
+            "3 ranks, after an error inside no_sync", 363, 3, 200, {"stumble": True}, {"passes": 2, "quiet": 1}
+        ),
+        accumulating_case(
+            "3 ranks, two passes, each averaged, none cleared", 364, 3, 320, {"passes": 2}, {"keep": True}
+        ),
+    ),
+    hints=(
+        "Where do gradients go when nobody clears parameter.grad between two backward passes? What must the hook not "
+        "do meanwhile?",
+        "no_sync is a context manager: with @contextmanager it sets a flag, yields, and puts the old value back in a "
+        "finally. While the flag is down, the hook returns at once, and no bucket counts.",
+        "before, self.synchronize = self.synchronize, False; try: yield; finally: self.synchronize = before",
+    ),
+    **by_marks(wrong_training, MARKS),
+)

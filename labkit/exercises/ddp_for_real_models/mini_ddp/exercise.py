@@ -1,0 +1,147 @@
+"""mini_ddp: what is asked, its cases, its mistakes and hints."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from labkit.checks.case import Case, Got
+from labkit.checks.exercise import Exercise
+from labkit.checks.tensor_values import close
+from labkit.checks.wire import Wire
+from labkit.exercises.averaging import least_traffic, marks
+from labkit.exercises.averaging.cases import training_case
+from labkit.exercises.averaging.naming import Mark, by_marks
+from labkit.exercises.averaging.replay import expected, models_of
+from labkit.exercises.averaging.stretches import stretches
+from labkit.exercises.averaging.training import steps_of, truth, wrong_training
+from labkit.exercises.averaging.wrappers import COMMON, left_behind
+from labkit.exercises.ddp_for_real_models.mini_ddp.driver import drive
+
+
+def mini_case(
+    name: str, seed: int, world_size: int, cap_bytes: int, spare: dict[int, list[int]], **model: bool
+) -> Case:  # fmt: skip
+    """Return a case of mini_ddp: `spare` says which ranks use the spare layer in which step."""
+    return training_case(
+        name, seed, world_size, wrapper="MiniDDP", rule="total", steps=[{}] * 3, cap_bytes=cap_bytes,
+        model=model, buffers=True, spare=spare,
+    )  # fmt: skip
+
+
+def _unused_got_zeros(case: Case, got: Got, wire: Wire) -> bool:
+    if not isinstance(got, tuple):
+        return False
+    for number in range(len(steps_of(case))):
+        for values, wanted in zip(got, truth(case).expected, strict=True):
+            came = _gradients(values, number)
+            right = _gradients(wanted, number)
+            if any(right.get(name) is None and came.get(name) is not None for name in marks.SPARE if name in right):
+                return True
+    return False
+
+
+def _gradients(values: object, step: int) -> dict[str, object]:
+    try:
+        return cast(dict[str, object], cast(dict[str, list[dict[str, object]]], values)["steps"][step]["gradients"])
+    except (KeyError, IndexError, TypeError):
+        return {}
+
+
+def _used_by_some_not_averaged(case: Case, got: Got, wire: Wire) -> bool:
+    return any(
+        bool(marks.wrong_names(case, got, number)) and marks.wrong_names(case, got, number) <= set(marks.SPARE)
+        for number in range(len(steps_of(case)))
+    )
+
+
+def _chatty_forward(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether more than the buffers travelled in a forward pass."""
+    buffers = sum(b.numel() * b.element_size() for b in models_of(case)[0].buffers())
+    sent = [sum(c.bytes for c in s.calls) for s in stretches(case, wire, 0) or [] if s.part == "forward"]
+    return isinstance(got, tuple) and any(each > buffers for each in sent)
+
+
+def _buffers_drift(case: Case, got: Got, wire: Wire) -> bool:
+    if not isinstance(got, tuple) or marks.begun_wrong(case, got):
+        return False
+    for values, wanted in zip(got, truth(case).expected, strict=True):
+        came, right = values.get("end"), wanted["end"]
+        if isinstance(came, dict) and isinstance(right, dict):
+            wrong = {name for name in right if not close(came.get(name), right[name])}
+            if wrong and wrong <= set(marks.BUFFERS):
+                return True
+    return False
+
+
+MARKS = (
+    *COMMON,
+    Mark(
+        "an unused parameter gets zeros",
+        "A parameter that no rank used must keep grad None: with zeros an optimizer with momentum or weight decay "
+        "would move it.",
+        _unused_got_zeros,
+    ),
+    Mark(
+        "no gradient to copy into",
+        "Another rank used the parameter and this one did not, so its grad is None and there is no tensor to copy "
+        "into: make a copy of the average its parameter.grad.",
+        marks.says("NoneType", "copy_"),
+        certain=True,
+    ),
+    Mark(
+        "an unused parameter stops everything",
+        "A bucket with a parameter that this rank did not use never gets full, and others wait for it. Start what "
+        "is left in finish_gradient_synchronization, with zeros, on every rank: every bucket from the first that "
+        "has not been sent, also those that are full and were waiting for their turn.",
+        lambda case, got, wire: (
+            marks.hangs(case, got, wire) or marks.says("NoneType")(case, got, wire) or left_behind(case, got, wire)
+        ),
+        certain=True,
+    ),
+    Mark(
+        "buffers drift apart",
+        "Each rank keeps its own running statistics. Before each forward pass in training, broadcast the buffers "
+        "from rank 0.",
+        _buffers_drift,
+    ),
+    Mark(
+        "what only some ranks used is not averaged",
+        "A parameter that one rank used needs the same gradient on all ranks, also on those that did not use it: "
+        "their part is zero, and the mean is still over all ranks.",
+        _used_by_some_not_averaged,
+    ),
+    Mark(
+        "parameters sent in every step",
+        "Parameters travel in the forward pass. They begin equal and take equal steps, so they stay equal: only "
+        "buffers need rank 0's values again.",
+        _chatty_forward,
+    ),
+    marks.AFTER_BACKWARD,
+    marks.STALE,
+    marks.BLOCKING,
+)
+
+EXERCISE = Exercise(
+    id="mini_ddp",
+    functions=("MiniDDP",),
+    driver=drive,
+    oracle=expected,
+    least=least_traffic.of_training,
+    visible=(
+        mini_case("3 ranks, a layer that nobody uses", 371, 3, 200, {}, norm=False),
+        mini_case("3 ranks, a layer that only rank 1 uses in step 1", 372, 3, 200, {1: [1]}, norm=False),
+        mini_case("2 ranks, BatchNorm", 373, 2, 320, {0: [0, 1]}),
+        mini_case("4 ranks, all of it", 374, 4, 200, {0: [2], 2: [0, 3]}),
+    ),
+    hints=(
+        "A hook that never fires leaves its bucket waiting. Who can still start that bucket, and when is it known that "
+        "nothing more will come?",
+        "finish_gradient_synchronization starts every bucket that has not left, with zeros for missing gradients, in "
+        "the order of the plan on every rank. Let a flag for each parameter travel in the bucket: 1 where this rank "
+        "used it. A sum of flags of 0 means nobody did, and its grad stays None. forward broadcasts the buffers from "
+        "rank 0.",
+        "parts = [torch.zeros_like(p).view(-1) if p.grad is None else p.grad.view(-1) for p in bucket] plus one tensor "
+        "of flags; when it comes back: if flag > 0: p.grad = average.clone()",
+    ),
+    **by_marks(wrong_training, MARKS),
+)

@@ -1,0 +1,30 @@
+"""What a rank runs of uneven_inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from torch import Tensor
+
+from labkit.checks.case import Values
+from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.model_state import PlainSGD, loss_of, model_of, state_of
+from labkit.exercises.averaging.on_ranks import cutter
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Train with lists of batches of unequal length (uneven_inputs).
+
+    Inputs: seed, model, lr, x and y (one tensor for each batch).
+    """
+    model = model_of(inputs)
+    wrapped = functions["MiniDDP"](model)
+    optimizer = PlainSGD(model, cast(float, inputs["lr"]))
+    batches = list(zip(cast(list[Tensor], inputs["x"]), cast(list[Tensor], inputs["y"]), strict=True))
+    loss: Callable[[Tensor, Tensor], Tensor] = loss_of
+    cut = cutter()
+    cut()
+    steps = functions["train_uneven"](wrapped, batches, loss, optimizer)
+    cut()
+    return {"steps": steps if type(steps) is int else f"{steps!r:.60}", "end": state_of(model)}

@@ -1,0 +1,149 @@
+"""Ranks that run out of data at different times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.draws import part_of
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
+from labkit.checks.on_ranks.model_state import loss_of, state_of
+from labkit.checks.tensor_values import close, compare_ranks
+from labkit.checks.wire import Wire
+from labkit.exercises.averaging import least_traffic, marks
+from labkit.exercises.averaging.cases import PLAIN
+from labkit.exercises.averaging.naming import Mark, Seen, as_finding, by_marks
+from labkit.exercises.averaging.replay import models_of
+from labkit.exercises.ddp_for_real_models.uneven_inputs.driver import drive
+
+
+def uneven_case(name: str, seed: int, counts: Sequence[int]) -> Case:
+    """Return a case in which rank i has counts[i] batches; the model has no buffers."""
+    inputs: list[Values] = []
+    for rank, count in enumerate(counts):
+        batches = [hard_batch(part_of(seed, "rank", rank, number), 4) for number in range(count)]
+        given: dict[str, Value] = {
+            "seed": part_of(seed, "rank", rank), "model": {**PLAIN, "norm": False}, "lr": 0.1,
+            "x": [x for x, _ in batches], "y": [y for _, y in batches],
+        }  # fmt: skip
+        inputs.append(given)
+    return Case(name, len(counts), tuple(inputs))
+
+
+def _trained(case: Case, rule: str = "active") -> tuple[int, dict[str, Value]]:
+    """Return the number of steps and the model afterwards, computed in one process.
+
+    Args:
+        case: The case.
+        rule: "active" divides by the ranks that still have data, "world" by all, "shortest" stops with the first that
+            has none.
+    """
+    (model,) = models_of(case)[:1]
+    xs = [cast(list[Tensor], inputs["x"]) for inputs in case.inputs]
+    ys = [cast(list[Tensor], inputs["y"]) for inputs in case.inputs]
+    lengths = [len(x) for x in xs]
+    steps = min(lengths) if rule == "shortest" else max(lengths)
+    for step in range(steps):
+        active = [rank for rank, length in enumerate(lengths) if step < length]
+        model.zero_grad()
+        for rank in active:
+            torch.autograd.backward(loss_of(model(xs[rank][step]), ys[rank][step]))
+        _descend(model, case.world_size if rule == "world" else len(active))
+    return steps, state_of(model)
+
+
+@torch.no_grad()
+def _descend(model: HardModel, divisor: int) -> None:
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            parameter.sub_(0.1 * parameter.grad / divisor)
+
+
+def expected(case: Case) -> list[Values]:
+    """Return steps and final model for each rank (the oracle)."""
+    steps, end = _trained(case)
+    return [{"steps": steps, "end": cast(Value, end)} for _ in range(case.world_size)]
+
+
+def wrong_models(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong: a final model, or the number of steps, which is that of the rank with most batches."""
+    wrong = compare_ranks(got, [dict(values) for values in expected(case)], ("end",), "at the end the value")
+    if (found := as_finding(wrong)) is not None:
+        yield found
+    steps = _trained(case)[0]
+    if any(values.get("steps") != steps for values in got):
+        came = [values.get("steps") for values in got]
+        yield Finding("", f"The models are right; the number of steps is {steps} on every rank, and came as {came}.")
+
+
+def _as_if(rule: str) -> Seen:
+    def seen(case: Case, got: Got, wire: Wire) -> bool:
+        if not isinstance(got, tuple):
+            return False
+        end = _trained(case, rule)[1]
+        differs = any(not close(value, _trained(case)[1][name]) for name, value in end.items())
+        came: list[Any] = [values.get("end") for values in got]
+        return differs and all(isinstance(c, dict) and all(close(c.get(n), v) for n, v in end.items()) for c in came)
+
+    return seen
+
+
+def _not_equal(case: Case, got: Got, wire: Wire) -> bool:
+    if not isinstance(got, tuple):
+        return False
+    ends: list[Any] = [values.get("end") for values in got]
+    return any(not close(end.get(name), value) for end in ends[1:] for name, value in ends[0].items())
+
+
+MARKS = (
+    Mark(
+        "divided by all ranks",
+        "The mean is over all N ranks, also over those that had no data: the last steps are too small.",
+        _as_if("world"),
+    ),
+    Mark(
+        "stops with the shortest",
+        "Training stopped when the first rank ran out; the batches of the others were thrown away.",
+        _as_if("shortest"),
+    ),
+    Mark(
+        "a rank leaves early",
+        "A rank without data left, or skipped a call that the others make, and they wait for it: in every step "
+        "every rank makes the same calls until nobody has data.",
+        marks.hangs,
+    ),
+    Mark(
+        "the ranks end with different models",
+        "The ranks do not end with the same model: a rank without data must take the same optimizer step.",
+        _not_equal,
+    ),
+)
+
+EXERCISE = Exercise(
+    id="uneven_inputs",
+    functions=("train_uneven",),
+    given=("MiniDDP",),
+    driver=drive,
+    oracle=expected,
+    least=least_traffic.of_batches,
+    visible=(
+        uneven_case("3 ranks with 2, 3 and 1 batches", 401, [2, 3, 1]),
+        uneven_case("2 ranks, one has nothing at all", 402, [0, 2]),
+        uneven_case("4 ranks, as many each", 403, [2, 2, 2, 2]),
+    ),
+    hints=(
+        "How does a rank learn that somebody still has data? And what must a rank without data still do in each step?",
+        "Before each step all_reduce a 1 or a 0: the sum is the number of ranks that have a batch. At 0 all stop. A "
+        "rank without a batch calls finish_gradient_synchronization, which sends zeros for it; the mean was over all "
+        "N ranks, so multiply each gradient by N and divide by the number that had data.",
+        "while True: optimizer.zero_grad(); batch = next(batches, None); active = torch.tensor(float(batch is not "
+        "None)); dist.all_reduce(active); if active == 0: break ... p.grad *= dist.get_world_size() / active",
+    ),
+    **by_marks(wrong_models, MARKS),
+)
