@@ -10,8 +10,8 @@ import pytest
 from labkit.checks.case import Case, Values
 from labkit.checks.exercise import judge
 from labkit.checks.wire import Wire
-from labkit.exercises.ddp.overlapped_ddp.exercise import EXERCISE as OVERLAPPED
 from labkit.exercises.averaging.training import truth
+from labkit.exercises.ddp.overlapped_ddp.exercise import EXERCISE as OVERLAPPED
 
 
 @pytest.fixture

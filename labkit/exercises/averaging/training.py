@@ -25,9 +25,6 @@ from labkit.exercises.averaging.stretches import (
 from labkit.plans.buckets import broken_rules
 from labkit.words import join, plural
 
-_ABOVE_SPARE = 272
-"""Bytes of head, scale, remix.bias and spare.bias together: a first bucket of so many holds a spare parameter."""
-
 PARTS = ("loss", *reversed(LAYERS), "finish")
 """Stretches of backward and of the call of finish_gradient_synchronization, in order."""
 
@@ -261,15 +258,7 @@ def _total(case: Case, rank: int, step: int, calls: list[tuple[str, CollectiveCa
         )
     if len(calls) > len(sizes) + 1:
         return Finding("", message=f"Rank {rank} calls all_reduce {len(calls)} times; buckets save calls.", rank=rank)
-    # Without the spare layer on this rank, a first bucket that reaches down to it can leave only in the end.
-    waits = not _uses_spare(case, rank, step) and cast(float, case.inputs[0]["cap"]) * 2**20 >= _ABOVE_SPARE
-    if not waits and (not calls or calls[0][0] in ("stem", "finish")):
-        return _late(rank, step, "its first bucket", "head", calls)
     return None
-
-
-def _uses_spare(case: Case, rank: int, step: int) -> bool:
-    return bool(cast(list[dict[str, Any]], case.inputs[rank]["steps"])[step].get("spare"))
 
 
 def waits_in_backward(case: Case, wire: Wire) -> bool:

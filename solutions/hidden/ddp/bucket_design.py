@@ -10,7 +10,10 @@ from labkit.exercises.ddp.models import convolutions, gpt, tower
 
 
 def cases(draw: random.Random) -> list[Case]:
-    near, far = (draw.randint(20, 80), draw.randint(60, 200) * 1000), (draw.randint(200, 500), draw.randint(4, 9) * 1000)
+    near, far = (
+        (draw.randint(20, 80), draw.randint(60, 200) * 1000),
+        (draw.randint(200, 500), draw.randint(4, 9) * 1000),
+    )
     wide, long = 64 * draw.randint(4, 8), draw.randint(4_000, 9_000)
     return [
         design_case("equal layers, one machine", tower(wide, 30, long), near),

@@ -12,8 +12,8 @@ from labkit.exercises.ddp_for_real_models.mini_ddp.exercise import mini_case
 def cases(draw: random.Random) -> list[Case]:
     one = draw.randrange(5)
     return [
-        mini_case("5 ranks, a layer that one of them uses", seed(draw), 5, 200, {0: [one], 2: [one]}),
-        mini_case("3 ranks, a layer that nobody uses", seed(draw), 3, 200, {}, norm=False),
-        mini_case("4 ranks, one after the other", seed(draw), 4, 200, {0: [0], 1: [1, 2], 2: [3]}, tied=False),
-        mini_case("2 ranks, always used", seed(draw), 2, 400, {0: [0, 1], 1: [0, 1], 2: [0, 1]}),
+        mini_case("5 ranks, a layer that one of them uses", seed(draw), 5, {0: [one], 2: [one]}),
+        mini_case("3 ranks, a layer that nobody uses", seed(draw), 3, {}, norm=False),
+        mini_case("4 ranks, one after the other", seed(draw), 4, {0: [0], 1: [1, 2], 2: [3]}, tied=False),
+        mini_case("2 ranks, always used", seed(draw), 2, {0: [0, 1], 1: [0, 1], 2: [0, 1]}),
     ]

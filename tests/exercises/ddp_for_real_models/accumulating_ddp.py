@@ -2,58 +2,27 @@
 
 from __future__ import annotations
 
-from tests.exercises.wrong_answer import WrongAnswers, replaced
+from tests.exercises.wrong_answer import WrongAnswers
 
 WRONG = WrongAnswers(__name__)
-wrong = WRONG.wrong
+changed = WRONG.changed
 
+CONTEXT = "        try:\n            yield\n        finally:\n            self.synchronize = before"
+SENDS = "        if self.synchronize:\n            super().on_gradient(parameter)"
 
-ACCUMULATING = """
-class AccumulatingDDP(BucketedDDP):
-    synchronize = True
-
-    @contextmanager
-    def no_sync(self):
-        before, self.synchronize = self.synchronize, False
-        try:
-            yield
-        finally:
-            self.synchronize = before
-
-    def on_gradient(self, index, parameter):
-        if self.synchronize:
-            super().on_gradient(index, parameter)
-"""
-
-
-def accumulating(name: str, mistake: str, *changes: tuple[str, str]) -> None:
-    wrong(name, mistake, replaced(ACCUMULATING, *changes))
-
-
-accumulating("no_sync does nothing", "sends inside no_sync", ("        if self.synchronize:\n    ", "    "))
-accumulating(
-    "no finally",
-    "no_sync stays on after an error",
-    (
-        "        try:\n            yield\n        finally:\n            self.synchronize = before",
-        "        yield\n        self.synchronize = before",
-    ),
-)
-accumulating(
+changed("no_sync does nothing", "sends inside no_sync", (SENDS, "        super().on_gradient(parameter)"))
+changed("no finally", "no_sync stays on after an error", (CONTEXT, "        yield\n        self.synchronize = before"))
+changed(
     "divided by the passes",
     "accumulation is wrong",
     (
-        "        if self.synchronize:\n",
-        "        self.passes = getattr(self, 'passes', 0) + 1\n        if self.synchronize:\n"
-        "            parameter.grad /= 2\n",
+        SENDS,
+        "        if self.synchronize:\n            parameter.grad /= 2\n            super().on_gradient(parameter)",
     ),
 )
-accumulating(
+changed(
     "gradients of quiet passes are thrown away",
     "accumulation is wrong",
-    (
-        "            super().on_gradient(index, parameter)",
-        "            super().on_gradient(index, parameter)\n        else:\n            parameter.grad = None",
-    ),
+    (SENDS, SENDS + "\n        else:\n            parameter.grad = None"),
 )
-accumulating("no decorator", "a generator is no context", ("    @contextmanager\n", ""))
+changed("no decorator", "a generator is no context", ("    @contextmanager\n", ""))

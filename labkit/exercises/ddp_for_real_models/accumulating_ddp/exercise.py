@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.checks.case import Case, Got
+from labkit.checks.case import Case, Failure, Got
 from labkit.checks.exercise import Exercise
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import least_traffic, marks
@@ -15,11 +15,9 @@ from labkit.exercises.averaging.wrappers import COMMON
 from labkit.exercises.ddp_for_real_models.accumulating_ddp.driver import drive
 
 
-def accumulating_case(name: str, seed: int, world_size: int, cap_bytes: int, *steps: dict[str, object]) -> Case:
+def accumulating_case(name: str, seed: int, world_size: int, *steps: dict[str, object]) -> Case:
     """Return a case of accumulating_ddp."""
-    return training_case(
-        name, seed, world_size, wrapper="AccumulatingDDP", rule="buckets", steps=steps, cap_bytes=cap_bytes
-    )
+    return training_case(name, seed, world_size, wrapper="AccumulatingDDP", rule="total", steps=steps)
 
 
 def _outputs_of_quiet_passes(case: Case, got: Got, wire: Wire) -> bool:
@@ -30,12 +28,17 @@ def _outputs_of_quiet_passes(case: Case, got: Got, wire: Wire) -> bool:
 
 
 def _after_an_error(case: Case, got: Got, wire: Wire) -> bool:
+    if isinstance(got, Failure):
+        return _never_left(case, got, wire) and any(step.get("stumble") for step in steps_of(case))
     stumbles = [number for number, step in enumerate(steps_of(case)) if step.get("stumble")]
     return bool(stumbles) and any(
         {mark for names in marks.gradient_marks(case, got, number).values() for mark in names} <= {"own", "mean"}
         and marks.wrong_names(case, got, number)
         for number in stumbles
     )
+
+
+_never_left = marks.says("NoneType", "'wait'")
 
 
 def _last_pass_only(case: Case, got: Got, wire: Wire) -> bool:
@@ -61,6 +64,14 @@ MARKS = (
         "no_sync stays on after an error",
         "After an error inside no_sync nothing is averaged any more: put the flag back in a finally.",
         _after_an_error,
+        certain=True,
+    ),
+    Mark(
+        "the bucket never left",
+        "finish_gradient_synchronization waits for a bucket that nobody sent: outside of no_sync every gradient must be "
+        "counted, so that the last one sends the bucket.",
+        _never_left,
+        certain=True,
     ),
     *COMMON,
     Mark(
@@ -69,7 +80,6 @@ MARKS = (
         "what parameter.grad holds by then, all passes added up, undivided by their number.",
         _last_pass_only,
     ),
-    marks.AFTER_BACKWARD,
     marks.STALE,
     marks.BRANCH,
     marks.BLOCKING,
@@ -82,22 +92,18 @@ EXERCISE = Exercise(
     oracle=expected,
     least=least_traffic.of_training,
     visible=(
+        accumulating_case("3 ranks, two of three backward passes inside no_sync", 361, 3, {"passes": 3, "quiet": 2}),
+        accumulating_case("2 ranks, then a step without no_sync", 362, 2, {"passes": 2, "quiet": 1}, {}),
         accumulating_case(
-            "3 ranks, two of three backward passes inside no_sync", 361, 3, 320, {"passes": 3, "quiet": 2}
+            "3 ranks, after an error inside no_sync", 363, 3, {"stumble": True}, {"passes": 2, "quiet": 1}
         ),
-        accumulating_case("2 ranks, then a step without no_sync", 362, 2, 320, {"passes": 2, "quiet": 1}, {}),
-        accumulating_case(
-            "3 ranks, after an error inside no_sync", 363, 3, 200, {"stumble": True}, {"passes": 2, "quiet": 1}
-        ),
-        accumulating_case(
-            "3 ranks, two passes, each averaged, none cleared", 364, 3, 320, {"passes": 2}, {"keep": True}
-        ),
+        accumulating_case("3 ranks, two passes, each averaged, none cleared", 364, 3, {"passes": 2}, {"keep": True}),
     ),
     hints=(
         "Where do gradients go when nobody clears parameter.grad between two backward passes? What must the hook not "
         "do meanwhile?",
         "no_sync is a context manager: with @contextmanager it sets a flag, yields, and puts the old value back in a "
-        "finally. While the flag is down, the hook returns at once, and no bucket counts.",
+        "finally. While the flag is down, on_gradient returns at once and counts nothing.",
         "before, self.synchronize = self.synchronize, False; try: yield; finally: self.synchronize = before",
     ),
     **by_marks(wrong_training, MARKS),

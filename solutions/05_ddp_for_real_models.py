@@ -1,0 +1,546 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 05 DDP for real models
+#
+# The run went through, nothing raised, and the model is a little worse than last month's. Where do you look?
+#
+# Lesson 04 trained a model that was kind: every parameter got a gradient in every step, and every rank had as much data as
+# the others. Real models skip layers, share weights, keep running statistics, add up gradients over several passes. Each
+# of these breaks data parallelism, and most of them break it silently.
+#
+# **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 04: hooks, handles, and why all ranks must make the same
+# calls in the same order. No GPU.
+#
+# **Stuck?** `labkit.hint("mini_ddp")` gives up to three hints. `labkit.lend("mini_ddp")` puts a working version into the
+# notebook: you give up its points, and all below it runs.
+
+# %% [markdown] tags=["slide-only"]
+# # 05 DDP for real models
+#
+# Nothing raised, and the model is a little worse. Where do you look?
+#
+# <!-- notes: Skipped layers, running statistics, accumulation, uneven data: each breaks data parallelism, most silently. -->
+
+# %% tags=["parameters"]
+gpt_steps = 60  # of the training that ends the lesson
+
+# %% tags=["given"]
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import Sampler
+
+import labkit
+from labkit.models import GPT, Addition, loss_of, optimizer_for
+
+# %% [markdown]
+# ## 1 A wrapper that fits on one screen
+#
+# This one sends all gradients in a single bucket. It hides nothing, but it is right, for kind models. Read it well: you
+# will extend it twice. (Or paste your own wrapper over it. The checks of this lesson do not ask how many buckets there
+# are.)
+
+
+# %% tags=["given"]
+class OneBucketDDP(nn.Module):
+    """Data parallelism in one bucket, which leaves when every parameter has its gradient."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module, self.work, self.missing = module, None, 0
+        for tensor in [*module.parameters(), *module.buffers()]:
+            dist.broadcast(tensor.detach(), src=0)
+        self.trained = [p for p in module.parameters() if p.requires_grad]
+        for p in self.trained:
+            p.register_post_accumulate_grad_hook(self.on_gradient)
+
+    def forward(self, *args, **kwargs):
+        return self.module(*args, **kwargs)
+
+    def on_gradient(self, parameter: nn.Parameter) -> None:
+        self.missing = (self.missing or len(self.trained)) - 1
+        if self.missing == 0:
+            self.launch()
+
+    def launch(self) -> None:
+        self.flat = self.pack() / dist.get_world_size()
+        self.work = dist.all_reduce(self.flat, async_op=True)
+
+    def pack(self) -> torch.Tensor:
+        return torch.cat([p.grad.flatten() for p in self.trained])
+
+    def unpack(self) -> None:
+        for p, mean in zip(self.trained, self.flat.split([p.numel() for p in self.trained]), strict=True):
+            p.grad.copy_(mean.view_as(p))
+
+    def finish_gradient_synchronization(self) -> None:
+        self.work.wait()
+        self.unpack()
+        self.work, self.missing = None, 0
+
+
+# %% [markdown]
+# ## 2 Several passes, one step
+#
+# When a batch does not fit into memory you cut it: several passes, forward and backward, whose gradients add up in
+# `parameter.grad`, and then one step. This is **gradient accumulation**. Only the last pass needs the network:
+#
+# ```python
+# with ddp.no_sync():
+#     loss_of(ddp(inputs), targets).backward()      # nothing travels
+# loss_of(ddp(more_inputs), more_targets).backward()
+# ddp.finish_gradient_synchronization()             # the sum of both passes, averaged over the ranks
+# ```
+#
+# (The *sum*: whoever wants the mean over the passes divides each loss. That is not the wrapper's business.)
+#
+# ### Exercise [[accumulating_ddp]]
+#
+# *25 points, about 7 minutes; difficulty 3 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="accumulating_ddp" points=25 difficulty=3 importance=4 minutes=7 title="no_sync for accumulation" provides=["AccumulatingDDP"]
+class AccumulatingDDP(OneBucketDDP):
+    """A wrapper with no_sync(): backward passes that only add to this rank's own gradients.
+
+    The next backward outside of it sends what all passes have added up.
+    """
+
+    synchronize = True
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Return a context in which backward sends nothing; it ends also when an error leaves it."""
+        # BEGIN SOLUTION accumulating_ddp
+        before, self.synchronize = self.synchronize, False
+        try:
+            yield
+        finally:
+            self.synchronize = before
+
+    def on_gradient(self, parameter: nn.Parameter) -> None:
+        if self.synchronize:
+            super().on_gradient(parameter)
+        # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("accumulating_ddp", AccumulatingDDP)
+
+# %% [markdown] tags=["slide-only"]
+# ## Accumulation
+#
+# ```python
+# with ddp.no_sync():
+#     loss_of(ddp(inputs), targets).backward()   # nothing travels
+# loss_of(ddp(more_inputs), more_targets).backward()
+# ```
+#
+# **To the room:** four passes. How many times fewer bytes?
+#
+# <!-- notes: Four times. Without no_sync the result is the same, and the network does four times the work. -->
+
+# %% [markdown]
+# ## 3 Models that are not kind
+#
+# **Skipped layers.** A branch, layer dropout, an expert that got no token: the hook never fires, and the bucket never
+# fills. Another rank may have used that layer, and waits for you.
+#
+# When is it certain that no more gradients will come? Torch searches the graph before backward, if you say
+# `find_unused_parameters=True`. Here it is simpler: when `finish_gradient_synchronization` is called.
+#
+# **Used by nobody.** If no rank used a parameter, its `grad` must stay `None`. With zeros an optimizer with momentum or
+# weight decay moves it. But how does a rank know what the others did? Only if they say so: something more must travel.
+#
+# **Buffers.** BatchNorm's running statistics change in every forward, on each rank from its own samples. Torch's answer:
+# before each forward in training, all take rank 0's.
+#
+# **Shared weights** need nothing new. The hook fires once, after both layers have added their part.
+#
+# ### Exercise [[mini_ddp]]
+#
+# *45 points, about 16 minutes; difficulty 4 of 5, importance 5 of 5*
+
+
+# %% tags=["exercise"] exercise="mini_ddp" points=45 difficulty=4 importance=5 minutes=16 title="MiniDDP" provides=["MiniDDP"] needs=["accumulating_ddp"]
+class MiniDDP(AccumulatingDDP):
+    """Data parallelism for real models: parameters may stay unused on some or all ranks, buffers follow rank 0.
+
+    A parameter that some rank used gets the mean over all ranks, on every rank; one that did not use it counts as zero.
+    A parameter that no rank used keeps its grad as it was (None after zero_grad). Beyond the gradients of all trained
+    parameters at most eight bytes for each of them are all-reduced in a step.
+    """
+
+    def forward(self, *args, **kwargs):
+        """Return what the module returns; in training all ranks take rank 0's buffers first. Nothing else travels."""
+        # BEGIN SOLUTION mini_ddp
+        if self.training:
+            for buffer in self.module.buffers():
+                dist.broadcast(buffer, src=0)
+        return super().forward(*args, **kwargs)
+        # END SOLUTION
+
+    def finish_gradient_synchronization(self) -> None:
+        """Return when every gradient is the mean over all ranks; afterwards the next step may begin."""
+        # BEGIN SOLUTION mini_ddp
+        if self.work is None:
+            self.launch()
+        super().finish_gradient_synchronization()
+
+    def pack(self) -> torch.Tensor:
+        """Return all gradients, zeros where there is none, and then a flag for each."""
+        if any(p.grad is not None and p.grad.is_sparse for p in self.trained):
+            raise TypeError("MiniDDP averages dense gradients, and one is sparse; use nn.Embedding(sparse=False).")
+        parts = [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in self.trained]
+        flags = torch.tensor([float(p.grad is not None) for p in self.trained])
+        return torch.cat([*parts, flags.to(parts[0])])
+
+    def unpack(self) -> None:
+        """Give the means to the parameters that some rank used."""
+        sizes = [p.numel() for p in self.trained]
+        *means, flags = self.flat.split([*sizes, len(sizes)])
+        for p, mean, flag in zip(self.trained, means, flags.abs().tolist(), strict=True):
+            if flag > 0:
+                mean = mean.real if mean.is_complex() and not p.is_complex() else mean  # the widest dtype travelled
+                p.grad = torch.empty_like(p).copy_(mean.view_as(p))
+        # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("mini_ddp", MiniDDP)
+
+# %% [markdown]
+# Two things that torch does and you need not:
+#
+# * gradients of different dtypes go into different buckets;
+# * **sparse** gradients (`nn.Embedding(sparse=True)`) travel as lists of rows, gathered and not added.
+#
+# And two that it does *not* do for you. BatchNorm takes mean and variance from this rank's samples alone; with two
+# samples a rank that is mostly noise. `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes them over all ranks, for
+# two more messages in every such layer. And every rank must see other samples: the bonus exercise.
+
+# %% [markdown] tags=["slide-only"]
+# ## What real models need
+#
+# | | if you forget it |
+# |---|---|
+# | a skipped layer | everybody waits |
+# | used by nobody | weight decay moves it |
+# | buffers | every rank evaluates another model |
+# | accumulation | bytes for nothing |
+#
+# <!-- notes: Three of the four give no error. SyncBatchNorm is a choice of your own, not DDP's. -->
+
+# %% [markdown]
+# ## 4 A little worse
+#
+# Four ranks, three steps, recorded. Each layer is a bucket. Nothing raised, the loss goes down, and the model comes out a
+# little worse than on one GPU.
+
+# %% tags=["figure", "nbval-ignore-output"]
+labkit.recorded("trains_worse")
+
+# %% [markdown]
+# ### Exercise [[trains_worse]]
+#
+# Compare the rows at the end of a step. `rank`: whose model drifts away? `early_ms`: in the first step, how long before the
+# end of the last all-reduce does its optimizer begin? `cause`: `"steps before the last bucket"`, `"clips before the mean"`,
+# `"skips an all-reduce"` or `"trains on fewer samples"`?
+
+# %% tags=["find"] exercise="trains_worse" points=0 minutes=4 title="A little worse"
+labkit.answer("trains_worse", rank=2, early_ms=0.75, cause="steps before the last bucket")
+
+# %% [markdown] tags=["slide-only"]
+# ## Four ranks, three steps, a little worse
+#
+# **To the room:** which rank drifts away, and why?
+#
+# <!-- notes: The recorded run of section 4. Look at the end of a step: whose optimizer begins before the others'? -->
+
+# %% [markdown]
+# How would you have noticed without a timeline? Compare: every hundred steps, a checksum of all parameters over the ranks.
+# It costs one small all-reduce, and it finds every mistake of this lesson that makes ranks differ.
+#
+# It does not find these two, for all ranks stay equal.
+#
+# **[[clip_where]].** Each rank clips its own gradient to length 1, and then they are averaged. What comes of it: `"the same"`,
+# `"an error"`, `"another direction"` or `"models that differ"`?
+
+# %% tags=["why"] exercise="clip_where" title="Clip, then average"
+labkit.answer("clip_where", "another direction")
+
+# %% [markdown]
+# **[[half_precision]].** Float16 ends at 65,504. Sixty-four ranks add up gradients of 2,000, and divide the sum. What comes
+# out: `"2000"`, `"infinity"` or `"0"`?
+
+# %% tags=["why"] exercise="half_precision" title="Divide first or last"
+labkit.answer("half_precision", "infinity")
+
+# %% [markdown]
+# ## 5 Uneven inputs
+#
+# Streams of data do not divide evenly, and one rank runs out first. If it leaves, the others wait for it in the next
+# all-reduce. Torch's answer is `with ddp.join():`, in which a rank without data goes on answering. Yours is a function.
+#
+# ### Exercise [[uneven_inputs]]
+#
+# *30 points, about 11 minutes; difficulty 4 of 5, importance 3 of 5*
+
+
+# %% tags=["exercise"] exercise="uneven_inputs" points=30 difficulty=4 importance=3 minutes=11 title="Uneven inputs" provides=["train_uneven"] needs=["mini_ddp"]
+def train_uneven(
+    ddp: MiniDDP,
+    batches: list[tuple[torch.Tensor, torch.Tensor]],
+    loss_of: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    optimizer: torch.optim.Optimizer,
+) -> int:
+    """Train until no rank has a batch left; return the number of steps, equal on all ranks.
+
+    In every step the gradient is the mean over the ranks that still have a batch, and every rank takes the same
+    optimizer step.
+
+    Args:
+        ddp: The wrapped model, without buffers.
+        batches: This rank's (inputs, targets), in order; other ranks may have more or fewer, or none.
+        loss_of: Called as loss_of(output, targets).
+        optimizer: Of the model's parameters.
+    """
+    # BEGIN SOLUTION uneven_inputs
+    steps = 0
+    while True:
+        active = torch.tensor(float(steps < len(batches)), device=next(ddp.parameters()).device)
+        dist.all_reduce(active)
+        if active == 0:
+            return steps
+        optimizer.zero_grad()
+        if steps < len(batches):
+            inputs, targets = batches[steps]
+            loss_of(ddp(inputs), targets).backward()
+        ddp.finish_gradient_synchronization()
+        for parameter in ddp.parameters():
+            if parameter.grad is not None:
+                parameter.grad *= dist.get_world_size() / active.item()
+        optimizer.step()
+        steps += 1
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("uneven_inputs", train_uneven)
+
+# %% [markdown]
+# ## 6 More GPUs, more samples
+#
+# Two questions sound alike. **Weak scaling**: each GPU keeps its batch. How much longer is a step? **Strong scaling**: the
+# whole batch stays as it is and is divided. How much shorter?
+#
+# Take torch's DDP, four layers of 2048 x 2048, nodes of eight A100 with a 100 Gbit/s card for each GPU. Alone, a GPU gets
+# 4096 samples. **On 64 GPUs with 64 samples each: how many times faster is a step?**
+
+# %% tags=["predict"]
+labkit.predict("strong_scaling", 40.0)
+
+
+# %% seconds=30
+def one_step(batch):
+    ddp = DistributedDataParallel(nn.Sequential(*(nn.Linear(2048, 2048, device="meta") for _ in range(4))))
+    for _ in range(2):  # torch cuts its buckets anew after the first step
+        dist.barrier()
+        with labkit.span("step"):
+            ddp(torch.empty(batch, 2048, device="meta")).sum().backward()
+
+
+def step_ms(num_gpus, batch):
+    world = labkit.virtual(num_gpus, gpu="a100", link="nvlink3", nic="ethernet_100g")
+    spans = labkit.run(one_step, batch, on=world).timeline.spans(rank=0)
+    return (spans.end_ns - spans.start_ns)[spans.name == "step"][-1] / 1e6
+
+
+alone = step_ms(1, 4096)
+strong = {n: alone / step_ms(n, 4096 // n) for n in (8, 64)}
+weak = {n: alone / step_ms(n, 4096) for n in (8, 64)}
+rows = [f"{n:3} GPUs: strong {strong[n]:4.1f} times as fast, weak efficiency {weak[n]:.0%}" for n in strong]
+labkit.reveal("strong_scaling", round(strong[64], 1), rows)
+
+# %% [markdown]
+# The compute shrinks with every GPU, and the gradients do not. So people scale weakly. But then the batch is 64 times as
+# large, and a step is no longer the same step.
+#
+# The mean over more samples is less noisy, so you may go further along it. How far?
+#
+# * **SGD**: N times the samples, N times the learning rate. N short steps would have moved the model about as far, as long
+#   as the gradient does not turn on the way: the **linear scaling rule**.
+# * **Adam and AdamW**: the square root of N.
+#
+# Both need a **warm-up**: in the first steps the loss is steep, and long steps do harm. Both end at a **critical batch
+# size**, different for every task. Beyond it more GPUs cost money and save no steps.
+#
+# **[[adam_rate]].** Sixteen ranks in place of one, each with the same batch as before, under AdamW. By what do you multiply
+# the learning rate?
+
+# %% tags=["why"] exercise="adam_rate" title="The rate for sixteen"
+labkit.answer("adam_rate", 4)
+
+# %% [markdown] tags=["slide-only"]
+# ## N times the batch
+#
+# | | learning rate |
+# |---|---|
+# | SGD | times N |
+# | Adam, AdamW | times the root of N |
+#
+# And a warm-up. Up to the critical batch size.
+#
+# <!-- notes: Adam divides by the size of the gradient; what is left is the noise, which falls with the square root. -->
+
+# %% [markdown]
+# ## 7 The GPT
+#
+# All of it together: AdamW, two passes for each step, clipping by the global norm, on two real processes, under your wrapper
+# and under torch's. The GPT shares a weight between embedding and output.
+
+
+# %% tags=["given"]
+def train_gpt(wrap, num_steps: int) -> list[float]:
+    """Return this rank's loss in the last pass of each step."""
+    torch.set_num_threads(1)
+    model = GPT(seed=dist.get_rank()).to(labkit.device())  # unlike on every rank, until it is wrapped
+    ddp, optimizer, losses, task = wrap(model), optimizer_for(model), [], Addition()
+
+    def backward(number):
+        tokens, targets = task.batch(number, 64, rank=dist.get_rank(), world_size=dist.get_world_size())
+        loss = loss_of(ddp, tokens.to(labkit.device()), targets.to(labkit.device())) / 2
+        loss.backward()
+        return 2 * loss.item()
+
+    for step in range(num_steps):
+        optimizer.zero_grad()
+        with ddp.no_sync():
+            backward(2 * step)
+        losses.append(backward(2 * step + 1))
+        if isinstance(ddp, MiniDDP):
+            ddp.finish_gradient_synchronization()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return losses
+
+
+# %% tags=["nbval-ignore-output"] seconds=40
+wrappers = {"yours": MiniDDP, "torch's": DistributedDataParallel}
+losses = {
+    name: labkit.run(train_gpt, wrap, gpt_steps, on=labkit.local(2)).results[0] for name, wrap in wrappers.items()
+}
+print("loss in the last step:", {name: round(of_steps[-1], 4) for name, of_steps in losses.items()})
+print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.values(), strict=True)) < 0.01)
+
+# %% [markdown]
+# ## 8 What stays
+#
+# * Every rank makes the same calls in the same order, whatever its own data was.
+# * What nobody used keeps `None`; buffers are rank 0's.
+# * Average first, then clip, then step. In float16 divide first.
+# * N times the samples: N times the rate for SGD, the root of N for AdamW, with warm-up.
+#
+# **The next question.** Every rank waits for the slowest, in every step. What if it did not? What if each pushed its
+# gradient to a place where the parameters live, took the newest ones, and went on? Lesson 06, `06_parameter_server`.
+
+# %% [markdown] tags=["slide-only"]
+# ## What stays
+#
+# * the same calls in the same order
+# * average, then clip, then step
+# * compare a checksum of the ranks
+#
+# Next: what if nobody waited for the slowest?
+
+# %% [markdown]
+# ## Bonus: Who sees which samples
+#
+# Every rank must see other samples, equally many, in another order in each epoch. Nobody sends lists of indices: all ranks
+# make the **same** shuffled list from a seed they share, and each takes its part.
+#
+# ### Exercise [[sharded_sampler]] (bonus)
+#
+# *8 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="sharded_sampler" points=8 difficulty=2 importance=4 minutes=8 title="Who sees which samples" provides=["ShardedSampler"] bonus=true
+class ShardedSampler(Sampler):
+    """This rank's part of the indices 0..size-1: the very ones that torch.utils.data.DistributedSampler yields.
+
+    Their order is torch.randperm with a generator seeded with seed + epoch; it is made as long as a multiple of
+    world_size, repeated from its beginning (or cut, with drop_last); rank r takes elements r, r + world_size, ...
+
+    Args:
+        size: Number of samples.
+        world_size: Number of ranks.
+        rank: Whose part this is.
+        shuffle: Whether the order is drawn, or 0, 1, 2, ...
+        seed: Of the drawn order, the same on all ranks.
+        drop_last: Whether the samples that do not divide are left out; else the first ones come again.
+    """
+
+    def __init__(
+        self, size: int, world_size: int, rank: int, shuffle: bool = True, seed: int = 0, drop_last: bool = False
+    ) -> None:
+        # BEGIN SOLUTION sharded_sampler
+        self.size, self.world_size, self.rank = size, world_size, rank
+        self.shuffle, self.seed, self.drop_last = shuffle, seed, drop_last
+        self.epoch = 0
+        # END SOLUTION
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch comes next; without it every epoch has the same order."""
+        # BEGIN SOLUTION sharded_sampler
+        self.epoch = epoch
+        # END SOLUTION
+
+    def __len__(self) -> int:
+        """Return how many samples this rank sees in an epoch."""
+        # BEGIN SOLUTION sharded_sampler
+        return self.size // self.world_size if self.drop_last else -(-self.size // self.world_size)
+        # END SOLUTION
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield this rank's indices."""
+        # BEGIN SOLUTION sharded_sampler
+        order = list(range(self.size))
+        if self.shuffle:
+            generator = torch.Generator().manual_seed(self.seed + self.epoch)
+            order = torch.randperm(self.size, generator=generator).tolist()
+        total = len(self) * self.world_size
+        order = (order * -(-total // max(self.size, 1)))[:total]
+        return iter(order[self.rank : total : self.world_size])
+        # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("sharded_sampler", ShardedSampler)
+
+# %% [markdown]
+# Ten samples on three ranks are twelve places, so two come twice: a small lie in every epoch. And if somebody forgets
+# `set_epoch`? The loss goes down, nothing looks wrong, and the model sees the same batches in the same order for ever.
+#
+# ### Sources
+#
+# * S. Li and others, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", *Proceedings of the VLDB
+#   Endowment* 13 (2020): unused parameters, `no_sync`, buffers.
+# * P. Goyal and others, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour", arXiv:1706.02677 (2017): linear scaling
+#   and warm-up.
+# * S. Malladi and others, "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms", *NeurIPS* (2022): the square root.
+# * S. McCandlish and others, "An Empirical Model of Large-Batch Training", arXiv:1812.06162 (2018): the critical batch size.
