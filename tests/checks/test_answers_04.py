@@ -5,16 +5,15 @@ from __future__ import annotations
 from tests.checks.four_proofs import FourProofs
 
 
-class TestLesson03(FourProofs):
+class TestLesson04(FourProofs):
     number = "04"
-    main = frozenset({"overlapped_ddp", "bucketed_ddp", "mini_ddp"})
+    main = frozenset({"overlapped_ddp", "bucketed_ddp"})
     sample = frozenset(
         {
-            ("broadcast_module", "parameters only"),
             ("average_gradients", "divided by two"),
             ("overlapped_ddp", "buffers stay"),
             ("bucketed_ddp", "wraps torch's DDP"),
         }
     )
-    stub_sample = frozenset({"broadcast_module", "bucketed_ddp", "sharded_sampler"})
+    stub_sample = frozenset({"average_gradients", "bucketed_ddp"})
     exact_par = False

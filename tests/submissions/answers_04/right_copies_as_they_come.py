@@ -1,5 +1,5 @@
 # base: solution
-"""Right, with buffers made once: each gradient is copied into its bucket as it comes, and the lengths are told first."""
+"""Right, with buffers made once: each gradient is copied into its bucket as it comes."""
 
 
 # %% overlapped_ddp
@@ -83,60 +83,3 @@ class BucketedDDP(nn.Module):
             for parameter in bucket.parameters:
                 bucket.give(parameter)
             bucket.start_over()
-
-
-# %% accumulating_ddp
-class Quiet:
-    def __init__(self, ddp):
-        self.ddp = ddp
-
-    def __enter__(self):
-        self.ddp.quiet = True
-
-    def __exit__(self, *error):
-        self.ddp.quiet = False
-
-
-class AccumulatingDDP(BucketedDDP):
-    def no_sync(self):
-        return Quiet(self)
-
-
-# %% mini_ddp
-class MiniDDP(AccumulatingDDP):
-    def forward(self, *args, **kwargs):
-        works = [dist.broadcast(b, 0, async_op=True) for b in self.module.buffers()] if self.training else []
-        for work in works:
-            work.wait()
-        return super().forward(*args, **kwargs)
-
-    def finish_gradient_synchronization(self):
-        everything = [p for bucket in self.buckets for p in bucket.parameters]
-        users = torch.tensor([int(p.grad is not None) for p in everything])
-        for bucket in self.buckets:
-            if bucket.work is None:
-                for parameter in bucket.parameters:
-                    if parameter.grad is not None:
-                        bucket.take(parameter)
-                bucket.send()
-        dist.all_reduce(users)
-        super().finish_gradient_synchronization()
-        for parameter, count in zip(everything, users.tolist()):
-            if count == 0:
-                parameter.grad = None
-
-
-# %% uneven_inputs
-def train_uneven(ddp, batches, loss_of, optimizer):
-    lengths = [torch.zeros(1, dtype=torch.long) for _ in range(dist.get_world_size())]
-    dist.all_gather(lengths, torch.tensor([len(batches)]))
-    lengths = torch.cat(lengths)
-    for step in range(int(lengths.max())):
-        optimizer.zero_grad()
-        if step < len(batches):
-            inputs, targets = batches[step]
-            weight = len(lengths) / int((lengths > step).sum())
-            (weight * loss_of(ddp(inputs), targets)).backward()
-        ddp.finish_gradient_synchronization()
-        optimizer.step()
-    return int(lengths.max())

@@ -2,13 +2,6 @@
 """Right, shorter, and in another style: no state beyond one list of buckets, gradients averaged by ReduceOp.SUM."""
 
 
-# %% broadcast_module
-@torch.no_grad()
-def broadcast_module(module):
-    for tensor in list(module.buffers()) + list(module.parameters()):
-        dist.broadcast(tensor, 0)
-
-
 # %% average_gradients
 def average_gradients(module):
     trained = [p for p in module.parameters() if p.requires_grad]
@@ -39,38 +32,6 @@ class OverlappedDDP(nn.Module):
             p.grad.div_(dist.get_world_size())
 
 
-# %% bucket_plan
-def bucket_plan(sizes, cap_bytes):
-    plan = []
-    for i in range(len(sizes) - 1, -1, -1):
-        if plan and sum(sizes[j] for j in plan[-1]) + sizes[i] <= cap_bytes:
-            plan[-1].append(i)
-        else:
-            plan.append([i])
-    return plan
-
-
-# %% sharded_sampler
-class ShardedSampler(Sampler):
-    def __init__(self, size, world_size, rank, shuffle=True, seed=0, drop_last=False):
-        self.args, self.epoch = (size, world_size, rank, shuffle, seed, drop_last), 0
-
-    def set_epoch(self, epoch):
-        self.epoch = epoch
-
-    def __len__(self):
-        size, world_size, *_, drop_last = self.args
-        return (size if drop_last else size + world_size - 1) // world_size
-
-    def __iter__(self):
-        size, world_size, rank, shuffle, seed, _ = self.args
-        generator = torch.Generator()
-        generator.manual_seed(seed + self.epoch)
-        order = torch.randperm(size, generator=generator).tolist() if shuffle else range(size)
-        for k in range(len(self)):
-            yield order[(rank + k * world_size) % size]
-
-
 # %% overlap_gain
 def overlapped_seconds(backward_s, num_bytes, num_buckets, world_size, latency_s, bandwidth_Bps):
     end = 0.0
@@ -85,3 +46,27 @@ def best_num_buckets(backward_s, num_bytes, world_size, latency_s, bandwidth_Bps
         overlapped_seconds(backward_s, num_bytes, k + 1, world_size, latency_s, bandwidth_Bps) for k in range(most)
     ]
     return 1 + times.index(min(times))
+
+
+# %% bucket_design
+def bucket_design(num_bytes, ready_us, start_us, bytes_per_us):
+    order = sorted(range(len(ready_us)), key=lambda i: (ready_us[i], -i))
+
+    def cut(limit):
+        plan, held = [], 0
+        for i in order:
+            if not plan or held + num_bytes[i] > limit:
+                plan.append([])
+                held = 0
+            plan[-1].append(i)
+            held += num_bytes[i]
+        return plan
+
+    def end(plan):
+        now = 0
+        for bucket in plan:
+            now = max(now, max(ready_us[i] for i in bucket))
+            now += start_us + sum(num_bytes[i] for i in bucket) / bytes_per_us
+        return now
+
+    return min((cut(2**k) for k in range(10, 30)), key=end)

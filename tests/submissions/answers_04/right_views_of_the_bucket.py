@@ -37,36 +37,3 @@ class BucketedDDP(nn.Module):
         for work in self.works:
             work.wait()
         self.ready, self.works = set(), []
-
-
-# %% accumulating_ddp
-class AccumulatingDDP(BucketedDDP):
-    @contextmanager
-    def no_sync(self):
-        self.sync = False
-        try:
-            yield
-        finally:
-            self.sync = True
-
-
-# %% mini_ddp
-class MiniDDP(AccumulatingDDP):
-    def forward(self, *args, **kwargs):
-        if self.training:
-            for buffer in self.module.buffers():
-                dist.broadcast(buffer, 0)
-        return self.module(*args, **kwargs)
-
-    def finish_gradient_synchronization(self):
-        used = torch.tensor([p.grad is not None for p in self.trained], dtype=torch.int8)
-        for bucket in self.plan[len(self.works) :]:
-            for p in bucket:
-                if p.grad is None:
-                    p.grad = torch.zeros_like(p)
-            self.send(bucket)
-        dist.all_reduce(used, op=dist.ReduceOp.MAX)
-        super().finish_gradient_synchronization()
-        for p, somebody in zip(self.trained, used.tolist()):
-            if not somebody:
-                p.grad = None

@@ -1,5 +1,5 @@
 # base: solution
-"""Nobody divides, in 3.2, 3.3 and 3.5; what is built on 3.5 inherits it."""
+"""Nobody divides."""
 
 
 # %% average_gradients

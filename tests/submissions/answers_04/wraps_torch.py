@@ -1,5 +1,5 @@
 # base: solution
-"""3.5 is torch's own DistributedDataParallel in a box."""
+"""BucketedDDP is torch's own DistributedDataParallel in a box."""
 
 
 # %% bucketed_ddp

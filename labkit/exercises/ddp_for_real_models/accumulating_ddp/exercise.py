@@ -68,7 +68,7 @@ MARKS = (
     ),
     Mark(
         "the bucket never left",
-        "finish_gradient_synchronization waits for a bucket that nobody sent: outside of no_sync every gradient must be "
+        "finish_gradient_synchronization waits for a bucket that nobody sent: outside of no_sync each gradient must be "
         "counted, so that the last one sends the bucket.",
         _never_left,
         certain=True,

@@ -135,10 +135,10 @@ EXERCISE = Exercise(
         "A hook that never fires leaves its bucket waiting. Who can still start that bucket, and when is it known that "
         "nothing more will come?",
         "finish_gradient_synchronization launches the bucket if it has not left, with zeros for missing gradients. Let "
-        "a flag for each parameter travel with it: 1 where this rank used it. A sum of flags of 0 means nobody did, and "
-        "its grad stays None. forward broadcasts the buffers from rank 0.",
-        "parts = [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in trained], plus one tensor "
-        "of flags; when it comes back: if flag > 0: p.grad = average.clone()",
+        "a flag for each parameter travel with it: 1 where this rank used it. A sum of flags of 0 means nobody did, "
+        "and its grad stays None. forward broadcasts the buffers from rank 0.",
+        "parts = [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in trained], and one "
+        "tensor of flags; when it comes back: if flag > 0: p.grad = average.clone()",
     ),
     **by_marks(wrong_training, MARKS),
 )
