@@ -165,6 +165,15 @@ at_the_end
 # %% tags=["predict"]
 labkit.predict("overlapped_step_ms", 20.0, unit="ms")
 
+# %% [markdown] tags=["slide-only"]
+# ## Taking turns
+#
+# Eight A100 over PCIe, 134 MB of gradients: the GPUs work, then the network.
+#
+# **To the room:** what would a step take if both worked at once?
+#
+# <!-- notes: Show the timeline of section 2 and collect guesses in ms. -->
+
 # %% [markdown]
 # ## 3 A hook for each parameter
 #
@@ -549,12 +558,21 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # **The next question.** This GPT was kind: every parameter got its gradient in every step, and no rank ran out of data.
 # What if one of them skips a layer? Lesson 05, `05_ddp_for_real_models`.
 
+# %% [markdown] tags=["slide-only"]
+# ## What stays
+#
+# * begin equal, take equal steps
+# * hooks say **when**, buckets say **how much at once**
+# * the one whose all-reduces are short is late
+#
+# Next: models that skip layers.
+
 # %% [markdown]
 # ## Bonus: The best cap, by a formula
 #
 # Backward takes time T and completes its gradients evenly. Cut them into k equal buckets: one is ready every T/k.
 #
-# ### Exercise [[overlap_gain]] (bonus)
+# ### Exercise [[overlap_gain]]
 #
 # *8 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
 

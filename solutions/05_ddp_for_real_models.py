@@ -291,6 +291,16 @@ labkit.answer("clip_where", "another direction")
 # %% tags=["why"] exercise="half_precision" title="Divide first or last"
 labkit.answer("half_precision", "infinity")
 
+# %% [markdown] tags=["slide-only"]
+# ## Two that no checksum finds
+#
+# * clip on every rank, then average
+# * float16: add up 64 gradients of 2,000, then divide
+#
+# **To the room:** what comes of each?
+#
+# <!-- notes: Another direction; infinity. All ranks stay equal in both, so comparing them finds nothing. -->
+
 # %% [markdown]
 # ## 5 Uneven inputs
 #
@@ -342,6 +352,17 @@ def train_uneven(
 
 # %% tags=["check"]
 labkit.check("uneven_inputs", train_uneven)
+
+# %% [markdown] tags=["slide-only"]
+# ## One rank runs out of data
+#
+# | | |
+# |---|---|
+# | it leaves | the others wait for ever |
+# | it sends zeros | the mean is too small |
+# | **it says so** | everybody divides by those who had data |
+#
+# <!-- notes: Torch's answer is ddp.join(). Yours is a function. -->
 
 # %% [markdown]
 # ## 6 More GPUs, more samples
@@ -407,6 +428,16 @@ labkit.answer("adam_rate", 4)
 # And a warm-up. Up to the critical batch size.
 #
 # <!-- notes: Adam divides by the size of the gradient; what is left is the noise, which falls with the square root. -->
+
+# %% [markdown] tags=["slide-only"]
+# ## Twice as many GPUs
+#
+# | scaling | stays | shrinks |
+# |---|---|---|
+# | weak | batch of each GPU, gradients | nothing |
+# | strong | **gradients** | compute |
+#
+# <!-- notes: Gradients never shrink. That is why strong scaling ends, and why people scale weakly. -->
 
 # %% [markdown]
 # ## 7 The GPT
@@ -474,7 +505,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # Every rank must see other samples, equally many, in another order in each epoch. Nobody sends lists of indices: all ranks
 # make the **same** shuffled list from a seed they share, and each takes its part.
 #
-# ### Exercise [[sharded_sampler]] (bonus)
+# ### Exercise [[sharded_sampler]]
 #
 # *8 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
 

@@ -31,7 +31,7 @@
 #
 # **What you must know:** `send`, `recv` and `batch_isend_irecv` of lesson 02, and how autograd goes backward. If you
 # did not finish lesson 02, go on: nothing here calls your code from there. (With `use_mine`, section 12 runs on your
-# `MiniDDP` of lesson 04, too.)
+# `MiniDDP` of lesson 05, too.)
 #
 # **Points.** As before, they rest on other cases than those that `labkit.check` shows: other numbers of stages and
 # microbatches, and batches that do not divide.
@@ -1452,7 +1452,7 @@ for rank, (place, equal, loss) in enumerate(labkit.run(two_pipelines, hybrid_ste
 # %% [markdown]
 # ### On your own wrapper
 #
-# What happens in a column is lesson 04. So your `MiniDDP` can do it: the whole schedule runs inside `no_sync`, and
+# What happens in a column is lesson 05. So your `MiniDDP` can do it: the whole schedule runs inside `no_sync`, and
 # `finish_gradient_synchronization` then sends what has added up. Two things to mind. It takes the *mean* over the
 # ranks, so what is weighed is multiplied by their number first. And it speaks to all ranks, so here "all" must become
 # the column, in this rank's own process. Set `use_mine = True` at the top to run it on yours; else a stand-in averages

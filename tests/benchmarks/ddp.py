@@ -1,4 +1,4 @@
-"""A training step under the solution's MiniDDP beside torch's own DDP, on two real processes, for three models."""
+"""A training step under the solution's BucketedDDP beside torch's own DDP, on two real processes, for three models."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Wrapper = Callable[[nn.Module], Any]
 
 def solution(name: str) -> Wrapper:
     """Return a class of lesson 04's solution: its given and exercise cells, and nothing else of it, are run."""
-    names: dict[str, Any] = {"__name__": "solution_03"}
+    names: dict[str, Any] = {"__name__": "solution_04"}
     for cell in source.load(SOLUTION).cells:
-        if cell.role in ("given", "exercise"):
+        if cell.role == "given" or cell.is_code_exercise:
             exec(compile(cell.source, f"{SOLUTION.name}:{cell.id}", "exec", dont_inherit=True), names)
     found: Wrapper = names[name]
     return found
@@ -89,7 +89,7 @@ def _slowest(results: list[dict[str, list[float]]], name: str) -> float:
 
 def run(quick: bool = False) -> tuple[str, list[Bar], dict[str, Any]]:
     """Return the table as text, the bars, and the figures as data."""
-    wrapper = solution("MiniDDP")
+    wrapper = solution("BucketedDDP")
     rows, bars, figures = [], [], {}
     for name, model_of in MODELS.items():
         world = labkit.local(2, device="cpu")
@@ -97,6 +97,6 @@ def run(quick: bool = False) -> tuple[str, list[Bar], dict[str, Any]]:
         torchs, ours = _slowest(results, "torch"), _slowest(results, "solution")
         figures[name] = {"torch_s": torchs, "solution_s": ours}
         rows.append([name, f"{torchs * 1e3:.2f} ms", f"{ours * 1e3:.2f} ms", f"{ours / torchs:.2f}"])
-        bars.append(Bar(f"MiniDDP, {name}, at most {LIMIT} x torch's DDP", ratio(ours, torchs), LIMIT))
-    text = "a step under the solution's MiniDDP beside torch's DDP, 2 processes, median over steps of the slower rank"
+        bars.append(Bar(f"BucketedDDP, {name}, at most {LIMIT} x torch's DDP", ratio(ours, torchs), LIMIT))
+    text = "a step under the solution's BucketedDDP beside torch's DDP, 2 processes, median over steps of the slower rank"
     return "\n".join([text, table(["", "torch", "solution", "ratio"], rows)]), bars, {"by_model": figures}

@@ -101,7 +101,7 @@ def test_two_resets_keep_two_copies(folder: Path) -> None:
     ("exercise", "why"),
     [
         ("2.99", r"There is no exercise '2\.99'; there are: 2\.1 naive_all_reduce, 2\.2 chunk_bounds, "),
-        ("broadcast_module", "There is no 04_ddp.ipynb"),
+        ("average_gradients", "There is no 04_ddp.ipynb"),
     ],
 )
 def test_what_cannot_be_reset_is_named(folder: Path, exercise: str, why: str) -> None:

@@ -39,7 +39,7 @@ def mark_layers(model: HardModel, cut: Cut) -> None:
 
 
 def call_on_model(functions: Functions, inputs: Values) -> Values:
-    """Call broadcast_module on this rank's model, or average_gradients after a backward of its own."""
+    """Call average_gradients on this rank's model, after a backward of its own."""
     model = model_of(inputs)
     tensors = [*model.parameters(), *model.buffers()]
     if "x" in inputs:
