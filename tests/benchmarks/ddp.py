@@ -98,5 +98,7 @@ def run(quick: bool = False) -> tuple[str, list[Bar], dict[str, Any]]:
         figures[name] = {"torch_s": torchs, "solution_s": ours}
         rows.append([name, f"{torchs * 1e3:.2f} ms", f"{ours * 1e3:.2f} ms", f"{ours / torchs:.2f}"])
         bars.append(Bar(f"BucketedDDP, {name}, at most {LIMIT} x torch's DDP", ratio(ours, torchs), LIMIT))
-    text = "a step under the solution's BucketedDDP beside torch's DDP, 2 processes, median over steps of the slower rank"
+    text = (
+        "a step under the solution's BucketedDDP beside torch's DDP, 2 processes, median over steps of the slower rank"
+    )
     return "\n".join([text, table(["", "torch", "solution", "ratio"], rows)]), bars, {"by_model": figures}

@@ -289,6 +289,11 @@ TORCH = Mark(
     "That is torch's own DistributedDataParallel at work. Here you build it: hooks, buckets and all_reduce.",
     wraps_torch,
 )
+TO_ONE = Mark(
+    "reduced to one rank",
+    "dist.reduce gives the sum to one rank only, and every rank needs it: dist.all_reduce.",
+    lambda case, got, wire: any(call.kind == "reduce" for call in wire.collectives),
+)
 AFTER_BACKWARD = Mark(
     "no overlap",
     "All communication begins after backward has ended. Start each all_reduce inside the hook, with async_op=True, "

@@ -34,6 +34,6 @@ def wrong(name: str, mistake: str, **changes: str) -> None:
 wrong("the last bucket is forgotten", "a parameter is lost", rest="")
 wrong("buckets are never emptied", "a parameter twice", fresh="list(bucket)")
 wrong("bytes instead of indices", "no such parameter", what="num_bytes[index]")
-wrong("a large parameter leaves an empty bucket", "an empty bucket", and_holds="", limit="4096")
+wrong("a large parameter leaves an empty bucket", "an empty bucket", and_holds="", limit="1000")
 wrong("the first layer first", "the first bucket waits for everything", order="range(len(ready_us))")
 wrong("one flat list", "no plan", rest="and [i for b in plan for i in b]")

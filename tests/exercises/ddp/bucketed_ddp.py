@@ -97,6 +97,19 @@ bucketed(
         ("            flat /= dist.get_world_size()\n            self.unpack(number, flat)"),
     ),
 )
+bucketed(
+    "the sum for rank 0",
+    "reduced to one rank",
+    ("dist.all_reduce(flat, async_op=True)", "dist.reduce(flat, 0, async_op=True)"),
+)
+bucketed(
+    "counts of the first step",
+    "not ready for the next step",
+    (
+        "            self.unpack(number, flat)\n        self.start_over()",
+        "            self.unpack(number, flat)\n        self.in_flight = []",
+    ),
+)
 bucketed("never copied back", "never averaged", ("            self.unpack(number, flat)\n", ""))
 bucketed("no wait", "a wait is missing", ("            handle.wait()\n", ""))
 bucketed("weights only", "biases left out", ("if p.requires_grad]", "if p.requires_grad and p.dim() > 1]"))

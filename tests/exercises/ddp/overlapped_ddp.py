@@ -55,6 +55,11 @@ overlapped(
         "dist.get_world_size()",
     ),
 )
+overlapped(
+    "the sum for rank 0",
+    "reduced to one rank",
+    ("dist.all_reduce(parameter.grad, async", "dist.reduce(parameter.grad, 0, async"),
+)
 overlapped("no wait", "a wait is missing", ("            handle.wait()\n", "            pass\n"))
 overlapped(
     "waits for the last one only",

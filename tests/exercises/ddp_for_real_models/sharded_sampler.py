@@ -19,14 +19,14 @@ class ShardedSampler(Sampler):
         self.epoch = epoch
 
     def __len__(self):
-        return self.size // self.world_size if self.drop_last else math.ceil(self.size / self.world_size)
+        return self.size // self.world_size if self.drop_last else -(-self.size // self.world_size)
 
     def __iter__(self):
         order = list(range(self.size))
         if self.shuffle:
             order = torch.randperm(self.size, generator=torch.Generator().manual_seed(self.seed + self.epoch)).tolist()
         total = len(self) * self.world_size
-        order = (order * math.ceil(total / max(self.size, 1)))[:total]
+        order = (order * -(-total // max(self.size, 1)))[:total]
         return iter(order[self.rank : total : self.world_size])
 """
 
@@ -62,11 +62,11 @@ sampler(
 sampler(
     "no padding",
     "ranks get unequal numbers",
-    ("        order = (order * math.ceil(total / max(self.size, 1)))[:total]\n", "        order = order[:total]\n"),
+    ("        order = (order * -(-total // max(self.size, 1)))[:total]\n", "        order = order[:total]\n"),
 )
 sampler("epoch only", "seed ignored", ("manual_seed(self.seed + self.epoch)", "manual_seed(self.epoch)"))
 sampler(
     "repeats once",
     "too few samples to repeat once",
-    ("(order * math.ceil(total / max(self.size, 1)))[:total]", "(order + order)[:total]"),
+    ("(order * -(-total // max(self.size, 1)))[:total]", "(order + order)[:total]"),
 )

@@ -55,8 +55,9 @@ MARKS = (
     ),
     Mark(
         "a full bucket stays behind",
-        "Some gradients were averaged and others never left this rank: when a bucket has gone, the next one of the "
-        "plan may be full already. Send them while the next is full, not if it is.",
+        "Some gradients were averaged and others never left this rank: a bucket stayed behind. When one has gone, the "
+        "next may be full already, and no hook will come for it. Or it waits for a gradient that never comes: that of "
+        "a frozen parameter.",
         left_behind,
     ),
     Mark(
