@@ -564,6 +564,8 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # * the one whose all-reduces are short is late
 #
 # Next: models that skip layers.
+#
+# <!-- notes: The order of buckets is part of the protocol; lesson 05 has models that break it. -->
 
 # %% [markdown]
 # ## Bonus: The best cap, by a formula
