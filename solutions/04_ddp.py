@@ -276,15 +276,6 @@ labkit.answer("overlap_here", "less")
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("late_rank")
 
-# %% [markdown]
-# ### Exercise [[late_rank]]
-#
-# Compare rows; hover over bars. `rank`: who is late? `late_ms`: how much later than the others' does its first backward
-# end? `cause`: `"late data"`, `"slow GPU"`, `"slow link"` or `"waits in a hook"`?
-
-# %% tags=["find"] exercise="late_rank" points=0 minutes=4 title="Who is late?"
-labkit.answer("late_rank", rank=5, late_ms=5.2, cause="waits in a hook")
-
 # %% [markdown] tags=["slide-only"]
 # ## One of eight is late
 #
@@ -293,6 +284,15 @@ labkit.answer("late_rank", rank=5, late_ms=5.2, cause="waits in a hook")
 # **To the room:** which rank, and why?
 #
 # <!-- notes: The recorded run of section 4. Long all-reduces belong to those who wait. The late one's are short. -->
+
+# %% [markdown]
+# ### Exercise [[late_rank]]
+#
+# Compare rows; hover over bars. `rank`: who is late? `late_ms`: how much later than the others' does its first backward
+# end? `cause`: `"late data"`, `"slow GPU"`, `"slow link"` or `"waits in a hook"`?
+
+# %% tags=["find"] exercise="late_rank" points=0 minutes=4 title="Who is late?"
+labkit.answer("late_rank", rank=5, late_ms=5.2, cause="waits in a hook")
 
 # %% [markdown]
 # ## 5 Buckets

@@ -72,7 +72,7 @@ class OneBucketDDP(nn.Module):
     def forward(self, *args, **kwargs):
         return self.module(*args, **kwargs)
 
-    def on_gradient(self, parameter: nn.Parameter) -> None:
+    def on_gradient(self, parameter):
         self.missing = (self.missing or len(self.trained)) - 1
         if self.missing == 0:
             self.launch()
@@ -101,13 +101,15 @@ class OneBucketDDP(nn.Module):
 # `parameter.grad`, and then one step. This is **gradient accumulation**. Only the last pass needs the network:
 #
 # ```python
+# optimizer.zero_grad()
 # with ddp.no_sync():
 #     loss_of(ddp(inputs), targets).backward()      # nothing travels
 # loss_of(ddp(more_inputs), more_targets).backward()
-# ddp.finish_gradient_synchronization()             # the sum of both passes, averaged over the ranks
+# ddp.finish_gradient_synchronization()
 # ```
 #
-# (The *sum*: whoever wants the mean over the passes divides each loss. That is not the wrapper's business.)
+# Now every gradient is the sum over both passes, averaged over the ranks. (The *sum*: whoever wants the mean over the passes
+# divides each loss. That is not the wrapper's business.)
 #
 # ### Exercise [[accumulating_ddp]]
 #
@@ -133,7 +135,7 @@ class AccumulatingDDP(OneBucketDDP):
         finally:
             self.synchronize = before
 
-    def on_gradient(self, parameter: nn.Parameter) -> None:
+    def on_gradient(self, parameter):
         if self.synchronize:
             super().on_gradient(parameter)
         # END SOLUTION
@@ -187,7 +189,7 @@ class MiniDDP(AccumulatingDDP):
     """
 
     def forward(self, *args, **kwargs):
-        """Return what the module returns; in training all ranks take rank 0's buffers first. Nothing else travels."""
+        """Return what the module returns. Called in training: all ranks first take rank 0's buffers; nothing else travels."""
         # BEGIN SOLUTION mini_ddp
         if self.training:
             for buffer in self.module.buffers():
@@ -255,6 +257,13 @@ labkit.check("mini_ddp", MiniDDP)
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("trains_worse")
 
+# %% [markdown] tags=["slide-only"]
+# ## Four ranks, three steps, a little worse
+#
+# **To the room:** which rank drifts away, and why?
+#
+# <!-- notes: The recorded run of section 4. Look at the end of a step: whose optimizer begins before the others'? -->
+
 # %% [markdown]
 # ### Exercise [[trains_worse]]
 #
@@ -264,13 +273,6 @@ labkit.recorded("trains_worse")
 
 # %% tags=["find"] exercise="trains_worse" points=0 minutes=4 title="A little worse"
 labkit.answer("trains_worse", rank=2, early_ms=0.75, cause="steps before the last bucket")
-
-# %% [markdown] tags=["slide-only"]
-# ## Four ranks, three steps, a little worse
-#
-# **To the room:** which rank drifts away, and why?
-#
-# <!-- notes: The recorded run of section 4. Look at the end of a step: whose optimizer begins before the others'? -->
 
 # %% [markdown]
 # How would you have noticed without a timeline? Compare: every hundred steps, a checksum of all parameters over the ranks.

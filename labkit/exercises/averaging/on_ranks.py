@@ -60,7 +60,7 @@ def train(functions: Functions, inputs: Values) -> Values:
     Inputs: seed, model (options), wrapper (name), cap (MB, or None for no argument), lr, steps: a list of dicts with
     x and y (one tensor for each backward of the step), quiet (how many of them run inside no_sync), spare (whether
     this rank uses the spare layer), stumble (whether an error leaves a no_sync before), keep (gradients are not
-    cleared before the step).
+    cleared before the step), perfect (targets are what the model says: every gradient is zero).
     """
     model = model_of(inputs)
     cut = cutter()
@@ -94,7 +94,8 @@ def _backward_passes(wrapped: Any, step: dict[str, Any], cut: Cut) -> list[Value
             pass
     outputs: list[Value] = []
     quiet = int(step.get("quiet", 0))
-    for number, (x, y) in enumerate(zip(step["x"], step["y"], strict=True)):
+    targets = [None] * len(step["x"]) if step.get("perfect") else step["y"]
+    for number, (x, y) in enumerate(zip(step["x"], targets, strict=True)):
         if number < quiet:
             with wrapped.no_sync():
                 outputs.append(_forward_and_backward(wrapped, x, y, options, cut))
@@ -106,9 +107,9 @@ def _backward_passes(wrapped: Any, step: dict[str, Any], cut: Cut) -> list[Value
     return outputs
 
 
-def _forward_and_backward(wrapped: Any, x: Tensor, y: Tensor, options: dict[str, bool], cut: Cut) -> Tensor:
+def _forward_and_backward(wrapped: Any, x: Tensor, y: Tensor | None, options: dict[str, bool], cut: Cut) -> Tensor:
     output = wrapped(x, **options)
     cut()
-    torch.autograd.backward(loss_of(output, y))
+    torch.autograd.backward(loss_of(output, output.detach() if y is None else y))
     cut()
     return cast(Tensor, output.detach().clone())

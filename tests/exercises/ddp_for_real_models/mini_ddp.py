@@ -15,6 +15,7 @@ changed("buffers follow nobody", "buffers drift apart", (BROADCAST, "           
 changed("zeros for all", "an unused parameter gets zeros", ("            if flag > 0:", "            if True:"))
 changed("what is left stays", "an unused parameter stops everything", (LAUNCH, ""))
 changed("copies into what is not there", "no gradient to copy into", (GRADIENT, "p.grad.copy_(mean.view_as(p))"))
+changed("values tell", "zero taken for none", ("            if flag > 0:", "            if mean.any():"))
 changed(
     "only where I used it",
     "what only some ranks used is not averaged",

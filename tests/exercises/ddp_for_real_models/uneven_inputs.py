@@ -34,6 +34,15 @@ def uneven(name: str, mistake: str, *changes: tuple[str, str]) -> None:
 
 
 uneven("the mean over all", "divided by all ranks", ("*= dist.get_world_size() / active.item()", "*= 1"))
+uneven(
+    "the last batch again",
+    "a batch comes twice",
+    (
+        "        if steps < len(batches):\n            inputs, targets = batches[steps]",
+        "        if batches:\n            inputs, targets = batches[min(steps, len(batches) - 1)]",
+    ),
+    ("*= dist.get_world_size() / active.item()", "*= 1"),
+)
 uneven("stops with the first", "stops with the shortest", ("if active == 0:", "if active < dist.get_world_size():"))
 uneven(
     "a loop over the own batches",

@@ -19,13 +19,22 @@ from labkit.exercises.ddp_for_real_models.mini_ddp.driver import drive
 
 
 def mini_case(
-    name: str, seed: int, world_size: int, spare: dict[int, list[int]], **model: bool
+    name: str, seed: int, world_size: int, spare: dict[int, list[int]], perfect: int | None = None, **model: bool
 ) -> Case:  # fmt: skip
-    """Return a case of mini_ddp: `spare` says which ranks use the spare layer in which step."""
+    """Return a case of mini_ddp: which ranks use the spare layer in which step, and a step whose gradients are zero."""
+    steps = [{"perfect": True} if number == perfect else {} for number in range(3)]
     return training_case(
-        name, seed, world_size, wrapper="MiniDDP", rule="total", steps=[{}] * 3,
-        model=model, buffers=True, spare=spare,
-    )  # fmt: skip
+        name, seed, world_size, wrapper="MiniDDP", rule="total", steps=steps, model=model, buffers=True, spare=spare
+    )
+
+
+def _zeros_are_none(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether nothing is wrong but gradients of a step in which all are zero: they are None."""
+    wrong = [n for n, step in enumerate(steps_of(case)) if marks.wrong_names(case, got, n) and not step.get("perfect")]
+    right = isinstance(got, tuple) and not wrong
+    return right and any(
+        step.get("perfect") and marks.wrong_names(case, got, n) for n, step in enumerate(steps_of(case))
+    )
 
 
 def _unused_got_zeros(case: Case, got: Got, wire: Wire) -> bool:
@@ -82,6 +91,12 @@ MARKS = (
         _unused_got_zeros,
     ),
     Mark(
+        "zero taken for none",
+        "A gradient may be zero and yet be there: whether a parameter was used, its values do not tell. Ask if grad "
+        "is None, on every rank, and let the answers travel.",
+        _zeros_are_none,
+    ),
+    Mark(
         "no gradient to copy into",
         "Another rank used the parameter and this one did not, so its grad is None and there is no tensor to copy "
         "into: make a copy of the average its parameter.grad.",
@@ -99,8 +114,8 @@ MARKS = (
     ),
     Mark(
         "buffers drift apart",
-        "Each rank keeps its own running statistics. Before each forward pass in training, broadcast the buffers "
-        "from rank 0.",
+        "After a forward the buffers are not those of rank 0. Before each forward in training every rank takes rank "
+        "0's, as they are: dist.broadcast, no mean.",
         _buffers_drift,
     ),
     Mark(
@@ -129,6 +144,7 @@ EXERCISE = Exercise(
         mini_case("3 ranks, a layer that nobody uses", 371, 3, {}, norm=False),
         mini_case("3 ranks, a layer that only rank 1 uses in step 1", 372, 3, {1: [1]}, norm=False),
         mini_case("2 ranks, BatchNorm", 373, 2, {0: [0, 1]}),
+        mini_case("2 ranks, a step whose gradients are all zero", 375, 2, {1: [1]}, perfect=1, norm=False),
         mini_case("4 ranks, all of it", 374, 4, {0: [2], 2: [0, 3]}),
     ),
     hints=(
