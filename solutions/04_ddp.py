@@ -236,11 +236,10 @@ labkit.check("overlapped_ddp", OverlappedDDP)
 
 # %%
 overlapped = step(OverlappedDDP)
-print(f"hidden: {hidden_communication_share(overlapped):.0%}")
 labkit.reveal("overlapped_step_ms", overlapped.makespan_ns / 1e6, overlapped)
 
 # %% [markdown]
-# What sticks out behind backward is the **exposed** communication.
+# Most of the communication is hidden now; the figure's title says how much. What sticks out behind backward is **exposed**.
 #
 # One thing is too good in this figure: the virtual network takes nothing from the GPU. NCCL, the library that moves
 # gradients between real GPUs, does. Its kernels run on some of the GPU's processors and use its memory bandwidth, so
@@ -301,7 +300,7 @@ labkit.answer("late_rank", rank=5, late_ms=5.2, cause="waits in a hook")
 # the latency of lesson 02, however little it carries.
 #
 # So DDP puts gradients together in **buckets** and sends a bucket when it is full: `bucket_cap_mb=25` by default. This
-# rule is the usual one: take gradients as backward completes them, from the last parameter to the first, and begin a new
+# rule is the usual one. Take gradients as backward completes them, from the last parameter to the first, and begin a new
 # bucket when the next one does not fit.
 
 
@@ -528,8 +527,7 @@ wrappers = {"yours": partial(BucketedDDP, bucket_cap_mb=0.25), "torch's": nn.par
 losses = {
     name: labkit.run(train_gpt, wrap, gpt_steps, on=labkit.local(2)).results[0] for name, wrap in wrappers.items()
 }
-for name, of_steps in losses.items():
-    print(f"{name:8} loss {of_steps[0]:.4f} in the first step, {of_steps[-1]:.4f} in the last")
+print("loss in the last step:", {name: round(of_steps[-1], 4) for name, of_steps in losses.items()})
 print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.values(), strict=True)) < 0.01)
 
 # %% [markdown]
