@@ -12,11 +12,13 @@ from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.axis_and_legend import GREY, MESSAGE_COLOUR, SMALL, TEXT
 from labkit.widgets.canvas import Canvas, width_of
+from labkit.widgets.language import LIGHT
 from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout, window_of
-from labkit.widgets.palette import categories_of
+from labkit.widgets.palette import CATEGORIES, categories_of
+from labkit.widgets.scene import ink_on
 
-EVENT_COLOUR = "#C00000"
-_IN_BARS = 9
+EVENT_COLOUR = LIGHT["wrong"]
+_IN_BARS = 11
 _LEAST_FRAME = 6
 _MOST_NAMED = 20_000
 _MOST_ARROWS = 64
@@ -134,9 +136,8 @@ def label_bars(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> None:
             covered = any(begin < end and finish > start for begin, finish in meets)
             if (end - start) / pixel_ns < width_of(text, _IN_BARS) + 6 or covered or timeline.kind[row] == "wait":
                 continue
-            dark_ground = categories[row] not in (1, 2, 5)
             x, y = LEFT + ((start + end) / 2 - first) / pixel_ns, TOP + top + layout.bar_height / 2
-            canvas.words(x, y, text, _IN_BARS, colour="#ffffff" if dark_ground else "#000000", across="middle")
+            canvas.words(x, y, text, _IN_BARS, colour=ink_on(CATEGORIES[categories[row]].colour), across="middle")
 
 
 def draw_messages(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> bool:

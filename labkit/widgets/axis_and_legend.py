@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from labkit.widgets.canvas import Canvas, width_of
+from labkit.widgets.language import LIGHT
 from labkit.widgets.layout import BOTTOM, LEFT, NUM_COLUMNS, RIGHT
-from labkit.widgets.palette import Category
+from labkit.widgets.palette import HATCH, PALE, Category
 
-GREY, MESSAGE_COLOUR = "#444444", "#D55E00"
-SMALL, TEXT = 10, 12
+GREY, MESSAGE_COLOUR = LIGHT["quiet"], LIGHT["send"]
+SMALL, TEXT = 11, 13
 """Pixels of the two sizes of type."""
 _PATCH = 14
 _MOST_TICKS = 8
@@ -41,14 +42,16 @@ def draw_legend(canvas: Canvas, categories: Sequence[Category], *, has_arrows: b
     entries: list[tuple[str, Category | None]] = [(category.name, category) for category in categories]
     entries += [("message", None)] if has_arrows else []
     x = canvas.image.width - RIGHT
-    for name, category in reversed([*entries, ("idle: empty", Category("idle", "#FFFFFF"))]):
+    for name, category in reversed([*entries, ("idle: empty", Category("idle", LIGHT["ground"], LIGHT["ground"]))]):
         x -= round(width_of(name, SMALL))
         canvas.words(x, 15, name, SMALL)
         x -= _PATCH + 5
         if category is None:
             canvas.arrows([(x, 15.5, x + _PATCH, 15.5)], MESSAGE_COLOUR, 1.0)
         else:
-            canvas.box(x, 11, _PATCH, 9, edge=category.colour if category.hatched else "#333333", fill=category.colour)
+            canvas.box(
+                x, 11, _PATCH, 9, edge=category.colour if category.hatched else LIGHT["ink"], fill=category.colour
+            )
             if category.hatched:
                 canvas.pixels(x + 1, 12, _stripes(category.colour, 7, _PATCH - 2))
         x -= 12
@@ -57,4 +60,5 @@ def draw_legend(canvas: Canvas, categories: Sequence[Category], *, has_arrows: b
 def _stripes(colour: str, height: int, width: int) -> np.ndarray:
     y, x = np.indices((height, width))
     shade = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
-    return np.where((x + y)[:, :, None] % 6 < 3, shade, [255 - (255 - value) // 4 for value in shade]).astype(np.uint8)
+    pale = [round(255 - PALE * (255 - value)) for value in shade]
+    return np.where((x + y)[:, :, None] % HATCH[0] < HATCH[1], shade, pale).astype(np.uint8)

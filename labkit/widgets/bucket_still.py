@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from textwrap import wrap
 
 from labkit.plans.bucket_steps import Row
+from labkit.widgets.language import LIGHT, letter, tint
 from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, ink_on
 
-COLOURS = ("#0072b2", "#ddaa33", "#56b4e9", "#d55e00", "#332288", "#bbbbbb")
-_COMPUTE = {"F": "#8f8f8f", "S": "#ffffff", "B": "#c4c4c4", "O": "#e6e6e6"}
+_COMPUTE = {"F": LIGHT["forward"], "S": LIGHT["host"], "B": LIGHT["backward"], "O": LIGHT["optimizer"]}
 _WIDTH, _LEFT, _RIGHT = 760, 82, 14
 
 
@@ -45,7 +45,7 @@ def still(
         summed += sizes[index]
         width = x(begin + summed / total * (over - begin)) - left
         number = of.get(index)
-        fill = "none" if number is None else COLOURS[number % len(COLOURS)]
+        fill = "none" if number is None else tint(number)
         marks.append(Rect(left, 32, width, 22, fill, RED if number is None else INK, 2 if number is None else 0.4))
     y = 66.0
     for name, row in rows:
@@ -64,17 +64,17 @@ def still(
 def _row(name: str, row: Row, x: Callable[[float], float], y: float) -> list[Mark]:
     marks: list[Mark] = [Text(10, y + 14, name, 11), Text(10, y + 35, "all-reduce", 10, fill=GREY)]
     words = {"F": "forward", "S": "search", "B": "backward", "O": "optimizer"}
-    for letter, start, end in (each for each in row.compute if each[2] > each[1]):
-        width, fill = x(end) - x(start), _COMPUTE[letter]
+    for kind, start, end in (each for each in row.compute if each[2] > each[1]):
+        width, fill = x(end) - x(start), _COMPUTE[kind]
         marks.append(Rect(x(start), y, width, 19, fill, INK, 0.8))
         if width > 60:
-            marks.append(Text(x(start) + width / 2, y + 14, words[letter], 10.5, "middle", ink_on(fill)))
+            marks.append(Text(x(start) + width / 2, y + 14, words[kind], 10.5, "middle", ink_on(fill)))
     for number, each in enumerate(row.sent):
-        fill, left, width = COLOURS[number % len(COLOURS)], x(each.start), x(each.end) - x(each.start)
+        fill, left, width = tint(number), x(each.start), x(each.end) - x(each.start)
         marks.append(Rect(left, y + 22, width, 19, fill, INK, 0.8))
         if width > 16:
-            marks.append(Text(left + width / 2, y + 36, str(number), 10.5, "middle", ink_on(fill)))
+            marks.append(Text(left + width / 2, y + 36, letter(number), 11, "middle", ink_on(fill)))
         if each.end > row.computed:
-            marks.append(Line(((x(max(each.start, row.computed)), y + 21), (x(each.end), y + 21)), INK, 4))
+            marks.append(Line(((x(max(each.start, row.computed)), y + 21), (x(each.end), y + 21)), RED, 4))
     marks.append(Line(((x(row.computed), y - 3), (x(row.computed), y + 45)), INK, 1.2, dashed=True))
     return marks

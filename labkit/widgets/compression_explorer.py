@@ -11,10 +11,11 @@ from labkit.errors import ConfigError
 from labkit.plans.buckets import HOOKS, MEMORY_BPS
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.hook_errors import Array, as_ranks, hook_errors, norms, total_error
+from labkit.widgets.language import LIGHT, SERIES
 from labkit.widgets.scene import GREY, INK, Line, Mark, Scene, Text
 
 _MOST_METHODS, _MOST_LOSSES = 8, 200
-COLOURS = ("#1a1a1a", "#0072b2", "#d55e00", "#56b4e9", "#999999", "#332288", "#ddcc77", "#661100")
+COLOURS = (INK, *SERIES)
 _LOW, _HIGH = 1e7, 1e12
 _WIDTH, _LEFT, _TOP, _TALL = 760, 66, 44, 210
 
@@ -162,7 +163,7 @@ def _still(methods: Sequence[Method], num_ranks: int, compute_s: float, latency_
 
     marks: list[Mark] = [Text(10, 20, "A step against the link's speed", 14, bold=True)]
     for power in range(math.ceil(low), math.floor(high) + 1):
-        marks.append(Line(((_LEFT, y(10.0**power)), (_LEFT + wide, y(10.0**power))), "#dddddd"))
+        marks.append(Line(((_LEFT, y(10.0**power)), (_LEFT + wide, y(10.0**power))), LIGHT["line"]))
         marks.append(Text(_LEFT - 6, y(10.0**power) + 4, f"{10.0 ** (power + 3):g} ms", 10.5, "end"))
     for power in range(7, 13):
         x = _LEFT + (power - 7) / 5 * wide

@@ -9,8 +9,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from labkit.widgets.axis_and_legend import GREY
+from labkit.widgets.language import LIGHT
 
-GUESS_COLOUR, RESULT_COLOUR = "#D55E00", "#0072B2"
+GUESS_COLOUR, RESULT_COLOUR = LIGHT["quiet"], LIGHT["forward"]
 _WIDTH, _HEIGHT, _DPI = 560, 118, 100
 SMALL, TEXT = 7.5, 9.0  # points
 _LEAST_FOR_LOG = 20.0

@@ -10,6 +10,7 @@ from labkit.timeline.timeline import Timeline
 from labkit.units import format_bytes
 from labkit.widgets.axis_and_legend import GREY, SMALL
 from labkit.widgets.canvas import Canvas
+from labkit.widgets.language import LIGHT
 from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout, window_of
 
 _SHADE = 0xB5
@@ -54,7 +55,9 @@ def draw_memory(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> None:
         canvas.pixels(LEFT, base - lines, np.rint(255 - filled * (255 - _SHADE)).astype(np.uint8).repeat(3, axis=2))
         middle = base - layout.memory_height / 2
         peak = int(curve.argmax())
-        canvas.arrows([(LEFT + peak, base, LEFT + peak, base - lines * curve[peak] / max(largest, 1))], "#000000", 1.0)
+        canvas.arrows(
+            [(LEFT + peak, base, LEFT + peak, base - lines * curve[peak] / max(largest, 1))], LIGHT["ink"], 1.0
+        )
         canvas.words(LEFT - 6, middle, "memory, ↑ peak", SMALL, colour=GREY, across="right")
         canvas.words(
             LEFT + NUM_COLUMNS + 46, middle, format_bytes(int(curve.max())), SMALL, colour=GREY, across="right"

@@ -1,8 +1,4 @@
-"""Colours of what a span is, told apart with any colour vision and beside it by a second sign: hatch or letter.
-
-Smallest distance between any two over normal, deutan, protan and tritan vision: 16.2 (CAM02-UCS). The two pale colours
-have about 2.2:1 on white, so legend patches carry a dark outline.
-"""
+"""What kind of thing a span is, and how its bar is painted: the colours and patterns are the visual language's."""
 
 from __future__ import annotations
 
@@ -12,10 +8,11 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from labkit.timeline.messages import REMOTE_CALLS
+from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SERVED
 from labkit.timeline.phases import BACKWARD, BACKWARD_WEIGHT, FORWARD, NONE, OPTIMIZER, PHASES, phase_codes, phase_named
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
+from labkit.widgets.language import DARK, LIGHT
 
 
 @dataclass(frozen=True)
@@ -24,32 +21,49 @@ class Category:
 
     Attributes:
         name: The word in the legend.
-        colour: ``#rrggbb``.
+        colour: ``#rrggbb`` on a white ground.
+        dark: The same on a dark ground.
         hatched: Whether it is drawn in stripes.
+        dotted: Whether dots lie on it.
     """
 
     name: str
     colour: str
+    dark: str
     hatched: bool = False
+    dotted: bool = False
+
+
+def _category(name: str, meaning: str, *, hatched: bool = False, dotted: bool = False) -> Category:
+    return Category(name, LIGHT[meaning], DARK[meaning], hatched, dotted)
 
 
 CATEGORIES = (
-    Category("compute", "#0072B2"),
-    Category("backward", "#DDAA33"),
-    Category("backward weight", "#D55E00"),
-    Category("collective", "#332288"),
-    Category("send, recv", "#000000"),
-    Category("other", "#56B4E9"),
-    Category("blocked", "#767676", hatched=True),
+    _category("compute", "forward"),
+    _category("backward", "backward"),
+    _category("backward weight", "backward", dotted=True),
+    _category("collective", "collective"),
+    _category("send", "send"),
+    _category("optimizer", "optimizer"),
+    _category("blocked", "blocked", hatched=True),
+    _category("receive", "receive"),
+    _category("host", "host"),
 )
+_BACKWARD_WEIGHT, _COLLECTIVE, _SEND, _OPTIMIZER = 2, 3, 4, 5
 BLOCKED = 6
 """The category of time in which a rank stood still and nothing moved; no event has it by itself."""
-DARK_COLOURS = ("#0061E4", "#DDAA33", "#C03400", "#9694FF", "#FFFFFF", "#AFD8FF", "#8A8A8A")
-"""The same categories on a dark ground (#111111): smallest distance 18.4, each with a contrast of 3:1 or more."""
+_RECEIVE, _HOST = 7, 8
+HATCH = 6, 2
+"""Pixels from one stripe of a hatch to the next, and of a stripe."""
+DOTS = 5, 2
+"""Pixels from one dot to the next, and of a dot."""
+PALE = 0.1
+"""How much of its colour lies between the stripes of a hatch, and in a dot."""
+_RECEIVING = (*RECEIVES, SERVED)
 _POINT_TO_POINT = ("send", "recv", "isend", "irecv", "send_recv", *REMOTE_CALLS)
 
 
-_OF_PHASE = {NONE: 0, FORWARD: 0, BACKWARD: 1, BACKWARD_WEIGHT: 2, OPTIMIZER: 5}
+_OF_PHASE = {NONE: 0, FORWARD: 0, BACKWARD: 1, BACKWARD_WEIGHT: _BACKWARD_WEIGHT, OPTIMIZER: _OPTIMIZER}
 
 
 @cache
@@ -58,10 +72,12 @@ def category_of(lane: int, kind: str, name: str) -> int:
     if kind == "wait":
         return BLOCKED
     if lane == Lane.COMMUNICATION:
-        return 4 if kind in _POINT_TO_POINT else 3
+        if kind in _RECEIVING:
+            return _RECEIVE
+        return _SEND if kind in _POINT_TO_POINT else _COLLECTIVE
     if lane == Lane.COMPUTE:
         return _OF_PHASE[phase_named(name if kind == "span" else kind)]
-    return 5
+    return _HOST
 
 
 def categories_of(timeline: Timeline) -> npt.NDArray[np.int64]:

@@ -13,6 +13,7 @@ from labkit.plans.reference.rings import ring_plan
 from labkit.plans.watched_ring import Watched, message_times, watched_ring
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.explorer import Explorer
+from labkit.widgets.language import letter, tint
 from labkit.widgets.scene import GREY, INK, RED, Mark, Rect, Scene, Text, between, ink_on
 
 _MOST_RANKS, _MOST_OF_A_PLAN, _MOST_CHUNKS = 16, 8, 16
@@ -165,11 +166,11 @@ def _still(played: Outcome, source: str) -> Scene:
                 marks.append(Text(left - 6, top + (rank + 0.5) * cell + 4, str(rank), 10, "end", GREY))
             for chunk, content in enumerate(chunks):
                 count, x, y = content.mask.bit_count(), left + chunk * cell, top + rank * cell
-                fill = between("#dbe9f6", "#08306b", (count - 1) / (size - 1) if size > 1 else 1.0)
+                fill = between("#dedede", tint(chunk), (count - 0.5) / (size - 0.5) if size > 1 else 1.0)
                 edge, line = (RED, 2.0) if content.wrong else (INK, 0.6)
                 marks.append(Rect(x + 0.5, y + 0.5, cell - 1.5, cell - 1.5, fill, edge, line, content.wrong))
                 if cell >= 12 or content.wrong:
-                    word = "✗" if content.wrong else str(count)
+                    word = "✗" if content.wrong else (letter(chunk) if cell >= 20 else "") + str(count)
                     marks.append(Text(x + cell / 2, y + cell / 2 + 4, word, min(11, cell), "middle", ink_on(fill)))
     bottom = 64 + -(-panels // in_a_row) * tall - 12
     for place, (_, fault) in enumerate(_in_order(played)[:3]):

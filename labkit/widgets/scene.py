@@ -15,7 +15,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-INK, GREY, RED = "#1a1a1a", "#666666", "#c5221f"
+from labkit.widgets.language import LIGHT
+
+INK, GREY, RED = LIGHT["ink"], LIGHT["quiet"], LIGHT["wrong"]
 _NUM_COLOURS = 24
 
 

@@ -13,9 +13,10 @@ from labkit.plans.pipeline_timing import place
 from labkit.plans.reference.schedules import FORMS, V_SHAPED
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.explorer import Explorer
+from labkit.widgets.language import LIGHT
 from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, between, ink_on
 
-FILL = {"F": "#0072b2", "B": "#ddaa33", "I": "#ddaa33", "W": "#d55e00"}
+FILL = {kind: LIGHT["forward" if kind == "F" else "backward"] for kind in "FBIW"}
 _STAGES, _MICROBATCHES = (2, 3, 4, 8), (1, 2, 4, 8, 16)
 _WIDTH, _LEFT, _RIGHT = 760, 58, 58
 
@@ -174,7 +175,7 @@ def _still(schedules: Sequence[Schedule], limit: int) -> Scene:
             marks.append(Text(10, y + 14, f"stage {stage}", 11))
             peak = schedule.peak(stage)
             marks.append(Text(_WIDTH - 10, y + 14, f"most {peak:g}", 11, "end", RED if peak > limit > 0 else GREY))
-            marks.append(Line(((_LEFT, y + 19.5), (_LEFT + wide * schedule.makespan / end, y + 19.5)), "#cccccc"))
+            marks.append(Line(((_LEFT, y + 19.5), (_LEFT + wide * schedule.makespan / end, y + 19.5)), LIGHT["line"]))
             for placed in row:
                 x, width = _LEFT + placed.start / end * wide, (placed.end - placed.start) / end * wide
                 fill = FILL[placed.op.kind]

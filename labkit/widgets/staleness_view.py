@@ -12,9 +12,10 @@ from labkit.errors import ConfigError
 from labkit.plans.server_runs import ServerRun, read_runs
 from labkit.plans.staleness import Update, ahead_of, losses, simulate
 from labkit.widgets.explorer import Explorer
+from labkit.widgets.language import FRESH, LIGHT, SERIES, STALE
 from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, between, ink_on
 
-COLOURS = ("#1a1a1a", "#0072b2", "#d55e00", "#56b4e9", "#999999", "#332288")
+COLOURS = (INK, *SERIES[:5])
 _LEAST_LOSS, _MOST_LOSS = 1e-4, 1e4
 _SHOWN = 60  # updates of the simulation
 _BOUNDS = ("sync", 0, 1, 2, 4, 8, "delay 2", "delay 4", "delay 8", "async")
@@ -178,7 +179,7 @@ def _still(runs: Sequence[ServerRun], sentence: str) -> Scene:
     marks += [Text(10, top + 34 + 24 * worker, f"worker {worker}", 11) for worker in range(workers)]
     for update in updates:
         left, width, y = x(update.start), x(update.end) - x(update.start), top + 20 + 24 * update.worker
-        fill = "#767676" if update.dropped else between("#fff0d9", "#8c2d04", update.staleness / most)
+        fill = LIGHT["blocked"] if update.dropped else between(FRESH, STALE, update.staleness / most)
         word = "✗" if update.dropped else str(update.staleness)
         wrong = update.staleness < 0
         marks.append(Rect(left, y, width, 19, fill, RED if wrong else INK, 2 if wrong else 0.6))
@@ -189,9 +190,7 @@ def _still(runs: Sequence[ServerRun], sentence: str) -> Scene:
     marks.append(Text(_WIDTH - _RIGHT + 20, top - 8, "with staleness", 10.5))
     for value in range(most + 1):
         below, length = top + value * tall, 60 * counts[value] / max(counts.values())
-        marks.append(
-            Rect(_WIDTH - _RIGHT + 38, below, length, tall - 2, between("#fff0d9", "#8c2d04", value / most), INK, 0.6)
-        )
+        marks.append(Rect(_WIDTH - _RIGHT + 38, below, length, tall - 2, between(FRESH, STALE, value / most), INK, 0.6))
         if tall > 10:
             marks.append(Text(_WIDTH - _RIGHT + 32, below + tall / 2 + 3, str(value), 10, "end"))
             marks.append(Text(_WIDTH - _RIGHT + 42 + length, below + tall / 2 + 3, str(counts[value]), 10))

@@ -46,7 +46,7 @@ from labkit.widgets.layout import (
     window_of,
 )
 from labkit.widgets.memory_rows import draw_memory
-from labkit.widgets.palette import BLOCKED, CATEGORIES, categories_of
+from labkit.widgets.palette import BLOCKED, CATEGORIES, DOTS, HATCH, PALE, categories_of
 from labkit.widgets.pixel_shares import share_matrix
 
 MAX_BYTES = 60_000
@@ -133,19 +133,31 @@ def paint(shares: npt.NDArray[np.float64], layout: RowLayout, width: int) -> npt
     """Return the rows as pixels, shape (layout.height, width, 3): colours mixed with white by their shares."""
     colours = np.array([_rgb(category.colour) for category in CATEGORIES])
     hatched = np.array([category.hatched for category in CATEGORIES])
-    pale = 0.75 + 0.25 * colours
+    dotted = np.array([category.dotted for category in CATEGORIES])
+    plain_ones = ~(hatched | dotted)
+    pale = (1 - PALE) + PALE * colours
     x = np.arange(width)
     image = np.full((layout.height, width, 3), 255, dtype=np.uint8)
     for top, row in zip(layout.tops, shares, strict=True):
         share = row[:, x * row.shape[1] // width].T
-        plain = 1 - share.sum(1, keepdims=True) + share[:, ~hatched] @ colours[~hatched]
-        stripes = [_bytes(plain + share[:, hatched] @ shade[hatched]) for shade in (colours, pale)]
-        if not share[:, hatched].any():
-            image[top : top + layout.bar_height] = stripes[0]
+        plain = 1 - share.sum(1, keepdims=True) + share[:, plain_ones] @ colours[plain_ones]
+        solid, light = (_of_pattern(share, hatched, shade) for shade in (colours, pale))
+        full, spots = (_of_pattern(share, dotted, shade) for shade in (colours, pale))
+        if not share[:, ~plain_ones].any():
+            image[top : top + layout.bar_height] = _bytes(plain)
             continue
         for y in range(top, top + layout.bar_height):
-            image[y] = np.where(((x + y) % 6 < 3)[:, None], *stripes)
+            striped = np.where(((x + y) % HATCH[0] < HATCH[1])[:, None], solid, light)
+            sprinkled = np.where(((x % DOTS[0] < DOTS[1]) & (y % DOTS[0] < DOTS[1]))[:, None], spots, full)
+            image[y] = _bytes(plain + striped + sprinkled)
     return image
+
+
+def _of_pattern(
+    share: npt.NDArray[np.float64], which: npt.NDArray[np.bool_], shade: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return what the categories of one pattern add to each column in this shade."""
+    return np.asarray(share[:, which] @ shade[which])
 
 
 def _bytes(colours: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
@@ -217,7 +229,8 @@ def _palette() -> Image.Image:
     """Return every colour in sixteen shades down to white, so that reducing a picture keeps its colours true."""
     colours = [*(category.colour for category in CATEGORIES), MESSAGE_COLOUR, GREY]
     solid = np.array([_rgb(colour) for colour in colours])
-    pale = 0.75 + 0.25 * solid[[number for number, category in enumerate(CATEGORIES) if category.hatched]]
+    patterned = [number for number, category in enumerate(CATEGORIES) if category.hatched or category.dotted]
+    pale = (1 - PALE) + PALE * solid[patterned]
     shade = np.arange(1, 17)[:, None, None] / 16
     entries = (1 - shade) + shade * np.concatenate((solid, pale))[None]
     # Near white there is white alone: the search for the nearest entry is coarse, and idle must stay exactly white.

@@ -27,7 +27,7 @@ from labkit.timeline.summary import headline
 from labkit.timeline.timeline import Timeline
 from labkit.units import format_time
 from labkit.widgets.layout import shown_ranks, used_lanes
-from labkit.widgets.palette import CATEGORIES, DARK_COLOURS, categories_of
+from labkit.widgets.palette import CATEGORIES, categories_of
 
 BYTES_PER_EVENT = 28
 """At most: start, duration and bytes as float64 (whole numbers to 2**53), label as uint32. Columns whose numbers are
@@ -101,8 +101,8 @@ def pack(
         "clock": errors,
         "layout": layout,
         "categories": [
-            [category.name, category.colour, dark, category.hatched]
-            for category, dark in zip(CATEGORIES, DARK_COLOURS, strict=True)
+            [category.name, category.colour, category.dark, category.hatched, category.dotted]
+            for category in CATEGORIES
         ],
         "columns": data,
         "focus": int(place[focus]) if focus >= 0 else -1,

@@ -11,7 +11,7 @@ import pytest
 from labkit.checks.ring_player import ring_player
 from labkit.widgets.bucket_explorer import bucket_explorer
 from labkit.widgets.compression_explorer import compression_explorer
-from labkit.widgets.palette import CATEGORIES, DARK_COLOURS
+from labkit.widgets.palette import CATEGORIES
 from labkit.widgets.schedule_explorer import schedule_explorer
 from labkit.widgets.staleness_view import staleness_view
 from tests.browser.figure_pages import ILLEGAL, Open
@@ -117,6 +117,6 @@ def test_every_word_of_the_timeline_stands_out(open_timeline: Open, tmp_path: Pa
         assert contrast(canvas[ink], canvas["paper"]) >= 4.5 and contrast(canvas[ink], canvas["band"]) >= 4.5
     for mark in ("arrow", "path", "alarm"):  # no text: what one must see to understand (1.4.11)
         assert contrast(canvas[mark], canvas["paper"]) >= 3 and contrast(canvas[mark], canvas["band"]) >= 2.9, mark
-    assert canvas["colours"] == ([each.colour for each in CATEGORIES] if theme == "light" else list(DARK_COLOURS))
+    assert canvas["colours"] == [each.colour if theme == "light" else each.dark for each in CATEGORIES]
     for bar, ink in zip(canvas["colours"], canvas["onBar"], strict=True):
         assert contrast(ink, bar) >= 4.5, bar

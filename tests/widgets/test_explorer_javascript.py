@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from labkit.widgets import bucket_explorer, bucket_still, compression_explorer, programs, schedule_explorer
+from labkit.widgets import bucket_explorer, compression_explorer, programs, schedule_explorer
 from labkit.widgets.explorer import Explorer
+from labkit.widgets.language import SERIES
 from labkit.widgets.ring_player import player_of_plans
 from labkit.widgets.staleness_view import staleness_view
-from tests.widgets.colour_vision import contrast, least_distance
-from tests.widgets.in_page import SOURCES, Evaluate, Modules
+from tests.widgets.colour_vision import contrast
+from tests.widgets.in_page import Evaluate, Modules
 
 FIGURES: dict[str, Callable[[], Explorer]] = {
     "buckets": bucket_explorer.bucket_explorer,
@@ -38,21 +39,6 @@ def test_what_is_sent_draws_and_says_what_the_source_does(evaluate: Evaluate, fo
     assert sent == drawn
 
 
-PALETTES = {
-    "buckets": list(bucket_still.COLOURS),
-    "compression": list(compression_explorer.COLOURS)[1:],
-    "schedule": list(dict.fromkeys(schedule_explorer.FILL.values())),
-}
-
-
-@pytest.mark.parametrize("folder", PALETTES)
-def test_colours_are_apart_for_every_colour_vision_and_the_same_in_picture_and_program(folder: str) -> None:
-    assert least_distance(PALETTES[folder]) >= 16
-    modules = [*(SOURCES / "figure").glob("*.js"), *(SOURCES / folder).glob("*.js")]
-    program = "".join(path.read_text() for path in modules)
-    assert [colour for colour in PALETTES[folder] if colour not in program] == []
-
-
 @pytest.mark.parametrize(("ground", "ink"), [("#ffffff", "#1a1a1a"), ("#111111", "#e8e8e8")])
 def test_lines_stand_out_on_light_and_dark_ground(ground: str, ink: str) -> None:
     def mixed(colour: str) -> str:
@@ -60,4 +46,4 @@ def test_lines_stand_out_on_light_and_dark_ground(ground: str, ink: str) -> None
         parts = ([int(each[at : at + 2], 16) for at in (1, 3, 5)] for each in (colour, ink))
         return "#" + "".join(f"{round(0.72 * one + 0.28 * other):02x}" for one, other in zip(*parts, strict=True))
 
-    assert min(contrast(mixed(colour), ground) for colour in PALETTES["compression"]) >= 2
+    assert min(contrast(mixed(colour), ground) for colour in SERIES) >= 2

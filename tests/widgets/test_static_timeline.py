@@ -127,11 +127,12 @@ def test_the_axis_has_the_unit_in_which_it_is_at_least_one() -> None:
 
 def test_every_kind_of_span_has_a_category() -> None:
     name = {number: category.name for number, category in enumerate(CATEGORIES)}
-    assert name[category_of(COMMUNICATION, "isend", "isend")] == "send, recv"
+    assert name[category_of(COMMUNICATION, "isend", "isend")] == "send"
+    assert name[category_of(COMMUNICATION, "recv", "recv")] == "receive"
     assert name[category_of(COMMUNICATION, "all_gather_into_tensor", "x")] == "collective"
     assert name[category_of(COMPUTE, "span", "Backward 3")] == "backward"
     assert name[category_of(COMPUTE, "backward_weight", "x")] == "backward weight"
-    assert name[category_of(COMPUTE, "span", "optimizer")] == "other"
+    assert name[category_of(COMPUTE, "span", "optimizer")] == "optimizer"
     assert name[category_of(HOST, "wait", "wait")] == "blocked"
     timeline = Timeline([0] * 3, [0, 1, 2], [0] * 3, [1] * 3, ["a", "send", "b"], ["span", "send", "span"])
     assert [name[number] for number in categories_of(timeline)] == ["compute", "send, recv", "other"]

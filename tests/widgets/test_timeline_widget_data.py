@@ -17,10 +17,8 @@ from labkit.errors import ConfigError
 from labkit.timeline import COMMUNICATION, COMPUTE, Timeline
 from labkit.timeline.metrics import collective_timings
 from labkit.widgets import live, timeline_page, timeline_view
-from labkit.widgets.palette import CATEGORIES, DARK_COLOURS
 from labkit.widgets.timeline_columns import BYTES_PER_EVENT, pack, pack_path
 from tests.timeline.small_timelines import exchange
-from tests.widgets.colour_vision import contrast, least_distance
 
 ROOT = Path(__file__).parents[2]
 
@@ -193,13 +191,6 @@ def test_a_page_of_its_own_asks_for_nothing(tmp_path: Path) -> None:
     assert "http://" not in outside and "https://" not in outside and "import " not in timeline_view.program()
     assert page.count("</script>") == 1
     assert page == timeline_page.page(timeline)
-
-
-def test_categories_are_told_apart_with_any_colour_vision() -> None:
-    light = [category.colour for category in CATEGORIES]
-    assert least_distance(light) == pytest.approx(16.2, abs=0.05)
-    assert least_distance(list(DARK_COLOURS)) == pytest.approx(18.4, abs=0.05)
-    assert min(contrast(colour, "#111111") for colour in DARK_COLOURS) >= 3
 
 
 ELSEWHERE = ("VSCODE_PID", "VSCODE_CWD", "COLAB_RELEASE_TAG")

@@ -1,6 +1,6 @@
 // The bucket explorer's picture, from top to bottom.
 
-import { strokeOf } from "../figure/colours.js";
+import { hue, strokeOf } from "../figure/colours.js";
 import { bar, stripes, text } from "../figure/markup.js";
 import { least, most } from "../figure/numbers.js";
 import { axis, plot } from "../figure/plot.js";
@@ -10,7 +10,7 @@ import { gradientStrip, modelRow, rankRow } from "./rows.js";
 
 const LEFT = 74;
 const MIB = 2 ** 20;
-const AT_LEAST_ACTUAL_ALONE = ["#e6e6e6", "#8f8f8f", "#c4c4c4"];
+const AT_LEAST_ACTUAL_ALONE = ["host", "optimizer", "line"].map(hue);
 const part = (share) => `${Number((100 * share).toPrecision(2))} %`;
 
 /** When the last of everything that is shown ends. */

@@ -1,18 +1,18 @@
 // Rows of the bucket explorer: gradients in their buckets' colours, ranks with what they compute and send.
 
+import { hue, letterOf, tintOf } from "../figure/colours.js";
 import { bar, faint, line, rect, text } from "../figure/markup.js";
 import { most, sum } from "../figure/numbers.js";
 import { bytes, seconds } from "../figure/units.js";
 
-const COLOURS = ["#0072b2", "#ddaa33", "#56b4e9", "#d55e00", "#332288", "#bbbbbb"];
 const COMPUTE = {
-  F: ["forward", "#8f8f8f"],
-  S: ["search", "#ffffff"],
-  B: ["backward", "#c4c4c4"],
-  O: ["optimizer", "#e6e6e6"],
+  F: ["forward", hue("forward")],
+  S: ["search", hue("host")],
+  B: ["backward", hue("backward")],
+  O: ["optimizer", hue("optimizer")],
 };
 
-export const fillOf = (k) => COLOURS[k % COLOURS.length];
+export { tintOf as fillOf };
 
 /** A bucket in words; times count from `begin` on. */
 export function told({ name, ready, start, end }, begin = 0) {
@@ -45,7 +45,7 @@ export function gradientStrip({ plan, times, used, begin, backward }, link, tall
       const isAlone = k === undefined;
       const [left, right] = [from, to].map((share) => x(begin + share * backward));
       const looks = {
-        fill: isAlone ? "none" : fillOf(k),
+        fill: isAlone ? "none" : tintOf(k),
         class: isAlone ? "bad" : "thin",
         opacity: isFaded(k, link, !link) && 0.25,
         "data-parameter": parameter,
@@ -91,10 +91,10 @@ function bucketBar([size, ready, all, start, end, name], k, { free, computed, y,
     const looks = { fill: "url(#lk-idle1)", "data-late": k };
     svg += rect(x(mine), y + 28, x(start) - x(mine), 21, looks, "waits for the slowest rank");
   }
-  const title = told({ name: name ?? `bucket ${k}: ${bytes(size)}`, ready, start, end });
-  svg += bar(x(start), y + 28, x(end) - x(start), 21, fillOf(k), k, {}, title);
+  const title = told({ name: name ?? `bucket ${letterOf(k)}: ${bytes(size)}`, ready, start, end });
+  svg += bar(x(start), y + 28, x(end) - x(start), 21, tintOf(k), letterOf(k), {}, title);
   if (end > computed) {
-    const looks = { style: "stroke:currentColor;stroke-width:4", "data-exposed": k };
+    const looks = { style: `stroke:${hue("wrong")};stroke-width:4`, "data-exposed": k };
     svg += line(x(most([start, computed])), y + 27, x(end), y + 27, "", looks);
   }
   return svg;

@@ -1,5 +1,6 @@
 // One training step for these positions of the sliders: its buckets, and when everything happens.
 
+import { letterOf } from "../figure/colours.js";
 import { most, range, sum } from "../figure/numbers.js";
 import { bytes } from "../figure/units.js";
 import { bucketTimes, ddpPlan } from "./plan.js";
@@ -41,7 +42,7 @@ export function stepOf(data, chosen) {
   const plan = planOf(data, values, used);
   const times = bucketTimes(data.sizes, plan, { ...values, used, hook, skew }).map((each, k) => ({
     ...each,
-    name: (plan[k].length ? `bucket ${k}: ` : "which were used: ") + bytes(each.bytes),
+    name: (plan[k].length ? `bucket ${letterOf(k)}: ` : "which were used: ") + bytes(each.bytes),
   }));
   const [forward, optimizer] = [data.forward, data.optimizer].map((part) => (part * backward) / data.backward);
   const begin = forward + search;

@@ -1,7 +1,8 @@
 // Colours: mixed, written on, and as other programs read them.
 
-const LINE_COLOURS = ["#0072b2", "#d55e00", "#56b4e9", "#999999", "#332288", "#ddcc77", "#661100"];
-const STROKES = ["currentColor", ...LINE_COLOURS.map((colour) => `color-mix(in srgb,${colour} 72%,currentColor)`)];
+import language from "../language.json" with { type: "json" };
+
+const STROKES = ["currentColor", ...language.series.map((colour) => `color-mix(in srgb,${colour} 72%,currentColor)`)];
 const DASHES = ["", "7 3", "2 3", "7 3 2 3", "12 3", "4 2", "1 2", "9 2 1 2"];
 
 /** Red, green and blue of "#rrggbb". */
@@ -13,8 +14,19 @@ export function inkOn(hex) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#000000" : "#ffffff";
 }
 
+/** The colour of a meaning of the visual language, on the page's ground. */
+export const hue = (meaning) => `var(--lk-${meaning})`;
+
+/** The tint of a chunk or a bucket, the same on every ground. */
+export const tintOf = (k) => language.tints[k % language.tints.length];
+
+/** The letter of a chunk or a bucket: A to Z, then A1 to Z1. */
+export const letterOf = (k) => String.fromCharCode(65 + (k % 26)) + (k < 26 ? "" : Math.floor(k / 26));
+
 /** The attribute of words that stand on a colour. */
-export const ink = (fill) => ({ style: `fill:${inkOn(fill)}` });
+export function ink(fill) {
+  return { style: `fill:${fill.startsWith("var(") ? fill.replace("--lk-", "--lk-on-") : inkOn(fill)}` };
+}
 
 /** A colour between two, at a share of 0 to 1. */
 export function between(from, to, share) {

@@ -1,6 +1,7 @@
 // An explorer come to life: it stands at a step, its sliders have values, and it is painted anew when either changes.
 
 import { FORMATS, frameMarkup, numbersMarkup, pictureMarkup, tableMarkup } from "./frame.js";
+import { followTheme } from "./theme.js";
 import { drawing, pageOf, pixels } from "./saving.js";
 
 /**
@@ -51,6 +52,7 @@ export class Explorer {
     this.timer = 0;
     this.still = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)")?.matches ?? false;
     this.style = root.querySelector("style")?.outerHTML ?? "";
+    followTheme(root);
     root.innerHTML = frameMarkup(view, this.values, this.style);
     this.stage = this.part("stage");
     this.stepInput = this.part("player").querySelector("input");

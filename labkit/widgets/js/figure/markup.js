@@ -50,6 +50,11 @@ export function wrapped(words, y, width, kind = "small grey") {
   return [lines.map((each, k) => text(0, y + 14 * k, each, kind)).join(""), 14 * lines.length];
 }
 
+/** Dots over a weight's gradient. */
+export const DOTS =
+  '<defs><pattern id="lk-dots" width="5" height="5" patternUnits="userSpaceOnUse">' +
+  '<rect width="2" height="2" fill="#fff"/></pattern></defs>';
+
 /** Stripes for time in which nothing runs: k leans and weighs differently. */
 export function stripes(k) {
   const lean = [45, 0, 135][k];

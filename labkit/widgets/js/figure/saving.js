@@ -3,7 +3,7 @@
 import { plainColour } from "./colours.js";
 import { rect, tag, text } from "./markup.js";
 
-const LOOKED_AT = "text,[class],[style]";
+const LOOKED_AT = "text,[class],[style],[fill]";
 const LOOKS = [
   "fill",
   "stroke",

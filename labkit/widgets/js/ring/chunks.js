@@ -1,9 +1,10 @@
 // How a chunk is named and tinted, everywhere in the ring player.
 
-import { between } from "../figure/colours.js";
+import { between, letterOf, tintOf } from "../figure/colours.js";
 import { count } from "./steps.js";
 
-const named = (chunk) => (chunk < 0 ? "?" : `c${chunk}`);
+const EMPTY = "#dedede";
+const named = (chunk) => (chunk < 0 ? "?" : letterOf(chunk));
 
 export { named as chunkName };
 
@@ -11,5 +12,5 @@ export { named as chunkName };
 export const arrived = (chunk, into) =>
   into >= 0 && into !== chunk ? `${named(into)}? ${named(chunk)}` : named(chunk);
 
-/** Light for one contribution, dark for all n. */
-export const fillOf = (mask, n) => between("#dbe9f6", "#08306b", n > 1 ? (count(mask) - 1) / (n - 1) : 1);
+/** The chunk's tint, the fuller the more of n contributions it holds. */
+export const fillOf = (chunk, mask, n) => between(EMPTY, tintOf(chunk), n > 1 ? (count(mask) - 0.5) / (n - 0.5) : 1);

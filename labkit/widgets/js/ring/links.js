@@ -1,5 +1,6 @@
 // A lane for each link: when it carries what.
 
+import { hue } from "../figure/colours.js";
 import { rect, text } from "../figure/markup.js";
 import { most, range } from "../figure/numbers.js";
 import { axis } from "../figure/plot.js";
@@ -7,10 +8,10 @@ import { seconds } from "../figure/units.js";
 
 const LEFT = 52;
 const MODEL = { fill: "none", class: "rule", "stroke-dasharray": "3 2" };
-const LATENCY = { fill: "#b8b8b8", class: "thin" };
+const LATENCY = { fill: hue("line"), class: "thin" };
 const HEADS = {
   measured: "links; filled: this run, dashed: the model",
-  modelled: "links; grey: latency, blue: bytes, orange: this step",
+  modelled: "links; grey: latency, violet: bytes, dark: this step",
 };
 
 /** { svg, height } of transfers as [source, target, step, start, end]; `model` is what a run is compared with. */
@@ -22,7 +23,13 @@ export function links(times, model, n, now, width, latency) {
     rect(LEFT + from * scale, 22 + source * tall, Math.max((to - from) * scale, 1), tall - 4, looks, title);
   const bars = times.map(([source, target, step, from, to]) => {
     const title = `step ${step}, rank ${source} to ${target}: ${seconds(to - from)}`;
-    const filled = place(source, from, to, { fill: step === now ? "#d55e00" : "#0072b2", class: "thin" }, title);
+    const filled = place(
+      source,
+      from,
+      to,
+      { fill: hue("send"), "fill-opacity": step === now ? 1 : 0.45, class: "thin" },
+      title,
+    );
     return filled + (model.length ? "" : place(source, from, from + latency, LATENCY));
   });
   const outlines = model.map(([source, , , from, to]) => place(source, from, to, MODEL));

@@ -1,5 +1,6 @@
 // The ring player: the ranks in a circle, who sends what when, and how long each link is busy.
 
+import { letterOf } from "../figure/colours.js";
 import { tag } from "../figure/markup.js";
 import { most, range } from "../figure/numbers.js";
 import { choice, linkSliders, powers, slider } from "../figure/sliders.js";
@@ -114,7 +115,7 @@ function sentence({ seen, step, ended, whole, n, chunks, now }) {
 function tableOf({ state, faults, chunks, n }) {
   const told = ([mask, wrong]) => `${count(mask)} of ${n}${wrong ? ", wrong" : ""}`;
   return [
-    ["rank", ...range(chunks).map((chunk) => `chunk ${chunk}`)],
+    ["rank", ...range(chunks).map((chunk) => `chunk ${letterOf(chunk)}`)],
     ...state.map((held, rank) => [rank, ...held.map(told)]),
     ...faults.map(([s, , words]) => [`step ${s}`, words]),
   ];

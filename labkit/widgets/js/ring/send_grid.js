@@ -16,9 +16,9 @@ function sendTitle(s, rank, [, chunk, target, into, wrong]) {
 function gridCell(step, s, rank, { n, x, wide, tall }) {
   const sends = step.sends.filter(([source]) => source === rank);
   const held = step.before?.[rank];
-  const words = sends.map(([, chunk, , into]) => (wide > 24 ? arrived(chunk, into) : chunk)).join(" ");
+  const words = sends.map(([, chunk, , into]) => (wide > 24 ? arrived(chunk, into) : chunkName(chunk))).join(" ");
   const mask = sends.length && held ? (held[sends[0][1]]?.[0] ?? 0) : 0;
-  const fill = sends.length ? fillOf(mask, n) : "none";
+  const fill = sends.length ? fillOf(Math.max(sends[0][1], 0), mask, n) : "none";
   const wrong = sends.some((send) => send[4]);
   const looks = { fill, class: wrong ? "bad" : "edge", "data-grid": `${s}:${rank}`, "data-step": s };
   const title = sends.map((send) => sendTitle(s, rank, send)).join("; ");

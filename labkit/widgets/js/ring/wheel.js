@@ -1,6 +1,6 @@
 // The ranks in a circle, each with its chunks outside in, and the chunks that are under way.
 
-import { ink, inkOn } from "../figure/colours.js";
+import { ink, inkOn, letterOf } from "../figure/colours.js";
 import { ARROW, rect, tag, text } from "../figure/markup.js";
 import { range } from "../figure/numbers.js";
 import { arrived, fillOf } from "./chunks.js";
@@ -47,8 +47,11 @@ function rankLabel(rank, at) {
 function chunkTitle(rank, chunk, [mask, wrong], n) {
   const ranks = range(n).filter((each) => (mask >> each) & 1);
   const complete = isComplete([mask, wrong], n) ? "; complete" : "";
-  return `rank ${rank}, chunk ${chunk}: contributions of ranks ${ranks.join(", ")}${wrong ? "; wrong" : complete}`;
+  return `rank ${rank}, chunk ${letterOf(chunk)}: contributions of ranks ${ranks.join(", ")}${wrong ? "; wrong" : complete}`;
 }
+
+/** The chunk's letter, and how many contributions it holds. */
+const wordIn = (chunk, mask, cell) => (cell > 22 ? letterOf(chunk) : "") + count(mask);
 
 /** One chunk: a square with the number of its contributions, framed twice when it has all. */
 function chunkCell(rank, chunk, held, step, at) {
@@ -56,7 +59,7 @@ function chunkCell(rank, chunk, held, step, at) {
   const [mask, wrong] = held;
   const x = middle + at.radius(chunk) * Math.cos(at.angle(rank));
   const y = middle + at.radius(chunk) * Math.sin(at.angle(rank));
-  const fill = fillOf(mask, n);
+  const fill = fillOf(chunk, mask, n);
   const hooks = { "data-step": step, "data-rank": rank, "data-chunk": chunk, "data-count": count(mask) };
   const looks = { fill, class: wrong ? "bad" : "edge", rx: 2, ...hooks };
   let markup = rect(x - cell / 2, y - cell / 2, cell, cell, looks, chunkTitle(rank, chunk, held, n));
@@ -66,7 +69,7 @@ function chunkCell(rank, chunk, held, step, at) {
   }
   if (cell > 10) {
     const kind = `middle ${cell > 16 ? "small" : "tiny"}`;
-    markup += text(x, y + 4, wrong ? "✗" : count(mask), kind, ink(fill));
+    markup += text(x, y + 4, wrong ? "✗" : wordIn(chunk, mask, cell), kind, ink(fill));
   }
   return markup;
 }

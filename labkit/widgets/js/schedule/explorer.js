@@ -1,6 +1,6 @@
 // The schedule explorer: pipeline schedules under each other, placed, edited and compared.
 
-import { ARROW, stripes, wrapped } from "../figure/markup.js";
+import { ARROW, DOTS, stripes, wrapped } from "../figure/markup.js";
 import { most, range } from "../figure/numbers.js";
 import { choice, slider } from "../figure/sliders.js";
 import { percent } from "../figure/units.js";
@@ -12,7 +12,7 @@ const LEFT = 58;
 const RIGHT = 62;
 const LEGEND =
   "F: forward; B: backward, split into I and W. Stripes: bubble; / warm-up, | steady, \\ drain. Grey curve: " +
-  "activations held, dot: most; red line: memory. Dark foot: odd chunk.";
+  "activations held, dot: most; red line: memory. Dots: W. Dark foot: odd chunk.";
 
 function slidersOf(data, forms, isFree) {
   const sliders = [];
@@ -66,7 +66,7 @@ function draw(editor, values, step, width) {
   const all = shown.map((schedule, which) => layOut(schedule, which, scene));
   scene.top = most([1, limit, ...all.flatMap(({ peaks }) => peaks)]);
   let y = 0;
-  let svg = ARROW + range(3).map(stripes).join("");
+  let svg = ARROW + DOTS + range(3).map(stripes).join("");
   const numbers = [];
   const said = [];
   const when = [];

@@ -1,5 +1,6 @@
 // One stage of a schedule: its operations, its idle time, what it waits for, what it holds.
 
+import { hue } from "../figure/colours.js";
 import { bar, faint, holds, line, rect, tag, text } from "../figure/markup.js";
 import { ended, nameOf } from "./operations.js";
 import { IDLE, peakOf } from "./facts.js";
@@ -8,7 +9,7 @@ import { IDLE, peakOf } from "./facts.js";
 export const ROW = 42;
 export const BAR = 21;
 
-const FILL = { F: "#0072b2", B: "#ddaa33", I: "#ddaa33", W: "#d55e00" };
+const FILL = { F: hue("forward"), B: hue("backward"), I: hue("backward"), W: hue("backward") };
 const STUCK = 22; // pixels of an operation that has no time
 const short = (time) => Number(time.toPrecision(4));
 
@@ -94,6 +95,10 @@ export class StageRows {
     const title = `stage ${s}, ${name}: ${short(start)} to ${short(end)}`;
     const words = holds(width, name) ? name : operation[0];
     let cell = bar(x(start), y, width, BAR, FILL[operation[0]], words, looks, title);
+    if (operation[0] === "W") {
+      const dots = { fill: "url(#lk-dots)", "pointer-events": "none" };
+      cell += rect(x(start), y, width, 5, dots) + rect(x(start), y + 16, width, 5, dots);
+    }
     if (operation[2] % 2) cell += rect(x(start), y + 14, width, 7, { fill: "#0005", "pointer-events": "none" });
     return svg + faint(start > now || (follow >= 0 && operation[1] !== follow), cell);
   }

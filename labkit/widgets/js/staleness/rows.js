@@ -1,6 +1,7 @@
 // The server's versions and the workers' gradients over time.
 
-import { between } from "../figure/colours.js";
+import { between, hue } from "../figure/colours.js";
+import language from "../language.json" with { type: "json" };
 import { bar, faint, line, rect, text } from "../figure/markup.js";
 
 /** Where the rows lie. */
@@ -9,9 +10,8 @@ const TALL = 25;
 const WORK = 19; // pixels of a bar
 export const rowOf = (worker) => TOP + 26 + worker * TALL;
 
-const LOW = "#fff0d9";
-const HIGH = "#8c2d04";
-const DROPPED = "#767676";
+const [LOW, HIGH] = language.staleness;
+const DROPPED = hue("blocked");
 
 export const tint = (tau, highest) => between(LOW, HIGH, tau / highest);
 
@@ -86,9 +86,9 @@ export function serverRow(position) {
 function gradient(position, { update, k, pulled, pushed }, y) {
   const { late, taus, step, highest } = position;
   const [, , , start, end, dropped] = update;
-  const thin = (from, to) => {
+  const thin = (from, to, meaning) => {
     if (!late || to <= from) return "";
-    return rect(position.x(from), y + 7, position.x(to) - position.x(from), 5, { fill: "currentColor" });
+    return rect(position.x(from), y + 7, position.x(to) - position.x(from), 5, { fill: hue(meaning) });
   };
   const hooks = { "data-pick": k, "data-update": k, "data-tau": taus[k], "data-dropped": Boolean(dropped) && 1 };
   const looks = { class: kindOf(taus[k], k === step - 1), ...hooks };
@@ -96,7 +96,7 @@ function gradient(position, { update, k, pulled, pushed }, y) {
   const width = position.x(pushed) - position.x(start);
   const words = dropped ? "✗" : taus[k];
   const work = bar(position.x(start), y, width, WORK, fill, words, looks, position.name(k));
-  return thin(pulled, start) + thin(pushed, end) + work;
+  return thin(pulled, start, "receive") + thin(pushed, end, "send") + work;
 }
 
 function kindOf(tau, isChosen) {

@@ -78,8 +78,9 @@ export function buildFrame(root, { press, save }) {
   return { title, buttons, comparing, canvas, ...parts };
 }
 
-function categoryPatch([name, , , isHatched], c) {
-  const patch = element("i", { "data-category": c, class: isHatched ? "labkit-hatched" : "" });
+function categoryPatch([name, , , isHatched, isDotted], c) {
+  const kind = (isHatched && "labkit-hatched") || (isDotted && "labkit-dotted") || "";
+  const patch = element("i", { "data-category": c, class: kind });
   return element("span", {}, patch, name);
 }
 

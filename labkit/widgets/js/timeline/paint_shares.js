@@ -4,8 +4,9 @@ import { REGION } from "./kinds.js";
 import { LEFT, RIGHT, windowOf } from "./layout.js";
 import { shareMatrix } from "./shares.js";
 
-const PALE = 0.3; // of the colour in the light stripes of a hatched category
-const STRIPE = 6; // pixels from one stripe to the next
+const PALE = 0.1; // of the colour between the stripes of a hatched category, and in the dots of a dotted one
+const HATCH = [6, 2]; // pixels from one stripe to the next, and of a stripe; labkit/widgets/palette.py
+const DOTS = [5, 2]; // the same of dots
 
 function rgb(colour) {
   const value = Number.parseInt(colour.slice(1), 16);
@@ -42,10 +43,11 @@ function prepare(state, columns, height, categories) {
 function paintPart(state, inks, c, x, top, bottom) {
   const { pixels, image } = state;
   const isHatched = state.hatched[c];
+  const isInDots = state.dotted[c] && x % DOTS[0] < DOTS[1];
   for (let y = Math.floor(top); y < bottom; y++) {
     const part = Math.min(y + 1, bottom) - Math.max(y, top);
     const index = y * image.width + x;
-    const isPale = isHatched && (x + y) % STRIPE >= STRIPE / 2;
+    const isPale = (isHatched && (x + y) % HATCH[0] >= HATCH[1]) || (isInDots && y % DOTS[0] < DOTS[1]);
     if (part > 0.999) pixels[index] = isPale ? inks.light[c] : inks.solid[c];
     else pixels[index] = inks.blend(pixels[index], isPale ? inks.pale[c] : inks.plain[c], part);
   }

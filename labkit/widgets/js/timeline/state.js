@@ -20,6 +20,7 @@ export const emptyState = () => ({
   from: null, // where measuring by keys began
   widths: new Map(), // of texts, pixels
   hatched: [], // of each category
+  dotted: [],
 });
 
 /** A run from what Python packed, with its memory, its clocks' errors and its critical path. */

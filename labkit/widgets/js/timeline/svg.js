@@ -103,9 +103,14 @@ function* alikeColumns(shares, columns, categories) {
   }
 }
 
+const fillOf = ({ hatched, dotted, theme }, c) => {
+  if (hatched[c]) return "url(#hatch)";
+  return dotted[c] ? "url(#dots)" : theme.colours[c];
+};
+
 /** Write for each row the columns of equal shares as rectangles. */
 function shareRects(pen, state) {
-  const { layout, runs, theme, width } = state;
+  const { layout, runs, width } = state;
   const columns = Math.round(width - LEFT - RIGHT);
   const categories = runs[0].categories.length;
   for (const { run, row, y, bar } of layout.rows) {
@@ -117,7 +122,7 @@ function shareRects(pen, state) {
       here.forEach((share, c) => {
         if (!share) return;
         bottom -= share * bar;
-        pen.fillStyle = state.hatched[c] ? "url(#hatch)" : theme.colours[c];
+        pen.fillStyle = fillOf(state, c);
         pen.fillRect(LEFT + x, bottom, next - x, share * bar);
       });
     }
@@ -125,11 +130,13 @@ function shareRects(pen, state) {
 }
 
 /** The pattern of hatched bars, and the frame of what is in view. */
-function definitions({ layout, theme, width, hatched }) {
+function definitions({ layout, theme, width, hatched, dotted }) {
   const colour = theme.colours[hatched.indexOf(true)];
   return (
     '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">' +
-    `<rect width="3" height="6" fill="${colour}"/></pattern>` +
+    `<rect width="2" height="6" fill="${colour}"/></pattern>` +
+    `<pattern id="dots" width="5" height="5" patternUnits="userSpaceOnUse"><rect width="5" height="5" ` +
+    `fill="${theme.colours[dotted.indexOf(true)]}"/><rect width="2" height="2" fill="${theme.band}"/></pattern>` +
     `<clipPath id="clip"><path d="M${LEFT} 0H${width - RIGHT}V${layout.height}H${LEFT}z"/></clipPath></defs>`
   );
 }

@@ -1,26 +1,11 @@
 // Light or dark, and the colours that go with it.
 
-const COLOURS = ["paper", "band", "ink", "quiet", "grid", "arrow", "memory", "path", "alarm", "selection"];
+import { isDark } from "../page/dark.js";
+import language from "../language.json" with { type: "json" };
+
+const COLOURS = ["paper", "band", "ink", "quiet", "grid", "memory", "selection"];
 const DARK = 110; // of 255
-
-/** How bright a background is, or undefined where there is none. */
-function brightnessOf(element) {
-  const parts = getComputedStyle(element).backgroundColor.match(/[\d.]+/g) ?? [];
-  const [r, g, b, alpha] = parts.map(Number);
-  return b === undefined || alpha === 0 ? undefined : 0.3 * r + 0.6 * g + 0.1 * b;
-}
-
-/** Whether the page around the element is dark: as JupyterLab says, as its ground is, or as the system asks for. */
-export function isDark(root) {
-  const told = document.body.dataset.jpThemeLight;
-  if (told) return told === "false";
-  for (let at = root.parentElement; at; at = at.parentElement) {
-    const brightness = brightnessOf(at);
-    if (brightness !== undefined) return brightness < DARK;
-  }
-  return matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
+const MEANINGS = { arrow: "send", path: "path", alarm: "wrong" };
 /** Black or white, whichever stands out more. */
 function inkOn(hex) {
   const [r, g, b] = [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
@@ -28,9 +13,19 @@ function inkOn(hex) {
 }
 
 /** The colours of the style sheet in force, and those of the categories. */
-export function themeOf(root, dark, categories) {
+function themeOf(root, dark, categories) {
   const style = getComputedStyle(root);
   const colours = categories.map((category) => category[dark ? 2 : 1]);
   const own = COLOURS.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]);
-  return { ...Object.fromEntries(own), colours, onBar: colours.map(inkOn) };
+  const meant = Object.entries(MEANINGS).map(([name, of]) => [name, language.colours[of][dark ? 1 : 0]]);
+  return { ...Object.fromEntries([...own, ...meant]), colours, onBar: colours.map(inkOn) };
+}
+
+/** Dress a timeline for the page around it, and return the colours it is painted with. */
+export function dress(root, categories) {
+  const dark = isDark(root);
+  root.dataset.theme = dark ? "dark" : "light";
+  const theme = themeOf(root, dark, categories);
+  for (const name of ["arrow", "alarm"]) root.style.setProperty(`--${name}`, theme[name]);
+  return theme;
 }

@@ -18,7 +18,7 @@ import { eventUnder } from "./pointer.js";
 import { save } from "./saving.js";
 import { lowerBound } from "./search.js";
 import { emptyState, runOf } from "./state.js";
-import { isDark, themeOf } from "./theme.js";
+import { dress } from "./theme.js";
 import { Watch } from "./watch.js";
 import { named } from "./words.js";
 
@@ -89,7 +89,7 @@ export class TimelineView {
     const before = state.runs.length;
     const isFollowed = isSameView(state.view, state.whole);
     state.runs = runs;
-    state.hatched = run.categories.map((category) => category[3]);
+    [state.hatched, state.dotted] = [3, 4].map((at) => run.categories.map((category) => category[at]));
     if (before !== runs.length) state.overlay = Boolean(other && run.overlay);
     this.writeWords(runs);
     if (!before && other) buildComparing(this, other);
@@ -181,9 +181,7 @@ export class TimelineView {
   /** Take the colours of the page around. */
   retheme() {
     const { state, root } = this;
-    const dark = isDark(root);
-    root.dataset.theme = dark ? "dark" : "light";
-    state.theme = themeOf(root, dark, state.runs[0].categories);
+    state.theme = dress(root, state.runs[0].categories);
     for (const patch of this.legend.querySelectorAll("i")) {
       patch.style.setProperty("--colour", state.theme.colours[patch.dataset.category] ?? state.theme.band);
     }
