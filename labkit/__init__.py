@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from labkit.widgets.bucket_explorer import bucket_explorer as bucket_explorer
     from labkit.widgets.comparison import compare as compare
     from labkit.widgets.compression_explorer import compression_explorer as compression_explorer
+    from labkit.widgets.figures import figure as figure
     from labkit.widgets.matrix_cuts import matrix_cuts as matrix_cuts
     from labkit.widgets.schedule_explorer import schedule_explorer as schedule_explorer
     from labkit.widgets.staleness_view import staleness_view as staleness_view
@@ -52,6 +53,7 @@ _HOME = {
     "compare": "labkit.widgets.comparison",
     "compression_explorer": "labkit.widgets.compression_explorer",
     "device": "labkit.launch.rank",
+    "figure": "labkit.widgets.figures",
     "hint": "labkit.checks.notebook",
     "join_class": "labkit.board.membership",
     "leave_class": "labkit.board.membership",
@@ -93,6 +95,7 @@ __all__ = [
     "compare",
     "compression_explorer",
     "device",
+    "figure",
     "hint",
     "join_class",
     "leave_class",

@@ -135,7 +135,7 @@ def test_every_kind_of_span_has_a_category() -> None:
     assert name[category_of(COMPUTE, "span", "optimizer")] == "optimizer"
     assert name[category_of(HOST, "wait", "wait")] == "blocked"
     timeline = Timeline([0] * 3, [0, 1, 2], [0] * 3, [1] * 3, ["a", "send", "b"], ["span", "send", "span"])
-    assert [name[number] for number in categories_of(timeline)] == ["compute", "send, recv", "other"]
+    assert [name[number] for number in categories_of(timeline)] == ["compute", "send", "host"]
 
 
 def test_drawing_leaves_pyplot_alone(tmp_path: Path) -> None:

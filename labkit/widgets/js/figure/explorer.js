@@ -1,6 +1,7 @@
 // An explorer come to life: it stands at a step, its sliders have values, and it is painted anew when either changes.
 
 import { FORMATS, frameMarkup, numbersMarkup, pictureMarkup, tableMarkup } from "./frame.js";
+import { placesIn, travel } from "./motion.js";
 import { followTheme } from "./theme.js";
 import { drawing, pageOf, pixels } from "./saving.js";
 
@@ -100,10 +101,18 @@ export class Explorer {
     stepInput.nextElementSibling.textContent = name;
   }
 
+  /** Stand at a step; what moves on the way from one step to the next is seen to move. */
   go(to = this.step) {
+    const isNext = Math.abs(to - this.step) === 1 && !this.still;
+    const before = isNext && placesIn(this.stage);
     if (to !== this.step) this.atEnd = to >= this.last;
     this.step = to;
     this.paint();
+    if (isNext) travel(this.stage, before, this.pace);
+  }
+
+  get pace() {
+    return this.part("player").querySelector("select").value;
   }
 
   stop() {
@@ -127,7 +136,7 @@ export class Explorer {
     this.go(this.step < this.last ? this.step + 1 : 0);
     if (this.still) return;
     this.showPlay("❚❚", "pause");
-    const pace = 900 / this.part("player").querySelector("select").value;
+    const pace = 900 / this.pace;
     this.timer = setInterval(() => {
       if (this.step < this.last && this.root.isConnected) this.go(this.step + 1);
       else this.stop();

@@ -1,0 +1,79 @@
+"""One chunk going round a ring, as the ring's plan sends it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from labkit.plans.all_reduce import execute
+from labkit.plans.all_reduce_facts import Content
+from labkit.plans.reference.rings import ring_plan
+from labkit.widgets.figures.sizes import within
+from labkit.widgets.language import letter, tint
+from labkit.widgets.storyboard import WIDTH, Box, Frame, Path, Shape, Story, Words
+
+_HEIGHT, _FAR, _CELL = 330, 118, 26
+_MIDDLE = (WIDTH / 2, 170)
+
+
+def ring_round(num_ranks: int = 4) -> Story:
+    """Return the figure of a ring all-reduce that follows chunk A: collected on one way round, handed out on the next.
+
+    Args:
+        num_ranks: 3 to 8.
+    """
+    within("num_ranks", num_ranks, 3, 8)
+    played = execute([ring_plan(rank, num_ranks) for rank in range(num_ranks)])
+    corners = [_corner(rank, num_ranks) for rank in range(num_ranks)]
+    frames = [
+        Frame("Every rank has its own numbers in chunk A. Follow A of rank 0.", _state(played.contents(0), corners, 0))
+    ]
+    at = 0
+    for number, step in enumerate(played.steps, 1):
+        move = next(each for each in step.transfers if each.chunk == 0)
+        at = move.dst
+        count = played.contents(number)[at][0].mask.bit_count()
+        if move.reduced:
+            says = f"Step {number}: rank {move.src} sends A, rank {at} adds its own: a sum of {count} ranks."
+        else:
+            says = f"Step {number}: rank {move.src} sends the finished A on; rank {at} keeps a copy."
+        frames.append(Frame(says, _state(played.contents(number), corners, at, (move.src, at))))
+    steps = len(played.steps)
+    title = f"Twice round the ring: {steps} steps, each rank sends {steps}/{num_ranks} of the tensor"
+    return Story(title, frames, _HEIGHT, {"steps": steps, "sent by a rank": f"{steps}/{num_ranks}"}, num_ranks - 1)
+
+
+def _corner(rank: int, num_ranks: int) -> tuple[float, float]:
+    angle = 2 * math.pi * rank / num_ranks - math.pi / 2
+    return _MIDDLE[0] + 1.6 * _FAR * math.cos(angle), _MIDDLE[1] + _FAR * math.sin(angle)
+
+
+def _state(
+    held: Sequence[Sequence[Content]], corners: list[tuple[float, float]], at: int, moved: tuple[int, int] | None = None
+) -> tuple[Shape, ...]:
+    size = len(corners)
+    shapes: list[Shape] = []
+    for rank, (x, y) in enumerate(corners):
+        end = corners[(rank + 1) % size]
+        hot = moved == (rank, (rank + 1) % size)
+        near, far = _between((x, y), end, 0.3), _between((x, y), end, 0.7)
+        shapes.append(Path((near, far), "send" if hot else "line", 3 if hot else 2, arrow=True))
+    for rank, (x, y) in enumerate(corners):
+        left = x - size * _CELL / 2
+        shapes.append(Words(x, y - 18, f"rank {rank}", anchor="middle", bold=rank == at))
+        for chunk in range(size):
+            count = held[rank][chunk].mask.bit_count()
+            words = f"{letter(chunk)}{count}" if chunk == 0 else letter(chunk)
+            is_token = chunk == 0 and rank == at
+            edge = "ink" if chunk == 0 else "none"
+            x0, side = left + chunk * _CELL, _CELL - 2
+            key = "token" if is_token else ""
+            box = Box(key, x0, y - 12, side, side, tint(chunk), words, edge, faint=chunk != 0)
+            shapes.append(box)
+    shapes.append(Words(_MIDDLE[0], _MIDDLE[1] - 4, "A3: chunk A,", anchor="middle", fill="quiet"))
+    shapes.append(Words(_MIDDLE[0], _MIDDLE[1] + 14, "sum of 3 ranks", anchor="middle", fill="quiet"))
+    return tuple(shapes)
+
+
+def _between(a: tuple[float, float], b: tuple[float, float], share: float) -> tuple[float, float]:
+    return a[0] + (b[0] - a[0]) * share, a[1] + (b[1] - a[1]) * share

@@ -1,0 +1,68 @@
+"""A worker that carries an old point of the loss valley and steps from where the others are now."""
+
+from __future__ import annotations
+
+from labkit.errors import ConfigError
+from labkit.widgets.figures.sizes import within
+from labkit.widgets.storyboard import WIDTH, Box, Frame, Path, Shape, Story, Words
+
+_HEIGHT, _STEPS, _START = 280, 8, -1.0
+
+
+def stale_worker(delay: int = 2, learning_rate: float = 0.6) -> Story:
+    """Return the figure of descent on loss w²/2 with gradients that are `delay` steps old.
+
+    Args:
+        delay: Steps, 0 to 4.
+        learning_rate: More than 0, at most 1.
+    """
+    within("delay", delay, 0, 4)
+    if not 0 < learning_rate <= 1:
+        raise ConfigError(f"learning_rate={learning_rate} was asked for; the figure shows more than 0 to 1.")
+    fresh, stale = _descend(0, learning_rate), _descend(delay, learning_rate)
+    frames = [Frame("The server's weights lie up the slope. A worker takes a copy.", _state(stale, 0, 0))]
+    for step in range(1, _STEPS + 1):
+        old = max(step - 1 - delay, 0)
+        slope = "downhill" if stale[old] * stale[step - 1] > 0 else "uphill"
+        age = step - 1 - old
+        what = f"gradient of the point {age} steps back points {slope}" if age else "gradient is of this point"
+        says = f"Step {step}: the {what}. Loss {stale[step - 1] ** 2 / 2:.2f} becomes {stale[step] ** 2 / 2:.2f}."
+        frames.append(Frame(says, _state(stale, step, old)))
+    worst = max(abs(w) for w in stale[2:])
+    numbers = {"loss, fresh": f"{fresh[-1] ** 2 / 2:.3f}", f"loss, {delay} steps late": f"{stale[-1] ** 2 / 2:.3f}"}
+    far = f"overshoots to {worst:.1f} times the start" if worst > 0.15 and delay else "walks down"
+    title = f"With gradients {delay} steps old, learning rate {learning_rate:g} {far}"
+    telling = next((k for k in range(1, _STEPS + 1) if delay and stale[k - 1] * stale[max(k - 1 - delay, 0)] < 0), 1)
+    return Story(title, frames, _HEIGHT, numbers, telling)
+
+
+def _descend(delay: int, rate: float) -> list[float]:
+    """Return the weight after each step; the gradient of w²/2 is w, taken `delay` steps ago."""
+    points = [_START]
+    for step in range(_STEPS):
+        points.append(points[-1] - rate * points[max(step - delay, 0)])
+    return points
+
+
+def _state(points: list[float], step: int, old: int) -> tuple[Shape, ...]:
+    reach = max(1.15, max(abs(w) for w in points) * 1.1)
+
+    def at(w: float) -> tuple[float, float]:
+        return WIDTH / 2 + w / reach * (WIDTH / 2 - 40), 240 - (w / reach) ** 2 * 190
+
+    valley = tuple(at(reach * (k / 30 - 1)) for k in range(61))
+    shapes: list[Shape] = [
+        Path(valley, "line", 3),
+        Words(10, 266, "loss over one weight; the best lies in the middle", fill="quiet"),
+    ]
+    for before in range(step):
+        shapes.append(Path((at(points[before]), at(points[before + 1])), "quiet", 1.2, dashed=True))
+    (x, y), (ox, oy) = at(points[step]), at(points[old])
+    if step:
+        fx, fy = at(points[step - 1])
+        shapes.append(Path(((fx, fy - 14), (x, y - 14)), "backward", 4, arrow=True))
+    shapes.append(Box("worker", ox - 32, oy - 50, 64, 22, "none", "worker", "ink", dashed=True))
+    shapes.append(Path(((ox, oy - 28), (ox, oy - 4)), "quiet", 1, dashed=True))
+    shapes.append(Box("server", x - 9, y - 9, 18, 18, "forward", edge="ground"))
+    shapes.append(Words(x, y + 26, "server", 12, "middle"))
+    return tuple(shapes)

@@ -1,0 +1,1 @@
+export { storyboard } from "./storyboard/view.js";

@@ -1,0 +1,56 @@
+// A figure told in a few frames; what has a key moves from frame to frame.
+
+import { ARROW, stripes } from "../figure/markup.js";
+import { range } from "../figure/numbers.js";
+import { shape } from "./shapes.js";
+
+const WIDEST = 1.5; // times as large as it was drawn
+const STRIP = 4; // frames that a filmstrip has at most
+
+/** The frames of a filmstrip: the first, the last and some between. */
+function filmstrip(count) {
+  const shown = Math.min(count, STRIP);
+  return range(shown).map((k) => Math.round((k * (count - 1)) / Math.max(shown - 1, 1)));
+}
+
+const frameMarkup = ({ shapes }, down) => `<g transform="translate(0 ${down})">${shapes.map(shape).join("")}</g>`;
+
+/** Each frame with its sentence, under each other. */
+function strip(data) {
+  return filmstrip(data.frames.length)
+    .map((k, row) => {
+      const down = row * (data.height + 26);
+      const says = `<text class="plain" x="8" y="${down + 14}">${k + 1}. ${data.frames[k].says}</text>`;
+      return says + frameMarkup(data.frames[k], down + 20);
+    })
+    .join("");
+}
+
+/** @returns {import("../figure/explorer.js").View} */
+export function storyboard(data) {
+  const still = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)")?.matches ?? false;
+  const last = data.frames.length - 1;
+  return {
+    title: data.title,
+    source: "",
+    sliders: [],
+    begin: data.begin,
+    plain: true,
+    stepLabel: "",
+    steps: () => last,
+    stepName: (values, step) => `${step + 1} of ${last + 1}`,
+    draw(values, step, width) {
+      const scale = Math.min(width / data.width, WIDEST);
+      const height = still ? filmstrip(last + 1).length * (data.height + 26) : data.height;
+      const inner = still ? strip(data) : frameMarkup(data.frames[step], 0);
+      return {
+        svg: `${ARROW}${stripes(2)}<g transform="scale(${scale.toFixed(4)})">${inner}</g>`,
+        height: height * scale,
+        numbers: data.numbers,
+        say: data.frames[step].says,
+        table: [["frame", "what happens"], ...data.frames.map(({ says }, k) => [k + 1, says])],
+        data: {},
+      };
+    },
+  };
+}

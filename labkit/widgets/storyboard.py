@@ -1,0 +1,171 @@
+"""A small figure told in a few frames: what stands in two frames under one key moves from one place to the other.
+
+Colours are meanings of the visual language ("forward", "wrong", "ink") or tints of chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from labkit.widgets.explorer import Explorer
+from labkit.widgets.language import CLAIM, LIGHT, TEXT
+from labkit.widgets.scene import Line, Mark, Rect, Scene, Text, between, ink_on
+
+WIDTH = 680
+"""Pixels that a figure is drawn on; a page wider or narrower than that scales it."""
+_HEAD = 34
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle with words in it.
+
+    Attributes:
+        key: What it is, from frame to frame; "" for what never moves.
+        x: Its left edge.
+        y: Its top.
+        width: Pixels.
+        height: Pixels.
+        fill: A meaning, a tint, or "none".
+        words: In its middle.
+        edge: A meaning, or "none".
+        dashed: Whether its edge is: a model, or a place that is empty.
+        faint: Whether it steps back.
+        hatched: Whether it stands still: stripes.
+    """
+
+    key: str
+    x: float
+    y: float
+    width: float
+    height: float
+    fill: str = "none"
+    words: str = ""
+    edge: str = "ink"
+    dashed: bool = False
+    faint: bool = False
+    hatched: bool = False
+
+
+@dataclass(frozen=True)
+class Words:
+    """A line of text; x and y are its anchor and its baseline."""
+
+    x: float
+    y: float
+    words: str
+    size: float = TEXT
+    anchor: str = "start"
+    fill: str = "ink"
+    bold: bool = False
+
+
+@dataclass(frozen=True)
+class Path:
+    """A line through points, with a head where it is an arrow."""
+
+    points: tuple[tuple[float, float], ...]
+    stroke: str = "line"
+    width: float = 2.0
+    dashed: bool = False
+    arrow: bool = False
+
+
+Shape = Box | Words | Path
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One state of a figure.
+
+    Attributes:
+        says: What happens here, in a sentence.
+        shapes: What is painted, in order.
+    """
+
+    says: str
+    shapes: tuple[Shape, ...]
+
+
+@dataclass(frozen=True)
+class Story:
+    """A figure.
+
+    Attributes:
+        title: The finding, computed.
+        frames: Two or more.
+        height: Pixels of a frame.
+        numbers: What was computed, by name.
+        telling: The frame that a still shows, and a page opens at.
+    """
+
+    title: str
+    frames: Sequence[Frame]
+    height: float
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    telling: int = 0
+
+    def explorer(self) -> Explorer:
+        """Return the figure that a notebook shows."""
+        frames = [{"says": frame.says, "shapes": [_as_data(each) for each in frame.shapes]} for frame in self.frames]
+        data = {
+            "title": self.title,
+            "width": WIDTH,
+            "height": self.height,
+            "begin": self.telling,
+            "numbers": [[name, str(value)] for name, value in self.numbers.items()],
+            "frames": frames,
+        }
+        sentence = f"{self.title}. {self.frames[self.telling].says}"
+        return Explorer(sentence, dict(self.numbers), "storyboard.js", "storyboard", data, self._still())
+
+    def _still(self) -> Scene:
+        """Return the most telling frame."""
+        frame = self.frames[self.telling]
+        marks: list[Mark] = [Text(8, 20, self.title, CLAIM, bold=True)]
+        for shape in frame.shapes:
+            marks += _marks(shape)
+        marks.append(Text(8, _HEAD + self.height + 14, frame.says, TEXT))
+        return Scene(WIDTH, round(_HEAD + self.height + 24), tuple(marks))
+
+
+def _as_data(shape: Shape) -> dict[str, Any]:
+    """Return a shape as the page reads it; what is as usual is left out."""
+    usual = {"key": "", "fill": "none", "words": "", "edge": "ink", "anchor": "start", "bold": False, "size": TEXT}
+    usual |= {"dashed": False, "faint": False, "hatched": False, "arrow": False}
+    is_words = isinstance(shape, Words)
+    given = asdict(shape).items()
+    kept = {
+        name: value for name, value in given if usual.get(name, object()) != value or (is_words and name == "words")
+    }
+    return {"kind": type(shape).__name__.lower()} | kept
+
+
+def _colour(meaning: str) -> str:
+    return LIGHT.get(meaning, meaning)
+
+
+def _marks(shape: Shape) -> list[Mark]:
+    """Return a shape for a picture on white, below its title."""
+    if isinstance(shape, Words):
+        bold = shape.bold
+        return [Text(shape.x, shape.y + _HEAD, shape.words, shape.size, shape.anchor, _colour(shape.fill), bold)]
+    if isinstance(shape, Path):
+        return [Line(tuple((x, y + _HEAD) for x, y in shape.points), _colour(shape.stroke), shape.width, shape.dashed)]
+    x, y, wide, tall = shape.x, shape.y + _HEAD, shape.width, shape.height
+    fill, edge = _colour(shape.fill), _colour(shape.edge)
+    if shape.faint and fill != "none":
+        fill = between("#ffffff", fill, 0.3)
+    if shape.faint and edge != "none":
+        edge = LIGHT["line"]
+    marks: list[Mark] = [Rect(x, y, wide, tall, fill, edge, 1.0, shape.dashed)]
+    if shape.hatched:
+        for at in range(6, round(wide + tall), 7):
+            bottom, top = (max(at - tall, 0), min(at, tall)), (min(at, wide), max(at - wide, 0))
+            marks.append(Line(((x + bottom[0], y + bottom[1]), (x + top[0], y + top[1])), LIGHT["line"], 1.0))
+    if shape.words:
+        ink = LIGHT["ink"] if fill == "none" else ink_on(fill)
+        marks.append(Text(x + wide / 2, y + tall / 2 + 4.5, shape.words, TEXT, "middle", ink))
+    return marks
