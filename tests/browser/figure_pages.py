@@ -18,9 +18,13 @@ def number(page: Any, label: str) -> str:
 
 
 def set_slider(page: Any, key: str, position: float) -> None:
-    """Move a slider as its reader would."""
-    script = "(input, to) => { input.value = to; input.dispatchEvent(new Event('input', { bubbles: true })); }"
-    page.eval_on_selector(f'input[data-key="{key}"]', script, position)
+    """Move a slider as its reader would; of words, press the one at this position."""
+    script = """(control, to) => {
+      if (control.dataset.choice) return control.click();
+      control.value = to;
+      control.dispatchEvent(new Event('input', { bubbles: true }));
+    }"""
+    page.eval_on_selector(f'input[data-key="{key}"], [data-choice="{key}"][data-at="{position:g}"]', script, position)
 
 
 def drag(page: Any, operation: str, pixels: float) -> None:

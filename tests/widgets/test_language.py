@@ -45,9 +45,9 @@ def test_words_are_read_on_every_bar(ground: str) -> None:
 
 def test_a_tint_is_no_phase_and_its_letter_comes_with_it() -> None:
     for tint in language.TINTS:
-        for name in PHASES[:-1]:
-            assert min(distance(tint, language.LIGHT[name], vision) for vision in VISIONS) >= 8, (tint, name)
-    assert least_distance(list(language.TINTS)) >= 9
+        for name in [*PHASES[:-1], "wrong"]:
+            assert min(distance(tint, language.LIGHT[name], vision) for vision in VISIONS) >= 7.5, (tint, name)
+    assert least_distance(list(language.TINTS)) >= 7.5
     assert [language.letter(k) for k in (0, 25, 26)] == ["A", "Z", "A1"]
 
 

@@ -26,7 +26,8 @@ def gradient_buckets(sizes_mb: Sequence[float] = (4, 12, 12, 12, 12, 8), cap_mb:
     plan = bucket_plan([round(1e6 * size) for size in sizes_mb], 1e6 * cap_mb)
     of = {layer: bucket for bucket, layers in enumerate(plan) for layer in layers}
     order = [layer for layers in plan for layer in layers]
-    frames, left_at = [], {}
+    frames: list[Frame] = []
+    left_at: dict[int, int] = {}
     says = "Forward is done. Backward begins at the last layer."
     for done in range(len(order) + 1):
         ready = order[:done]
@@ -41,7 +42,7 @@ def gradient_buckets(sizes_mb: Sequence[float] = (4, 12, 12, 12, 12, 8), cap_mb:
                 says = f"Bucket {letter(gone[0])} is full: it leaves, {more}."
         left_at |= dict.fromkeys(gone, done)
         frames.append(Frame(says, _state(sizes_mb, plan, of, ready, full)))
-    early = sum(sizes_mb[layer] for k, layers in enumerate(plan) for layer in layers if left_at[k] < len(order))
+    early = sum(sum(sizes_mb[layer] for layer in layers) for k, layers in enumerate(plan) if left_at[k] < len(order))
     share = early / sum(sizes_mb)
     title = f"{len(plan)} buckets: {share:.0%} of the bytes leave before backward ends"
     telling = left_at[0]

@@ -8,8 +8,9 @@ from labkit.plans.reference.trees import tree_plan
 from labkit.widgets.figures.sizes import within
 from labkit.widgets.language import tint
 from labkit.widgets.storyboard import WIDTH, Box, Frame, Path, Shape, Story, Words
+from labkit.words import plural
 
-_HEIGHT, _SIDE, _Y = 236, 44.0, 104
+_HEIGHT, _SIDE, _Y, _GAP = 196, 44.0, 108, 56
 
 
 def two_nodes(num_nodes: int = 2, gpus_per_node: int = 4) -> Story:
@@ -38,7 +39,8 @@ def two_nodes(num_nodes: int = 2, gpus_per_node: int = 4) -> Story:
         counts = [row[0].mask.bit_count() for row in played.contents(number)]
         up = any(each.reduced for each in step.transfers)
         where = f"{thin[number - 1]} of them over a thin link" if thin[number - 1] else "none over a thin link"
-        says = f"Step {number}: {len(moves)} tensors {'are added up' if up else 'are handed down'}, {where}."
+        what = f"{plural(len(moves), 'tensor')} {'up the tree, added' if up else 'down the tree'}"
+        says = f"Step {number}: {what}, {where}."
         frames.append(Frame(says, _state(place, gpus_per_node, counts, moves)))
     title = f"The tree crosses thin links with {sum(thin)} tensors, the ring with {in_ring:g}"
     telling = 1 + next(k for k, count in enumerate(thin) if count)
@@ -48,42 +50,44 @@ def two_nodes(num_nodes: int = 2, gpus_per_node: int = 4) -> Story:
 
 def _place(rank: int, gpus: int, nodes: int) -> tuple[float, float]:
     node, at = divmod(rank, gpus)
-    wide = WIDTH / nodes
-    return node * wide + wide / 2 + (at - (gpus - 1) / 2) * min(wide / gpus - 6, 74), _Y
+    left, wide = _node(node, nodes)
+    return left + wide / 2 + (at - (gpus - 1) / 2) * min(wide / gpus - 2, 72), _Y
+
+
+def _node(node: int, nodes: int) -> tuple[float, float]:
+    """Return the left edge and the width of a node's box; thin links lie between the boxes."""
+    wide = (WIDTH - 16 - _GAP * (nodes - 1)) / nodes
+    return 8 + node * (wide + _GAP), wide
 
 
 def _state(
     place: list[tuple[float, float]], gpus: int, counts: list[int], moves: tuple[tuple[int, int], ...]
 ) -> tuple[Shape, ...]:
     nodes = len(place) // gpus
-    wide = WIDTH / nodes
     shapes: list[Shape] = []
     for node in range(nodes):
-        shapes += [
-            Box("", node * wide + 8, 40, wide - 16, 130, edge="line"),
-            Words(node * wide + 16, 58, f"node {node}"),
-        ]
-        first, last = place[node * gpus], place[(node + 1) * gpus - 1]
-        shapes.append(Path((first, last), "line", 9))
+        left, wide = _node(node, nodes)
+        shapes += [Box("", left, 46, wide, 122, edge="line"), Words(left + 6, 186, f"node {node}")]
+        shapes.append(Path((place[node * gpus], place[(node + 1) * gpus - 1]), "line", 9))
         if node + 1 < nodes:
-            shapes.append(Path(((last[0], 190), (place[(node + 1) * gpus][0], 190)), "line", 1.5))
-            shapes.append(Words((node + 1) * wide, 208, "thin", 12, "middle", "quiet"))
-            shapes += [Path((last, (last[0], 190)), "line", 1.5)]
-        if node:
-            shapes.append(Path((first, (first[0], 190)), "line", 1.5))
+            shapes.append(Path(((left + wide, _Y), (left + wide + _GAP, _Y)), "line", 1.5))
+            shapes.append(Words(left + wide + _GAP / 2, _Y + 18, "thin", 12, "middle", "quiet"))
     for src, dst in moves:
         (x0, y), (x1, _) = place[src], place[dst]
-        lift = y - _SIDE / 2 - 8 - 0.06 * abs(x1 - x0)
-        shapes.append(
-            Path(((x0, y - _SIDE / 2), (x0, lift), (x1, lift), (x1, y - _SIDE / 2 - 4)), "send", 2.5, arrow=True)
-        )
+        crosses = src // gpus != dst // gpus
+        top = y - _SIDE / 2
+        lift = 30 if crosses else top - 6 - 6 * abs(src - dst)
+        shapes.append(Path(((x0, top), (x0, lift), (x1, lift), (x1, top - 4)), "send", 2.5, arrow=True))
+        if crosses:
+            shapes.append(Words((x0 + x1) / 2, 24, "over the thin link", 12, "middle"))
     for rank, (x, y) in enumerate(place):
-        whole = counts[rank] == len(place)
         words = f"{counts[rank]}/{len(place)}"
-        fill = "collective" if whole else tint(0)
+        fill = "collective" if counts[rank] == len(place) else tint(0)
         shapes.append(Box("", x - _SIDE / 2, y - _SIDE / 2, _SIDE, _SIDE, fill, words))
         shapes.append(Words(x, y + _SIDE / 2 + 16, f"GPU {rank}", 12, "middle", "quiet"))
-    for src, dst in moves:
-        x, y = place[dst]
-        shapes.append(Box(f"m{src}", x + 6, y + 6, 16, 12, "send", edge="ground"))
+    senders = dict(moves)
+    for rank in range(len(place)):
+        x, y = place[senders.get(rank, rank)]
+        if rank in senders:
+            shapes.append(Box(f"m{rank}", x + 6, y + 6, 16, 12, "send", edge="ground"))
     return tuple(shapes)

@@ -41,7 +41,7 @@ def kept_and_residual(kept: int = 2, steps: int = 3) -> Story:
 
 
 def _state(step: int, whole: list[float], chosen: list[int], behind: list[int]) -> tuple[Shape, ...]:
-    pitch, scale = (WIDTH - 130) / _ENTRIES, 30 / max(2.0, max(abs(value) for value in whole))
+    pitch, scale = (WIDTH - 130) / _ENTRIES, 44 / max(1.6, max(abs(value) for value in whole))
     shapes: list[Shape] = []
     for name, level in _LEVELS.items():
         shapes.append(Words(8, level + 4, name))

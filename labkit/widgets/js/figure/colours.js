@@ -17,6 +17,9 @@ export function inkOn(hex) {
 /** The colour of a meaning of the visual language, on the page's ground. */
 export const hue = (meaning) => `var(--lk-${meaning})`;
 
+/** The colours of a gradient that is not late at all, and of the latest. */
+export const [FRESH, STALE] = language.staleness;
+
 /** The tint of a chunk or a bucket, the same on every ground. */
 export const tintOf = (k) => language.tints[k % language.tints.length];
 

@@ -12,6 +12,7 @@ import { drawing, pageOf, pixels } from "./saving.js";
  * @property {string} title
  * @property {string} source Where its data comes from.
  * @property {import("./sliders.js").Slider[]} sliders
+ * @property {string[]} [main] Keys of the sliders that are seen before "More" is opened; the first three.
  * @property {(values: object) => number} steps The last step.
  * @property {number} [begin] The step it opens at.
  * @property {string} [stepLabel]
@@ -112,7 +113,7 @@ export class Explorer {
   }
 
   get pace() {
-    return this.part("player").querySelector("select").value;
+    return Number(this.part("more").querySelector("select").value);
   }
 
   stop() {

@@ -13,6 +13,7 @@ const ICONS = [
   ["next", "▶|", "one step on"],
   ["last", "▶▶|", "last step"],
 ];
+const MAIN = 3; // controls that are seen before "More" is opened
 const SPEEDS = [0.25, 0.5, 1, 2, 4];
 const STEP = '<input type="range" min="0" value="0" data-key="step">';
 const LATER = '<button type="button" data-act="table" aria-expanded="false">Table</button>';
@@ -22,24 +23,40 @@ const button = ([act, words, name]) =>
   tag("button", { type: "button", "data-act": act, title: name, "aria-label": name }, words);
 const buttons = (all) => all.map(button).join("");
 
+/** The player, and what of it is seldom wanted. */
 function playerMarkup(view) {
   const speeds = SPEEDS.map((factor) => tag("option", { selected: factor === 1 && "" }, factor)).join("");
   const saving = FORMATS.map((format) => [format, `↓ ${format}`, `save as ${format}`]);
-  return `<div class="bar step" data-part="player">${buttons(ICONS)}
+  const bar = `<div class="bar step" data-part="player">${buttons(ICONS)}
 <label>${escaped(view.stepLabel ?? "step")} ${STEP} <output></output></label>
-<label>speed <select>${speeds}</select></label>
-${buttons(Object.entries(view.buttons ?? {}))}${LATER}${ASK}${buttons(saving)}</div>`;
+${buttons(Object.entries(view.buttons ?? {}))}${LATER}${ASK}</div>`;
+  const more = `<div class="bar"><label>speed <select>${speeds}</select></label>${buttons(saving)}</div>`;
+  return [bar, more];
+}
+
+/** The controls that matter most, and all others. */
+function controls(view, values) {
+  const main = view.main ?? view.sliders.slice(0, MAIN).map(({ key }) => key);
+  const markup = (isMain) =>
+    view.sliders
+      .filter(({ key }) => main.includes(key) === isMain)
+      .map((slider) => sliderMarkup(slider, values[slider.key]))
+      .join("");
+  return [markup(true), markup(false)];
 }
 
 /** All of an explorer but what follows from where it stands; `style` is its style sheet, as an element. */
 export function frameMarkup(view, values, style) {
-  const sliders = view.sliders.map((slider) => sliderMarkup(slider, values[slider.key])).join("");
+  const [player, seldom] = playerMarkup(view);
+  const [main, others] = controls(view, values);
   return `${style}<div class="lk" role="group" aria-label="${escaped(view.title)}">
 <header><b>${escaped(view.title)}</b><span>${escaped(view.source)}</span></header>
-${playerMarkup(view)}
-<div class="bar" data-part="sliders">${sliders}</div>
 <div data-part="stage" tabindex="0" role="group" aria-label="picture; arrow keys step"></div>
-<div data-part="numbers"></div><p data-part="say" aria-live="polite"></p>
+<p data-part="say" aria-live="polite"></p>
+${player}
+<div class="bar" data-part="sliders">${main}</div>
+<div data-part="numbers"></div>
+<details data-part="more"><summary>More</summary><div class="bar">${others}</div>${seldom}</details>
 <p data-part="help" hidden>${HELP} ${view.help ?? ""}</p><div data-part="table" hidden></div></div>`;
 }
 

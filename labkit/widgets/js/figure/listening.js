@@ -53,7 +53,22 @@ function listenToPointer(explorer) {
   };
   stage.onpointerover = hover;
   stage.onpointerleave = hover;
-  root.onclick = (event) => explorer.run(event.target.closest("[data-act]")?.dataset.act);
+  root.onclick = ({ target }) => {
+    explorer.run(target.closest("[data-act]")?.dataset.act);
+    const chosen = target.closest("[data-choice]");
+    if (chosen) choose(explorer, chosen);
+  };
+}
+
+/** Take one of the words of a control. */
+function choose(explorer, { dataset }) {
+  const { root, values, view } = explorer;
+  const { options } = view.sliders.find(({ key }) => key === dataset.choice);
+  values[dataset.choice] = options[dataset.at];
+  for (const each of root.querySelectorAll(`[data-choice="${dataset.choice}"]`)) {
+    each.ariaPressed = String(each.dataset.at === dataset.at);
+  }
+  explorer.paint();
 }
 
 /** Whether a key is the page's: a shortcut, or Shift+Enter, which runs a cell. */

@@ -48,8 +48,20 @@ export function linkSliders({ latency, bandwidth }) {
   return sliders;
 }
 
-/** A slider with its name and what it stands at. */
-export function sliderMarkup({ key, label, min, max, step, show, options }, value) {
+/** Words to choose from, as buttons side by side. */
+function segments({ key, label, options, show }, value) {
+  const buttons = options.map((option, at) => {
+    const told = { type: "button", "data-choice": key, "data-at": at, "aria-pressed": String(option === value) };
+    return tag("button", told, escaped(show(option)));
+  });
+  const named = { class: "segments", role: "group", "aria-label": label };
+  return tag("span", named, `${escaped(label)} ${buttons.join("")}`);
+}
+
+/** A control with its name and what it stands at: buttons for words, a slider for numbers. */
+export function sliderMarkup(control, value) {
+  const { key, label, min, max, step, show, options } = control;
+  if (options?.every((option) => typeof option === "string")) return segments(control, value);
   const position = options?.indexOf(value) ?? value;
   const told = { "data-key": key, "aria-valuetext": show(value) };
   const input = tag("input", { type: "range", min, max, step, value: position, ...told });

@@ -47,7 +47,8 @@ function rankLabel(rank, at) {
 function chunkTitle(rank, chunk, [mask, wrong], n) {
   const ranks = range(n).filter((each) => (mask >> each) & 1);
   const complete = isComplete([mask, wrong], n) ? "; complete" : "";
-  return `rank ${rank}, chunk ${letterOf(chunk)}: contributions of ranks ${ranks.join(", ")}${wrong ? "; wrong" : complete}`;
+  const state = wrong ? "; wrong" : complete;
+  return `rank ${rank}, chunk ${letterOf(chunk)}: contributions of ranks ${ranks.join(", ")}${state}`;
 }
 
 /** The chunk's letter, and how many contributions it holds. */

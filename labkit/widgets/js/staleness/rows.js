@@ -1,7 +1,6 @@
 // The server's versions and the workers' gradients over time.
 
-import { between, hue } from "../figure/colours.js";
-import language from "../language.json" with { type: "json" };
+import { FRESH, STALE, between, hue } from "../figure/colours.js";
 import { bar, faint, line, rect, text } from "../figure/markup.js";
 
 /** Where the rows lie. */
@@ -10,10 +9,9 @@ const TALL = 25;
 const WORK = 19; // pixels of a bar
 export const rowOf = (worker) => TOP + 26 + worker * TALL;
 
-const [LOW, HIGH] = language.staleness;
 const DROPPED = hue("blocked");
 
-export const tint = (tau, highest) => between(LOW, HIGH, tau / highest);
+export const tint = (tau, highest) => between(FRESH, STALE, tau / highest);
 
 /** A line at a time. */
 export const upright = (position, time, from, to, kind, more) =>
