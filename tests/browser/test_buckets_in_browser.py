@@ -95,13 +95,13 @@ def test_hovering_links_a_parameter_with_its_bucket_and_its_all_reduce(show: Ope
     page.hover('[data-parameter="3"]')
     assert page.eval_on_selector_all("[data-link]", lit) == ["2"] * 3  # two parameters and what is sent
     title = page.text_content('[data-parameter="3"] title')
-    assert title.startswith("parameter 3: 1.05 MB, bucket 2: 2.1 MB, ready 10 ms, sent ")
+    assert title.startswith("parameter 3: 1.05 MB, bucket C: 2.1 MB, ready 10 ms, sent ")
     page.hover('[data-sent="0"] rect.edge')
     assert set(page.eval_on_selector_all("[data-link]", lit)) == {"0"}
     page.mouse.move(1, 1)
     assert len(page.eval_on_selector_all("[data-link]", lit)) == 12
     set_slider(page, "step", 3)  # by keyboard: the bucket that was sent last is told
-    assert page.inner_text("[data-part=say]").startswith("bucket 2: 2.1 MB, ready 10 ms")
+    assert page.inner_text("[data-part=say]").startswith("bucket C: 2.1 MB, ready 10 ms")
 
 
 def test_the_compression_explorer_counts_hooks_on_real_gradients(show: Open) -> None:

@@ -45,7 +45,7 @@ def test_the_step_slider_and_the_buttons_say_where_each_chunk_is(show: Open) -> 
     assert number(page, "each rank r owns chunk (r+1) mod N alone") == "✓"
     page.click("[data-act=next]")
     assert number(page, "chunks complete") == "8 of 16"
-    assert page.inner_text("[data-part=say]") == "Step 4: 0→1 c0, 1→2 c1, 2→3 c2, 3→0 c3."
+    assert page.inner_text("[data-part=say]") == "Step 4: 0→1 A, 1→2 B, 2→3 C, 3→0 D."
     assert not page.failed
 
 
@@ -58,13 +58,14 @@ def test_keys_step_and_reach_the_ends(show: Open) -> None:
         assert at() == step, key
     page.keyboard.press("t")
     assert page.is_visible("[data-part=table]")
-    assert "chunk 3" in page.inner_text("[data-part=table]")
+    assert "chunk D" in page.inner_text("[data-part=table]")
     page.keyboard.press("?")
     assert "space plays" in page.inner_text("[data-part=help]")
 
 
 def test_play_runs_to_the_end_and_stands_still_where_motion_is_unwanted(show: Open) -> None:
     page = show(ring_player(ring_plan, num_ranks=2))
+    page.click("summary")
     page.select_option("select", "4")
     page.focus("[data-part=stage]")
     page.keyboard.press(" ")
@@ -96,7 +97,7 @@ def test_a_wrong_chunk_is_red_with_the_one_expected(show: Open) -> None:
     assert page.inner_text("[data-part=say]") == "Step 1: rank 1 expected c1 from rank 0, got c3."
     cell = page.query_selector('[data-grid="1:0"]')
     assert "bad" in cell.get_attribute("class")
-    assert "c1? c3" in page.text_content("svg[role=img] >> nth=0")
+    assert "B? D" in page.text_content("svg[role=img] >> nth=0")
     set_slider(page, "step", 6)
     assert "bad" in page.get_attribute('[data-number="chunks complete"]', "class")
 

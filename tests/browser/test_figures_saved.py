@@ -32,6 +32,7 @@ _MADE = {
 
 def saved(page: Any, kind: str, folder: Path) -> Path:
     """Return the file that a figure's button saves when it is pressed by key."""
+    page.eval_on_selector("[data-part=more]", "more => { more.open = true; }")
     page.focus(f"[data-act={kind}]")
     with page.expect_download() as download:
         page.keyboard.press("Enter")

@@ -145,6 +145,7 @@ def test_an_explorer_plays_and_saves_itself(engine: Engine, tmp_path: Path, name
     assert engine.evaluate("() => document.querySelector('svg[role=img]').innerHTML") != before
     engine.evaluate(KEEP)
     for kind in ("svg", "png", "html"):
+        engine.eval_on_selector("[data-part=more]", "more => { more.open = true; }")
         engine.click(f"[data-act={kind}]")
     files = {name.rsplit(".", 1)[1]: data for name, data in saved(engine, 3).items()}
     assert ElementTree.fromstring(files["svg"]).tag.endswith("svg")

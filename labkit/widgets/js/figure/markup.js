@@ -53,7 +53,7 @@ export function wrapped(words, y, width, kind = "small grey") {
 /** Dots over a weight's gradient. */
 export const DOTS =
   '<defs><pattern id="lk-dots" width="5" height="5" patternUnits="userSpaceOnUse">' +
-  '<rect width="2" height="2" fill="#fff"/></pattern></defs>';
+  '<path d="M0 0h2v2H0z" fill="#fff"/></pattern></defs>';
 
 /** Stripes for time in which nothing runs: k leans and weighs differently. */
 export function stripes(k) {
