@@ -3,7 +3,7 @@
 import { plainColour } from "./colours.js";
 import { rect, tag, text } from "./markup.js";
 
-const LOOKED_AT = "text,[class],[style],[fill]";
+const LOOKED_AT = "text,[class],[style],[fill],[stroke]";
 const LOOKS = [
   "fill",
   "stroke",
@@ -32,6 +32,9 @@ function writtenOut(svg) {
   const from = svg.querySelectorAll(LOOKED_AT);
   copy.querySelectorAll(LOOKED_AT).forEach((element, k) => {
     element.setAttribute("style", LOOKS.map((name) => `${name}:${lookOf(from[k], name)}`).join(";"));
+    for (const name of ["fill", "stroke"]) {
+      if (element.getAttribute(name)?.startsWith("var(")) element.removeAttribute(name);
+    }
   });
   return copy;
 }

@@ -1,0 +1,75 @@
+"""Figures of ideas: what they claim is what their plans say, and their words are read at 700 pixels."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import labkit
+from labkit.errors import ConfigError
+from labkit.plans.pipeline_records import ops_of
+from labkit.plans.pipeline_timing import place
+from labkit.plans.reference.schedules import gpipe
+from labkit.widgets.figures import _MAKERS
+from labkit.widgets.language import LEAST
+from labkit.widgets.storyboard import Box, Words
+from tests.widgets.in_page import Evaluate
+
+
+@pytest.mark.parametrize("name", _MAKERS)
+def test_a_figure_says_a_sentence_in_each_frame_and_all_of_it_lies_inside(name: str) -> None:
+    story = _MAKERS[name]()
+    assert len({frame.says for frame in story.frames}) > 1 and 0 <= story.telling < len(story.frames)
+    for frame in story.frames:
+        keys = [each.key for each in frame.shapes if isinstance(each, Box) and each.key]
+        assert len(keys) == len(set(keys)), keys
+        for shape in frame.shapes:
+            if isinstance(shape, Box):
+                assert shape.x >= 0 and shape.x + shape.width <= 680, shape
+                assert shape.y >= 0 and shape.y + shape.height <= story.height, shape
+            if isinstance(shape, Words):
+                assert shape.size >= LEAST
+
+
+@pytest.mark.parametrize("name", _MAKERS)
+def test_what_moves_stands_elsewhere_in_another_frame(name: str) -> None:
+    places: dict[str, set[tuple[float, float]]] = {}
+    for frame in _MAKERS[name]().frames:
+        for shape in frame.shapes:
+            if isinstance(shape, Box) and shape.key:
+                places.setdefault(shape.key, set()).add((round(shape.x, 1), round(shape.y, 1)))
+    assert any(len(seen) > 1 for seen in places.values())
+
+
+def test_the_factory_s_title_is_its_schedule_s_bubble() -> None:
+    orders = [ops_of(gpipe(stage, 4, 6), stage) for stage in range(4)]
+    figure = labkit.figure("factory", num_stages=4, num_microbatches=6)
+    assert figure.numbers["bubble"] == f"{place('gpipe', orders).bubble():.1%}"
+
+
+def test_the_ring_s_chunk_is_complete_halfway_and_everywhere_in_the_end() -> None:
+    story = _MAKERS["ring"](num_ranks=5)
+    counts = [
+        [shape.words for shape in frame.shapes if isinstance(shape, Box) and shape.words[1:]] for frame in story.frames
+    ]
+    assert counts[0] == ["A1"] * 5
+    assert [len([each for each in frame if each == "A5"]) for frame in counts] == [0, 0, 0, 0, 1, 2, 3, 4, 5]
+
+
+def test_every_entry_of_a_gradient_is_sent_or_stays_behind() -> None:
+    for frame in _MAKERS["residual"](kept=3, steps=4).frames:
+        assert len([shape for shape in frame.shapes if isinstance(shape, Box)]) == 10
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("wheel", {}), ("ring", {"ranks": 4}), ("ring", {"num_ranks": 40})])
+def test_what_cannot_be_drawn_is_said_with_what_can(name: str, sizes: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=r"there are|it takes|the figure shows 3 to 8"):
+        labkit.figure(name, **sizes)
+
+
+def test_the_page_draws_every_frame(evaluate: Evaluate) -> None:
+    data = json.loads(json.dumps(labkit.figure("ring").data))
+    expression = "storyboard(data).draw({}, 2, 680)"
+    drawn = evaluate("storyboard", expression, data=data)
+    assert drawn["say"] == data["frames"][2]["says"] and drawn["svg"].count('data-key="token"') == 1
