@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from labkit.widgets.language import LIGHT, TINTS
 from labkit.widgets.scene import GREY, INK, Line, Mark, Rect, Scene, Text, to_png
 
 Numbers = npt.NDArray[np.int64]
-COLOURS = ("#a8dcd1", "#f2c4dc")
+COLOURS = TINTS[:2]
 """Of what rank 0 and rank 1 hold; each cell's rank is written beside it, too."""
-_BOTH = "#f4f4f4"
+_BOTH = LIGHT["ground"]
 _CELL, _LEFT, _WIDTH, _HEIGHT = 34, 150, 760, 452
 _TITLE = "Columns need no exchange; rows leave partial sums, which an all-reduce adds"
 
@@ -69,7 +70,7 @@ class MatrixCuts:
         return marks
 
     def _rows(self, top: float) -> list[Mark]:
-        marks: list[Mark] = [Line(((12, top - 14), (_WIDTH - 12, top - 14)), "#cccccc")]
+        marks: list[Mark] = [Line(((12, top - 14), (_WIDTH - 12, top - 14)), LIGHT["line"])]
         marks += [Text(12, top + 22, "by rows", 13, bold=True)]
         marks += _grid(_LEFT, top + 56, X, [[column // 2 for column in range(4)]])
         marks += [Text(_LEFT, top + 50, "each has its part of x", 11, fill=GREY)]
