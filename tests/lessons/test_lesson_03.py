@@ -125,7 +125,7 @@ def test_a_plan_takes_as_long_as_its_run_on_the_virtual_cluster(name: str, nodes
 
 def test_the_pars_of_the_design_are_what_ring_and_two_levels_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(SOLUTIONS))
-    pars = import_module("hidden.collectives.two_levels").pars
+    pars = import_module("hidden.sums_over_ranks.two_levels").pars
     for case in find("unequal_links").visible:
         asked: Any = case.inputs[0]
         found = pars(asked["num_ranks"], asked["ranks_per_node"], asked["slow_links"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hidden.collectives.two_levels import pars
+from hidden.sums_over_ranks.two_levels import pars
 
 from labkit.checks.case import Case
 from labkit.exercises.collectives.unequal_links.exercise import cluster_case
