@@ -20,6 +20,7 @@ from labkit.errors import ConfigError
 _FORMAT = 1
 _ANEW = "`labkit calibrate --out FILE` measures this host and writes one."
 _LAUNCH = "assumption: eager PyTorch issues one kernel every 4 us or so from a current host; a longer kernel hides it"
+_KERNEL = "assumption: the shortest elementwise kernels take 1 to 2 us on the device"
 _REACH = "assumption: large matrix multiplies and copies reach 75 % and 85 % of the datasheet's peaks"
 _REACH_A100 = (
     "measured by Azure (AI-benchmarking-guide, ND A100 v4 results): cuBLASLt FP16 of 8192^3 at 253.7 of 312 TFLOP/s; "
@@ -46,6 +47,8 @@ class Device:
         source: Where these figures stand.
         launch_ns: Least time between two operators.
         launch_source: Where that stands.
+        kernel_ns: Least time a kernel takes on the device; counts where a device computes beside its host.
+        kernel_source: Where that stands.
         compute_share: Share of the peak that a large matrix multiply reaches.
         memory_share: Share of the peak rate that a large copy reaches.
             share_source: Where those stand.
@@ -64,6 +67,8 @@ class Device:
     source: str
     launch_ns: int = 4_000
     launch_source: str = _LAUNCH
+    kernel_ns: int = 1_500
+    kernel_source: str = _KERNEL
     compute_share: float = 0.75
     memory_share: float = 0.85
     share_source: str = _REACH

@@ -67,6 +67,7 @@ def virtual(
     algorithm: Algorithm = "auto",
     memory: int | str | None = None,
     join_operators: bool = False,
+    stream: bool = False,
     cuda: bool | None = None,
 ) -> VirtualWorld:
     """Return a world of N accelerators in this process and in virtual time.
@@ -106,6 +107,9 @@ def virtual(
             not fit raises torch.OutOfMemoryError in its rank, with what the memory is full of.
         join_operators: Show operators that follow each other without a gap as one span, "operators". Hundreds of ranks
             run millions of operators; times, memory and communication are the same either way.
+        stream: Let each accelerator compute beside the program that issues its kernels: a launch costs the program its
+            own time, the kernel runs when those before it have, and the two meet where the program waits or asks for a
+            value. Without it a rank does one thing after the other, each for no less than a launch.
         cuda: Let ranks find their accelerators as CUDA devices: ``torch.cuda.is_available()``, ``.to("cuda:1")``,
             events, memory, autocast. What is on the host then costs neither time nor memory. None does so for scripts
             (labkit.script) and not for functions.
@@ -117,7 +121,7 @@ def virtual(
         describe(
             world_size, gpu=gpu, link=link, gpus_per_node=gpus_per_node, nic=nic, nics_per_node=nics_per_node,
             slow=slow, slow_links=slow_links, jitter=jitter, seed=seed, algorithm=algorithm, memory=memory,
-            join_operators=join_operators,
+            join_operators=join_operators, stream=stream,
         ),
         cuda,
     )  # fmt: skip

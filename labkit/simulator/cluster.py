@@ -34,6 +34,7 @@ class Cluster:
         seed: Seed of the jitter.
         algorithm: How collectives are costed; "auto" takes what NCCL would.
         join_operators: Whether operators that follow each other without a gap are one span.
+        stream: Whether a device computes beside the host that issues its kernels.
     """
 
     world_size: int
@@ -48,6 +49,7 @@ class Cluster:
     seed: int = 0
     algorithm: Algorithm = "auto"
     join_operators: bool = False
+    stream: bool = False
 
     def node(self, rank: int) -> int:
         """Return the node a rank is in."""
@@ -82,6 +84,7 @@ def describe(
     algorithm: Algorithm = "auto",
     memory: int | str | None = None,
     join_operators: bool = False,
+    stream: bool = False,
 ) -> Cluster:
     """Return the cluster described.
 
@@ -100,6 +103,7 @@ def describe(
         algorithm: "auto", "ring", "tree", "direct" or "nvls".
         memory: What each accelerator holds, bytes or "16 GB"; None is what the device is sold with.
         join_operators: Make one span of operators that follow each other without a gap.
+        stream: Let devices compute beside the hosts that issue their kernels.
 
     Raises:
         ConfigError: If a number or a name cannot be.
@@ -118,6 +122,11 @@ def describe(
     _whole("gpus_per_node", per_node, MOST_RANKS)
     cards = nics_per_node if nics_per_node is not None else per_node
     _whole("nics_per_node", cards, MOST_RANKS)
+    if stream and device.cores is not None:
+        raise ConfigError(
+            f"stream=True asks for devices that compute beside their hosts; operators on {device.name} run on the "
+            "thread that issues them. Leave it out, or name an accelerator."
+        )
     if algorithm not in ALGORITHMS:
         raise ConfigError(f"algorithm={algorithm!r} is not known; use one of {', '.join(map(repr, ALGORITHMS))}.")
     if not (jitter >= 0 and math.isfinite(jitter)):
@@ -135,7 +144,7 @@ def describe(
         outside = inside  # the link named is the network: one accelerator in each host
     return Cluster(
         world_size, device, inside, per_node, outside, cards, MappingProxyType(dict(slow or {})),
-        MappingProxyType(dict(slow_links or {})), float(jitter), seed, algorithm, join_operators,
+        MappingProxyType(dict(slow_links or {})), float(jitter), seed, algorithm, join_operators, stream,
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Events and streams of virtual CUDA devices.
 
-A rank does one thing after the other, so an event happens when it is recorded and every stream is the one there is.
+A device does one thing after the other, so every stream is the one there is. An event happens when the device has run
+what was issued before it; without ``labkit.virtual(stream=True)`` that is when it is recorded.
 What a program gives a stream of its own is done, in the order of the program; that it would overlap is not modelled.
 """
 
@@ -53,8 +54,9 @@ class VirtualEvent(_OnRanks):
         self._at_ns: int | None = None
 
     def record(self, stream: Any = None) -> None:
-        """Note the rank's time."""
-        self._at_ns = the_accelerated().now_ns
+        """Note when the device has run what was issued so far."""
+        rank = the_accelerated()
+        self._at_ns = max(rank.now_ns, rank.process.stream_ns)
 
     def elapsed_time(self, end_event: VirtualEvent) -> float:
         """Return the milliseconds from this event to another."""
@@ -65,11 +67,14 @@ class VirtualEvent(_OnRanks):
         return (end_event._at_ns - self._at_ns) / 1e6
 
     def query(self) -> bool:
-        """Return True: what was recorded has happened."""
-        return True
+        """Return whether what was recorded has happened."""
+        return self._at_ns is None or self._at_ns <= the_accelerated().now_ns
 
     def synchronize(self) -> None:
-        """Return at once: what was recorded has happened."""
+        """Wait until what was recorded has happened."""
+        rank = the_accelerated()
+        if self._at_ns is not None and self._at_ns > rank.now_ns:
+            rank.spend(self._at_ns - rank.now_ns)
 
     def wait(self, stream: Any = None) -> None:
         """Return at once: what was recorded has happened."""
@@ -110,11 +115,13 @@ class VirtualStream(_OnRanks):
         """Return at once: what came before is done."""
 
     def synchronize(self) -> None:
-        """Return at once: what came before is done."""
+        """Wait until what came before is done."""
+        the_accelerated().meet()
 
     def query(self) -> bool:
-        """Return True: what came before is done."""
-        return True
+        """Return whether what came before is done."""
+        rank = the_accelerated()
+        return rank.process.stream_ns <= rank.now_ns
 
     def is_capturing(self) -> bool:
         """Return False: graphs are not modelled."""

@@ -41,6 +41,7 @@ class Operator:
         draws: Whether it may use torch's generator of random numbers.
         in_place: Whether it changes its first argument and returns it.
         remembers: Whether what it yields on meta may be remembered.
+        reads: Whether the program learns a value of it, or a shape that hangs on values, and so waits for the device.
         views: Whether it yields a view, by torch's word or, as _unsafe_view, without it.
         costs: What a call hangs on -> nanoseconds, bytes, floating-point operations, nanoseconds at the device's peak.
         results: What a call on meta hangs on -> what yields its result.
@@ -52,6 +53,7 @@ class Operator:
     in_place: bool
     remembers: bool
     views: bool
+    reads: bool
     costs: dict[Any, tuple[float, int, int | None, float]] = field(default_factory=dict)
     results: dict[Any, Result] = field(default_factory=dict)
 
@@ -66,7 +68,16 @@ def describe(func: Any) -> Operator:
     aliases = any(one.alias_info is not None for one in (*schema.arguments, *schema.returns))
     remembers = func.namespace in ("aten", "labkit") and bool(schema.returns) and (in_place or not aliases)
     remembers = remembers or _changes_lists(name, schema)
-    return Operator(name, is_free(func), may_draw(func), in_place, remembers, bool(func.is_view) or name in VIEWS)
+    return Operator(
+        name, is_free(func), may_draw(func), in_place, remembers, bool(func.is_view) or name in VIEWS, _reads(func)
+    )
+
+
+def _reads(func: Any) -> bool:
+    """Return whether a program that calls an operator waits for values; a mask as an index is taken for numbers."""
+    if name_of(func) == "index":
+        return False
+    return torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags
 
 
 def _changes_lists(name: str, schema: Any) -> bool:

@@ -51,6 +51,7 @@ class Roofline(DispatchMode):
         self._registry = flop_registry()
         self._operators: dict[Any, Operator] = rank.simulation.operators
         self._memory = rank.record.memory
+        self._stream = cluster.stream
         self._accelerator: Accelerator | None = rank.process.accelerator
         self._unwraps: dict[type, bool] = {}
         self._bytes_per_ns = self._device.memory_bytes_per_second * self._device.memory_share / 1e9
@@ -90,6 +91,8 @@ class Roofline(DispatchMode):
             self._memory.operator(func, args, kwargs, out, rank.clock)
         if not known.free and not moves:
             self._charge(func, known, key, args, kwargs, out)
+        if known.reads:
+            rank.meet()
         return out
 
     def _called(self, func: Any, known: Operator, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -141,6 +144,12 @@ class Roofline(DispatchMode):
             start_ns, _ = self._cores.run(now_ns, duration_ns)
             rank.spend(start_ns - now_ns)
             now_ns = start_ns
+        spent_ns = duration_ns
+        if self._stream:
+            # The kernel runs once it is issued and those before it have run.
+            spent_ns = self._device.launch_ns
+            now_ns = max(now_ns + spent_ns, rank.process.stream_ns)
+            rank.process.stream_ns = now_ns + duration_ns
         phase = phase_of(rank)
         if self._join and (before := rank.record.joinable(now_ns, phase)) is not None:
             before.end_ns += duration_ns
@@ -149,11 +158,12 @@ class Roofline(DispatchMode):
             name = JOINED if self._join else name
             row = Row(Lane.COMPUTE, now_ns, now_ns + duration_ns, name, "operator", num_bytes, phase=phase)
             rank.record.add(row)
-        rank.spend(duration_ns)
+        rank.spend(spent_ns)
 
     def _move(self, out: Any) -> None:
         """Let the time pass that values take between the host's memory and the device's."""
         rank, link = self._rank, find_link(HOST_LINK)
+        rank.meet()
         num_bytes = _bytes_of(out)
         duration_ns = link.latency_ns + math.ceil(num_bytes / (link.bytes_per_second * link.share) * 1e9)
         row = Row(Lane.HOST, rank.now_ns, rank.now_ns + duration_ns, "copy between host and device", "copy", num_bytes)
@@ -166,6 +176,8 @@ class Roofline(DispatchMode):
         duration = num_bytes / self._bytes_per_ns if seconds is None else seconds * 1e9
         if seconds is None and flops is not None:
             duration = max(duration, flops / (self._peak(out) * device.compute_share) * 1e9)
+        if self._stream:
+            return max(duration, device.kernel_ns)
         return device.launch_ns + duration if device.cores else max(duration, device.launch_ns)
 
     def _peak(self, out: Any) -> float:

@@ -346,7 +346,7 @@ class _Run:
 
     def _conclude(self) -> Outcome:
         simulation = self._simulation
-        ends_ns = [clock.now_ns for clock in simulation.scheduler.clocks[: len(simulation.ranks)]]
+        ends_ns = [max(rank.now_ns, rank.process.stream_ns) for rank in simulation.ranks]
         records = [rank.record for rank in simulation.ranks]
         timeline = assemble(records, ends_ns, left_open(simulation))
         if self._cuda and not any(rank.process.accelerator.used for rank in simulation.ranks):

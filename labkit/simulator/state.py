@@ -58,6 +58,7 @@ class Process:
         rpc_rounds: How often init_rpc was called.
         accelerator: Its virtual CUDA device (labkit.simulator.accelerator), None where it has none.
         stepping: Whether an optimizer takes its step (labkit.simulator.phases).
+        stream_ns: When its device has run all kernels issued so far, where it computes beside the host; else 0.
     """
 
     threaded: bool = False
@@ -72,6 +73,7 @@ class Process:
     rpc_rounds: int = 0
     accelerator: Any = None
     stepping: bool = False
+    stream_ns: int = 0
 
 
 @dataclass
@@ -118,6 +120,12 @@ class VirtualRank:
         self.clock.now_ns += duration_ns
         if self.process.threaded and not in_backward():  # C++ holds locks there that other threads may need
             self.turn()
+
+    def meet(self) -> None:
+        """Let the time pass until its device has run what was issued."""
+        stream_ns = self.process.stream_ns
+        if stream_ns > self.clock.now_ns:
+            self.spend(stream_ns - self.clock.now_ns)
 
     def sleep(self, duration_ns: int) -> None:
         """Let time pass without work."""
@@ -247,8 +255,10 @@ def communication_row(
     post_ns = rank.simulation.cluster.link.post_ns
     if post_ns:
         rank.spend(post_ns)
+    # What a kernel yields is sent once it has run.
+    begin_ns = max(rank.now_ns, rank.process.stream_ns)
     row = Row(
-        Lane.COMMUNICATION, rank.now_ns, -1, kind, kind, num_bytes, group=group, group_size=group_size, source=source,
+        Lane.COMMUNICATION, begin_ns, -1, kind, kind, num_bytes, group=group, group_size=group_size, source=source,
         blocking=blocking,
     )  # fmt: skip
     return rank.record.add(row)

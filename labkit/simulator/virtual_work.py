@@ -53,6 +53,7 @@ class VirtualWork(Handle):
         if self._done:
             return True
         rank, row = the_rank(), self._row  # any thread of the rank may wait
+        rank.meet()
         begin_ns = rank.now_ns
         note = None
         if row is not None and not row.blocking:
