@@ -26,6 +26,7 @@ TOPICS = (
     "virtual",
     "pipeline",
     "ps",
+    "tensor",
     "compression",
     "truth",
     "literature",

@@ -138,8 +138,7 @@ def _out_ways(case: Case, rank: int) -> list[Way[Tensor]]:
 
     def modulo(each: int) -> Tensor:
         here = (tokens >= bounds[each].start) & (tokens < bounds[each].stop)
-        rows: Tensor = parts[each][tokens % len(parts[each])]
-        return rows * here[..., None]
+        return torch.mul(parts[each][tokens % len(parts[each])], here[..., None])
 
     def unshifted(of: Tensor) -> Tensor:
         found: Tensor = functional.embedding(tokens.clamp_max(len(of) - 1), of) * (tokens < len(of))[..., None]
