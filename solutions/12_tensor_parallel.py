@@ -66,7 +66,7 @@ labkit.matrix_cuts()
 # * With rows, each rank reads only *its columns of `x`*, and gets a **partial sum** of the whole result. An all-reduce adds
 #   the partial sums up.
 #
-# What the first leaves, the second reads. So an MLP is cut by columns first, by rows second, and communicates once. GELU between them works on each number by itself, so each rank applies it to what it has.
+# What the first leaves, the second reads. So an MLP is cut by columns first, by rows second, and communicates once. GELU works on each number by itself.
 #
 # (`nn.Linear` stores its weight transposed: columns of `A` are *rows of* `weight`.)
 #
@@ -382,7 +382,7 @@ labkit.reveal("large_all_reduces", len(large), run.timeline)
 # %% [markdown]
 # Four for each block (two where it leaves in forward, two where it enters in backward), one for the embedding, one in
 # backward where the logits enter. In a ring of N ranks, each sends $2\frac{N-1}{N}$ times the activation for each of
-# them. And unlike DDP's, these cannot hide behind backward: the next layer needs the numbers *now*.
+# them. Unlike DDP's, these cannot hide behind backward: the next layer needs the numbers *now*.
 
 # %% [markdown] tags=["slide-only"]
 # ## Logits need not be gathered
@@ -584,7 +584,7 @@ labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048))
 # %% [markdown]
 # Two things eat the gain. Across machines, the ring is as slow as its slowest link. And look at the second column: a small
 # shard is no longer *computed*, it is *started*. A GPU needs some 4 µs to begin any operator, however small, and a matrix
-# with few tokens takes as long as reading its weights. From there on, more ranks add communication and save nothing.
+# with few tokens takes as long as reading its weights. From there on, more ranks save nothing.
 
 # %% [markdown] tags=["slide-only"]
 # ## Why people stop at eight
