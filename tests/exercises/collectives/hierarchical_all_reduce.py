@@ -117,3 +117,21 @@ def hierarchical_all_reduce(tensor, ranks_per_node):
     halves(pieces[local].tensor_split(nodes), node, 0)
 """,
 )
+wrong(
+    "places in the node for ranks",
+    "peers not translated",
+    """
+def hierarchical_all_reduce(tensor, ranks_per_node):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    if n % ranks_per_node:
+        raise ValueError("no whole nodes")
+    local = rank % ranks_per_node
+    pieces = tensor.view(-1).tensor_split(ranks_per_node)
+    reduce_scatter(pieces, range(ranks_per_node))
+    between = range(local, n, ranks_per_node)
+    chunks = pieces[local].tensor_split(len(between))
+    reduce_scatter(chunks, between)
+    all_gather(chunks, between)
+    all_gather(pieces, range(ranks_per_node))
+""",
+)

@@ -135,8 +135,11 @@ def _traffic(case: Case, wire: Wire) -> Iterator[Finding]:
                 yield Finding(_way(case, wire), text, f"at most {limit} bytes {where}", f"{sent} bytes", rank)
 
 
-def _talks_to_itself(case: Case, failure: Failure, wire: Wire) -> bool:
-    return any(m.src == m.dst for m in wire.messages) or "itself" in failure.message
+def _took_places_for_ranks(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether a rank talks to itself, or all that wait are in the first node, whose places are its ranks."""
+    if any(m.src == m.dst for m in wire.messages) or "itself" in failure.message:
+        return True
+    return bool(failure.waits) and all(wait.rank < _per_node(case) for wait in failure.waits)
 
 
 _NODES = {2: 2, 3: 1, 4: 2, 6: 3, 8: 2, 9: 3, 12: 4, 16: 4}
@@ -182,7 +185,7 @@ EXERCISE = Exercise(
         MISTAKES,
         {
             NO_ERROR: lambda case, failure, wire: _asks_for_error(case),
-            _PEERS: _talks_to_itself,
+            _PEERS: _took_places_for_ranks,
             _FLAT: lambda case, failure, wire: _is_flat(case, wire),
             _WHOLE: lambda case, failure, wire: _way(case, wire) == _WHOLE,
         },
