@@ -43,7 +43,7 @@ MISTAKES = {
     _MODULO: "A chunk or a peer is out of range: take it modulo the number of ranks (in Python -1 % N is N - 1).",
     _CHUNKS: "What a rank receives must be what its left neighbour sends in that step: put r - 1 for r into the "
     "formula of the chunk that is sent.",
-    _ORDER: "The messages are right in number, the chunks are not. After the reduce-scatter, the chunk that is complete "
+    _ORDER: "Right in number, wrong in chunks. After the reduce-scatter, the chunk that is complete "
     "on a rank is the one it received last: the all-gather must start with that one.",
     _ALONE: "Every Send needs a Recv on the other side, in the same order: the neighbours' plans do not fit together.",
 }
