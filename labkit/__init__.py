@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from labkit.widgets.figures import figure as figure
     from labkit.widgets.matrix_cuts import matrix_cuts as matrix_cuts
     from labkit.widgets.schedule_explorer import schedule_explorer as schedule_explorer
+    from labkit.widgets.sharding_player import sharding_player as sharding_player
     from labkit.widgets.staleness_view import staleness_view as staleness_view
     from labkit.worlds import Run as Run
     from labkit.worlds import local as local
@@ -68,6 +69,7 @@ _HOME = {
     "run": "labkit.worlds",
     "schedule_explorer": "labkit.widgets.schedule_explorer",
     "script": "labkit.scripts",
+    "sharding_player": "labkit.widgets.sharding_player",
     "span": "labkit.launch.rank",
     "staleness_view": "labkit.widgets.staleness_view",
     "virtual": "labkit.virtual_world",
@@ -110,6 +112,7 @@ __all__ = [
     "run",
     "schedule_explorer",
     "script",
+    "sharding_player",
     "span",
     "staleness_view",
     "virtual",

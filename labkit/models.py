@@ -6,10 +6,12 @@ H heads, K width of a head, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -196,3 +198,58 @@ def train(
         optimizer.step()
         losses.append(loss.item())
     return losses
+
+
+def train_on_ranks(
+    model: nn.Module,
+    optimizer: Any,
+    num_steps: int,
+    after_backward: Callable[[], object] | None = None,
+    *,
+    size: int = 64,
+) -> list[float]:
+    """Return the loss of each step, its mean over the ranks: each rank trains on its share of every batch.
+
+    Args:
+        model: A GPT, wrapped for data parallelism of some kind.
+        optimizer: With zero_grad and step.
+        num_steps: How many steps.
+        after_backward: Called between backward and step, to wait for gradients or clip them.
+        size: Of the whole batch.
+    """
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    losses = []
+    for tokens, targets in Addition().loader(num_steps, size, rank=rank, world_size=world_size):
+        loss = loss_of(model, tokens, targets)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        if after_backward is not None:
+            after_backward()
+        optimizer.step()
+        mean = loss.detach() / world_size
+        dist.all_reduce(mean)
+        losses.append(mean.item())
+    return losses
+
+
+def clip_shards(shards: Iterable[Tensor], max_norm: float) -> None:
+    """Scale gradients that are sharded over the ranks, so that their norm, over all ranks, is at most max_norm."""
+    gradients = [shard.grad for shard in shards if shard.grad is not None]
+    squares = torch.stack([gradient.square().sum() for gradient in gradients]).sum()
+    dist.all_reduce(squares)
+    for gradient in gradients:
+        gradient.mul_((max_norm / (squares.sqrt() + 1e-6)).clamp(max=1.0))
+
+
+def train_fully_sharded(num_steps: int) -> list[float]:
+    """Return the loss of each step of a GPT under torch's own fully_shard, clipped, on CPU ranks."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    model = GPT()
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for block in (*model.blocks, model):
+        fully_shard(block, mesh=mesh)
+    parameters = list(model.parameters())
+    optimizer = optimizer_for(model)
+    return train_on_ranks(model, optimizer, num_steps, lambda: nn.utils.clip_grad_norm_(parameters, 1.0))

@@ -28,6 +28,7 @@ TOPICS = (
     "ps",
     "tensor",
     "compression",
+    "sharded",
     "truth",
     "literature",
     "grading",

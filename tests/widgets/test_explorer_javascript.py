@@ -10,6 +10,7 @@ from labkit.widgets import bucket_explorer, compression_explorer, programs, sche
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.language import SERIES
 from labkit.widgets.ring_player import player_of_plans
+from labkit.widgets.sharding_player import sharding_player
 from labkit.widgets.staleness_view import staleness_view
 from tests.widgets.colour_vision import contrast
 from tests.widgets.in_page import Evaluate, Modules
@@ -19,6 +20,7 @@ FIGURES: dict[str, Callable[[], Explorer]] = {
     "compression": compression_explorer.compression_explorer,
     "ring": lambda: player_of_plans(None, 4, 16e6, 5e-6, 450e9),
     "schedule": schedule_explorer.schedule_explorer,
+    "sharding": sharding_player,
     "staleness": staleness_view,
 }
 DRAWN = "((view) => view.draw(Object.fromEntries(view.sliders.map((s) => [s.key, s.value])), 2, 700))"

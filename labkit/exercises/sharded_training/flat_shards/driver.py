@@ -1,0 +1,40 @@
+"""What a rank runs of flat_shards."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from torch import Tensor
+
+from labkit.checks.case import Value, Values
+from labkit.checks.exercise import Functions
+from labkit.exercises.sharded_training.on_ranks import cutter
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Cut tensors into shards, gather them into others, scatter a third list (flat_shards).
+
+    Inputs: tensors (the same on all ranks), targets (what is filled), gradients. Between the beginning of each
+    collective and its end stands a mark on the wire.
+    """
+    cut = cutter()
+    shards = [functions["shard_of"](each) for each in cast(list[Tensor], inputs["tensors"])]
+    copies = [each.clone() for each in shards]
+    targets = cast(list[Tensor], inputs["targets"])
+    memory = [each.untyped_storage().data_ptr() for each in targets]
+    cut()
+    finish = functions["start_gather"]([each.clone() for each in shards], targets)
+    cut()
+    finish()
+    cut()
+    gradients = cast(list[Tensor], inputs["gradients"])
+    collect = functions["start_scatter"](gradients)
+    cut()
+    means = collect()
+    cut()
+    return {
+        "shards": cast(Value, copies),
+        "targets": cast(Value, targets),
+        "kept_memory": memory == [each.untyped_storage().data_ptr() for each in targets],
+        "means": list(means),
+    }

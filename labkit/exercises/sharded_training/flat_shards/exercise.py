@@ -1,0 +1,200 @@
+"""Flat shards: cut, gathered, scattered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from labkit.checks import draws
+from labkit.checks.as_if import as_if
+from labkit.checks.blame import by_signs
+from labkit.checks.case import Case, Value, Values
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.least_traffic import both_ways
+from labkit.checks.wire import Wire
+from labkit.exercises.sharded_training.flat_shards.driver import drive
+from labkit.exercises.sharded_training.marked_wire import stretches, waited_at_once
+
+Shape = tuple[int, ...]
+
+
+def shards_case(name: str, seed: int, world_size: int, shapes: Sequence[Shape], dtype: str = "float64") -> Case:
+    """Return a case of flat_shards; targets have another dtype than the tensors where it is bfloat16."""
+    kind: torch.dtype = getattr(torch, dtype)
+    cut = torch.float32 if dtype == "bfloat16" else kind
+    tensors = [_drawn(seed + at, shape, cut) for at, shape in enumerate(shapes)]
+    inputs: list[Values] = []
+    for rank in range(world_size):
+        part = draws.part_of(seed, "rank", rank)
+        inputs.append({
+            "tensors": cast(Value, [each.clone() for each in tensors]),
+            "targets": cast(Value, [torch.full(shape, -7.0, dtype=kind) for shape in shapes]),
+            "gradients": [_drawn(part + at, shape, kind) for at, shape in enumerate(shapes)],
+        })  # fmt: skip
+    return Case(name, world_size, tuple(inputs))
+
+
+def _drawn(seed: int, shape: Shape, dtype: torch.dtype) -> Tensor:
+    return draws.normal(seed, math.prod(shape), dtype=torch.float64).view(shape).to(dtype)
+
+
+def _rows(tensor: Tensor, count: int) -> Tensor:
+    flat = tensor.reshape(-1)
+    return functional.pad(flat, (0, -len(flat) % count)).view(count, -1)
+
+
+def _mean(case: Case) -> list[Tensor]:
+    gradients = [cast(list[Tensor], inputs["gradients"]) for inputs in case.inputs]
+    return [torch.stack(each).double().mean(0).to(each[0].dtype) for each in zip(*gradients, strict=True)]
+
+
+def expected(case: Case) -> list[Values]:
+    """Return each rank's shards, the filled tensors and the shards of the mean (the oracle)."""
+    tensors, size = cast(list[Tensor], case.inputs[0]["tensors"]), case.world_size
+    targets = cast(list[Tensor], case.inputs[0]["targets"])
+    filled = [each.to(target.dtype) for each, target in zip(tensors, targets, strict=True)]
+    return [
+        {
+            "shards": [_rows(each, size)[rank] for each in tensors],
+            "targets": cast(Value, filled),
+            "kept_memory": True,
+            "means": [_rows(each, size)[rank] for each in _mean(case)],
+        }
+        for rank in range(size)
+    ]
+
+
+def _same(mine: Sequence[Tensor], right: Sequence[Tensor]) -> bool:
+    return len(mine) == len(right) and all(
+        a.shape == b.shape and torch.allclose(a.double(), b.double(), rtol=2e-2 if b.dtype == torch.bfloat16 else 1e-6)
+        for a, b in zip(mine, right, strict=True)
+    )
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong with shards, gathered tensors and means, and with how they travelled."""
+    for rank, (came, right) in enumerate(zip(got, expected(case), strict=True)):
+        mine, wanted = cast(list[Tensor], came["shards"]), cast(list[Tensor], right["shards"])
+        if not _same(mine, wanted):
+            lengths = f"lengths {[each.numel() for each in wanted]}"
+            name = _of_shards(case, rank, mine)
+            yield Finding(
+                name, f"Rank {rank}'s shards are wrong.", lengths, f"lengths {[m.numel() for m in mine]}", rank
+            )
+        if not _same(cast(list[Tensor], came["targets"]), cast(list[Tensor], right["targets"])):
+            untouched = all(bool((each == -7).all()) for each in cast(list[Tensor], came["targets"]))
+            name = _NOT_FILLED if untouched else _TORN
+            yield Finding(name, f"After finish() rank {rank}'s tensors are not what was cut into shards.", rank=rank)
+        if not came["kept_memory"]:
+            yield Finding(_NEW_MEMORY, f"Rank {rank}'s tensors have other memory than before.", rank=rank)
+        means, of_all = cast(list[Tensor], came["means"]), cast(list[Tensor], right["means"])
+        if not _same(means, of_all):
+            ways = [(_SUM, lambda of_all=of_all: [case.world_size * each for each in of_all])]
+            name = as_if(means, ways, _same)
+            yield Finding(
+                name, f"Rank {rank}'s shards of the mean are wrong.", str(of_all[0][:4]), str(means[0][:4]), rank
+            )
+    yield from _travelled(case, wire)
+
+
+def _of_shards(case: Case, rank: int, mine: list[Tensor]) -> str:
+    tensors, size = cast(list[Tensor], case.inputs[0]["tensors"]), case.world_size
+    ways: list[tuple[str, Callable[[], list[Tensor]]]] = [
+        (_STRIDED, lambda: [_rows(each, size).reshape(-1)[rank::size] for each in tensors])
+    ]
+    found = as_if(mine, ways, _same)
+    if found:
+        return found
+    sizes = [int(_rows(torch.ones(each.shape), size)[rank].sum()) for each in tensors]
+    return _SHORT if [each.numel() for each in mine] == sizes else ""
+
+
+def _travelled(case: Case, wire: Wire) -> Iterator[Finding]:
+    tensors, size = cast(list[Tensor], case.inputs[0]["targets"]), case.world_size
+    most = sum(_rows(each, size).numel() * each.element_size() for each in tensors)
+    for rank in range(size):
+        parts = stretches(wire, rank)
+        if len(parts) != 6:
+            yield Finding("", "This check marks the wire with barriers of its own; call none in your code.", rank=rank)
+            continue
+        for begun, ended, what in ((parts[1], parts[2], "start_gather"), (parts[3], parts[4], "start_scatter")):
+            if not begun and ended:
+                yield Finding(
+                    _LATE, f"{what} begins nothing: rank {rank} communicates when finish() is called.", rank=rank
+                )
+            calls = [*begun, *ended]
+            if any(call.kind == "all_reduce" for call in calls):
+                yield Finding(
+                    _WHOLE, f"In {what} rank {rank} calls all_reduce, which brings everything to everybody.", rank=rank
+                )
+            if len(calls) > 1:
+                yield Finding(
+                    _MANY,
+                    f"In {what} rank {rank} calls {len(calls)} collectives for {len(tensors)} tensors.",
+                    rank=rank,
+                )
+            if any(call.bytes > most for call in calls):
+                sent = sum(call.bytes for call in calls)
+                yield Finding(_WIDE, f"In {what} {sent} bytes travel; the padded tensors have {most}.", rank=rank)
+            if any(waited_at_once(call) for call in begun):
+                yield Finding(
+                    _BLOCKS, f"{what} returns on rank {rank} when all is over: nothing can overlap.", rank=rank
+                )
+
+
+_STRIDED, _SHORT, _NOT_FILLED, _TORN, _NEW_MEMORY, _SUM = (
+    "every N-th element", "not padded", "not filled", "put together wrongly", "other memory",
+    "sum for mean",
+)  # fmt: skip
+_LATE, _WHOLE, _MANY, _WIDE, _BLOCKS = (
+    "begins in finish", "all_reduce", "one collective each", "wider than the tensors", "waits at once",
+)  # fmt: skip
+MISTAKES = {
+    _STRIDED: "A shard is a run of consecutive elements: rank 0 has the first ones, rank 1 the next.",
+    _SHORT: "The shards do not make up the whole tensor in equal sizes, as a collective wants it. Round "
+    "numel / world_size up, and pad the last shard with zeros.",
+    _NOT_FILLED: "The tensors still hold what they held. finish() must copy what came into tensor.data.",
+    _TORN: "What is gathered lies rank by rank, and within a rank tensor by tensor. View it as (world_size, "
+    "...), cut it "
+    "into columns, one for each tensor; a column, flattened, is the padded tensor.",
+    _NEW_MEMORY: "The tensors must keep their memory: copy into tensor.data instead of replacing it.",
+    _SUM: "reduce_scatter adds up. Divide by the number of ranks.",
+    _LATE: "Call the collective with async_op=True in the function that begins, and only wait in the one it returns.",
+    _WHOLE: "An all_reduce sends twice the bytes that a reduce_scatter or an all_gather does.",
+    _MANY: "Lay the parts of all tensors into one buffer, and send that: each collective costs a latency.",
+    _WIDE: "More travels than the tensors are large. Shards travel in the dtype of the tensors.",
+    _BLOCKS: "Pass async_op=True, and call wait() in the function that you return.",
+}
+
+EXERCISE = Exercise(
+    id="flat_shards",
+    functions=("shard_of", "start_gather", "start_scatter"),
+    driver=drive,
+    oracle=expected,
+    find=find,
+    least=lambda case: both_ways(range(case.world_size), 1),
+    visible=(
+        shards_case("2 ranks, one tensor of 4 x 6", 1301, 2, [(4, 6)]),
+        shards_case("4 ranks, 5 x 7 does not divide", 1302, 4, [(5, 7)]),
+        shards_case("3 ranks, a list of tensors, a scalar among them", 1303, 3, [(4, 3), (), (7,)]),
+        shards_case("2 ranks, float32 shards of bfloat16 tensors", 1304, 2, [(3, 5), (4,)], "bfloat16"),
+    ),
+    hints=(
+        "See a tensor as a table with one row for each rank: pad it, flatten it, view it as (world_size, -1). A "
+        "shard is "
+        "a row of it.",
+        "Put the tables of a list side by side: torch.cat(tables, 1). Row r is all that rank r owns. Gathering "
+        "fills the "
+        "rows of such a table, scattering sends them; afterwards cut it into columns again, table.split(sizes, 1).",
+        "rows = functional.pad(flat, (0, -len(flat) % n)).view(n, -1); work = REDUCE_SCATTER(mine, rows.view(-1), "
+        "async_op=True); the function you return calls work.wait() and then splits mine / n.",
+    ),
+    mistakes=MISTAKES,
+    blame=by_signs({_SHORT: ("must be", "size", "divisible", "expected")}),
+)

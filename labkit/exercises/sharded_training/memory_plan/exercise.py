@@ -1,0 +1,140 @@
+"""A design: the fastest step of a sharded model that fits into memory; the answer is a plan, scored by its cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, cast
+
+from labkit.checks.case import Case, Value, Values
+from labkit.checks.challenge import Challenge, Pars
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.structure import ANYTHING
+from labkit.checks.wire import Wire
+from labkit.exercises.sharded_training.memory_plan.driver import drive
+from labkit.plans.sharded_step import Job, StepPlan, cost, fault
+
+GB = 1_000_000_000
+TOKENS = 2048
+
+
+def job_of(
+    *, width: int = 4096, num_layers: int = 32, num_ranks: int = 8, memory_gb: float = 24, link_gb_s: float = 25,
+    num_sequences: int = 8, tflops: float = 80,
+) -> Job:  # fmt: skip
+    """Return a job: a transformer on devices of so much memory, so many useful TFLOP/s and so fast a link."""
+    params = 13 * width * width
+    return Job(
+        num_layers=num_layers,
+        layer_params=params,
+        num_ranks=num_ranks,
+        memory_bytes=int(memory_gb * GB),
+        num_sequences=num_sequences,
+        forward_s=2 * params * TOKENS / (tflops * 1e12),
+        link_bytes_s=link_gb_s * GB,
+        activation_bytes=34 * TOKENS * width,
+        input_bytes=2 * TOKENS * width,
+    )
+
+
+def plan_case(name: str, **job: Any) -> Case:
+    """Return a case of memory_plan; see job_of for what may be given."""
+    return Case(name, 1, ({"job": cast(Value, dict(vars(job_of(**job))))},))
+
+
+def _job(case: Case) -> Job:
+    return Job(**cast(dict[str, Any], case.inputs[0]["job"]))
+
+
+def _plan(values: Values) -> StepPlan | None:
+    data = values["plan"]
+    if not isinstance(data, dict) or set(data) != {"microbatch", "keep", "save"}:
+        return None
+    keep, save = data["keep"], data["save"]
+    flags = isinstance(keep, list) and isinstance(save, list) and all(type(each) is bool for each in [*keep, *save])
+    if type(data["microbatch"]) is not int or not flags:
+        return None
+    return StepPlan(data["microbatch"], tuple(cast(list[bool], keep)), tuple(cast(list[bool], save)))
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield why this is no plan, or why it does not fit."""
+    job, plan = _job(case), _plan(got[0])
+    if plan is None:
+        yield Finding(_NO_PLAN, f"memory_plan returned {got[0]['plan']!r:.90}, expected a StepPlan.")
+        return
+    if problem := fault(job, plan):
+        yield Finding(_ILLEGAL, f"This is no plan for the job: {problem}.")
+        return
+    peak = cost(job, plan).peak_bytes
+    if peak > job.memory_bytes:
+        text = f"A device would hold {peak / GB:.2f} GB at its peak, and has {job.memory_bytes / GB:g} GB."
+        yield Finding(_TOO_MUCH, text, f"at most {job.memory_bytes / GB:g} GB", f"{peak / GB:.2f} GB")
+
+
+def score(case: Case, got: tuple[Values, ...]) -> float:
+    """Return the seconds of a step by the plan that came."""
+    plan = _plan(got[0])
+    assert plan is not None
+    return cost(_job(case), plan).seconds
+
+
+def pars(case: Case) -> Pars:
+    """Return the seconds of one sequence at a time, of the largest microbatch that fits, of the best that is known."""
+    return _pars(_job(case))
+
+
+@lru_cache(maxsize=64)
+def _pars(job: Job) -> Pars:
+    none = (False,) * job.num_layers
+    sizes = [each for each in range(1, job.num_sequences + 1) if job.num_sequences % each == 0]
+    plain = [cost(job, StepPlan(each, none, none)) for each in sizes]
+    fitting = [each.seconds for each in plain if each.peak_bytes <= job.memory_bytes]
+    best = min(fitting)
+    for size in sizes:
+        for kept in range(job.num_layers + 1):
+            keep = tuple(layer >= job.num_layers - kept for layer in range(job.num_layers))
+            for saved in range(job.num_layers, -1, -1):
+                save = tuple(layer >= job.num_layers - saved for layer in range(job.num_layers))
+                found = cost(job, StepPlan(size, keep, save))
+                if found.peak_bytes <= job.memory_bytes:
+                    best = min(best, found.seconds)
+                    break  # fewer saved is slower
+    return Pars(plain[0].seconds, fitting[-1], best)
+
+
+_NO_PLAN, _ILLEGAL, _TOO_MUCH = "no plan", "not for this job", "does not fit"
+MISTAKES = {
+    _NO_PLAN: "Return StepPlan(microbatch, keep, save), with a tuple of bools for each layer in keep and in save.",
+    _ILLEGAL: "microbatch divides job.num_sequences; keep and save have job.num_layers entries each.",
+    _TOO_MUCH: "cost(job, plan).peak_bytes says what a plan needs. Keep fewer layers whole, save fewer "
+    "activations, or take "
+    "a smaller microbatch, until it is at most job.memory_bytes.",
+}
+
+EXERCISE = Exercise(
+    id="memory_plan",
+    functions=("memory_plan",),
+    driver=drive,
+    oracle=lambda case: [],
+    structure=lambda case: [{"plan": ANYTHING}],
+    find=find,
+    visible=(
+        plan_case("7 B on eight devices of 24 GB, PCIe"),
+        plan_case("the same over a slow network", link_gb_s=6),
+        plan_case("the same with 40 GB and NVLink", memory_gb=40, link_gb_s=200),
+    ),
+    hints=(
+        "What makes the naive step slow: the link, or computing everything twice? Print the costs of a few plans.",
+        "Larger microbatches need fewer gathers; saved activations spare a forward pass; kept layers spare a "
+        "gather. All "
+        "three take memory, and cost() says how much.",
+        "Try every microbatch that divides, and every number of layers to keep and to save, counted from the "
+        "last: of those "
+        "with peak_bytes <= memory_bytes take the one with the fewest seconds. That is min() over three loops.",
+    ),
+    mistakes=MISTAKES,
+    distributed=False,
+    challenge=Challenge("s", score, pars, plan="plan"),
+)

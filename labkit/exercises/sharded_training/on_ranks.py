@@ -1,0 +1,128 @@
+"""What the drivers of this lesson share: AdamW that says what it keeps, and marks on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from labkit.checks.case import Value, Values
+from labkit.checks.on_ranks.hard_model import HardModel
+from labkit.checks.on_ranks.model_state import loss_of
+
+OPTIONS = {"lr": 0.05, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
+Cut = Callable[[], object]
+
+
+class PlainAdamW:
+    """AdamW element by element; torch.optim would first load its compiler, seconds in each fresh rank."""
+
+    def __init__(self, params: Iterable[Any], **options: Any) -> None:
+        groups = list(params)
+        if not groups or not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        self.param_groups: list[dict[str, Any]] = []
+        self.state: dict[Tensor, dict[str, Any]] = {}
+        self.defaults = {**OPTIONS, **options}
+        for group in groups:
+            self.add_param_group(group)
+
+    def add_param_group(self, group: dict[str, Any]) -> None:
+        """Take one more group of parameters."""
+        self.param_groups.append({**self.defaults, **group, "params": list(group["params"])})
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients, or fill them with zeros."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.grad = None if set_to_none else torch.zeros_like(parameter)
+
+    @torch.no_grad()
+    def step(self, closure: object = None) -> None:
+        """Move every parameter that has a gradient."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._move(parameter, parameter.grad, group)
+
+    def _move(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        if parameter not in self.state:
+            zeros = torch.zeros_like(parameter)
+            self.state[parameter] = {"step": 0, "exp_avg": zeros, "exp_avg_sq": zeros.clone()}
+        state, (beta1, beta2) = self.state[parameter], group["betas"]
+        state["step"] += 1
+        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        state["exp_avg"].mul_(beta1).add_(gradient, alpha=1 - beta1)
+        state["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        mean, square = (
+            state["exp_avg"] / (1 - beta1 ** state["step"]),
+            state["exp_avg_sq"] / (1 - beta2 ** state["step"]),
+        )
+        parameter.sub_(group["lr"] * mean / (square.sqrt() + group["eps"]))
+
+    @property
+    def num_kept(self) -> int:
+        """How many elements its state has."""
+        return sum(each.numel() for state in self.state.values() for each in state.values() if isinstance(each, Tensor))
+
+
+def keeping(made: list[PlainAdamW]) -> type[PlainAdamW]:
+    """Return a PlainAdamW that notes each that is made."""
+
+    class Kept(PlainAdamW):
+        def __init__(self, params: Iterable[Any], **options: Any) -> None:
+            super().__init__(params, **options)
+            made.append(self)
+
+    return Kept
+
+
+def num_kept(made: list[PlainAdamW]) -> int:
+    """Return how many elements of state this rank keeps."""
+    return sum(each.num_kept for each in made)
+
+
+def grouped(model: nn.Module, groups: bool) -> list[Any]:
+    """Return the model's parameters, or two groups of them: matrices decay, the others do not and are slower."""
+    if not groups:
+        return list(model.parameters())
+    matrices = [each for each in model.parameters() if each.dim() >= 2]
+    others = [each for each in model.parameters() if each.dim() < 2]
+    return [{"params": matrices}, {"params": others, "weight_decay": 0.0, "lr": OPTIONS["lr"] / 2}]  # type: ignore[operator]
+
+
+def slow_down(optimizer: Any) -> None:
+    """Halve every group's learning rate, as a schedule does."""
+    for group in optimizer.param_groups:
+        group["lr"] /= 2
+
+
+def backward(model: nn.Module, step: dict[str, Any]) -> None:
+    """Compute the gradients of a step's loss."""
+    options = {"spare": True} if step.get("spare") else {}
+    torch.autograd.backward(loss_of(model(step["x"], **options), step["y"]))
+
+
+def steps_of(inputs: Values) -> list[dict[str, Any]]:
+    """Return the steps that a rank is to take."""
+    return cast(list[dict[str, Any]], inputs["steps"])
+
+
+def cutter() -> Cut:
+    """Return what marks the wire: a barrier in a group of its own, whose order other calls do not depend on."""
+    group = dist.new_group()
+    return lambda: dist.barrier(group)
+
+
+def values_of(model: nn.Module) -> dict[str, Value]:
+    """Return a copy of each parameter by name."""
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+
+def model_for(inputs: Values) -> HardModel:
+    """Return this rank's model."""
+    return HardModel(cast(int, inputs["seed"]), norm=False, **cast(dict[str, bool], inputs.get("model", {})))

@@ -1,0 +1,72 @@
+"""What a rank runs of scattered_gradients."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from torch import Tensor, nn
+
+from labkit.checks.case import Value, Values
+from labkit.checks.exercise import Functions
+from labkit.exercises.sharded_training.on_ranks import (
+    OPTIONS,
+    Cut,
+    PlainAdamW,
+    backward,
+    cutter,
+    grouped,
+    keeping,
+    model_for,
+    num_kept,
+    steps_of,
+    values_of,
+)
+
+BEHIND = ("remix", "head")
+"""Layers whose gradients are complete when backward reaches the layer `fixed`."""
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Train a hard model on this rank's own batches (scattered_gradients).
+
+    Inputs: seed, model, groups, steps. Marks on the wire in each step: when backward is at the output of `fixed`, when
+    it is over, after the step.
+    """
+    model = model_for(inputs)
+    cut, held = cutter(), _Held(model)
+    made: list[PlainAdamW] = []
+    groups = grouped(model, cast(bool, inputs["groups"]))
+    optimizer = functions["ScatteringOptimizer"](groups, keeping(made), **OPTIONS)
+    model.fixed.register_forward_hook(held.hook(cut))
+    after: list[Value] = []
+    left: list[Value] = []
+    for step in steps_of(inputs):
+        optimizer.zero_grad()
+        backward(model, step)
+        cut()
+        left.append(sum(each.grad is not None for each in model.parameters()))
+        optimizer.step()
+        cut()
+        after.append(cast(Value, values_of(model)))
+    return {"steps": after, "kept": num_kept(made), "left": left, "held": cast(Value, held.midway)}
+
+
+class _Held:
+    """How many gradients of the last layers are still there when backward has passed them."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.behind = [each for name in BEHIND for each in getattr(model, name).parameters()]
+        self.behind = [each for each in self.behind if each is not cast(Any, model).mix.weight]
+        self.midway: list[int] = []
+
+    def hook(self, cut: Cut) -> Any:
+        """Return a forward hook that looks when the output's gradient has come."""
+
+        def look(gradient: Tensor) -> None:
+            self.midway.append(sum(each.grad is not None for each in self.behind))
+            cut()
+
+        def on_output(layer: nn.Module, given: object, output: Tensor) -> None:
+            output.register_hook(look)  # type: ignore[no-untyped-call]
+
+        return on_output

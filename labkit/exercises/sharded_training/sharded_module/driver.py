@@ -1,0 +1,117 @@
+"""What a rank runs of sharded_module."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from labkit.checks.case import Value, Values
+from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.hard_model import HardModel
+from labkit.exercises.sharded_training.on_ranks import (
+    OPTIONS,
+    Cut,
+    PlainAdamW,
+    backward,
+    cutter,
+    model_for,
+    num_kept,
+    steps_of,
+)
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Train a hard model, sharded, on this rank's own batches (sharded_module).
+
+    Inputs: seed, model, blocks (names of layers), dtype (of blocks, or None), steps. Marks on the wire in each step: as
+    each block computes, when forward is over, when backward reaches each block's output, when it is over, and after
+    finish_gradient_synchronization.
+    """
+    model, names = model_for(inputs), cast(list[str], inputs["blocks"])
+    if inputs["dtype"]:
+        model.float()
+    blocks = [cast(nn.Module, getattr(model, name)) for name in names]
+    cut, watch = cutter(), _Watch(model, blocks)
+    kind = getattr(torch, cast(str, inputs["dtype"])) if inputs["dtype"] else None
+    wrapped = functions["ShardedModule"](model, blocks, *([kind] if kind else []))
+    watch.mark(cut)
+    optimizer = PlainAdamW(wrapped.parameters(), **OPTIONS)
+    after: list[Value] = []
+    shards: list[Value] = []
+    for step in steps_of(inputs):
+        optimizer.zero_grad()
+        batch = {**step, "x": step["x"].to(kind), "y": step["y"].to(kind)} if kind else step
+        watch.step(wrapped, batch, cut)
+        wrapped.finish_gradient_synchronization()
+        cut()
+        watch.look("finish", -1)
+        shards.append(sum(each.numel() for each in wrapped.parameters()))
+        optimizer.step()
+        full = wrapped.gather_full_params()
+        watch.look("gathered", -1)
+        after.append({name: each.detach().double().clone() for name, each in full.items()})
+        cut()
+    return {"steps": after, "kept": num_kept([optimizer]), "shards": shards, "seen": watch.seen, "saved": watch.saved}
+
+
+class _Watch:
+    """Which blocks are whole at which moment, and what autograd has kept of them."""
+
+    def __init__(self, model: HardModel, blocks: list[nn.Module]) -> None:
+        uses = [set(block.parameters()) for block in blocks]
+        alone = [[p for p in own if sum(p in each for each in uses) == 1] for own in uses]
+        self.parameters = [[(p, p.numel()) for p in own] for own in alone]
+        self.weights = {p.numel() for own in alone for p in own if p.dim() == 2}
+        self.model, self.blocks = model, blocks
+        self.seen: list[Value] = []
+        self.saved: list[Value] = []
+
+    def whole(self) -> list[Value]:
+        """Return the numbers of the blocks whose parameters have memory for all of their elements."""
+        return [
+            number
+            for number, own in enumerate(self.parameters)
+            if own and all(p.untyped_storage().nbytes() >= size * p.element_size() for p, size in own)
+        ]
+
+    def look(self, when: str, block: int) -> None:
+        """Note who is whole."""
+        self.seen.append([when, block, self.whole()])
+
+    def mark(self, cut: Cut) -> None:
+        """Look and mark the wire whenever a block computes."""
+
+        def at(when: str, number: int) -> None:
+            self.look(when, number)
+            cut()
+
+        def on_output(number: int, output: Tensor) -> None:
+            output.register_hook(lambda gradient: at("backward", number))  # type: ignore[no-untyped-call]
+
+        for number, block in enumerate(self.blocks):
+            block.register_forward_pre_hook(lambda layer, given, number=number: at("forward", number))
+            block.register_forward_hook(lambda layer, given, output, number=number: on_output(number, output))
+
+    def step(self, wrapped: Any, step: dict[str, Any], cut: Cut) -> None:
+        """Go forward and backward; note what autograd keeps of weights between the two."""
+        kept: list[Tensor] = []
+
+        def pack(tensor: Tensor) -> Tensor:
+            kept.append(tensor)
+            return tensor
+
+        def forward(x: Tensor, **options: bool) -> Tensor:
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+                output: Tensor = wrapped(x.requires_grad_(), **options)  # else torch warns of hooks on the first block
+            cut()
+            self.look("between", -1)
+            weights = [each for each in kept if each.numel() in self.weights and each.dim() == 2]
+            storages = {each.untyped_storage().data_ptr(): each for each in weights if each.untyped_storage().nbytes()}
+            self.saved.append(len(storages))
+            kept.clear()
+            return output
+
+        backward(cast(nn.Module, forward), step)
+        cut()

@@ -1,0 +1,256 @@
+"""ZeRO-3: a module whose parameters are shards, except while they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from labkit.checks.as_if import as_if
+from labkit.checks.blame import HANGS, by_signs
+from labkit.checks.case import Case, Values
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.structure import ANYTHING, Each, and_more
+from labkit.checks.wire import CollectiveCall, Wire
+from labkit.exercises.sharded_training.marked_wire import gathers, scatters, stretches, waited_at_once
+from labkit.exercises.sharded_training.on_ranks import model_for
+from labkit.exercises.sharded_training.sharded_module.driver import drive
+from labkit.exercises.sharded_training.training import (
+    Parameters,
+    Ways,
+    alone,
+    each_by_itself,
+    equal,
+    steps_that_came,
+    training_case,
+    wrong_names,
+)
+from labkit.words import join, plural
+
+LAYERS = ("stem", "mix", "fixed", "remix", "head")
+
+
+def module_case(
+    name: str, seed: int, world_size: int, *, blocks: Sequence[str] = LAYERS, dtype: str = "", **options: Any
+) -> Case:
+    """Return a case of sharded_module.
+
+    Args:
+        name: In words.
+        seed: Draws it.
+        world_size: Number of ranks.
+        blocks: Names of the layers that are gathered one at a time.
+        dtype: In which they compute; "" for that of the parameters, float64.
+        options: See training_case.
+    """
+    more: dict[str, Any] = {"blocks": list(blocks), "dtype": dtype}
+    return training_case(name, seed, world_size, same_batch=False, more=more, **options)
+
+
+def _names(case: Case) -> list[str]:
+    return cast(list[str], case.inputs[0]["blocks"])
+
+
+def _in_half(case: Case) -> bool:
+    return bool(case.inputs[0]["dtype"])
+
+
+def expected(case: Case) -> list[Values]:
+    """Return the parameters after each step (the oracle)."""
+    return [{"steps": cast(Any, alone(case))} for _ in case.inputs]
+
+
+def _wrong(case: Case, mine: Parameters, wanted: Parameters) -> list[str]:
+    """Return the names of wrong parameters; with blocks of low precision, those that are far off."""
+    if not _in_half(case):
+        return wrong_names(mine, wanted)
+    return [
+        name for name in wanted
+        if not isinstance(mine.get(name), Tensor)
+        or not torch.allclose(cast(Tensor, mine[name]), cast(Tensor, wanted[name]), rtol=0, atol=0.03)
+    ]  # fmt: skip
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong with parameters, with what is whole when, and with what travels when."""
+    right = alone(case)
+    for rank, values in enumerate(got):
+        came = steps_that_came(values)
+        for number, (mine, wanted) in enumerate(zip(came, right, strict=True)):
+            wrong = _wrong(case, mine, wanted)
+            if wrong:
+                own = _OWN if equal(came[:1], each_by_itself(case)) else ""
+                ways: Ways = [
+                    (_SUM, lambda: alone(case, factor=case.world_size)),
+                ]
+                name = as_if(came, ways, equal) or own or (_MASTERS if _in_half(case) else "")
+                yield Finding(name, f"After step {number} rank {rank} has wrong values in {join(wrong)}.", rank=rank)
+    for rank, values in enumerate(got):
+        yield from _shares(case, rank, values)
+        yield from _memory(case, rank, values)
+        yield from _wire(case, wire, rank)
+
+
+def _shares(case: Case, rank: int, values: Values) -> Iterator[Finding]:
+    sizes = [each.numel() for each in model_for(case.inputs[0]).parameters()]
+    share = sum(-(-each // case.world_size) for each in sizes)
+    most = max(cast(list[int], values["shards"]), default=0)
+    if most > share or cast(int, values["kept"]) > 2 * share:
+        text = f"Outside forward and backward rank {rank}'s parameters have {most} elements of {sum(sizes)}."
+        yield Finding(_NO_SHARDS, text, f"at most {share}", str(most), rank)
+
+
+def _memory(case: Case, rank: int, values: Values) -> Iterator[Finding]:
+    names = _names(case)
+    last = len(names) - 1
+    for when, block, whole in cast(list[tuple[str, int, list[int]]], values["seen"]):
+        others = [each for each in whole if each not in (block, block + 1, block - 1)]
+        shown = join([names[each] for each in others])
+        if when == "forward" and [each for each in whole if each < block]:
+            shown = join([names[each] for each in whole if each < block])
+            text = f"While {names[block]} computes in forward, rank {rank} still holds all of {shown}."
+            yield Finding(_NEVER_FREED, text, rank=rank)
+        if when in ("forward", "backward") and others:
+            name = _ALL_AT_ONCE if when == "forward" else _NOT_AFTER_BACKWARD
+            text = f"While {names[block]} computes in {when}, rank {rank} holds all of {shown}."
+            yield Finding(name, text, rank=rank)
+        if when == "between" and [each for each in whole if each != last]:
+            shown = join([names[each] for each in whole if each != last])
+            yield Finding(_NEVER_FREED, f"Between forward and backward rank {rank} holds all of {shown}.", rank=rank)
+        if when in ("finish", "gathered") and whole:
+            after = "finish_gradient_synchronization" if when == "finish" else "gather_full_params"
+            shown = join([names[each] for each in whole])
+            name = _NOT_AFTER_BACKWARD if when == "finish" else _FULL_STAYS
+            yield Finding(name, f"After {after} rank {rank} holds all of {shown}.", rank=rank)
+    model = model_for(case.inputs[0])
+    in_root = {id(p) for name in names for p in getattr(model, name).parameters()}
+    matrices = [p for p in model.parameters() if p.dim() == 2 and id(p) not in in_root]
+    tied = model.remix.weight is model.mix.weight
+    kept = 1 + len(matrices) + (1 if tied else 0)  # the last block's, and the root's
+    saved = max(cast(list[int], values["saved"]), default=0)
+    if saved > kept:
+        text = f"Between forward and backward autograd holds {saved} whole weights on rank {rank}; parameters "
+        "look free."
+        yield Finding(_GRAPH_HOLDS, text, f"at most {kept}", str(saved), rank)
+
+
+def _wire(case: Case, wire: Wire, rank: int) -> Iterator[Finding]:
+    names = _names(case)
+    count, parts = len(names), stretches(wire, rank)
+    in_a_step = 2 * count + 4
+    num_steps = len(cast(list[Any], case.inputs[0]["steps"]))
+    if len(parts) != num_steps * in_a_step + 1:
+        yield Finding("", "This check marks the wire with barriers of its own; call none in your code.", rank=rank)
+        return
+    model = model_for(case.inputs[0])
+    uses = [set(getattr(model, name).parameters()) for name in names]
+    trains = [any(p.requires_grad and sum(p in each for each in uses) == 1 for p in own) for own in uses]
+    for step in range(num_steps):
+        mine = parts[step * in_a_step : (step + 1) * in_a_step]
+        yield from _of_step(case, rank, step, mine, trains)
+        every = [call for part in mine[:-1] for call in part]
+        if any(call.kind == "all_reduce" for call in every):
+            yield Finding(_ALL_REDUCED, f"In step {step} rank {rank} calls all_reduce.", rank=rank)
+        if len(gathers(every)) > 2 * count + 2 or len(scatters(every)) > count + 1:
+            often = f"{plural(len(gathers(every)), 'gather')} and {plural(len(scatters(every)), 'scatter')}"
+            text = f"In step {step} rank {rank} calls {often} for {plural(count, 'block')}."
+            yield Finding(_EACH, text, rank=rank)
+
+
+def _of_step(
+    case: Case, rank: int, step: int, parts: list[list[CollectiveCall]], trains: list[bool]
+) -> Iterator[Finding]:
+    """Yield what is not under way when it should be. Parts: forward of each block, between, backward of each, rest."""
+    names = _names(case)
+    last = len(names) - 1
+    model = model_for(case.inputs[0])
+    uses = [set(getattr(model, name).parameters()) for name in names]
+    has = [any(sum(p in each for each in uses) == 1 for p in own) for own in uses]
+    root = any(sum(p in each for each in uses) != 1 for p in model.parameters())
+    for block in range(last):
+        begun = len(gathers([call for part in parts[: block + 1] for call in part]))
+        if begun < sum(has[: block + 2]) + root:
+            text = f"In step {step}, when {names[block]} computes on rank {rank}, {names[block + 1]} is not under way."
+            yield Finding(_NO_PREFETCH, text, rank=rank)
+    back = parts[last + 2 :]
+    early = last + 1  # parts before backward
+    for place, block in enumerate(range(last, 0, -1)):
+        calls = [call for part in [*parts[early : early + 1], *back[: place + 1]] for call in part]
+        when = f"In step {step}, when backward is at {names[block]} on rank {rank}"
+        if len(gathers(calls)) < sum(has[block - 1 : last]):
+            text = f"{when}, {names[block - 1]} is not under way."
+            yield Finding(_NO_PREFETCH_BACK, text, rank=rank)
+        if len(scatters(calls)) < sum(trains[block + 1 :]):
+            text = f"{when}, gradients of the blocks behind it have not left."
+            yield Finding(_LATE, text, rank=rank)
+    inside = scatters([call for part in back[: last + 2] for call in part])
+    if len(inside) > 2 and all(waited_at_once(call) for call in inside):
+        yield Finding(_BLOCKS, f"In step {step} rank {rank} waits for each reduce-scatter as it begins.", rank=rank)
+
+
+_SUM, _OWN, _MASTERS, _NO_SHARDS, _NEVER_FREED, _ALL_AT_ONCE, _NOT_AFTER_BACKWARD, _FULL_STAYS, _GRAPH_HOLDS = (
+    "sum for mean", "own gradients", "masters in low precision", "whole parameters stepped", "not freed after forward",
+    "all gathered at once", "not freed after backward", "full parameters stay", "autograd holds it",
+)  # fmt: skip
+_NO_PREFETCH, _NO_PREFETCH_BACK, _ALL_REDUCED, _EACH, _LATE, _BLOCKS, _NOT_GATHERED = (
+    "no prefetch", "no prefetch in backward", "all-reduced", "a collective for each parameter", "all at the end",
+    "waits in backward", "not gathered for backward",
+)  # fmt: skip
+MISTAKES = {
+    _SUM: "The gradients are added up; the step takes their mean.",
+    _OWN: "This rank has trained on its own gradients alone: they never left.",
+    _MASTERS: "The values are far off. Keep the shards in float32, and give them gradients in float32.",
+    _NO_SHARDS: "The optimizer gets whole parameters. Outside of forward and backward each must be its shard.",
+    _NEVER_FREED: "Free a block in its forward hook, as soon as it has computed; only the last one may stay.",
+    _ALL_AT_ONCE: "Only the block that computes and the next one may be whole: gather one ahead, not all.",
+    _NOT_AFTER_BACKWARD: "Free a block in backward, too: at the latest when the block before it computes. A "
+    "frozen block has "
+    "no gradient that would tell you.",
+    _FULL_STAYS: "gather_full_params returns copies; the parameters themselves must be shards again afterwards.",
+    _GRAPH_HOLDS: "Replacing parameter.data does not free what autograd has kept. Empty the storage: "
+    "tensor.untyped_storage().resize_(0).",
+    _NO_PREFETCH: "When a block is about to compute, begin to gather the next one: it then travels in the meantime.",
+    _NO_PREFETCH_BACK: "In backward the next block is the one before: begin to gather it when this one is about "
+    "to compute.",
+    _ALL_REDUCED: "Each rank needs its shard of the mean gradient, and nothing else: reduce-scatter.",
+    _EACH: "One gather and one scatter for each block are enough: a Unit does all its parameters together.",
+    _LATE: "Scatter the gradients of a block from the hook of its last one, not after backward.",
+    _BLOCKS: "Begin the scatter in the hook and finish it later: when the next block's begins, say.",
+    _NOT_GATHERED: "Backward needs the weights again, and the block has been freed: gather it in a full "
+    "backward pre-hook.",
+}
+
+EXERCISE = Exercise(
+    id="sharded_module",
+    functions=("ShardedModule",),
+    driver=drive,
+    oracle=expected,
+    structure=and_more(expected, kept=0, shards=Each(0), seen=Each(ANYTHING), saved=Each(0)),
+    find=find,
+    visible=(
+        module_case("2 ranks, plain layers", 1331, 2, tied=False, frozen=False),
+        module_case("3 ranks, a frozen block", 1332, 3, tied=False),
+        module_case("2 ranks, two blocks share a weight", 1333, 2),
+        module_case("4 ranks, some layers are in no block", 1334, 4, blocks=("stem", "mix", "head"), tied=False),
+        module_case("2 ranks, blocks in bfloat16", 1335, 2, dtype="bfloat16", tied=False, num_steps=2),
+    ),
+    hints=(
+        "Make a Unit for each block and one for the rest. Then ask of each moment in a step: who must be whole "
+        "now, who "
+        "should be on the way, who can go? A block with frozen parameters is done when the block before it is "
+        "about to go.",
+        "Before a block's forward: gather it, start_gather the next. After it: free it, unless it is the last. "
+        "Before its "
+        "backward: free the one behind, gather it, start_gather the one before. In the hook of its last gradient: "
+        "start_scatter, and finish the scatter that was started before that.",
+        "block.register_forward_pre_hook(partial(self.before, number, number + 1)) with def before(self, number, then, "
+        "*_); register_full_backward_pre_hook takes the same with number - 1. A unit is complete when "
+        "all(p.grad is not "
+        "None for p in unit.trained).",
+    ),
+    mistakes=MISTAKES,
+    blame=by_signs({_NOT_GATHERED: ("setStorage", "storage of size 0", "out of bounds"), _LATE: HANGS}),
+)

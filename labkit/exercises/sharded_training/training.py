@@ -1,0 +1,130 @@
+"""One process in the place of all ranks: what parameters must be after each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from labkit.checks import draws
+from labkit.checks.case import Case, Value, Values
+from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
+from labkit.checks.tensor_values import close
+from labkit.exercises.sharded_training.on_ranks import OPTIONS, PlainAdamW, grouped, model_for, slow_down
+
+Parameters = Mapping[str, Value]
+
+
+def training_case(
+    name: str, seed: int, world_size: int, *, same_batch: bool, num_steps: int = 3, size: int = 4,
+    groups: bool = False, slower: bool = False, spare: Sequence[int] = (), about: Mapping[str, Value] | None = None,
+    more: Mapping[str, Value] | None = None, **model: bool,
+) -> Case:  # fmt: skip
+    """Return a case in which a hard model takes some steps.
+
+    Args:
+        name: In words.
+        seed: Draws it.
+        world_size: Number of ranks.
+        same_batch: Every rank has the same samples; else each has its own.
+        num_steps: How many.
+        size: Samples of a rank.
+        groups: Two groups of parameters, with options of their own.
+        slower: Learning rates are halved before the last step.
+        spare: The steps in which the spare layer is used; it is there if this is not ().
+        about: What only the judge knows.
+        more: What ranks are given besides.
+        model: Of the hard model; see there.
+    """
+    options: dict[str, Value] = {"unused": bool(spare), **model}
+    inputs = []
+    for rank in range(world_size):
+        steps: list[Value] = []
+        for number in range(num_steps):
+            part = draws.part_of(seed, "batch", number, 0 if same_batch else rank)
+            x, y = hard_batch(part, size)
+            steps.append({"x": x, "y": y, "spare": number in spare, "slower": slower and number == num_steps - 1})
+        inputs.append({
+            "seed": draws.part_of(seed, "model"), "model": options, "groups": groups, "steps": steps, **(more or {}),
+        })  # fmt: skip
+    return Case(name, world_size, tuple(inputs), about or {})
+
+
+def alone(
+    case: Case, *, groups: bool | None = None, slower: bool | None = None, zeros: bool = False, factor: float = 1.0
+) -> list[dict[str, Tensor]]:
+    """Return the parameters after each step of one process that has all ranks' samples.
+
+    Args:
+        case: What is trained.
+        groups: Whether groups are kept; None for what the case says.
+        slower: Whether learning rates change; None for what the case says.
+        zeros: Parameters without a gradient get zeros.
+        factor: Of all gradients.
+    """
+    inputs = case.inputs[0]
+    model = model_for(inputs)
+    optimizer = PlainAdamW(grouped(model, cast(bool, inputs["groups"]) if groups is None else groups), **OPTIONS)
+    found = []
+    for number, step in enumerate(cast(list[dict[str, Any]], inputs["steps"])):
+        optimizer.zero_grad()
+        if step["slower"] if slower is None else slower:
+            slow_down(optimizer)
+        torch.autograd.backward(_loss(model, case, number))
+        for parameter in filter(lambda each: each.requires_grad, model.parameters()):
+            if parameter.grad is not None:
+                parameter.grad *= factor
+            elif zeros:
+                parameter.grad = torch.zeros_like(parameter)
+        optimizer.step()
+        found.append({name: each.detach().clone() for name, each in model.named_parameters()})
+    return found
+
+
+def _loss(model: HardModel, case: Case, number: int) -> Tensor:
+    losses = []
+    for inputs in case.inputs:
+        step = cast(list[dict[str, Any]], inputs["steps"])[number]
+        losses.append(nn.functional.mse_loss(model(step["x"], spare=step["spare"]), step["y"]))
+    return torch.stack(losses).mean()
+
+
+def begun(case: Case) -> dict[str, Tensor]:
+    """Return the parameters before the first step."""
+    return {name: each.detach().clone() for name, each in model_for(case.inputs[0]).named_parameters()}
+
+
+def wrong_names(came: Parameters, right: Parameters) -> list[str]:
+    """Return the names of the parameters that differ."""
+    return [name for name in right if not close(came.get(name), right[name])]
+
+
+def equal(came: Sequence[Parameters], right: Sequence[Parameters]) -> bool:
+    """Return whether the parameters of every step are the same."""
+    return not any(wrong_names(a, b) for a, b in zip(came, right, strict=True))
+
+
+def num_trained(case: Case) -> list[int]:
+    """Return the size of each parameter that is ever trained."""
+    return [each.numel() for each in model_for(case.inputs[0]).parameters() if each.requires_grad]
+
+
+def steps_that_came(values: Values) -> list[Parameters]:
+    """Return the parameters after each step on a rank."""
+    return cast(list[Parameters], values["steps"])
+
+
+def each_by_itself(case: Case) -> list[dict[str, Tensor]]:
+    """Return the parameters after step 0 if each rank updates its shard by the gradients of its own samples."""
+    alike = [alone(Case("", 1, (inputs,)))[0] for inputs in case.inputs]
+    found = {}
+    for name, first in alike[0].items():
+        size = -(-first.numel() // len(alike))
+        parts = [each[name].reshape(-1)[rank * size : (rank + 1) * size] for rank, each in enumerate(alike)]
+        found[name] = torch.cat(parts).view(first.shape)
+    return [found]
+
+
+Ways = list[tuple[str, Callable[[], Sequence[Parameters]]]]

@@ -1,0 +1,1 @@
+export { shardingPlayer } from "./sharding/player.js";

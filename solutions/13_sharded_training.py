@@ -1,0 +1,772 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 13 Sharded training
+#
+# A model of 7 billion parameters is a file of 14 GB. You have eight GPUs of 24 GB, so it fits. You start training, and the
+# first step ends with *out of memory*. Where did the memory go, and why does each of your eight GPUs hold the same things?
+#
+# In this lesson you build the answer, in three stages: **ZeRO** 1, 2 and 3. The last one is what PyTorch calls FSDP. At the
+# end the course's GPT trains on your version, beside torch's `fully_shard`, to the same loss.
+#
+# **Time:** [[minutes]] minutes, and a bonus. **You need** lesson 02 (what all-reduce is made of) and autograd hooks, which
+# lesson 04 uses; no GPU.
+#
+# **Stuck?** `labkit.hint("flat_shards")` gives up to three hints. `labkit.lend("flat_shards")` puts a working version into
+# the notebook: you give up its points, and everything below it runs.
+
+# %% [markdown] tags=["slide-only"]
+# # 13 Sharded training
+#
+# A 14 GB model, eight GPUs of 24 GB, out of memory. Why?
+#
+# <!-- notes: ZeRO 1, 2 and 3, built one after the other. The third is FSDP. -->
+
+# %% tags=["given"]
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+import labkit
+from labkit.models import GPT, clip_shards, optimizer_for, train_fully_sharded, train_on_ranks
+from labkit.timeline.memory import memory_peaks
+
+ALL_GATHER = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+# %% [markdown]
+# ## 1 Sixteen bytes a parameter
+#
+# Training with Adam in **mixed precision** keeps five numbers for each parameter:
+#
+# | | type | bytes |
+# |---|---|---|
+# | the parameter that forward and backward use | bfloat16 | 2 |
+# | its gradient | bfloat16 | 2 |
+# | the **master** copy that the optimizer changes | float32 | 4 |
+# | Adam's mean of gradients | float32 | 4 |
+# | Adam's mean of squares | float32 | 4 |
+#
+# The master copy is there because bfloat16 has 8 significant bits: add 0.001 to 1.0, and nothing happens.
+
+# | | parameters | the file | in training |
+# |---|---|---|---|
+# | the course's GPT | 226 thousand | 0.5 MB | 3.6 MB |
+# | GPT-2 XL | 1.5 billion | 3 GB | 24 GB |
+# | Llama 2 7B | 7 billion | 14 GB | 112 GB |
+# | GPT-3 | 175 billion | 350 GB | 2.8 TB |
+#
+# So 24 GB hold a model of about 1 billion, and something has to be left for activations. Under data parallelism (DDP, lesson
+# 04) each of your eight GPUs holds all 112 GB of the 7 billion: the same numbers, eight times.
+#
+# ZeRO (Rajbhandari and others, 2020) keeps every number **once**. Each rank owns one **shard** of N:
+
+# %% tags=["figure"]
+labkit.sharding_player(num_params=7e9, num_ranks=8)
+
+# %% [markdown]
+# * **ZeRO-1** shards what the optimizer keeps: 12 of the 16 bytes.
+# * **ZeRO-2** also shards the gradients.
+# * **ZeRO-3** also shards the parameters. Now everything shrinks with N, and a layer has to be fetched before it computes.
+#
+# **[[most_saved]].** You go from 8 GPUs to 64. Which stage's memory per GPU hardly changes? Answer 1 or 3.
+
+# %% tags=["why"] exercise="most_saved" title="From 8 to 64"
+labkit.answer("most_saved", 1)
+
+# %% [markdown] tags=["slide-only"]
+# ## Sixteen bytes a parameter
+#
+# | | bytes |
+# |---|---|
+# | parameter, bfloat16 | 2 |
+# | gradient, bfloat16 | 2 |
+# | master copy, float32 | 4 |
+# | Adam's two means, float32 | 8 |
+#
+# **To the room:** how large a model trains in 24 GB?
+#
+# <!-- notes: One billion at most, and that without activations. GPT-3 takes 2.8 TB. -->
+
+# %% [markdown] tags=["slide-only"]
+# ## Every number once
+#
+# | 7 B on 8 GPUs | each holds | sends, beside DDP |
+# |---|---|---|
+# | DDP | 112 GB | 1 |
+# | ZeRO-1 | 38.5 GB | 1 |
+# | ZeRO-2 | 26.3 GB | 1 |
+# | ZeRO-3 | **14 GB** | 1.5 |
+#
+# <!-- notes: Show the figure. Only ZeRO-3 shrinks with N all the way. -->
+
+# %% [markdown]
+# ## 2 Flat shards
+#
+# A tensor of 5 x 7 has 35 elements; four ranks cannot share them equally along a dimension. So forget the shape: lay the
+# elements out **flat**, and cut them into four runs of 9. The last run is short, so it is **padded** with a zero. All
+# shards have the same size, as collectives want it.
+#
+# ```
+# rank 0            rank 1            rank 2            rank 3
+# 0 1 2 ... 8       9 10 ... 17       18 ... 26         27 ... 34 [0]
+# ```
+#
+# An all-reduce is a reduce-scatter followed by an all-gather (lesson 02). Sharding uses the halves separately: **all-gather**
+# turns shards into whole tensors, **reduce-scatter** turns whole gradients into shards of their sum.
+#
+# One collective for each tensor would waste latency, so both take a *list* of tensors. Both should also run while you
+# compute. So each is a function that begins, and returns another function that waits and finishes:
+#
+# ```python
+# finish = start_gather(shards, tensors)
+# ...            # compute something
+# finish()       # now the tensors are whole
+# ```
+#
+# `ALL_GATHER(output, input, async_op=True)` (torch's name depends on its version) puts the ranks' inputs one behind the other; `REDUCE_SCATTER(output, input,
+# async_op=True)` gives rank *r* the sum of everybody's *r*-th part. Both return a handle with `wait()`.
+#
+# ### Exercise [[flat_shards]]
+#
+# *20 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
+
+
+# %% tags=["exercise"] exercise="flat_shards" points=20 difficulty=3 importance=5 minutes=8 title="Flat shards" provides=["shard_of", "start_gather", "start_scatter"]
+def shard_of(tensor: Tensor) -> Tensor:
+    """Return a copy of this rank's part of a tensor: flat, numel / world_size elements, rounded up.
+
+    Rank r has the r-th run of so many elements; zeros stand behind the tensor's end.
+    """
+    # BEGIN SOLUTION flat_shards
+    return rows_of(tensor)[dist.get_rank()].clone()
+    # END SOLUTION
+
+
+def start_gather(shards: list[Tensor], tensors: list[Tensor]) -> Callable[[], None]:
+    """Begin to fill the tensors from all ranks' shards; return the function that waits and has filled them.
+
+    One collective, in the dtype of the tensors (all have the same). A tensor may be a parameter that autograd has seen:
+    write into ``tensor.data``, which autograd does not count as a change.
+
+    Args:
+        shards: This rank's shard of each tensor.
+        tensors: They keep their memory.
+    """
+    # BEGIN SOLUTION flat_shards
+    sizes = [len(shard) for shard in shards]
+    everyones = tensors[0].new_empty(dist.get_world_size(), sum(sizes))
+    mine = everyones[dist.get_rank()]  # sent from where it will stand
+    torch.cat([shard.detach().to(mine.dtype) for shard in shards], out=mine)
+    work = ALL_GATHER(everyones.view(-1), mine, async_op=True)
+
+    def finish() -> None:
+        work.wait()
+        columns = everyones.split(sizes, 1)
+        for column, tensor in zip(columns, tensors, strict=True):
+            tensor.data.copy_(column.reshape(-1)[: tensor.numel()].view(tensor.shape))
+
+    return finish
+    # END SOLUTION
+
+
+def start_scatter(tensors: list[Tensor]) -> Callable[[], list[Tensor]]:
+    """Begin to average tensors over the ranks; return the function that waits and returns this rank's shard of each.
+
+    One collective; all tensors have the same dtype.
+    """
+    # BEGIN SOLUTION flat_shards
+    rows = torch.cat([rows_of(tensor) for tensor in tensors], 1)
+    mine = rows.new_empty(rows.shape[1])
+    work = REDUCE_SCATTER(mine, rows.view(-1), async_op=True)
+    sizes = [-(-tensor.numel() // len(rows)) for tensor in tensors]
+
+    def finish() -> list[Tensor]:
+        work.wait()
+        return list((mine / dist.get_world_size()).split(sizes))
+
+    return finish
+    # END SOLUTION
+
+
+# BEGIN SOLUTION flat_shards
+def rows_of(tensor: Tensor) -> Tensor:
+    """Return the tensor as one row for each rank, padded with zeros."""
+    flat = tensor.detach().reshape(-1)
+    missing = -len(flat) % dist.get_world_size()
+    return (nn.functional.pad(flat, (0, missing)) if missing else flat).view(dist.get_world_size(), -1)
+
+
+# END SOLUTION
+
+# %% tags=["check"]
+labkit.check("flat_shards", shard_of, start_gather, start_scatter)
+
+# %% [markdown] tags=["slide-only"]
+# ## Flat shards
+#
+# ```
+# rank 0         rank 1         rank 2         rank 3
+# 0 1 2 ... 8    9 10 ... 17    18 ... 26      27 ... 34 [0]
+# ```
+#
+# * **all-gather**: shards become whole tensors
+# * **reduce-scatter**: whole gradients become shards of the sum
+# * both begin now and finish later
+#
+# <!-- notes: An all-reduce is the two of them, one after the other. -->
+
+# %% [markdown]
+# ## 3 ZeRO-1: everybody updates a shard
+#
+# Adam treats each element by itself. So rank *r* can run Adam on shard *r* alone, and nobody misses anything: after the
+# update, all ranks gather the new parameters.
+#
+# Your class takes the place of the optimizer. DDP still averages the gradients, so on every rank they are equal.
+#
+# ### Exercise [[sharded_optimizer]]
+#
+# *20 points, about 9 minutes; difficulty 3 of 5, importance 5 of 5*
+
+
+# %% tags=["exercise"] exercise="sharded_optimizer" points=20 difficulty=3 importance=5 minutes=9 title="ZeRO-1" provides=["ShardedOptimizer"] needs=["flat_shards"]
+class ShardedOptimizer:
+    """An optimizer whose state is sharded: each rank holds only its share of what optimizer_cls keeps.
+
+    Args:
+        params: Parameters, or groups: dicts with "params" and options of their own. Frozen parameters never move.
+        optimizer_cls: Such as torch.optim.AdamW; it treats each element by itself.
+        kwargs: Its options.
+
+    Attributes:
+        param_groups: A dict for each group. Whoever changes its "lr" changes the next step.
+    """
+
+    def __init__(self, params: Any, optimizer_cls: Any, **kwargs: Any) -> None:
+        # BEGIN SOLUTION sharded_optimizer
+        groups = list(params)
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        groups = [{**group, "params": [p for p in group["params"] if p.requires_grad]} for group in groups]
+        self.shards = {p: nn.Parameter(shard_of(p)) for group in groups for p in group["params"]}
+        local = [{**group, "params": [self.shards[p] for p in group["params"]]} for group in groups]
+        self.optimizer = optimizer_cls(local, **kwargs)
+        self.param_groups = self.optimizer.param_groups
+        # END SOLUTION
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of the parameters."""
+        # BEGIN SOLUTION sharded_optimizer
+        for parameter in self.shards:
+            parameter.grad = None
+        # END SOLUTION
+
+    def step(self) -> None:
+        """Do on all ranks together what optimizer_cls would do; gradients are equal on all ranks.
+
+        Afterwards every rank has all new parameters. A parameter whose grad is None stays as it is.
+        """
+        # BEGIN SOLUTION sharded_optimizer
+        self.take_gradients()
+        self.optimizer.step()
+        start_gather(list(self.shards.values()), list(self.shards))()
+        for shard in self.shards.values():
+            shard.grad = None
+
+    def take_gradients(self) -> None:
+        """Give each shard its part of the gradient."""
+        for parameter, shard in self.shards.items():
+            shard.grad = None if parameter.grad is None else shard_of(parameter.grad)
+        # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("sharded_optimizer", ShardedOptimizer)
+
+# %% [markdown]
+# **[[whole_first]].** DDP's all-reduce, then your gather: how many times the bytes of DDP alone does a step send? (In a
+# ring, an all-reduce of P bytes sends 2P from each rank; a reduce-scatter or an all-gather sends P.)
+
+# %% tags=["why"] exercise="whole_first" title="Who needs the whole gradient?"
+labkit.answer("whole_first", 1.5)
+
+# %% [markdown]
+# ## 4 ZeRO-2: gradients leave as they come
+#
+# The second half of the all-reduce gives everybody the whole mean gradient. Nobody needs it any more. Leave that half out,
+# and what remains is a reduce-scatter: bytes are down to DDP's again.
+#
+# Memory goes down, too, if you do not wait until backward is over. `parameter.register_post_accumulate_grad_hook(hook)`
+# calls `hook(parameter)` as soon as its gradient is complete. Send it then, and drop it.
+#
+# ### Exercise [[scattered_gradients]]
+#
+# *20 points, about 7 minutes; difficulty 3 of 5, importance 5 of 5*
+
+
+# %% tags=["exercise"] exercise="scattered_gradients" points=20 difficulty=3 importance=5 minutes=7 title="ZeRO-2" provides=["ScatteringOptimizer"] needs=["flat_shards", "sharded_optimizer"]
+class ScatteringOptimizer(ShardedOptimizer):
+    """A ShardedOptimizer for gradients that differ from rank to rank: no DDP around the model, step takes their mean.
+
+    Each gradient leaves by a reduce-scatter as soon as it is complete, and backward does not wait for it. After backward
+    no parameter has a grad. Every rank uses every trained parameter, once in a step.
+    """
+
+    def __init__(self, params: Any, optimizer_cls: Any, **kwargs: Any) -> None:
+        # BEGIN SOLUTION scattered_gradients
+        super().__init__(params, optimizer_cls, **kwargs)
+        self.in_flight: list[tuple[Tensor, Callable[[], list[Tensor]]]] = []
+        for parameter in self.shards:
+            parameter.register_post_accumulate_grad_hook(self.on_gradient)
+
+    def on_gradient(self, parameter: Tensor) -> None:
+        self.in_flight.append((parameter, start_scatter([parameter.grad])))
+        parameter.grad = None
+
+    def take_gradients(self) -> None:
+        for parameter, finish in self.in_flight:
+            (self.shards[parameter].grad,) = finish()
+        self.in_flight = []
+        # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("scattered_gradients", ScatteringOptimizer)
+
+# %% [markdown] tags=["slide-only"]
+# ## Nobody needs the whole gradient
+#
+# | | each rank sends |
+# |---|---|
+# | all-reduce gradients (DDP) | 2P |
+# | all-reduce, update a shard, all-gather | 3P |
+# | **reduce-scatter, update a shard, all-gather** | 2P |
+#
+# <!-- notes: ZeRO-1 and ZeRO-2 cost no bytes beyond DDP's. The memory is free of charge. -->
+
+# %% [markdown]
+# ## 5 ZeRO-3: a layer arrives, computes, and goes
+#
+# What is left are the parameters. They are sharded, too, and a **block** of the model is gathered just before it computes,
+# and freed when it has. Backward needs it once more.
+#
+# ```
+# forward    gather 0 | compute 0 | free 0
+#                     | gather 1  | compute 1 | free 1
+#                                 | gather 2  | compute 2
+# ```
+#
+# While block *i* computes, block *i + 1* is already on its way: **prefetching**. In backward it is block *i - 1*.
+#
+# Freeing has a trap. If you replace `parameter.data`, the memory stays: for backward, autograd kept views of it. So
+# **empty the storage** instead. The tensor keeps its shape, and its memory is gone, whoever refers to it:
+
+# %%
+weight = torch.ones(1000, 1000)
+view = weight.t()
+weight.untyped_storage().resize_(0)
+print(view.shape, view.untyped_storage().nbytes(), "bytes")
+
+# %% [markdown]
+# The bookkeeping for one block is written for you: the class `Unit`. Outside its turn each parameter *is* its shard, so an ordinary optimizer can step
+# it. The shards stay float32: they are the masters. With a `compute_dtype` of bfloat16, only half the bytes travel.
+
+
+# %% tags=["given"]
+class Unit:
+    def __init__(self, params: list[nn.Parameter], compute_dtype: torch.dtype | None = None) -> None:
+        self.params, self.arriving, self.leaving = params, None, None
+        self.trained = [p for p in params if p.requires_grad]
+        self.shards = [shard_of(p) for p in params]
+        self.whole = [torch.empty_like(p.data, dtype=compute_dtype) for p in params]
+        self.free()
+
+    def start_gather(self) -> None:  # unless they are here, or under way
+        if self.params and not self.is_whole and self.arriving is None:
+            self.arriving = start_gather(self.shards, self.whole)
+
+    def gather(self) -> None:  # returns when the parameters are whole
+        self.start_gather()
+        if self.arriving is not None:
+            for whole in self.whole:
+                whole.untyped_storage().resize_(whole.nbytes)
+            self.arriving()
+            for parameter, whole in zip(self.params, self.whole, strict=True):
+                parameter.data = whole
+            self.arriving, self.is_whole = None, True
+
+    def free(self) -> None:  # each parameter is its shard again
+        for parameter, shard, whole in zip(self.params, self.shards, self.whole, strict=True):
+            parameter.data = shard
+            whole.untyped_storage().resize_(0)
+        self.is_whole = False
+
+    def start_scatter(self) -> None:  # the gradients leave
+        self.leaving = start_scatter([p.grad for p in self.trained])
+        for each in self.trained:
+            each.grad = None
+
+    def finish_scatter(self) -> None:  # each parameter gets its shard of the mean gradient, once it is a shard itself
+        if self.leaving is not None and not self.is_whole:
+            for parameter, gradient in zip(self.trained, self.leaving(), strict=True):
+                parameter.grad = gradient.to(parameter.dtype)
+            self.leaving = None
+
+
+# %% [markdown]
+# What you write decides *when*. `block.register_forward_pre_hook`, `register_forward_hook` and
+# `register_full_backward_pre_hook` call you before a block's forward, after it, and before its backward. (Such a hook gets
+# the block and its arguments; what it returns should be `None`.) When all of a unit's gradients are there, it scatters and
+# frees them.
+#
+# The **root** unit holds what is in no block: in the GPT the embeddings and the last norm. The embedding is used first and
+# last, so the root stays whole from the start of forward to the end of backward.
+#
+# ### Exercise [[sharded_module]]
+#
+# *30 points, about 16 minutes; difficulty 4 of 5, importance 5 of 5*
+
+
+# %% tags=["exercise"] exercise="sharded_module" points=30 difficulty=4 importance=5 minutes=16 title="ZeRO-3" provides=["ShardedModule"] needs=["flat_shards"]
+class ShardedModule(nn.Module):
+    """A module whose parameters are shards, except while they compute.
+
+    While block i computes, the next one is already being gathered (in backward, the one before), and no other block is
+    whole. The last block may stay whole between forward and backward. The gradients of a block leave with one
+    reduce-scatter, as soon as the last of them is complete, and backward waits at most for those of the block before.
+
+    Args:
+        module: The same on every rank. Every rank uses each trained parameter, and every block once, in order.
+        blocks: Its parts that are gathered one at a time, in the order of forward; None means module.children(). A
+            parameter in no block, or in several, is gathered for the whole step.
+        compute_dtype: In which blocks travel and compute; None for that of the parameters.
+    """
+
+    def __init__(self, module: nn.Module, blocks: Any = None, compute_dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.module = module
+        # BEGIN SOLUTION sharded_module
+        blocks = list(module.children() if blocks is None else blocks)
+        inside = [set(block.parameters()) for block in blocks]
+        alone = {p for p in module.parameters() if sum(p in each for each in inside) == 1}
+        self.root = Unit([p for p in module.parameters() if p not in alone], compute_dtype)
+        self.units = [Unit([p for p in block.parameters() if p in alone], compute_dtype) for block in blocks]
+        self.last_left: Unit | None = None
+        for number, block in enumerate(blocks):
+            block.register_forward_pre_hook(partial(self.before, number, number + 1))
+            block.register_forward_hook(partial(self.after_forward, number))
+            block.register_full_backward_pre_hook(partial(self.before_backward, number))
+        for unit in [self.root, *self.units]:
+            for parameter in unit.trained:
+                parameter.register_post_accumulate_grad_hook(partial(self.on_gradient, unit))
+
+    def before(self, number: int, then: int, *_: Any) -> None:
+        self.units[number].gather()
+        if 0 <= then < len(self.units):
+            self.units[then].start_gather()
+
+    def after_forward(self, number: int, *_: Any) -> None:
+        if number + 1 < len(self.units) or not torch.is_grad_enabled():
+            self.units[number].free()
+
+    def before_backward(self, number: int, *_: Any) -> None:
+        if number + 1 < len(self.units):
+            self.units[number + 1].free()
+        self.before(number, number - 1)
+
+    def on_gradient(self, unit: Unit, parameter: Tensor) -> None:
+        if all(p.grad is not None for p in unit.trained):
+            if self.last_left is not None:
+                self.last_left.finish_scatter()
+            if len(unit.trained) == len(unit.params):  # backward may still compute with frozen ones
+                unit.free()
+            unit.start_scatter()
+            self.last_left = unit
+        # END SOLUTION
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the module returns."""
+        # BEGIN SOLUTION sharded_module
+        self.root.gather()
+        if self.units:
+            self.units[0].start_gather()
+        outputs = self.module(*args, **kwargs)
+        if not torch.is_grad_enabled():
+            self.root.free()
+        return outputs
+        # END SOLUTION
+
+    def finish_gradient_synchronization(self) -> None:
+        """Call it after backward: then each parameter is its shard, and its grad the shard of the mean gradient."""
+        # BEGIN SOLUTION sharded_module
+        for unit in [self.root, *self.units]:
+            unit.free()
+            unit.finish_scatter()
+        # END SOLUTION
+
+    def gather_full_params(self) -> dict[str, Tensor]:
+        """Return a whole copy of each parameter by its name in the module; afterwards they are shards again."""
+        # BEGIN SOLUTION sharded_module
+        units = [self.root, *self.units]
+        for unit in units:
+            unit.gather()
+        full = {name: parameter.detach().clone() for name, parameter in self.module.named_parameters()}
+        for unit in units:
+            unit.free()
+        return full
+        # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("sharded_module", ShardedModule)
+
+# %% [markdown] tags=["slide-only"]
+# ## A layer arrives, computes, and goes
+#
+# ```
+# forward   gather 0 | compute 0 | free 0
+#                    | gather 1  | compute 1 | free 1
+#                                | gather 2  | compute 2
+# ```
+#
+# **To the room:** you replace `parameter.data` by an empty tensor. Is the memory free?
+#
+# <!-- notes: No: autograd kept views of the weight for backward. Empty the storage, resize_(0). -->
+
+# %% [markdown]
+# ## 6 What each stage costs
+#
+# Now all four on the virtual cluster: a GPT of 4.8 million parameters, eight H100s, one PCIe port each.
+
+
+# %% tags=["given"]
+def two_steps(stage: int) -> None:
+    model: Any = GPT(num_layers=6, width=256)
+    wrappers = {2: lambda model: model, 3: lambda model: ShardedModule(model, model.blocks)}
+    model = wrappers.get(stage, nn.parallel.DistributedDataParallel)(model)
+    sharded = {1: ShardedOptimizer, 2: ScatteringOptimizer}.get(stage, lambda params, optimizer: optimizer(params))
+    optimizer = sharded(model.parameters(), torch.optim.AdamW)
+    train_on_ranks(model, optimizer, 2, model.finish_gradient_synchronization if stage == 3 else None)
+
+
+# %% [markdown]
+# ZeRO-3 sends half as much again as DDP, and much of it while the device computes. **How many times as long as DDP's will
+# its step be? And how many times as much memory will DDP take at its peak?** (Activations are not sharded.)
+
+# %% tags=["predict"]
+labkit.predict("zero3_step", 1.5)
+
+# %% tags=["predict"]
+labkit.predict("ddp_memory", 3)
+
+# %% seconds=25
+runs = [labkit.run(two_steps, stage, on=labkit.virtual(8, gpu="h100", link="pcie5"), echo=False) for stage in range(4)]
+for name, run in zip(("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3"), runs, strict=True):
+    print(name, run.timeline.makespan_ns / 1e6, "ms, peak", memory_peaks(run.timeline)[0].bytes / 1e6, "MB")
+labkit.reveal("ddp_memory", memory_peaks(runs[0].timeline)[0].bytes / memory_peaks(runs[3].timeline)[0].bytes)
+labkit.reveal("zero3_step", runs[3].timeline.makespan_ns / runs[0].timeline.makespan_ns, runs[3].timeline)
+
+# %% [markdown]
+# Memory shrinks from stage to stage, and the times lie close together: what ZeRO-3 sends on top is on its way while the
+# device computes. Look at the memory row of a rank: blocks arrive and go. The larger a block, the more of its journey is
+# hidden behind the computing of the one before.
+#
+# ## 7 Who holds memory that should be free?
+#
+# A colleague trains four layers of 1024 x 1024 with a sharded module on four A100s. After some hours, one rank runs out of
+# memory, always the same one. These are its first three steps:
+
+# %% tags=["figure", "nbval-ignore-output"]
+labkit.recorded("who_holds")
+
+# %% [markdown]
+# And this is what each rank holds at its peak:
+
+# %%
+for peak in memory_peaks(labkit.recorded("who_holds")):
+    print(peak.rank, peak.bytes / 1e6, "MB:", peak.by_category)
+
+# %% [markdown]
+# ### Exercise [[who_holds]]
+#
+# `rank`: who holds too much? `extra_mb`: how much higher is its peak than rank 0's? `cause`: does it keep `"gathered
+# parameters"`, `"gradients"`, `"activations"`, or `"the whole optimizer state"`?
+
+# %% tags=["find"] exercise="who_holds" points=0 minutes=3 title="Who holds memory?"
+labkit.answer("who_holds", rank=2, extra_mb=8.4, cause="gradients")
+
+# %% [markdown]
+# ## 8 Seven billion on eight times 24 GB
+#
+# Back to the question at the beginning. With ZeRO-3 your rank holds 14 GB of state, so 10 GB are left. What do you spend
+# them on? There are three things to buy:
+#
+# * a larger **microbatch**: more sequences go through the model together, so blocks are gathered less often;
+# * **keep** a layer whole between forward and backward: that spares a gather;
+# * **save** a layer's activations. Otherwise backward computes the layer's forward again from its input. That is
+#   **activation checkpointing**: backward takes three units of time instead of two.
+#
+# `cost(job, plan)` says what a plan costs: `seconds`, and `peak_bytes` on each device. Here is the plan that anybody would
+# try first:
+
+# %% tags=["given"]
+from labkit.plans.sharded_step import SEVEN_BILLION, Job, StepPlan, cost
+
+# %%
+print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False,) * 32)))
+
+# %% [markdown]
+# ### Exercise [[memory_plan]]
+#
+# *10 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
+#
+# Invent the fastest plan that fits. You get the points for beating the naive one; beside your time stand FSDP's usual
+# setting (the largest microbatch that fits, everything computed again) and the best that is known.
+
+
+# %% tags=["design"] exercise="memory_plan" points=10 difficulty=3 importance=4 minutes=8 title="A plan for 24 GB" provides=["memory_plan"]
+def memory_plan(job: Job) -> StepPlan:
+    """Return a fast plan for a step of this job that takes at most job.memory_bytes on each device."""
+    # BEGIN SOLUTION memory_plan
+    best = None
+    for microbatch in range(1, job.num_sequences + 1):
+        if job.num_sequences % microbatch:
+            continue
+        for kept in range(job.num_layers + 1):
+            for saved in range(job.num_layers + 1):
+                keep = tuple(layer >= job.num_layers - kept for layer in range(job.num_layers))
+                save = tuple(layer >= job.num_layers - saved for layer in range(job.num_layers))
+                plan = StepPlan(microbatch, keep, save)
+                found = cost(job, plan)
+                if found.peak_bytes > job.memory_bytes:
+                    break
+                if best is None or found.seconds < best[0]:
+                    best = found.seconds, plan
+    return best[1]
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.challenge("memory_plan", memory_plan)
+
+# %% [markdown] tags=["slide-only"]
+# ## 10 GB are left. What do you buy?
+#
+# * a larger microbatch: fewer gathers
+# * layers that stay whole: fewer gathers
+# * saved activations: nothing is computed twice
+#
+# **Exercise:** the fastest plan that fits, 8 minutes
+#
+# <!-- notes: Over PCIe the link and the recomputing are about equally slow. Over NVLink it is the recomputing alone. -->
+
+# %% [markdown]
+# ## 9 The course's GPT, sharded
+#
+# One thing is missing before you can train: **clipping** by the norm of the *whole* gradient. Each rank has the squares of
+# its shards only, so their sum travels:
+#
+# ```python
+# squares = torch.stack([gradient.square().sum() for gradient in gradients]).sum()
+# dist.all_reduce(squares)
+# for gradient in gradients:
+#     gradient.mul_((max_norm / (squares.sqrt() + 1e-6)).clamp(max=1.0))
+# ```
+#
+# **[[own_norm]].** Somebody forgets the `all_reduce`, and each rank clips by the norm of its own shards. What happens?
+# Choose `"error"`, `"nothing"`, `"another direction"` (the update points elsewhere) or `"ranks drift apart"`.
+
+# %% tags=["why"] exercise="own_norm" title="Clipped by oneself"
+labkit.answer("own_norm", "another direction")
+
+# %% tags=["parameters"]
+NUM_STEPS = 60
+
+
+# %% tags=["given"]
+def yours(num_steps: int) -> list[float]:
+    model = GPT()
+    optimizer = optimizer_for(model)  # its groups look at shapes, so make it before they are flat
+    sharded = ShardedModule(model, model.blocks)
+
+    def after_backward() -> None:
+        sharded.finish_gradient_synchronization()
+        clip_shards(model.parameters(), 1.0)
+
+    return train_on_ranks(sharded, optimizer, num_steps, after_backward)
+
+
+# %% [markdown]
+# Two real processes, the same batches, AdamW and clipping; once with yours, once with torch's `fully_shard` (`labkit.models.train_fully_sharded`):
+
+# %% tags=["nbval-ignore-output"] seconds=30
+for train in (yours, train_fully_sharded):
+    losses = labkit.run(train, NUM_STEPS, on=labkit.local(2, device="cpu"), echo=False).results[0]
+    print(f"{train.__name__:19}", [round(loss, 4) for loss in (losses[0], *losses[-3:])])
+
+# %% [markdown]
+# The same loss: sharding changes where numbers lie, not which numbers they are.
+#
+# ## 10 What stays
+#
+# * Adam takes 16 bytes a parameter, and data parallelism holds each of them N times.
+# * An all-reduce is a reduce-scatter and an all-gather. Sharding puts the optimizer between the two, so ZeRO-1 and ZeRO-2
+#   cost no bytes; ZeRO-3 costs half as much again.
+# * Memory is free when nobody refers to it: not autograd, not a list, not a plot.
+#
+# At scale, FSDP gets slow when a block's gather takes longer than the block before it computes: small batches, slow links
+# between nodes. And every rank still computes every layer.
+#
+# **The next question.** You can split the data, the layers, each layer, and all that is kept. Your 512 GPUs can do all of
+# this at once. Who decides what goes where?
+
+# %% [markdown] tags=["slide-only"]
+# ## What stays
+#
+# * 16 bytes a parameter, and **each once**
+# * reduce-scatter, update, all-gather
+# * memory is free when **nobody** refers to it
+#
+# Next: data, tensor, pipeline, shards. Who decides?
+
+# %% [markdown]
+# ## Bonus: Sharded inside a node
+#
+# With eight nodes of eight GPUs, a gather over all 64 crosses the network again and again. **Hybrid sharding** shards inside
+# a node, where NVLink is, and keeps a copy of the model in each node. A block is gathered inside the node. Its gradients
+# are reduce-scattered inside the node, and each shard is then all-reduced with its seven counterparts in the other nodes.
+#
+# **[[across_nodes]].** P bytes of parameters. Under ZeRO-3 over all 64 ranks, a *node* sends about 3P into the network in
+# a step, if the ring visits node after node. What does it send under hybrid sharding, in units of P? (Between eight nodes, an
+# all-reduce of P bytes sends 2 x 7/8 P.)
+
+# %% tags=["why"] exercise="across_nodes" title="Across nodes" bonus=true
+labkit.answer("across_nodes", 1.75)
+
+# %% [markdown]
+# The price is memory: every node holds all 16 bytes of each parameter.
+#
+# ### Sources
+#
+# * S. Rajbhandari, J. Rasley, O. Ruwase and Y. He, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
+#   SC 2020: the 16 bytes, the three stages, and what they send.
+# * Y. Zhao and others, "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel", *Proceedings of the VLDB
+#   Endowment* 16 (2023): flat shards, padding, prefetching, hybrid sharding.
+# * J. Ren and others, "ZeRO-Offload: Democratizing Billion-Scale Model Training", USENIX ATC 2021: the optimizer's 12 bytes
+#   can also lie in the host's memory.
+# * PyTorch documentation: `torch.distributed.fsdp.fully_shard`. It cuts each parameter along its first dimension instead of
+#   flattening it, so that a shard keeps its dimensions.

@@ -1,0 +1,14 @@
+"""The four proofs of lesson 13."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tests.checks.four_proofs import FourProofs
+
+
+class TestLesson13(FourProofs):
+    number = "13"
+    main = frozenset({"sharded_module"})
+    sample = frozenset({("sharded_module", "never frees after forward"), ("sharded_optimizer", "never gathers")})
+    stub_sample: ClassVar[frozenset[str]] = frozenset({"sharded_module"})

@@ -1,0 +1,62 @@
+"""Wrong answers to sharded_module, each a mistake that learners really make, and the mistake a check must name."""
+
+from __future__ import annotations
+
+from tests.exercises.wrong_answer import WrongAnswers
+
+WRONG = WrongAnswers(__name__)
+changed = WRONG.changed
+AFTER = (
+    "        if number + 1 < len(self.units) or not torch.is_grad_enabled():\n            self.units[number].free()\n"
+)
+BEHIND = "        if number + 1 < len(self.units):\n            self.units[number + 1].free()\n"
+AHEAD = "        if 0 <= then < len(self.units):\n            self.units[then].start_gather()\n"
+FREED = """            if len(unit.trained) == len(unit.params):  # backward may still compute with frozen ones
+                unit.free()
+"""
+LEAVES = "            unit.start_scatter()\n"
+
+changed("never frees after forward", "not freed after forward", (AFTER, "        pass\n"))
+changed("never frees in backward", "not freed after backward", (BEHIND, ""), (FREED, ""))
+changed(
+    "gathers all ahead",
+    "all gathered at once",
+    (AHEAD, "        for unit in self.units[number + 1 :]:\n            unit.gather()\n"),
+)
+changed("no prefetch at all", "no prefetch", (AHEAD, ""))
+changed(
+    "prefetches the wrong way in backward",
+    "no prefetch in backward",
+    ("        self.before(number, number - 1)\n", "        self.before(number, len(self.units))\n"),
+)
+changed("forward only", "not gathered for backward", ("        self.before(number, number - 1)\n", "        pass\n"))
+changed(
+    "drops the tensor, not the storage",
+    "autograd holds it",
+    (
+        AFTER,
+        "        unit = self.units[number]\n        if number + 1 < len(self.units):\n"
+        "            for p, shard in zip(unit.params, unit.shards):\n                p.data = shard\n"
+        "            unit.whole = [torch.empty_like(w) for w in unit.whole]\n            unit.is_whole = False\n",
+    ),
+)
+changed(
+    "scatters in the end",
+    "all at the end",
+    (LEAVES, "            pass\n"),
+    (
+        "            unit.free()\n            unit.finish_scatter()\n",
+        "            unit.free()\n            if unit.trained:\n                unit.start_scatter()\n          "
+        "  unit.finish_scatter()\n",
+    ),
+)
+changed(
+    "waits at once",
+    "waits in backward",
+    (LEAVES, LEAVES + "            unit.free()\n            unit.finish_scatter()\n"),
+)
+changed(
+    "full parameters stay",
+    "full parameters stay",
+    ("        for unit in units:\n            unit.free()\n        return full", "        return full"),
+)

@@ -1,0 +1,230 @@
+"""Lesson 13 keeps its contract, and what it builds equals one process, its formulas and torch's own."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import labkit
+from labkit.lessons.budget import budget
+from labkit.models import GPT, Addition, loss_of, train_on_ranks
+from labkit.timeline.memory import memory_curve, memory_peaks, peak_memory_bytes
+from labkit.timeline.metrics import lane_times
+from tests.checks.lesson_cells import lesson as source_of
+from tests.checks.lesson_cells import namespace
+from tests.lessons.contract import LessonContract
+
+ROOT = Path(__file__).parents[2]
+KEYS = ROOT / "labkit" / "exercises" / "sharded_training"
+RANKS, LAYERS, WIDTH, ROWS = 4, 3, 64, 128
+
+
+class TestContract(LessonContract):
+    number = "13"
+    exercises = (
+        "most_saved",
+        "flat_shards",
+        "sharded_optimizer",
+        "whole_first",
+        "scattered_gradients",
+        "sharded_module",
+        "who_holds",
+        "memory_plan",
+        "own_norm",
+        "across_nodes",
+    )
+    bonus = ("across_nodes",)
+    bonus_points = 0
+    least_guesses = 1
+    topics: ClassVar = {
+        "the question": r"out of memory",
+        "sixteen bytes": r"sixteen bytes a parameter",
+        "the three stages": r"\*\*zero-1\*\*[\s\S]*\*\*zero-2\*\*[\s\S]*\*\*zero-3\*\*",
+        "published models": r"gpt-3",
+        "stuck": r"labkit\.lend\(",
+        "padding": r"\*\*padded\*\*",
+        "masters": r"\*\*master\*\*",
+        "prefetching": r"\*\*prefetching\*\*",
+        "the trap": r"empty the storage",
+        "a recorded run": r'labkit\.recorded\("who_holds"\)',
+        "checkpointing": r"\*\*activation checkpointing\*\*",
+        "clipping": r"\*\*clipping\*\*",
+        "hybrid sharding": r"\*\*hybrid sharding\*\*",
+        "beside torch's": r"fully_shard",
+        "the next lesson": r"the next question",
+        "sources": r"### sources",
+    }
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, Any]:
+    return namespace(number="13")
+
+
+def test_the_core_takes_no_more_than_75_minutes() -> None:
+    assert budget(source_of("13")).promise <= 75
+
+
+def test_the_recorded_run_is_what_the_virtual_cluster_does() -> None:
+    record = runpy.run_path(str(ROOT / "solutions" / "hidden" / "sharded_training" / "who_holds" / "record.py"))[
+        "record"
+    ]
+    kept, fresh = labkit.recorded("who_holds"), record(2, True)
+    assert list(kept.rows()) == list(fresh.rows())
+    key = json.loads((KEYS / "who_holds" / "key.json").read_text(encoding="utf-8"))["answers"]
+    peaks = [each.bytes for each in memory_peaks(kept)]
+    assert peaks.index(max(peaks)) == key["rank"]
+    assert (max(peaks) - peaks[0]) / 1e6 == pytest.approx(key["extra_mb"], abs=0.05)
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+        return out
+
+
+class Stack(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.blocks = nn.Linear(WIDTH, WIDTH), nn.ModuleList(Block() for _ in range(LAYERS))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.into(x)
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def two_steps(kind: str, names: dict[str, Any]) -> None:
+    """Train a stack for two steps, sharded in one way."""
+    module = Stack()
+    model: Any = module
+    finish: Callable[[], object] = lambda: None  # noqa: E731
+    if kind in ("DDP", "ZeRO-1 behind DDP"):
+        model = nn.parallel.DistributedDataParallel(module)
+    if kind == "ZeRO-3":
+        model = names["ShardedModule"](module, module.blocks)
+        finish = model.finish_gradient_synchronization
+    if kind == "fully_shard":
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+        for block in (*module.blocks, module):
+            fully_shard(block, mesh=mesh)
+    sharded = {"ZeRO-1 behind DDP": "ShardedOptimizer", "ZeRO-2": "ScatteringOptimizer"}.get(kind)
+    options: Any = {"foreach": False}
+    if sharded:
+        optimizer = names[sharded](model.parameters(), torch.optim.AdamW, **options)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), **options)
+    for step in range(2):
+        with labkit.span(f"step {step}", "host"):
+            optimizer.zero_grad()
+            torch.autograd.backward(model(torch.ones(ROWS, WIDTH)).sum())
+            finish()
+            optimizer.step()
+
+
+@pytest.fixture(scope="module")
+def timelines(answers: dict[str, Any]) -> dict[str, labkit.Timeline]:
+    kinds = ("DDP", "ZeRO-1 behind DDP", "ZeRO-2", "ZeRO-3", "fully_shard")
+    world = labkit.virtual(RANKS, gpu="h100", link="pcie5")
+    runs = {kind: labkit.run(two_steps, kind, answers, on=world, echo=False) for kind in kinds}
+    return {kind: run.timeline for kind, run in runs.items() if run.timeline is not None}
+
+
+FACTOR = {"all_reduce": 2, "all_gather_into_tensor": 1, "reduce_scatter_tensor": 1}
+NUM_PARAMS = sum(each.numel() for each in Stack().parameters())
+
+
+def sent(timeline: labkit.Timeline) -> float:
+    """Return what rank 0 sends in the steps, in units of the parameters: a ring's all_reduce counts twice."""
+    calls = [each for each in timeline.collectives() if each.rank == 0 and each.kind in FACTOR]
+    return sum(FACTOR[each.kind] * each.bytes for each in calls) / (4 * NUM_PARAMS) / 2
+
+
+@pytest.mark.parametrize(("kind", "units"), [("DDP", 2.0), ("ZeRO-1 behind DDP", 3.0), ("ZeRO-2", 2.0)])
+def test_the_bytes_sent_are_those_of_the_formulas(timelines: dict[str, Any], kind: str, units: float) -> None:
+    assert sent(timelines[kind]) == pytest.approx(units, rel=0.001)
+
+
+def test_zero_3_sends_half_as_much_again_but_for_what_stays_gathered(timelines: dict[str, Any]) -> None:
+    block = sum(each.numel() for each in Block().parameters())
+    root = NUM_PARAMS - LAYERS * block
+    assert sent(timelines["ZeRO-3"]) == pytest.approx(3.0 - (block + root) / NUM_PARAMS, rel=0.001)
+    assert sent(timelines["ZeRO-3"]) < sent(timelines["fully_shard"]) < 3.01
+
+
+@pytest.mark.parametrize("rank", range(RANKS))
+def test_each_rank_holds_to_the_byte_what_the_formula_says(timelines: dict[str, Any], rank: int) -> None:
+    block = sum(each.numel() for each in Block().parameters())
+    shards = 4 * NUM_PARAMS // RANKS  # every size here divides by the ranks
+    steps = 4 * len(list(Stack().parameters()))  # AdamW counts them in a tensor for each parameter
+    for kind in ("ZeRO-1 behind DDP", "ZeRO-2", "ZeRO-3"):
+        assert peak_memory_bytes(timelines[kind], rank, "optimizer state") == 2 * shards + steps, kind
+    assert peak_memory_bytes(timelines["DDP"], rank, "optimizer state") == 2 * 4 * NUM_PARAMS + steps
+    root = 4 * (NUM_PARAMS - LAYERS * block)
+    zero3 = timelines["ZeRO-3"]
+    begins = min(span.start_ns for span in zero3.rows() if span.name == "step 0" and span.rank == rank)
+    times, held = memory_curve(zero3, rank, "parameters")
+    assert held[times > begins].max() == shards + root + 4 * block  # the whole model was there before the first step
+
+
+def test_at_its_peak_no_rank_holds_more_than_with_fully_shard(timelines: dict[str, Any]) -> None:
+    for rank in range(RANKS):
+        assert peak_memory_bytes(timelines["ZeRO-3"], rank) <= peak_memory_bytes(timelines["fully_shard"], rank)
+
+
+def test_no_more_time_is_exposed_than_with_fully_shard(timelines: dict[str, Any]) -> None:
+    exposed = {}
+    for kind in ("ZeRO-3", "fully_shard"):
+        times = lane_times(timelines[kind])
+        exposed[kind] = (times.either_ns - times.compute_ns).max()
+    assert exposed["ZeRO-3"] <= exposed["fully_shard"]
+
+
+def trained(stage: int, names: dict[str, Any], size: int) -> dict[str, torch.Tensor]:
+    """Return the parameters of a GPT after three steps on this rank's shares of the batches."""
+    model: Any = GPT(num_layers=2, width=48).double()
+    options: Any = {"lr": 3e-3, "weight_decay": 0.1}
+    if stage == 3:
+        optimizer: Any = torch.optim.AdamW(model.parameters(), **options)
+        sharded = names["ShardedModule"](model, model.blocks)
+        train_on_ranks(sharded, optimizer, 3, sharded.finish_gradient_synchronization, size=size)
+        found: dict[str, torch.Tensor] = sharded.gather_full_params()
+        return found
+    kind = names["ShardedOptimizer" if stage == 1 else "ScatteringOptimizer"]
+    optimizer = kind(model.parameters(), torch.optim.AdamW, **options)
+    train_on_ranks(nn.parallel.DistributedDataParallel(model) if stage == 1 else model, optimizer, 3, size=size)
+    return {name: each.detach().clone() for name, each in model.named_parameters()}
+
+
+@pytest.mark.parametrize(("stage", "ranks"), [(1, 3), (2, 4), (3, 2), pytest.param(3, 5, marks=pytest.mark.long)])
+def test_after_steps_of_adamw_every_stage_equals_one_process(answers: dict[str, Any], stage: int, ranks: int) -> None:
+    size = 60
+    alone = GPT(num_layers=2, width=48).double()
+    optimizer = torch.optim.AdamW(alone.parameters(), lr=3e-3, weight_decay=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        torch.autograd.backward(loss_of(alone, *Addition().batch(step, size)))
+        optimizer.step()
+
+    together = labkit.run(trained, stage, answers, size, on=labkit.virtual(ranks), echo=False).results
+    for name, right in alone.named_parameters():
+        for rank in range(ranks):
+            torch.testing.assert_close(
+                together[rank][name], right.detach(), rtol=0, atol=2e-6, msg=f"{name}, rank {rank}"
+            )

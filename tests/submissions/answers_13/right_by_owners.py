@@ -1,0 +1,185 @@
+# base: solution
+"""Right in another style: whole parameters have owners, gradients go in lists, blocks are driven by closures."""
+
+
+# %% flat_shards
+def shard_of(tensor):
+    n, r = dist.get_world_size(), dist.get_rank()
+    size = (tensor.numel() + n - 1) // n
+    padded = tensor.new_zeros(n * size)
+    padded[: tensor.numel()] = tensor.detach().flatten()
+    return padded[r * size : (r + 1) * size].clone()
+
+
+def start_gather(shards, tensors):
+    mine = torch.cat([s.detach().to(tensors[0].dtype) for s in shards])
+    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    work = dist.all_gather(parts, mine, async_op=True)
+
+    def finish():
+        work.wait()
+        start = 0
+        for shard, tensor in zip(shards, tensors, strict=True):
+            whole = torch.cat([part[start : start + len(shard)] for part in parts])
+            tensor.data.copy_(whole[: tensor.numel()].view_as(tensor))
+            start += len(shard)
+
+    return finish
+
+
+def start_scatter(tensors):
+    n = dist.get_world_size()
+    sizes = [(t.numel() + n - 1) // n for t in tensors]
+    pieces = [[] for _ in range(n)]
+    for tensor, size in zip(tensors, sizes, strict=True):
+        padded = tensor.new_zeros(n * size)
+        padded[: tensor.numel()] = tensor.detach().flatten()
+        for piece, part in zip(pieces, padded.split(size), strict=True):
+            piece.append(part)
+    pieces = torch.stack([torch.cat(piece) for piece in pieces]) / n
+    mine = torch.empty_like(pieces[0])
+    work = REDUCE_SCATTER(mine, pieces.flatten(), async_op=True)
+
+    def finish():
+        work.wait()
+        return list(mine.split(sizes))
+
+    return finish
+
+
+# %% sharded_optimizer
+class ShardedOptimizer(torch.optim.Optimizer):
+    def __init__(self, params, optimizer_cls, **kwargs):
+        self.shard = {}
+        self.inner = None
+        super().__init__(params, kwargs)
+        local = []
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.requires_grad:
+                    self.shard[p] = nn.Parameter(shard_of(p))
+            shards = [self.shard[p] for p in group["params"] if p.requires_grad]
+            local.append({**group, "params": shards})
+        self.inner = optimizer_cls(local, **kwargs)
+        self.param_groups = self.inner.param_groups
+
+    def zero_grad(self, set_to_none=True):
+        for p in self.shard:
+            p.grad = None
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for p, shard in self.shard.items():
+            shard.grad = shard_of(p.grad) if p.grad is not None else None
+        self.finish()
+
+    def finish(self):
+        self.inner.step()
+        for p, shard in self.shard.items():
+            start_gather([shard], [p])()
+
+
+# %% scattered_gradients
+class ScatteringOptimizer(ShardedOptimizer):
+    def __init__(self, params, optimizer_cls, **kwargs):
+        super().__init__(params, optimizer_cls, **kwargs)
+        self.coming = {}
+        for p in self.shard:
+            p.register_post_accumulate_grad_hook(self.send)
+
+    def send(self, p):
+        self.coming[p] = start_scatter([p.grad])
+        p.grad = None
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for p, shard in self.shard.items():
+            shard.grad = self.coming[p]()[0] if p in self.coming else None
+        self.coming.clear()
+        self.finish()
+
+
+# %% sharded_module
+class ShardedModule(nn.Module):
+    def __init__(self, module, blocks=None, compute_dtype=None):
+        super().__init__()
+        self.module = module
+        blocks = list(blocks) if blocks is not None else list(module.children())
+        uses = {}
+        for i, block in enumerate(blocks):
+            for p in block.parameters():
+                uses.setdefault(p, []).append(i)
+        lists = [[] for _ in blocks]
+        rest = []
+        for p in module.parameters():
+            (lists[uses[p][0]] if len(uses.get(p, [])) == 1 else rest).append(p)
+        self.all = [Unit(rest, compute_dtype)] + [Unit(each, compute_dtype) for each in lists]
+        self.sent = []
+        for i, block in enumerate(blocks, 1):
+            block.register_forward_pre_hook(self.arrive(i, i + 1))
+            block.register_forward_hook(self.leave(i))
+            block.register_full_backward_pre_hook(self.arrive(i, i - 1, i + 1))
+        for unit in self.all:
+            for p in unit.trained:
+                p.register_post_accumulate_grad_hook(self.grown(unit))
+
+    def arrive(self, i, then, done=None):
+        def hook(*_):
+            if done is not None and done < len(self.all):
+                self.all[done].free()
+            self.all[i].gather()
+            if 0 < then < len(self.all):
+                self.all[then].start_gather()
+
+        return hook
+
+    def leave(self, i):
+        def hook(*_):
+            if i < len(self.all) - 1:
+                self.all[i].free()
+
+        return hook
+
+    def grown(self, unit):
+        def hook(_):
+            if any(p.grad is None for p in unit.trained):
+                return
+            for other in self.sent:
+                other.finish_scatter()
+            unit.start_scatter()
+            self.sent.append(unit)
+
+        return hook
+
+    def forward(self, *args, **kwargs):
+        self.all[0].gather()
+        if len(self.all) > 1:
+            self.all[1].start_gather()
+        return self.module(*args, **kwargs)
+
+    def finish_gradient_synchronization(self):
+        for unit in self.all:
+            unit.free()
+            unit.finish_scatter()
+        self.sent = []
+
+    def gather_full_params(self):
+        found = {}
+        names = {p: name for name, p in self.module.named_parameters()}
+        for unit in self.all:
+            unit.gather()
+            for p in unit.params:
+                found[names[p]] = p.detach().clone()
+            unit.free()
+        return found
+
+
+# %% memory_plan
+def memory_plan(job):
+    plans = []
+    for microbatch in (1, 2, 4, 8, job.num_sequences):
+        for saved in range(job.num_layers + 1):
+            if job.num_sequences % microbatch == 0:
+                save = (False,) * (job.num_layers - saved) + (True,) * saved
+                plans.append(StepPlan(microbatch, (False,) * job.num_layers, save))
+    return min((p for p in plans if cost(job, p).peak_bytes <= job.memory_bytes), key=lambda p: cost(job, p).seconds)
