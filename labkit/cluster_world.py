@@ -7,13 +7,13 @@ import sys
 import time
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from labkit.errors import ConfigError
 from labkit.known_classes import loads_in_notebook
 from labkit.launch import by_value
 from labkit.launch.cluster.dask_hosts import Options, connected
-from labkit.launch.cluster.hosts import hosts_of, refuse_no_ranks
+from labkit.launch.cluster.hosts import close_hosts, hosts_of, refuse_no_ranks
 from labkit.launch.cluster.in_ranks import Meeting, placed, recorded_ranks
 from labkit.launch.cluster.run import launch_on_hosts, place_on_hosts
 from labkit.launch.devices import DEVICES
@@ -40,6 +40,7 @@ class ClusterWorld:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads_per_rank: int | None = None
     options: Options = field(default=Options(), repr=False)
+    can_be_watched: ClassVar[bool] = True
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -63,7 +64,7 @@ class ClusterWorld:
 
     def close(self) -> None:
         """End the agents on all hosts; a later run starts them again."""
-        hosts_of(self.client, self.options).close()
+        close_hosts(self.client, self.options)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from labkit.errors import ConfigError, RunError
 from labkit.launch.devices import DEVICES, place
@@ -53,6 +53,7 @@ class LocalWorld:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads_per_rank: int | None = None
     start_method: Literal["auto", "zygote", "spawn"] = "auto"
+    can_be_watched: ClassVar[bool] = True
 
     def launch(self, order: Order) -> Run:
         """Return what came of the order on fresh processes of this host (see run())."""
@@ -184,7 +185,7 @@ def run(
         if args:
             raise ConfigError(f"A script's arguments belong to it: write labkit.script({fn.name!r}, ...).")
     world = on if on is not None else local(2)
-    shown = draw("growing") if watch and isinstance(world, LocalWorld) and draw("is_live") else None
+    shown = draw("growing") if watch and getattr(world, "can_be_watched", False) and draw("is_live") else None
     init = not isinstance(fn, Script) if init is None else init
     order = Order(fn, args, timeout, stall, seed, init, echo, shown.add if shown is not None else None)
     try:

@@ -29,12 +29,17 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle is not
         if cached is not None:
             return cached
         torch = sys.modules.get("torch")
-        if torch is not None and isinstance(obj, torch.Tensor) and obj.device.type not in ("cpu", "meta"):
+        if torch is not None and isinstance(obj, torch.Tensor) and not _is_here(obj):
             host = obj.detach().cpu()
             if isinstance(obj, torch.nn.Parameter):  # a module that comes back without Parameters trains nothing
                 return torch.nn.Parameter, (host, obj.requires_grad)
             return host.requires_grad_(obj.requires_grad).__reduce_ex__(5)
         return super().reducer_override(obj)
+
+
+def _is_here(tensor: Any) -> bool:
+    """Return whether a tensor needs no accelerator."""
+    return tensor.device.type in ("cpu", "meta")
 
 
 def dumps(value: object) -> bytes:

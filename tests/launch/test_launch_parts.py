@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import pickle
 import signal
 from pathlib import Path
 
 import pytest
+import torch
+import torch.distributed as dist
 
 from labkit.errors import ConfigError
+from labkit.launch import by_value, worker
 from labkit.launch.cgroup import OomCount, oom_kills
 from labkit.launch.devices import place
 from labkit.launch.gpus import Gpu, Gpus
+from labkit.launch.job import Job
 from labkit.launch.output import RankOutput
 from labkit.launch.reports import RankEnd, describe_end, headline, root_cause
 from labkit.launch.stacks import parse_fault
@@ -157,3 +163,34 @@ def test_private_names_of_cloudpickle_are_what_we_need() -> None:
 
     for name in ("_make_function", "_make_skeleton_class", "_class_setstate", "_DYNAMIC_CLASS_TRACKER_BY_ID"):
         assert hasattr(private, name), f"cloudpickle has no {name} any more"
+
+
+def test_a_module_from_an_accelerator_keeps_its_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tensors say that they are elsewhere: a stand-in for a GPU, which Python cannot otherwise tell."""
+    module = torch.nn.Linear(3, 2)
+    module.bias.requires_grad_(False)
+    monkeypatch.setattr(by_value, "_is_here", lambda tensor: False)
+    back = pickle.loads(by_value.dumps(module))
+    assert [(type(each), each.requires_grad) for each in back.parameters()] == [
+        (torch.nn.Parameter, True), (torch.nn.Parameter, False)
+    ]  # fmt: skip
+    assert torch.equal(back.weight, module.weight)
+
+
+def test_nccl_is_given_its_device_and_connects_before_anything_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+    monkeypatch.setattr(dist, "init_process_group", lambda *_, **options: seen.append(options.get("device_id")))
+    monkeypatch.setattr(worker.recording, "unrecorded", lambda: contextlib.nullcontext(seen.append("unrecorded")))
+    monkeypatch.setattr(dist, "all_reduce", lambda tensor: seen.append("all_reduce"))
+    monkeypatch.setattr(torch, "zeros", lambda *_, device: seen.append(str(device)))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: seen.append("synchronize"))
+    job = Job(b"", {}, 4, "cpu:gloo,cuda:nccl", ("cuda:0", "cuda:1"), 1, 0, True, {}, "", (), first_rank=2)
+    worker._join(job, 3)
+    assert seen == [torch.device("cuda:1"), "unrecorded", "cuda:1", "all_reduce", "synchronize"]
+
+
+def test_ranks_of_a_second_host_count_from_its_first() -> None:
+    job = Job(b"", {}, 4, "gloo", ("cpu", "cpu"), 1, 0, True, {"A": "b"}, "", (), 2, 1, 2)
+    environ = job.rank_environ(3)
+    names = ("RANK", "LOCAL_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "A")
+    assert [environ[name] for name in names] == ["3", "1", "1", "2", "4", "2", "b"]

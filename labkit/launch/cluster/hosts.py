@@ -148,11 +148,16 @@ def hosts_of(client: Any, options: Options) -> Hosts:
     kept = _kept.get(key)
     if kept is not None and kept.whole and len(kept.hosts) == len(dask_hosts.workers_of(client, options)):
         return kept
-    if kept is not None:
-        kept.close()
-        del _kept[key]
+    close_hosts(client, options)
     _kept[key] = Hosts(client, options)
     return _kept[key]
+
+
+def close_hosts(client: Any, options: Options) -> None:
+    """End the agents on this client's hosts, where there are any."""
+    kept = _kept.pop((str(client.scheduler.address), options), None)
+    if kept is not None:
+        kept.close()
 
 
 def refuse_no_ranks(ranks_per_host: int | None) -> None:

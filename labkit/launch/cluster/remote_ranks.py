@@ -135,6 +135,9 @@ class RemoteRanks(RankProcesses):
                 selector.select(0.2)
                 for host in self._hosts:
                     self._take(host)
+        for host in self._hosts:
+            if host.name in self._ending:  # what it still says must not reach the next run, and losing us ends it
+                host.link.close()
 
     def forget(self) -> None:
         """Do nothing: each host has cleaned up."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import psutil
@@ -17,6 +18,7 @@ from labkit.launch.cluster.clocks import FIRST
 from labkit.launch.cluster.dask_hosts import Options
 from labkit.launch.cluster.hosts import hosts_of
 from labkit.launch.cluster.versions import HERE, refuse_differences
+from labkit.launch.local import Order
 
 
 def reduced(scale: float) -> tuple[float, dict[str, str]]:
@@ -46,6 +48,33 @@ def test_two_workers_reduce_together_and_the_timeline_has_all_ranks(loopback: An
     agents = [host.about["pid"] for host in hosts_of(loopback, Options()).hosts]
     left = [[child.children() for child in psutil.Process(agent).children()] for agent in agents]
     assert left == [[[]], [[]]], "an agent keeps its preloaded process, and that one no rank"
+
+
+def test_a_run_is_watched_while_it_grows(loopback: Any) -> None:
+    def calls_until_seen() -> None:
+        for _ in range(10):
+            dist.all_reduce(torch.ones(3))
+        time.sleep(1.0)
+
+    seen: list[tuple[set[int], float]] = []
+    order = Order(
+        calls_until_seen, (), 60.0, None, 0, True, False, lambda new: seen.append((set(new.rank.tolist()), time.time()))
+    )
+    run = labkit.cluster(loopback).launch(order)
+    ended = time.time()
+    assert set().union(*(ranks for ranks, _ in seen)) == {0, 1}
+    assert min(at for ranks, at in seen if ranks) < ended - 0.5
+    assert run.timeline is not None
+
+
+@pytest.mark.long  # it loads torch again on both hosts
+def test_a_world_that_was_closed_starts_again(loopback: Any) -> None:
+    world = labkit.cluster(loopback)
+    before = [host.about["pid"] for host in hosts_of(loopback, Options()).hosts]
+    world.close()
+    psutil.wait_procs([psutil.Process(pid) for pid in before if psutil.pid_exists(pid)], timeout=30)
+    assert not any(psutil.pid_exists(pid) for pid in before)
+    assert labkit.run(dist.get_rank, on=world).results == [0, 1]
 
 
 def test_agents_leave_the_dask_workers_free_for_other_tasks(loopback: Any) -> None:
