@@ -54,7 +54,13 @@ from labkit.timeline.metrics import hidden_communication_share
 # 1. **begin equal**: rank 0 gives, the others take;
 # 2. **take equal steps**: every rank hands its optimizer the same gradients.
 #
-# Then they stay equal, and nobody ever sends a parameter again. The first rule is three lines:
+# Then they stay equal, and nobody ever sends a parameter again.
+
+# %% tags=["figure"]
+labkit.figure("batch")
+
+# %% [markdown]
+# The first rule is three lines:
 
 
 # %% tags=["given"]
@@ -302,6 +308,9 @@ labkit.answer("late_rank", rank=5, late_ms=5.2, cause="waits in a hook")
 # So DDP puts gradients together in **buckets** and sends a bucket when it is full: `bucket_cap_mb=25` by default. This
 # rule is the usual one. Take gradients as backward completes them, from the last parameter to the first, and begin a new
 # bucket when the next one does not fit.
+
+# %% tags=["figure"]
+labkit.figure("buckets")
 
 
 # %% tags=["given"]
