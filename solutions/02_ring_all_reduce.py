@@ -222,11 +222,11 @@ labkit.check("chunk_bounds", chunk_bounds)
 # rank - 1; the last rank's right neighbour is rank 0. Now every link has one sender and one receiver, and no message has
 # to queue.
 #
-# Here is a ring of four at work. Run the cell, press play, and **follow one chunk** all the way. A rank is a spoke, a
-# chunk is a circle. The number in a square says how many contributions that chunk holds.
+# Here is a ring of four, and one chunk on its way. Run the cell, press play, and **follow chunk A**: `A3` holds the
+# contributions of three ranks. Chunks B, C and D travel at the same time, each from another rank.
 
 # %% tags=["figure"]
-labkit.ring_player(num_ranks=4)
+labkit.figure("ring", num_ranks=4)
 
 # %% [markdown]
 # Each chunk goes round twice. On its first trip it *collects*: what arrives is **added** to what the rank has. When it has
@@ -314,8 +314,8 @@ def ring_plan(rank: int, world_size: int) -> list[Send | Recv | Reduce]:
 labkit.check("ring_plan", ring_plan)
 
 # %% [markdown]
-# Nothing has run yet, and you can watch it already. This is *your* plan. A chunk that comes where another one was expected
-# is red.
+# Nothing has run yet, and you can watch it already. This is *your* plan: a rank is a spoke, a chunk is a circle, and the
+# number in a square says how many contributions it holds. A chunk that comes where another was expected is red.
 
 # %% tags=["nbval-ignore-output"]
 labkit.ring_player(ring_plan, num_ranks=4)

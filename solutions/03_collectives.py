@@ -442,7 +442,13 @@ labkit.check("all_to_all", all_to_all)
 # ## 6 Within and between machines
 #
 # Inside a machine, an H100 sends 450 GB/s over NVLink. Between machines, a 400 Gb/s card carries 50 GB/s, and often several
-# GPUs share one. Eight H100s in two machines of four: each sends 4 MB to its partner in the other machine, first with a
+# GPUs share one. So count what crosses the thin link:
+
+# %% tags=["figure"]
+labkit.figure("nodes", num_nodes=2, gpus_per_node=4)
+
+# %% [markdown]
+# Eight H100s in two machines of four: each sends 4 MB to its partner in the other machine, first with a
 # card for each GPU, then with **one card for all four**. How many times longer does that take?
 
 # %% tags=["predict"]

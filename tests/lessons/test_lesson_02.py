@@ -47,7 +47,7 @@ class TestContract(LessonContract):
         "contention at the root": r"\*\*contention\*\*",
         "chunks": r"\*\*chunks\*\*",
         "empty chunks": r"an empty chunk is fine",
-        "a figure first": r'labkit\.ring_player\(num_ranks=4\)[\s\S]*labkit\.check\("ring_plan"',
+        "a figure first": r'labkit\.figure\("ring"[\s\S]*labkit\.check\("ring_plan"',
         "reduce-scatter and all-gather": r"reduce-scatter\*\*[\s\S]*all-gather\*\*",
         "the plan": r"a \*\*plan\*\* is a list",
         "a deadlock": r"everybody_sends_first",
