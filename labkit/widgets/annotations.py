@@ -14,12 +14,13 @@ from labkit.widgets.axis_and_legend import GREY, MESSAGE_COLOUR, SMALL, TEXT
 from labkit.widgets.canvas import Canvas, width_of
 from labkit.widgets.language import LIGHT
 from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout, window_of
-from labkit.widgets.palette import CATEGORIES, categories_of
+from labkit.widgets.palette import BLOCKED, CATEGORIES, categories_of
 from labkit.widgets.scene import ink_on
 
 EVENT_COLOUR = LIGHT["wrong"]
 _IN_BARS = 11
 _LEAST_FRAME = 6
+_SIGNED = 9
 _MOST_NAMED = 20_000
 _MOST_ARROWS = 64
 _LINE_OF_TEXT = 8
@@ -138,6 +139,34 @@ def label_bars(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> None:
                 continue
             x, y = LEFT + ((start + end) / 2 - first) / pixel_ns, TOP + top + layout.bar_height / 2
             canvas.words(x, y, text, _IN_BARS, colour=ink_on(CATEGORIES[categories[row]].colour), across="middle")
+
+
+def draw_exposed(canvas: Canvas, shares: npt.NDArray[np.float64], layout: RowLayout) -> None:
+    """Draw a red edge with a sign under communication that nothing hides, where some of a run's is hidden.
+
+    Args:
+        canvas: Where the rows are painted.
+        shares: What they are painted from, shape (rows, categories, columns).
+        layout: Where the rows lie.
+    """
+    rows = {place: number for number, place in enumerate(layout.rows)}
+    pairs = [
+        (number, rows.get((rank, Lane.COMPUTE))) for (rank, lane), number in rows.items() if lane == Lane.COMMUNICATION
+    ]
+    pixel = np.arange(NUM_COLUMNS) * shares.shape[2] // NUM_COLUMNS
+    moves = {call: (np.delete(shares[call], BLOCKED, axis=0).sum(0) > 0.5)[pixel] for call, _ in pairs}
+    covered = {call: (shares[at].sum(0) > 0.5)[pixel] for call, at in pairs if at is not None}
+    if not any((moves[call] & hides).any() for call, hides in covered.items()):
+        return
+    for call, hides in covered.items():
+        bare = np.concatenate(([False], moves[call] & ~hides, [False])).astype(np.int8)
+        begins, ends = np.flatnonzero(np.diff(bare) == 1), np.flatnonzero(np.diff(bare) == -1)
+        low = TOP + layout.tops[call] + layout.bar_height - 2
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            canvas.box(LEFT + begin, low, end - begin, 2, edge=EVENT_COLOUR, fill=EVENT_COLOUR)
+            if end - begin >= _SIGNED and layout.bar_height >= _LINE_OF_TEXT:
+                middle = TOP + layout.tops[call] + layout.bar_height / 2
+                canvas.words(LEFT + end + 1, middle, "!", SMALL, colour=EVENT_COLOUR, bold=True)
 
 
 def draw_messages(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> bool:

@@ -34,26 +34,26 @@ def draw_axis(canvas: Canvas, span: float, label: str) -> None:
         x = LEFT + tick / span * NUM_COLUMNS
         canvas.line(x, base, x, base + 4, GREY)
         canvas.words(x, base + 6, f"{tick:g}", SMALL, across="middle", down="top")
-    canvas.words(LEFT + NUM_COLUMNS / 2, canvas.image.height - 4, label, TEXT, across="middle", down="bottom")
+    canvas.words(12, canvas.image.height - 4, label, TEXT, down="bottom")
 
 
 def draw_legend(canvas: Canvas, categories: Sequence[Category], *, has_arrows: bool) -> None:
     """Name the colours in use, from the right end of the bars leftwards, idle last."""
     entries: list[tuple[str, Category | None]] = [(category.name, category) for category in categories]
     entries += [("message", None)] if has_arrows else []
-    x = canvas.image.width - RIGHT
+    x, y = canvas.image.width - RIGHT, canvas.image.height - 11
     for name, category in reversed([*entries, ("idle: empty", Category("idle", LIGHT["ground"], LIGHT["ground"]))]):
         x -= round(width_of(name, SMALL))
-        canvas.words(x, 15, name, SMALL)
+        canvas.words(x, y, name, SMALL)
         x -= _PATCH + 5
         if category is None:
-            canvas.arrows([(x, 15.5, x + _PATCH, 15.5)], MESSAGE_COLOUR, 1.0)
+            canvas.arrows([(x, y + 0.5, x + _PATCH, y + 0.5)], MESSAGE_COLOUR, 1.0)
         else:
             canvas.box(
-                x, 11, _PATCH, 9, edge=category.colour if category.hatched else LIGHT["ink"], fill=category.colour
+                x, y - 4, _PATCH, 9, edge=category.colour if category.hatched else LIGHT["ink"], fill=category.colour
             )
             if category.hatched:
-                canvas.pixels(x + 1, 12, _stripes(category.colour, 7, _PATCH - 2))
+                canvas.pixels(x + 1, y - 3, _stripes(category.colour, 7, _PATCH - 2))
         x -= 12
 
 

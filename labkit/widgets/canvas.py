@@ -98,6 +98,13 @@ def width_of(text: str, size: int) -> float:
     return _font(size, False).getlength(text)
 
 
+def fitting(text: str, size: int, room: float) -> str:
+    """Return a line of text, without the last of its parts between commas where it is wider than there is room."""
+    while width_of(text, size) > room and ", " in text:
+        text = text.rpartition(", ")[0]
+    return text
+
+
 @cache
 def _font(size: int, bold: bool) -> ImageFont.FreeTypeFont:
     from matplotlib import get_data_path

@@ -10,10 +10,11 @@ from matplotlib.figure import Figure
 
 from labkit.widgets.axis_and_legend import GREY
 from labkit.widgets.language import LIGHT
+from labkit.widgets.scene import INK
 
 GUESS_COLOUR, RESULT_COLOUR = LIGHT["quiet"], LIGHT["forward"]
-_WIDTH, _HEIGHT, _DPI = 560, 118, 100
-SMALL, TEXT = 7.5, 9.0  # points
+_WIDTH, _HEIGHT, _DPI = 560, 138, 100
+SMALL, TEXT = 8.0, 9.5  # points, 11 and 13 pixels
 _LEAST_FOR_LOG = 20.0
 
 
@@ -21,6 +22,18 @@ def is_logarithmic(guess: float, result: float) -> bool:
     """Return whether the line counts in powers of ten: where the smaller of two positive numbers would sit on zero."""
     small, large = sorted((guess, result))
     return small > 0 and large / small >= _LEAST_FOR_LOG
+
+
+def how_far(guess: float, result: float) -> str:
+    """Return how far off a guess is: "×14 too low", or by how much where a factor says nothing."""
+    if guess == result:
+        return "exactly right"
+    word = "too low" if guess < result else "too high"
+    small, large = sorted((abs(guess), abs(result)))
+    if guess * result <= 0 or small == 0:
+        return f"{abs(result - guess):.3g} {word}"
+    factor = large / small
+    return f"×{factor:.2g} {word}" if factor >= 1.1 else f"{100 * abs(result - guess) / abs(result):.2g} % {word}"
 
 
 def draw(guess: float, result: float, unit: str) -> Figure:
@@ -33,7 +46,7 @@ def draw(guess: float, result: float, unit: str) -> Figure:
     """
     figure = Figure(figsize=(_WIDTH / _DPI, _HEIGHT / _DPI), dpi=_DPI, facecolor="white")
     FigureCanvasAgg(figure)
-    axes = figure.add_axes((0.06, 0.5, 0.88, 0.0001))
+    axes = figure.add_axes((0.06, 0.42, 0.88, 0.0001))
     axes.set_ylim(-1, 1)
     axes.set_yticks([])
     for side in ("left", "right", "top"):
@@ -56,6 +69,7 @@ def draw(guess: float, result: float, unit: str) -> Figure:
         axes.plot([value], [0], color=colour, markeredgewidth=2, clip_on=False, **style)
         place: dict[str, Any] = {"xytext": (0, height), "textcoords": "offset points", "ha": "center"}
         axes.annotate(f"{word} {value:.4g}", (value, 0), color=colour, fontsize=TEXT, weight="bold", **place)
+    figure.text(0.02, 0.86, how_far(guess, result), fontsize=TEXT + 1, weight="bold", color=INK)
     return figure
 
 

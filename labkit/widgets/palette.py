@@ -53,7 +53,7 @@ _BACKWARD_WEIGHT, _COLLECTIVE, _SEND, _OPTIMIZER = 2, 3, 4, 5
 BLOCKED = 6
 """The category of time in which a rank stood still and nothing moved; no event has it by itself."""
 _RECEIVE, _HOST = 7, 8
-HATCH = 6, 2
+HATCH = 6, 1
 """Pixels from one stripe of a hatch to the next, and of a stripe."""
 DOTS = 5, 2
 """Pixels from one dot to the next, and of a dot."""

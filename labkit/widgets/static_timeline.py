@@ -23,6 +23,7 @@ from labkit.timeline.timeline import Timeline
 from labkit.timeline.transfers import moving
 from labkit.widgets.annotations import (
     EVENT_COLOUR,
+    draw_exposed,
     draw_messages,
     draw_regions,
     frame_event,
@@ -31,7 +32,9 @@ from labkit.widgets.annotations import (
     lanes_in_words,
 )
 from labkit.widgets.axis_and_legend import GREY, MESSAGE_COLOUR, SMALL, draw_axis, draw_legend
-from labkit.widgets.canvas import Canvas
+from labkit.widgets.canvas import Canvas, fitting
+from labkit.widgets.finding import finding
+from labkit.widgets.language import CLAIM
 from labkit.widgets.layout import (
     BOTTOM,
     LEFT,
@@ -191,11 +194,14 @@ def draw(
     draw_memory(canvas, timeline, layout)
     busy = np.delete(shares, BLOCKED, axis=1)
     label_rows(canvas, timeline, layout, busy.sum((1, 2)) / num_columns, makespan)
+    draw_exposed(canvas, shares, layout)
     draw_regions(canvas, timeline, layout)
     label_bars(canvas, timeline, layout)
     has_arrows = draw_messages(canvas, timeline, layout)
-    canvas.words(12, 12, title, 15, bold=True, down="top")
-    canvas.words(12, 32, says, SMALL, colour=EVENT_COLOUR if note else GREY, down="top")
+    canvas.words(12, 10, title, CLAIM, bold=True, down="top")
+    canvas.words(
+        12, 34, fitting(says, SMALL, canvas.image.width - 24), SMALL, colour=EVENT_COLOUR if note else GREY, down="top"
+    )
     if event >= 0:
         frame_event(canvas, timeline, layout, event)
     present = [category for number, category in enumerate(CATEGORIES) if shares[:, number].any()]
@@ -212,8 +218,9 @@ def numbers_under(title: str, sentence: str) -> str:
 
 
 def title_of(timeline: Timeline) -> str:
-    """Return how large a timeline is and how much its ranks stood still: "8 ranks, 1.92 ms, blocked 12 %..."."""
-    return headline(timeline) + (f" ({MOST_RANKS} of the ranks shown)" if timeline.num_ranks > MOST_RANKS else "")
+    """Return what it shows first of all, else how large it is: "8 ranks, 1.92 ms, blocked 12 % of the time"."""
+    shown = f" ({MOST_RANKS} of the ranks shown)" if timeline.num_ranks > MOST_RANKS else ""
+    return (finding(timeline) or headline(timeline)) + shown
 
 
 def _lasting(timeline: Timeline, span_ns: int) -> Timeline:
@@ -227,7 +234,7 @@ def _lasting(timeline: Timeline, span_ns: int) -> Timeline:
 
 def _palette() -> Image.Image:
     """Return every colour in sixteen shades down to white, so that reducing a picture keeps its colours true."""
-    colours = [*(category.colour for category in CATEGORIES), MESSAGE_COLOUR, GREY]
+    colours = [*(category.colour for category in CATEGORIES), MESSAGE_COLOUR, GREY, EVENT_COLOUR, "#000000"]
     solid = np.array([_rgb(colour) for colour in colours])
     patterned = [number for number, category in enumerate(CATEGORIES) if category.hatched or category.dotted]
     pale = (1 - PALE) + PALE * solid[patterned]

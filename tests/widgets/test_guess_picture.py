@@ -7,7 +7,7 @@ import io
 import pytest
 from PIL import Image
 
-from labkit.widgets.guess_picture import draw, is_logarithmic, to_png
+from labkit.widgets.guess_picture import draw, how_far, is_logarithmic, to_png
 
 
 def test_the_axis_names_the_unit_and_both_marks_lie_on_it() -> None:
@@ -32,6 +32,22 @@ def test_the_two_marks_differ_in_form_as_in_colour() -> None:
 def test_numbers_of_different_size_stand_on_powers_of_ten(guess: float, result: float, logarithmic: bool) -> None:
     assert is_logarithmic(guess, result) == logarithmic
     assert draw(guess, result, "s").axes[0].get_xscale() == ("log" if logarithmic else "linear")
+
+
+@pytest.mark.parametrize(
+    ("guess", "result", "words"),
+    [
+        (100, 1400, "×14 too low"),
+        (3, 2, "×1.5 too high"),
+        (0, 5, "5 too low"),
+        (-1, 1, "2 too low"),
+        (102, 100, "2 % too high"),
+        (5, 5, "exactly right"),
+    ],
+)
+def test_a_guess_reads_how_far_off_it_is(guess: float, result: float, words: str) -> None:
+    assert how_far(guess, result) == words
+    assert words in [text.get_text() for text in draw(guess, result, "s").texts]
 
 
 @pytest.mark.parametrize(("guess", "result"), [(0, 0), (-3, -2), (1e30, 1e-30), (1e-30, 0), (-1e30, 1e30)])

@@ -1,7 +1,7 @@
 // An explorer come to life: it stands at a step, its sliders have values, and it is painted anew when either changes.
 
 import { FORMATS, frameMarkup, numbersMarkup, pictureMarkup, tableMarkup } from "./frame.js";
-import { placesIn, travel } from "./motion.js";
+import { arrive, placesIn, travel } from "./motion.js";
 import { followTheme } from "./theme.js";
 import { drawing, pageOf, pixels } from "./saving.js";
 
@@ -105,11 +105,13 @@ export class Explorer {
   /** Stand at a step; what moves on the way from one step to the next is seen to move. */
   go(to = this.step) {
     const isNext = Math.abs(to - this.step) === 1 && !this.still;
+    const isOn = to === this.step + 1;
     const before = isNext && placesIn(this.stage);
     if (to !== this.step) this.atEnd = to >= this.last;
     this.step = to;
     this.paint();
     if (isNext) travel(this.stage, before, this.pace);
+    if (isNext && isOn) arrive(this.stage, this.pace);
   }
 
   get pace() {

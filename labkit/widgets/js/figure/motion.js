@@ -12,6 +12,15 @@ export function placesIn(stage) {
   return places;
 }
 
+/** Let what came with the last step travel from where it was sent: marks with data-came, "dx dy" back to there. */
+export function arrive(stage, pace = 1) {
+  for (const mark of stage.querySelectorAll("[data-came]")) {
+    const [dx, dy] = mark.dataset.came.split(" ");
+    const options = { duration: language.motion_ms / pace, easing: "ease-in-out" };
+    mark.animate?.([{ transform: `translate(${dx}px,${dy}px)` }, { transform: "none" }], options);
+  }
+}
+
 /** Let marks travel from where they were. */
 export function travel(stage, before, pace = 1) {
   const after = placesIn(stage);

@@ -17,5 +17,7 @@ export function isDark(root) {
     const brightness = brightnessOf(at);
     if (brightness !== undefined) return brightness < DARK;
   }
+  const wanted = getComputedStyle(document.documentElement).colorScheme;
+  if (wanted === "dark" || wanted === "light") return wanted === "dark";
   return matchMedia("(prefers-color-scheme: dark)").matches;
 }

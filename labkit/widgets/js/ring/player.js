@@ -61,6 +61,13 @@ function planOf(data, { n, chunks }) {
   return withStates(data.played?.[n] ?? { steps: ringSteps(n, all), faults: [] }, n, all);
 }
 
+/** The chunks that the first wrong step wrote, as "rank,chunk": whatever is wrong later follows from them. */
+function culpritsOf(steps) {
+  const first = steps.find(({ writes }) => writes.some(([, , , wrong]) => wrong));
+  const wrong = first?.writes.filter((write) => write[3]) ?? [];
+  return new Set(wrong.map(([rank, chunk]) => `${rank},${chunk}`));
+}
+
 /** The wheel, and beside it, or below where that is too narrow, the grid and the links. */
 function picture({ n, state, now, step, steps, split, model, real, values, width }) {
   const side = Math.min(Math.max(0.4 * width, 270), 400, width);
@@ -72,7 +79,7 @@ function picture({ n, state, now, step, steps, split, model, real, values, width
   const below = tag("g", { transform: `translate(0 ${grid.height + 10})` }, lanes.svg);
   const right = tag("g", { transform: `translate(${x} ${y})` }, grid.svg + below);
   return {
-    svg: wheel(state, now, n, side, step) + right,
+    svg: wheel(state, now, n, side, step, { came: steps[step - 1]?.sends ?? [], culprits: culpritsOf(steps) }) + right,
     height: beside ? Math.max(side, grid.height + lanes.height + 12) : side + grid.height + lanes.height + 20,
   };
 }

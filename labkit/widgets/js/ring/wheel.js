@@ -56,13 +56,25 @@ const wordIn = (chunk, mask, cell) => (cell > 22 ? letterOf(chunk) : "") + count
 
 /** One chunk: a square with the number of its contributions, framed twice when it has all. */
 function chunkCell(rank, chunk, held, step, at) {
+  const inner = chunkMarks(rank, chunk, held, step, at);
+  const came = at.came.find(([, , target, into]) => target === rank && into === chunk);
+  if (!came || came[1] < 0) return inner;
+  const place = (who, which) => {
+    const angle = at.angle(who);
+    return [at.radius(which) * Math.cos(angle), at.radius(which) * Math.sin(angle)];
+  };
+  const [from, to] = [place(came[0], came[1]), place(rank, chunk)];
+  return tag("g", { "data-came": `${(from[0] - to[0]).toFixed(1)} ${(from[1] - to[1]).toFixed(1)}` }, inner);
+}
+
+function chunkMarks(rank, chunk, held, step, at) {
   const { n, cell, middle } = at;
   const [mask, wrong] = held;
   const x = middle + at.radius(chunk) * Math.cos(at.angle(rank));
   const y = middle + at.radius(chunk) * Math.sin(at.angle(rank));
   const fill = fillOf(chunk, mask, n);
   const hooks = { "data-step": step, "data-rank": rank, "data-chunk": chunk, "data-count": count(mask) };
-  const looks = { fill, class: wrong ? "bad" : "edge", rx: 2, ...hooks };
+  const looks = { fill, class: wrong ? at.wrongKind(rank, chunk) : "edge", rx: 2, ...hooks };
   let markup = rect(x - cell / 2, y - cell / 2, cell, cell, looks, chunkTitle(rank, chunk, held, n));
   if (isComplete(held, n) && cell > 9) {
     const inner = { fill: "none", stroke: inkOn(fill), rx: 1 };
@@ -106,8 +118,9 @@ function sendArrow([source, sent, target, into, wrong], at) {
 }
 
 /** The ring at a step: what every rank holds before it, and what is sent in it. */
-export function wheel(state, sends, n, side, step) {
-  const at = measures(n, state[0].length, side);
+export function wheel(state, sends, n, side, step, { came = [], culprits } = {}) {
+  const wrongKind = (rank, chunk) => ((culprits?.has(`${rank},${chunk}`) ?? true) ? "bad" : "after");
+  const at = { ...measures(n, state[0].length, side), came, wrongKind };
   const ranks = state.map((chunks, rank) => {
     const cells = chunks.map((held, chunk) => chunkCell(rank, chunk, held, step, at));
     return rankLabel(rank, at) + cells.join("");

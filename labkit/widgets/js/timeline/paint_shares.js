@@ -5,7 +5,7 @@ import { LEFT, RIGHT, windowOf } from "./layout.js";
 import { shareMatrix } from "./shares.js";
 
 const PALE = 0.1; // of the colour between the stripes of a hatched category, and in the dots of a dotted one
-const HATCH = [6, 2]; // pixels from one stripe to the next, and of a stripe; labkit/widgets/palette.py
+const HATCH = [6, 1]; // pixels from one stripe to the next, and of a stripe; labkit/widgets/palette.py
 const DOTS = [5, 2]; // the same of dots
 
 function rgb(colour) {

@@ -134,7 +134,7 @@ function definitions({ layout, theme, width, hatched, dotted }) {
   const colour = theme.colours[hatched.indexOf(true)];
   return (
     '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">' +
-    `<rect width="2" height="6" fill="${colour}"/></pattern>` +
+    `<rect width="1" height="6" fill="${colour}"/></pattern>` +
     `<pattern id="dots" width="5" height="5" patternUnits="userSpaceOnUse"><rect width="5" height="5" ` +
     `fill="${theme.colours[dotted.indexOf(true)]}"/><rect width="2" height="2" fill="${theme.band}"/></pattern>` +
     `<clipPath id="clip"><path d="M${LEFT} 0H${width - RIGHT}V${layout.height}H${LEFT}z"/></clipPath></defs>`
