@@ -5,10 +5,15 @@ from __future__ import annotations
 from labkit.errors import ConfigError
 from labkit.units import format_bytes
 from labkit.widgets.explorer import Explorer
+from labkit.widgets.language import LIGHT
 from labkit.widgets.scene import GREY, Mark, Rect, Scene, Text
 
 STAGES = ("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3")
-_KINDS = (("parameters", 2, "#0072b2"), ("gradients", 2, "#ddaa33"), ("optimizer", 12, "#7a9e87"))
+_KINDS = (
+    ("parameters", 2, LIGHT["forward"]),
+    ("gradients", 2, LIGHT["backward"]),
+    ("optimizer", 12, LIGHT["optimizer"]),
+)
 _SIZES = (2, 4, 8, 16, 32, 64)
 _SENT = (1.0, 1.0, 1.0, 1.5)
 _WIDTH, _LEFT, _ROW = 760, 90, 58

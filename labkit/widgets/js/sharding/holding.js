@@ -1,13 +1,14 @@
 // Who holds what at each moment of a step, for each stage of ZeRO; the model has a few equal blocks.
 
+import { hue } from "../figure/colours.js";
 import { range, sum } from "../figure/numbers.js";
 
 export const BLOCKS = 4;
 /** Kinds of numbers with their bytes for each parameter. */
 export const KINDS = [
-  ["parameters", 2, "#0072b2"],
-  ["gradients", 2, "#ddaa33"],
-  ["optimizer", 12, "#7a9e87"],
+  ["parameters", 2, hue("forward")],
+  ["gradients", 2, hue("backward")],
+  ["optimizer", 12, hue("optimizer")],
 ];
 export const STAGES = ["DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3"];
 export const NONE = 0;

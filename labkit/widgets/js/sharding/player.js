@@ -1,5 +1,6 @@
 // The sharding player: what every rank holds, moment by moment, under each stage of ZeRO.
 
+import { hue } from "../figure/colours.js";
 import { rect, text } from "../figure/markup.js";
 import { most, range } from "../figure/numbers.js";
 import { choice } from "../figure/sliders.js";
@@ -49,7 +50,7 @@ function heading(moment, blockWidth, unit) {
   const now = MOMENTS[moment][1];
   const names = range(BLOCKS).map((block) => {
     const x = LEFT + blockWidth * block;
-    const mark = block === now ? rect(x, TOP - 8, 16 * unit - 2, 3, { fill: "#cc3399" }) : "";
+    const mark = block === now ? rect(x, TOP - 8, 16 * unit - 2, 3, { fill: hue("path") }) : "";
     return text(x, TOP - 14, block === now ? `block ${block} computes` : `block ${block}`) + mark;
   });
   return keys.join("") + names.join("");
