@@ -288,7 +288,7 @@ labkit.recorded("late_rank")
 #
 # **To the room:** which rank, and why?
 #
-# <!-- notes: The recorded run of section 4. Long all-reduces belong to those who wait. The late one's are short. -->
+# <!-- notes: The recorded run of section 4. Hatched, blocked bars belong to those who wait. The late one is never blocked. -->
 
 # %% [markdown]
 # ### Exercise [[late_rank]]
@@ -558,7 +558,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # * **Begin equal, take equal steps.** Parameters travel once, gradients in every step.
 # * **Hooks** say when a gradient is complete; until `wait()` the tensor is the network's.
 # * **Buckets** trade many starts against a late one, and their order is part of the protocol.
-# * Long all-reduces belong to those who wait. Look for the rank whose are short.
+# * Blocked bars (hatched) belong to those who wait. Look for the rank that is never blocked.
 #
 # **The next question.** This GPT was kind: every parameter got its gradient in every step, and no rank ran out of data.
 # What if one of them skips a layer? Lesson 05, `05_ddp_for_real_models`.
@@ -568,7 +568,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 #
 # * begin equal, take equal steps
 # * hooks say **when**, buckets say **how much at once**
-# * the one whose all-reduces are short is late
+# * the one who is never blocked is late
 #
 # Next: models that skip layers.
 #
