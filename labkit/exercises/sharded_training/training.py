@@ -111,7 +111,7 @@ def num_trained(case: Case) -> list[int]:
     return [each.numel() for each in model_for(case.inputs[0]).parameters() if each.requires_grad]
 
 
-def steps_that_came(values: Values) -> list[Parameters]:
+def steps_that_came(values: Values) -> Sequence[Parameters]:
     """Return the parameters after each step on a rank."""
     return cast(list[Parameters], values["steps"])
 

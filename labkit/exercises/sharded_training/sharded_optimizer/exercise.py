@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from torch import Tensor
@@ -62,7 +62,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             )
 
 
-def _of_values(case: Case, rank: int, came: list[Parameters], number: int, wrong: list[str]) -> str:
+def _of_values(case: Case, rank: int, came: Sequence[Parameters], number: int, wrong: list[str]) -> str:
     ways: Ways = [
         (_GROUPS, lambda: alone(case, groups=False)),
         (_FIXED, lambda: alone(case, slower=False)),
