@@ -118,7 +118,7 @@ def _train(wrapper: Any, steps: int) -> list[torch.Tensor]:
     for step in range(steps):
         optimizer.zero_grad()
         x, y = hard_batch(100 * step + rank, 4)
-        nn.functional.mse_loss(ddp(x, spare=step == 1 and rank == 1), y).backward()
+        torch.autograd.backward(nn.functional.mse_loss(ddp(x, spare=step == 1 and rank == 1), y))
         if hasattr(ddp, "finish_gradient_synchronization"):
             ddp.finish_gradient_synchronization()
         optimizer.step()
