@@ -79,7 +79,7 @@ class Supervisor:
         self._states = [_RankState(process, RankOutput(process.rank, show)) for process in ranks]
         self._timeout = timeout
         self._stall = stall
-        self._watchdog = Watchdog(stall)
+        self._watchdog = Watchdog(stall, between_hosts=len({process.host for process in ranks}) > 1)
         self._watch = watch
         self._follower: Follower | None = None
         self._watch_at = 0.0

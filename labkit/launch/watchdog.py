@@ -13,18 +13,22 @@ from labkit.launch.recording import RankLog
 
 STALL_SECONDS = 2.0
 """How long every unfinished rank must wait in the same call, its CPU idle, before the run counts as deadlocked."""
-UNSURE_FACTOR = 10
-"""So many times longer where what was posted could still serve one of them: a slow link looks like that."""
+UNSURE_FACTOR_HERE, UNSURE_FACTOR = 2, 10
+"""So many times longer where what was posted could still serve one of them: here where it is a few bytes, else where it
+is many, or comes from another host, which a slow link looks like."""
+_FEW_BYTES = 64 << 20
+_TRANSPORT = "gloo_tcp_loop"
+"""Gloo's thread that moves messages; it spins at one that came and that nobody has a buffer for."""
 
 _TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
 _IDLE_CPU_SECONDS = 0.05
 
 
 def cpu_seconds(pid: int) -> float | None:
-    """Return the CPU time a process has used in all its threads, or None where that cannot be read."""
+    """Return the CPU time of a process in all threads but the one that moves messages, None where it cannot be read."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) * _TICK_SECONDS
+        moving = (task for task in Path(f"/proc/{pid}/task").iterdir() if _name_of(task) == _TRANSPORT)
+        return _used(Path(f"/proc/{pid}")) - sum(map(_used, moving))
     except FileNotFoundError:
         pass
     except (OSError, ValueError, IndexError):
@@ -38,6 +42,15 @@ def cpu_seconds(pid: int) -> float | None:
     return float(times.user + times.system)
 
 
+def _name_of(task: Path) -> str:
+    return (task / "comm").read_text().strip()
+
+
+def _used(folder: Path) -> float:
+    fields = (folder / "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * _TICK_SECONDS
+
+
 @dataclass(frozen=True)
 class _Sighting:
     since_ns: tuple[int, ...]
@@ -48,13 +61,15 @@ class _Sighting:
 class Watchdog:
     """Compares what ranks do now with what they did before."""
 
-    def __init__(self, stall: float | None) -> None:
+    def __init__(self, stall: float | None, between_hosts: bool = False) -> None:
         """Start with nothing seen.
 
         Args:
             stall: Seconds without progress that count as a deadlock, or None to look for none.
+            between_hosts: Whether messages go over a network.
         """
         self._stall = stall
+        self._between_hosts = between_hosts
         self._seen: dict[int, _Sighting] = {}
 
     def deadlocked(self, cpu_used: Mapping[int, float | None], logs: Mapping[int, RankLog], now: float) -> bool:
@@ -84,6 +99,7 @@ class Watchdog:
             idle = min(idle, now - seen.at)
         if idle <= self._stall:
             return False
-        if idle > self._stall * UNSURE_FACTOR:
+        many = sum(wait.bytes for rank in cpu_used for wait in logs[rank].waits) > _FEW_BYTES
+        if idle > self._stall * (UNSURE_FACTOR if many or self._between_hosts else UNSURE_FACTOR_HERE):
             return True
         return nothing_in_flight({rank: logs[rank] for rank in cpu_used}, logs)

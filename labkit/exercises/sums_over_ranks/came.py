@@ -87,9 +87,12 @@ class Came:
             torch.allclose(view.double(), wanted.double(), rtol=relative, atol=1e-9) for view in self.views
         )
 
-    def named(self, marks: Mapping[str, Mark]) -> str:
-        """Return the first mistake whose mark it bears, or ""."""
-        return next((name for name, mark in marks.items() if mark(self)), "")
+    def names(self, marks: Mapping[str, Mark]) -> Iterator[str]:
+        """Yield the mistakes whose marks it bears, in the order of the marks; "" where it bears none."""
+        seen = (name for name, mark in marks.items() if mark(self))
+        first = next(seen, "")
+        yield first
+        yield from seen
 
 
 def is_complete(share: Shares) -> bool:
@@ -104,13 +107,14 @@ def wrong_sums(came: Came, marks: Mapping[str, Mark]) -> Iterator[Finding]:
         member = rank in came.members
         base, flat = (base_of(came.case, rank), values.tensor(came.got[rank], "base"))
         right, wrong = (came.exact, came.views[came.members.index(rank)]) if member else (base, flat)
-        yield Finding(
-            came.named(marks),
-            f"{_who(found, came.case.world_size)} {_what(came, rank, first, beside)}",
-            f"rank {rank}: {listing(right, first.index)}",
-            f"rank {rank}: {listing(wrong, first.index)}",
-            rank,
-        )
+        for name in came.names(marks):
+            yield Finding(
+                name,
+                f"{_who(found, came.case.world_size)} {_what(came, rank, first, beside)}",
+                f"rank {rank}: {listing(right, first.index)}",
+                f"rank {rank}: {listing(wrong, first.index)}",
+                rank,
+            )
 
 
 def _first_wrong(came: Came, rank: int) -> tuple[Difference, bool] | None:

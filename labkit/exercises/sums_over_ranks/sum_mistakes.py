@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
+
 from labkit.checks import traffic, values
 from labkit.checks.blame import Sign, blaming
 from labkit.checks.case import Case, Failure
@@ -127,7 +129,7 @@ MARKS: Mapping[str, Mark] = {
     traffic.IN_FLIGHT: lambda came: bool(came.wire.problems_of("changed_in_flight")),
     "works on a copy of a non-contiguous tensor": lambda came: layout_of(came.case) in _GAPS and came.unchanged,
     "not in place": lambda came: came.unchanged,
-    "mean instead of sum": lambda came: op_of(came.case) == "SUM" and is_scaled(came, 1 / len(came.members)),
+    "mean instead of sum": lambda came: op_of(came.case) == "SUM" and _is_mean(came),
     "only rank 0 has the sum": lambda came: came.complete[:1] == [1] and not any(came.complete[1:]),
     "reduce to one rank": lambda came: passes_through_one(came.case, came.wire),
     "whole tensor at each step": lambda came: sends_whole_tensors(came.case, came.wire),
@@ -162,6 +164,13 @@ SIGNS: Mapping[str, Sign] = {
     "needs sizes that divide": _is_short_of_elements,
 }
 """What a mistake leaves in a failure."""
+
+
+def _is_mean(came: Came) -> bool:
+    """Return whether every member holds the mean, or the mean in whole numbers, however it was rounded."""
+    mean = came.exact.double() / len(came.members)
+    whole = any(came.is_near(rounded(mean), 1e-6) for rounded in (torch.floor, torch.trunc))
+    return is_scaled(came, 1 / len(came.members)) or (len(came.members) > 1 and whole)
 
 
 def is_scaled(came: Came, factor: float) -> bool:

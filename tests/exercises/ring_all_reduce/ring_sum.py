@@ -76,6 +76,12 @@ def ring_sum(tensor, group=None):
 """,
 )
 wrong("the mean instead of the sum", "mean instead of sum", _ring(after="    tensor /= n"))
+wrong("the mean in whole numbers", "mean instead of sum", _ring(after="    tensor.copy_(tensor // n)"))
+wrong(
+    "the mean in whole numbers, towards zero",
+    "mean instead of sum",
+    _ring(after="    tensor.copy_(torch.div(tensor, n, rounding_mode='trunc'))"),
+)
 wrong("no all-gather", "no all-gather", _ring(plan="[r for r in ring_plan(rank, n) if r.step < n - 1]"))
 wrong(
     "last all-gather step forgotten",

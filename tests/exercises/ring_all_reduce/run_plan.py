@@ -173,3 +173,40 @@ wrong(
     "buffer of another type",
     _run(_POST.replace("torch.empty_like(chunks[r.chunk])", "torch.empty(chunks[r.chunk].numel())") + _COMBINED),
 )
+wrong(
+    "never waits",
+    "not waited for",
+    _run(_POST.replace("            work.wait()", "            pass") + _COMBINED),
+)
+wrong(
+    "posts one by one and never waits",
+    "not waited for",
+    _run(
+        """
+        for r in records:
+            if isinstance(r, Send):
+                dist.isend(chunks[r.chunk], group=group, group_dst=r.peer)
+            elif isinstance(r, Recv):
+                incoming[r.chunk] = torch.empty_like(chunks[r.chunk])
+                dist.irecv(incoming[r.chunk], group=group, group_src=r.peer)
+"""
+        + _COMBINED
+    ),
+)
+wrong(
+    "waits for what it sends alone",
+    "not waited for",
+    _run(
+        """
+        for r in records:
+            if isinstance(r, Send):
+                ops.append(dist.isend(chunks[r.chunk], group=group, group_dst=r.peer))
+            elif isinstance(r, Recv):
+                incoming[r.chunk] = torch.empty_like(chunks[r.chunk])
+                dist.irecv(incoming[r.chunk], group=group, group_src=r.peer)
+        for work in ops:
+            work.wait()
+"""
+        + _COMBINED
+    ),
+)

@@ -1,0 +1,82 @@
+"""Every wrong answer against every recogniser of its exercise: the first that speaks up is the right one.
+
+On virtual ranks, where a case takes milliseconds and a deadlock is known at once. What needs real processes is left to
+the four proofs of its lesson.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from labkit.checks.case import Case, Failure
+from labkit.checks.exercise import Exercise, functions_for, judge
+from labkit.checks.failures import failure_of
+from labkit.checks.from_timeline import wire_of_case
+from labkit.checks.rank_side import run_cases
+from labkit.checks.rooms import exercises
+from labkit.checks.sweep import world
+from labkit.checks.wire import Wire
+from labkit.checks.wire_format import decode
+from labkit.errors import RunError
+from labkit.worlds import run
+from tests.checks.lesson_cells import namespace
+from tests.exercises.wrong_answer import WrongAnswer, wrong_answers
+
+LESSONS = ("start_here", "data_parallel", "ring_all_reduce", "ddp", "pipeline")
+OTHERWISE = {
+    ("drop_in_all_reduce", "group not passed on"): "a rank outside the group comes first where no message is lost",
+    ("halving_doubling", "halves taken for equal"): "Gloo's own words tell it",
+    ("ring_sum", "one rank after the other sends"): "the sweep names it",
+    ("tree_all_reduce", "three rounds written into the code"): "the sweep names it",
+    ("one_batch", "sends a view"): "what is not contiguous is Gloo's to refuse",
+    ("run_schedule", "sends a view"): "what is not contiguous is Gloo's to refuse",
+    ("run_schedule", "counts the forwards"): "an order that real processes show",
+}
+_SAMPLED = 16
+"""So many go by before one is run every time."""
+
+
+def _params() -> Iterator[Any]:
+    for lesson in LESSONS:
+        virtual = [each for each in wrong_answers(lesson) if (each.exercise, each.name) not in OTHERWISE]
+        for number, answer in enumerate(virtual):
+            marks = [] if number % _SAMPLED == 0 else [pytest.mark.long]
+            yield pytest.param(lesson, answer, id=f"{answer.exercise} {answer.name}", marks=marks)
+
+
+@pytest.mark.parametrize(("lesson", "answer"), list(_params()))
+def test_the_right_recogniser_is_the_first_to_see_a_wrong_answer(lesson: str, answer: WrongAnswer) -> None:
+    exercise = exercises(lesson)[answer.exercise]
+    names = namespace(extra=answer.source, number=lesson)
+    assert next(_named(exercise, names), "nothing is wrong") == answer.mistake
+
+
+def test_what_is_left_to_real_processes_is_there() -> None:
+    there = {(each.exercise, each.name) for lesson in LESSONS for each in wrong_answers(lesson)}
+    assert set(OTHERWISE) <= there
+
+
+def _named(exercise: Exercise, names: dict[str, Any]) -> Iterator[str]:
+    """Yield what each failing case is called, in the order of the cases."""
+    for case in exercise.visible:
+        got, wire = _brought(exercise, functions_for(exercise, names), case)
+        verdict = judge(exercise, case, got, wire)
+        if not verdict.passed:
+            yield verdict.mistake
+
+
+def _brought(exercise: Exercise, functions: Any, case: Case) -> tuple[Any, Wire]:
+    try:
+        result = run(
+            run_cases, exercise.driver, functions, [case.inputs], on=world(case.world_size), timeout=30,
+            init=exercise.distributed, echo=False,
+        )  # fmt: skip
+    except RunError as error:
+        wire = Wire() if error.timeline is None else wire_of_case(error.timeline, 0)
+        failure: Failure = failure_of(error, exercise, functions)
+        return failure, wire
+    assert result.timeline is not None
+    return tuple(decode(of_rank[0]) for of_rank in result.results), wire_of_case(result.timeline, 0)
