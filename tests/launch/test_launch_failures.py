@@ -328,7 +328,9 @@ def test_receives_nobody_waits_for_hide_no_deadlock() -> None:
         for _ in range(3):
             dist.irecv(torch.zeros(3), src=(rank - 1) % world)
         for _ in range(4):
-            dist.isend(torch.ones(3), dst=(rank + 1) % world).wait()
+            sent = dist.isend(torch.ones(3), dst=(rank + 1) % world)
+            assert sent is not None
+            sent.wait()
 
     with pytest.raises(RunTimeout, match=r"(?s)^Deadlock: .*waits to send 12 B to rank 1") as caught:
         labkit.run(work, on=labkit.local(3), timeout=60, stall=0.5)
