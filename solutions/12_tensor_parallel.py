@@ -649,7 +649,7 @@ labkit.challenge("split_plan", split_plan)
 # %% [markdown]
 # ## 8 The same loss
 #
-# Now train. Your GPT on two ranks, and the whole one in one process: same batches, AdamW, warm-up, float64.
+# Now train. Your GPT on two ranks, and the whole one on a single rank: same batches, AdamW, warm-up, float64.
 #
 # **[[clip_alone]].** Neither clips gradients. Suppose every rank called `clip_grad_norm_` on the parameters that *it* holds. What would happen?
 # Choose `"nothing"`, `"norms drift apart"` (the layers, between ranks) or `"an error"`.
@@ -682,9 +682,9 @@ def whole_loss(model, tokens, targets):
 
 # %% tags=["nbval-ignore-output"] seconds=40
 together = labkit.run(train_parallel, 150, on=labkit.virtual(2)).results[0]
-alone = train_gpt(GPT().double(), whole_loss, 150)
+alone = labkit.run(train_gpt, GPT().double(), whole_loss, 150, on=labkit.virtual(1)).results[0]
 for step in (0, 49, 99, 149):
-    print(f"step {step + 1:3}: one process {alone[step]:.6f}, two ranks {together[step]:.6f}")
+    print(f"step {step + 1:3}: one rank {alone[step]:.6f}, two ranks {together[step]:.6f}")
 
 # %% [markdown]
 # The losses are the same. In float32 they part in the last digits, and training lets that grow: sums in another order.

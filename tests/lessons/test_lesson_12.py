@@ -55,7 +55,7 @@ class TestContract(LessonContract):
         "a recorded run": r'labkit\.recorded\("lone_gradient"\)',
         "across machines": r"machines connected by infiniband",
         "a launch": r"4 µs to begin any operator",
-        "one loss, two ways": r"alone = train_gpt\(gpt\(\)",
+        "one loss, two ways": r"alone = labkit\.run\(train_gpt, gpt\(\)",
         "context parallelism": r"\*\*context parallelism\*\*",
         "the next lesson": r"the next question",
         "sources": r"### sources",
