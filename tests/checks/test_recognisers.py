@@ -25,7 +25,7 @@ from labkit.worlds import run
 from tests.checks.lesson_cells import namespace
 from tests.exercises.wrong_answer import WrongAnswer, wrong_answers
 
-LESSONS = ("start_here", "data_parallel", "ring_all_reduce", "ddp", "pipeline")
+LESSONS = ("start_here", "data_parallel", "ring_all_reduce", "collectives", "ddp", "pipeline")
 OTHERWISE = {
     ("drop_in_all_reduce", "group not passed on"): "a rank outside the group comes first where no message is lost",
     ("halving_doubling", "halves taken for equal"): "Gloo's own words tell it",
