@@ -30,8 +30,15 @@ export class Editor {
     return schedule.name + this.sizes(values);
   }
 
-  /** The schedules as they stand: those of the data, and the form they are compared with. */
+  /** The schedules as they stand: those of the data, and the form they are compared with; kept until they change. */
   shown(values) {
+    const placing = { ...values, limit: 0, follow: 0 }; // these two move no operation
+    const key = JSON.stringify([placing, this.edits]);
+    if (this.key !== key) [this.key, this.kept] = [key, this.made(values)];
+    return this.kept;
+  }
+
+  made(values) {
     const compared = this.forms.includes(values.and) ? [{ name: values.and, form: values.and }] : [];
     return [...this.data.schedules, ...compared].map((schedule) =>
       schedule.placed ? this.measured(schedule) : this.planned(schedule, values),
