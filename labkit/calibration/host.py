@@ -188,8 +188,9 @@ def assemble(measures: Measures) -> Hardware:
     cores = measures.cores
     device = Device(
         "this_host" if cores else "these_gpus", _memory_bytes(cores), rate, MappingProxyType({"float32": flops}),
-        "pcie4", _SOURCE, around_ns, f"{_SOURCE}: Python and autograd around an operator", 1.0, 1.0, _SOURCE, cores,
-        MappingProxyType(measured),
+        "pcie4", _SOURCE, around_ns, f"{_SOURCE}: Python and autograd around an operator", compute_share=1.0,
+        memory_share=1.0,
+        share_source=_SOURCE, cores=cores, measured=MappingProxyType(measured),
     )  # fmt: skip
     return Hardware(device, _link(measures), _made_on(cores))
 
