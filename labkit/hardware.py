@@ -47,16 +47,16 @@ class Device:
         source: Where these figures stand.
         launch_ns: Least time between two operators.
         launch_source: Where that stands.
-        kernel_ns: Least time a kernel takes on the device; counts where a device computes beside its host.
-        kernel_source: Where that stands.
         compute_share: Share of the peak that a large matrix multiply reaches.
         memory_share: Share of the peak rate that a large copy reaches.
-            share_source: Where those stand.
+        share_source: Where those stand.
         cores: Processor cores that all ranks of a node compute on, one each at a time, as on a host without
             accelerators; None where every rank has a device of its own. Operators of such a host run on the thread
             that issues them, so launch_ns adds to what they take.
         measured: Operator -> how long it took on this device with how much work. An operator that stands here follows
             what was measured, others the peaks.
+        kernel_ns: Least time a kernel takes on the device; counts where a device computes beside its host.
+        kernel_source: Where that stands.
     """
 
     name: str
@@ -67,13 +67,13 @@ class Device:
     source: str
     launch_ns: int = 4_000
     launch_source: str = _LAUNCH
-    kernel_ns: int = 1_500
-    kernel_source: str = _KERNEL
     compute_share: float = 0.75
     memory_share: float = 0.85
     share_source: str = _REACH
     cores: int | None = None
     measured: Mapping[str, tuple[Measured, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    kernel_ns: int = 1_500
+    kernel_source: str = _KERNEL
 
     def flops_per_second(self, dtype: str, *, tf32: bool = False) -> float:
         """Return the peak for a dtype such as "bfloat16"; one that is not listed counts as float32."""

@@ -576,10 +576,10 @@ def step_ms(size, width, tokens):
     return (step.end_ns - step.start_ns) / 1e6
 
 
-print("GPUs   width 8192, 2048 tokens   width 4096, 128 tokens")
+rows = ["GPUs   width 8192, 2048 tokens   width 4096, 128 tokens"]
 for size in (1, 2, 4, 8, 16):
-    print(f"{size:4}   {step_ms(size, 8192, 2048):16.2f} ms   {step_ms(size, 4096, 128):19.2f} ms")
-labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048))
+    rows.append(f"{size:4}   {step_ms(size, 8192, 2048):16.2f} ms   {step_ms(size, 4096, 128):19.2f} ms")
+labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048), rows)
 
 # %% [markdown]
 # Two things eat the gain. Across machines, the ring is as slow as its slowest link. And look at the second column: a small

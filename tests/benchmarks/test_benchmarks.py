@@ -58,4 +58,4 @@ def test_an_unknown_topic_is_answered_with_those_there_are() -> None:
     command = [sys.executable, "-m", "tests.benchmarks", "rings"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 2
-    assert "no topic rings; there are launch, ring, " in ended.stderr
+    assert "no topic rings; there are launch, cluster, ring, " in ended.stderr

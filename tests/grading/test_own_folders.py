@@ -72,7 +72,9 @@ def test_what_is_not_known_to_be_ours_stays(temporary: Path, monkeypatch: pytest
 def test_what_torch_leaves_goes_with_the_process_that_loads_it() -> None:
     preloaded = Preloaded()
     try:
-        environment = Path(f"/proc/{preloaded.pid}/environ").read_text().split("\0")
+        about = Path(f"/proc/{preloaded.pid}/environ")
+        while not (environment := about.read_text().split("\0"))[0]:  # empty while the program is being loaded
+            assert about.is_file()
         told = [item for item in environment if item.startswith("TORCHINDUCTOR_CACHE_DIR=")]
         folder = Path(told[0].partition("=")[2])
         assert folder.is_dir() and folder.name.startswith(own_prefix("torch"))

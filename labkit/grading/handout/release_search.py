@@ -23,6 +23,7 @@ _MARKER = re.compile(r"^\s*#+\s*(BEGIN|END) SOLUTION\b", re.MULTILINE)
 _READS_MARKERS = ("labkit/lessons/",)  # the code that cuts answers names its markers
 _PICTURES = (".png",)
 _IMPORT = re.compile(r"^(from \S+ )?import \S")
+_PASSED_ON = re.compile(r"^\w+=\w+,$")  # find=find,
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def _fragments(text: str, where: str) -> dict[str, str]:
 
 
 def _tells(window: Iterable[str]) -> bool:
-    code = [line for line in window if not _IMPORT.match(line)]
+    code = [line for line in window if not _IMPORT.match(line) and not _PASSED_ON.match(line)]
     return len(re.findall(r"\w", "".join(code))) >= _LEAST_LETTERS
 
 
