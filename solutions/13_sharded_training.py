@@ -573,11 +573,14 @@ labkit.predict("zero3_step", 1.5)
 # %% tags=["predict"]
 labkit.predict("ddp_memory", 3)
 
-# %% seconds=25
+# %% seconds=15
 runs = [labkit.run(two_steps, stage, on=labkit.virtual(8, gpu="h100", link="pcie5"), echo=False) for stage in range(4)]
-for name, run in zip(("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3"), runs, strict=True):
-    print(name, run.timeline.makespan_ns / 1e6, "ms, peak", memory_peaks(run.timeline)[0].bytes / 1e6, "MB")
-labkit.reveal("ddp_memory", memory_peaks(runs[0].timeline)[0].bytes / memory_peaks(runs[3].timeline)[0].bytes)
+names = ("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3")
+peaks = [memory_peaks(run.timeline)[0].bytes / 1e6 for run in runs]
+rows = [f"{name:7} {peak:6.1f} MB at its peak" for name, peak in zip(names, peaks, strict=True)]
+labkit.reveal("ddp_memory", peaks[0] / peaks[3], rows)
+
+# %%
 labkit.reveal("zero3_step", runs[3].timeline.makespan_ns / runs[0].timeline.makespan_ns, runs[3].timeline)
 
 # %% [markdown]
