@@ -43,7 +43,8 @@ def training_case(
     for rank in range(world_size):
         steps: list[Value] = []
         for number in range(num_steps):
-            part = draws.part_of(seed, "batch", number, 0 if same_batch else rank)
+            whose = () if same_batch else ("rank", rank)
+            part = draws.part_of(seed, *whose, "batch", number)
             x, y = hard_batch(part, size)
             steps.append({"x": x, "y": y, "spare": number in spare, "slower": slower and number == num_steps - 1})
         inputs.append({

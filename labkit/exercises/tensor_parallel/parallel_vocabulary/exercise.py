@@ -57,14 +57,12 @@ def vocabulary_case(
         vocabulary: How many tokens there are.
         ignored: How many of 12 targets do not count.
         largest: How large logits are, about.
-        groups: Ranks that share a copy; None is all.
+        groups: Ranks that share a vocabulary; None is all.
     """
     shared: dict[str, Value] = {"groups": [list(each) for each in groups]} if groups else {}
     whole = Case(name, world_size, (shared,) * world_size)
     generator = draws.generator(part_of(seed, "tokens"))
     tokens = torch.randint(0, vocabulary, (3, 4), generator=generator)
-    shape = (vocabulary, 6) if which == EMBED else (12, vocabulary)
-    numbers = normal(part_of(seed, "numbers"), *shape, scale=largest, dtype=torch.float64)
     if which == LOSS:
         tokens = tokens.flatten()
         tokens[torch.randperm(12, generator=generator)[:ignored]] = IGNORED
@@ -72,8 +70,10 @@ def vocabulary_case(
     inputs: list[Values] = []
     for rank in range(world_size):
         mine = part(vocabulary, whole, rank)
+        size = mine.stop - mine.start
+        shape = (size, 6) if which == EMBED else (12, size)
         more: dict[str, Value] = {"function": which, "tokens": tokens, "vocabulary": vocabulary}
-        more["part"] = (numbers[mine] if which == EMBED else numbers[:, mine]).clone()
+        more["part"] = normal(part_of(seed, "rank", rank), *shape, scale=largest, dtype=torch.float64)
         more["gradient"] = gradient if which == EMBED else torch.tensor(2.0, dtype=torch.float64)
         inputs.append({**whole.inputs[rank], **more})
     return Case(name, world_size, tuple(inputs))

@@ -67,7 +67,8 @@ def attention_case(name: str, seed: int, world_size: int, each: int, order: str,
     inputs: list[Values] = []
     for rank, places in enumerate(pieces[::-1] if order == "backwards" else pieces):
         drawn: dict[str, Value] = {
-            what: normal(part_of(seed, what, rank), 2, 2, each, 4, dtype=torch.float64) for what in ("q", "k", "v")
+            what: normal(part_of(seed, "rank", rank, what), 2, 2, each, 4, dtype=torch.float64)
+            for what in ("q", "k", "v")
         }
         drawn["q"] = values.tensor(drawn, "q") * scale
         inputs.append({**drawn, "places": places})

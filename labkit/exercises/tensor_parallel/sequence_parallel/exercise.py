@@ -61,8 +61,8 @@ def tokens_case(
     for rank in range(world_size):
         found: dict[str, Value] = {
             "function": which,
-            "x": normal(part_of(seed, "x", rank), *before, dtype=torch.float64),
-            "gradient": normal(part_of(seed, "gradient", rank), *after, dtype=torch.float64),
+            "x": normal(part_of(seed, "rank", rank, "x"), *before, dtype=torch.float64),
+            "gradient": normal(part_of(seed, "rank", rank, "gradient"), *after, dtype=torch.float64),
         }
         inputs.append({**found, "groups": [list(each) for each in groups]} if groups else found)
     return Case(name, world_size, tuple(inputs))

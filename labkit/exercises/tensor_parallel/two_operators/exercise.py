@@ -47,8 +47,8 @@ def operators_case(
     """Return a case of two_operators; `turn` hands over transposed views."""
     inputs = [
         {
-            "x": normal(part_of(seed, "x", rank), *shape).double(),
-            "gradient": normal(part_of(seed, "gradient", rank), *shape).double(),
+            "x": normal(part_of(seed, "rank", rank, "x"), *shape).double(),
+            "gradient": normal(part_of(seed, "rank", rank, "gradient"), *shape).double(),
             "transposed": turn,
             **({} if groups is None else {"groups": groups}),
         }
