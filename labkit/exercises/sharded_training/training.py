@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from labkit.checks import draws
 from labkit.checks.case import Case, Value, Values
+from labkit.checks.least_traffic import MOST_PACKED, Bytes, both_ways
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.tensor_values import close
 from labkit.exercises.sharded_training.on_ranks import OPTIONS, PlainAdamW, grouped, model_for, slow_down
@@ -110,6 +111,13 @@ def equal(came: Sequence[Parameters], right: Sequence[Parameters]) -> bool:
 def num_trained(case: Case) -> list[int]:
     """Return the size of each parameter that is ever trained."""
     return [each.numel() for each in model_for(case.inputs[0]).parameters() if each.requires_grad]
+
+
+def least_traffic(case: Case) -> dict[int, Bytes]:
+    """Return what must travel where ranks have samples of their own: each step, a number for each trained element."""
+    size = MOST_PACKED // 2 if case.inputs[0].get("dtype") else MOST_PACKED
+    steps = cast(list[Value], case.inputs[0]["steps"])
+    return both_ways(range(case.world_size), len(steps) * sum(num_trained(case)), size)
 
 
 def steps_that_came(values: Values) -> Sequence[Parameters]:

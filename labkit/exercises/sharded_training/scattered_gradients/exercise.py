@@ -19,6 +19,7 @@ from labkit.exercises.sharded_training.training import (
     alone,
     each_by_itself,
     equal,
+    least_traffic,
     num_trained,
     steps_that_came,
     training_case,
@@ -115,6 +116,7 @@ EXERCISE = Exercise(
     oracle=expected,
     structure=and_more(expected, kept=0, held=Each(0)),
     find=find,
+    least=least_traffic,
     visible=(
         scattering_case("2 ranks, plain layers", 1321, 2, tied=False, frozen=False),
         scattering_case("3 ranks, a shared weight and frozen layers", 1322, 3),

@@ -24,6 +24,7 @@ from labkit.exercises.sharded_training.training import (
     alone,
     each_by_itself,
     equal,
+    least_traffic,
     steps_that_came,
     training_case,
     wrong_names,
@@ -230,6 +231,7 @@ EXERCISE = Exercise(
     oracle=expected,
     structure=and_more(expected, kept=0, shards=Each(0), seen=Each(ANYTHING), saved=Each(0)),
     find=find,
+    least=least_traffic,
     visible=(
         module_case("2 ranks, plain layers", 1331, 2, tied=False, frozen=False),
         module_case("3 ranks, a frozen block", 1332, 3, tied=False),

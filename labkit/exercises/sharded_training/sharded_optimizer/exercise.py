@@ -12,6 +12,7 @@ from labkit.checks.blame import HANGS, by_signs
 from labkit.checks.case import Case, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
+from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import and_more
 from labkit.checks.wire import Wire
 from labkit.exercises.sharded_training.sharded_optimizer.driver import drive
@@ -37,6 +38,11 @@ def optimizer_case(name: str, seed: int, world_size: int, **options: Any) -> Cas
 def expected(case: Case) -> list[Values]:
     """Return the parameters after each step (the oracle)."""
     return [{"steps": cast(Any, alone(case)), "forgotten": True} for _ in case.inputs]
+
+
+def least(case: Case) -> dict[int, Bytes]:
+    """Return what must travel: gradients are equal, but what moves an element in a step is on one rank."""
+    return both_ways(range(case.world_size), len(cast(list[Any], case.inputs[0]["steps"])))
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
@@ -113,6 +119,7 @@ EXERCISE = Exercise(
     oracle=expected,
     structure=and_more(expected, kept=0),
     find=find,
+    least=least,
     visible=(
         optimizer_case("2 ranks, plain layers", 1311, 2, tied=False, frozen=False),
         optimizer_case("3 ranks, a shared weight and frozen layers", 1312, 3),
