@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 04 DistributedDataParallel
 #
-# Eight GPUs, and the network is idle while they compute. Then they are idle while it works. Whose fault is that?
+# Eight GPUs compute while the network is idle. Then the network works while they are idle. Whose fault is that?
 #
 # Four lines after `backward()` are enough to train on eight GPUs, and they are slow. Most training jobs run on
 # `DistributedDataParallel` (DDP), which is fast. In between lie two ideas, and you will find both.
@@ -164,7 +164,7 @@ print(f"a step takes {at_the_end.makespan_ns / 1e6:.1f} ms; hidden: {hidden_comm
 at_the_end
 
 # %% [markdown]
-# In each row the GPU works first and the network rests; then it is the other way round. **Hidden** is the share of
+# In each row the GPU works first, then the network. **Hidden** is the share of
 # communication during which the same rank also computes: nothing.
 #
 # **What would the step take, in ms, if communication ran while backward computes?** Read it off the figure.
@@ -197,7 +197,7 @@ labkit.predict("overlapped_step_ms", 20.0, unit="ms")
 #
 # *25 points, about 9 minutes; difficulty 3 of 5, importance 5 of 5*
 #
-# Add whatever methods you need. The check cuts backward at every layer and looks at the wire.
+# Add methods as you like. Every trained parameter gets its gradient in every step. The check cuts backward at every layer and looks at the wire.
 
 
 # %% tags=["exercise"] exercise="overlapped_ddp" points=25 difficulty=3 importance=5 minutes=9 title="A hook for each parameter" provides=["OverlappedDDP"]
@@ -333,7 +333,7 @@ def bucket_plan(sizes: list[int], cap_bytes: int) -> list[list[int]]:
 # This is the heart of the lesson, and the contract is all you get. Under the cases stands **par**: what our own solution
 # needs in virtual time and memory. You may beat it.
 #
-# Why "in the order of the plan"? Two ranks may complete gradients in another order. All-reduces have no names: the n-th
+# Why "in the order of the plan"? Two ranks may complete gradients in different orders. All-reduces have no names: the n-th
 # call on one rank meets the n-th call on the others.
 
 
@@ -454,7 +454,7 @@ labkit.answer("slower_link", "the network")
 #
 # *25 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# Your score is the exposed communication, in ms. Points are for less than one bucket for all (`naive`) in every
+# Your score is the exposed communication, in ms. You get the points for beating one bucket for all (`naive`) in every
 # case. `the paper's` is torch's rule; `best known` was searched for.
 
 

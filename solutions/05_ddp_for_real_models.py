@@ -51,7 +51,7 @@ from labkit.models import GPT, Addition, loss_of, optimizer_for
 # %% [markdown]
 # ## 1 A wrapper that fits on one screen
 #
-# This one sends all gradients in a single bucket. It hides nothing, but it is right, for kind models. Read it well: you
+# This one sends all gradients in a single bucket. It hides nothing, but it is right, for kind models. Read it carefully: you
 # will extend it twice. Override whichever of its methods you like. (Or write the next class from scratch, on your own
 # wrapper of lesson 04: the checks do not ask how many buckets there are.)
 
@@ -166,8 +166,8 @@ labkit.check("accumulating_ddp", AccumulatingDDP)
 # When is it certain that no more gradients will come? Torch searches the graph before backward, if you say
 # `find_unused_parameters=True`. Here it is simpler: when `finish_gradient_synchronization` is called.
 #
-# **Used by nobody.** If no rank used a parameter, its `grad` must stay `None`. With zeros an optimizer with momentum or
-# weight decay moves it. But how does a rank know what the others did? Only if they say so: something more must travel.
+# **Used by nobody.** If no rank used a parameter in any pass, its `grad` must stay `None`. Zeros would let momentum or weight decay
+# move it. But how does a rank know what the others did? Only if they say so: something more must travel.
 #
 # **Buffers.** BatchNorm's running statistics change in every forward, on each rank from its own samples. Torch's answer:
 # before each forward in training, all take rank 0's.

@@ -224,8 +224,8 @@ labkit.answer("faster_device", 6)
 # %% [markdown]
 # ## 3 Mixed precision
 #
-# Tensor cores multiply matrices of 16-bit numbers many times faster than float32. But not everything should have 16 bits.
-# Sums of many numbers and exponentials stay in **float32**. So do the parameters: a step of 0.0001 added to a weight of 1
+# Tensor cores multiply 16-bit matrices many times faster than ordinary cores multiply float32. But not everything
+# should have 16 bits. Sums of many numbers and exponentials stay in **float32**. So do the parameters: a step of 0.0001 added to a weight of 1
 # vanishes in bfloat16, whose next number after 1 is 1.0078.
 #
 # So somebody must cast at every call. A `TorchFunctionMode` sees every call of a torch function while it is on:
@@ -251,7 +251,7 @@ IN_32_BITS = (
 # *20 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Functions of the first list compute in `dtype`, those of the second in float32; all others take what comes. Arguments
-# may have names. Labels are whole numbers and stay so.
+# may come by keyword. Integers, such as labels, stay integers.
 
 
 # %% tags=["exercise"] exercise="autocast" points=20 difficulty=3 importance=4 minutes=8 title="Autocast" provides=["Autocast"]
@@ -322,7 +322,7 @@ labkit.reveal("bfloat16_speedup", round(speedups["a100, bfloat16, width 4096"], 
 #
 # **Loss scaling.** bfloat16 has float32's range. float16 does not: what is below 0.00000003 becomes zero, and gradients are
 # small. The cure: multiply the loss, and divide the gradients before the optimizer uses them. By how much? By as much as
-# does not overflow. Nobody knows that number beforehand, so try. Begin high. If a gradient is not finite, halve the scale
+# does not overflow. Nobody knows that beforehand, so try. Begin high. If a gradient is not finite, halve the scale
 # and **skip the step**. After many good steps in a row, double it.
 #
 # ### Exercise [[loss_scaling]]
@@ -431,7 +431,7 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 # Nearly four fifths where activations are nearly all of it, nothing where parameters and optimizer are. And it costs
 # a second forward.
 #
-# A checkpoint round every block is the simplest plan, and a poor one. Look inside a block, with attention written out (8192
+# A checkpoint around every block is the simplest plan, and a poor one. Look inside a block, with attention written out (8192
 # tokens, width 4096, 32 heads, bfloat16, on the virtual H100):
 #
 # | | norm | qkv | scores | softmax | mixed | out | norm | up | gelu | down |
@@ -444,14 +444,14 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 #
 # The rules. Each tensor is computed from the one before it. Backward goes through the chain from its end and needs every
 # tensor. What you kept waits until backward has passed it. What you did not keep is computed again when backward arrives,
-# a whole stretch between two kept tensors at once. So the most that waits is, over all stretches: what is kept *up to*
+# a whole stretch between two kept tensors at once. So the most that waits is, over all stretches: what is kept *before*
 # the stretch, and the stretch itself. The chain's input is always there and costs nothing.
 #
 # ### Exercise [[recompute_plan]]
 #
 # *25 points, about 10 minutes; difficulty 4 of 5, importance 4 of 5*
 #
-# Points are for computing less again than a checkpoint round every block does. The score stands beside what others reach.
+# You get the points for recomputing less than a checkpoint around every block does. Your score stands beside others'.
 
 
 # %% tags=["design"] exercise="recompute_plan" points=25 difficulty=4 importance=4 minutes=10 title="A recompute plan" provides=["recompute_plan"]
@@ -490,7 +490,8 @@ labkit.challenge("recompute_plan", recompute_plan)
 
 # %% [markdown]
 # V. Korthikanti and others (2022) dropped only what stands inside attention, and got nearly all the memory back for a few
-# per cent of the time, where a checkpoint round every block costs a third more.
+# per cent of the time; a checkpoint around every block costs a third more. Today's kernels
+# (FlashAttention) never store the scores.
 
 # %% [markdown] tags=["slide-only"]
 # ## Not all activations are alike
@@ -535,13 +536,13 @@ for name, train in (("float32", models.train), ("loader, autocast, scaling", tra
 
 # %% [markdown]
 # The same loss. On this machine's processor it is hardly faster: processors have no tensor cores for float16. On a GPU the
-# same code is; now you know by how much, and why.
+# same code is, and now you know why.
 #
 # ## 6 What stays
 #
 # * Look at the timeline **before** you tune.
-# * Prefetching saves the shorter of loading and training. Mixed precision speeds up products, nothing else.
-# * Recompute what is large and cheap; keep what is small and dear.
+# * Prefetching saves the shorter of loading and training. Mixed precision pays where products are large.
+# * Recompute what is large and cheap; keep what is small and expensive.
 #
 # **The next question.** A pipeline puts different layers on different GPUs. But what if a single layer is too large, or too
 # slow? Can two GPUs compute *one* matrix product, and what must they tell each other?

@@ -119,7 +119,7 @@ labkit.answer("most_saved", 1)
 #
 # A tensor of 5 x 7 has 35 elements; four ranks cannot share them equally along a dimension. So forget the shape: lay the
 # elements out **flat**, and cut them into four runs of 9. The last run is short, so it is **padded** with a zero. All
-# shards have the same size, as collectives want it.
+# shards have the same size, as collectives require.
 #
 # ```
 # rank 0            rank 1            rank 2            rank 3
@@ -138,7 +138,7 @@ labkit.answer("most_saved", 1)
 # finish()       # now the tensors are whole
 # ```
 #
-# `ALL_GATHER(output, input, async_op=True)` (torch's name depends on its version) puts the ranks' inputs one behind the other; `REDUCE_SCATTER(output, input,
+# `ALL_GATHER(output, input, async_op=True)` (torch's name depends on its version) concatenates the ranks' inputs; `REDUCE_SCATTER(output, input,
 # async_op=True)` gives rank *r* the sum of everybody's *r*-th part. Both return a handle with `wait()`.
 #
 # ### Exercise [[flat_shards]]
@@ -382,7 +382,7 @@ weight.untyped_storage().resize_(0)
 print(view.shape, view.untyped_storage().nbytes(), "bytes")
 
 # %% [markdown]
-# The bookkeeping for one block is written for you: the class `Unit`. Outside its turn each parameter *is* its shard, so an ordinary optimizer can step
+# `Unit` does the bookkeeping for one block. Outside its turn each parameter *is* its shard, so an ordinary optimizer can step
 # it. The shards stay float32: they are the masters. With a `compute_dtype` of bfloat16, only half the bytes travel.
 
 
@@ -565,7 +565,7 @@ def two_steps(stage: int) -> None:
 
 # %% [markdown]
 # ZeRO-3 sends half as much again as DDP, and much of it while the device computes. **How many times as long as DDP's will
-# its step be? And how many times as much memory will DDP take at its peak?** (Activations are not sharded.)
+# its step be? And how many times as much memory does DDP take at its peak?** (Activations are not sharded.)
 
 # %% tags=["predict"]
 labkit.predict("zero3_step", 1.5)
@@ -616,15 +616,15 @@ labkit.answer("who_holds", rank=2, extra_mb=8.4, cause="gradients")
 # ## 8 Seven billion on eight times 24 GB
 #
 # Back to the question at the beginning. With ZeRO-3 your rank holds 14 GB of state, so 10 GB are left. What do you spend
-# them on? There are three things to buy:
+# them on? Three things to buy:
 #
 # * a larger **microbatch**: more sequences go through the model together, so blocks are gathered less often;
 # * **keep** a layer whole between forward and backward: that spares a gather;
 # * **save** a layer's activations. Otherwise backward computes the layer's forward again from its input. That is
 #   **activation checkpointing**: backward takes three units of time instead of two.
 #
-# `cost(job, plan)` says what a plan costs: `seconds`, and `peak_bytes` on each device. Here is the plan that anybody would
-# try first:
+# `cost(job, plan)` says what a plan costs: `seconds`, and `peak_bytes` on each device. Here is the obvious first
+# plan:
 
 # %% tags=["given"]
 from labkit.plans.sharded_step import SEVEN_BILLION, Job, StepPlan, cost
@@ -637,7 +637,7 @@ print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False
 #
 # *10 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# Invent the fastest plan that fits. You get the points for beating the naive one; beside your time stand FSDP's usual
+# Invent the fastest plan that fits; `help(Job)` and `help(StepPlan)` name their fields. You get the points for beating the naive one; beside your time stand FSDP's usual
 # setting (the largest microbatch that fits, everything computed again) and the best that is known.
 
 
@@ -731,7 +731,7 @@ for train in (yours, train_fully_sharded):
 #   cost no bytes; ZeRO-3 costs half as much again.
 # * Memory is free when nobody refers to it: not autograd, not a list, not a plot.
 #
-# At scale, FSDP gets slow when a block's gather takes longer than the block before it computes: small batches, slow links
+# At scale, FSDP gets slow when gathering a block takes longer than computing the one before: small batches, slow links
 # between nodes. And every rank still computes every layer.
 #
 # **The next question.** You can split the data, the layers, each layer, and all that is kept. Your 512 GPUs can do all of
