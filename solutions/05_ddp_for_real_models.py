@@ -183,9 +183,9 @@ labkit.check("accumulating_ddp", AccumulatingDDP)
 class MiniDDP(AccumulatingDDP):
     """Data parallelism for real models: parameters may stay unused on some or all ranks, buffers follow rank 0.
 
-    A parameter that some rank used gets the mean over all ranks, on every rank; one that did not use it counts as zero.
-    A parameter that no rank used keeps its grad as it was (None after zero_grad). Beyond the gradients of all trained
-    parameters at most eight bytes for each of them are all-reduced in a step.
+    A parameter that some rank used, in any pass of the step, gets the mean over all ranks, on every rank; one that did
+    not use it counts as zero. A parameter that no rank used keeps its grad as it was (None after zero_grad). Beyond the
+    gradients of all trained parameters at most eight bytes for each of them are all-reduced in a step.
     """
 
     def forward(self, *args, **kwargs):

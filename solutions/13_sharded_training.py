@@ -165,7 +165,7 @@ def start_gather(shards: list[Tensor], tensors: list[Tensor]) -> Callable[[], No
 
     Args:
         shards: This rank's shard of each tensor.
-        tensors: They keep their memory.
+        tensors: They keep their memory, and may get it only just before that function is called.
     """
     # BEGIN SOLUTION flat_shards
     sizes = [len(shard) for shard in shards]
@@ -447,13 +447,13 @@ class ShardedModule(nn.Module):
 
     While block i computes, the next one is already being gathered (in backward, the one before), and no other block is
     whole. The last block may stay whole between forward and backward. The gradients of a block leave with one
-    reduce-scatter, as soon as the last of them is complete, and backward waits at most for those of the block before.
+    reduce-scatter, as soon as the last of them is complete, and backward waits at most for the previous one.
 
     Args:
         module: The same on every rank. Every rank uses each trained parameter, and every block once, in order.
         blocks: Its parts that are gathered one at a time, in the order of forward; None means module.children(). A
             parameter in no block, or in several, is gathered for the whole step.
-        compute_dtype: In which blocks travel and compute; None for that of the parameters.
+        compute_dtype: In which parameters travel and compute; None for that of the parameters.
     """
 
     def __init__(self, module: nn.Module, blocks: Any = None, compute_dtype: torch.dtype | None = None) -> None:
