@@ -25,13 +25,28 @@ def test_large_all_reduces_reach_the_bus_bandwidth_that_nccl_tests_report() -> N
     _hold(list(literature.bandwidths()))
 
 
-def test_megatrons_throughput_is_within_a_fifth_of_what_was_published() -> None:
-    _hold(list(literature.throughputs(only=(1.7, 7.5, 39.1))))
+def _off_on_average(rows: list[literature.Row]) -> float:
+    return sum(abs(row.off) for row in rows) / len(rows)
+
+
+def test_megatrons_throughput_is_within_a_fifth_of_what_was_published_and_a_tenth_on_average() -> None:
+    rows = list(literature.throughputs(only=(1.7, 7.5, 39.1)))
+    _hold(rows)
+    assert _off_on_average(rows) <= literature.AVERAGE
 
 
 @pytest.mark.long
 def test_megatrons_throughput_up_to_310_billion_parameters() -> None:
-    _hold(list(literature.throughputs()))
+    rows = list(literature.throughputs())
+    _hold(rows)
+    assert _off_on_average(rows) <= literature.AVERAGE
+
+
+def test_a_product_of_one_tile_more_than_a_wave_leaves_half_of_the_next_idle() -> None:
+    wave = megatron.MULTIPROCESSORS
+    assert megatron.full_waves(256 * wave, 128) == 1.0
+    assert megatron.full_waves(256 * (wave + 1), 128) == pytest.approx((wave + 1) / (2 * wave))
+    assert megatron.full_waves(8192, 8192) > 0.99
 
 
 def test_the_interleaved_plan_does_every_microbatch_of_every_part_forwards_before_backwards() -> None:
