@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import selectors
+import shutil
 import socket
 import ssl
 import sys
@@ -48,6 +49,7 @@ def main() -> None:
         "data": [data_address, listeners[data_address].getsockname()[1]],
         "interface": settings["interface"] or interface_of(data_address),
         "pid": os.getpid(),
+        "folder": settings["folder"],
         "name": settings["name"] or socket.gethostname(),
         "cores": _num_cores(),
         "versions": versions(),
@@ -56,7 +58,7 @@ def main() -> None:
     threading.Thread(target=_beat, args=(say,), daemon=True).start()
     if settings["first"]:  # the store that ranks meet at is torch's: loaded while the notebook is still on its way
         threading.Thread(target=import_module, args=("labkit.torch_port.stores",), daemon=True).start()
-    agent = Agent(about, bytes.fromhex(settings["secret"]), settings["files"])
+    agent = Agent(about, bytes.fromhex(settings["secret"]), settings["files"], settings["folder"])
     threading.Thread(target=_end_with_the_worker, args=(agent,), daemon=True).start()
     for listener in listeners.values():
         threading.Thread(target=agent.listen, args=(listener,), daemon=True).start()
@@ -66,9 +68,9 @@ def main() -> None:
 class Agent:
     """Serves one notebook."""
 
-    def __init__(self, about: Mapping[str, Any], secret: bytes, files: Mapping[str, str] | None) -> None:
-        """Take what the agent said of itself, the cluster's secret, and the TLS files of its Dask worker."""
-        self._about, self._secret = about, secret
+    def __init__(self, about: Mapping[str, Any], secret: bytes, files: Mapping[str, str] | None, folder: str) -> None:
+        """Take what the agent said of itself, the cluster's secret, its Dask worker's TLS files, and a folder."""
+        self._about, self._secret, self._folder = about, secret, folder
         self._answering = tls_context(files, server=True)
         self._calling = tls_context(files, server=False)
         self._called = threading.Event()
@@ -132,13 +134,14 @@ class Agent:
         finally:
             self._end_run()
             link.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _do(self, link: Link, kind: str, value: Any) -> None:
         try:
             if kind == "prepare":
                 link.send("prepared", self._prepare(value))
             elif kind == "start":
-                self._run = AgentRun(link, value, self._about)
+                self._run = AgentRun(link, value, self._about, self._folder)
             elif kind == "turn":
                 link.send("turned", self._take_turn(*value))
             elif kind == "end":

@@ -66,10 +66,10 @@ class HostOrder:
 class AgentRun:
     """The ranks of one run on this host."""
 
-    def __init__(self, link: Link, order: HostOrder, about: Mapping[str, Any]) -> None:
-        """Start them."""
+    def __init__(self, link: Link, order: HostOrder, about: Mapping[str, Any], folder: str) -> None:
+        """Start them; what they need on disk is made in this folder, which whoever started the agent removes."""
         self._link = link
-        self._folder = tempfile.TemporaryDirectory(prefix="labkit-run-")
+        self._folder = tempfile.TemporaryDirectory(prefix="labkit-run-", dir=folder)
         self._processes = ranks_started_by(default_start_method())
         job = _job(order, about, self._folder.name)
         self._ranks = self._processes.start(pack(job), len(order.devices), record=True)

@@ -2,7 +2,8 @@
 
 The agent is a process of its own: ranks are started from a process that is small and known, not from a Dask worker,
 and a worker that stands still does not stop what the agent promised. It ends when the worker does, for its standard
-input then ends, and the task that stays here ends it when it says nothing any more.
+input then ends, and the task that stays here ends it when it says nothing any more. What a killed agent leaves in the
+temporary folder goes with the task.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import contextlib
 import json
 import os
 import selectors
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,8 @@ _START_SECONDS = 60.0
 _SILENT_SECONDS = 10.0
 _LEAVE_SECONDS = 3.0
 
-_agents: dict[str, subprocess.Popen[bytes]] = {}
+_agents: dict[str, tuple[subprocess.Popen[bytes], str]] = {}
+"""Name of an agent -> its process and the folder in which its runs' folders are made."""
 
 
 def start_agent(name: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -47,16 +51,19 @@ def start_agent(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(json.dumps(settings | {"files": files}).encode() + b"\n")
+    folder = tempfile.mkdtemp(prefix="labkit-agent-")
+    process.stdin.write(json.dumps(settings | {"files": files, "folder": folder}).encode() + b"\n")
     process.stdin.flush()
     line = _line(process, _START_SECONDS)
     try:
         about: dict[str, Any] = json.loads(line)
     except ValueError:
         process.kill()
-        return {"problem": f"its agent did not start (exit status {process.wait()})"}
-    if "problem" not in about:
-        _agents[name] = process
+        about = {"problem": f"its agent did not start (exit status {process.wait()})"}
+    if "problem" in about:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        _agents[name] = process, folder
     return about
 
 
@@ -65,7 +72,7 @@ def stay(name: str) -> int:
     from distributed import Status, get_worker, secede
 
     secede()  # type: ignore[no-untyped-call]  # the worker's threads stay free for other tasks
-    process, worker = _agents.pop(name), get_worker()
+    (process, folder), worker = _agents.pop(name), get_worker()
     assert process.stdout is not None
     assert process.stdin is not None
     heard = time.monotonic()
@@ -84,6 +91,8 @@ def stay(name: str) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # the agent did, unless it was killed
 
 
 def _readable(process: subprocess.Popen[bytes], seconds: float) -> bool:

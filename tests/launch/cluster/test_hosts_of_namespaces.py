@@ -23,7 +23,8 @@ pytestmark = pytest.mark.long
 
 OFFSETS = (1000, 2000, 500)
 HEAD = """
-import json, os, sys, time
+import json, os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests were started in the background
 import torch, torch.distributed as dist
 import labkit
 from labkit.errors import RunError

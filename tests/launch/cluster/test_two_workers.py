@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -68,13 +70,29 @@ def test_a_run_is_watched_while_it_grows(loopback: Any) -> None:
 
 
 @pytest.mark.long  # it loads torch again on both hosts
-def test_a_world_that_was_closed_starts_again(loopback: Any) -> None:
+def test_a_world_that_was_closed_or_killed_starts_again_and_leaves_no_folder(loopback: Any) -> None:
     world = labkit.cluster(loopback)
-    before = [host.about["pid"] for host in hosts_of(loopback, Options()).hosts]
-    world.close()
-    psutil.wait_procs([psutil.Process(pid) for pid in before if psutil.pid_exists(pid)], timeout=30)
-    assert not any(psutil.pid_exists(pid) for pid in before)
-    assert labkit.run(dist.get_rank, on=world).results == [0, 1]
+    for ended in (world.close, lambda: _kill_agents(loopback)):
+        before = [host.about for host in hosts_of(loopback, Options()).hosts]
+        assert all(Path(each["folder"]).is_dir() for each in before)
+        ended()
+        psutil.wait_procs([psutil.Process(one["pid"]) for one in before if psutil.pid_exists(one["pid"])], timeout=30)
+        assert not any(psutil.pid_exists(each["pid"]) for each in before)
+        assert _until_gone([Path(each["folder"]) for each in before]), "what the agent could not, its task removes"
+        world = labkit.cluster(loopback)
+        assert labkit.run(dist.get_rank, on=world).results == [0, 1]
+
+
+def _kill_agents(client: Any) -> None:
+    for host in hosts_of(client, Options()).hosts:
+        os.kill(host.about["pid"], signal.SIGKILL)
+
+
+def _until_gone(folders: list[Path]) -> bool:
+    until = time.monotonic() + 30
+    while any(folder.exists() for folder in folders) and time.monotonic() < until:
+        time.sleep(0.1)
+    return not any(folder.exists() for folder in folders)
 
 
 def test_agents_leave_the_dask_workers_free_for_other_tasks(loopback: Any) -> None:
