@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from labkit.widgets.comparison import compare as compare
     from labkit.widgets.compression_explorer import compression_explorer as compression_explorer
     from labkit.widgets.figures import figure as figure
-    from labkit.widgets.matrix_cuts import matrix_cuts as matrix_cuts
+    from labkit.widgets.figures import matrix_cuts as matrix_cuts
     from labkit.widgets.schedule_explorer import schedule_explorer as schedule_explorer
     from labkit.widgets.sharding_player import sharding_player as sharding_player
     from labkit.widgets.staleness_view import staleness_view as staleness_view
@@ -60,7 +60,7 @@ _HOME = {
     "leave_class": "labkit.board.membership",
     "lend": "labkit.lessons.lending",
     "local": "labkit.worlds",
-    "matrix_cuts": "labkit.widgets.matrix_cuts",
+    "matrix_cuts": "labkit.widgets.figures",
     "mine": "labkit.lessons.earlier_answers",
     "predict": "labkit.checks.predictions",
     "recorded": "labkit.checks.answering",

@@ -29,10 +29,15 @@ def set_slider(page: Any, key: str, position: float) -> None:
 
 def drag(page: Any, operation: str, pixels: float) -> None:
     """Drag an operation of the first schedule, as "1:B0", to the right or, below 0, to the left."""
-    box = page.locator(f'[data-op="{operation}"] >> nth=0').bounding_box()
+    take(page, f'[data-op="{operation}"] >> nth=0', pixels)
+    page.mouse.up()
+
+
+def take(page: Any, selector: str, pixels: float) -> None:
+    """Take a mark along to the right or, below 0, to the left, and hold it there."""
+    box = page.locator(selector).bounding_box()
     middle, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     page.mouse.move(middle, y)
     page.mouse.down()
     page.mouse.move(middle + pixels / 2, y)
     page.mouse.move(middle + pixels, y)
-    page.mouse.up()

@@ -94,7 +94,7 @@ def test_hovering_links_a_parameter_with_its_bucket_and_its_all_reduce(show: Ope
     assert len(page.eval_on_selector_all("[data-link]", lit)) == 12
     page.hover('[data-parameter="3"]')
     assert page.eval_on_selector_all("[data-link]", lit) == ["2"] * 3  # two parameters and what is sent
-    title = page.text_content('[data-parameter="3"] title')
+    title = page.get_attribute('[data-parameter="3"]', "data-tip")
     assert title.startswith("parameter 3: 1.05 MB, bucket C: 2.1 MB, ready 10 ms, sent ")
     page.hover('[data-sent="0"] rect.edge')
     assert set(page.eval_on_selector_all("[data-link]", lit)) == {"0"}

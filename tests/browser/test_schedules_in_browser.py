@@ -8,7 +8,7 @@ import pytest
 
 from labkit.timeline import COMPUTE, Timeline
 from labkit.widgets.schedule_explorer import schedule_explorer
-from tests.browser.figure_pages import ILLEGAL, Open, drag, number, set_slider
+from tests.browser.figure_pages import ILLEGAL, Open, drag, number, set_slider, take
 
 pytestmark = [pytest.mark.browser]
 
@@ -64,6 +64,47 @@ def test_an_operation_dragged_to_another_place_is_checked_at_once(show: Open) ->
     assert page.inner_text("[data-part=say]") == "Stage 1: B0 stands before F0. Chosen: B0 of stage 1."
     page.click("text=Undo edits")
     assert _order(page, 1) == ["F0", "B0", "F1", "B1"]
+    assert not page.failed
+
+
+def test_a_schedule_reflows_while_an_operation_is_dragged_and_before_it_is_let_go(show: Open) -> None:
+    page = show(schedule_explorer([["F0", "F1", "B0", "B1"], ["F0", "B0", "F1", "B1"]], num_stages=2))
+    unit = page.locator('[data-op="1:B0"]').bounding_box()["width"] / 2
+    take(page, '[data-op="1:B0"]', 2 * unit)
+    assert _order(page, 1) == ["F0", "F1", "B0", "B1"]
+    assert page.inner_text("[data-part=say]").startswith("schedule 0, edited, can be carried out")
+    page.mouse.up()
+    assert _order(page, 1) == ["F0", "F1", "B0", "B1"]
+
+
+def test_what_lies_under_the_pointer_is_told_beside_it(show: Open) -> None:
+    page = show(schedule_explorer())
+    page.hover('[data-op="1:F3"] >> nth=0')
+    tip = page.locator("[data-part=tip]")
+    assert tip.inner_text() == "stage 1, F3: 4 to 5"
+    mark, told = page.locator('[data-op="1:F3"] >> nth=0').bounding_box(), tip.bounding_box()
+    assert 0 < told["x"] - mark["x"] < 60 and 0 < told["y"] - mark["y"] < 60
+    page.mouse.move(2, 2)
+    assert tip.is_hidden()
+
+
+def test_a_large_schedule_is_drawn_as_few_shapes_and_each_operation_is_found_and_dragged_all_the_same(
+    show: Open,
+) -> None:
+    page = show(schedule_explorer(num_stages=16, num_microbatches=64))
+    assert page.locator("[data-part=stage] *").count() < 1000
+    row = page.locator('[data-row="1,15"]')  # 1F1B's last stage, which begins after 15 of 237
+    row.scroll_into_view_if_needed()
+    box = row.bounding_box()
+    x, y = box["x"] + box["width"] * 15.5 / 237, box["y"] + 10
+    page.mouse.move(x, y)
+    assert _lit(page) == ["015:F0", "115:F0"]
+    page.mouse.down()
+    page.mouse.move(x + 10, y)
+    page.mouse.move(x + box["width"] * 3 / 237, y)  # behind B0, which needs it
+    page.mouse.up()
+    said = page.inner_text("[data-part=say]")
+    assert "Stage 15: B0 stands before F0. Chosen: F0 of stage 15" in said
     assert not page.failed
 
 

@@ -13,7 +13,7 @@ from labkit.plans.pipeline_timing import place
 from labkit.plans.reference.schedules import gpipe
 from labkit.widgets.figures import _MAKERS
 from labkit.widgets.language import LEAST
-from labkit.widgets.storyboard import Box, Words
+from labkit.widgets.storyboard import Box, Frame, Words
 from tests.widgets.in_page import Evaluate
 
 
@@ -60,6 +60,32 @@ def test_the_ring_s_chunk_is_complete_halfway_and_everywhere_in_the_end() -> Non
 def test_every_entry_of_a_gradient_is_sent_or_stays_behind() -> None:
     for frame in _MAKERS["residual"](kept=3, steps=4).frames:
         assert len([shape for shape in frame.shapes if isinstance(shape, Box)]) == 10
+
+
+@pytest.mark.parametrize("num_gpus", [2, 4])
+def test_columns_stand_beside_each_other_as_the_product_and_partial_sums_add_up_to_it(num_gpus: int) -> None:
+    def numbers(frame: Frame, key: str) -> list[int]:
+        return [int(shape.words) for shape in frame.shapes if isinstance(shape, Box) and shape.key.startswith(key)]
+
+    frames = _MAKERS["cuts"](num_gpus=num_gpus).frames
+    product = [11, 13, 8, 8]  # (1, 2, 3, 4) times the columns of A, by hand
+    assert numbers(frames[2], "y") == numbers(frames[3], "y") == product
+    partial = numbers(frames[5], "p")
+    assert [sum(partial[column::4]) for column in range(4)] == product and partial[:4] != product
+    assert numbers(frames[7], "p") == num_gpus * product
+    assert sorted(numbers(frames[1], "a")) == sorted(numbers(frames[4], "a"))  # each number of A lies on one GPU
+
+
+def test_zero_s_bars_are_a_rank_s_state_and_only_the_last_stage_sends_more() -> None:
+    frames = _MAKERS["zero"](num_ranks=4, num_params=1e9).frames
+    tall = [sum(b.height for b in f.shapes if isinstance(b, Box) and b.key.endswith("0")) for f in frames]
+    assert [each / tall[0] for each in tall] == pytest.approx([1, 7 / 16, 5.5 / 16, 4 / 16], abs=0.01)
+    sent = [next(box.width for box in f.shapes if isinstance(box, Box) and box.key == "sent") for f in frames]
+    assert sent[1] == sent[0] == sent[2] and sent[3] == 1.5 * sent[0]
+
+
+def test_matrix_cuts_is_the_figure_of_cuts() -> None:
+    assert labkit.matrix_cuts() == labkit.figure("cuts")
 
 
 @pytest.mark.parametrize(("name", "sizes"), [("wheel", {}), ("ring", {"ranks": 4}), ("ring", {"num_ranks": 40})])

@@ -10,11 +10,14 @@ from labkit.errors import ConfigError
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.figures.batch import batch_split
 from labkit.widgets.figures.buckets import gradient_buckets
+from labkit.widgets.figures.cuts import matrix_cut
 from labkit.widgets.figures.factory import pipeline_factory
+from labkit.widgets.figures.mesh import device_mesh
 from labkit.widgets.figures.nodes import two_nodes
 from labkit.widgets.figures.residual import kept_and_residual
 from labkit.widgets.figures.ring import ring_round
 from labkit.widgets.figures.valley import stale_worker
+from labkit.widgets.figures.zero import memory_slices
 from labkit.widgets.storyboard import Story
 
 _MAKERS: dict[str, Callable[..., Story]] = {
@@ -25,6 +28,9 @@ _MAKERS: dict[str, Callable[..., Story]] = {
     "stale": stale_worker,
     "factory": pipeline_factory,
     "residual": kept_and_residual,
+    "cuts": matrix_cut,
+    "zero": memory_slices,
+    "mesh": device_mesh,
 }
 
 
@@ -33,7 +39,8 @@ def figure(name: str, **sizes: Any) -> Explorer:
 
     Each takes its own sizes: "batch" (num_replicas, batch_size), "ring" (num_ranks), "nodes" (num_nodes,
     gpus_per_node), "buckets" (sizes_mb, cap_mb), "stale" (delay, learning_rate), "factory" (num_stages,
-    num_microbatches, schedule), "residual" (kept, steps).
+    num_microbatches, schedule), "residual" (kept, steps), "cuts" (num_gpus), "zero"
+    (num_ranks, num_params), "mesh" (data, tensor).
 
     Args:
         name: Which idea.
@@ -48,3 +55,8 @@ def figure(name: str, **sizes: Any) -> Explorer:
     if unknown := sorted(set(sizes) - set(known)):
         raise ConfigError(f"figure({name!r}) has no {unknown[0]!r}; it takes {', '.join(known)}.")
     return _MAKERS[name](**sizes).explorer()
+
+
+def matrix_cuts() -> Explorer:
+    """Return the figure of a matrix cut by columns and by rows, on two GPUs: ``labkit.figure("cuts")``."""
+    return figure("cuts")

@@ -132,7 +132,7 @@ export function bucketExplorer(data) {
     sliders: slidersOf(data, stacks),
     steps: (values) => stepOf(data, values).plan.length,
     stepName: (values, step) => `${step} of ${stepOf(data, values).plan.length} sent`,
-    hover(mark) {
+    hover({ mark }) {
       const before = lit;
       lit = mark.closest("[data-link]")?.dataset.link;
       return before !== lit;

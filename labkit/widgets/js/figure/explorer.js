@@ -22,11 +22,14 @@ import { drawing, pageOf, pixels } from "./saving.js";
  * @property {Record<string, string>} [keys] Further keys, as { key: act }.
  * @property {Record<string, (values: object, step: number) => number | void>} [acts] What they do; the step to go to.
  * @property {string} [help] What is said of them.
- * @property {(mark: Element, far: number, values: object, step: number) => number | void} [pick] Told of a mark with
- *   data-pick that was chosen, or dragged `far` pixels.
- * @property {boolean} [drags] Whether a mark follows the pointer.
- * @property {(mark: Element, values: object) => boolean} [hover] Told what the pointer is over; whether that changes
- *   the picture.
+ * @property {(spot: Spot, values: object, step: number) => number | void} [pick] Told of a click on a mark with
+ *   data-pick; the step to go to.
+ * @property {(spot: Spot, values: object, step: number) => undefined | ((spot: Spot) => number | void)} [grab] What a
+ *   drag that begins there does, told where it has come to; it may change the values, and return the step to go to.
+ * @property {(spot: Spot, values: object) => boolean} [hover] Told where the pointer is; whether that changes the
+ *   picture.
+ *
+ * @typedef {import("./pointing.js").Spot} Spot
  *
  * @typedef {object} Drawn
  * @property {string} svg
@@ -112,6 +115,18 @@ export class Explorer {
     this.paint();
     if (isNext) travel(this.stage, before, this.pace);
     if (isNext && isOn) arrive(this.stage, this.pace);
+  }
+
+  /** Let every control stand where its value is. */
+  showValues() {
+    for (const slider of this.view.sliders) {
+      const input = this.root.querySelector(`input[data-key="${slider.key}"]`);
+      if (!input) continue;
+      const value = this.values[slider.key];
+      input.value = slider.options ? slider.options.indexOf(value) : value;
+      input.ariaValueText = slider.show(value);
+      input.nextElementSibling.textContent = slider.show(value);
+    }
   }
 
   get pace() {

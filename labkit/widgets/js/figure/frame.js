@@ -52,7 +52,7 @@ export function frameMarkup(view, values, style) {
   return `${style}<div class="lk" role="group" aria-label="${escaped(view.title)}">
 <header><b>${escaped(view.title)}</b><span>${escaped(view.source)}</span></header>
 <div data-part="stage" tabindex="0" role="group" aria-label="picture; arrow keys step"></div>
-<p data-part="say" aria-live="polite"></p>
+<p data-part="say" aria-live="polite"></p><div data-part="tip" aria-hidden="true" hidden></div>
 ${player}
 <div class="bar" data-part="sliders">${main}</div>
 <div data-part="numbers"></div>

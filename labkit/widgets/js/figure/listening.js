@@ -1,4 +1,6 @@
-// Pointer, keys, sliders, paper and width of the page: what an explorer listens to.
+// Pointer, buttons, keys, sliders, paper and width of the page: what an explorer listens to.
+
+import { listenToPointer } from "./pointing.js";
 
 const KEYS = {
   ArrowRight: "next",
@@ -12,48 +14,18 @@ const KEYS = {
   "[": "back",
 };
 const PAPER = 720; // pixels of a page's width: what is drawn wider is shrunk to it, words and all
-const DRAGGED = 4; // pixels of which a hand is not sure
 
 /** Let an explorer hear its reader. */
 export function listen(explorer) {
   listenToPointer(explorer);
+  listenToButtons(explorer);
   listenToKeys(explorer);
   listenToSliders(explorer);
   listenToPage(explorer);
 }
 
-/** A mark with data-pick is chosen by a click or dragged along; the view says what that means. */
-function listenToPointer(explorer) {
-  const { root, stage, view } = explorer;
-  let held; // { mark, from } while a mark is held
-  stage.onpointerdown = (event) => {
-    const mark = event.target.closest("[data-pick]");
-    if (!mark || !view.pick) return;
-    held = { mark, from: event.clientX };
-    stage.setPointerCapture(event.pointerId);
-  };
-  stage.onpointercancel = () => {
-    held = undefined;
-    explorer.paint();
-  };
-  stage.onpointermove = (event) => {
-    if (held && view.drags) held.mark.style.transform = `translate(${event.clientX - held.from}px)`;
-  };
-  stage.onpointerup = (event) => {
-    if (!held) return;
-    const { mark, from } = held;
-    const far = event.clientX - from;
-    held = undefined;
-    explorer.stop();
-    const to = view.pick(mark, Math.abs(far) > DRAGGED ? far : 0, explorer.values, explorer.step);
-    explorer.go(to);
-  };
-  const hover = ({ target }) => {
-    if (!held && view.hover?.(target, explorer.values)) explorer.paint();
-  };
-  stage.onpointerover = hover;
-  stage.onpointerleave = hover;
-  root.onclick = ({ target }) => {
+function listenToButtons(explorer) {
+  explorer.root.onclick = ({ target }) => {
     explorer.run(target.closest("[data-act]")?.dataset.act);
     const chosen = target.closest("[data-choice]");
     if (chosen) choose(explorer, chosen);
@@ -102,9 +74,7 @@ function listenToSliders(explorer) {
     const slider = view.sliders.find(({ key }) => key === target.dataset.key);
     if (!slider) return;
     values[slider.key] = slider.options ? slider.options[to] : to;
-    const told = slider.show(values[slider.key]);
-    target.ariaValueText = told;
-    target.nextElementSibling.textContent = told;
+    explorer.showValues();
     explorer.paint();
   };
 }

@@ -15,7 +15,7 @@ export function tag(name, attributes = {}, inner = "") {
 
 /** A rectangle, with what a pointer over it is told. */
 export const rect = (x, y, width, height, attributes = {}, title = "") =>
-  tag("rect", { x, y, width: Math.max(width, 0), height, ...attributes }, title && tag("title", {}, escaped(title)));
+  tag("rect", { x, y, width: Math.max(width, 0), height, ...attributes, "data-tip": title || undefined });
 
 export const text = (x, y, words, kind = "small", more = {}) =>
   tag("text", { x, y, class: kind, ...more }, escaped(words));
@@ -23,7 +23,8 @@ export const text = (x, y, words, kind = "small", more = {}) =>
 export const line = (x1, y1, x2, y2, kind = "rule", more = {}) => tag("line", { x1, y1, x2, y2, class: kind, ...more });
 
 /** A group that steps back where `whether` holds. */
-export const faint = (whether, inner, more = {}) => tag("g", { opacity: whether && 0.25, ...more }, inner);
+export const faint = (whether, inner, more) =>
+  whether || more ? tag("g", { opacity: whether && 0.25, ...more }, inner) : inner;
 
 /** Whether a bar of this width has room for words. */
 export const holds = (width, words) => width > 6.5 * String(words).length + 4;

@@ -4,7 +4,7 @@ import { range } from "../figure/numbers.js";
 import { FORMS, inForm, parse } from "./operations.js";
 import { place } from "./placing.js";
 
-const numbersIn = (mark) => mark?.dataset.pick.split(",").map(Number);
+const numbersIn = (words) => words.split(",").map(Number);
 const isSame = (one, other) => String(one) === String(other);
 
 /** [[operation as a word, start, end]] of each stage with its operation read. */
@@ -18,6 +18,8 @@ export class Editor {
     this.critical = false;
     this.chosen = undefined;
     this.over = undefined;
+    this.formed = {}; // lists of the forms, by name and sizes
+    this.seen = []; // each schedule as it was drawn last
     this.forms = FORMS.filter((form) => !data.schedules.some((schedule) => schedule.form === form));
   }
 
@@ -56,7 +58,7 @@ export class Editor {
     const size = `${p},${m}`;
     const edited = this.edits[this.keyOf(schedule, values)];
     const given = () => schedule.lists[size]?.map(parse);
-    const formed = () => range(p).map((s) => inForm(schedule.form, s, p, m));
+    const formed = () => (this.formed[schedule.form + size] ??= range(p).map((s) => inForm(schedule.form, s, p, m)));
     const lists = edited ?? (schedule.form ? formed() : given());
     const vee = schedule.form === "zb_v";
     const found = place(lists ?? range(p).map(() => []), { ...values, vee });
@@ -64,10 +66,10 @@ export class Editor {
     return { ...schedule, vee, lists, ...found, edited, faults: [...told, ...found.faults] };
   }
 
-  /** Times at which an operation of any schedule begins. */
+  /** Times at which an operation of any schedule begins; computed once for what is shown. */
   moments(shown) {
-    const starts = shown.flatMap(({ stages }) => stages.flat().map(([, start]) => Number(start.toPrecision(9))));
-    return [...new Set(starts)].sort((a, b) => a - b);
+    if (this.timed !== shown) [this.timed, this.times] = [shown, momentsOf(shown)];
+    return this.times;
   }
 
   /** The operation at a place, as [schedule, stage, operation], if there is one. */
@@ -109,26 +111,58 @@ export class Editor {
     this.chosen = [k, s, to];
   }
 
+  /** Which operation lies there: [schedule, stage, position]. */
+  spotAt({ mark, x }) {
+    const own = mark.closest("[data-pick]");
+    if (own) return numbersIn(own.dataset.pick);
+    const row = mark.closest("[data-row]");
+    if (!row) return undefined;
+    const [k, s] = numbersIn(row.dataset.row);
+    const laid = this.seen[k];
+    const at = laid.stages[s].findIndex(([, start, end]) => laid.x(start) <= x && x < laid.x(end));
+    return at < 0 ? undefined : [k, s, at];
+  }
+
   /** Take note of what the pointer is over; return whether that is another operation than before. */
-  hover(mark) {
+  hover(spot) {
     const before = this.over;
-    this.over = numbersIn(mark.closest("[data-pick]"));
+    this.over = this.spotAt(spot);
     return !isSame(this.over, before);
   }
 
-  /** Choose the operation of a mark; where it was dragged, its stage's order becomes what is seen. */
-  pick(mark, far, values) {
-    const [k, s, at] = numbersIn(mark);
-    const schedule = this.shown(values)[k];
-    const row = [...mark.ownerSVGElement.querySelectorAll(`[data-pick^="${k},${s},"]`)];
-    const middle = (one) => Number(one.getAttribute("x")) + one.getAttribute("width") / 2 + (one === mark ? far : 0);
-    const places = row.sort((a, b) => middle(a) - middle(b)).map((one) => numbersIn(one)[2]);
-    if (far && !schedule.placed) {
-      const operations = places.map((from) => schedule.lists[s][from]);
-      this.order(values, schedule, s, operations);
-    }
-    this.chosen = [k, s, schedule.placed ? at : places.indexOf(at)];
+  pick(spot) {
+    this.chosen = this.spotAt(spot);
   }
+
+  /** Take an operation along: where it is dragged to, its stage's order is what is seen, at once. */
+  grab(spot, values) {
+    const taken = this.spotAt(spot);
+    const schedule = taken && this.shown(values)[taken[0]];
+    if (!schedule || schedule.placed) return undefined;
+    const [k, s, at] = taken;
+    const operations = schedule.lists[s];
+    const { x } = this.seen[k];
+    const others = schedule.stages[s].filter((_, each) => each !== at).map(([, start, end]) => x((start + end) / 2));
+    const [, start, end] = schedule.stages[s][at] ?? [];
+    const grip = start === undefined ? 0 : x((start + end) / 2) - spot.x;
+    return ({ x: now }) => {
+      const to = others.filter((middle) => middle < now + grip).length;
+      const rest = operations.filter((_, each) => each !== at);
+      this.order(values, schedule, s, [...rest.slice(0, to), operations[at], ...rest.slice(to)]);
+      this.chosen = [k, s, to];
+      this.over = undefined;
+    };
+  }
+}
+
+/** Begins of operations, each once. */
+function momentsOf(shown) {
+  const starts = Float64Array.from(
+    shown.flatMap(({ stages }) => stages.flatMap((row) => row.map(([, start]) => start))),
+  );
+  starts.sort();
+  const apart = 1e-9 * (starts.at(-1) ?? 0);
+  return starts.filter((time, k) => k === 0 || time - starts[k - 1] > apart);
 }
 
 /** Where all operations stand, in order. */

@@ -64,6 +64,7 @@ function draw(editor, values, step, width) {
   const scene = sceneOf(editor, shown, values, step, width);
   const { limit } = values;
   const all = shown.map((schedule, which) => layOut(schedule, which, scene));
+  editor.seen = all;
   scene.top = most([1, limit, ...all.flatMap(({ peaks }) => peaks)]);
   let y = 0;
   let svg = ARROW + DOTS + range(3).map(stripes).join("");
@@ -100,7 +101,6 @@ export function scheduleExplorer(data) {
     title: "Pipeline schedules",
     source: data.source,
     begin: 1e9,
-    drags: true,
     sliders: slidersOf(data, editor.forms, isFree),
     buttons: { path: "Critical path", ...(isFree && { undo: "Undo edits" }) },
     keys: { c: "path", u: "undo", ",": "before", ".": "after", "<": "earlier", ">": "later" },
@@ -115,8 +115,9 @@ export function scheduleExplorer(data) {
       earlier: (values) => editor.move(-1, values),
       later: (values) => editor.move(1, values),
     },
-    hover: (mark) => editor.hover(mark),
-    pick: (mark, far, values) => editor.pick(mark, far, values),
+    hover: (spot) => editor.hover(spot),
+    pick: (spot) => editor.pick(spot),
+    grab: (spot, values) => editor.grab(spot, values),
     steps: lastMoment,
     stepName: (values, step) => (step === lastMoment(values) ? "end" : `moment ${step}`),
     draw: (values, step, width) => draw(editor, values, step, width),

@@ -10,9 +10,9 @@ const FURTHEST = 5000;
 
 /** The share of the stages' time in which they run nothing. */
 export function bubbleOf(stages) {
-  const all = stages.flat();
-  const whole = ended(stages) - least(all.map(([, start]) => start));
-  return 1 - sum(all.map(([, start, end]) => end - start)) / (stages.length * whole);
+  const whole = ended(stages) - least(stages.flatMap((row) => (row.length ? [row[0][1]] : [])));
+  const busy = stages.map((row) => row.reduce((so, [, start, end]) => so + end - start, 0));
+  return 1 - sum(busy) / (stages.length * whole);
 }
 
 /** Which part of the idle time an interval of a stage belongs to: before its first backward, after its last forward. */
@@ -41,8 +41,9 @@ export function criticalPath(stages, tm = 0, vee) {
     stages.map((placed) => placed.map(([operation]) => operation)),
     vee,
   );
+  const places = stages.map((placed) => new Map(placed.map(([operation], k) => [nameOf(operation), k])));
   const endOf = ([s, k]) => stages[s][k][2];
-  const find = (s, wanted) => [s, stages[s].findIndex(([operation]) => nameOf(operation) === nameOf(wanted))];
+  const find = (s, wanted) => [s, places[s].get(nameOf(wanted)) ?? -1];
   const lasts = stages.flatMap((placed, s) => (placed.length ? [[s, placed.length - 1]] : []));
   const path = [];
   let at = lasts.sort((a, b) => endOf(b) - endOf(a))[0];

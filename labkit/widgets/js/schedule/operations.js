@@ -21,7 +21,8 @@ export function parse(words) {
 export const nameOf = ([kind, microbatch, chunk]) => kind + microbatch + (chunk ? `.${chunk}` : "");
 
 /** When the last of all placed operations ends. */
-export const ended = (stages) => most([0, ...stages.flat().map(([, , end]) => end)]);
+export const ended = (stages) =>
+  stages.reduce((last, row) => row.reduce((later, [, , end]) => (end > later ? end : later), last), 0);
 
 /** How many chunks a stage has. */
 export const chunksOf = (operations) => 1 + most([0, ...operations.map(([, , chunk]) => chunk)]);

@@ -11,31 +11,46 @@ import { BAR, ROW, StageRows } from "./stage_row.js";
 const MOST_FAULTS = 3;
 const short = (time) => Number(time.toPrecision(4));
 
-/** What is known of a schedule before it is drawn, and where its times lie. */
-export function layOut(schedule, which, scene) {
-  const { stages, placed } = schedule;
+const known = new WeakMap(); // facts by schedule: drawing it anew asks for them again
+
+/** What is known of a schedule however it is drawn. */
+function factsOf(schedule) {
+  const { stages } = schedule;
   const operations = stages.flat().map(([operation]) => operation);
-  const p = stages.length;
   const v = chunksOf(operations);
   const m = new Set(operations.filter(([kind]) => kind === "F").map(([, microbatch]) => microbatch)).size;
+  const p = stages.length;
   const isStuck = schedule.stuck.length > 0;
   const parts = v * (operations.some(([kind]) => kind === "W") ? 3 : 1);
-  const reach = scene.longest(placed);
-  const end = reach * (isStuck ? 1.25 : 1);
   const held = stages.map((row) => heldBy(row, v));
   return {
-    ...schedule,
-    which,
     p,
     isStuck,
     parts,
-    reach,
     held,
     peaks: held.map(peakOf),
     bubble: bubbleOf(stages),
     formula: (p - 1) / (parts * m + p - 1),
     idle: isStuck ? [] : idleOf(stages),
-    path: scene.critical && !isStuck ? criticalPath(stages, placed ? 0 : scene.values.tm, schedule.vee) : [],
+    table: stages.map((row) => row.map(([operation]) => nameOf(operation)).join(" ")),
+  };
+}
+
+/** Those facts, and where the schedule's times lie. */
+export function layOut(schedule, which, scene) {
+  const { stages, placed } = schedule;
+  if (!known.has(schedule)) known.set(schedule, factsOf(schedule));
+  const facts = known.get(schedule);
+  const reach = scene.longest(placed);
+  const end = reach * (facts.isStuck ? 1.25 : 1);
+  const path = scene.critical && !facts.isStuck ? criticalPath(stages, placed ? 0 : scene.values.tm, schedule.vee) : [];
+  return {
+    ...schedule,
+    ...facts,
+    which,
+    reach,
+    path,
+    onPath: new Set(path.map(String)),
     x: (time) => scene.left + (time / end) * scene.wide,
     unit: placed ? seconds : short,
   };
@@ -63,11 +78,11 @@ function arrow(from, to, more) {
 /** Messages of the microbatch that is followed, the critical path, and what stuck stages wait for. */
 function arrows(laid, spots, follow) {
   const { stages, path, blocked } = laid;
-  const { needs } = needsOf(laid.lists ?? [], laid.vee);
+  const { needs } = follow >= 0 ? needsOf(laid.lists ?? [], laid.vee) : {};
   const spot = (s, operation) => spots[s + nameOf(operation)];
   const messages = stages.flatMap((placed, s) =>
     placed.flatMap(([operation]) => {
-      if (operation[1] !== follow) return [];
+      if (follow < 0 || operation[1] !== follow) return [];
       const others = needs(s, operation).filter(([t]) => t !== s);
       return others.map(([t, wanted]) =>
         arrow(spot(t, wanted), spot(s, operation), { "data-message": `${t}:${nameOf(wanted)}` }),

@@ -1,6 +1,5 @@
 // When every operation of a schedule runs, and what is wrong with its order, in the sentences that Python says.
 
-import { most } from "../figure/numbers.js";
 import { nameOf, needsOf } from "./operations.js";
 
 /** How long each kind lasts; a backward's share tw is that of its W. */
@@ -14,14 +13,17 @@ function placed(stages, needs, duration, tm) {
   const result = stages.map(() => []);
   /** Place the next operation of a stage; false if it must wait. */
   const advance = (s) => {
-    const operation = stages[s][result[s].length];
+    const row = result[s];
+    const operation = stages[s][row.length];
     if (!operation) return false;
-    const wanted = needs(s, operation).map(([t, other]) => [t, ends[t + nameOf(other)]]);
-    if (wanted.some(([, end]) => end === undefined)) return false;
-    const arrivals = wanted.map(([t, end]) => end + (t !== s ? tm : 0));
-    const start = most([result[s].at(-1)?.[2] ?? 0, ...arrivals]);
+    let start = row.at(-1)?.[2] ?? 0;
+    for (const [t, other] of needs(s, operation)) {
+      const end = ends[t + nameOf(other)];
+      if (end === undefined) return false;
+      start = Math.max(start, end + (t === s ? 0 : tm));
+    }
     const end = start + duration[operation[0]];
-    result[s].push([operation, start, end]);
+    row.push([operation, start, end]);
     ends[s + nameOf(operation)] ??= end;
     return true;
   };
@@ -82,7 +84,8 @@ function faultsOfWaiting(stages, result, blocked) {
 function faultsOfLists(stages, has) {
   return stages.flatMap((operations, s) => {
     const names = operations.map(nameOf);
-    const twice = names.filter((name, k) => names.indexOf(name) < k);
+    const seen = new Set();
+    const twice = names.filter((name) => seen.size === seen.add(name).size);
     const faults = twice.map((name) => `Stage ${s}: ${name} stands in the list twice.`);
     const isAlone = ([kind, ...of]) => kind === "F" && !["B", "I"].some((back) => has[s].has(nameOf([back, ...of])));
     const [alone] = operations.filter(isAlone).sort((a, b) => a[1] - b[1] || a[2] - b[2]);

@@ -11,6 +11,7 @@ export const BAR = 21;
 
 const FILL = { F: hue("forward"), B: hue("backward"), I: hue("backward"), W: hue("backward") };
 const STUCK = 22; // pixels of an operation that has no time
+const THIN = 11; // pixels under which an operation has neither words nor an edge: all of a kind are one shape
 const short = (time) => Number(time.toPrecision(4));
 
 /** Whether two operations are one piece of work: a backward is also its parts, a microbatch all its chunks. */
@@ -37,7 +38,8 @@ export class StageRows {
     return (
       text(0, y + 15, `stage ${s}`) +
       this.idle(s, y) +
-      placed.map((each, at) => this.operation(s, each, at, y)).join("") +
+      this.thin(s, y) +
+      placed.map((each, at) => (this.isThin(s, each, at) ? "" : this.operation(s, each, at, y))).join("") +
       (laid.model ? laid.model[s].map((each) => this.outline(s, each, y)).join("") : "") +
       this.stuck(s, y) +
       this.memory(s, y)
@@ -46,13 +48,55 @@ export class StageRows {
 
   idle(s, y) {
     const { x, idle } = this.laid;
-    const own = idle.filter(([stage]) => stage === s);
-    return own
-      .map(([, from, to, part]) => {
-        const looks = { fill: `url(#lk-idle${part})`, "data-idle": `${s}:${IDLE[part]}` };
-        return rect(x(from), y, x(to) - x(from), BAR, looks, `${IDLE[part]} bubble`);
-      })
-      .join("");
+    return IDLE.map((name, part) => {
+      const own = idle.filter(([stage, , , each]) => stage === s && each === part);
+      const looks = { fill: `url(#lk-idle${part})`, "data-idle": `${s}:${name}`, "data-tip": `${name} bubble` };
+      return own.length
+        ? tag("path", {
+            ...looks,
+            d: boxes(
+              own.map(([, from, to]) => [x(from), x(to)]),
+              y,
+            ),
+          })
+        : "";
+    }).join("");
+  }
+
+  /** Whether an operation is drawn with all others of its kind: it is narrow, and nothing is to be seen of it alone. */
+  isThin(s, [operation, start, end], at) {
+    const { x, which, onPath } = this.laid;
+    const { lit, chosen } = this.scene;
+    if (x(end) - x(start) >= THIN || onPath.has(`${s},${at}`)) return false;
+    if (chosen && String(chosen) === `${which},${s},${at}`) return false;
+    return !(lit && s === lit[1] && isSameWork(operation, lit[2]));
+  }
+
+  /** The thin operations of a stage, a path for each kind, and what the pointer finds them by. */
+  thin(s, y) {
+    const { x, which, stages, reach } = this.laid;
+    const { now, follow } = this.scene;
+    const shapes = new Map();
+    stages[s].forEach((each, at) => {
+      if (!this.isThin(s, each, at)) return;
+      const [operation, start, end] = each;
+      const isFaint = start > now || (follow >= 0 && operation[1] !== follow);
+      const kind = `${operation[0]}${operation[2] % 2}${isFaint ? " faint" : ""}`;
+      if (!shapes.has(kind)) shapes.set(kind, []);
+      shapes.get(kind).push([x(start), x(end)]);
+      if (operation[1] === follow) this.spots[s + nameOf(operation)] = [x(start), x(end), y];
+    });
+    if (!shapes.size) return "";
+    const drawn = [...shapes].map(([kind, spans]) => {
+      const looks = { style: `fill:${FILL[kind[0]]}`, "data-thin": `${s}:${kind[0]}` };
+      const foot = kind[1] === "1" ? tag("path", { style: "fill:#0005", d: boxes(spans, y + 14, 7) }) : "";
+      return faint(kind.endsWith("faint"), tag("path", { ...looks, d: boxes(spans, y) }) + foot);
+    });
+    return tag(
+      "g",
+      { "data-row": `${which},${s}` },
+      drawn.join("") + rect(x(0), y, x(reach) - x(0), BAR, { fill: "#0000" }),
+    );
   }
 
   /** What every operation's mark has in common; a dotted line joins those that are one work in two schedules. */
@@ -83,11 +127,11 @@ export class StageRows {
   }
 
   operation(s, [operation, start, end], at, y) {
-    const { x, path, unit } = this.laid;
+    const { x, onPath, unit } = this.laid;
     const { now, follow } = this.scene;
     const width = x(end) - x(start);
     const name = nameOf(operation);
-    const isOnPath = path.some(([t, k]) => t === s && k === at);
+    const isOnPath = onPath.has(`${s},${at}`);
     const { svg, isTwin, isChosen, hooks } = this.mark(s, at, operation, x(start), x(end), y);
     if (isTwin) this.when.push(`${unit(start)} to ${unit(end)}`);
     const style = styleOf(isChosen, isOnPath || isTwin, width);
@@ -161,6 +205,15 @@ export class StageRows {
     }
     return svg;
   }
+}
+
+/** Rectangles of these begins and ends as one path; a gap of less than a pixel stays to be seen. */
+function boxes(spans, y, height = BAR) {
+  const box = ([from, to]) => {
+    const [left, right] = [from, Math.max(to - Math.min(1, (to - from) / 8), from + 0.3)].map((x) => x.toFixed(1));
+    return `M${left} ${y}H${right}v${height}H${left}z`;
+  };
+  return spans.map(box).join("");
 }
 
 /** The edge of an operation: red if chosen, thick if it stands out, none where it would be all there is to see. */

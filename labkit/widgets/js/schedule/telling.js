@@ -40,8 +40,8 @@ function time({ unit, which, placed }, whole, first) {
   return unit(whole) + (compared ? `, ${percent(whole / ended(first.stages))} of ${first.name}` : "");
 }
 
-export function tableRows({ name, stages, peaks }) {
-  return stages.map((placed, s) => [name, s, placed.map(([operation]) => nameOf(operation)).join(" "), peaks[s]]);
+export function tableRows({ name, table, peaks }) {
+  return table.map((order, s) => [name, s, order, peaks[s]]);
 }
 
 export function sentence({ name, faults, edited, bubble, peaks }, over, limit) {

@@ -169,7 +169,7 @@ export function stalenessView(data) {
     stepLabel: "update",
     help: "Click an update.",
     sliders: slidersOf(data),
-    pick: (mark, far) => (far ? undefined : Number(mark.dataset.pick) + 1),
+    pick: ({ mark }) => Number(mark.closest("[data-pick]").dataset.pick) + 1,
     steps: (values) => allRuns(data, values)[chosen(data, values)].updates.length,
     draw: (values, step, width) => draw(data, allRuns(data, values), values, step, width),
   };
