@@ -21,7 +21,7 @@ ifneq ($(shell test "$$(cat $(STAMP) 2>/dev/null)" = "$$(pwd -P)" && $(BIN)/pyth
 STALE := stale
 endif
 
-.PHONY: help setup lab lint type check unit notebooks test test-all test-gpu test-browser build slides docs grade bench lock clean stale
+.PHONY: help setup lab lint type check unit notebooks test test-all test-gpu test-browser build slides docs dist grade bench lock clean stale
 .DELETE_ON_ERROR:
 
 help:  ## List the targets
@@ -58,11 +58,7 @@ $(STAMP): requirements.lock pyproject.toml $(STALE)
 stale:
 
 lab: setup  ## Self-check in words, then JupyterLab on notebooks/ (ARGS are JupyterLab's own)
-	@$(BIN)/labkit doctor --jupyter-args '$(ARGS)'
-	@first=$$(cd notebooks && ls *.ipynb 2>/dev/null | head -n 1); \
-	if [ "$$(id -u)" = 0 ]; then root=--allow-root; fi; \
-	JUPYTER_CONFIG_PATH="$$(pwd)/.jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
-	exec $(BIN)/python -m jupyterlab --ServerApp.root_dir=notebooks $${first:+--LabApp.default_url=/lab/tree/$$first} $$root $(ARGS)
+	@exec $(BIN)/labkit lab -- $(ARGS)
 
 lint: setup  ## ruff check, ruff format --check, oxlint, oxfmt --check, codespell
 	$(BIN)/ruff check .
@@ -109,6 +105,12 @@ slides: setup  ## Build the decks of all lessons and of the workshop: build/slid
 docs: setup  ## Build the documentation site: build/docs/index.html, which needs no network (a warning fails it)
 	@$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs && echo "build/docs/index.html"
 
+dist: setup  ## Write dist/*.whl from the last commit: labkit with its lessons, for machines without a checkout or make
+	@rm -rf build/dist dist && mkdir -p build/dist dist
+	@git archive HEAD labkit pyproject.toml README.md LICENSE | tar -x -C build/dist
+	@git archive --prefix=labkit/course/ HEAD notebooks .jupyter ':(glob)solutions/[0-9]*.py' | tar -x -C build/dist
+	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist build/dist && ls dist/*.whl
+
 grade: setup  ## Grade submissions: make grade ARGS="FOLDER --lesson 02 --out grades"
 	$(BIN)/labkit grade $(ARGS)
 
@@ -132,7 +134,7 @@ lock: setup  ## Resolve the newest versions pyproject.toml allows and write requ
 	rm -rf build/lock && mkdir -p build && $(BIN)/python -m venv build/lock
 	build/lock/bin/python -m pip install --quiet --upgrade setuptools '.[dev,docs]'
 	{ sed -n '/^#/p' requirements.lock; \
-	  build/lock/bin/python -m pip freeze --all --exclude labkit --exclude pip | sed -e '/^#/d' -e 's/+[a-z0-9.]*$$//'; } \
+	  build/lock/bin/python -m pip freeze --all --exclude labkit-torch --exclude pip | sed -e '/^#/d' -e 's/+[a-z0-9.]*$$//'; } \
 	  > build/requirements.lock
 	mv build/requirements.lock requirements.lock && rm -rf build/lock
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from labkit.worlds import local as local
     from labkit.worlds import run as run
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "Run": "labkit.worlds",

@@ -29,6 +29,12 @@ def find_course(start: Path | None = None, *, sources: bool = False) -> Path:
     raise LessonError(f"No folder from {begin} upwards holds {wanted}/{why}; say where with --course DIR.")
 
 
+def brought_course() -> Path:
+    """Return the root of the course that labkit itself brings: what a wheel carries, else its repository."""
+    package = Path(__file__).resolve().parents[1]
+    return package / "course" if (package / "course").is_dir() else package.parent
+
+
 def exercise_titles(start: Path | None = None) -> dict[str, list[tuple[str, str, str]]]:
     """Return each lesson's exercises as (slug, number, title), by the lesson's number, read from the notebooks.
 

@@ -13,15 +13,13 @@ from typing import Any
 from labkit.checks.notebook import LENT
 from labkit.errors import LessonError
 from labkit.lessons.catching_up import read_pack
-from labkit.lessons.course import find_course, source_files
+from labkit.lessons.course import brought_course, find_course, source_files
 from labkit.lessons.cuts import without_markers
 from labkit.lessons.manifest import Exercise, Manifest, from_metadata
 from labkit.lessons.source import load
 from labkit.lessons.unsolved import Need
 from labkit.slugs import is_slug
 from labkit.words import join
-
-_REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -130,12 +128,12 @@ def _source_with(exercise_id: str) -> Path | None:
 
 
 def _sources() -> list[Path]:
-    """Return the lesson sources of the course that the notebook is in, else of the repository that labkit runs from."""
+    """Return the lesson sources of the course that the notebook is in, else of the one that labkit brings."""
     try:
         root = find_course(sources=True)
     except LessonError:
-        root = _REPOSITORY
-    return source_files(root) or source_files(_REPOSITORY)
+        root = brought_course()
+    return source_files(root) or source_files(brought_course())
 
 
 def _packs(folder: Path) -> list[Any]:

@@ -110,7 +110,7 @@ def _engine() -> Path:
         with resources.as_file(resources.files("sphinx_revealjs")) as package:
             return package / "_static" / "revealjs"
     except ModuleNotFoundError as error:
-        raise EnvironmentProblem("slides need what `pip install 'labkit[docs]'` brings (make setup has it)") from error
+        raise EnvironmentProblem("slides need what pip install 'labkit-torch[docs]' brings (make setup too)") from error
 
 
 def _timelines(runs: dict[int, str]) -> str:

@@ -118,7 +118,7 @@ class TestWhereNothingIsLent:
     @pytest.fixture(autouse=True)
     def release(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr("labkit.lessons.lending._REPOSITORY", tmp_path)
+        monkeypatch.setattr("labkit.lessons.lending.brought_course", lambda: tmp_path)
         (tmp_path / "02_ring_all_reduce.ipynb").write_text(student_text(lesson("02")), encoding="utf-8")
         return tmp_path
 

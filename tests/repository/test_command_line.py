@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from labkit import cli, doctor
@@ -26,11 +32,55 @@ def test_help_names_every_command() -> None:
         assert command in shown.output
 
 
-@pytest.mark.parametrize("command", ["doctor", "build", "export", "grade", "version"])
-def test_every_command_explains_itself(command: str) -> None:
-    shown = CliRunner().invoke(cli.app, [command, "--help"])
+def _commands(group: Any, name: str = "labkit") -> Iterator[tuple[str, Any]]:
+    for each, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{name} {each}")
+        else:
+            yield f"{name} {each}", command
+
+
+def test_the_help_of_every_command_ends_with_an_example_that_its_parser_takes() -> None:
+    commands = dict(_commands(get_command(cli.app)))
+    assert len(commands) > 35
+    for name, command in commands.items():
+        assert command.epilog and command.epilog.startswith(f"Example: {name}"), name
+        words = shlex.split(command.epilog.partition(" < ")[0].removeprefix(f"Example: {name}"))
+        command.make_context(name, words)
+    assert "Example: labkit reset 2.6" in CliRunner().invoke(cli.app, ["reset", "--help"]).output
+
+
+def test_without_a_command_a_short_guide_names_commands_that_are_there() -> None:
+    shown = CliRunner().invoke(cli.app, [])
     assert shown.exit_code == 0
-    assert "Usage" in shown.output
+    assert len(shown.output.splitlines()) < 30
+    names = {name.split()[1] for name, _ in _commands(get_command(cli.app))}
+    told = re.findall(r"^  labkit ([\w-]+)", shown.output, re.MULTILINE)
+    assert len(told) > 8 and set(told) <= names
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["grad"], "labkit: No such command 'grad'. Did you mean"),
+        (["grade"], "labkit: Missing option '--lesson'."),
+        (["doctor", "--colour"], "labkit: No such option: --colour"),
+        (["gradebook", "deadline", "2030-01-01"], "labkit: Missing option '--lesson'."),
+    ],
+)
+def test_a_command_that_is_called_wrongly_says_so_in_the_one_form(asked: list[str], said: str) -> None:
+    ended = _labkit(*asked)
+    assert ended.returncode == 2
+    first, second = ended.stderr.splitlines()
+    assert first.startswith(said)
+    assert re.fullmatch(r"`labkit[a-z ]* --help` shows how it is called, with an example\.", second)
+
+
+def test_a_shell_completes_commands() -> None:
+    environment = {**os.environ, "_LABKIT_COMPLETE": "complete_bash", "COMP_WORDS": "labkit gr", "COMP_CWORD": "1"}
+    program = "import sys; sys.argv[0] = 'labkit'; from labkit.cli import main; main()"
+    shown = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+    assert shown.stdout.split() == ["grade", "gradebook"]
 
 
 def test_help_loads_no_torch() -> None:
@@ -51,7 +101,7 @@ def test_a_labkit_error_is_one_message_and_exit_code_2(monkeypatch: pytest.Monke
     def load(module: str, function: str) -> object:
         raise ConfigError("6 stages do not divide 8 ranks; use 1, 2, 4 or 8.")
 
-    monkeypatch.setattr(cli, "_load", load)
+    monkeypatch.setattr("labkit.commands.authoring.load", load)
     ended = CliRunner().invoke(cli.app, ["build"])
     assert ended.exit_code == 2
     assert ended.stderr == "labkit: 6 stages do not divide 8 ranks; use 1, 2, 4 or 8.\n"
@@ -61,7 +111,7 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(module: str, function: str) -> object:
         raise ConfigError("no")
 
-    monkeypatch.setattr(cli, "_load", load)
+    monkeypatch.setattr("labkit.commands.authoring.load", load)
     assert isinstance(CliRunner().invoke(cli.app, ["--debug", "build"]).exception, ConfigError)
 
 
@@ -87,7 +137,7 @@ def test_doctor_speaks_json(monkeypatch: pytest.MonkeyPatch) -> None:
         doctor.Finding("ranks", "ok", "Two started."),
         doctor.Finding("bubblewrap", "missing", "None.", "No grading."),
     ]
-    monkeypatch.setattr(cli, "examine", lambda *_, **__: found)
+    monkeypatch.setattr("labkit.commands.learning.examine", lambda *_, **__: found)
     shown = CliRunner().invoke(cli.app, ["doctor", "--json"])
     told = {finding["topic"]: finding for finding in json.loads(shown.stdout)}
     assert told["ranks"]["state"] == "ok" and told["bubblewrap"]["cost"] == "No grading."

@@ -70,7 +70,7 @@ def test_environment_yml_installs_the_lock_and_labkit_on_a_python_that_pyproject
     assert pip == {"pip": ["-r requirements.lock", "-e ."]}
     python = next(line for line in conda if line.startswith("python="))
     assert SpecifierSet(PROJECT["requires-python"]).contains(python.removeprefix("python=") + ".0")
-    assert ENVIRONMENT["name"] == PROJECT["name"]
+    assert ENVIRONMENT["name"] == "labkit"
     assert "pip" in conda
 
 

@@ -30,7 +30,7 @@ Preview = Annotated[bool, typer.Option("--preview", help="Show what it would do 
 DEFAULT = "sqlite:///gradebook.db"
 
 
-@app.command()
+@app.command(epilog="Example: labkit gradebook record grades --handed-in times.csv")
 def record(
     folder: Annotated[Path, typer.Argument(help="What was --out of labkit grade.")],
     book: Url = DEFAULT,
@@ -104,7 +104,7 @@ def record(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(epilog="Example: labkit gradebook adjust grace 4 --lesson 02 --reason 'explained the ring in class'")
 def adjust(
     student: Annotated[str, typer.Argument(help="As in the gradebook.")],
     points: Annotated[float, typer.Argument(help="Points to give; with a minus (after --) to take.")],
@@ -119,7 +119,7 @@ def adjust(
     typer.echo(f"{student}: {points:+g} points ({reason})")
 
 
-@app.command()
+@app.command(epilog="Example: labkit gradebook deadline 2026-12-01T18:00 --lesson 02 --percent-per-day 10 --preview")
 def deadline(
     due: Annotated[str, typer.Argument(help="2026-12-01T18:00 in the class's zone, or with its own: ...+01:00.")],
     lesson: Annotated[
@@ -149,7 +149,7 @@ def deadline(
     _tell_preview(preview)
 
 
-@app.command("handed-in")
+@app.command("handed-in", epilog="Example: labkit gradebook handed-in ada 2026-12-02T17:59 --lesson 02 --reason mail")
 def handed_in_at(
     student: Annotated[str, typer.Argument(help="As in the gradebook.")],
     at: Annotated[str, typer.Argument(help="2026-12-01T17:20 in the class's zone, with its own, or: unknown.")],
@@ -177,7 +177,7 @@ def handed_in_at(
     _tell_preview(preview)
 
 
-@app.command()
+@app.command(epilog="Example: labkit gradebook zone Europe/Berlin")
 def zone(
     name: Annotated[str, typer.Argument(help="Such as Europe/Berlin; without it the zone is printed.")] = "",
     book: Url = DEFAULT,
@@ -189,7 +189,7 @@ def zone(
         typer.echo(str(opened.zone))
 
 
-@app.command()
+@app.command(epilog="Example: labkit gradebook show --lesson 02")
 def show(lesson: Lesson, book: Url = DEFAULT, keep: Keep = "best") -> None:
     """Print what every student has."""
     from labkit.grading.book.class_time import shown
@@ -209,7 +209,7 @@ def show(lesson: Lesson, book: Url = DEFAULT, keep: Keep = "best") -> None:
         typer.echo(f"{grade.student:{width}}  {grade.score:6g} of {grade.max_score:g}  ({', '.join(notes)})")
 
 
-@app.command()
+@app.command(epilog="Example: labkit gradebook history grace --lesson 02")
 def history(
     student: Annotated[str, typer.Argument(help="As in the gradebook.")], lesson: Lesson, book: Url = DEFAULT
 ) -> None:
@@ -220,7 +220,7 @@ def history(
             typer.echo(f"{moment.astimezone(class_zone):%Y-%m-%d %H:%M}  {words}")
 
 
-@app.command("close-case")
+@app.command("close-case", epilog="Example: labkit gradebook close-case 3f2a --note 'they told us: a pair'")
 def close_case(
     case: Annotated[str, typer.Argument(help="As labkit copies prints it, such as 3fa91c20.")],
     note: Annotated[str, typer.Option(help="What came of it.")],
@@ -232,7 +232,7 @@ def close_case(
     typer.echo(f"case {case} is closed: {note}")
 
 
-@app.command()
+@app.command(epilog="Example: labkit gradebook export marks.csv --lesson 02 --canvas canvas.csv")
 def export(
     out: Annotated[Path, typer.Argument(help="The CSV to write.")],
     lesson: Lesson,

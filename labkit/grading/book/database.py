@@ -47,7 +47,7 @@ class Database:
         except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
             raise ConfigError(
                 f"{url!r} is no database that can be opened ({error}); write sqlite:///grades/book.db or "
-                "postgresql+psycopg://user@host/name (the latter needs: pip install 'labkit[postgresql]')"
+                "postgresql+psycopg://user@host/name (the latter needs: pip install 'labkit-torch[postgresql]')"
             ) from None
         with ExitStack() as undo:
             undo.callback(self.close)

@@ -14,7 +14,7 @@ from labkit.grading.book.commands import DEFAULT, Keep, Lesson, Url, app, lesson
 __all__ = ["app"]
 
 
-@app.command()
+@app.command(epilog="Example: labkit gradebook pages pages/ --lesson 02")
 def pages(
     out: Annotated[Path, typer.Argument(help="A folder: a page for each student, to be given back or mailed.")],
     lesson: Lesson,
@@ -34,7 +34,7 @@ def pages(
             typer.echo(f"labkit: the file of {student} has no name of {system}; its page is not in that zip", err=True)
 
 
-@app.command()
+@app.command(epilog="Example: labkit gradebook page class.html --lesson 02")
 def page(
     out: Annotated[Path, typer.Argument(help="The HTML file to write.")],
     lesson: Lesson,
@@ -52,7 +52,7 @@ def page(
     typer.echo(f"{out}: {len(grades)} students")
 
 
-@app.command()
+@app.command(epilog="Example: labkit gradebook comment ada 'Short, and easy to read.' --lesson 02 --exercise ring_sum")
 def comment(
     student: Annotated[str, typer.Argument(help="As in the gradebook.")],
     words: Annotated[str, typer.Argument(help="What the student will read.")],
@@ -67,7 +67,7 @@ def comment(
     typer.echo(f"{student}: kept")
 
 
-@app.command()
+@app.command(epilog="Example: labkit gradebook missing --lesson 02")
 def missing(lesson: Lesson, book: Url = DEFAULT) -> None:
     """List who is in the roster and has handed in nothing."""
     with opened_book(book) as opened:
@@ -82,7 +82,7 @@ def missing(lesson: Lesson, book: Url = DEFAULT) -> None:
     typer.echo(f"{len(nobody)} of {len(grades)} have handed in nothing")
 
 
-@app.command()
+@app.command(epilog="Example: labkit gradebook course course.csv --lesson 02:2 --lesson 04:1 --drop-lowest 1")
 def course(
     out: Annotated[Path, typer.Argument(help="The CSV to write.")],
     lesson: Annotated[list[str], typer.Option(help="A lesson and its weight, 02:2, or 02 for 1; may be repeated.")],
@@ -109,7 +109,7 @@ def course(
     typer.echo(f"{out}: {len(totals)} students, {len(weights)} lessons")
 
 
-@app.command()
+@app.command(epilog="Example: labkit gradebook said 'every rank' --lesson 02")
 def said(
     words: Annotated[str, typer.Argument(help="A piece of what students were told, in any case.")],
     lesson: Lesson,
@@ -131,7 +131,7 @@ def said(
     typer.echo(f"told {count} times")
 
 
-@app.command()
+@app.command(epilog="Example: labkit gradebook request - < mail.txt")
 def request(
     text: Annotated[str, typer.Argument(help="What the student sent, from labkit-regrade on; - reads it from stdin.")],
     book: Url = DEFAULT,
@@ -142,7 +142,7 @@ def request(
     typer.echo(f"request {asked.id}: {asked.student}, {asked.exercise}: {asked.words}")
 
 
-@app.command()
+@app.command(epilog="Example: labkit gradebook requests --lesson 02")
 def requests(
     lesson: Annotated[str, typer.Option(help="Of this lesson alone.")] = "",
     every: Annotated[bool, typer.Option("--all", help="Answered ones, too.")] = False,
@@ -158,7 +158,7 @@ def requests(
     typer.echo(f"{sum(not each.answer for each in found)} open, {sum(bool(each.answer) for each in found)} answered")
 
 
-@app.command()
+@app.command(epilog="Example: labkit gradebook answer 1 'You are right: two points more.' --points 2")
 def answer(
     number: Annotated[int, typer.Argument(help="As labkit gradebook requests lists it.")],
     words: Annotated[str, typer.Argument(help="What the student will read.")],

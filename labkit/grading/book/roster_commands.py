@@ -12,7 +12,7 @@ from labkit.grading.book.commands import DEFAULT, Url, opened_book
 app = typer.Typer(no_args_is_help=True, help="Who is in the class: one identity for each, whatever systems call them.")
 
 
-@app.command("import")
+@app.command("import", epilog="Example: labkit roster import class.csv")
 def import_file(
     files: Annotated[
         list[Path],
@@ -38,7 +38,7 @@ def import_file(
         raise typer.Exit(1)
 
 
-@app.command("show")
+@app.command("show", epilog="Example: labkit roster show")
 def show(book: Url = DEFAULT) -> None:
     """List everybody."""
     with opened_book(book) as opened:

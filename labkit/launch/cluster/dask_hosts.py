@@ -183,6 +183,6 @@ def _distributed() -> Any:
         import distributed
     except ModuleNotFoundError:
         raise EnvironmentProblem(
-            "labkit.cluster() finds hosts through Dask, which is not installed here: pip install 'labkit[dask]'"
+            "labkit.cluster() finds hosts through Dask, which is not installed here: pip install 'labkit-torch[dask]'"
         ) from None
     return distributed

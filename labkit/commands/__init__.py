@@ -1,0 +1,1 @@
+"""What the ``labkit`` command does, by who asks for it."""

@@ -1,0 +1,133 @@
+"""Commands for whoever learns: the notebooks, this machine, own programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from labkit import __version__
+from labkit.commands.loading import load
+from labkit.doctor import as_text, examine
+
+app = typer.Typer()
+_PANEL = "Learn"
+_NOTEBOOKS = Annotated[Path, typer.Option(help="The folder with your notebooks.")]
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit lab --folder ~/lessons -- --port 8899")
+def lab(
+    arguments: Annotated[list[str] | None, typer.Argument(help="JupyterLab's own arguments, after --.")] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Where the lessons go, or are (default: the course here, else labkit-lessons/)."),
+    ] = None,
+) -> None:
+    """Look at this machine, write the lessons where there are none yet, and open JupyterLab on the first."""
+    raise typer.Exit(load("labkit.commands.lab", "open_lab")(folder, arguments or [], typer.echo))
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit doctor")
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Say what this machine has, what is missing, and what that costs. Exit code 1 if labs cannot run."""
+
+    findings = examine()
+    if as_json:
+        typer.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))
+    else:
+        typer.echo(as_text(findings))
+    if any(finding.state == "essential" for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit catch-up 03 --pack answers.pack")
+def catch_up(
+    lesson: Annotated[str, typer.Argument(help="The lesson you want to begin, such as 03.")],
+    pack: Annotated[Path | None, typer.Option(help="A pack of answers that your instructor gave you.")] = None,
+    notebooks: _NOTEBOOKS = Path("notebooks"),
+) -> None:
+    """Make you ready for a lesson though you have not finished the one before; what you wrote stays yours."""
+    load("labkit.lessons.catching_up", "catch_up")(lesson, notebooks, pack, typer.echo)
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit reset 2.6")
+def reset(
+    exercise: Annotated[str, typer.Argument(help="The exercise, such as 2.6 or ring_sum.")],
+    notebooks: _NOTEBOOKS = Path("notebooks"),
+) -> None:
+    """Put one exercise back as it was handed out; your notebook as it was goes into kept/."""
+    load("labkit.lessons.catching_up", "reset")(exercise, notebooks, typer.echo)
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit upgrade --notebooks old/notebooks")
+def upgrade(
+    notebooks: _NOTEBOOKS = Path("notebooks"),
+    book: Annotated[
+        str | None, typer.Option(help="Upgrade a gradebook instead: a file, or postgresql+psycopg://user@host/name.")
+    ] = None,
+) -> None:
+    """Carry notebooks or a gradebook of the first edition over to this one; nothing written is lost."""
+    if book is not None:
+        typer.echo(load("labkit.grading.book.upgrading", "upgrade_book")(book))
+        return
+    load("labkit.lessons.upgrading", "upgrade")(notebooks, typer.echo)
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit launch train.py --on virtual:64 --gpu h100 -- --steps 20")
+def launch(
+    script: Annotated[Path, typer.Argument(help="The Python file.")],
+    args: Annotated[list[str] | None, typer.Argument(help="Its own arguments, after --.")] = None,
+    on: Annotated[str, typer.Option(help="The world: virtual:64, or local:4 for processes of this host.")] = "local:2",
+    gpu: Annotated[str | None, typer.Option(help="Virtual accelerators, such as h100 (the default).")] = None,
+    link: Annotated[str | None, typer.Option(help="What connects those of a node, such as nvlink4.")] = None,
+    nic: Annotated[str | None, typer.Option(help="What connects nodes, such as ib_ndr.")] = None,
+    gpus_per_node: Annotated[int | None, typer.Option(help="Virtual accelerators of a node.")] = None,
+    memory: Annotated[str | None, typer.Option(help='What each accelerator holds, such as "16 GB".')] = None,
+    cuda: Annotated[bool | None, typer.Option(help="Show virtual accelerators as CUDA devices (the default).")] = None,
+    seed: Annotated[int, typer.Option(help="Rank r seeds torch, numpy and random with seed + r.")] = 0,
+    timeout: Annotated[float | None, typer.Option(help="Seconds the run may take (default: no limit).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the timeline: .npz or .json to load, .html to look at.")
+    ] = None,
+) -> None:
+    """Run a training script as torchrun would, on virtual accelerators or on processes of this host."""
+    hardware = {"gpu": gpu, "link": link, "nic": nic, "gpus_per_node": gpus_per_node, "memory": memory, "cuda": cuda}
+    run = load("labkit.launch_command", "launch")
+    run(script, args or [], on, hardware, timeout=timeout, seed=seed, out=out, say=typer.echo)
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit export 04 --out ddp.py")
+def export(
+    lesson: Annotated[str, typer.Argument(help="A lesson such as 02, or a notebook's path.")],
+    function: Annotated[str, typer.Option(help="The function every rank runs.")] = "main",
+    out: Annotated[Path | None, typer.Option(help="The script to write (default: beside the notebook).")] = None,
+    course: Annotated[Path, typer.Option(help="The folder that holds solutions/ and notebooks/.")] = Path(),
+) -> None:
+    """Write the script that torchrun starts, from a notebook's exported cells."""
+    typer.echo(load("labkit.lessons.export", "export")(lesson, function=function, out=out, course=course))
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit calibrate --out host.json")
+def calibrate(
+    out: Annotated[Path | None, typer.Option(help="The JSON file to write.")] = None,
+) -> None:
+    """Measure this host for `labkit.virtual(n, gpu=labkit.hardware.load("host.json"))`; takes half a minute."""
+    measure, as_text = (load("labkit.calibration", name) for name in ("calibrate", "as_text"))
+    host = measure(say=lambda text: typer.echo(f"measuring {text}", err=True))
+    typer.echo(as_text(host))
+    if out is not None:
+        host.save(out)
+        typer.echo(f"written to {out}")
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit version")
+def version() -> None:
+    """Print the version of labkit, Python and torch."""
+
+    typer.echo(f"labkit {__version__}, Python {sys.version.split()[0]}, torch {installed('torch')}")

@@ -1,0 +1,200 @@
+"""Commands for whoever teaches: what a class gets, its room, its marks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from labkit.commands.loading import load
+from labkit.doctor import BROWSERS, find_browser
+from labkit.errors import ConfigError, EnvironmentProblem
+
+app = typer.Typer()
+_PANEL = "Teach"
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit release ../class")
+def release(
+    destination: Annotated[Path, typer.Argument(help="The folder to write: new, empty, or of an earlier release.")],
+    lesson: Annotated[list[str] | None, typer.Option(help="Only this lesson, such as 02; may be repeated.")] = None,
+    course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/ and notebooks/.")] = None,
+) -> None:
+    """Write what students get: no answers, no hidden cases, no grading; searched before it is written."""
+    typer.echo(load("labkit.grading.handout.release", "release")(destination, lesson or (), course))
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit pack 02 --out 02.pack")
+def pack(
+    lesson: Annotated[str, typer.Argument(help="The lesson whose answers the room gets, such as 02.")],
+    out: Annotated[Path, typer.Option(help="The file to write.")],
+    course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
+) -> None:
+    """Write a lesson's answers as a file for `labkit catch-up --pack`; hand it out when the room goes on."""
+    packed = load("labkit.lessons.catching_up", "write_pack")(lesson, out, course)
+    typer.echo(f"{out}: {len(packed.answers)} answers of {packed.lesson}")
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit slides 02 --pdf")
+def slides(
+    lessons: Annotated[list[str] | None, typer.Argument(help="Lessons, such as 02; everything if none.")] = None,
+    workshop: Annotated[list[Path] | None, typer.Option(help="The plan of a workshop, a TOML file.")] = None,
+    out: Annotated[Path, typer.Option(help="The folder for the decks.")] = Path("build/slides"),
+    pdf: Annotated[bool, typer.Option("--pdf", help="Print each deck as PDF too; needs Chromium.")] = False,
+    course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
+) -> None:
+    """Write decks with speaker notes that need no network: a lesson's slides, figures and exercises."""
+
+    browser = find_browser() if pdf else None
+    if pdf and browser is None:
+        raise EnvironmentProblem(f"printing slides needs Chromium (none of {', '.join(BROWSERS)} is there)")
+    write = load("labkit.lessons.decks", "write_decks")
+    write(lessons or [], workshop or [], out, course=course, browser=browser, say=typer.echo)
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit board --port 8321")
+def board(
+    results: Annotated[Path, typer.Option(help="The SQLite file; the same file again goes on with the class.")] = Path(
+        "class-board.sqlite"
+    ),
+    host: Annotated[str, typer.Option(help="The address to listen on (default: all of this machine).")] = "",
+    port: Annotated[int, typer.Option(help="The TCP port.")] = 8321,
+    course: Annotated[Path | None, typer.Option(help="The folder that holds notebooks/.")] = None,
+) -> None:
+    """Show a room's progress: learners join with the class link, results of labkit.check appear on its page."""
+    exercises = load("labkit.lessons.course", "exercise_titles")(course)
+
+    def say(link: str) -> None:
+        typer.echo(f"Class board: {link}")
+        typer.echo(f'Learners run once, in any notebook: labkit.join_class("{link}", "a nickname")')
+        typer.echo("Whoever has the link can see the page and send results. Ctrl+C ends the board; results stay.")
+
+    def score(exercise: str, plans: object) -> float:
+        value: float = load("labkit.checks.challenge", "relative_score")(
+            load("labkit.checks.rooms", "find")(exercise), plans
+        )
+        return value
+
+    load("labkit.board.server", "serve")(results, exercises, host, port, say, score)
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit grade submissions/ --lesson 02 --out grades")
+def grade(
+    lesson: Annotated[str, typer.Option(help="The lesson, such as 02.")],
+    paths: Annotated[list[Path] | None, typer.Argument(help="Notebooks, or folders of them.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where reports and the gradebook go.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Submissions graded at a time (default: by cores).")] = None,
+    dask: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Grade on a Dask cluster instead, such as tcp://HOST:8786.")
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(envvar="LABKIT_CLASS_KEY", help="The class key's file (default: beside the gradebook; made)."),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Grade everybody, also who has a result already.")] = False,
+    points_only: Annotated[
+        bool, typer.Option("--points-only", help="Do not run the notebooks; points rest on hidden cases alone.")
+    ] = False,
+    second_run: Annotated[
+        bool,
+        typer.Option(
+            "--second-run/--no-second-run",
+            help="What fails beside something it needs is tried once more with reference answers for that.",
+        ),
+    ] = True,
+    sandbox: Annotated[
+        str, typer.Option(help="How submissions are confined: bubblewrap, or none for input you trust.")
+    ] = "bubblewrap",
+    fail_under: Annotated[
+        float | None, typer.Option(help="Exit code 1 if a score is below this many percent (for a student's CI).")
+    ] = None,
+    course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/ and notebooks/.")] = None,
+    gradescope: Annotated[
+        Path | None, typer.Option(help="Grade nothing: write the lesson's autograder for Gradescope to this zip.")
+    ] = None,
+) -> None:
+    """Grade submissions: feedback for each student, a gradebook for the class."""
+    if gradescope is not None:
+        typer.echo(load("labkit.grading.handout.gradescope", "write_autograder")(gradescope, lesson, course, key))
+        return
+    if not paths or out is None:
+        raise ConfigError("name notebooks or folders of them, and with --out where reports go")
+    # A worker loads torch while we load the rest.
+    spare = None if dask else load("labkit.grading.workers.worker_process", "WorkerProcess")()
+    in_actions = os.environ.get("GITHUB_ACTIONS") == "true"
+    place = ("labkit.grading.reports.github", "grade_in_actions") if in_actions else ("labkit.grading.grade", "grade")
+    run = load(*place)
+    report = run(
+        paths,
+        lesson=lesson,
+        out=out,
+        jobs=jobs,
+        key=key,
+        course=course,
+        again=again,
+        sandbox=sandbox,
+        points_only=points_only,
+        second_run=second_run,
+        spare=spare,
+        dask=dask,
+    )
+    below = [each.name for each in report if fail_under is not None and 100 * each.score < fail_under * each.max_score]
+    if below:
+        typer.echo(f"labkit: below {fail_under:g} %: {', '.join(below)}", err=True)
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit review grades --by 'Your Name'")
+def review(
+    out: Annotated[Path, typer.Argument(help="What was --out of labkit grade, recorded in the gradebook.")],
+    by: Annotated[str, typer.Option(help="Who reads; kept beside every point.")],
+    book: Annotated[
+        str, typer.Option(envvar="LABKIT_GRADEBOOK", help="A file, or postgresql+psycopg://user@host/name.")
+    ] = "sqlite:///gradebook.db",
+    port: Annotated[int, typer.Option(help="The TCP port; 0 for any free one.")] = 0,
+    course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
+) -> None:
+    """Read what students wrote: a page with all answers to a question and its rubric; points go to the gradebook."""
+
+    def say(link: str) -> None:
+        typer.echo(f"Review: {link}")
+        typer.echo("The link is for this machine and this run. Points are kept as you give them; Ctrl+C ends the page.")
+
+    load("labkit.grading.review.command", "review")(out, book, by, port, course, say)
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit copies submissions/ --lesson 02 --out copies.html")
+def copies(
+    lesson: Annotated[str, typer.Option(help="The lesson, such as 02.")],
+    paths: Annotated[list[Path], typer.Argument(help="Notebooks, or folders of them.")],
+    out: Annotated[Path, typer.Option(help="The page to write.")],
+    earlier: Annotated[list[Path] | None, typer.Option(help="An earlier year's folder; may be repeated.")] = None,
+    pack: Annotated[list[Path] | None, typer.Option(help="A pack you handed out; may be repeated.")] = None,
+    book: Annotated[
+        str | None, typer.Option(envvar="LABKIT_GRADEBOOK", help="The gradebook that knows which cases are closed.")
+    ] = None,
+    course: Annotated[Path | None, typer.Option(help="The folder that holds notebooks/.")] = None,
+) -> None:
+    """Say whose submissions are alike, and write a page with their code side by side."""
+    closed = load("labkit.grading.book.commands", "closed_cases")(book) if book else {}
+    write = load("labkit.grading.reports.copies_command", "write_copies")
+    found = write(paths, lesson, out, earlier or (), pack or (), course, closed)
+    for case in found.cases:
+        names = ", ".join(case.names[:12]) + (f" and {len(case.names) - 12} more" if len(case.names) > 12 else "")
+        note = f" (closed: {closed[case.id]})" if case.id in closed else ""
+        typer.echo(f"{case.id}  {case.kind}, {case.share:.0%}: {names}{note}")
+    if found.from_pack:
+        typer.echo(f"cells from a pack: {', '.join(found.from_pack)}")
+    typer.echo(f"{out}: {len(found.cases)} cases")
+
+
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit export-nbgrader 02 --out course/")
+def export_nbgrader(
+    lesson: Annotated[str, typer.Argument(help="A lesson such as 02.")],
+    out: Annotated[Path, typer.Option(help="The folder of the nbgrader course; the notebook goes to its source/.")],
+    course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
+) -> None:
+    """Write a lesson as an assignment of nbgrader, with its cell metadata and solution regions."""
+    typer.echo(load("labkit.grading.handout.nbgrader_export", "export_nbgrader")(lesson, out, course))
