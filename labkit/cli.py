@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Annotated, Any
@@ -51,12 +53,22 @@ class _Commands(TyperGroup):
             typer.echo(f"labkit: {error}", err=True)
             raise typer.Exit(2) from error
 
-    def main(self, args: Any = None, prog_name: str | None = None, **named: Any) -> Any:
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
         """Run the command line and end the process with its exit code, or return it where not standalone."""
-        if not named.pop("standalone_mode", True):
-            return super().main(args, prog_name, standalone_mode=False, **named)
+        extra["windows_expand_args"] = windows_expand_args
+        run = partial(super().main, args, prog_name, complete_var, standalone_mode=False, **extra)
+        if not standalone_mode:
+            return run()
         try:
-            code = super().main(args, prog_name, standalone_mode=False, **named)
+            code = run()
         except _UsageError as error:
             asked = f"{error.ctx.command_path} --help" if error.ctx else "labkit --help"
             typer.echo(
