@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -51,8 +52,8 @@ class PlainAdamW:
 
     def _move(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         if parameter not in self.state:
-            zeros = torch.zeros_like(parameter)
-            self.state[parameter] = {"step": 0, "exp_avg": zeros, "exp_avg_sq": zeros.clone()}
+            zeros, count = torch.zeros_like(parameter), torch.zeros((), dtype=torch.float64)
+            self.state[parameter] = {"step": count, "exp_avg": zeros, "exp_avg_sq": zeros.clone()}
         state, (beta1, beta2) = self.state[parameter], group["betas"]
         state["step"] += 1
         parameter.mul_(1 - group["lr"] * group["weight_decay"])
@@ -66,8 +67,23 @@ class PlainAdamW:
 
     @property
     def num_kept(self) -> int:
-        """How many elements its state has."""
-        return sum(each.numel() for state in self.state.values() for each in state.values() if isinstance(each, Tensor))
+        """How many elements its state has, counters left out."""
+        return sum(each.numel() for state in self.state.values() for name, each in state.items() if name != "step")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return state and options in torch's form: parameters have numbers."""
+        numbers: dict[Tensor, int] = {}
+        for group in self.param_groups:
+            numbers.update({each: len(numbers) + at for at, each in enumerate(group["params"])})
+        groups = [{**group, "params": [numbers[each] for each in group["params"]]} for group in self.param_groups]
+        return {"state": {numbers[each]: dict(state) for each, state in self.state.items()}, "param_groups": groups}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Take up a copy of what state_dict returned."""
+        params = [each for group in self.param_groups for each in group["params"]]
+        self.state = {params[number]: copy.deepcopy(state) for number, state in saved["state"].items()}
+        for group, about in zip(self.param_groups, saved["param_groups"], strict=True):
+            group.update({name: value for name, value in about.items() if name != "params"})
 
 
 def keeping(made: list[PlainAdamW]) -> type[PlainAdamW]:

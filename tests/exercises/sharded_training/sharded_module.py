@@ -14,6 +14,12 @@ AHEAD = "        if 0 <= then < len(self.units):\n            self.units[then].s
 FREED = """            if len(unit.trained) == len(unit.params):  # backward may still compute with frozen ones
                 unit.free()
 """
+FULL = """            unit.free()
+            whole = [torch.empty_like(w, dtype=p.dtype) for p, w in zip(unit.params, unit.whole, strict=True)]
+            if whole:
+                start_gather(unit.shards, whole)()
+            full.update(zip(unit.params, whole, strict=True))
+"""
 LEAVES = "            unit.start_scatter()\n"
 
 changed("never frees after forward", "not freed after forward", (AFTER, "        pass\n"))
@@ -58,5 +64,14 @@ changed(
 changed(
     "full parameters stay",
     "full parameters stay",
-    ("        for unit in units:\n            unit.free()\n        return full", "        return full"),
+    (FULL, "            unit.gather()\n            full.update((p, p.detach().clone()) for p in unit.params)\n"),
+)
+changed(
+    "full parameters as they compute",
+    "full parameters in low precision",
+    (
+        FULL,
+        "            unit.gather()\n            full.update((p, p.detach().clone()) for p in unit.params)\n"
+        "            unit.free()\n",
+    ),
 )

@@ -167,10 +167,10 @@ class ShardedModule(nn.Module):
         found = {}
         names = {p: name for name, p in self.module.named_parameters()}
         for unit in self.all:
-            unit.gather()
-            for p in unit.params:
-                found[names[p]] = p.detach().clone()
-            unit.free()
+            for p, shard, whole in zip(unit.params, unit.shards, unit.whole):
+                parts = [torch.empty_like(shard) for _ in range(dist.get_world_size())]
+                dist.all_gather(parts, shard)
+                found[names[p]] = torch.cat(parts)[: whole.numel()].view(whole.shape)
         return found
 
 

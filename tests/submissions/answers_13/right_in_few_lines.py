@@ -1,5 +1,5 @@
 # base: solution
-"""Right in few lines: a module whose hooks are lambdas."""
+"""Right in few lines: a module whose hooks are lambdas, a checkpoint that leaves copying to the inner optimizer."""
 
 
 # %% sharded_module
@@ -47,7 +47,45 @@ class ShardedModule(nn.Module):
             u.free(), u.finish_scatter()
 
     def gather_full_params(self):
-        [u.gather() for u in (self.root, *self.units)]
-        full = {name: p.detach().clone() for name, p in self.module.named_parameters()}
-        [u.free() for u in (self.root, *self.units)]
+        names = {p: name for name, p in self.module.named_parameters()}
+        full = {}
+        for u in (self.root, *self.units):
+            for p, w in zip(u.params, u.whole):
+                start_gather([p.detach()], [full.setdefault(names[p], torch.empty(w.shape, dtype=p.dtype))])()
         return full
+
+
+# %% saved_state
+class SavedOptimizer(ShardedOptimizer):
+    def __init__(self, params, optimizer_cls, **kwargs):
+        params = list(params)
+        groups = params if isinstance(params[0], dict) else [dict(params=params)]
+        self.members = [list(g["params"]) for g in groups]
+        super().__init__([{**g, "params": m} for g, m in zip(groups, self.members)], optimizer_cls, **kwargs)
+
+    def all(self):
+        return [p for members in self.members for p in members]
+
+    def state_dict(self):
+        state = {}
+        for number, p in enumerate(self.all()):
+            for name, value in self.optimizer.state.get(self.shards.get(p), {}).items():
+                whole = torch.zeros_like(p.data)
+                if name != "step":
+                    start_gather([value], [whole])()
+                state.setdefault(number, {})[name] = value if name == "step" else whole
+        count = iter(range(len(self.all())))
+        groups = [{**g, "params": [next(count) for _ in m]} for g, m in zip(self.optimizer.param_groups, self.members)]
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, saved):
+        local = self.optimizer.state_dict()
+        where = {p: n for n, p in enumerate(s for g in self.optimizer.param_groups for s in g["params"])}
+        every = self.all()
+        local["state"] = {
+            where[self.shards[every[n]]]: {k: v if k == "step" else shard_of(v) for k, v in kept.items()}
+            for n, kept in saved["state"].items()
+        }
+        for g, new in zip(local["param_groups"], saved["param_groups"]):
+            g.update({k: v for k, v in new.items() if k != "params"})
+        self.optimizer.load_state_dict(local)

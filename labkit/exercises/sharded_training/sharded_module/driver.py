@@ -40,6 +40,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     optimizer = PlainAdamW(wrapped.parameters(), **OPTIONS)
     after: list[Value] = []
     shards: list[Value] = []
+    precise = True
     for step in steps_of(inputs):
         optimizer.zero_grad()
         batch = {**step, "x": step["x"].to(kind), "y": step["y"].to(kind)} if kind else step
@@ -51,9 +52,12 @@ def drive(functions: Functions, inputs: Values) -> Values:
         optimizer.step()
         full = wrapped.gather_full_params()
         watch.look("gathered", -1)
+        precise &= all(full[name].dtype == each.dtype for name, each in model.named_parameters())
         after.append({name: each.detach().double().clone() for name, each in full.items()})
         cut()
-    return {"steps": after, "kept": num_kept([optimizer]), "shards": shards, "seen": watch.seen, "saved": watch.saved}
+    kept = num_kept([optimizer])
+    seen = {"seen": cast(Value, watch.seen), "saved": cast(Value, watch.saved)}
+    return {"steps": after, "kept": kept, "shards": cast(Value, shards), "precise": precise, **seen}
 
 
 class _Watch:
@@ -69,11 +73,10 @@ class _Watch:
         self.saved: list[Value] = []
 
     def whole(self) -> list[Value]:
-        """Return the numbers of the blocks whose parameters have memory for all of their elements."""
+        """Return for each block whether its parameters have memory for all of their elements."""
         return [
-            number
-            for number, own in enumerate(self.parameters)
-            if own and all(p.untyped_storage().nbytes() >= size * p.element_size() for p, size in own)
+            bool(own) and all(p.untyped_storage().nbytes() >= size * p.element_size() for p, size in own)
+            for own in self.parameters
         ]
 
     def look(self, when: str, block: int) -> None:

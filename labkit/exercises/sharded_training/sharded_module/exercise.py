@@ -10,10 +10,9 @@ from torch import Tensor
 
 from labkit.checks.as_if import as_if
 from labkit.checks.blame import HANGS, by_signs
-from labkit.checks.case import Case, Values
+from labkit.checks.case import Case, Value, Values
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
-from labkit.checks.structure import Each, and_more
 from labkit.checks.wire import CollectiveCall, Wire
 from labkit.exercises.sharded_training.marked_wire import gathers, scatters, stretches, waited_at_once
 from labkit.exercises.sharded_training.on_ranks import model_for
@@ -61,7 +60,16 @@ def _in_half(case: Case) -> bool:
 
 def expected(case: Case) -> list[Values]:
     """Return the parameters after each step (the oracle)."""
-    return [{"steps": cast(Any, alone(case))} for _ in case.inputs]
+    return [{"steps": cast(Any, alone(case)), "precise": True} for _ in case.inputs]
+
+
+def structure(case: Case) -> list[Values]:
+    """Return what a rank's result looks like: what was seen at each look of each step besides."""
+    num_steps, num_blocks = len(cast(list[Value], case.inputs[0]["steps"])), len(_names(case))
+    look: list[Value] = ["", 0, [True] * num_blocks]
+    seen: list[Value] = [look] * (num_steps * (2 * num_blocks + 3))
+    counts = {"kept": 0, "shards": cast(Value, [0] * num_steps), "saved": cast(Value, [0] * num_steps)}
+    return [{**right, **counts, "seen": seen} for right in expected(case)]
 
 
 def _wrong(case: Case, mine: Parameters, wanted: Parameters) -> list[str]:
@@ -90,6 +98,10 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
                 name = as_if(came, ways, equal) or own or (_MASTERS if _in_half(case) else "")
                 yield Finding(name, f"After step {number} rank {rank} has wrong values in {join(wrong)}.", rank=rank)
     for rank, values in enumerate(got):
+        if not values["precise"]:
+            kind = case.inputs[0]["dtype"] or "float64"
+            text = f"gather_full_params of rank {rank} returns {kind} where the parameter has another dtype."
+            yield Finding(_LOW, text, "the parameters' dtype", str(kind), rank)
         yield from _shares(case, rank, values)
         yield from _memory(case, rank, values)
         yield from _wire(case, wire, rank)
@@ -107,7 +119,8 @@ def _shares(case: Case, rank: int, values: Values) -> Iterator[Finding]:
 def _memory(case: Case, rank: int, values: Values) -> Iterator[Finding]:
     names = _names(case)
     last = len(names) - 1
-    for when, block, whole in cast(list[tuple[str, int, list[int]]], values["seen"]):
+    for when, block, are_whole in cast(list[tuple[str, int, list[bool]]], values["seen"]):
+        whole = [each for each, is_whole in enumerate(are_whole) if is_whole]
         others = [each for each in whole if each not in (block, block + 1, block - 1)]
         shown = join([names[each] for each in others])
         if when == "forward" and [each for each in whole if each < block]:
@@ -196,9 +209,9 @@ _SUM, _OWN, _MASTERS, _NO_SHARDS, _NEVER_FREED, _ALL_AT_ONCE, _NOT_AFTER_BACKWAR
     "sum for mean", "own gradients", "masters in low precision", "whole parameters stepped", "not freed after forward",
     "all gathered at once", "not freed after backward", "full parameters stay", "autograd holds it",
 )  # fmt: skip
-_NO_PREFETCH, _NO_PREFETCH_BACK, _ALL_REDUCED, _EACH, _LATE, _BLOCKS, _NOT_GATHERED = (
+_NO_PREFETCH, _NO_PREFETCH_BACK, _ALL_REDUCED, _EACH, _LATE, _BLOCKS, _NOT_GATHERED, _LOW = (
     "no prefetch", "no prefetch in backward", "all-reduced", "a collective for each parameter", "all at the end",
-    "waits in backward", "not gathered for backward",
+    "waits in backward", "not gathered for backward", "full parameters in low precision",
 )  # fmt: skip
 MISTAKES = {
     _SUM: "The gradients are added up; the step takes their mean.",
@@ -222,6 +235,8 @@ MISTAKES = {
     _BLOCKS: "Begin the scatter in the hook and finish it later: when the next block's begins, say.",
     _NOT_GATHERED: "Backward needs the weights again, and the block has been freed: gather it in a full "
     "backward pre-hook.",
+    _LOW: "These are the copies that compute. Gather the shards, which are the masters, into tensors of their "
+    "own dtype.",
 }
 
 EXERCISE = Exercise(
@@ -229,7 +244,7 @@ EXERCISE = Exercise(
     functions=("ShardedModule",),
     driver=drive,
     oracle=expected,
-    structure=and_more(expected, kept=0, shards=Each(0), seen=Each(["", 0, Each(0)], least=1), saved=Each(0, least=1)),
+    structure=structure,
     find=find,
     least=least_traffic,
     visible=(

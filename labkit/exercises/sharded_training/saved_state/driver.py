@@ -1,0 +1,100 @@
+"""What a rank runs of saved_state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from labkit.checks.case import Value, Values
+from labkit.checks.exercise import Functions
+from labkit.checks.on_ranks.hard_model import HardModel
+from labkit.exercises.sharded_training.on_ranks import (
+    OPTIONS,
+    PlainAdamW,
+    backward,
+    grouped,
+    keeping,
+    model_for,
+    num_kept,
+    slow_down,
+    steps_of,
+    values_of,
+)
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Train a hard model, save; load what one process saved after the same steps, train on, save (saved_state).
+
+    Inputs: seed, model, groups, steps (x, y, spare, slower), resume: how many steps there are before.
+    """
+    groups, steps, resume = cast(bool, inputs["groups"]), steps_of(inputs), cast(int, inputs["resume"])
+
+    def sharded(model: HardModel, made: list[PlainAdamW]) -> Any:
+        params = grouped(model, True) if groups else model.parameters()
+        return functions["SavedOptimizer"](params, keeping(made), **OPTIONS)
+
+    model = model_for(inputs)
+    optimizer = sharded(model, [])
+    for step in steps[:resume]:
+        take(optimizer, model, step)
+    saved = as_data(optimizer.state_dict())
+
+    model, plain = trained_alone(inputs, resume)
+    of_one_process = plain.state_dict()
+    before = as_data(of_one_process)
+    made: list[PlainAdamW] = []
+    optimizer = sharded(model, made)
+    optimizer.load_state_dict(of_one_process)
+    after: list[Value] = []
+    for step in steps[resume:]:
+        take(optimizer, model, step)
+        after.append(cast(Value, values_of(model)))
+    left_alone = same(before, as_data(of_one_process))
+    kept, again = num_kept(made), as_data(optimizer.state_dict())
+    return {"saved": saved, "again": again, "steps": after, "kept": kept, "left_alone": left_alone}
+
+
+def take(optimizer: Any, model: HardModel, step: dict[str, Any]) -> None:
+    """Take one step."""
+    optimizer.zero_grad()
+    if step["slower"]:
+        slow_down(optimizer)
+    backward(model, step)
+    optimizer.step()
+
+
+def trained_alone(inputs: Values, num_steps: int) -> tuple[HardModel, PlainAdamW]:
+    """Return model and optimizer of one process after so many steps; every rank has the same batch."""
+    model = model_for(inputs)
+    optimizer = PlainAdamW(grouped(model, cast(bool, inputs["groups"])), **OPTIONS)
+    for step in steps_of(inputs)[:num_steps]:
+        take(optimizer, model, step)
+    return model, optimizer
+
+
+def as_data(saved: Any) -> Value:
+    """Return a copy of what state_dict returned as a value; None where it is nothing of the kind."""
+    if not isinstance(saved, Mapping) or not isinstance(saved.get("state"), Mapping):
+        return None
+    state = {str(number): _copied(each) for number, each in saved["state"].items()}
+    groups = [
+        {"params": list(group["params"]), "lr": group.get("lr"), "weight_decay": group.get("weight_decay")}
+        for group in saved.get("param_groups", ())
+    ]
+    return cast(Value, {"state": state, "groups": groups})
+
+
+def _copied(kept: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: each.detach().clone() if isinstance(each, Tensor) else float(each) for name, each in kept.items()}
+
+
+def same(a: Value, b: Value) -> bool:
+    """Return whether two saved states are the same to the bit."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return torch.equal(a, b)
+    return bool(a == b)

@@ -1,0 +1,225 @@
+"""A sharded optimizer's state, saved whole: it loads on another world size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from torch import Tensor
+
+from labkit.checks.as_if import as_if
+from labkit.checks.blame import blaming
+from labkit.checks.case import Case, Failure, Values
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.least_traffic import Bytes, both_ways
+from labkit.checks.structure import and_more
+from labkit.checks.tensor_values import close
+from labkit.checks.wire import Wire
+from labkit.exercises.sharded_training.on_ranks import OPTIONS, PlainAdamW, grouped, steps_of, values_of
+from labkit.exercises.sharded_training.saved_state.driver import as_data, drive, take, trained_alone
+from labkit.exercises.sharded_training.training import (
+    Parameters,
+    Ways,
+    equal,
+    num_trained,
+    steps_that_came,
+    training_case,
+    wrong_names,
+)
+from labkit.words import join, plural
+
+Saved = dict[str, Any]
+
+
+def saving_case(name: str, seed: int, world_size: int, *, resume: int = 2, **options: Any) -> Case:
+    """Return a case of saved_state; learning rates are halved before step 0. See training_case for the options.
+
+    Args:
+        name: In words.
+        seed: Draws it.
+        world_size: Number of ranks.
+        resume: Steps before the state is saved.
+        options: Of the training.
+    """
+    case = training_case(
+        name, seed, world_size, same_batch=True, num_steps=resume + 2, more={"resume": resume}, **options
+    )
+    for inputs in case.inputs:
+        steps_of(inputs)[0]["slower"] = True
+    return case
+
+
+def _resume(case: Case) -> int:
+    return cast(int, case.inputs[0]["resume"])
+
+
+def resumed(case: Case, *, state: bool = True, options: bool = True) -> list[dict[str, Tensor]]:
+    """Return the parameters after each step that follows the loading; perhaps without state, or without options."""
+    inputs = case.inputs[0]
+    model, before = trained_alone(inputs, _resume(case))
+    optimizer = PlainAdamW(grouped(model, cast(bool, inputs["groups"])), **OPTIONS)
+    plain = [dict(group) for group in optimizer.param_groups]
+    optimizer.load_state_dict(before.state_dict())
+    if not state:
+        optimizer.state = {}
+    if not options:
+        optimizer.param_groups = plain
+    found = []
+    for step in steps_of(inputs)[_resume(case) :]:
+        take(optimizer, model, step)
+        found.append(cast(dict[str, Tensor], values_of(model)))
+    return found
+
+
+def expected(case: Case) -> list[Values]:
+    """Return what one process saves before and at the end, and the parameters after each step between (the oracle)."""
+    inputs = case.inputs[0]
+    saved, again = (
+        as_data(trained_alone(inputs, num)[1].state_dict()) for num in (_resume(case), len(steps_of(inputs)))
+    )
+    steps = cast(Any, resumed(case))
+    return [{"saved": saved, "again": again, "steps": steps, "left_alone": True} for _ in case.inputs]
+
+
+def least(case: Case) -> dict[int, Bytes]:
+    """Return what must travel: what moves an element in a step is on one rank."""
+    return both_ways(range(case.world_size), len(steps_of(case.inputs[0])))
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong with what was saved, and with what training made of what was loaded."""
+    right = cast(dict[str, Saved], expected(case)[0])
+    for rank, values in enumerate(got):
+        yield from _of_saved(case, f"Rank {rank}", cast(Saved, values["saved"]), right["saved"])
+    yield from _of_counters(got, right["again"])
+    for rank, values in enumerate(got):
+        came = steps_that_came(values)
+        for number, (mine, wanted) in enumerate(zip(came, resumed(case), strict=True)):
+            wrong = wrong_names(mine, wanted)
+            if wrong:
+                text = (
+                    f"{plural(number + 1, 'step')} after loading what one process saved, rank {rank} has wrong values"
+                )
+                yield Finding(_of_values(case, came), f"{text} in {join(wrong)}.", rank=rank)
+        if not values["left_alone"]:
+            text = f"Training after load_state_dict has changed the dict that rank {rank} loaded."
+            yield Finding(_SHARES, text, rank=rank)
+        after = f"After loading and training rank {rank}"
+        yield from _of_saved(case, after, cast(Saved, values["again"]), right["again"])
+    sizes = num_trained(case)
+    share = 2 * (sum(-(-each // case.world_size) for each in sizes) + max(sizes) // 2)
+    for rank, values in enumerate(got):
+        kept = cast(int, values["kept"])
+        if kept > share:
+            text = f"The values are right, but after loading rank {rank}'s optimizer keeps {kept} elements; all ranks' "
+            yield Finding(_EVERYTHING, f"{text}together need {2 * sum(sizes)}.", f"at most {share}", str(kept), rank)
+
+
+def _of_saved(case: Case, who: str, came: Saved, right: Saved) -> Iterator[Finding]:
+    wanted, mine = right["state"], came["state"]
+    numbers = [group["params"] for group in right["groups"]]
+    if set(mine) != set(wanted) or [group["params"] for group in came["groups"]] != numbers:
+        has = ", ".join(sorted(mine, key=lambda each: (len(each), each)))
+        text = f"{who} saves state for the parameters {has or 'of no number'}."
+        yield Finding(_NUMBERS, text, f"{', '.join(wanted)}; groups {numbers}", has)
+    yield from sorted(_of_shapes(case, who, mine, wanted), key=lambda found: found.mistake != _SHARD)
+    for number, kept in wanted.items():
+        for name, whole in kept.items():
+            if not close(mine[number][name], whole):
+                yield Finding("", f"{who} saves wrong values in {name} of parameter {number}.")
+    for at, (group, options) in enumerate(zip(came["groups"], right["groups"], strict=True)):
+        for name in ("lr", "weight_decay"):
+            if group[name] != options[name]:
+                text = f"{who} saves {name} = {group[name]} for group {at}."
+                yield Finding(_OPTIONS, text, str(options[name]), str(group[name]))
+
+
+def _of_shapes(case: Case, who: str, mine: Saved, wanted: Saved) -> Iterator[Finding]:
+    for number, kept in wanted.items():
+        for name, whole in kept.items():
+            found = mine[number].get(name)
+            shape = tuple(found.shape) if isinstance(found, Tensor) else found
+            if shape != tuple(whole.shape):
+                text = f"Parameter {number} has shape {tuple(whole.shape)}; {who} saves its {name} as {shape}."
+                if name == "step":
+                    text = f"{who} saves step of parameter {number} as {shape}, and it is one number."
+                short = whole.numel() > 1 and shape == (-(-whole.numel() // case.world_size),)
+                yield Finding(_COUNTER if name == "step" else _SHARD if short else _FLAT, text)
+
+
+def _of_counters(got: tuple[Values, ...], right: Saved) -> Iterator[Finding]:
+    """Yield a counter that has a shape, or counts other than the first rank's."""
+    for rank, values in enumerate(got):
+        for number, kept in right["state"].items():
+            found, first = (cast(Saved, each["again"])["state"][number]["step"] for each in (values, got[0]))
+            if found.dim() or found != first:
+                text = f"Loaded, trained and saved again: parameter {number} has taken {found.tolist()} steps on rank "
+                yield Finding(_COUNTER, f"{text}{rank}.", str(kept["step"].tolist()), str(found.tolist()), rank)
+
+
+def _of_values(case: Case, came: Any) -> str:
+    ways: Ways = [
+        (_FRESH, lambda: resumed(case, state=False)),
+        (_OPTIONS, lambda: resumed(case, options=False)),
+    ]
+    return as_if(cast("Sequence[Parameters]", came), ways, equal)
+
+
+def _not_found(case: Case, failure: Failure, wire: Wire) -> bool:
+    """Return whether loading looked for a number that it does not know."""
+    return failure.error in ("IndexError", "KeyError") and "load_state_dict" in failure.detail
+
+
+_NUMBERS, _SHARD, _FLAT, _OPTIONS, _FRESH, _COUNTER, _SHARES, _EVERYTHING = (
+    "numbered otherwise", "a shard saved", "shape not restored", "options lost", "state not loaded",
+    "counter cut up", "shares what it loaded", "everything on every rank",
+)  # fmt: skip
+MISTAKES = {
+    _NUMBERS: "Parameters are numbered as they were given, frozen ones too, over all groups; who has no state "
+    "yet is left out of "
+    '"state", and stands under "params" all the same.',
+    _SHARD: "This is one rank's shard, which means nothing on another number of ranks. Gather it: "
+    "start_gather([shard], "
+    "[whole])().",
+    _FLAT: "What is saved has the parameter's own shape, without padding. start_gather fills a tensor of whatever "
+    "shape you give it.",
+    _OPTIONS: "The groups' options belong to the state: a learning rate that a schedule has changed must be there "
+    "after loading. Save "
+    "them, and load them into param_groups.",
+    _FRESH: "After loading, training goes on as if there were no state. It belongs into the inner optimizer's "
+    "state, under the "
+    "shard.",
+    _COUNTER: '"step" is the same on all ranks, and no shard. A parameter without dimensions has the shape of its '
+    "counter: tell them apart by name.",
+    _SHARES: "The inner optimizer goes on counting in the very tensors that were loaded. Load copies.",
+    _EVERYTHING: "Each rank has loaded the state of all elements. Give each its shards: shard_of.",
+}
+
+EXERCISE = Exercise(
+    id="saved_state",
+    functions=("SavedOptimizer",),
+    driver=drive,
+    oracle=expected,
+    structure=and_more(expected, kept=0),
+    find=find,
+    least=least,
+    visible=(
+        saving_case("2 ranks, plain layers", 1351, 2, tied=False, frozen=False),
+        saving_case("3 ranks, a shared weight and frozen layers", 1352, 3),
+        saving_case("2 ranks, two groups", 1353, 2, groups=True),
+        saving_case("4 ranks, a layer that no step before used", 1354, 4, spare=[2]),
+    ),
+    hints=(
+        "What would one process save? Tensors in the parameters' shapes, under the parameters' numbers. Whoever "
+        "reads that does not care how many ranks there were.",
+        "Remember in __init__ which parameters were given, frozen ones too. To save, walk through self.shards: what "
+        "the inner optimizer keeps for a shard (self.optimizer.state[shard]) is gathered, but for step. To load, cut "
+        "it with shard_of.",
+        "whole = torch.empty_like(parameter); start_gather([value], [whole])(); state[number][name] = whole. Back: "
+        "self.optimizer.state[shard] = {name: value.clone() if name == 'step' else shard_of(value) ...}.",
+    ),
+    mistakes=MISTAKES,
+    blame=blaming({_NUMBERS: _not_found}),
+    certain=frozenset({_NUMBERS}),
+)
