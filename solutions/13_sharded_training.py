@@ -763,7 +763,66 @@ labkit.answer("across_nodes", 1.75)
 
 # %% [markdown]
 # The price is memory: every node holds all 16 bytes of each parameter.
+
+# %% [markdown]
+# ## Bonus: Thirteen billion on the same devices
 #
+# With 13.6 billion parameters the shards alone take 27 GB on each of your eight 24 GB devices. What could leave?
+#
+# **Offloading** (ZeRO-Offload, Ren and others, 2021) puts the optimizer's 12 bytes, masters and means, into the **host's**
+# memory, which is ten times as large. The host's cores then do the update: a layer's gradient shard goes down, the new
+# parameters come up. That is slow. But it overlaps with the rest of backward, if there is any left:
+#
+# ```
+# device  ... backward 39 | backward 38 | backward 37 | ...     | backward 0 |
+# host                     | update 39       | update 38      | ...               | update 0 |
+# ```
+#
+# `offloaded_cost(job, host, plan)` says what a plan costs. Everything on the host, one sequence at a time:
+
+# %% tags=["given"]
+from labkit.plans.offloaded_step import HOST, THIRTEEN_BILLION, Host, OffloadPlan, offloaded_cost
+
+# %%
+nothing, everything = (False,) * 40, (True,) * 40
+print(offloaded_cost(THIRTEEN_BILLION, HOST, OffloadPlan(StepPlan(1, nothing, nothing), host=everything)))
+
+# %% [markdown]
+# ### Exercise [[offload_plan]]
+#
+# *10 points, about 12 minutes; difficulty 3 of 5, importance 3 of 5*
+#
+# Invent the fastest plan that fits; `help(Host)` and `help(OffloadPlan)` name the fields. The naive answer is the one above;
+# the paper's moves everything too, with the largest microbatch that fits.
+
+
+# %% tags=["design"] exercise="offload_plan" points=10 difficulty=3 importance=3 minutes=12 title="What the host can hold" provides=["offload_plan"] bonus=true
+def offload_plan(job: Job, host: Host) -> OffloadPlan:
+    """Return a fast plan for a step of this job that takes at most job.memory_bytes on each device."""
+    # BEGIN SOLUTION offload_plan
+    layers = job.num_layers
+
+    def last(count: int) -> tuple[bool, ...]:
+        return tuple(layer >= layers - count for layer in range(layers))
+
+    best = None
+    for microbatch in (each for each in range(1, job.num_sequences + 1) if job.num_sequences % each == 0):
+        for moved in range(layers + 1):
+            for saved in range(layers + 1):
+                plan = OffloadPlan(StepPlan(microbatch, last(0), last(saved)), last(moved))
+                found = offloaded_cost(job, host, plan)
+                if found.peak_bytes > job.memory_bytes:
+                    break
+                if best is None or found.seconds < best[0]:
+                    best = found.seconds, plan
+    return best[1]
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.challenge("offload_plan", offload_plan)
+
+# %% [markdown]
 # ## Bonus: Saved on four ranks, loaded on six
 #
 # A **checkpoint** lives longer than the cluster that wrote it. Rank 2's shard of four is no shard of six. So save what

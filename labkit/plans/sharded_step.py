@@ -104,18 +104,18 @@ def cost(job: Job, plan: StepPlan) -> Cost:
     """
     if problem := fault(job, plan):
         raise ValueError(problem)
-    return Cost(_seconds(job, plan) * (job.num_sequences // plan.microbatch), _peak_bytes(job, plan))
+    return Cost(gradients_left(job, plan)[0] * (job.num_sequences // plan.microbatch), _peak_bytes(job, plan))
 
 
-def _seconds(job: Job, plan: StepPlan) -> float:
-    """Return how long one microbatch takes, forward and backward."""
+def gradients_left(job: Job, plan: StepPlan) -> list[float]:
+    """Return when each layer's gradients have left, in seconds from the microbatch's start; layer 0's are its end."""
     forward = plan.microbatch * job.forward_s
     link = compute = begun = 0.0  # when link and device are free again; when the last layer began to compute
     for _ in range(job.num_layers):
         link = max(link, begun) + job.gather_s
         begun = max(compute, link)
         compute = begun + forward
-    arrived = 0.0
+    arrived, left = 0.0, [0.0] * job.num_layers
     if not plan.keep[-1]:
         arrived = link = max(link, compute) + job.gather_s
     for layer in reversed(range(job.num_layers)):
@@ -123,8 +123,8 @@ def _seconds(job: Job, plan: StepPlan) -> float:
         if layer and not plan.keep[layer - 1]:
             arrived = link = max(link, begun) + job.gather_s
         compute = begun + (2 if plan.save[layer] else 3) * forward
-        link = max(link, compute) + job.gather_s  # its gradients leave
-    return link
+        left[layer] = link = max(link, compute) + job.gather_s  # its gradients leave
+    return left
 
 
 def _peak_bytes(job: Job, plan: StepPlan) -> int:

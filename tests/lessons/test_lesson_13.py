@@ -18,6 +18,8 @@ from labkit.lessons.budget import budget
 from labkit.models import GPT, Addition, loss_of, train_on_ranks
 from labkit.timeline.memory import memory_curve, memory_peaks, peak_memory_bytes
 from labkit.timeline.metrics import lane_times
+from tests.benchmarks.sharded import KINDS
+from tests.benchmarks.sharded import step as trained_as
 from tests.checks.lesson_cells import lesson as source_of
 from tests.checks.lesson_cells import namespace
 from tests.lessons.contract import LessonContract
@@ -40,9 +42,11 @@ class TestContract(LessonContract):
         "memory_plan",
         "own_norm",
         "across_nodes",
+        "offload_plan",
+        "saved_state",
     )
-    bonus = ("across_nodes",)
-    bonus_points = 0
+    bonus = ("across_nodes", "offload_plan", "saved_state")
+    bonus_points = 25
     least_guesses = 1
     topics: ClassVar = {
         "the question": r"out of memory",
@@ -58,6 +62,8 @@ class TestContract(LessonContract):
         "checkpointing": r"\*\*activation checkpointing\*\*",
         "clipping": r"\*\*clipping\*\*",
         "hybrid sharding": r"\*\*hybrid sharding\*\*",
+        "offload": r"\*\*offloading\*\*",
+        "a checkpoint": r"\*\*checkpoint\*\*",
         "beside torch's": r"fully_shard",
         "the next lesson": r"the next question",
         "sources": r"### sources",
@@ -228,3 +234,18 @@ def test_after_steps_of_adamw_every_stage_equals_one_process(answers: dict[str, 
             torch.testing.assert_close(
                 together[rank][name], right.detach(), rtol=0, atol=2e-6, msg=f"{name}, rank {rank}"
             )
+
+
+def every_kind(names: dict[str, Any], num_steps: int) -> dict[str, list[float]]:
+    """Return the losses of one GPT trained on these ranks by DDP, by torch's two sharded ways, and by the lesson's."""
+    return {kind: trained_as(kind, names, num_steps) for kind in KINDS}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_on_real_ranks_in_one_run_torchs_own_and_ours_lose_the_same(answers: dict[str, Any], ranks: int) -> None:
+    for losses in labkit.run(every_kind, answers, 4, on=labkit.local(ranks, device="cpu"), echo=False).results:
+        assert {"torch's ZeroRedundancyOptimizer", "torch's fully_shard", "DDP"} < set(losses)
+        for kind, found in losses.items():
+            assert found == pytest.approx(losses["DDP"], abs=2e-5), kind
+        assert len(set(losses["DDP"])) == 4  # every step changes something

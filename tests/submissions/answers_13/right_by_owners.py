@@ -183,3 +183,17 @@ def memory_plan(job):
                 save = (False,) * (job.num_layers - saved) + (True,) * saved
                 plans.append(StepPlan(microbatch, (False,) * job.num_layers, save))
     return min((p for p in plans if cost(job, p).peak_bytes <= job.memory_bytes), key=lambda p: cost(job, p).seconds)
+
+
+# %% offload_plan
+def offload_plan(job, host):
+    n = job.num_layers
+    tried = []
+    for microbatch in (2, 4, 8):
+        for moved in range(n // 2, n + 1):
+            for saved in range(0, n + 1, 4):
+                flags = [tuple(i >= n - count for i in range(n)) for count in (0, saved, moved)]
+                plan = OffloadPlan(StepPlan(microbatch, flags[0], flags[1]), flags[2])
+                if job.num_sequences % microbatch == 0 and offloaded_cost(job, host, plan).peak_bytes <= job.memory_bytes:
+                    tried.append(plan)
+    return min(tried, key=lambda plan: offloaded_cost(job, host, plan).seconds)

@@ -12,30 +12,9 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.structure import ANYTHING
 from labkit.checks.wire import Wire
+from labkit.exercises.sharded_training.jobs import GB, job_of
 from labkit.exercises.sharded_training.memory_plan.driver import drive
 from labkit.plans.sharded_step import Job, StepPlan, cost, fault
-
-GB = 1_000_000_000
-TOKENS = 2048
-
-
-def job_of(
-    *, width: int = 4096, num_layers: int = 32, num_ranks: int = 8, memory_gb: float = 24, link_gb_s: float = 25,
-    num_sequences: int = 8, tflops: float = 80,
-) -> Job:  # fmt: skip
-    """Return a job: a transformer on devices of so much memory, so many useful TFLOP/s and so fast a link."""
-    params = 13 * width * width
-    return Job(
-        num_layers=num_layers,
-        layer_params=params,
-        num_ranks=num_ranks,
-        memory_bytes=int(memory_gb * GB),
-        num_sequences=num_sequences,
-        forward_s=2 * params * TOKENS / (tflops * 1e12),
-        link_bytes_s=link_gb_s * GB,
-        activation_bytes=34 * TOKENS * width,
-        input_bytes=2 * TOKENS * width,
-    )
 
 
 def plan_case(name: str, **job: Any) -> Case:

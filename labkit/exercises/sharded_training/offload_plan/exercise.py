@@ -1,0 +1,136 @@
+"""A design: a model too large for its devices, with the optimizer of some layers in the host's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, cast
+
+from labkit.checks.case import Case, Value, Values
+from labkit.checks.challenge import Challenge, Pars
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.structure import ANYTHING
+from labkit.checks.wire import Wire
+from labkit.exercises.sharded_training.jobs import GB, job_of
+from labkit.exercises.sharded_training.offload_plan.driver import drive
+from labkit.plans.offloaded_step import Host, OffloadPlan, offload_fault, offloaded_cost
+from labkit.plans.sharded_step import Job, StepPlan
+
+
+def offload_case(name: str, *, host_gb_s: float = 12, adam_per_s: float = 0.25e9, **job: Any) -> Case:
+    """Return a case of offload_plan; see job_of for what else may be given."""
+    about = job_of(**{"width": 5120, "num_layers": 40, **job})
+    host = Host(link_bytes_s=host_gb_s * GB, adam_params_s=adam_per_s)
+    return Case(name, 1, ({"job": cast(Value, dict(vars(about))), "host": cast(Value, dict(vars(host)))},))
+
+
+def _asked(case: Case) -> tuple[Job, Host]:
+    given = cast(dict[str, dict[str, Any]], case.inputs[0])
+    return Job(**given["job"]), Host(**given["host"])
+
+
+def _plan(values: Values) -> OffloadPlan | None:
+    data = values["plan"]
+    if not isinstance(data, dict) or set(data) != {"microbatch", "keep", "save", "host"}:
+        return None
+    lists = [data[name] for name in ("keep", "save", "host")]
+    flags = all(isinstance(each, list) and all(type(flag) is bool for flag in each) for each in lists)
+    if type(data["microbatch"]) is not int or not flags:
+        return None
+    keep, save, host = (tuple(cast(list[bool], each)) for each in lists)
+    return OffloadPlan(StepPlan(data["microbatch"], keep, save), host)
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield why this is no plan, or why it does not fit."""
+    (job, host), plan = _asked(case), _plan(got[0])
+    if plan is None:
+        yield Finding(_NO_PLAN, f"offload_plan returned {got[0]['plan']!r:.90}, expected an OffloadPlan.")
+        return
+    if problem := offload_fault(job, plan):
+        yield Finding(_ILLEGAL, f"This is no plan for the job: {problem}.")
+        return
+    peak = offloaded_cost(job, host, plan).peak_bytes
+    if peak > job.memory_bytes:
+        text = f"A device would hold {peak / GB:.2f} GB at its peak, and has {job.memory_bytes / GB:g} GB."
+        yield Finding(_TOO_MUCH, text, f"at most {job.memory_bytes / GB:g} GB", f"{peak / GB:.2f} GB")
+
+
+def score(case: Case, got: tuple[Values, ...]) -> float:
+    """Return the seconds of a step by the plan that came."""
+    plan = _plan(got[0])
+    assert plan is not None
+    return offloaded_cost(*_asked(case), plan).seconds
+
+
+def pars(case: Case) -> Pars:
+    """Return the seconds with everything in the host's memory, one sequence at a time or as many as fit; the best."""
+    return _pars(*_asked(case))
+
+
+def last(count: int, job: Job) -> tuple[bool, ...]:
+    """Return flags that are true for the last so many layers."""
+    return tuple(layer >= job.num_layers - count for layer in range(job.num_layers))
+
+
+@lru_cache(maxsize=64)
+def _pars(job: Job, host: Host) -> Pars:
+    sizes = [each for each in range(1, job.num_sequences + 1) if job.num_sequences % each == 0]
+    none, every = last(0, job), last(job.num_layers, job)
+    plain = [offloaded_cost(job, host, OffloadPlan(StepPlan(each, none, none), every)) for each in sizes]
+    fitting = [each.seconds for each in plain if each.peak_bytes <= job.memory_bytes]
+    best = min(fitting)
+    for size in sizes:
+        for moved in range(job.num_layers + 1):
+            for kept in (0, 1):
+                best = min(best, _most_saved(job, host, size, last(kept, job), last(moved, job)))
+    return Pars(plain[0].seconds, fitting[-1], best)
+
+
+def _most_saved(job: Job, host: Host, size: int, keep: tuple[bool, ...], moved: tuple[bool, ...]) -> float:
+    """Return the seconds with as many activations saved as fit: the more the faster; infinity where nothing fits."""
+    found, low, high = float("inf"), 0, job.num_layers
+    while low <= high:
+        middle = (low + high) // 2
+        cost = offloaded_cost(job, host, OffloadPlan(StepPlan(size, keep, last(middle, job)), moved))
+        if cost.peak_bytes <= job.memory_bytes:
+            found, low = min(found, cost.seconds), middle + 1
+        else:
+            high = middle - 1
+    return found
+
+
+_NO_PLAN, _ILLEGAL, _TOO_MUCH = "no plan", "not for this job", "does not fit"
+MISTAKES = {
+    _NO_PLAN: "Return OffloadPlan(StepPlan(microbatch, keep, save), host), with a tuple of bools for each layer in "
+    "keep, save and host.",
+    _ILLEGAL: "microbatch divides job.num_sequences; keep, save and host have job.num_layers entries each.",
+    _TOO_MUCH: "offloaded_cost(job, host, plan).peak_bytes says what a plan needs. Move more layers' optimizer to the "
+    "host, save fewer activations, or take a smaller microbatch, until it is at most job.memory_bytes.",
+}
+
+EXERCISE = Exercise(
+    id="offload_plan",
+    functions=("offload_plan",),
+    driver=drive,
+    oracle=lambda case: [],
+    structure=lambda case: [{"plan": ANYTHING}],
+    find=find,
+    visible=(
+        offload_case("13 B on eight devices of 24 GB"),
+        offload_case("the same with a faster host", adam_per_s=0.5e9),
+        offload_case("the same with a slow host and 32 GB", adam_per_s=0.1e9, memory_gb=32),
+    ),
+    hints=(
+        "Whose update can the host do while the device is still at work? Whose has nothing left to hide behind?",
+        "Backward goes from the last layer to the first. The last layers' gradients come early, so their update is "
+        "hidden; the first layers' is not: keep their optimizer on the device. What you spare in memory buys "
+        "microbatch and saved activations.",
+        "Try every microbatch that divides, every number of layers to move and to save, counted from the last, and "
+        "keep none whole: of those with peak_bytes <= memory_bytes take the one with the fewest seconds.",
+    ),
+    mistakes=MISTAKES,
+    distributed=False,
+    challenge=Challenge("s", score, pars, plan="plan"),
+)
