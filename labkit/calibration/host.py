@@ -11,7 +11,9 @@ ranks than cores, operators queue for cores here while Linux shares cores out in
 over many operators. Where gloo's threads move bytes while ranks compute (DDP's overlap), they take cores away from the
 ranks; the model shares them, not their caches. Times below a millisecond are the scheduler's rather than the model's.
 
-On GPUs (never run: no GPU was at hand) operators are timed with CUDA events and messages by NCCL.
+On GPUs (never run: no GPU was at hand) operators and messages are timed with CUDA events, which bracket what the device
+does; what Python costs around an operator is how long issuing one takes. One GPU is measured alone, and what would
+connect it with others is taken from the catalogue.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import platform
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from statistics import median
 from types import MappingProxyType
@@ -33,7 +35,7 @@ import torch.distributed as dist
 
 from labkit.calibration.layers import layers
 from labkit.errors import ConfigError, EnvironmentProblem
-from labkit.hardware import DEVICES, Device, Hardware, Link, Measured
+from labkit.hardware import DEVICES, Device, Hardware, Link, Measured, find_link
 from labkit.launch.gpus import gpus
 from labkit.launch.rank import device
 from labkit.simulator.operators import is_free
@@ -44,6 +46,8 @@ from labkit.worlds import local, run
 MESSAGES = (8, 2**16, 2**20, 2**21, 2**22, 2**23)
 _SOURCE = "measured on this host by labkit calibrate"
 _REPEATS = 5
+_UNSEEN = "pcie4"
+_ASSUMED = "from the catalogue: with one GPU no message could be measured"
 
 
 @dataclass
@@ -158,16 +162,19 @@ def gather(say: Callable[[str], object] = lambda _: None) -> Measures:
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     num_gpus = len(gpus().usable)
-    if cores < 2:
+    on_gpus = num_gpus >= 1
+    if cores < 2 and not on_gpus:
         raise EnvironmentProblem("labkit calibrate needs 2 cores: it measures messages between two ranks that run.")
-    on_gpus = num_gpus >= 2
     num_ranks = num_gpus if on_gpus else min(cores, 8)
     kind: Literal["cuda", "cpu"] = "cuda" if on_gpus else "cpu"
-    one_each, two = (local(size, device=kind, threads_per_rank=1) for size in (num_ranks, 2))
+    one_each = local(num_ranks, device=kind, threads_per_rank=1)
     found = Measures(None if on_gpus else cores)
     say(f"operators, on {num_ranks} ranks at once")
     found.operators = run(_measure_operators, on=one_each, timeout=600, stall=None, echo=False).results
+    if num_ranks == 1:
+        return found
     say("messages between two ranks, then between all")
+    two = local(2, device=kind, threads_per_rank=1)
     found.pair = run(_measure_messages, on=two, timeout=300, echo=False).results
     found.crowd = found.pair
     if num_ranks > 2:
@@ -188,7 +195,7 @@ def assemble(measures: Measures) -> Hardware:
     cores = measures.cores
     device = Device(
         "this_host" if cores else "these_gpus", _memory_bytes(cores), rate, MappingProxyType({"float32": flops}),
-        "pcie4", _SOURCE, around_ns, f"{_SOURCE}: Python and autograd around an operator", compute_share=1.0,
+        _UNSEEN, _SOURCE, around_ns, f"{_SOURCE}: Python and autograd around an operator", compute_share=1.0,
         memory_share=1.0,
         share_source=_SOURCE, cores=cores, measured=MappingProxyType(measured),
     )  # fmt: skip
@@ -219,6 +226,8 @@ def lower_quartile(times: Iterable[float]) -> float:
 
 def _link(measures: Measures) -> Link:
     pair, cores = measures.pair, measures.cores
+    if not pair:
+        return replace(find_link(_UNSEEN), latency_source=_ASSUMED, share_source=_ASSUMED)
     post_s = median(one.post_s for one in pair)
     times = {size: median(one.messages[size] for one in pair) for size in pair[0].messages}
     small, large = min(times), max(times)
@@ -281,6 +290,8 @@ def _around(where: torch.device) -> float:
         step()
     plain = []
     for _ in range(30):
+        if where.type == "cuda":
+            torch.cuda.synchronize()  # nothing is in the stream: what is timed is issuing
         begin_s = time.perf_counter()
         step()
         plain.append(time.perf_counter() - begin_s)
@@ -289,7 +300,8 @@ def _around(where: torch.device) -> float:
         step()
     watch.settle()
     num_calls = sum(len(found) for found in watch.calls.values())
-    inside = sum(seconds for found in watch.calls.values() for *_, seconds in found)
+    # The device does its part aside; on the CPU the program does it, too.
+    inside = 0.0 if where.type == "cuda" else sum(seconds for found in watch.calls.values() for *_, seconds in found)
     return max(lower_quartile(plain) - inside, 0.0) / num_calls
 
 
@@ -333,12 +345,24 @@ def _timed(call: Callable[[], None], repeats: int) -> float:
     times = []
     for _ in range(repeats + 2):
         dist.barrier()
-        begin_s = time.perf_counter()
-        call()
-        if device().type == "cuda":
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - begin_s)
+        times.append(_device_seconds(call) if device().type == "cuda" else _host_seconds(call))
     return lower_quartile(times[2:])
+
+
+def _host_seconds(call: Callable[[], None]) -> float:
+    begin_s = time.perf_counter()
+    call()
+    return time.perf_counter() - begin_s
+
+
+def _device_seconds(call: Callable[[], None]) -> float:
+    """Return how long the device took from before the first kernel of the call until after its last."""
+    begin, end = _event(), _event()
+    begin.record()
+    call()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) / 1e3
 
 
 def as_text(hardware: Hardware) -> str:

@@ -9,8 +9,9 @@ from inspect import unwrap
 from typing import Any
 
 from labkit.board.reporting import report
+from labkit.checks.case import Case
 from labkit.checks.challenge import plans_of
-from labkit.checks.drive import run_visible
+from labkit.checks.drive import Place, run_visible
 from labkit.checks.exercise import Exercise, functions_for
 from labkit.checks.outcome import CaseOutcome, explained, hint_across
 from labkit.checks.par import lines as par_lines
@@ -20,6 +21,8 @@ from labkit.checks.sweep import named as sweep_case
 from labkit.checks.sweep import run_sweep
 from labkit.checks.verdict import Verdict
 from labkit.errors import ConfigError, LabkitError
+from labkit.launch.devices import place
+from labkit.launch.gpus import Gpus, gpus
 from labkit.words import join
 
 LENT = "<lent "
@@ -38,6 +41,7 @@ class CheckResult:
         across: A hint that all cases together give, or "".
         par: What our own solution costs on a virtual cluster beside yours, as lines; empty unless passed.
         note: What a learner on the class board must know of it, or "".
+        left_out: What was not run for want of GPUs, or "".
         passed: Whether every case passed.
     """
 
@@ -48,6 +52,7 @@ class CheckResult:
     across: str = ""
     par: tuple[str, ...] = ()
     note: str = ""
+    left_out: str = ""
 
     @property
     def passed(self) -> bool:
@@ -82,7 +87,8 @@ class CheckResult:
         }
 
     def _lines(self) -> list[tuple[str, str]]:
-        return self._found() + ([("more", self.note)] if self.note else [])
+        on_gpus = next((outcome.on_gpus for outcome in self.outcomes if outcome.on_gpus), "") if self.passed else ""
+        return self._found() + [("more", text) for text in (on_gpus, self.left_out, self.note) if text]
 
     def _found(self) -> list[tuple[str, str]]:
         head = f"Exercise {self.exercise_id}".strip()
@@ -142,7 +148,7 @@ def challenge(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
     return check(exercise_id, *functions)
 
 
-def check(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
+def check(exercise_id: str, *functions: Callable[..., Any], device: Place = "cpu") -> CheckResult:
     """Return what the exercise's visible cases say of your functions, run on real ranks.
 
     It never raises for a wrong answer: the result says what is wrong, with a hint. A learner who called
@@ -152,6 +158,7 @@ def check(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
         exercise_id: Its slug, "ring_sum".
         *functions: The functions the exercise asks for, themselves, not called:
             ``labkit.check("ring_sum", ring_sum)``.
+        device: "cpu", or "cuda": the same cases with a GPU for each rank, on NCCL. That tries what the CPU forgives.
     """
     problem = _not_an_id(exercise_id, "check")
     if problem:
@@ -163,8 +170,8 @@ def check(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
     problem = _misuse(exercise, functions)
     if problem:
         return CheckResult(exercise.id, problem=problem)
-    result = _run(exercise, functions)
-    if result.problem:
+    result = _run(exercise, functions, device)
+    if result.problem or device != "cpu":
         return result
     plans = (
         plans_of(exercise, [each.got for each in result.outcomes[: len(exercise.visible)]]) if result.passed else None
@@ -172,13 +179,17 @@ def check(exercise_id: str, *functions: Callable[..., Any]) -> CheckResult:
     return replace(result, note=report(exercise.id, result.passed, plans))
 
 
-def _run(exercise: Exercise, functions: tuple[Callable[..., Any], ...]) -> CheckResult:
-
+def _run(exercise: Exercise, functions: tuple[Callable[..., Any], ...], device: Place) -> CheckResult:
     named = _by_name(exercise, functions)
+    cases, left_out = exercise.visible, ""
     try:
-        outcomes = run_visible(exercise, named)
+        if device != "cpu":
+            cases, left_out = on_gpus(exercise.visible, device, gpus())
+        outcomes = run_visible(exercise, named, cases, device=device)
     except LabkitError as error:
         return CheckResult(exercise.id, problem=f"The ranks could not be started: {error}")
+    if device != "cpu":
+        return CheckResult(exercise.id, tuple(outcomes), shown=explained(exercise, outcomes), left_out=left_out)
     if exercise.sweep is not None:
         # Only what has passed in processes of its own runs in the learner's: there it cannot end the notebook.
         right = all(outcome.passed for outcome in outcomes)
@@ -191,6 +202,25 @@ def _run(exercise: Exercise, functions: tuple[Callable[..., Any], ...]) -> Check
         across=hint_across(exercise, outcomes),
         par=tuple(par_lines(exercise.par, named)) if exercise.par is not None and passed else (),
     )
+
+
+def on_gpus(cases: Sequence[Case], device: str, here: Gpus) -> tuple[tuple[Case, ...], str]:
+    """Return the cases that these GPUs have room for, one for each rank, and what is left out, in words.
+
+    Raises:
+        ConfigError: If there is no such device, or no room for any case.
+    """
+    place(1, device, here)
+    room = len(here.usable) if here.nccl else 0
+    found = tuple(case for case in cases if case.world_size <= room)
+    if not found:
+        least, has = min(case.world_size for case in cases), f"{room} GPU{'' if room == 1 else 's'} that NCCL can use"
+        raise ConfigError(
+            f"every case needs {least} ranks or more and a GPU for each, and this host has {has}; "
+            'without device="cuda" ranks run on the CPU.'
+        )
+    without = [case.name for case in cases if case not in found]
+    return found, f"Left out, for they have more ranks than the {room} GPUs here: {join(without)}." if without else ""
 
 
 def call_of(exercise: Exercise) -> str:

@@ -22,6 +22,7 @@ class CaseOutcome:
         printed: What the ranks printed in it.
         first_look: Of a failed case, the event to look at first, where its run has one.
         got: What it brought; None where it was not run.
+        on_gpus: What would become of it on GPUs although it is right on the CPU, or "".
     """
 
     case: Case
@@ -29,6 +30,7 @@ class CaseOutcome:
     printed: tuple[str, ...] = ()
     first_look: FirstLook | None = None
     got: Got | None = None
+    on_gpus: str = ""
 
     @property
     def passed(self) -> bool:

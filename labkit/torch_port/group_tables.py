@@ -159,6 +159,11 @@ def entry_codes() -> dict[int, str]:
     return {id(_code(dist.send)): "send", id(_code(dist.recv)): "recv"}
 
 
+def batch_codes() -> dict[int, str]:
+    """Return id of the code of what posts several messages at once -> its name."""
+    return {id(_code(dist.batch_isend_irecv)): "batch_isend_irecv"}
+
+
 def _code(function: Any) -> CodeType:
     code: CodeType = getattr(function, "__wrapped__", function).__code__
     return code

@@ -6,7 +6,8 @@ import json
 import math
 import time
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from labkit.calibration.host import Measures, RankMeasure, Stopwatch, points
 from labkit.cli import app
 from labkit.errors import ConfigError
 from labkit.hardware import Device, Hardware, Link, Measured, load
+from labkit.launch.gpus import Gpu, Gpus
 from labkit.simulator.network import Cores
 
 
@@ -196,3 +198,45 @@ def test_this_host_is_measured_and_predicts_a_run(tmp_path: Path) -> None:
     run = labkit.run(_burn, on=labkit.virtual(2, gpu=load(tmp_path / "host.json")), echo=False)
     assert 0 < max(run.results) < 1.0
     assert calibration.MESSAGES[0] == 8
+
+
+def test_one_gpu_is_measured_as_a_gpu_and_its_link_taken_from_the_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def ran(fn: Any, on: Any, **_: Any) -> Any:
+        asked.append((fn.__name__, repr(on)))
+        return SimpleNamespace(results=[_rank(1)])
+
+    here = Gpus((Gpu("GPU-0", "stand-in", 16 * 10**9),), 1, "2.29.7")
+    monkeypatch.setattr(calibration, "gpus", lambda: here)
+    monkeypatch.setattr(calibration, "run", ran)
+    monkeypatch.setattr(calibration, "_memory_bytes", lambda cores: 16 * 10**9)
+    monkeypatch.setattr(calibration, "_made_on", lambda cores: "a stand-in")
+    host = calibration.calibrate()
+    assert [name for name, _ in asked] == ["_measure_operators"] and "cuda" in asked[0][1]
+    assert (host.device.name, host.device.cores) == ("these_gpus", None)
+    assert host.link.name == "pcie4" and "with one GPU" in host.link.latency_source
+    assert host.device.launch_ns == 2_000
+
+
+def test_messages_on_gpus_are_timed_by_events_around_the_devices_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    class Event:
+        def __init__(self) -> None:
+            self.at = -1
+
+        def record(self) -> None:
+            self.at = len(done)
+            done.append("event")
+
+        def synchronize(self) -> None:
+            done.append("synchronized")
+
+        def elapsed_time(self, end: Event) -> float:
+            return 3.0 * (end.at - self.at)
+
+    monkeypatch.setattr(calibration, "_event", Event)
+    seconds = calibration._device_seconds(lambda: done.append("call"))
+    assert done == ["event", "call", "event", "synchronized"]
+    assert seconds == pytest.approx(6e-3)

@@ -115,6 +115,7 @@ def _tables(rows: dict[str, Any], logs: list[RankLog], origin_ns: int) -> dict[s
             "tag": rows["tag"][calls],
             "blocking": (rows["flags"][calls] & (layout.BLOCKING | layout.DEVICE_TIME)) == layout.BLOCKING,
             "failed": (rows["flags"][calls] & layout.FAILED) != 0,
+            "batched": (rows["flags"][calls] & layout.BATCHED) != 0,
             "thread": rows["thread"][calls],
         },
         "wait": {

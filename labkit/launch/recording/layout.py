@@ -80,6 +80,8 @@ IN_CALLBACK = 32
 """A wait inside a callback of a future."""
 ALONGSIDE = 64
 """No span: another call that a wait for several was for; its number is the index of that wait's record."""
+BATCHED = 128
+"""A message that was posted together with others, by dist.batch_isend_irecv."""
 
 CHUNK = 1 << 20
 """Disk space is claimed in pieces of this size, so that a full disk drops records and never kills the rank."""

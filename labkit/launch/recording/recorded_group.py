@@ -13,11 +13,12 @@ from labkit.launch.recording.call import COMMUNICATION, Call, buffer_version
 from labkit.launch.recording.device_times import nccl_device
 from labkit.launch.recording.recorded_work import RecordedWork
 from labkit.launch.recording.recorder import Recorder
-from labkit.torch_port.group_tables import entry_codes
+from labkit.torch_port.group_tables import batch_codes, entry_codes
 from labkit.torch_port.operations import Operation
 from labkit.torch_port.wrapped_group import gets_handles, global_ranks
 
-_ENTRIES = entry_codes()
+_BATCHES = batch_codes()
+_ENTRIES = entry_codes() | _BATCHES
 
 
 class RecordedGroup:
@@ -90,7 +91,8 @@ class RecordedGroup:
         source, entry = recorder.source_and_entry(frame, _ENTRIES)
         self._global_ranks()
         peer, tag, number = -1, 0, 0
-        point_to_point = operation.point_to_point
+        point_to_point, batched = operation.point_to_point, entry in _BATCHES.values()
+        entry = "" if batched else entry
         if point_to_point:
             tag = int(arguments[-1])
             peer = self.global_rank(int(arguments[1])) if len(arguments) == 3 else -1
@@ -101,7 +103,7 @@ class RecordedGroup:
         interned = log.intern(kind)
         call = Call(
             recorder, -1, interned, operation.size(arguments, self.size), peer, tag, self._described, source,
-            blocking, point_to_point, flags=layout.BLOCKING if blocking else 0,
+            blocking, point_to_point, flags=layout.BLOCKING * blocking | layout.BATCHED * batched,
         )  # fmt: skip
         if point_to_point and operation.method == "send":
             call.tensor = arguments[0][0]
