@@ -1,20 +1,25 @@
-"""Cases on real ranks: those of equal world size share a run; what that makes doubtful is run again alone."""
+"""Cases on real ranks: those of equal world size share a run; what that makes doubtful is run again alone.
+
+A run that hangs has taken seconds to tell so. What was done before it stands, and it is told of the case that hung.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
+from labkit.checks.blame import HANGS
 from labkit.checks.case import Case, Failure, Got
 from labkit.checks.exercise import Exercise, judge
 from labkit.checks.failures import failure_of
 from labkit.checks.first_look import find_first_look
-from labkit.checks.from_timeline import rows_of_case, wire_of_case
+from labkit.checks.from_timeline import cases_met, rows_of_case, wire_of_case
 from labkit.checks.one_by_one import would_hang
 from labkit.checks.outcome import CaseOutcome
 from labkit.checks.printed import of_case
-from labkit.checks.rank_side import run_cases
+from labkit.checks.rank_side import kept, run_cases
 from labkit.checks.wire import Wire
 from labkit.checks.wire_format import decode
 from labkit.errors import RunError
@@ -57,6 +62,21 @@ class RunCase:
         return CaseOutcome(case, verdict, self.printed, first_look, self.got, self.on_gpus if verdict.passed else "")
 
 
+@dataclass(frozen=True)
+class Brought:
+    """What a run of several cases brought.
+
+    Attributes:
+        cases: What is known, in order: all of them, or those until the one that ended the run; the rest was not run.
+        is_sure: Whether each case is told for what it is: none can have met what another left.
+        failure: What ended the run before its time, or None.
+    """
+
+    cases: list[RunCase]
+    is_sure: bool = True
+    failure: Failure | None = None
+
+
 def run_visible(
     exercise: Exercise,
     functions: Functions,
@@ -76,34 +96,57 @@ def run_visible(
     wanted = exercise.visible if cases is None else tuple(cases)
     outcomes = [CaseOutcome(case, None) for case in wanted]
     for places in _by_world_size(wanted):
-        batch = [wanted[place] for place in places]
-        brought = run_together(exercise, functions, batch, case_seconds, device)
-        for place, each in zip(places, brought, strict=True):
-            outcomes[place] = each.outcome(exercise, wanted[place])
-        suspects = [place for place in places if not outcomes[place].passed]
-        if len(batch) == 1 or not suspects or _is_clean(brought):
-            if _is_over(brought[0].got):
-                break
-            continue
-        # What an earlier case left behind must not be blamed on a later one: what failed is run again alone. What
-        # passed although others shared its run has passed.
-        for place in suspects:
-            outcomes[place] = CaseOutcome(wanted[place], None)
-        for place in suspects:
-            (alone,) = run_together(exercise, functions, [wanted[place]], case_seconds, device)
-            outcomes[place] = alone.outcome(exercise, wanted[place])
-            if _is_over(alone.got):
+        while places:
+            brought = run_together(exercise, functions, [wanted[place] for place in places], case_seconds, device)
+            told, places = places[: len(brought.cases)], places[len(brought.cases) :]
+            for place, each in zip(told, brought.cases, strict=True):
+                outcomes[place] = each.outcome(exercise, wanted[place])
+            suspects = [place for place in told if not outcomes[place].passed]
+            if brought.is_sure:
+                stopped = bool(suspects) and _is_over(brought.failure)
+            else:
+                # What an earlier case left behind must not be blamed on a later one: what failed is run again alone.
+                # What passed although others shared its run has passed.
+                for place in suspects:
+                    outcomes[place] = CaseOutcome(wanted[place], None)
+                only_first = _is_over(brought.failure)
+                stopped = _run_alone(exercise, functions, outcomes, suspects, case_seconds, device, only_first)
+            if stopped:
                 return outcomes
     return outcomes
 
 
-def _is_over(got: Got) -> bool:
+def _run_alone(
+    exercise: Exercise,
+    functions: Functions,
+    outcomes: list[CaseOutcome],
+    places: Sequence[int],
+    case_seconds: float,
+    device: Place,
+    only_first: bool,
+) -> bool:
+    """Run cases one by one and enter what came of them; return whether nothing is to be run after them.
+
+    Args:
+        exercise: What is checked.
+        functions: By name.
+        outcomes: Of all cases.
+        places: Where the cases stand among them.
+        case_seconds: Time limit of a case.
+        device: Where ranks are.
+        only_first: Stop at the first that fails: it was a run without an end that made the others doubtful.
+    """
+    for place in places:
+        case = outcomes[place].case
+        (alone,) = run_together(exercise, functions, [case], case_seconds, device).cases
+        outcomes[place] = alone.outcome(exercise, case)
+        if _is_over(alone.got) or (only_first and not outcomes[place].passed):
+            return True
+    return False
+
+
+def _is_over(got: Got | None) -> bool:
     return isinstance(got, Failure) and got.kind in ("deadlock", "timeout", "not_implemented", "died")
-
-
-def _is_clean(brought: Sequence[RunCase]) -> bool:
-    """Return whether a run ended in order with no message left over, so that no case can have met another's."""
-    return not any(isinstance(each.got, Failure) or each.wire.problems for each in brought)
 
 
 def _by_world_size(cases: Sequence[Case]) -> Iterable[list[int]]:
@@ -119,10 +162,8 @@ def run_together(
     cases: Sequence[Case],
     case_seconds: float = CASE_SECONDS,
     device: Place = "cpu",
-) -> list[RunCase]:
-    """Return what each case brought, from one run.
-
-    A failure is the same for all of the cases.
+) -> Brought:
+    """Return what cases brought, from one run.
 
     Args:
         exercise: What is run.
@@ -131,35 +172,62 @@ def run_together(
         case_seconds: Time limit of a case; the run gets as much for all of them together, and 2 s for each.
         device: "cpu", or "cuda" for ranks on GPUs.
     """
-
     size = cases[0].world_size
     assert all(case.world_size == size for case in cases)
-    try:
-        result = run(
-            run_cases,
-            exercise.driver,
-            functions,
-            [case.inputs for case in cases],
-            device,
-            on=local(size, device=device),
-            timeout=case_seconds + 2.0 * (len(cases) - 1),
-            init=exercise.distributed,
-            echo=False,
-        )
-    except RunError as error:
-        failure = failure_of(error, exercise, functions)
-        wire = _wire(error.timeline, 0)
-        return [
-            RunCase(failure, wire, of_case(error.output, number), error.timeline, number)
-            for number in range(len(cases))
-        ]
+    with TemporaryDirectory(prefix="labkit-check-") as folder:
+        try:
+            result = run(
+                run_cases,
+                exercise.driver,
+                functions,
+                [case.inputs for case in cases],
+                device,
+                folder,
+                on=local(size, device=device),
+                timeout=case_seconds + 2.0 * (len(cases) - 1),
+                init=exercise.distributed,
+                echo=False,
+            )
+        except RunError as error:
+            return _until_it_failed(error, exercise, functions, cases, folder)
     brought = []
     for number in range(len(cases)):
         got = tuple(decode(results[number]) for results in result.results)
         wire = _wire(result.timeline, number)
-        printed = of_case(result.output, number)
-        brought.append(RunCase(got, wire, printed, result.timeline, number, _on_gpus(result.timeline, number, device)))
-    return brought
+        printed, on_gpus = of_case(result.output, number), _on_gpus(result.timeline, number, device)
+        brought.append(RunCase(got, wire, printed, result.timeline, number, on_gpus))
+    return Brought(brought, is_sure=len(cases) == 1 or not any(each.wire.problems for each in brought))
+
+
+def _until_it_failed(
+    error: RunError, exercise: Exercise, functions: Functions, cases: Sequence[Case], folder: str
+) -> Brought:
+    """Return what was done before a run failed, and the failure as that of the first case that was not."""
+    ranks = range(cases[0].world_size)
+    timeline = error.timeline
+    done = [{rank for rank in ranks if kept(folder, number, rank).exists()} for number in range(len(cases))]
+    failed = next((number for number, each in enumerate(done) if len(each) < len(ranks)), len(cases))
+    if failed == len(cases):  # it failed when every case was done: any of them can be to blame
+        failure = failure_of(error, exercise, functions)
+        whole = [
+            RunCase(failure, _wire(timeline, number), of_case(error.output, number), timeline, number)
+            for number in range(len(cases))
+        ]
+        return Brought(whole, len(cases) == 1, failure)
+    failure = failure_of(error, exercise, functions, beyond=done[failed])
+    brought = []
+    for number in range(failed + 1):
+        got: Got = failure
+        if number < failed:
+            got = tuple(decode(kept(folder, number, rank).read_bytes()) for rank in ranks)
+        wire = _wire(timeline, number, own=len(cases) > 1)
+        brought.append(RunCase(got, wire, of_case(error.output, number), timeline, number))
+        if number < failed and wire.problems:
+            break  # what comes after it can have met what it left
+    hung = failure.kind in HANGS
+    known = hung or (failure.rank is not None and failure.rank not in done[failed])
+    alone = len(cases) == 1
+    return Brought(brought, alone or (known and (timeline is None or not cases_met(timeline, len(cases)))), failure)
 
 
 def _on_gpus(timeline: Timeline | None, number: int, device: Place) -> str:
@@ -168,5 +236,5 @@ def _on_gpus(timeline: Timeline | None, number: int, device: Place) -> str:
     return would_hang(timeline.select(rows_of_case(timeline, number)))
 
 
-def _wire(timeline: Any, number: int) -> Wire:
-    return Wire() if timeline is None else wire_of_case(timeline, number)
+def _wire(timeline: Any, number: int, own: bool = False) -> Wire:
+    return Wire() if timeline is None else wire_of_case(timeline, number, own)

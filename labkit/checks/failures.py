@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -31,16 +31,22 @@ _NOT_THEIRS = ("/labkit/", "/torch/", "/site-packages/", "<frozen ")
 _MOST_LINES = 24
 
 
-def failure_of(error: RunError, exercise: Exercise, functions: Mapping[str, Callable[..., Any]]) -> Failure:
+def failure_of(
+    error: RunError,
+    exercise: Exercise,
+    functions: Mapping[str, Callable[..., Any]],
+    beyond: Collection[int] = (),
+) -> Failure:
     """Return what a run's error means for the learner.
 
     Args:
         error: What the run raised.
         exercise: What was run.
         functions: The learner's functions, by name.
+        beyond: Ranks that had done their part of the case that failed: what they wait for belongs to the next.
     """
     if isinstance(error, RunTimeout):
-        return _hang(error)
+        return _hang(error, beyond)
     rank = error.rank
     report = error.reports.get(rank, "") if rank is not None else ""
     if "Traceback (most recent call last)" not in report:
@@ -146,11 +152,11 @@ def learners_lines(report: str) -> str:
     return "\n".join(found[-_MOST_LINES:])
 
 
-def _hang(error: RunTimeout) -> Failure:
-    waits = waits_of(error.timeline)
+def _hang(error: RunTimeout, beyond: Collection[int]) -> Failure:
+    waits = tuple(wait for wait in waits_of(error.timeline) if wait.rank not in beyond)
     lines = [f"rank {wait.rank} waits in {_wait_text(wait)}" for wait in waits]
     known = {wait.rank for wait in waits}
-    busy = [rank for rank in sorted(error.reports) if rank not in known]
+    busy = [rank for rank in sorted(error.reports) if rank not in known and rank not in beyond]
     if waits and not busy:
         return Failure("deadlock", None, "A deadlock: every rank that is left waits.", "\n".join(lines), waits=waits)
     lines += [f"rank {rank}: {_first_lines(error.reports[rank])}" for rank in busy]

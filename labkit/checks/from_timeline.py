@@ -17,22 +17,39 @@ _NO_CALL = ("wait", "span")
 _EVER = 1 << 62
 
 
-def wire_of_case(timeline: Timeline, number: int) -> Wire:
+def wire_of_case(timeline: Timeline, number: int, own: bool = False) -> Wire:
     """Return what passed on the wire while case `number` of a run was under way.
 
-    Problems are those of the whole run: a timeline does not say in which case they arose.
+    Args:
+        timeline: Of the run.
+        number: Which case.
+        own: Leave out the problems that were seen in other cases; else all of the run's are told.
     """
     keep = rows_of_case(timeline, number)
     part = timeline.select(keep)
     waited = _waited(timeline, keep)
+    problems = (p for p in timeline.problems if p.kind in _PROBLEMS and not (own and p.row >= 0 and not keep[p.row]))
     return Wire(
         ordered(Message(m.src, m.dst, m.bytes, m.sequence, m.received) for m in part.messages()),
         tuple(
             CollectiveCall(c.rank, c.kind, c.bytes, c.sequence, waited.get((c.rank, c.sequence)))
             for c in part.collectives()
         ),
-        tuple(WireProblem(p.kind, p.rank, p.text) for p in timeline.problems if p.kind in _PROBLEMS),
+        tuple(WireProblem(p.kind, p.rank, p.text) for p in problems),
     )
+
+
+def cases_met(timeline: Timeline, num_cases: int) -> bool:
+    """Return whether one case of a run may have got what another sent, or a problem lies in nobody's calls."""
+    case_of = np.full(len(timeline), -1)
+    for number in range(num_cases):
+        case_of[rows_of_case(timeline, number)] = number
+    flows = timeline.flow[timeline.flow >= 0]
+    cases = case_of[timeline.flow >= 0]
+    order = np.argsort(flows, kind="stable")
+    same = np.diff(flows[order]) == 0
+    met = bool((same & (np.diff(cases[order]) != 0)).any())
+    return met or any(p.kind in _PROBLEMS and p.row < 0 for p in timeline.problems)
 
 
 def rows_of_case(timeline: Timeline, number: int) -> npt.NDArray[np.bool_]:

@@ -26,7 +26,7 @@ def _results(exercise: Exercise, number: str, monkeypatch: pytest.MonkeyPatch) -
     names, case = namespace(number=number), exercise.visible[0]
     functions = {name: names[name] for name in (*exercise.functions, *exercise.given) if name in names}
     if exercise.distributed:
-        (brought,) = run_together(exercise, functions, [case])
+        (brought,) = run_together(exercise, functions, [case]).cases
         assert isinstance(brought.got, tuple), brought.got
         return tuple(map(dict, brought.got)), brought.wire
     monkeypatch.setenv("RANK", "0")
