@@ -24,7 +24,7 @@ Print: TypeAlias = Callable[[Any], str]
 _STANDS_IN = ("labkit.exercises.", "labkit.checks.", "hidden.")
 
 
-class Unknown(Exception):  # noqa: N818 - what the answer says of an input, not what went wrong
+class Unknown(Exception):
     """An answer was asked for what it does not know."""
 
 

@@ -11,17 +11,9 @@ from typing import Any
 
 import pytest
 
-from labkit.checks.case import Case, Failure
 from labkit.checks.exercise import Exercise, functions_for, judge
-from labkit.checks.failures import failure_of
-from labkit.checks.from_timeline import wire_of_case
-from labkit.checks.rank_side import run_cases
 from labkit.checks.rooms import exercises
-from labkit.checks.sweep import world
-from labkit.checks.wire import Wire
-from labkit.checks.wire_format import decode
-from labkit.errors import RunError
-from labkit.worlds import run
+from tests.checks.brought import brought
 from tests.checks.lesson_cells import namespace
 from tests.exercises.wrong_answer import WrongAnswer, wrong_answers
 
@@ -62,21 +54,7 @@ def test_what_is_left_to_real_processes_is_there() -> None:
 def _named(exercise: Exercise, names: dict[str, Any]) -> Iterator[str]:
     """Yield what each failing case is called, in the order of the cases."""
     for case in exercise.visible:
-        got, wire = _brought(exercise, functions_for(exercise, names), case)
+        got, wire = brought(exercise, functions_for(exercise, names), case)
         verdict = judge(exercise, case, got, wire)
         if not verdict.passed:
             yield verdict.mistake
-
-
-def _brought(exercise: Exercise, functions: Any, case: Case) -> tuple[Any, Wire]:
-    try:
-        result = run(
-            run_cases, exercise.driver, functions, [case.inputs], on=world(case.world_size), timeout=30,
-            init=exercise.distributed, echo=False,
-        )  # fmt: skip
-    except RunError as error:
-        wire = Wire() if error.timeline is None else wire_of_case(error.timeline, 0)
-        failure: Failure = failure_of(error, exercise, functions)
-        return failure, wire
-    assert result.timeline is not None
-    return tuple(decode(of_rank[0]) for of_rank in result.results), wire_of_case(result.timeline, 0)

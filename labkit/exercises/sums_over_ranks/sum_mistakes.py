@@ -98,7 +98,7 @@ def _lacks_a_chunk(came: Came) -> bool:
 def _lacks_the_tail(came: Came) -> bool:
     """Return whether only the elements beyond the last multiple of the ranks are wrong."""
     keep = len(came.exact) // len(came.members) * len(came.members)
-    return keep < len(came.exact) and bool(came.shares) and all(
+    return 0 < keep < len(came.exact) and bool(came.shares) and all(
         [is_complete(share) for share in row] == [place < keep for place in range(len(row))] for row in came.shares
     )  # fmt: skip
 
