@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from labkit.board.membership import i_am_done as i_am_done
+    from labkit.board.membership import i_need_help as i_need_help
     from labkit.board.membership import join_class as join_class
     from labkit.board.membership import leave_class as leave_class
     from labkit.checks.answering import answer as answer
@@ -56,6 +58,8 @@ _HOME = {
     "device": "labkit.launch.rank",
     "figure": "labkit.widgets.figures",
     "hint": "labkit.checks.notebook",
+    "i_am_done": "labkit.board.membership",
+    "i_need_help": "labkit.board.membership",
     "join_class": "labkit.board.membership",
     "leave_class": "labkit.board.membership",
     "lend": "labkit.lessons.lending",
@@ -99,6 +103,8 @@ __all__ = [
     "device",
     "figure",
     "hint",
+    "i_am_done",
+    "i_need_help",
     "join_class",
     "leave_class",
     "lend",

@@ -87,8 +87,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Learn distributed training by building it. Without a command: a short guide.",
 )
-for _each in (learning, teaching, authoring):
-    app.add_typer(_each.app)
 
 
 def _teaches() -> bool:
@@ -96,6 +94,10 @@ def _teaches() -> bool:
     return find_spec("labkit.grading") is not None
 
 
+for _each in (learning, teaching, authoring):
+    for _command in _each.app.registered_commands:
+        _command.hidden = _each is not learning and not _teaches()  # typed all the same, it says what it is part of
+    app.add_typer(_each.app)
 if _teaches():
     app.add_typer(import_module("labkit.grading.book.mark_commands").app, name="gradebook", rich_help_panel="Teach")
     app.add_typer(import_module("labkit.grading.book.roster_commands").app, name="roster", rich_help_panel="Teach")

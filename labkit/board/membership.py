@@ -1,4 +1,4 @@
-"""``labkit.join_class`` and ``labkit.leave_class``: a learner opts in to the class board, and out of it."""
+"""``labkit.join_class`` and what follows: a learner opts in to the class board, asks for help there, and opts out."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from labkit.board.posting import post
 from labkit.board.results import check_nickname
 from labkit.errors import ConfigError, EnvironmentProblem
 
@@ -18,7 +19,7 @@ class Membership:
     """Where a learner's results go.
 
     Attributes:
-        link: The class link, http://HOST:PORT/c/TOKEN.
+        link: The class link, http://HOST:PORT/c/TOKEN, or the folder of a relay.
         nickname: The name on the board.
         key: A secret of this learner's own, drawn when they joined, so that nobody else writes under their name.
     """
@@ -34,24 +35,26 @@ class Membership:
 def join_class(link: str, nickname: str) -> Membership:
     """Return the membership: from now on ``labkit.check`` tells the class board what passes.
 
-    What is sent: the nickname, the exercise's name, passed or not; no code, no output. It holds for every notebook
-    of this user until ``labkit.leave_class()``.
+    What is sent: the nickname, the exercise's name, passed or not, the name of a known mistake, guesses, the plan of a
+    design; no code, no output. It holds for every notebook of this user until ``labkit.leave_class()``.
 
     Args:
-        link: The class link that the instructor shows.
+        link: The class link that the instructor shows, or the shared folder where machines cannot reach each other.
         nickname: 1 to 24 characters, not somebody else's in the class.
 
     Raises:
-        ConfigError: If link or nickname cannot be one.
-        EnvironmentProblem: If the choice cannot be written down.
+        ConfigError: If link or nickname cannot be one, the board does not know the link, or the name is taken.
+        EnvironmentProblem: If the board does not answer, or the choice cannot be written down.
     """
-    if not re.fullmatch(r"https?://[^/\s]+/c/[a-z0-9-]{1,32}", link):
+    folder = not link.startswith("http") and Path(link).is_dir()
+    if not folder and not re.fullmatch(r"https?://[^/\s]+/c/[a-z0-9-]{1,32}", link):
         raise ConfigError(f"{link!r} is no class link; it looks like http://192.168.1.7:8321/c/abcde-fghij")
     check_nickname(nickname)
     there = member()
     same = there is not None and (there.nickname, there.link.split("/c/")[-1]) == (nickname, link.split("/c/")[-1])
     key = there.key if there is not None and same else secrets.token_urlsafe(16)  # no class knows another one's
-    membership = Membership(link, nickname, key)
+    membership = Membership(str(Path(link).resolve()) if folder else link, nickname, key)
+    _tell(membership, "join", {})
     path = _path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,6 +63,42 @@ def join_class(link: str, nickname: str) -> Membership:
     except OSError as error:
         raise EnvironmentProblem(f"your choice cannot be kept in {path}: {error.strerror}") from error
     return membership
+
+
+def i_need_help() -> str:
+    """Return that your instructor sees your nickname among those who want help, until you say `i_am_done`."""
+    return _said("help", "Your instructor sees that you want help. labkit.i_am_done() takes it back.")
+
+
+def i_am_done() -> str:
+    """Return that your instructor sees that you have finished, and want no help."""
+    return _said("done", "Your instructor sees that you are done.")
+
+
+def _said(what: str, words: str) -> str:
+    membership = member()
+    if membership is None:
+        raise ConfigError('you are in no class; labkit.join_class("THE LINK ON THE WALL", "a nickname") comes first')
+    _tell(membership, "say", {"what": what})
+    return words
+
+
+def _tell(membership: Membership, what: str, body: dict[str, object]) -> None:
+    """Tell the board something at once.
+
+    Raises:
+        ConfigError: If the board refuses it.
+        EnvironmentProblem: If it does not answer.
+    """
+    trouble, away = post(membership, what, body)
+    if away:
+        where = membership.link.partition("/c/")[0]
+        raise EnvironmentProblem(
+            f"the class board at {where} does not answer: is the link as on the wall, and this machine in the room's "
+            f"network? ({trouble})"
+        )
+    if trouble:
+        raise ConfigError(trouble)
 
 
 def leave_class() -> None:

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import threading
-import urllib.error
-import urllib.request
 
 from labkit.board.membership import Membership, member
-
-SECONDS = 5.0
+from labkit.board.posting import post
 
 
 class _Sender:
-    """Sends the newest result of each exercise; what could not be sent goes with the next one."""
+    """Sends the newest of each thing there is to tell; what could not be sent goes with the next one."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, tuple[bool, object]] = {}
+        self._waiting: dict[tuple[str, str], dict[str, object]] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._trouble = ""
 
-    def tell(self, membership: Membership, exercise_id: str, passed: bool, plans: object) -> None:
+    def tell(self, membership: Membership, what: str, about: str, body: dict[str, object]) -> None:
         with self._lock:
-            self._waiting[exercise_id] = passed, plans
+            self._waiting[what, about] = body
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._send, args=(membership,), name="class board", daemon=True)
                 self._thread.start()
@@ -47,11 +42,11 @@ class _Sender:
                 if not self._waiting:
                     self._thread = None
                     return
-                exercise_id, told = next(iter(self._waiting.items()))
-            trouble, again = _post(membership, exercise_id, *told)
+                told, body = next(iter(self._waiting.items()))
+            trouble, again = post(membership, told[0], body)
             with self._lock:
-                if self._waiting.get(exercise_id) is told and not again:
-                    del self._waiting[exercise_id]
+                if self._waiting.get(told) is body and not again:
+                    del self._waiting[told]
                 if trouble:
                     self._trouble = trouble
                 if again:
@@ -62,47 +57,34 @@ class _Sender:
 _SENDER = _Sender()
 
 
-def report(exercise_id: str, passed: bool, plans: object = None) -> str:
+def report(exercise_id: str, passed: bool, plans: object = None, mistake: str = "") -> str:
     """Send a check's result to the class board if the learner has joined one; return what went wrong before, or "".
 
     Args:
         exercise_id: Its slug.
         passed: Whether it did.
         plans: Of a design that is data: the plan of each visible case, which the board scores itself; else None.
+        mistake: The name of the mistake that was recognised, or "".
     """
     membership = member()
     if membership is None:
         return ""
     # First: a board that is away refuses at once, and what this very result meets is told with the next one.
     trouble = _SENDER.trouble()
-    _SENDER.tell(membership, exercise_id, passed, plans)
+    body: dict[str, object] = {"exercise": exercise_id, "passed": passed}
+    body |= {"plans": plans} if plans is not None else {}
+    body |= {"mistake": mistake} if mistake else {}
+    _SENDER.tell(membership, "result", exercise_id, body)
     return trouble
+
+
+def report_guess(guess_id: str, value: object, unit: str) -> None:
+    """Send a guess to the class board if the learner has joined one; trouble is told with the next check."""
+    membership = member()
+    if membership is not None and value is not None:
+        _SENDER.tell(membership, "guess", guess_id, {"guess": guess_id, "value": value, "unit": unit})
 
 
 def wait() -> None:
     """Return when the results so far were sent or failed."""
     _SENDER.wait()
-
-
-def _post(membership: Membership, exercise_id: str, passed: bool, plans: object) -> tuple[str, bool]:
-    """Return what is to be told the learner ("" if all is well), and whether to try again later."""
-    body = {"nickname": membership.nickname, "key": membership.key, "exercise": exercise_id, "passed": passed}
-    body |= {"plans": plans} if plans is not None else {}
-    request = urllib.request.Request(
-        f"{membership.link}/result", json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST"
-    )
-    try:
-        # No proxy: the board is a machine in the room.
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=SECONDS):
-            return "", False
-    except urllib.error.HTTPError as error:
-        with error:
-            why = error.read(500).decode("utf-8", "replace")
-            return f"The class board did not take the result of {exercise_id}: {why}.", error.code >= 500
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", error)
-        return (
-            f"The class board at {membership.link.partition('/c/')[0]} did not answer ({reason}). Your work is not"
-            " touched by it; results go with your next check. labkit.leave_class() ends it.",
-            True,
-        )

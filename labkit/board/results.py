@@ -8,8 +8,8 @@ import re
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -36,6 +36,8 @@ CREATE TABLE IF NOT EXISTS result (
     nickname TEXT NOT NULL REFERENCES learner, exercise TEXT NOT NULL, passed INTEGER NOT NULL,
     tries INTEGER NOT NULL, first_s REAL NOT NULL, last_s REAL NOT NULL, PRIMARY KEY (nickname, exercise)
 );
+CREATE TABLE IF NOT EXISTS renamed (key_hash TEXT PRIMARY KEY, nickname TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS removed (key_hash TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS design (
     nickname TEXT NOT NULL REFERENCES learner, exercise TEXT NOT NULL, score REAL NOT NULL,
     PRIMARY KEY (nickname, exercise)
@@ -50,6 +52,7 @@ class Reported:
     Attributes:
         plans: Of a design that is data: the plan of each visible case, as it came; else None.
         score: What the board found the plans to be worth, 1.0 for as good as the best known; None without plans.
+        mistake: The name of the mistake that the check recognised, or "".
     """
 
     nickname: str
@@ -58,6 +61,7 @@ class Reported:
     passed: bool
     plans: object = None
     score: float | None = None
+    mistake: str = ""
 
 
 def reported(plain: object, known: Exercises) -> Reported:
@@ -67,15 +71,29 @@ def reported(plain: object, known: Exercises) -> Reported:
         ConfigError: If a field is missing, of the wrong type, too long, or names no exercise of the course.
     """
     wanted = {"nickname", "key", "exercise", "passed"}
-    if not isinstance(plain, dict) or set(plain) - {"plans"} != wanted:
-        raise ConfigError("a result has the fields nickname, key, exercise, passed, for a design plans, and no others")
+    if not isinstance(plain, dict) or set(plain) - {"plans", "mistake"} != wanted:
+        raise ConfigError(
+            "a result has the fields nickname, key, exercise, passed, perhaps plans and mistake, and no others"
+        )
     nickname, key, exercise, passed = (plain[name] for name in ("nickname", "key", "exercise", "passed"))
-    if not isinstance(passed, bool) or not isinstance(key, str) or not 8 <= len(key) <= 64 or not key.isprintable():
-        raise ConfigError("passed must be true or false, key a text of 8 to 64 printable characters")
+    mistake = plain.get("mistake", "")
+    if not isinstance(passed, bool) or not isinstance(mistake, str) or len(mistake) > 80 or not mistake.isprintable():
+        raise ConfigError("passed must be true or false, mistake a name of at most 80 printable characters")
+    check_key(key)
     check_nickname(nickname)
     if not isinstance(exercise, str) or exercise not in {each for lesson in known.values() for each, _, _ in lesson}:
         raise ConfigError("the course on the board's machine has no such exercise")
-    return Reported(nickname, key, exercise, passed, plain.get("plans"))
+    return Reported(nickname, key, exercise, passed, plain.get("plans"), mistake=mistake)
+
+
+def check_key(key: object) -> None:
+    """Return if it can be a learner's key.
+
+    Raises:
+        ConfigError: If not.
+    """
+    if not isinstance(key, str) or not 8 <= len(key) <= 64 or not key.isprintable():
+        raise ConfigError("key must be a text of 8 to 64 printable characters")
 
 
 def check_nickname(nickname: object) -> None:
@@ -135,33 +153,56 @@ class Results:
             ConfigError: If the nickname is another learner's, the key has another nickname, or the board or what one
                 address may have on it is full.
         """
-        key_hash = hashlib.sha256(result.key.encode()).hexdigest()
-        self._base.execute("BEGIN IMMEDIATE")
-        try:
-            found = self._base.execute("SELECT key_hash FROM learner WHERE nickname = ?", (result.nickname,)).fetchone()
-            if found is None:
-                if self._base.execute("SELECT count(*) FROM learner").fetchone()[0] >= MOST_LEARNERS:
-                    raise ConfigError(f"the board holds {MOST_LEARNERS} learners and is full")
-                self._take_seat(result.nickname, key_hash, address)
-                self._base.execute("INSERT INTO learner VALUES (?, ?)", (result.nickname, key_hash))
-            elif not hmac.compare_digest(found[0], key_hash):
-                raise ConfigError(f"somebody else in this class is called {result.nickname!r}; choose another nickname")
+        with self.changing():
+            nickname = self.admitted(result.nickname, result.key, address)
             now = self._now()
             self._base.execute(
                 "INSERT INTO result VALUES (?, ?, ?, 1, ?, ?) ON CONFLICT (nickname, exercise) DO UPDATE SET"
                 " tries = tries + (1 - passed), passed = max(passed, excluded.passed), last_s = excluded.last_s",
-                (result.nickname, result.exercise, int(result.passed), now, now),
+                (nickname, result.exercise, int(result.passed), now, now),
             )
             if result.score is not None:
                 self._base.execute(
                     "INSERT INTO design VALUES (?, ?, ?) ON CONFLICT (nickname, exercise) DO UPDATE SET"
                     " score = min(score, excluded.score)",
-                    (result.nickname, result.exercise, result.score),
+                    (nickname, result.exercise, result.score),
                 )
+            self._noted(nickname, result)
+
+    def _noted(self, nickname: str, result: Reported) -> None:
+        """Write down what else there is to a result, in the same change."""
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Make what is done within it one change of the file, or none."""
+        self._base.execute("BEGIN IMMEDIATE")
+        try:
+            yield
             self._base.execute("COMMIT")
         except BaseException:
             self._base.execute("ROLLBACK")
             raise
+
+    def admitted(self, nickname: str, key: str, address: str) -> str:
+        """Return what the board calls a learner, who takes a seat if they have none.
+
+        Raises:
+            ConfigError: As for `record`, or if the instructor took them off the board.
+        """
+        key_hash = hashlib.sha256(key.encode()).hexdigest()
+        if self._base.execute("SELECT 1 FROM removed WHERE key_hash = ?", (key_hash,)).fetchone():
+            raise ConfigError(f"the instructor took {nickname!r} off the board; join again with another nickname")
+        if renamed := self._base.execute("SELECT nickname FROM renamed WHERE key_hash = ?", (key_hash,)).fetchone():
+            return str(renamed[0])
+        found = self._base.execute("SELECT key_hash FROM learner WHERE nickname = ?", (nickname,)).fetchone()
+        if found is None:
+            if self._base.execute("SELECT count(*) FROM learner").fetchone()[0] >= MOST_LEARNERS:
+                raise ConfigError(f"the board holds {MOST_LEARNERS} learners and is full")
+            self._take_seat(nickname, key_hash, address)
+            self._base.execute("INSERT INTO learner VALUES (?, ?)", (nickname, key_hash))
+        elif not hmac.compare_digest(found[0], key_hash):
+            raise ConfigError(f"somebody else in this class is called {nickname!r}; choose another nickname")
+        return nickname
 
     def _take_seat(self, nickname: str, key_hash: str, address: str) -> None:
         """Give a key its one nickname.
@@ -188,7 +229,8 @@ class Results:
         rows = self._base.execute(
             "SELECT nickname, exercise, passed, tries, first_s, last_s FROM result ORDER BY last_s"
         ).fetchall()
-        learners: dict[str, dict[str, list[int]]] = {}
+        names = [name for (name,) in self._base.execute("SELECT nickname FROM learner")]
+        learners: dict[str, dict[str, list[int]]] = {name: {} for name in names}
         latest: dict[str, tuple[str, float]] = {}
         for nickname, exercise, passed, tries, first_s, _ in rows:
             learners.setdefault(nickname, {})[exercise] = [passed, tries]

@@ -1,8 +1,9 @@
 """The board's server: ``labkit board``. Tornado, which JupyterLab brings, and one SQLite file.
 
 Whoever has the class link can see the page and send results; it holds a token, so keep it in the room. Everything else
-is refused. A result is nickname, exercise, passed or not and, of a design, plans: data that the board scores again
-itself. There is no field that could hold code.
+is refused. A result is nickname, exercise, passed or not, the name of a known mistake and, of a design, plans: data
+that the board scores again itself. There is no field that could hold code. The instructor's link shows more, and can
+remove or rename a learner; keep it to yourself.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import tornado.httpserver
+import tornado.ioloop
 import tornado.netutil
 import tornado.web
 
 from labkit.board.guarded import GuardedHandler
-from labkit.board.results import Exercises, Reported, Results, reported
+from labkit.board.relay import Reader, open_folder
+from labkit.board.results import Exercises, Reported, reported
+from labkit.board.room import Room
 from labkit.errors import ConfigError, EnvironmentProblem
 
 MOST_BYTES = 64 << 10
@@ -38,8 +42,9 @@ class _Handler(GuardedHandler):
         self.board = board
 
     def prepare(self) -> None:
-        token = self.path_args[0] if self.path_args else ""
-        if not hmac.compare_digest(token.encode(), self.board.results.token.encode()):
+        token, results = self.path_args[0] if self.path_args else "", self.board.results
+        right = results.instructors_token if (self.request.path or "").startswith("/i/") else results.token
+        if not hmac.compare_digest(token.encode(), right.encode()):
             self.refuse(403, "this is no class of this board")
 
     def write_error(self, status_code: int, **_: object) -> None:
@@ -57,12 +62,29 @@ class _Standing(_Handler):
         self.finish(self.board.standing())
 
 
-class _Result(_Handler):
-    def post(self, _: str) -> None:
+class _View(_Handler):
+    def get(self, _: str) -> None:
+        self.finish(json.dumps(self.board.results.instructors_view(self.board.exercises)))
+
+
+class _Posted(_Handler):
+    """What learners send."""
+
+    def post(self, _: str, what: str) -> None:
         try:
-            plain = json.loads(self.request.body)
-            scored = self.board.scored(reported(plain, self.board.exercises))
-            self.board.record(scored, self.request.remote_ip or "")
+            self.board.take(what, json.loads(self.request.body), self.request.remote_ip or "")
+        except ConfigError as error:
+            self.refuse(400, str(error))
+        except (ValueError, RecursionError):
+            self.refuse(400, "the body is no JSON")
+        else:
+            self.set_status(204)
+
+
+class _Changed(_Handler):
+    def post(self, _: str, what: str) -> None:
+        try:
+            self.board.change(what, json.loads(self.request.body))
         except ConfigError as error:
             self.refuse(400, str(error))
         except (ValueError, RecursionError):
@@ -85,7 +107,7 @@ class Board:
         score: Returns what the plans of a design are worth, given its slug; raises ConfigError for what is no plan.
     """
 
-    def __init__(self, results: Results, exercises: Exercises, score: Score) -> None:
+    def __init__(self, results: Room, exercises: Exercises, score: Score) -> None:
         self.results = results
         self.exercises = exercises
         self._score = score
@@ -102,6 +124,36 @@ class Board:
         self.results.record(result, address)
         self._standing = None
 
+    def take(self, what: str, plain: object, address: str = "") -> None:
+        """Write down what was sent: a result, a learner who joins, says or guesses something, a name to change.
+
+        Raises:
+            ConfigError: If it cannot be, in words for who sent it.
+        """
+        if what == "result":
+            self.results.record(self.scored(reported(plain, self.exercises)), address)
+        elif what in ("join", "say", "guess"):
+            {"join": self.results.join, "say": self.results.say, "guess": self.results.guess}[what](plain, address)
+        else:
+            raise ConfigError(f"the board takes no {what!r}")
+        self._standing = None
+
+    def change(self, what: str, plain: object) -> None:
+        """Do what the instructor asks for: remove or rename a learner.
+
+        Raises:
+            ConfigError: If it cannot be done.
+        """
+        if not isinstance(plain, dict) or not all(isinstance(each, str) for each in plain.values()):
+            raise ConfigError("a change has the field nickname, for a new name also the field to")
+        if what == "remove" and set(plain) == {"nickname"}:
+            self.results.remove(plain["nickname"])
+        elif what == "rename" and set(plain) == {"nickname", "to"}:
+            self.results.rename(plain["nickname"], plain["to"])
+        else:
+            raise ConfigError("a change is remove with a nickname, or rename with nickname and to")
+        self._standing = None
+
     def standing(self) -> str:
         """Return the page's data as JSON, made anew when a result has come since, or 20 s have passed."""
         if self._standing is None or time.monotonic() > self._standing[1] + 20:
@@ -115,7 +167,10 @@ class Board:
             [
                 (r"/c/([a-z0-9-]{1,32})", _Page, own),
                 (r"/c/([a-z0-9-]{1,32})/standing", _Standing, own),
-                (r"/c/([a-z0-9-]{1,32})/result", _Result, own),
+                (r"/c/([a-z0-9-]{1,32})/(result|join|say|guess)", _Posted, own),
+                (r"/i/([\w-]{1,32})", _Page, own),
+                (r"/i/([\w-]{1,32})/standing", _View, own),
+                (r"/i/([\w-]{1,32})/(remove|rename)", _Changed, own),
             ],
             default_handler_class=_Nothing,
             default_handler_args=own,
@@ -124,7 +179,13 @@ class Board:
 
 
 def serve(
-    results_file: Path, exercises: Exercises, host: str, port: int, say: Callable[[str], None], score: Score
+    results_file: Path,
+    exercises: Exercises,
+    host: str,
+    port: int,
+    say: Callable[[str, str], None],
+    score: Score,
+    relay: Path | None = None,
 ) -> None:
     """Serve a class until interrupted.
 
@@ -133,29 +194,38 @@ def serve(
         exercises: The course's exercises by lesson.
         host: The address to listen on; "" for every one of this machine.
         port: TCP port; 0 for any free one.
-        say: Told the class link.
+        say: Told the class link and the instructor's.
         score: What the plans of a design are worth.
+        relay: A folder that all can write to and that is read too, where learners cannot reach this machine; None for
+            none.
 
     Raises:
         EnvironmentProblem: If the port is taken or the file cannot be used.
     """
-    results = Results(results_file)
+    results = Room(results_file)
     try:
+        if relay is not None:
+            open_folder(relay, results.token)
         sockets = tornado.netutil.bind_sockets(port, host, family=socket.AF_INET)
+    except EnvironmentProblem:
+        results.close()
+        raise
     except OSError as error:
         results.close()
         raise EnvironmentProblem(
             f"the board cannot listen on {host or 'this machine'}, port {port}: {error.strerror or error};"
             " choose another with --port"
         ) from error
-    address = f"http://{host or own_address()}:{sockets[0].getsockname()[1]}/c/{results.token}"
+    address = f"http://{host or own_address()}:{sockets[0].getsockname()[1]}"
+    links = (f"{address}/c/{results.token}", f"{address}/i/{results.instructors_token}")
+    board = Board(results, exercises, score)
     try:
-        asyncio.run(_serve(Board(results, exercises, score), sockets, lambda: say(address)))
+        asyncio.run(_serve(board, sockets, lambda: say(*links), Reader(relay, board.take) if relay else None))
     finally:
         results.close()
 
 
-async def _serve(board: Board, sockets: list[socket.socket], ready: Callable[[], None]) -> None:
+async def _serve(board: Board, sockets: list[socket.socket], ready: Callable[[], None], relay: Reader | None) -> None:
     server = tornado.httpserver.HTTPServer(
         board.application(), max_body_size=MOST_BYTES, max_header_size=8192, idle_connection_timeout=60
     )
@@ -163,8 +233,13 @@ async def _serve(board: Board, sockets: list[socket.socket], ready: Callable[[],
     stop = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
+    reading = tornado.ioloop.PeriodicCallback(relay.read, 1000) if relay is not None else None
+    if reading is not None:
+        reading.start()
     ready()
     await stop.wait()
+    if reading is not None:
+        reading.stop()
     server.stop()
     await server.close_all_connections()
 

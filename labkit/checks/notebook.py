@@ -176,7 +176,9 @@ def check(exercise_id: str, *functions: Callable[..., Any], device: Place = "cpu
     plans = (
         plans_of(exercise, [each.got for each in result.outcomes[: len(exercise.visible)]]) if result.passed else None
     )
-    return replace(result, note=report(exercise.id, result.passed, plans))
+    verdict = result.shown.verdict if result.shown is not None else None
+    mistake = verdict.mistake if verdict is not None else ""
+    return replace(result, note=report(exercise.id, result.passed, plans, mistake))
 
 
 def _run(exercise: Exercise, functions: tuple[Callable[..., Any], ...], device: Place) -> CheckResult:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, TypeAlias
 
+from labkit.board.reporting import report_guess
 from labkit.slugs import is_slug
 from labkit.widgets.live import is_live
 
@@ -108,7 +109,8 @@ _written: dict[str, Prediction] = {}
 def predict(guess_id: str, guess: Plain, *, unit: str = "") -> Prediction:
     """Return your guess, written down until :func:`reveal` shows it beside the number that came out.
 
-    It is not scored. Running the cell again replaces the guess.
+    It is not scored. Running the cell again replaces the guess. On the class board, for who joined one, it is a bar
+    among everybody's, without a name.
 
     Args:
         guess_id: What is guessed, "root_megabytes".
@@ -125,6 +127,7 @@ def predict(guess_id: str, guess: Plain, *, unit: str = "") -> Prediction:
         )
     prediction = Prediction(guess_id, value, unit)  # type: ignore[arg-type]
     _written[guess_id] = prediction
+    report_guess(guess_id, prediction.guess, unit)
     return prediction
 
 

@@ -13,6 +13,7 @@ import typer
 from labkit import __version__
 from labkit.commands.loading import load
 from labkit.doctor import as_text, examine
+from labkit.doctors import as_table, read_machines
 
 app = typer.Typer()
 _PANEL = "Learn"
@@ -34,8 +35,18 @@ def lab(
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit doctor")
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    table: Annotated[
+        list[Path] | None,
+        typer.Option(help="Look at nothing here: show what --json said on others' machines, a file or a folder."),
+    ] = None,
 ) -> None:
     """Say what this machine has, what is missing, and what that costs. Exit code 1 if labs cannot run."""
+    if table:
+        machines = read_machines(table)
+        typer.echo(as_table(machines))
+        if any(machine.problem or machine.gravity[0] == 3 for machine in machines):
+            raise typer.Exit(1)
+        return
 
     findings = examine()
     if as_json:

@@ -20,21 +20,47 @@ _PANEL = "Teach"
 def release(
     destination: Annotated[Path, typer.Argument(help="The folder to write: new, empty, or of an earlier release.")],
     lesson: Annotated[list[str] | None, typer.Option(help="Only this lesson, such as 02; may be repeated.")] = None,
+    wheels: Annotated[
+        Path | None,
+        typer.Option(help="Also fetch all packages into this folder, for a USB stick or a slow line."),
+    ] = None,
+    pages: Annotated[bool, typer.Option(help="With slides, glossary and site as pages that need no network.")] = True,
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/ and notebooks/.")] = None,
 ) -> None:
     """Write what students get: no answers, no hidden cases, no grading; searched before it is written."""
-    typer.echo(load("labkit.grading.handout.release", "release")(destination, lesson or (), course))
+    typer.echo(load("labkit.grading.handout.release", "release")(destination, lesson or (), course, pages=pages))
+    if wheels is not None:
+        typer.echo(load("labkit.grading.handout.wheels", "fetch_wheels")(destination, wheels))
 
 
-@app.command(rich_help_panel=_PANEL, epilog="Example: labkit pack 02 --out 02.pack")
+@app.command(rich_help_panel=_PANEL, epilog="Example: labkit pack 02 --through 2.6 --earns 50 --out 02.pack")
 def pack(
-    lesson: Annotated[str, typer.Argument(help="The lesson whose answers the room gets, such as 02.")],
-    out: Annotated[Path, typer.Option(help="The file to write.")],
+    out: Annotated[Path, typer.Option(help="The file to write; with --plan the folder.")],
+    lesson: Annotated[str | None, typer.Argument(help="The lesson whose answers the room gets, such as 02.")] = None,
+    through: Annotated[
+        str | None, typer.Option(help="The last exercise whose answer is in it, such as 2.6 or ring_sum; all if none.")
+    ] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="A workshop's plan: a pack of each lesson, through the last exercise it names.")
+    ] = None,
+    earns: Annotated[
+        int, typer.Option(help="Percent of its points that a cell earns if handed in as the pack filled it.")
+    ] = 0,
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
 ) -> None:
-    """Write a lesson's answers as a file for `labkit catch-up --pack`; hand it out when the room goes on."""
-    packed = load("labkit.lessons.catching_up", "write_pack")(lesson, out, course)
-    typer.echo(f"{out}: {len(packed.answers)} answers of {packed.lesson}")
+    """Write answers as a file for `labkit catch-up --pack`; hand it out when the room goes on."""
+    if (lesson is None) == (plan is None) or (plan is not None and through is not None):
+        raise ConfigError("name a lesson, with --through where it ends, or a workshop with --plan")
+    if plan is not None:
+        read = load("labkit.lessons.presentation", "read_workshop")
+        packs = load("labkit.lessons.catching_up", "write_packs")(read(plan), out, course, earns=earns)
+    else:
+        write = load("labkit.lessons.catching_up", "write_pack")
+        packs = [(out, write(lesson, out, course, through=through, earns=earns))]
+    for path, packed in packs:
+        typer.echo(
+            f"{path}: {len(packed.answers)} answers of {packed.lesson}; handed in as they are they earn {earns} %"
+        )
 
 
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit slides 02 --pdf")
@@ -61,15 +87,21 @@ def board(
     ),
     host: Annotated[str, typer.Option(help="The address to listen on (default: all of this machine).")] = "",
     port: Annotated[int, typer.Option(help="The TCP port.")] = 8321,
+    relay: Annotated[
+        Path | None, typer.Option(help="A shared folder, for learners whose machines cannot reach this one.")
+    ] = None,
     course: Annotated[Path | None, typer.Option(help="The folder that holds notebooks/.")] = None,
 ) -> None:
     """Show a room's progress: learners join with the class link, results of labkit.check appear on its page."""
     exercises = load("labkit.lessons.course", "exercise_titles")(course)
 
-    def say(link: str) -> None:
+    def say(link: str, instructors: str) -> None:
         typer.echo(f"Class board: {link}")
         typer.echo(f'Learners run once, in any notebook: labkit.join_class("{link}", "a nickname")')
-        typer.echo("Whoever has the link can see the page and send results. Ctrl+C ends the board; results stay.")
+        if relay is not None:
+            typer.echo(f'Where that link cannot be reached: labkit.join_class("{relay.resolve()}", "a nickname")')
+        typer.echo(f"For you alone (who wants help, kinds of mistake, names): {instructors}")
+        typer.echo("Whoever has a link can see its page and send results. Ctrl+C ends the board; results stay.")
 
     def score(exercise: str, plans: object) -> float:
         value: float = load("labkit.checks.challenge", "relative_score")(
@@ -77,7 +109,7 @@ def board(
         )
         return value
 
-    load("labkit.board.server", "serve")(results, exercises, host, port, say, score)
+    load("labkit.board.server", "serve")(results, exercises, host, port, say, score, relay)
 
 
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit grade submissions/ --lesson 02 --out grades")
@@ -110,6 +142,10 @@ def grade(
     fail_under: Annotated[
         float | None, typer.Option(help="Exit code 1 if a score is below this many percent (for a student's CI).")
     ] = None,
+    pack: Annotated[
+        list[Path] | None,
+        typer.Option(help="A pack you handed out: its cells earn what it says, the class page names who used it."),
+    ] = None,
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/ and notebooks/.")] = None,
     gradescope: Annotated[
         Path | None, typer.Option(help="Grade nothing: write the lesson's autograder for Gradescope to this zip.")
@@ -117,7 +153,8 @@ def grade(
 ) -> None:
     """Grade submissions: feedback for each student, a gradebook for the class."""
     if gradescope is not None:
-        typer.echo(load("labkit.grading.handout.gradescope", "write_autograder")(gradescope, lesson, course, key))
+        write = load("labkit.grading.handout.gradescope", "write_autograder")
+        typer.echo(write(gradescope, lesson, course, key, pack or ()))
         return
     if not paths or out is None:
         raise ConfigError("name notebooks or folders of them, and with --out where reports go")
@@ -139,6 +176,7 @@ def grade(
         second_run=second_run,
         spare=spare,
         dask=dask,
+        packs=pack or (),
     )
     below = [each.name for each in report if fail_under is not None and 100 * each.score < fail_under * each.max_score]
     if below:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from labkit.checks.predictions import Plain
 from labkit.errors import ConfigError
 from labkit.grading.guesses import revealed
+from labkit.lessons.catching_up import Pack
 from labkit.lessons.cuts import without_markers
 from labkit.lessons.manifest import Manifest
 from labkit.lessons.manifest import read as read_manifest
@@ -99,14 +101,17 @@ class Course:
         found = sorted(path for folder in folders for path in folder.rglob("*") if path.suffix in _JUDGES)
         return {path.relative_to(self.root).as_posix(): path for path in found}
 
-    def fingerprint(self, key: bytes, second_run: bool = True) -> str:
+    def fingerprint(self, key: bytes, second_run: bool = True, packs: Sequence[Pack] = ()) -> str:
         """Return a hash of everything besides the submission that a score depends on.
 
         Args:
             key: The class key.
             second_run: Whether what stands on a mistake is run once more with reference answers.
+            packs: Answers that were handed out.
         """
         digest = hashlib.sha256(f"labkit grading 2, key {hashlib.sha256(key).hexdigest()}\n".encode())
+        for pack in packs:
+            digest.update(json.dumps(asdict(pack), sort_keys=True).encode())
         if second_run:
             digest.update(json.dumps(self.references, sort_keys=True).encode())
         files = {"notebook": self.notebook, **self.own_files()}

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.grading.class_key import class_key, key_file
 from labkit.grading.course import find_course
+from labkit.grading.from_packs import read_packs
 from labkit.grading.limits import Limits
 from labkit.grading.own_folders import own_prefix, remove_left_behind
 from labkit.grading.reports.class_report import ClassReport, class_csv, write_class
@@ -49,6 +50,7 @@ def grade(
     limits: Limits | None = None,
     spare: WorkerProcess | None = None,
     dask: str | None = None,
+    packs: Sequence[str | Path] = (),
 ) -> ClassReport:
     """Return what a class earned, with each student's reports and ``gradebook.csv`` written to `out`.
 
@@ -71,6 +73,7 @@ def grade(
         limits: What a submission may use.
         spare: A worker that was started before; it is ended.
         dask: The address of a Dask cluster's scheduler that grades in place of this machine.
+        packs: Packs of answers that were handed out; cells as they filled them earn what they say.
 
     Raises:
         ConfigError: If something named is not there or not possible.
@@ -87,12 +90,13 @@ def grade(
         )
     with _ended_at_last(spare or (WorkerProcess() if dask is None else None)) as spare:
         found = find_course(lesson, course)
+        given = read_packs([Path(path) for path in packs], found.name)
         secret = class_key(Path(key) if key is not None else key_file(os.environ))
         if sandbox != "none" and dask is None:
             require()
         submissions, notes = find_submissions([Path(path) for path in paths], found.manifest.lesson)
         out = Path(out).resolve()
-        kept = {} if again else _kept(submissions, out, found.fingerprint(secret, second_run))
+        kept = {} if again else _kept(submissions, out, found.fingerprint(secret, second_run, given))
         todo = [submission for submission in submissions if submission.name not in kept]
         write_whole(out / "gradebook.csv", class_csv(kept.values(), found.manifest))
         console = Console(stderr=True)
@@ -107,7 +111,7 @@ def grade(
         with tempfile.TemporaryDirectory(prefix=own_prefix("class")) as shared, _bar(console, progress) as bar:
             alone = Path(shared) / "alone"
             alone.touch()
-            setting = Setting(found, out, secret, limits or Limits(), alone, points_only, sandbox, second_run)
+            setting = Setting(found, out, secret, limits or Limits(), alone, points_only, sandbox, second_run, given)
             if dask is None:
                 LocalClass(setting, todo, num_workers, len(kept), bar, spare).run()
             elif todo:
@@ -118,7 +122,7 @@ def grade(
     if missing:
         raise EnvironmentProblem(f"no result was written for {', '.join(missing)}; run the same command again")
     graded = tuple(entry for entry in entries if entry is not None)
-    write_class(out, graded, submissions, found)
+    write_class(out, graded, submissions, found, [pack.answers for pack in given])
     handed_in = {each.name: each.path for each in submissions}
     report = ClassReport(graded, tuple(notes), time.monotonic() - started, out, handed_in)
     _conclude(console, report)

@@ -1,4 +1,4 @@
-"""Points: all or nothing for each exercise, on hidden cases; the order of events never matters."""
+"""Points: all or nothing for each exercise, on hidden cases, unless its cases are weighted; order never matters."""
 
 from __future__ import annotations
 
@@ -53,6 +53,9 @@ class ExerciseResult:
         num_cases: How many there are.
         written: The sentences of a ``write``, as they were handed in; "" of any other.
         with_references: Names of exercises it stands on and whose reference answers it passed with; () for its own.
+        pack: "answer" if the cell is that of a pack that was handed out, "unnamed" if its first line says so and no
+            such pack was named; else "".
+        pack_earns: Percent of its points that it earns if it passes.
     """
 
     exercise: Exercise
@@ -61,11 +64,22 @@ class ExerciseResult:
     num_cases: int = 0
     written: str = ""
     with_references: tuple[str, ...] = ()
+    pack: str = ""
+    pack_earns: int = 100
 
     @property
     def score(self) -> float:
-        """All its points, or none."""
-        return float(self.exercise.points) if self.state == "passed" else 0.0
+        """All its points, or none; of weighted cases those that pass, of a pack's answer what the pack says."""
+        return round(self.exercise.points * self._share * self.pack_earns / 100, 2)
+
+    @property
+    def _share(self) -> float:
+        if self.state == "passed":
+            return 1.0
+        weights = self.exercise.weights
+        if self.state != "failed" or not weights:
+            return 0.0
+        return sum(weight for weight, case in zip(weights, self.cases, strict=False) if case.passed) / sum(weights)
 
     @property
     def first_failure(self) -> CaseResult | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from labkit.grading.course import Course
 from labkit.grading.limits import Limits
+from labkit.lessons.catching_up import Pack
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Setting:
         points_only: Leave the notebooks unexecuted.
         sandbox: "bubblewrap", or "none".
         second_run: Whether what stands on a mistake is run once more with reference answers.
+        packs: Answers of the lesson that were handed out.
     """
 
     course: Course
@@ -34,6 +36,7 @@ class Setting:
     points_only: bool
     sandbox: str
     second_run: bool = True
+    packs: tuple[Pack, ...] = ()
 
     def opening(self) -> dict[str, Any]:
         """Return it as plain data for a worker's first frame; `setting_of` is the way back."""
@@ -53,6 +56,7 @@ class Setting:
             "points_only": self.points_only,
             "sandbox": self.sandbox,
             "second_run": self.second_run,
+            "packs": [asdict(pack) for pack in self.packs],
         }
 
     @property
@@ -76,6 +80,7 @@ def setting_of(opening: Mapping[str, Any]) -> Setting:
         points_only=opening["points_only"],
         sandbox=opening["sandbox"],
         second_run=opening["second_run"],
+        packs=tuple(Pack(**pack) for pack in opening["packs"]),
     )
 
 

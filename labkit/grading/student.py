@@ -15,8 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from labkit.errors import LessonError
 from labkit.grading.course import Course
 from labkit.grading.file_reader import FileReader
+from labkit.grading.from_packs import from_packs
 from labkit.grading.guesses import guesses
 from labkit.grading.hidden_cases.oracle import HiddenCase, Oracle
 from labkit.grading.hidden_cases.probe import CaseRun, Outcome
@@ -36,6 +38,7 @@ from labkit.grading.sandbox.process_tree import end_descendants
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_secret
 from labkit.grading.second_run import to_replace, with_references
 from labkit.grading.submission import Submission
+from labkit.lessons.catching_up import Pack
 from labkit.lessons.manifest import Exercise
 
 Progress = Callable[[str], None]
@@ -63,6 +66,7 @@ class Grader:
         sandbox: "bubblewrap", or "none" for submissions that are trusted.
         preloaded: What everything that needs torch is forked from; else one of its own.
         second_run: Whether what stands on a mistake is run once more with reference answers.
+        packs: Answers that were handed out.
     """
 
     course: Course
@@ -74,6 +78,7 @@ class Grader:
     sandbox: str = "bubblewrap"
     preloaded: Preloaded = field(default_factory=Preloaded)
     second_run: bool = True
+    packs: Sequence[Pack] = ()
 
     def __post_init__(self) -> None:
         self._hidden = None if self.sandbox == "none" else (*self.course.secrets, self.out, self.alone.parent)
@@ -117,7 +122,7 @@ class Grader:
 
     def _grade(self, submission: Submission, folder: Path, progress: Progress) -> StudentResult:
         progress("reading")
-        fingerprint = self.course.fingerprint(self.key, self.second_run)
+        fingerprint = self.course.fingerprint(self.key, self.second_run, self.packs)
         digest = submission_hash(submission.path)
         notebook = self._files.read(submission)
         if notebook.problem:
@@ -127,6 +132,7 @@ class Grader:
         with ThreadPoolExecutor(1, "notebook") as beside:
             running = None if self.points_only else beside.submit(self._execute, rebuilt, folder)
             exercises = self._probe(rebuilt, folder, progress)
+            exercises = from_packs(exercises, rebuilt.sources(), self.course.pristine, self.packs)
             progress("running the notebook")
             run = running.result() if running else None
         return StudentResult(
@@ -196,6 +202,11 @@ class Grader:
 
     def _exercise(self, exercise: Exercise, rebuilt: Rebuilt, secret: int, folder: Path) -> ExerciseResult:
         hidden = self.oracle.cases(exercise.id, secret)
+        if exercise.weights and len(exercise.weights) != len(hidden):
+            raise LessonError(
+                f"exercise {exercise.id} has {len(hidden)} hidden cases and weights for {len(exercise.weights)}; "
+                f"write one for each in its header, in their order."
+            )
         tried: list[CaseResult] = []
         for case in hidden:
             if self._case_seconds > self.limits.probe_seconds:

@@ -10,11 +10,11 @@ import shutil
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import nbformat
 
-from labkit.errors import LessonError
+from labkit.errors import ConfigError, LessonError
 from labkit.lessons.code import is_stub
 from labkit.lessons.course import find_course, select, source_files
 from labkit.lessons.cuts import without_markers
@@ -22,35 +22,86 @@ from labkit.lessons.lesson import CODE_TASKS, TASKS
 from labkit.lessons.pristine import pristine, pristine_exercise
 from labkit.lessons.source import load
 
+if TYPE_CHECKING:
+    from labkit.lessons.presentation import Workshop
+
 Say = Callable[[str], None]
 _FORMAT = 1
+MARK = "# From the class's pack. Write your own in its place, and it counts as yours.\n"
+"""The first line of a cell that was filled from a pack."""
 
 
 @dataclass(frozen=True)
 class Pack:
-    """The answers of one lesson, as an instructor issues them to a room that goes on.
+    """Answers of one lesson, as an instructor issues them to a room that goes on.
 
     Attributes:
         lesson: The lesson's name.
         answers: Exercise -> source of its cell.
+        earns: How many percent of its points a cell earns that is handed in as the pack filled it.
     """
 
     lesson: str
     answers: dict[str, str]
+    earns: int = 0
 
 
-def write_pack(lesson: str, path: Path, course: Path | None = None) -> Pack:
+def write_pack(
+    lesson: str, path: Path, course: Path | None = None, *, through: str | None = None, earns: int = 0
+) -> Pack:
     """Return the pack of a lesson's answers, written as a JSON file.
 
+    Args:
+        lesson: Its number or name.
+        path: The file.
+        course: Somewhere in the course.
+        through: The last exercise whose answer is in it, "2.6" or "ring_sum"; None for all.
+        earns: How many percent of its points a cell earns that is handed in as it was filled.
+
     Raises:
-        LessonError: If there is no such lesson here (a student release has no answers to pack).
+        LessonError: If there is no such lesson or exercise here (a student release has no answers to pack).
+        ConfigError: If `earns` is no percentage.
     """
+    if not 0 <= earns <= 100:
+        raise ConfigError(f"a cell from a pack earns 0 to 100 % of its points, not {earns}")
     source = select(source_files(find_course(course, sources=True)), lesson)
-    cells = [cell for cell in load(source).cells if cell.is_code_exercise and cell.exercise]
-    pack = Pack(source.stem, {str(cell.exercise): without_markers(cell.source) for cell in cells})
-    content = {"labkit_pack": _FORMAT, "lesson": pack.lesson, "answers": pack.answers}
+    loaded = load(source)
+    slugs = [each.id for each in loaded.manifest.exercises]
+    if through is not None:
+        last = next((each.id for each in loaded.manifest.exercises if through in (each.id, each.number)), None)
+        if last is None:
+            there = ", ".join(f"{each.number} {each.id}" for each in loaded.manifest.exercises)
+            raise LessonError(f"{source.stem} has no exercise {through!r}; there are: {there}")
+        slugs = slugs[: slugs.index(last) + 1]
+    cells = [cell for cell in loaded.cells if cell.is_code_exercise and cell.exercise in slugs]
+    pack = Pack(source.stem, {str(cell.exercise): without_markers(cell.source) for cell in cells}, earns)
+    content = {"labkit_pack": _FORMAT, "lesson": pack.lesson, "earns": earns, "answers": pack.answers}
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return pack
+
+
+def write_packs(plan: Workshop, folder: Path, course: Path | None = None, *, earns: int = 0) -> list[tuple[Path, Pack]]:
+    """Return the packs that a workshop needs: of each lesson the answers through the last exercise the room does.
+
+    Args:
+        plan: The workshop's.
+        folder: Where they go, as ``lesson_NN.pack``.
+        course: Somewhere in the course.
+        earns: As for `write_pack`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    sources = source_files(find_course(course, sources=True))
+    wanted: dict[str, list[str]] = {}
+    for part in plan.parts:
+        if part.lesson:
+            wanted.setdefault(select(sources, part.lesson).stem, []).extend(part.exercises)
+    written = []
+    for lesson, exercises in wanted.items():
+        path = folder / f"lesson_{lesson[:2]}.pack"
+        order = [each.id for each in load(select(sources, lesson)).manifest.exercises]
+        last = max(exercises, key=lambda each: order.index(each) if each in order else -1, default=None)
+        written.append((path, write_pack(lesson, path, course, through=last, earns=earns)))
+    return written
 
 
 def read_pack(path: Path) -> Pack:
@@ -64,7 +115,10 @@ def read_pack(path: Path) -> Pack:
         answers = {str(exercise): str(source) for exercise, source in content["answers"].items()}
         if content["labkit_pack"] != _FORMAT:
             raise LessonError(f"{path} was written by another version of labkit; ask for a new pack.")
-        return Pack(str(content["lesson"]), answers)
+        earns = int(content.get("earns", 0))
+        if not 0 <= earns <= 100:
+            raise ValueError(f"a cell of it earns {earns} percent")
+        return Pack(str(content["lesson"]), answers, earns)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, LessonError):
             raise
@@ -112,12 +166,18 @@ def _fill(pack: Pack, notebooks: Path, say: Say) -> None:
         if not is_stub(_source(cell)):
             own.append(exercise)
         elif exercise in pack.answers:
-            cell.source = pack.answers[exercise]
+            cell.source = MARK + pack.answers[exercise]
+            cell.outputs, cell.execution_count = [], None
             filled.append(exercise)
     if filled:
         say(f"{kept(path, 'before-catch-up').name} in kept/: your notebook as it was.")
         write_notebook(path, notebook)
     say(f"{path.name}: {', '.join(filled) or 'nothing'} from the pack; {', '.join(own) or 'none'} stay yours.")
+    if filled:
+        share = f"{pack.earns} % of their points" if pack.earns else "no points"
+        say(
+            f"Handed in as they are, cells from the pack (their first line says so) earn {share}. Yours count any time."
+        )
 
 
 def reset(exercise: str, notebooks: Path, say: Say) -> None:

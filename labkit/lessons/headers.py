@@ -20,7 +20,7 @@ _COMMON: dict[str, tuple[type, str]] = {  # type, and what to write
     "bonus": (bool, "true"),
     "needs": (list, '["chunk_bounds"]'),
 }
-_PROVIDES = {"provides": (list, '["chunk_bounds"]')}
+_PROVIDES = {"provides": (list, '["chunk_bounds"]'), "weights": (list, "[3, 2, 1]")}
 _RUBRIC = {"rubric": (dict, '{"names the late rank": 2, "says what the others wait for": 2}')}
 ATTRIBUTES: dict[str, dict[str, tuple[type, str]]] = {
     "exercise": _COMMON | _PROVIDES,
@@ -29,9 +29,12 @@ ATTRIBUTES: dict[str, dict[str, tuple[type, str]]] = {
     "why": _COMMON,
     "write": {name: kind for name, kind in _COMMON.items() if name != "points"} | _RUBRIC,
 }
-"""By the cell's tag. What a ``write`` is worth follows from its rubric."""
+"""By the cell's tag. What a ``write`` is worth follows from its rubric.
 
-_DEFAULTS: dict[str, Any] = {"bonus": False, "needs": []}
+With ``weights`` (one for each hidden case, in their order) an exercise earns part of its points; without, all or none.
+"""
+
+_DEFAULTS: dict[str, Any] = {"bonus": False, "needs": [], "weights": []}
 _QUESTION = _DEFAULTS | {"difficulty": 2, "importance": 4}
 _DEFAULT_OF = {"find": _QUESTION, "write": _QUESTION, "why": _QUESTION | {"points": 0, "minutes": 1}}
 
@@ -72,11 +75,13 @@ def exercise_of(tag: str, written: Mapping[str, Any], number: str, above: Sequen
         if need not in above:
             there = ", ".join(above) or "none"
             raise HeaderError(f"exercise {slug} needs {need!r}, which is not above it; above are {there}.")
+    if not all(isinstance(each, int) and not isinstance(each, bool) and each > 0 for each in values["weights"]):
+        raise HeaderError(f"exercise {slug} has weights={values['weights']!r}; write one whole number above 0 a case.")
     rubric = values.pop("rubric", {})
     if tag == "write":
         values["points"] = _points(slug, rubric)
     del values["exercise"]
-    names = {name: tuple(values.get(name, ())) for name in ("provides", "needs")}
+    names = {name: tuple(values.get(name, ())) for name in ("provides", "needs", "weights")}
     exercise = Exercise(id=slug, number=number, kind=TASKS[tag], **(values | names))
     if exercise.points < 0 or not 1 <= exercise.difficulty <= 5 or not 1 <= exercise.importance <= 5:
         raise HeaderError(f"exercise {slug}: points are 0 or more, difficulty and importance 1 to 5.")

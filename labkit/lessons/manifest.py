@@ -26,6 +26,7 @@ class Exercise:
         bonus: True if its points come on top of the lesson's full marks.
         number: What people call it by, the lesson's number and its position there: "2.3". No key.
         needs: Earlier exercises of the lesson that its answer stands on.
+        weights: For partial credit: what each hidden case weighs, in their order; () for all or nothing.
         kind: What a learner does: "build" or "design" code, "find" something in a recorded run, say "why", "write".
     """
 
@@ -40,6 +41,7 @@ class Exercise:
     number: str = ""
     needs: tuple[str, ...] = ()
     kind: str = "build"
+    weights: tuple[int, ...] = ()
 
     @property
     def is_code(self) -> bool:
@@ -96,6 +98,8 @@ class Manifest:
             exercise |= {"provides": list(exercise["provides"]), "needs": list(exercise["needs"])}
             if exercise["kind"] == "build":
                 del exercise["kind"]
+            if weights := exercise.pop("weights"):
+                exercise["weights"] = list(weights)
         plain["exercises"] = list(plain["exercises"])
         return plain
 
@@ -140,7 +144,12 @@ def read(notebook: Path) -> Manifest:
     return from_metadata(metadata if isinstance(metadata, dict) else {}, str(notebook))
 
 
-_OPTIONAL: dict[str, Any] = {"number": "", "needs": [], "kind": "build"}  # a notebook of the first edition has none
+_OPTIONAL: dict[str, Any] = {
+    "number": "",
+    "needs": [],
+    "kind": "build",
+    "weights": [],
+}  # a notebook of the first edition has none
 _TYPES: dict[str, type] = {
     "id": str,
     "number": str,
@@ -153,6 +162,7 @@ _TYPES: dict[str, type] = {
     "minutes": int,
     "bonus": bool,
     "kind": str,
+    "weights": list,
 }
 
 
@@ -164,7 +174,11 @@ def _exercise(plain: object, where: str) -> Exercise:
     for listed in ("provides", "needs"):
         if not all(isinstance(name, str) for name in values[listed]):
             raise LessonError(f"{where}: the manifest's {listed!r} of exercise {values['id']} holds more than names.")
-    return Exercise(**(values | {"provides": tuple(values["provides"]), "needs": tuple(values["needs"])}))
+    if not all(isinstance(each, int) and each > 0 for each in values["weights"]):
+        raise LessonError(
+            f"{where}: the manifest's 'weights' of exercise {values['id']} holds more than whole numbers."
+        )
+    return Exercise(**(values | {name: tuple(values[name]) for name in ("provides", "needs", "weights")}))
 
 
 def _expect(plain: Mapping[str, Any], name: str, kind: type, where: str) -> Any:

@@ -10,20 +10,23 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 import labkit
-from labkit.board import reporting
+from labkit.board import membership, posting, reporting
 from labkit.board.membership import Membership
-from labkit.board.results import Results, reported
+from labkit.board.results import reported
+from labkit.board.room import Room
 from labkit.board.server import Board
-from labkit.errors import ConfigError
+from labkit.errors import ConfigError, EnvironmentProblem
 from tests.lasting_port import lasting_port
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +37,7 @@ BOARD = (sys.executable, "-c", "from labkit.cli import main; main()", "board")
 class Running:
     process: subprocess.Popen[str]
     link: str
+    instructors: str
 
     def call(self, method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
         connection = http.client.HTTPConnection(urlsplit(self.link).netloc, timeout=180)
@@ -54,8 +58,8 @@ class Running:
         return json.loads(text)  # type: ignore[no-any-return]
 
 
-def start(folder: Path, port: int = 0) -> Running:
-    command = [*BOARD, "--host", "127.0.0.1", "--port", str(port)]
+def start(folder: Path, port: int = 0, relay: Path | None = None) -> Running:
+    command = [*BOARD, "--host", "127.0.0.1", "--port", str(port), *(["--relay", str(relay)] if relay else [])]
     process = subprocess.Popen(
         [*command, "--course", str(ROOT), "--results", str(folder / "class.sqlite")],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
@@ -67,7 +71,9 @@ def start(folder: Path, port: int = 0) -> Running:
         process.kill()
         said = first + process.communicate(timeout=300)[0]
         pytest.fail(said)
-    return Running(process, found[1])
+    while not (own := re.match(r"For you alone .*: http://127\.0\.0\.1:\d+(/i/\S+)\n", process.stdout.readline())):
+        assert process.poll() is None
+    return Running(process, found[1], own[1])
 
 
 def stop(running: Running, how: signal.Signals = signal.SIGINT) -> int:
@@ -91,7 +97,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A learner's computer on which nothing was sent before; it waits for a board on a loaded machine."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setattr(reporting, "_SENDER", reporting._Sender())
-    monkeypatch.setattr(reporting, "SECONDS", 60.0)
+    monkeypatch.setattr(posting, "SECONDS", 60.0)
     return tmp_path / "config" / "labkit" / "class.json"
 
 
@@ -118,8 +124,8 @@ def test_a_board_that_is_away_is_named_at_the_next_check_and_told_everything_lat
 ) -> None:
     port = lasting_port()
     board = start(tmp_path, port)
-    stop(board)
     labkit.join_class(board.link, "bo")
+    stop(board)
     assert reporting.report("naive_all_reduce", True) == ""
     reporting.wait()
     assert "did not answer" in reporting.report("count_bytes", False)
@@ -139,12 +145,12 @@ def test_a_board_that_is_away_is_named_at_the_next_check_and_told_everything_lat
 def test_a_board_that_refuses_at_once_is_still_named_only_at_the_next_check(
     board: Running, own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stop(board)
     labkit.join_class(board.link, "bo")
+    stop(board)
     tell = reporting._SENDER.tell
 
-    def tell_and_wait(membership: Membership, exercise_id: str, passed: bool, plans: object) -> None:
-        tell(membership, exercise_id, passed, plans)
+    def tell_and_wait(membership: Membership, what: str, about: str, body: dict[str, object]) -> None:
+        tell(membership, what, about, body)
         reporting.wait()
 
     monkeypatch.setattr(reporting._SENDER, "tell", tell_and_wait)
@@ -152,13 +158,85 @@ def test_a_board_that_refuses_at_once_is_still_named_only_at_the_next_check(
     assert "did not answer" in reporting.report("count_bytes", False)
 
 
-def test_a_nickname_that_is_taken_is_told_at_the_next_check(board: Running, own_home: Path) -> None:
+def test_a_taken_name_a_wrong_link_and_a_dead_board_are_told_at_joining(board: Running, own_home: Path) -> None:
     board.send("cy", "naive_all_reduce", True)
-    labkit.join_class(board.link, "cy")
-    reporting.report("naive_all_reduce", True)
+    with pytest.raises(ConfigError, match="somebody else in this class is called 'cy'"):
+        labkit.join_class(board.link, "cy")
+    with pytest.raises(ConfigError, match="this is no class of this board"):
+        labkit.join_class(re.sub(r"/c/.*", "/c/aaaaa-bbbbb", board.link), "cy")
+    stop(board)
+    with pytest.raises(EnvironmentProblem, match="does not answer: is the link as on the wall"):
+        labkit.join_class(board.link, "dee")
+    assert not own_home.exists()
+
+
+def test_who_joined_is_on_the_board_before_any_check(board: Running, own_home: Path) -> None:
+    labkit.join_class(board.link, "ada")
+    assert board.standing()["learners"] == {"ada": {}}
+
+
+def test_help_guesses_and_mistakes_reach_the_instructor_and_the_wall_has_no_names_of_them(
+    board: Running, own_home: Path
+) -> None:
+    with pytest.raises(ConfigError, match="you are in no class"):
+        labkit.i_need_help()
+    labkit.join_class(board.link, "ada")
+    assert "sees that you want help" in labkit.i_need_help()
+    labkit.predict("root_megabytes", 12.5, unit="MB")
+    reporting.report("count_bytes", False, mistake="forgot the root")
     reporting.wait()
-    assert "somebody else in this class is called 'cy'" in reporting.report("naive_all_reduce", True)
+    wall: Any = board.standing()
+    assert (wall["help"], wall["done"]) == (1, 0)
+    assert wall["poll"] == {"guess": "root_megabytes", "unit": "MB", "values": [12.5]}
+    assert "helped" not in wall and "mistakes" not in wall
+    own = json.loads(board.call("GET", f"{board.instructors}/standing")[1])
+    assert own["helped"] == [["ada", 0]] and own["mistakes"] == {"count_bytes": [["forgot the root", 1]]}
+    labkit.i_am_done()
+    own = json.loads(board.call("GET", f"{board.instructors}/standing")[1])
+    assert own["helped"] == [] and own["finished"] == ["ada"]
+
+
+def test_the_instructor_renames_and_removes_and_nobody_else_does(board: Running, own_home: Path) -> None:
+    labkit.join_class(board.link, "rude name")
+    body = json.dumps({"nickname": "rude name", "to": "table 3"}).encode()
+    own = urlsplit(board.link).path
+    assert board.call("POST", f"{own}/rename", body)[0] == 404
+    assert board.call("POST", f"{own.replace('/c/', '/i/')}/rename", body)[0] == 403
+    assert board.call("POST", f"{board.instructors}/rename", body)[0] == 204
+    assert board.call("POST", f"{board.instructors}/rename", body) == (400, "nobody on the board is called 'rude name'")
+    reporting.report("count_bytes", True)  # their machine goes on under the old name
     reporting.wait()
+    assert board.standing()["learners"] == {"table 3": {"count_bytes": [1, 1]}}
+    assert board.call("POST", f"{board.instructors}/remove", b'{"nickname": "table 3"}')[0] == 204
+    reporting.report("count_bytes", True)
+    reporting.wait()
+    assert "took 'rude name' off the board" in reporting.report("count_bytes", True)
+    reporting.wait()
+    assert board.standing()["learners"] == {}
+    assert board.call("POST", f"{board.instructors}/remove", b"[]")[0] == 400
+
+
+def test_a_folder_relays_where_machines_cannot_reach_each_other(tmp_path: Path, own_home: Path) -> None:
+    with pytest.raises(ConfigError, match=r"is no class's relay folder"):
+        labkit.join_class(str(tmp_path), "ada")
+    board = start(tmp_path, relay=tmp_path / "shared")
+    try:
+        labkit.join_class(str(tmp_path / "shared"), "ada")
+        reporting.report("count_bytes", True)
+        reporting.wait()
+        while board.standing()["learners"] != {"ada": {"count_bytes": [1, 1]}}:
+            assert board.process.poll() is None
+            time.sleep(0.05)
+        labkit.leave_class()
+        with pytest.raises(ConfigError, match="somebody else in this class is called 'ada'"):
+            labkit.join_class(str(tmp_path / "shared"), "ada")
+        (tmp_path / "shared" / "odd.jsonl").write_text('no json\n[]\n{"what": "result", "body": 3}\n')
+        labkit.join_class(str(tmp_path / "shared"), "bo")
+        while "bo" not in board.standing()["learners"]:
+            assert board.process.poll() is None
+            time.sleep(0.05)
+    finally:
+        stop(board)
 
 
 def test_two_hundred_learners_at_once_lose_nothing(board: Running) -> None:
@@ -229,7 +307,8 @@ def test_a_taken_port_is_told_with_its_cure(tmp_path: Path) -> None:
     assert "cannot listen on 127.0.0.1" in done.stderr and "choose another with --port" in done.stderr
 
 
-def test_each_class_of_a_learner_gets_a_key_of_its_own(own_home: Path) -> None:
+def test_each_class_of_a_learner_gets_a_key_of_its_own(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "post", lambda *_: ("", False))
     first = labkit.join_class("http://10.0.0.1:8321/c/aaaaa-bbbbb", "ada")
     assert labkit.join_class("http://10.0.0.2:8321/c/aaaaa-bbbbb", "ada").key == first.key, "the board moved"
     assert labkit.join_class("http://10.0.0.1:8321/c/ccccc-ddddd", "ada").key != first.key
@@ -247,7 +326,7 @@ def test_plans_are_scored_by_the_board_alone(tmp_path: Path) -> None:
             raise ConfigError("no plan")
         return 1.25 if plans == [[0, 1]] else 1.5
 
-    results = Results(tmp_path / "class.sqlite")
+    results = Room(tmp_path / "class.sqlite")
     board = Board(results, {"02": [("ring_plan", "2.4", "Ring plan")]}, score)
     for nickname, plans in (("ada", [[0, 0]]), ("ada", [[0, 1]]), ("bo", [[0, 0]]), ("bo", [[1, 0]])):
         body = {"nickname": nickname, "key": f"key of {nickname}", "exercise": "ring_plan", "passed": True}

@@ -19,6 +19,7 @@ from labkit.cli import app
 from labkit.errors import ConfigError
 from labkit.grading.course import Course, find_course
 from labkit.grading.handout.gradescope import write_autograder
+from labkit.grading.handout.runtime_lock import CPU_BUILDS, pinned
 
 VISIBILITY = {"enum": ["hidden", "after_due_date", "after_published", "visible"]}
 FORMAT = {"enum": ["text", "html", "simple_format", "md", "ansi"]}
@@ -94,6 +95,8 @@ def test_the_zip_holds_labkit_and_hidden_cases_and_no_solution(unpacked: Path) -
         "requirements.lock",
         "labkit/grading/handout/gradescope.py",
     } <= names
+    lock = (unpacked / "source" / "requirements.lock").read_text()
+    assert "torch==" in lock and "setuptools==" in lock and "playwright" not in lock and "Sphinx" not in lock
     own = find_course("90", unpacked / "source").own_files()
     judging = {name for name in names if name.startswith(("solutions/", "notebooks/", "exercises/", "tests/"))}
     assert judging == {"notebooks/90_small.ipynb", *own} and "exercises/small/double/exercise.py" in own
@@ -150,11 +153,13 @@ def test_setup_installs_from_the_zip_alone_with_the_first_python_that_can_be_had
         ["/bin/bash", unpacked / "source" / "setup.sh"], env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
+    lock = (unpacked / "source" / "requirements.lock").read_text()
     called = (tmp_path / "called").read_text().replace(str(tmp_path), "ROOT").splitlines()
     assert called[1].endswith("bubblewrap") and called[2].endswith("python3.12-venv")
     assert called[3:] == [
         "apt-get install -y --no-install-recommends python3.13-venv",
         "python3.13 -m venv ROOT/venv",
+        f"python -m pip install --index-url {CPU_BUILDS} {pinned(lock, 'torch')}",
         "python -m pip install -r ROOT/source/requirements.lock",
         "python -m pip install --no-deps --no-build-isolation --editable ROOT/source",
     ]

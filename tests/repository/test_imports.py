@@ -45,6 +45,7 @@ LAYERS = (
     "lessons",
     "grading",
     "doctor",
+    "doctors",
     "commands",
     "cli",
 )

@@ -18,6 +18,10 @@ OF_ONE_MACHINE = re.compile(r"(?<![\w.])/(?:wor[k]/|home/[a-z]|User[s]/[A-Za-z]|
 INDEXES = re.compile(
     r"download\.pytorch\.or[g]|pypi\.org/simpl[e]|files\.pythonhosted|--extra-index-ur[l]|--find-link[s]"
 )
+FOR_OTHERS = {
+    "labkit/grading/handout/runtime_lock.py": "Gradescope's machines and students' take PyTorch's build without CUDA",
+    "labkit/grading/handout/students_readme.py": "the same, and wheels from a USB stick",
+}
 
 
 def _tracked() -> list[Path]:
@@ -44,7 +48,8 @@ def test_no_file_names_a_path_of_one_machine() -> None:
 
 
 def test_no_file_names_a_package_index() -> None:
-    found = [f"{path.relative_to(ROOT)}: {m.group()!r}" for path in _tracked() for m in INDEXES.finditer(_text(path))]
+    paths = [path for path in _tracked() if str(path.relative_to(ROOT)) not in FOR_OTHERS]
+    found = [f"{path.relative_to(ROOT)}: {m.group()!r}" for path in paths for m in INDEXES.finditer(_text(path))]
     assert not found
 
 

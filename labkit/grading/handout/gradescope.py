@@ -11,13 +11,16 @@ import shutil
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from labkit.errors import ConfigError
 from labkit.grading.class_key import class_key, key_file
 from labkit.grading.course import find_course
+from labkit.grading.from_packs import read_packs
 from labkit.grading.handout.repository_files import REPOSITORY, repository_files
+from labkit.grading.handout.runtime_lock import CPU_BUILDS, pinned, runtime_lock
 from labkit.grading.own_folders import own_prefix
 from labkit.grading.reports.student_report import write_whole
 
@@ -25,12 +28,11 @@ _FILES = ("labkit", "pyproject.toml", "requirements.lock", "README.md", "LICENSE
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _NAME = "submission"
 _KEY = "class.key"
+_PACKS = "packs"
 _MODES = {"setup.sh": 0o100755, "run_autograder": 0o100755, _KEY: 0o100600}
 
 _SETUP = """#!/usr/bin/env bash
 # Gradescope runs this once, when the autograder's image is built: Python, bubblewrap, and what requirements.lock names.
-# pip fetches PyTorch's CUDA build by default, several GB more than is needed here: set PIP_INDEX_URL to PyTorch's CPU
-# builds above the pip line, as PyTorch's install page shows, if the image becomes too large.
 set -euo pipefail
 root=${AUTOGRADER_ROOT:-/autograder}
 apt-get update
@@ -38,6 +40,8 @@ DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends bubble
 for version in 3.12 3.13 3.11 3.14; do
     if DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "python$version-venv"; then
         "python$version" -m venv "$root/venv"
+        # PyTorch's CPU build: no GPU is here, and the CUDA build is several GB more.
+        "$root/venv/bin/python" -m pip install --index-url CPU_BUILDS TORCH
         "$root/venv/bin/python" -m pip install -r "$root/source/requirements.lock"
         "$root/venv/bin/python" -m pip install --no-deps --no-build-isolation --editable "$root/source"
         exit 0
@@ -74,7 +78,11 @@ class Autograder:
 
 
 def write_autograder(
-    out: str | Path, lesson: str, course: str | Path | None = None, key: str | Path | None = None
+    out: str | Path,
+    lesson: str,
+    course: str | Path | None = None,
+    key: str | Path | None = None,
+    packs: Sequence[Path] = (),
 ) -> Autograder:
     """Write the zip that Gradescope takes as a programming assignment's autograder.
 
@@ -85,6 +93,7 @@ def write_autograder(
         lesson: Its number or name.
         course: The course's folder.
         key: The file of the class key, as for `labkit.grading.grade.grade`.
+        packs: Packs of answers that were handed out.
 
     Raises:
         ConfigError: If there is no such lesson, or `out` is no zip.
@@ -99,7 +108,11 @@ def write_autograder(
     contents[f"notebooks/{found.notebook.name}"] = found.notebook.read_bytes()
     contents |= {name: path.read_bytes() for name, path in found.own_files().items()}
     contents[_KEY] = f"{class_key(Path(key) if key is not None else key_file(os.environ)).hex()}\n".encode()
-    contents["setup.sh"] = _SETUP.encode()
+    read_packs(packs, found.name)
+    contents |= {f"{_PACKS}/{number}.pack": path.read_bytes() for number, path in enumerate(packs, 1)}
+    contents["requirements.lock"] = (lock := runtime_lock(REPOSITORY)).encode()
+    setup = _SETUP.replace("CPU_BUILDS", CPU_BUILDS).replace("TORCH", pinned(lock, "torch"))
+    contents["setup.sh"] = setup.encode()
     contents["run_autograder"] = _RUN.format(lesson=found.lesson).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -134,7 +147,8 @@ def run(root: Path, lesson: str) -> None:
         shutil.copyfile(root / "source" / _KEY, key)
         key.chmod(0o600)  # whatever unpacked it
         confined = "none" if problem else "bubblewrap"
-        grade([handed_in], lesson, out, jobs=1, key=key, course=root / "source", sandbox=confined)
+        packs = sorted((root / "source" / _PACKS).glob("*.pack"))
+        grade([handed_in], lesson, out, jobs=1, key=key, course=root / "source", sandbox=confined, packs=packs)
         result = (out / _NAME / "result.json").read_bytes()
     write_whole(root / "results" / "results.json", result)
 

@@ -18,15 +18,17 @@ import nbformat
 
 from labkit.checks.question import KEY, RECORDING
 from labkit.errors import ConfigError, LessonError
+from labkit.grading.handout.pages import write_pages
 from labkit.grading.handout.release_search import search, secrets_of
 from labkit.grading.handout.repository_files import REPOSITORY, repository_files
+from labkit.grading.handout.runtime_lock import runtime_lock
+from labkit.grading.handout.students_readme import students_readme
 from labkit.grading.handout.texts_within import NOT_SEARCHED
-from labkit.lessons import manifest
 from labkit.lessons.course import find_course, select
 from labkit.lessons.notebook import as_text
 from labkit.lessons.pristine import ORIGINALS
 
-_FILES = ("LICENSE", "environment.yml", "requirements.lock", ".jupyter")
+_FILES = ("LICENSE", "environment.yml", ".jupyter")
 _TARGETS = ("help", "setup", "$(STAMP)", "stale", "lab", "clean")
 _LIST = ".labkit-release.json"
 _SHOWN = 10
@@ -61,13 +63,16 @@ class Release:
         )
 
 
-def release(destination: str | Path, lessons: Sequence[str] = (), course: str | Path | None = None) -> Release:
+def release(
+    destination: str | Path, lessons: Sequence[str] = (), course: str | Path | None = None, pages: bool = False
+) -> Release:
     """Write the student bundle, once the search has found nothing in it that students must not have.
 
     Args:
         destination: A folder that does not exist, is empty, holds an earlier release or only ``.git``.
         lessons: Numbers or names; all if none is named.
         course: The folder that holds ``notebooks/`` and ``solutions/``; None looks upwards from the working directory.
+        pages: With slides, glossary and site as pages.
 
     Raises:
         ConfigError: If the folder holds anything else, or labkit is not installed from its repository.
@@ -89,7 +94,11 @@ def release(destination: str | Path, lessons: Sequence[str] = (), course: str | 
                 _copy(path, bundle / path.parent.name / path.name)
             _copy(notebook, bundle / "notebooks" / ORIGINALS / notebook.name)  # for `labkit reset`
         _with_the_class_recordings(root, bundle)
-        (bundle / "README.md").write_text(_readme(notebooks), encoding="utf-8")
+        if pages:
+            write_pages(notebooks, root, bundle / "pages")
+        lock = runtime_lock(REPOSITORY)
+        (bundle / "requirements.lock").write_text(lock, encoding="utf-8")
+        (bundle / "README.md").write_text(students_readme(notebooks, lock, pages), encoding="utf-8")
         found = search(bundle, secrets)
         if found:
             more = f"\n  and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
@@ -165,25 +174,3 @@ def _students_targets(makefile: str) -> str:
     head, *blocks = re.split(r"\n(?=[\w$().-][^\n=]*:(?!=))", makefile)
     kept = [block for block in blocks if block.split(":")[0].strip() in _TARGETS]
     return re.sub(r"(?m)^\.PHONY:.*$", ".PHONY: help setup lab clean stale", "\n".join([head, *kept])).rstrip() + "\n"
-
-
-def _readme(notebooks: Sequence[Path]) -> str:
-    lines = ["# Distributed training, built by hand", ""]
-    lines += [f"* [{manifest.read(path).title}](notebooks/{path.name})" for path in notebooks]
-    lines += [
-        "",
-        "With Python 3.11 to 3.14 and make:",
-        "",
-        "```",
-        "make lab     # an environment in .venv, a self-check in words, JupyterLab on the first notebook",
-        "```",
-        "",
-        "The first time it fetches some 2 GB and takes minutes. With conda: `conda env create -f environment.yml`.",
-        "",
-        'In a notebook, `labkit.check("chunk_bounds", chunk_bounds)` tries your function and says what is wrong;',
-        '`labkit.hint("chunk_bounds")` gives a nudge, then the idea, then almost the line. Write in the exercise',
-        "cells: only they are graded, with other inputs and other numbers of ranks than you see. Hand in the `.ipynb`",
-        "file.",
-        "",
-    ]
-    return "\n".join(lines)

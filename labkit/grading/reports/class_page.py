@@ -47,8 +47,12 @@ def class_page(results: Sequence[GradedSubmission], title: str, cases: Sequence[
         states = {each.id: each.state for each in student.exercises}
         return [states.get(each, "not_graded") for each in ids]
 
+    packed = [(student, [each for each in student.exercises if each.pack == "answer"]) for student in students]
+    unnamed = [(student, [each for each in student.exercises if each.pack == "unnamed"]) for student in students]
     return page(
         "class_page.html",
+        packed=[(student, used) for student, used in packed if used],
+        unnamed=[(student, used) for student, used in unnamed if used],
         title=title,
         figures=figures,
         bars=_bars(figures.bins),

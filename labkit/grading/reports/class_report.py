@@ -59,9 +59,21 @@ def class_csv(entries: Iterable[GradedSubmission], manifest: Manifest) -> bytes:
 
 
 def write_class(
-    out: Path, entries: Sequence[GradedSubmission], submissions: Sequence[Submission], course: Course
+    out: Path,
+    entries: Sequence[GradedSubmission],
+    submissions: Sequence[Submission],
+    course: Course,
+    packs: Sequence[Mapping[str, str]] = (),
 ) -> None:
-    """Write ``gradebook.csv`` and, of more than one submission, ``class.html`` and ``copies.html``."""
+    """Write ``gradebook.csv`` and, of more than one submission, ``class.html`` and ``copies.html``.
+
+    Args:
+        out: The folder.
+        entries: What was graded.
+        submissions: What was handed in.
+        course: The lesson.
+        packs: Answers that were handed out, which make nobody alike.
+    """
     write_whole(out / "gradebook.csv", class_csv(entries, course.manifest))
     if len(entries) > 1:
         from labkit.grading.reports.class_page import class_page
@@ -69,7 +81,7 @@ def write_class(
 
         hashes = {each.name: each.submission_sha256 for each in entries}
         works = read_works(submissions, course, hashes)
-        found = find_copies(works, course)
+        found = find_copies(works, course, packs)
         write_whole(out / "class.html", class_page(entries, course.manifest.title, found.cases))
         write_whole(out / "copies.html", copies_page(found, works, course.manifest, {}))
 

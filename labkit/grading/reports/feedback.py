@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from labkit.grading.reports.guess_picture import guess_picture
 from labkit.grading.reports.page import page
-from labkit.grading.reports.student_report import second_run_words
+from labkit.grading.reports.student_report import pack_words, second_run_words
 from labkit.grading.score import StudentResult
 
 
@@ -17,6 +17,7 @@ def feedback_html(result: StudentResult, lesson_title: str) -> bytes:
         opening=_opening(result),
         picture=guess_picture,
         second_run_words=second_run_words,
+        pack_words=pack_words,
     )
 
 

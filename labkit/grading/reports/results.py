@@ -24,6 +24,7 @@ class GradedExercise:
         mistake: The name of the recognised mistake, or "".
         number: What people call it by, "2.7"; or "".
         written: The sentences of a ``write``, or "".
+        pack: "answer" for a pack's answer, "unnamed" for one of a pack that grading was not told of, or "".
     """
 
     id: str
@@ -35,6 +36,7 @@ class GradedExercise:
     mistake: str = ""
     number: str = ""
     written: str = ""
+    pack: str = ""
 
     @property
     def name(self) -> str:
@@ -141,4 +143,5 @@ def _exercise(test: Any) -> GradedExercise:
         str(extra["mistake"]),
         number,
         str(extra.get("written", "")),
+        str(extra.get("pack", "")),
     )

@@ -20,6 +20,8 @@ _MOST_SOURCE = 20_000
 
 def exercise_text(result: ExerciseResult) -> str:
     """Return what is said of one exercise, as plain text."""
+    if result.pack == "answer":
+        return pack_words(result)
     if result.with_references:
         return plain_text(f"{second_run_words(result)}\n{_own_failure(result)}")
     if result.state == "passed":
@@ -41,6 +43,14 @@ def second_run_words(result: ExerciseResult) -> str:
     )
 
 
+def pack_words(result: ExerciseResult) -> str:
+    """Return what is said of a cell that is a pack's answer."""
+    return (
+        f"This is the answer of the pack that was handed out; it earns {result.score:g} of {result.exercise.points} "
+        "points. Write your own in its place to earn them all."
+    )
+
+
 def _own_failure(result: ExerciseResult) -> str:
     failure = result.first_failure
     if failure is None:
@@ -49,8 +59,14 @@ def _own_failure(result: ExerciseResult) -> str:
     lines = [f"Tried: {failure.name}", f"Came back: {failure.message}"]
     if failure.hint:
         lines.append(f"Hint: {failure.hint}")
-    lines.append(f"{passed} of {result.num_cases} hidden cases passed; points are given for all of them together.")
+    lines.append(f"{passed} of {result.num_cases} hidden cases passed; {_for_them(result)}.")
     return plain_text("\n".join(lines))
+
+
+def _for_them(result: ExerciseResult) -> str:
+    if not result.exercise.weights:
+        return "points are given for all of them together"
+    return f"they earn {result.score:g} of {result.exercise.points} points"
 
 
 def result_json(result: StudentResult, lesson: str) -> dict[str, Any]:
@@ -74,6 +90,7 @@ def result_json(result: StudentResult, lesson: str) -> dict[str, Any]:
                     "points": each.exercise.points,
                     "mistake": each.mistake,
                     **({"written": each.written} if each.written else {}),
+                    **({"pack": each.pack} if each.pack else {}),
                 },
             }
         )

@@ -94,7 +94,7 @@ class DaskClass:
     def _grade(self, distributed: Any, client: Any) -> None:
         run_id, fingerprint = (
             uuid.uuid4().hex,
-            self.setting.course.fingerprint(self.setting.key, self.setting.second_run),
+            self.setting.course.fingerprint(self.setting.key, self.setting.second_run, self.setting.packs),
         )
         about = (run_id, _opening(self.setting), _course_files(self.setting.course), fingerprint)
         with FileReader(self.setting.limits) as files:

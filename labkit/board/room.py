@@ -1,0 +1,187 @@
+"""What the board keeps beside results: who wants help, who is done, guesses, kinds of mistake; the instructor's say.
+
+The instructor's view has a link of its own: what it shows of single learners is on no wall.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from time import time
+from typing import Any
+
+from labkit.board.results import Exercises, Reported, Results, check_key, check_nickname
+from labkit.errors import ConfigError
+from labkit.slugs import is_slug
+
+WANTS = ("help", "done", "")
+MOST_GUESSES = 100
+_SHOWN_S = 1800.0
+_TABLES = {
+    "saying": "nickname TEXT PRIMARY KEY, what TEXT NOT NULL, since_s REAL NOT NULL",
+    "guess": "nickname TEXT NOT NULL, guess TEXT NOT NULL, value TEXT NOT NULL, unit TEXT NOT NULL, at_s REAL NOT NULL,"
+    " PRIMARY KEY (nickname, guess)",
+    "mistake": "nickname TEXT NOT NULL, exercise TEXT NOT NULL, mistake TEXT NOT NULL,"
+    " PRIMARY KEY (nickname, exercise)",
+    "instructor": "token TEXT NOT NULL",
+}
+_OF_A_LEARNER = ("result", "design", "saying", "guess", "mistake", "learner", "seat")
+
+
+class Room(Results):
+    """The results of a class, and what else its room tells.
+
+    Args:
+        path: The file; made if it is not there.
+        now: Seconds since the epoch.
+    """
+
+    def __init__(self, path: Path, now: Callable[[], float] = time) -> None:
+        super().__init__(path, now)
+        for name, columns in _TABLES.items():
+            self._base.execute(f"CREATE TABLE IF NOT EXISTS {name} ({columns})")
+        found = self._base.execute("SELECT token FROM instructor").fetchone()
+        self.instructors_token: str = found[0] if found else secrets.token_urlsafe(12)
+        if not found:
+            self._base.execute("INSERT INTO instructor VALUES (?)", (self.instructors_token,))
+
+    def join(self, plain: object, address: str = "") -> str:
+        """Return what the board calls a learner who joins.
+
+        Raises:
+            ConfigError: If the name is taken, or the board full.
+        """
+        nickname, key, _ = _fields(plain, ())
+        with self.changing():
+            return self.admitted(nickname, key, address)
+
+    def say(self, plain: object, address: str = "") -> None:
+        """Write down that a learner wants help, is done, or neither.
+
+        Raises:
+            ConfigError: If it is anything else.
+        """
+        nickname, key, rest = _fields(plain, ("what",))
+        if rest["what"] not in WANTS:
+            raise ConfigError("a learner says help, done, or nothing")
+        with self.changing():
+            nickname = self.admitted(nickname, key, address)
+            self._base.execute("DELETE FROM saying WHERE nickname = ?", (nickname,))
+            if rest["what"]:
+                self._base.execute("INSERT INTO saying VALUES (?, ?, ?)", (nickname, rest["what"], self._now()))
+
+    def guess(self, plain: object, address: str = "") -> None:
+        """Write down what a learner guesses; a later guess replaces it.
+
+        Raises:
+            ConfigError: If it is no number, word or flag.
+        """
+        nickname, key, rest = _fields(plain, ("guess", "value", "unit"))
+        value, unit = rest["value"], rest["unit"]
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if not isinstance(value, int | float | str | bool) or not finite or len(str(value)) > 60:
+            raise ConfigError("a guess is a number, a short word, true or false")
+        if not is_slug(rest["guess"]) or not isinstance(unit, str) or len(unit) > 20:
+            raise ConfigError("a guess has the name of what is guessed, and a unit of at most 20 characters")
+        with self.changing():
+            nickname = self.admitted(nickname, key, address)
+            count = self._base.execute("SELECT count(*) FROM guess WHERE nickname = ?", (nickname,)).fetchone()[0]
+            if count >= MOST_GUESSES:
+                raise ConfigError(f"{MOST_GUESSES} guesses of one learner are the most")
+            self._base.execute(
+                "INSERT OR REPLACE INTO guess VALUES (?, ?, ?, ?, ?)",
+                (nickname, rest["guess"], json.dumps(value), unit, self._now()),
+            )
+
+    def _noted(self, nickname: str, result: Reported) -> None:
+        self._base.execute("DELETE FROM mistake WHERE nickname = ? AND exercise = ?", (nickname, result.exercise))
+        if result.mistake and not result.passed:
+            self._base.execute("INSERT INTO mistake VALUES (?, ?, ?)", (nickname, result.exercise, result.mistake))
+
+    def remove(self, nickname: str) -> None:
+        """Take a learner off the board, with all that they sent; their machine is told.
+
+        Raises:
+            ConfigError: If nobody is called so.
+        """
+        key_hash = self._key_of(nickname)
+        with self.changing():
+            for table in _OF_A_LEARNER:
+                self._base.execute(f"DELETE FROM {table} WHERE nickname = ?", (nickname,))
+            self._base.execute("INSERT OR REPLACE INTO removed VALUES (?)", (key_hash,))
+
+    def rename(self, nickname: str, to: str) -> None:
+        """Call a learner by another name; what their machine sends goes on under it.
+
+        Raises:
+            ConfigError: If nobody is called so, or the new name is somebody's or cannot be one.
+        """
+        check_nickname(to)
+        key_hash = self._key_of(nickname)
+        if self._base.execute("SELECT 1 FROM learner WHERE nickname = ?", (to,)).fetchone():
+            raise ConfigError(f"somebody in this class is called {to!r} already")
+        with self.changing():
+            for table in _OF_A_LEARNER:
+                self._base.execute(f"UPDATE {table} SET nickname = ? WHERE nickname = ?", (to, nickname))
+            self._base.execute("INSERT OR REPLACE INTO renamed VALUES (?, ?)", (key_hash, to))
+
+    def _key_of(self, nickname: str) -> str:
+        found = self._base.execute("SELECT key_hash FROM learner WHERE nickname = ?", (nickname,)).fetchone()
+        if found is None:
+            raise ConfigError(f"nobody on the board is called {nickname!r}")
+        return str(found[0])
+
+    def standing(self, exercises: Exercises) -> dict[str, Any]:
+        """Return what the class's page shows, names of who wants help not among it.
+
+        Beside what `Results.standing` has: ``help`` and ``done``, how many; ``poll``, the newest question that was
+        guessed at in the last half hour: its name, unit and everybody's guesses without names, or None.
+        """
+        count = Counter(what for (what,) in self._base.execute("SELECT what FROM saying"))
+        return {
+            **super().standing(exercises),
+            "help": count["help"],
+            "done": count["done"],
+            "poll": self._poll(),
+        }
+
+    def instructors_view(self, exercises: Exercises) -> dict[str, Any]:
+        """Return what the instructor's page shows: the class's, and ``helped``, ``finished`` and ``mistakes``.
+
+        ``helped`` are nicknames and minutes, longest first; ``finished`` nicknames; ``mistakes`` by exercise the
+        mistakes that were recognised in what learners have now, with how many, commonest first.
+        """
+        now = self._now()
+        said = self._base.execute("SELECT nickname, what, since_s FROM saying ORDER BY since_s").fetchall()
+        mistakes: dict[str, list[tuple[str, int]]] = {}
+        rows = self._base.execute(
+            "SELECT exercise, mistake, count(*) FROM mistake GROUP BY exercise, mistake ORDER BY count(*) DESC, mistake"
+        )
+        for exercise, mistake, count in rows:
+            mistakes.setdefault(exercise, []).append((mistake, count))
+        return {
+            **self.standing(exercises),
+            "helped": [(name, int((now - since) / 60)) for name, what, since in said if what == "help"],
+            "finished": [name for name, what, _ in said if what == "done"],
+            "mistakes": mistakes,
+        }
+
+    def _poll(self) -> dict[str, Any] | None:
+        newest = self._base.execute("SELECT guess, unit, max(at_s) FROM guess").fetchone()
+        if newest[0] is None or self._now() - newest[2] > _SHOWN_S:
+            return None
+        rows = self._base.execute("SELECT value FROM guess WHERE guess = ?", (newest[0],)).fetchall()
+        values = sorted((json.loads(value) for (value,) in rows), key=lambda value: (str(type(value)), value))
+        return {"guess": newest[0], "unit": newest[1], "values": values}
+
+
+def _fields(plain: object, wanted: tuple[str, ...]) -> tuple[str, str, dict[str, Any]]:
+    if not isinstance(plain, dict) or set(plain) != {"nickname", "key", *wanted}:
+        raise ConfigError(f"this has the fields {', '.join(('nickname', 'key', *wanted))} and no others")
+    check_nickname(plain["nickname"])
+    check_key(plain["key"])
+    return plain["nickname"], plain["key"], plain

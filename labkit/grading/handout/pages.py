@@ -1,0 +1,79 @@
+"""What a release brings to read without a network: slides, the lessons with their pictures, glossary, reference."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from labkit.errors import EnvironmentProblem
+from labkit.grading.handout.repository_files import REPOSITORY
+from labkit.lessons import manifest
+from labkit.lessons.decks import write_decks
+
+_INSTRUCTORS = ("workshop.md", "instructors.md", "elsewhere.md", "attacks.md", "tried.md", "_build")
+_NOT_READ = ("objects.inv", ".buildinfo", ".doctrees", "_sources")
+_STYLE = ":root{color-scheme:light dark}body{font:18px/1.5 system-ui,sans-serif;max-width:40rem;margin:2rem auto;padding:0 1rem}"  # noqa: E501
+_SITE = """<h2>Read</h2>
+<ul><li><a href="site/index.html">The site: lessons with their pictures, reference, errors</a></li>
+<li><a href="site/glossary.html">Glossary</a></li></ul>
+"""
+
+
+def write_pages(notebooks: Sequence[Path], course: Path, folder: Path) -> None:
+    """Write slides and site of these lessons, and a page that leads to all of it.
+
+    Args:
+        notebooks: Of the lessons that are released.
+        course: The course's folder; the site is that of labkit's own course, another course gets slides alone.
+        folder: Where they go.
+
+    Raises:
+        EnvironmentProblem: If what makes slides and site is not installed, or fails.
+    """
+    executed = [path for path in notebooks if (course / "solutions" / path.name).is_file()]
+    names = [path.stem for path in executed]
+    if names:
+        write_decks(names, [], folder / "slides", course=course, browser=None, say=lambda _: None)
+    own = course.resolve() == REPOSITORY
+    if own:
+        _write_site([path.stem for path in notebooks], folder / "site")
+    rows = "\n".join(
+        f'<li><a href="slides/{path.stem}.html">{escape(manifest.read(path).title)}</a></li>' for path in executed
+    )
+    title = "Distributed training, built by hand"
+    page = (
+        '<!doctype html>\n<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">\n'
+        f"<title>{title}</title><style>{_STYLE}</style>\n<h1>{title}</h1>\n<h2>Slides</h2>\n<ul>{rows}</ul>\n"
+        f"{_SITE if own else ''}</html>\n"
+    )
+    (folder / "index.html").write_text(page, encoding="utf-8")
+
+
+def _write_site(lessons: Sequence[str], folder: Path) -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        docs = Path(temporary) / "docs"
+        shutil.copytree(REPOSITORY / "docs", docs, ignore=shutil.ignore_patterns("made", "_build"))
+        for name in ("labkit", "solutions", "tests"):  # pages are made from them
+            (Path(temporary) / name).symlink_to(REPOSITORY / name, target_is_directory=True)
+        others = [path.stem for path in (REPOSITORY / "solutions").glob("[0-9][0-9]_*.py") if path.stem not in lessons]
+        left_out = ",".join([*_INSTRUCTORS, *(f"made/lessons/{name}.ipynb" for name in others)])
+        command = [sys.executable, "-m", "sphinx", "-Q", "-b", "html", "-D", f"exclude_patterns={left_out}"]
+        environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+        made = Path(temporary) / "out" / "html"
+        done = subprocess.run([*command, str(docs), str(made)], capture_output=True, text=True, env=environment)
+        if done.returncode:
+            why = done.stderr.strip().splitlines()[-1:] or ["Sphinx said nothing"]
+            raise EnvironmentProblem(f"the site of the release was not made ({why[0]}); --no-pages leaves it out")
+        shutil.copytree(made, folder)
+    for name in _NOT_READ:
+        path = folder / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
