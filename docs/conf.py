@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from html import escape
 from pathlib import Path
+from typing import Any
 
 import latex2mathml.converter
 from docutils import nodes
@@ -13,15 +16,20 @@ from sphinx.writers.html5 import HTML5Translator
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
+import first_page  # noqa: E402
 import made_pages  # noqa: E402
 
 project = "labkit"
 copyright = "the labkit authors"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "made/lesson_map.md"]
 html_theme = "furo"
 html_title = "labkit"
-html_static_path: list[str] = []
+html_static_path = ["site"]
+html_css_files = ["site.css"]
+html_js_files = ["site.js"]
+html_favicon = "site/icon.svg"
+html_baseurl = os.environ.get("LABKIT_SITE", "")  # where the site will stand, for the addresses in its previews
 html_show_sphinx = False
 templates_path: list[str] = []
 smartquotes = False
@@ -50,7 +58,28 @@ def _block_math(writer: HTML5Translator, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def _with_pictures(app: Sphinx, error: Exception | None) -> None:
+    """Write the timelines that pages show in frames, each a page of its own, and the picture for links."""
+    if error is None and app.builder.format == "html":
+        first_page.write_preview(Path(app.outdir) / "_static" / "preview.png")
+        first_page.write_timelines(Path(app.outdir) / "made" / "timelines")
+
+
+def _with_preview(
+    app: Sphinx, name: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Say what a page is to whoever shows a link to it."""
+    told = {"og:type": "website", "og:site_name": "labkit", "og:title": context.get("title", "labkit")}
+    told["og:description"] = "Learn distributed training by building it: notebooks, real ranks, timelines, grading."
+    if html_baseurl:
+        told["og:image"] = f"{html_baseurl.rstrip('/')}/_static/preview.png"
+    tags = "".join(f'<meta property="{key}" content="{escape(value)}" />\n' for key, value in told.items())
+    context["metatags"] = context.get("metatags", "") + tags
+
+
 def setup(app: Sphinx) -> None:
     """Write the pages that are made from code, and draw formulas as MathML, which browsers know without a script."""
     app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))
     app.connect("builder-inited", lambda _: made_pages.write(HERE / "made"))
+    app.connect("build-finished", _with_pictures)
+    app.connect("html-page-context", _with_preview)

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import first_page
+
 import labkit
 from labkit.hardware import DEVICES, LINKS
 from labkit.lessons.notebook import as_text
@@ -23,7 +25,7 @@ PACKAGE = ROOT / "labkit"
 def write(folder: Path) -> None:
     """Write every made page below the folder; a page whose content is unchanged keeps its file."""
     pages = {"reference.md": _reference(), "hardware.md": _hardware(), "errors.md": _errors()}
-    pages |= {"what_runs.md": _what_runs()} | _lessons()
+    pages |= {"what_runs.md": _what_runs()} | _lessons() | first_page.pages()
     for name, text in pages.items():
         path = folder / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:

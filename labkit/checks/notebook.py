@@ -76,10 +76,11 @@ class CheckResult:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return the same lines as plain text and as a little HTML."""
-        colours = {"pass": "#1a7f37", "fail": "#b3261e", "hint": "#6f42c1", "head": "inherit", "more": "inherit"}
+        hues = {"pass": "#1a7f37", "fail": "#b3261e", "hint": "#6f42c1"}
+        styles = {kind: f"color:color-mix(in srgb, {hue} 65%, currentColor)" for kind, hue in hues.items()}
+        styles["head"] = "color:inherit;font-weight:bold"
         rows = "\n".join(
-            f'<span style="color:{colours[kind]}{";font-weight:bold" if kind == "head" else ""}">{escape(text)}</span>'
-            for kind, text in self._lines()
+            f'<span style="{styles.get(kind, "color:inherit")}">{escape(text)}</span>' for kind, text in self._lines()
         )
         return {
             "text/plain": repr(self),

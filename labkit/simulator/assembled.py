@@ -30,7 +30,7 @@ _CALLS = {
 
 
 def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Sequence[Noted] = ()) -> Timeline:
-    """Return the timeline of a run; what was never complete ends with its rank and is listed in the table "open".
+    """Return the timeline of a run; what was never complete ends with the run and is listed in the table "open".
 
     Args:
         records: One per rank, in order.
@@ -38,6 +38,7 @@ def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Se
         problems: What the run as a whole found.
     """
     columns, moved = _Columns(), []
+    ends_ns = _with_those_who_wait(records, ends_ns)
     answered: list[tuple[int, Row]] = []
     first = 0
     for record in records:
@@ -85,6 +86,12 @@ def assemble(records: Sequence[RankRecord], ends_ns: Sequence[int], problems: Se
         **spans, tables=tables, num_ranks=len(records),
         problems=tuple(Problem(p.kind, p.rank, p.text, number_of[id(p.row)]) for p in noted),
     )  # fmt: skip
+
+
+def _with_those_who_wait(records: Sequence[RankRecord], ends_ns: Sequence[int]) -> list[int]:
+    """Return when each rank ended; one that stood in a call to the last was there as long as anybody."""
+    waited = [any(row.end_ns == OPEN and (row.blocking or row.of) for row in record.rows) for record in records]
+    return [max(ends_ns) if waits else end for waits, end in zip(waited, ends_ns, strict=True)]
 
 
 class _Columns:

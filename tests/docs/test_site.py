@@ -110,3 +110,21 @@ def test_a_message_that_is_raised_stands_among_the_errors(site: Path) -> None:
     text = (site / "made" / "errors.html").read_text(encoding="utf-8")
     longest = max(re.split(r"[\d`'\"]+", str(raised.value)), key=len).strip()
     assert len(longest) > 20 and longest in text
+
+
+def test_the_first_page_plays_shows_a_timeline_and_names_every_lesson(pages: dict[Path, Page], site: Path) -> None:
+    page = pages[site / "index.html"]
+    text = (site / "index.html").read_text(encoding="utf-8")
+    assert text.count('class="labkit-figure"') == 2
+    assert "made/timelines/step.html" in page.loads
+    assert {f"made/lessons/{lesson}.html" for lesson in LESSONS} <= set(page.links)
+    assert '<meta property="og:description"' in text
+
+
+def test_each_run_of_the_gallery_has_its_timeline_and_what_labkit_said(pages: dict[Path, Page], site: Path) -> None:
+    shown = [load for load in pages[site / "made" / "gallery.html"].loads if load.startswith("timelines/")]
+    assert len(shown) == 5
+    for each in shown:
+        assert (site / "made" / each).stat().st_size > 50_000
+    text = (site / "made" / "gallery.html").read_text(encoding="utf-8")
+    assert "Deadlock: 3 of 4 ranks wait" in text and "rank 3 of 4 failed first" in text

@@ -10,8 +10,10 @@ import torch
 import torch.distributed as dist
 
 import labkit
+from labkit.errors import RunTimeout
 from labkit.hardware import Device, Link
 from labkit.timeline import Timeline
+from labkit.timeline.metrics import wait_ns
 from labkit.timeline.span import Lane
 
 # One byte takes 1 ns, a message 1 us; an operator 100 ns at least, 1 ns for 4 bytes, 1 ns for 10 operations.
@@ -178,3 +180,36 @@ def test_the_timeline_is_saved_drawn_and_summed_up(tmp_path: Path) -> None:
     assert Timeline.load(tmp_path / "run.npz").makespan_ns == timeline.makespan_ns
     timeline.to_chrome(tmp_path / "run.json")
     assert "2 ranks" in timeline.summary()
+
+
+def _rank_0_forgets_to_send() -> None:
+    weight, got = torch.ones(256, 256), torch.empty(100)
+    if dist.get_rank() == 0:
+        for _ in range(4):
+            weight @ weight
+        dist.irecv(got, src=1)  # nobody waits for it
+    else:
+        dist.recv(got, src=dist.get_rank() - 1)
+
+
+def test_a_rank_that_waits_for_ever_is_blocked_until_the_last_rank_ended() -> None:
+    with pytest.raises(RunTimeout) as raised:
+        labkit.run(_rank_0_forgets_to_send, on=labkit.virtual(3))
+    timeline = raised.value.timeline
+    ends = timeline.tables["lifetime"]["end_ns"]
+    assert len(set(ends.tolist())) == 1
+    for rank in (1, 2):
+        (row,) = np.flatnonzero((timeline.rank == rank) & (timeline.kind == "recv"))
+        assert timeline.end_ns[row] == ends[rank]
+        assert wait_ns(timeline)[rank] == ends[rank] - timeline.start_ns[row] > ends[rank] // 2
+
+
+def test_a_call_that_nobody_waits_for_keeps_no_rank_alive() -> None:
+    def program() -> None:
+        if dist.get_rank() == 0:
+            dist.irecv(torch.empty(100), src=1)
+        else:
+            torch.ones(256, 256) @ torch.ones(256, 256)
+
+    first, second = labkit.run(program, on=labkit.virtual(2)).timeline.tables["lifetime"]["end_ns"]
+    assert first < second
