@@ -13,6 +13,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+import labkit
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text())
@@ -78,3 +80,9 @@ def test_ruff_checks_for_the_oldest_python_that_pyproject_allows() -> None:
     ruff = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]
     assert PROJECT["requires-python"] == ">=3.11"
     assert ruff["target-version"] == "py311"
+
+
+def test_the_citation_names_the_version_and_licence() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == labkit.__version__
+    assert citation["license"] == PROJECT["license"]
