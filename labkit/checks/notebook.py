@@ -14,7 +14,7 @@ from labkit.checks.challenge import plans_of
 from labkit.checks.drive import Place, run_visible
 from labkit.checks.exercise import Exercise, functions_for
 from labkit.checks.outcome import CaseOutcome, explained, hint_across
-from labkit.checks.par import lines as par_lines
+from labkit.checks.par import beside, bounds, is_bound
 from labkit.checks.printed import lines as printed_lines
 from labkit.checks.rooms import exercises, find, lesson_of
 from labkit.checks.sweep import named as sweep_case
@@ -197,13 +197,19 @@ def _run(exercise: Exercise, functions: tuple[Callable[..., Any], ...], device: 
         # Only what has passed in processes of its own runs in the learner's: there it cannot end the notebook.
         right = all(outcome.passed for outcome in outcomes)
         outcomes.append(run_sweep(exercise, named) if right else CaseOutcome(sweep_case(exercise), None))
-    passed = all(outcome.passed for outcome in outcomes)
+    par: list[str] = []
+    if exercise.par is not None:
+        within = None
+        if all(outcome.passed for outcome in outcomes):
+            within, par = beside(exercise.par, named)
+        if is_bound(exercise.par):
+            outcomes.append(CaseOutcome(bounds(exercise.par), within))
     return CheckResult(
         exercise.id,
         tuple(outcomes),
         shown=explained(exercise, outcomes),
         across=hint_across(exercise, outcomes),
-        par=tuple(par_lines(exercise.par, named)) if exercise.par is not None and passed else (),
+        par=tuple(par),
     )
 
 

@@ -1,4 +1,8 @@
-"""Par: what our own solution costs on a virtual cluster, shown beside yours once the check has passed. No points."""
+"""Par: what our own solution costs on a virtual cluster, shown beside yours once the cases have passed.
+
+A par may bound yours: more time than that (the computing being the same, it is communication that nothing hides), or
+more memory, and the check does not pass.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from labkit.checks.case import Case
+from labkit.checks.verdict import Verdict
 from labkit.errors import LabkitError
 from labkit.units import format_bytes, format_time
 
@@ -13,6 +19,15 @@ if TYPE_CHECKING:
     from labkit.worlds import World
 
 Functions = Mapping[str, Callable[..., Any]]
+
+EXPOSED, TOO_LARGE = "too much exposed", "too much memory"
+"""What a par names by itself, whatever mistakes its exercise knows."""
+_HINTS = {
+    EXPOSED: "The computing is the same, so what it takes longer is communication, or copying, that nothing hides. Put "
+    "labkit.run on the virtual cluster, as section 2 does, and look for what happens while the device idles.",
+    TOO_LARGE: "Something is kept that a step does not need: a second copy of gradients, or packed buckets of which "
+    "nobody reads any more. The memory rows of a timeline on the virtual cluster show when it comes.",
+}
 
 
 @dataclass(frozen=True)
@@ -41,6 +56,8 @@ class Par:
         world_size: Number of virtual ranks.
         score: What our own solution needs; the tests measure it anew.
         cluster: Keyword arguments of ``labkit.virtual``.
+        most_time: How many times as long yours may take; None where any time passes.
+        most_memory: How many times as much memory yours may hold at its peak; None likewise.
     """
 
     what: str
@@ -49,6 +66,8 @@ class Par:
     world_size: int
     score: Score
     cluster: Mapping[str, Any] = field(default_factory=dict)
+    most_time: float | None = None
+    most_memory: float | None = None
 
     def world(self) -> World:
         """Return the virtual world it is measured in."""
@@ -73,14 +92,45 @@ def measure(par: Par, functions: Functions) -> Score:
     return Score(timeline.makespan_ns, int(sent.max(initial=0)), peak_memory_bytes(timeline))
 
 
-def lines(par: Par, functions: Functions) -> list[str]:
-    """Return par beside what the learner's functions need, as lines of text."""
+def beside(par: Par, functions: Functions) -> tuple[Verdict, list[str]]:
+    """Return whether the functions keep within par's bounds, and par beside what they need, as lines of text."""
     head = f"  on the virtual cluster ({par.where}), {par.what}:"
     try:
         yours = measure(par, functions)
     except LabkitError as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        return [head, f"    yours did not run there: {first}"]
+        failed = Verdict(not is_bound(par), f"It did not run there: {first}")
+        return failed, [head, f"    yours did not run there: {first}"]
+    return _kept(par, yours), [head, *_rows(par, yours)]
+
+
+def is_bound(par: Par) -> bool:
+    """Return whether a check may fail by this par."""
+    return par.most_time is not None or par.most_memory is not None
+
+
+def bounds(par: Par) -> Case:
+    """Return what stands for par's bounds in a list of cases."""
+    parts = [
+        f"{most:g} times par's {what}"
+        for what, most in (("time", par.most_time), ("memory", par.most_memory))
+        if most is not None
+    ]
+    return Case(f"{par.where}: at most {' and '.join(parts)}", 1, ({},))
+
+
+def _kept(par: Par, yours: Score) -> Verdict:
+    for mistake, what, most, ours, mine, shown in (
+        (EXPOSED, "takes", par.most_time, par.score.time_ns, yours.time_ns, format_time),
+        (TOO_LARGE, "holds at its peak", par.most_memory, par.score.peak_bytes, yours.peak_bytes, format_bytes),
+    ):
+        if most is not None and mine > most * ours:
+            text = f"{par.what[:1].upper()}{par.what[1:]} {what} {shown(mine)}, {mine / ours:.2f} times par's."
+            return Verdict(False, text, _HINTS[mistake], f"at most {shown(int(most * ours))}", shown(mine), mistake)
+    return Verdict(True)
+
+
+def _rows(par: Par, yours: Score) -> list[str]:
     rows = [
         ("time", format_time(par.score.time_ns), format_time(yours.time_ns), par.score.time_ns, yours.time_ns),
         (
@@ -94,7 +144,7 @@ def lines(par: Par, functions: Functions) -> list[str]:
     if par.score.peak_bytes and yours.peak_bytes:
         ours, theirs = par.score.peak_bytes, yours.peak_bytes
         rows.append(("memory", format_bytes(ours), format_bytes(theirs), ours, theirs))
-    return [head] + [
+    return [
         f"    {name:10}  par {ours:>9}  yours {theirs:>9}" + (f"  ({b / a:.2f} x)" if a else "")
         for name, ours, theirs, a, b in rows
     ]

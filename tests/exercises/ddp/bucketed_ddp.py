@@ -210,3 +210,25 @@ bucketed(
     ("partial(self.on_gradient, index)", "lambda p: self.on_gradient(index, p)"),
 )
 bucketed("one too few is missing", "packed too early", ("[len(bucket) for", "[max(len(bucket) - 1, 1) for"))
+bucketed(
+    "unpacks row by row",
+    "too much exposed",
+    (
+        "            parameter.grad.copy_(flat[start : start + parameter.numel()].view_as(parameter))\n",
+        "            piece = flat[start : start + parameter.numel()].view_as(parameter)\n"
+        "            for row in range(len(piece)) if piece.dim() else []:\n"
+        "                parameter.grad[row] = piece[row]\n"
+        "            if not piece.dim():\n"
+        "                parameter.grad.copy_(piece)\n",
+    ),
+)
+bucketed(
+    "keeps a copy of each gradient",
+    "too much memory",
+    ("        self.in_flight = []", "        self.in_flight, self.copies = [], {}"),
+    (
+        "        self.missing[self.bucket_of[index]] -= 1\n",
+        "        self.copies[index] = parameter.grad.clone()\n        self.missing[self.bucket_of[index]] -= 1\n",
+    ),
+    ("self.trained[index].grad.reshape(-1) for", "self.copies[index].reshape(-1) for"),
+)
