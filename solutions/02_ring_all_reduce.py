@@ -540,7 +540,7 @@ labkit.answer("twice_the_ranks", "about as long")
 # ## 7 A ring that is right, and slow
 #
 # A colleague wrote a ring as well. It adds up correctly on any number of ranks. But on eight H100s with 16 MB it takes
-# 381 µs, and a ring should be done in about 204 µs. This is its run:
+# about twice the 204 µs of a good ring. This is its run:
 
 # %% tags=["figure", "nbval-ignore-output"]
 labkit.recorded("slow_ring")
@@ -562,7 +562,7 @@ labkit.answer("slow_ring", sent_mb=28, links=4, cause="taking turns")
 # %% [markdown] tags=["slide-only"]
 # ## Right, and twice as slow
 #
-# 381 µs. A ring should take 204.
+# Twice the 204 µs that a ring should take.
 #
 # **To the room:** open section 7. How many links carry bytes at once?
 #

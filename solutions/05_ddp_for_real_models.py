@@ -127,7 +127,7 @@ class AccumulatingDDP(OneBucketDDP):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Return a context in which backward sends nothing; it ends also when an error leaves it."""
+        """Return a context in which backward sends nothing; it ends also when an exception leaves it."""
         # BEGIN SOLUTION accumulating_ddp
         before, self.synchronize = self.synchronize, False
         try:
@@ -308,6 +308,9 @@ labkit.answer("half_precision", "infinity")
 #
 # Streams of data do not divide evenly, and one rank runs out first. If it leaves, the others wait for it in the next
 # all-reduce. Torch's answer is `with ddp.join():`, in which a rank without data goes on answering. Yours is a function.
+#
+# A rank may call `ddp.finish_gradient_synchronization()` without a backward before it. To your `MiniDDP` that is a step in
+# which this rank used no parameter at all.
 #
 # ### Exercise [[uneven_inputs]]
 #
@@ -518,8 +521,9 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 class ShardedSampler(Sampler):
     """This rank's part of the indices 0..size-1: the very ones that torch.utils.data.DistributedSampler yields.
 
-    Their order is torch.randperm with a generator seeded with seed + epoch; it is made as long as a multiple of
-    world_size, repeated from its beginning (or cut, with drop_last); rank r takes elements r, r + world_size, ...
+    Their order is torch.randperm with a generator seeded with seed + epoch. It is padded to the next multiple of
+    world_size with indices from its own beginning, as often as needed (with drop_last it is cut to the multiple below).
+    Rank r takes the elements r, r + world_size, r + 2 * world_size, ...
 
     Args:
         size: Number of samples.

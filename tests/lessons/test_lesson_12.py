@@ -143,6 +143,12 @@ def test_what_travels_is_what_the_text_counts(answers: dict[str, Any]) -> None:
 def test_the_recorded_run_is_what_the_virtual_cluster_does() -> None:
     made = runpy.run_path(str(SOURCE.parent / "hidden" / "tensor_parallel" / "lone_gradient" / "record.py"))
     assert list(labkit.recorded("lone_gradient").rows()) == list(made["record"]().rows())
+    room = SOURCE.parent / "hidden" / "tensor_parallel" / "lone_gradient"
+    of_class = json.loads((room / "key.json").read_text(encoding="utf-8"))["answers"]
+    assert (of_class["layer"], of_class["rank"]) not in ((made["LAYER"], made["RANK"]), (made["LAYER"], 0))
+    assert list(labkit.Timeline.load(room / "recording.json").rows()) == list(
+        made["record"](of_class["layer"], (2, 0, 1, 3, 1, 2)).rows()
+    )
     answers = json.loads((KEYS / "lone_gradient" / "key.json").read_text(encoding="utf-8"))["answers"]
     assert (answers["layer"], answers["rank"]) == (made["LAYER"], made["RANK"])
 

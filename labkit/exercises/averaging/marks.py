@@ -267,7 +267,7 @@ OWN = Mark(
 UNWAITED = Mark(
     "a wait is missing",
     "async_op=True returns at once. The result is there only after wait(): keep what it returns, and wait for all of "
-    "it before you read.",
+    "it before you read. (Functional collectives wait where this check cannot see it: call dist.all_reduce.)",
     unwaited,
 )
 TIED = Mark(

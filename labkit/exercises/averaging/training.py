@@ -109,8 +109,8 @@ def _unwaited(wire: Wire) -> Finding | None:
         if call.waited is None and call.kind != "barrier":
             return Finding(
                 "",
-                message=f"Rank {call.rank} never called wait() on one of its {call.kind}s of {call.bytes} bytes: what "
-                "it reads afterwards may be old.",
+                message=f"Nobody saw rank {call.rank} wait for one of its {call.kind}s of {call.bytes} bytes: what it "
+                "reads afterwards may be old.",
                 rank=call.rank,
                 call=call.sequence,
             )

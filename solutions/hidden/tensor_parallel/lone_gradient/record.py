@@ -1,6 +1,6 @@
-"""Records the run of `lone_gradient`: the gradients of a sequence-parallel model's norms, summed over its ranks.
+"""Records the runs of `lone_gradient`: the gradients of a sequence-parallel model's norms, summed over its ranks.
 
-Run it from the repository to write the recording anew; it comes out the same on every machine.
+Run it from the repository to write both recordings anew; they come out the same on every machine.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 import labkit
 
+HERE = Path(__file__).parent
 LABKITS = Path(__file__).parents[4] / "labkit" / "exercises" / "tensor_parallel" / "lone_gradient"
 RANKS, WIDTH = 4, 16384
 NORMS = tuple(f"block {block} norm {norm}" for block in (2, 1, 0) for norm in (2, 1))
@@ -20,19 +21,19 @@ LAYER, RANK = "block 1 norm 2", 2
 _KEPT = ("call", "wait", "clock")
 
 
-def record() -> labkit.Timeline:
-    """Return the run, without what a learner does not look at: memory, source lines, counted work."""
-    timeline = labkit.run(sums, on=labkit.virtual(RANKS, gpu="a100", link="pcie4"), echo=False).timeline
+def record(layer: str = LAYER, roots: tuple[int, ...] = ROOTS) -> labkit.Timeline:
+    """Return the run in which this norm's sum is not sent back, without what a learner does not look at: memory, source lines, counted work."""
+    timeline = labkit.run(sums, layer, roots, on=labkit.virtual(RANKS, gpu="a100", link="pcie4"), echo=False).timeline
     timeline.tables = {name: table for name, table in timeline.tables.items() if name in _KEPT}
     return timeline
 
 
-def sums() -> None:
+def sums(layer: str, roots: tuple[int, ...]) -> None:
     """Play one rank's part: each norm's gradient is added up on one rank, which sends the sum to all; one forgets to."""
     me = dist.get_rank()
     gradient = torch.empty(WIDTH, device="meta")
     for number, name in enumerate(NORMS):
-        root, others = ROOTS[number], [rank for rank in range(RANKS) if rank != ROOTS[number]]
+        root, others = roots[number], [rank for rank in range(RANKS) if rank != roots[number]]
         with labkit.span(name):
             if me != root:
                 dist.send(gradient, dst=root)
@@ -40,7 +41,7 @@ def sums() -> None:
                 part = torch.empty_like(gradient)
                 dist.recv(part, src=other)
                 gradient += part
-            if name != LAYER:
+            if name != layer:
                 _send_back(gradient, root, others)
         dist.barrier()
 
@@ -55,3 +56,4 @@ def _send_back(gradient: torch.Tensor, root: int, others: list[int]) -> None:
 
 if __name__ == "__main__":
     record().save(LABKITS / "recording.json")
+    record("block 0 norm 2", (2, 0, 1, 3, 1, 2)).save(HERE / "recording.json")
