@@ -26,6 +26,7 @@ from labkit.timeline.span import Lane
 from labkit.timeline.summary import headline
 from labkit.timeline.timeline import Timeline
 from labkit.units import format_time
+from labkit.widgets.finding import finding
 from labkit.widgets.layout import shown_ranks, used_lanes
 from labkit.widgets.palette import CATEGORIES, categories_of
 
@@ -76,7 +77,7 @@ def pack(
     place[order] = np.arange(len(order))
     flows = _flows(timeline, place)
     blocked, counts = _blocked(timeline, shown if origin_ns is None else [], t0)
-    columns |= {"label": codes} | flows | _cuts(timeline, place, t0) | blocked
+    columns |= {"label": codes} | flows | _cuts(timeline, place, t0) | blocked | _calls(timeline, place)
     data, layout = _joined(columns)
     choice = f" ({len(shown)} of the ranks shown)" if len(shown) < timeline.num_ranks else ""
     clock = timeline.tables.get("clock", {})
@@ -87,7 +88,7 @@ def pack(
     )
     return {
         "name": name,
-        "title": headline(timeline) + choice,
+        "title": ((finding(timeline) if origin_ns is None else "") or headline(timeline)) + choice,
         "summary": sentences,
         "says": " ".join(wrong) if len(timeline) else "Nothing recorded.",
         "source": _world(clock, max((error for _, error in errors), default=0)),
@@ -227,6 +228,19 @@ def _blocked(
         times = np.concatenate([each[side] for each in mine]) if mine else np.empty(0, dtype=np.int64)
         columns[f"blocked_{name}"] = (times - t0).astype(np.float64)
     return columns, [[rank, len(each[0])] for rank, each in zip(shown, mine, strict=False)]
+
+
+def _calls(timeline: Timeline, place: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.uint32]]:
+    """Return the events that are a rank's part of a collective, in the page's order, and of which one."""
+    calls = timeline.tables.get("call")
+    if calls is None or not len(calls["span"]):
+        return {}
+    span = calls["span"]
+    kind = timeline.kind[span]
+    keep = np.flatnonzero((place[span] >= 0) & ~np.isin(kind, (*SENDS, *RECEIVES, *REMOTE_CALLS, "span")))
+    keep = keep[np.argsort(place[span[keep]], kind="stable")]
+    _, of = distinct_rows([calls["group"][keep], calls["number"][keep], kind[keep]])
+    return {"call_event": place[span[keep]].astype(np.uint32), "call_of": of.astype(np.uint32)}
 
 
 def _collectives(timeline: Timeline, t0: int) -> dict[str, npt.NDArray[np.float64]]:

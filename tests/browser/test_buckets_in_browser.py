@@ -10,7 +10,7 @@ import pytest
 
 from labkit.widgets.bucket_explorer import bucket_explorer
 from labkit.widgets.compression_explorer import compression_explorer
-from tests.browser.figure_pages import Open, number, set_slider
+from tests.browser.figure_pages import Open, number, set_slider, take
 
 pytestmark = [pytest.mark.browser]
 LINK = {"backward_s": 8e-3, "latency_s": 1e-6, "bandwidth_Bps": 1e9}
@@ -115,3 +115,28 @@ def test_the_compression_explorer_counts_hooks_on_real_gradients(show: Open) -> 
     assert "error of the mean" in page.text_content("svg[role=img]")
     assert number(page, "a").endswith("error 80 %")
     assert not page.failed
+
+
+def test_the_edge_of_a_bucket_is_dragged_and_the_cap_its_slider_and_the_step_follow_at_once(show: Open) -> None:
+    page = show(bucket_explorer())
+    before = page.inner_text('label:has([data-key="cap"]) output'), page.get_attribute(".labkit-figure", "data-buckets")
+    edge = page.locator("[data-edge] >> nth=1").bounding_box()
+    take(page, "[data-edge] >> nth=1", -edge["x"] / 4)  # the second bucket becomes smaller
+    now = page.inner_text('label:has([data-key="cap"]) output'), page.get_attribute(".labkit-figure", "data-buckets")
+    assert now[0] != before[0] and int(now[1]) > int(before[1])
+    page.mouse.up()
+    assert page.get_attribute(".labkit-figure", "data-buckets") == now[1]
+    assert not page.failed
+
+
+def test_the_speed_of_the_link_is_dragged_along_its_curve(show: Open) -> None:
+    page = show(compression_explorer(gradients=[np.ones((64, 64), dtype=np.float32)]))
+    take(page, "[data-pick=speed]", 0)  # its middle: 3.16 GB/s
+    box = page.locator("[data-pick=speed]").bounding_box()
+    page.mouse.move(box["x"] + box["width"], box["y"] + 20)
+    assert page.inner_text("[data-part=say]").startswith("At 1 TB/s ")
+    page.mouse.move(box["x"], box["y"] + 20)
+    assert page.inner_text("[data-part=say]").startswith("At 10 MB/s ")
+    page.mouse.up()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 20)
+    assert page.inner_text("[data-part=say]").startswith("At 3.16 GB/s ")

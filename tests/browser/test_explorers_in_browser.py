@@ -197,7 +197,7 @@ def test_under_a_bound_nobody_is_further_ahead(show: Open) -> None:
     set_slider(page, "bound", 0)
     assert number(page, "most") == "0 ≤ 0 ✓"
     set_slider(page, "bound", 7)  # bounded delay, which counts the gradients of all
-    assert page.inner_text('label:has([data-key="bound"]) output') == "delay 4"
+    assert page.inner_text('[data-choice="bound"][aria-pressed="true"]') == "delay 4"
     assert number(page, "most").endswith(" ≤ d + min(d, N−1) = 7 ✓")
 
 

@@ -102,9 +102,11 @@ def holds_memory() -> None:
         dist.all_reduce(held[-1])
 
 
-def test_the_memory_of_a_rank_is_drawn_under_its_rows(opened: Any) -> None:
+def test_the_memory_of_a_rank_is_drawn_under_its_rows_when_it_is_asked_for(opened: Any) -> None:
     timeline = labkit.run(holds_memory, on=labkit.virtual(2)).timeline
     page = opened(timeline)
+    assert _of(page, "v.state.layout.memories") == []
+    page.click("text=Memory")
     places = _of(page, "v.state.layout.memories")
     assert [place["rank"] for place in places] == [0, 1]
     most = max(int(memory_curve(timeline, rank)[1].max()) for rank in (0, 1))
@@ -232,6 +234,63 @@ def test_ranks_that_are_alike_are_folded_and_a_click_on_their_name_unfolds_them(
     page.press("canvas", "f")
     page.wait_for_function(f"() => {VIEW}.state.folded === true")
     assert _of(page, ranks) == [0, 5]
+
+
+def cluster(num_ranks: int = 64, steps: int = 52) -> Timeline:
+    """Return ranks that compute 4 to 5 ms and all-reduce, rank 13 twice and rank 40 half as long."""
+    draw = np.random.default_rng(0)
+    work = draw.uniform(4, 5, (steps, num_ranks)) * MS
+    if num_ranks > 40:
+        work[:, 13], work[:, 40] = 10 * MS, 2 * MS
+    begin = np.arange(steps)[:, None] * 11 * MS + np.zeros(num_ranks)
+    middle, end = begin + work, begin + 11 * MS
+    ranks = np.tile(np.arange(num_ranks), 3 * steps)
+    start, stop = np.stack((begin, begin + work / 3, middle), 1), np.stack((begin + work / 3, middle, end), 1)
+    lane = np.tile(np.repeat([COMPUTE, COMPUTE, COMMUNICATION], num_ranks), steps)
+    name = np.tile(np.repeat(["forward", "backward", "all_reduce"], num_ranks), steps)
+    span = np.flatnonzero(lane == COMMUNICATION)
+    same = np.ones(len(span), dtype=bool)
+    calls = {"span": span, "group": np.array(["all"] * len(span)), "number": span // (3 * num_ranks), "blocking": same}
+    kind = np.where(lane == COMPUTE, "span", "all_reduce")
+    whole = start.astype(np.int64).ravel(), stop.astype(np.int64).ravel()
+    return Timeline(ranks, lane, *whole, name, kind, tables={"call": calls})
+
+
+def test_many_ranks_are_a_cluster_the_slowest_and_outliers_first_and_all_on_the_first_screen(opened: Any) -> None:
+    timeline = cluster()
+    page = opened(timeline)
+    assert len(timeline) == 9984
+    assert _of(page, "v.state.layout.heads.map(({ text }) => text)") == [
+        "slowest: computes 2.2 × as long as the middle rank", "outliers", "the others",
+    ]  # fmt: skip
+    assert _of(page, "v.state.layout.rows.map(({ row }) => row.rank)") == [13, 13, 40, 40, 0, 0]  # the rest is alike
+    page.press("canvas", "f")
+    rows = _of(page, "v.state.layout.rows.map(({ y, bar, row }) => [row.rank, row.lane, y, bar])")
+    assert [row[0] for row in rows[:6:2]] == [13, 40, 0] and len(rows) == 128
+    for (rank, lane, y, bar), (below, under, where, thin) in zip(rows[::2], rows[1::2], strict=True):
+        assert (rank, lane, under) == (below, COMPUTE, COMMUNICATION) and where == y + bar and thin < bar
+    assert _of(page, "v.state.layout.height") <= page.locator(".labkit-plot").bounding_box()["height"] <= 640
+    before = rows[-1][3]
+    page.press("canvas", ">")  # the other axis
+    page.press("canvas", ">")
+    assert _of(page, "v.state.layout.rows.at(-1).bar") > before
+    page.click("text=Cluster")
+    assert _of(page, "v.state.layout.heads") == []
+
+
+def test_the_collective_under_the_pointer_lights_up_on_every_rank_and_is_told_beside_it(opened: Any) -> None:
+    page = opened(cluster(4, 3))
+    row = "v.state.layout.rows.find(({ row }) => row.rank === 2 && row.lane === 1)"
+    x, y = 112 + (_of(page, "v.state.width") - 166) * 9.9 / 33, _of(page, f"{row}.y + 3")
+    page.hover("canvas >> nth=0", position={"x": x, "y": y})
+    page.wait_for_function(f"() => {VIEW}.state.lit.size === 4")
+    begins, names = "v.state.runs[0].start[at]", "v.state.runs[0].labels[v.state.runs[0].label[at]][0]"
+    assert set(_of(page, f"[...v.state.lit].map((at) => {names})")) == {"all_reduce"}
+    assert max(_of(page, f"[...v.state.lit].map((at) => {begins})")) < 11 * MS  # of the first step alone
+    assert page.inner_text(".labkit-tip").startswith("rank 2, all_reduce, ")
+    page.mouse.move(5, 5)
+    page.wait_for_function(f"() => {VIEW}.state.lit.size === 0")
+    assert page.locator(".labkit-tip").is_hidden()
 
 
 def test_what_no_computation_hides_has_a_red_edge_and_a_name_has_no_bar(opened: Any) -> None:

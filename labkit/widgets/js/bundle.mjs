@@ -20,7 +20,7 @@ const shared = {
     builder.onResolve({ filter: /^\.\.\/figure\// }, taken);
     builder.onLoad({ filter: /\.js$/, namespace: SHARED }, async ({ path }) => {
       const names = Object.keys(await import(pathToFileURL(resolve(folder, SHARED, path))));
-      return { contents: names.map((name) => `export const ${name} = ${SHARED}.${name};`).join("\n") };
+      return { contents: `export const { ${names.join(", ")} } = ${SHARED};` };
     });
   },
 };

@@ -120,10 +120,41 @@ function tableOf({ now, run }) {
   return [["bucket", "parameters", "bytes", "ready", "sent", "arrived"], ...model, ...ran];
 }
 
+/** The cap under which bucket k ends nearest to a part of backward. */
+function capAt(data, plan, k, share) {
+  const bytesOf = (buckets) => sum(buckets.flat().map((parameter) => data.sizes[parameter]));
+  const wanted = Math.max(share * bytesOf(plan) - bytesOf(plan.slice(0, k)), 1);
+  const away = data.caps.map((cap) => Math.abs(Math.log(cap / wanted)));
+  return data.caps[away.indexOf(least(away))];
+}
+
+/** What a drag of the end of bucket k does: the cap becomes that under which it ends there. */
+function followed(data, values, k, seen) {
+  const { plan } = stepOf(data, values);
+  return ({ x }) => {
+    values.cap = capAt(data, plan, k, seen().shareAt(x));
+  };
+}
+
+/** What is drawn for these values. */
+function sceneOf(data, stacks, values, isFaded) {
+  return {
+    data,
+    values,
+    now: stepOf(data, values),
+    sizes: data.sizes,
+    run: data.run ?? [],
+    stacked: stacks[values.compare].map(([change, name]) => [name, stepOf(data, { ...values, ...change })]),
+    curve: data.caps.map((cap) => stepOf(data, { ...values, cap }).whole),
+    isFaded,
+  };
+}
+
 /** @returns {import("../figure/explorer.js").View} */
 export function bucketExplorer(data) {
   const stacks = stacksOf(data);
   let lit; // the bucket under the pointer
+  let seen; // the picture that was drawn last
   return {
     title: "Buckets",
     source: data.source,
@@ -137,24 +168,22 @@ export function bucketExplorer(data) {
       lit = mark.closest("[data-link]")?.dataset.link;
       return before !== lit;
     },
+    grab({ mark }, values) {
+      const edge = mark.closest("[data-edge]");
+      return edge && followed(data, values, Number(edge.dataset.edge), () => seen);
+    },
     draw(values, step, width) {
-      const now = stepOf(data, values);
-      const scene = {
-        data,
-        values,
-        now,
-        sizes: data.sizes,
-        run: data.run ?? [],
-        stacked: stacks[values.compare].map(([change, name]) => [name, stepOf(data, { ...values, ...change })]),
-        curve: data.caps.map((cap) => stepOf(data, { ...values, cap }).whole),
-        isFaded: (k, link, isMain) => (isMain && k >= step) || (lit && lit !== link + k),
-      };
+      const scene = sceneOf(data, stacks, values, (k, link, isMain) => {
+        return (isMain && k >= step) || (lit && lit !== link + k);
+      });
+      seen = picture(scene, width);
       return {
-        ...picture(scene, width),
+        svg: seen.svg,
+        height: seen.height,
         numbers: numbersOf(scene),
         say: sentence(scene, step),
         table: tableOf(scene),
-        data: { buckets: now.plan.length },
+        data: { buckets: scene.now.plan.length },
       };
     },
   };

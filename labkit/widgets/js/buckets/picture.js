@@ -6,7 +6,7 @@ import { least, most } from "../figure/numbers.js";
 import { axis, plot } from "../figure/plot.js";
 import { seconds } from "../figure/units.js";
 import { lost } from "./plan.js";
-import { gradientStrip, modelRow, rankRow } from "./rows.js";
+import { bucketEdges, gradientStrip, modelRow, rankRow } from "./rows.js";
 
 const LEFT = 74;
 const MIB = 2 ** 20;
@@ -51,7 +51,9 @@ class Sheet {
 
   /** The step of the sliders, on rank 0 and on the slowest. */
   model(now) {
+    const top = this.y;
     this.strip(now, "", 24);
+    this.svg += bucketEdges(now, 24, top, this.scene);
     this.row("rank 0", modelRow(now), "model", "");
     if (now.skew) this.row("slowest", modelRow(now, true), "slowest", "");
   }
@@ -128,7 +130,7 @@ class Sheet {
 }
 
 /**
- * { svg, height } of a scene: { data, values, now, stacked, run, curve, sizes, isFaded }.
+ * { svg, height, shareAt } of a scene, shareAt the part of backward that is over at a pixel: { data, values, now, stacked, run, curve, sizes, isFaded }.
  */
 export function picture(scene, width) {
   const { data, values, now, stacked, run, curve } = scene;
@@ -147,6 +149,7 @@ export function picture(scene, width) {
   sheet.caps(data.caps, curve, at);
   const wrong = data.faults?.[at];
   return {
+    shareAt: (x) => (((x - LEFT) / sheet.wide) * sheet.end - now.begin) / now.backward,
     svg: sheet.svg + (wrong ? text(0, sheet.y + 128, wrong, "bad") : ""),
     height: sheet.y + (wrong ? 136 : 116),
   };

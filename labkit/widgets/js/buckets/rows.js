@@ -59,6 +59,24 @@ export function gradientStrip({ plan, times, used, begin, backward }, link, tall
     .join("");
 }
 
+/** Where each bucket ends in the strip of gradients, to take hold of; nowhere if buckets lie in another order. */
+export function bucketEdges({ plan, used, begin, backward }, tall, y, { x, sizes }) {
+  const made = [...used].reverse();
+  if (plan.flat().some((parameter, k) => parameter !== made[k])) return "";
+  const total = sum(plan.flat().map((parameter) => sizes[parameter]));
+  let sent = 0;
+  return plan
+    .slice(0, -1)
+    .map((bucket, k) => {
+      sent += sum(bucket.map((parameter) => sizes[parameter]));
+      const at = x(begin + (sent / total) * backward);
+      const looks = { fill: "#0000", style: "cursor:ew-resize", "data-edge": k };
+      const grip = line(at, y - 4, at, y + tall + 8, "now", { "pointer-events": "none" });
+      return grip + rect(at - 5, y - 4, 10, tall + 12, looks, `end of ${letterOf(k)}: drag it to change the cap`);
+    })
+    .join("");
+}
+
 /** What a rank computes, as [[letter, from, to]]. */
 function computeBars(compute, kind, y, x) {
   return compute

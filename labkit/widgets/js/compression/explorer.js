@@ -1,7 +1,7 @@
 // The compression explorer: a step's time against the link's speed for each method, and what the method loses.
 
 import { strokeOf } from "../figure/colours.js";
-import { tag } from "../figure/markup.js";
+import { rect, tag } from "../figure/markup.js";
 import { least, most, range, sum } from "../figure/numbers.js";
 import { legend, plot } from "../figure/plot.js";
 import { choice, linkSliders, powers, slider } from "../figure/sliders.js";
@@ -64,7 +64,8 @@ function speedPlot(methods, { now, every, best }, bandwidth, wide) {
     [SLOWEST, FASTEST, speed, true],
     [...span, seconds, true],
   ];
-  return plot(LEFT, 24, wide, TALL, title, [...curves, here], ...scales);
+  const hold = rect(LEFT, 24, wide, TALL, { fill: "#0000", style: "cursor:ew-resize", "data-pick": "speed" });
+  return plot(LEFT, 24, wide, TALL, title, [...curves, here], ...scales) + hold;
 }
 
 /** What methods lose in training, against seconds, bytes or steps. */
@@ -103,7 +104,8 @@ function picture(methods, told, times, values, bandwidth, width) {
   });
   const names = methods.map((method) => method.name);
   const [entries, height] = legend(names, bottom, width);
-  return { svg: svg + entries, height: bottom + height };
+  const stepAt = (x) => Math.min(Math.max(Math.round(((x - LEFT) / wide) * (SPEEDS.length - 1)), 0), SPEEDS.length - 1);
+  return { svg: svg + entries, height: bottom + height, stepAt };
 }
 
 /** Where a method pays, in words. */
@@ -135,6 +137,7 @@ function tableOf(methods, places, { now }, scale) {
 export function compressionExplorer(data) {
   const { methods } = data;
   const told = curvesOf(methods);
+  let seen; // the picture that was drawn last
   return {
     title: "Where compression pays",
     source: data.source,
@@ -143,13 +146,17 @@ export function compressionExplorer(data) {
     sliders: slidersOf(data, told),
     steps: () => SPEEDS.length - 1,
     stepName: (values, step) => speed(SPEEDS[step]),
+    pick: ({ x }) => seen.stepAt(x),
+    grab: ({ mark }) => mark.closest("[data-pick]") && (({ x }) => seen.stepAt(x)),
     draw(values, step, width) {
       const bandwidth = SPEEDS[step];
       const times = timesOf(methods, values, bandwidth);
       const places = methods.map((method) => where(pays(method, methods[0], values)));
       const [best, plain] = [methods[times.best].name, methods[0].name];
+      seen = picture(methods, told, times, values, bandwidth, width);
       return {
-        ...picture(methods, told, times, values, bandwidth, width),
+        svg: seen.svg,
+        height: seen.height,
         numbers: numbersOf(methods, places, times),
         say:
           `At ${speed(bandwidth)} the fastest step is that of ${best}, ${seconds(times.now[times.best])}; ` +

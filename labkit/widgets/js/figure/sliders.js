@@ -61,7 +61,7 @@ function segments({ key, label, options, show }, value) {
 /** A control with its name and what it stands at: buttons for words, a slider for numbers. */
 export function sliderMarkup(control, value) {
   const { key, label, min, max, step, show, options } = control;
-  if (options?.every((option) => typeof option === "string")) return segments(control, value);
+  if (options?.some((option) => typeof option === "string")) return segments(control, value);
   const position = options?.indexOf(value) ?? value;
   const told = { "data-key": key, "aria-valuetext": show(value) };
   const input = tag("input", { type: "range", min, max, step, value: position, ...told });

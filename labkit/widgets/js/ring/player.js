@@ -74,7 +74,10 @@ function picture({ n, state, now, step, steps, split, model, real, values, width
   const beside = width >= 560;
   const room = beside ? width - side - 20 : width;
   const grid = sendGrid(steps, n, step, room, split);
-  const lanes = links(real.length ? real : model, real.length ? model : [], n, step, room, values.latency);
+  const isAsked = values.links === "shown";
+  const lanes = isAsked
+    ? links(real.length ? real : model, real.length ? model : [], n, step, room, values.latency)
+    : { svg: "", height: 0 };
   const [x, y] = beside ? [side + 20, 0] : [0, side + 10];
   const below = tag("g", { transform: `translate(0 ${grid.height + 10})` }, lanes.svg);
   const right = tag("g", { transform: `translate(${x} ${y})` }, grid.svg + below);
@@ -135,6 +138,7 @@ function slidersOf(data, sizes) {
   if (!data.times) sliders.push(powers("size", "tensor", data.size, 1e3, 1e10, bytes));
   sliders.push(...linkSliders(data));
   const slow = (rank) => (rank < 0 ? "none" : `${rank} →`);
+  sliders.push(choice("links", "links", "hidden", ["hidden", "shown"]));
   sliders.push(slider("slow", "slow link (¼ speed)", -1, -1, most(sizes) - 1, slow));
   return sliders;
 }
@@ -145,6 +149,7 @@ export function ringPlayer(data) {
   return {
     title: data.title,
     source: data.source,
+    main: ["n", "chunks", "size"],
     begin: 0,
     sliders: slidersOf(data, sizes),
     steps: (values) => planOf(data, { n: data.n, ...values }).steps.length,

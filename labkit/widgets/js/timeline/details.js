@@ -2,9 +2,11 @@
 
 import { rowOf } from "./complete.js";
 import { button, element } from "./element.js";
+import { kinOf } from "./kin.js";
 import { bytesText, named, timeText } from "./words.js";
 
 const LIT_MS = 2500;
+const BESIDE = 14; // pixels between the pointer and what it is told
 
 function messageWords(run, event) {
   return (run.flowsOf.get(event) ?? []).map((f) => {
@@ -43,6 +45,30 @@ export function showDetail(view, run, event, aloud) {
   const { text, source, code } = describe(view.state.runs[run], event);
   view.detail.replaceChildren(text, ...lineOf(view, source, code));
   if (aloud) view.spoken.textContent = text + (source ? `, ${source}: ${code}` : "");
+}
+
+/** Tell of what is under the pointer, beside it, and light what is one thing with it on every rank. */
+export function hover(view, found, at) {
+  const { state } = view;
+  view.canvas.style.cursor = found ? "pointer" : "crosshair";
+  tellAt(view, found, at);
+  const shown = found ?? state.focus;
+  const key = shown ? `${shown.run}:${shown.event}` : "";
+  if (view.over === key) return;
+  view.over = key;
+  state.lit = shown ? kinOf(state.runs[shown.run], shown.event) : new Set();
+  state.litRun = shown?.run;
+  if (shown) showDetail(view, shown.run, shown.event, false);
+  view.invalidate();
+}
+
+function tellAt({ tip, root, state }, found, at) {
+  tip.hidden = !(found && at);
+  if (tip.hidden) return;
+  tip.textContent = describe(state.runs[found.run], found.event).text;
+  const { left, top, width } = root.getBoundingClientRect();
+  tip.style.left = `${Math.max(Math.min(at.clientX - left + BESIDE, width - tip.offsetWidth), 0)}px`;
+  tip.style.top = `${at.clientY - top + BESIDE}px`;
 }
 
 /** Bring "Cell In[5], line 3" of this notebook into view; false where the page does not hold it just now. */

@@ -1,7 +1,19 @@
-// Ranks that are alike: one row for all of them, or one for each.
+// Ranks that are alike: one row for all of them, or one for each; and how high rows are.
 
 import { rowOf } from "./complete.js";
 import { hiddenRanks, ranksText } from "./layout.js";
+
+const TALLEST = 8; // times as high as rows are at first
+
+/** Make rows `factor` times as high, around a height of the picture that is seen. */
+export function stretch(view, factor, y = view.plot.clientHeight / 2) {
+  const { state, plot } = view;
+  const before = state.tall;
+  const top = plot.scrollTop;
+  state.tall = Math.min(Math.max(before * factor, 1), TALLEST);
+  view.resize();
+  plot.scrollTop = ((top + y) * state.tall) / before - y;
+}
 
 /** Show one of the ranks that are alike, or all of them. */
 export function fold(view) {

@@ -1,6 +1,8 @@
 // What stands around the canvas: buttons, legend, strip, detail, numbers, help, table.
 
+import { isCluster } from "./cluster.js";
 import { button, choice, element } from "./element.js";
+import { asCluster } from "./layout.js";
 import { hidesSome } from "./paint_exposed.js";
 
 const KEYS = [
@@ -15,6 +17,9 @@ const KEYS = [
   ["m", "measure from the cursor on"],
   ["c", "critical path"],
   ["o", "outline"],
+  ["r", "one row a rank, or all rows"],
+  ["y", "memory"],
+  ["> <", "rows higher, lower"],
   ["a", "arrows"],
   ["f", "fold or unfold ranks that are alike; so does a click on their name"],
   ["t", "table"],
@@ -23,7 +28,7 @@ const KEYS = [
 ];
 const POINTER =
   "Drag to measure (ends snap to edges of events), Shift+drag to move, double click to zoom to an event, Ctrl or " +
-  "Cmd+wheel (in the focused picture the wheel alone) to zoom; drag the strip below to move, its edges to zoom.";
+  "Cmd+wheel (in the focused picture the wheel alone) to zoom, with Alt rows higher or lower; drag the strip below to move, its edges to zoom.";
 const FORMATS = ["PNG", "SVG", "HTML", "Chrome trace"];
 
 function keysAndPointer() {
@@ -47,6 +52,8 @@ function switches(key) {
     arrows: key("Arrows", "a", "messages from send to receive"),
     path: key("Critical path", "c", "the chain of work and messages that decided when the run ended"),
     outline: key("Outline", "o", "second run as an outline over the first, or below it"),
+    cluster: key("Cluster", "r", "one row a rank: work, and communication thin beneath it"),
+    memory: key("Memory", "y", "what each rank held over time"),
     table: key("Table", "t", "numbers and events in view as a table"),
   };
 }
@@ -58,7 +65,15 @@ export function buildFrame(root, { press, save }) {
   const buttons = switches(key);
   const comparing = element("span", { class: "labkit-compare" });
   const zooms = [key("Fit", "Home", "whole run"), key("−", "-", "zoom out"), key("+", "+", "zoom in")];
-  const shown = [buttons.arrows, buttons.path, buttons.outline, comparing, buttons.table];
+  const shown = [
+    buttons.arrows,
+    buttons.path,
+    buttons.outline,
+    comparing,
+    buttons.cluster,
+    buttons.memory,
+    buttons.table,
+  ];
   const head = element("div", { class: "labkit-head" }, title, ...zooms, ...shown);
   head.append(exportList(save), key("?", "?", "keys"));
   const canvas = element("canvas", { tabindex: "0", role: "application", "aria-roledescription": "timeline" });
@@ -71,6 +86,7 @@ export function buildFrame(root, { press, save }) {
     numbers: element("table", { class: "labkit-numbers", tabindex: "0", "aria-label": "numbers" }),
     help: keysAndPointer(),
     table: element("div", { class: "labkit-table", ...region }),
+    tip: element("div", { class: "labkit-tip", hidden: true, "aria-hidden": "true" }),
     spoken: element("div", { class: "labkit-spoken", "aria-live": "polite", role: "status" }),
   };
   root.classList.add("labkit-timeline");
@@ -104,9 +120,16 @@ function showSwitch(place, isOn, isThere) {
 
 /** Which of the switches there are, and which are pressed. */
 export function showButtons(buttons, state, isTableShown) {
-  const [run, other] = state.runs;
+  const { runs } = state;
+  const [run, other] = runs;
   showSwitch(buttons.arrows, state.arrows, true);
   showSwitch(buttons.path, state.showPath, run.path);
   showSwitch(buttons.outline, state.overlay, other);
+  showSwitch(buttons.cluster, asCluster(state), runs.length === 1 && isCluster(run.ranks.size));
+  showSwitch(
+    buttons.memory,
+    state.memory,
+    runs.some(({ memory }) => memory.length),
+  );
   showSwitch(buttons.table, isTableShown, true);
 }

@@ -1,5 +1,6 @@
 // What keys do.
 
+import { asCluster } from "./layout.js";
 import { measureFrom, play, step, stepEdge, stepRow, zoomToMark } from "./moving.js";
 import { named } from "./words.js";
 
@@ -25,6 +26,10 @@ const ACTS = {
   a: toggleArrows,
   f: (view) => view.fold(),
   o: toggleOutline,
+  r: toggleCluster,
+  y: toggleMemory,
+  ">": (view) => view.stretch(FACTOR),
+  "<": (view) => view.stretch(1 / FACTOR),
   t: (view) => toggle(view.table),
   "?": (view) => toggle(view.help),
   Escape: (view) => Object.assign(view.state, { focus: null, measured: null, cursor: null, from: null }),
@@ -72,6 +77,27 @@ function toggleOutline(view) {
   state.overlay = state.runs.length > 1 && !state.overlay;
   state.focus = null;
   view.resize();
+}
+
+/** One row a rank, or a row for each of its lanes. */
+function toggleCluster(view) {
+  const { state } = view;
+  const before = asCluster(state);
+  state.cluster = !before;
+  if (asCluster(state) === before) return;
+  state.focus = null;
+  view.resize();
+}
+
+function toggleMemory(view) {
+  const { state } = view;
+  if (!state.runs.some(({ memory }) => memory.length)) {
+    view.say("No memory was recorded.");
+    return;
+  }
+  state.memory = !state.memory;
+  view.resize();
+  if (state.memory && !state.layout.memories.length) view.say("Rows are too low for memory: make them higher with >.");
 }
 
 function togglePath(view) {

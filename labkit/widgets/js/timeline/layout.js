@@ -1,5 +1,8 @@
 // Where everything lies, in CSS pixels: rows from top to bottom, time from left to right.
 
+import { isCluster, standouts } from "./cluster.js";
+import { COMMUNICATION, COMPUTE } from "./kinds.js";
+
 export const LEFT = 112;
 export const RIGHT = 54;
 export const TOP = 22;
@@ -33,10 +36,16 @@ export function ranksText(ranks) {
   return ranks.length > 4 ? `${ranks.slice(0, 3).join(", ")}, ...` : ranks.join(", ");
 }
 
+/** Pixels of a bar of those that are shown one by one, and the most of any; how many pixels all ranks may take. */
+const PLAIN = 16;
+const TALLEST = 64;
+const ROOM = 575;
+
 /** Puts rows under each other. */
 class Stack {
-  constructor(bar) {
+  constructor(bar, hasMemory) {
     this.bar = bar;
+    this.hasMemory = hasMemory;
     this.gaps = gapsOf(bar);
     this.y = TOP;
     this.rows = [];
@@ -49,47 +58,90 @@ class Stack {
     this.y += 18;
   }
 
-  /** A rank's memory under its lanes. */
-  memory(run, rank) {
-    const height = this.bar + 4;
-    this.memories.push({ run, rank, y: this.y, height });
+  /** A rank's memory under its lanes, where it was asked for and is high enough to be read. */
+  memory(run, rank, number, bar) {
+    if (!this.hasMemory || !holdsNames(bar) || !run.memory.includes(rank)) return;
+    const height = bar + 4;
+    this.memories.push({ run: number, rank, y: this.y, height });
     this.y += height + this.gaps.lane;
+  }
+
+  put(run, row, bar, first) {
+    this.rows.push({ run, row, y: this.y, bar, first });
+    this.y += bar;
   }
 
   /** The rows of one run, rank under rank. */
   run(run, number, isFolded) {
-    const hasMemory = (rank) => holdsNames(this.bar) && run.memory.includes(rank);
-    let before = -1;
     const hidden = isFolded ? hiddenRanks(run) : new Set();
-    for (const row of run.rows) {
-      if (hidden.has(row.rank)) continue;
-      const first = row.rank !== before;
-      if (first && before >= 0) {
-        if (hasMemory(before)) this.memory(number, before);
-        this.y += this.gaps.rank;
-      }
-      before = row.rank;
-      this.rows.push({ run: number, row, y: this.y, bar: this.bar, first });
-      this.y += this.bar + this.gaps.lane;
+    const shown = run.rows.filter(({ rank }) => !hidden.has(rank));
+    shown.forEach((row, k) => {
+      this.put(number, row, this.bar, shown[k - 1]?.rank !== row.rank);
+      this.y += this.gaps.lane;
+      if (shown[k + 1]?.rank === row.rank) return;
+      this.memory(run, row.rank, number, this.bar);
+      this.y += this.gaps.rank;
+    });
+  }
+
+  /** One row a rank with its communication thin beneath it: first those who stand out, high, then all others. */
+  cluster(run, number, isFolded) {
+    const hidden = isFolded ? hiddenRanks(run) : new Set();
+    const told = new Set();
+    for (const [words, ranks] of standouts(run)) {
+      const own = [...new Set(ranks.map((rank) => (isFolded ? shownFor(run, rank) : rank)))];
+      const fresh = own.filter((rank) => !told.has(rank));
+      if (!fresh.length) continue;
+      this.head(words);
+      for (const rank of fresh) this.rank(run, number, rank, Math.max(this.bar, PLAIN));
+      fresh.forEach((rank) => told.add(rank));
+      this.y += this.gaps.rank;
     }
-    if (before >= 0 && hasMemory(before)) this.memory(number, before);
-    this.y += this.gaps.rank;
+    if (told.size) this.head("the others");
+    for (const rank of run.ranks.keys()) {
+      if (!hidden.has(rank) && !told.has(rank)) this.rank(run, number, rank, this.bar);
+    }
+  }
+
+  rank(run, number, rank, bar) {
+    const { lanes } = run.ranks.get(rank);
+    const [work, calls] = [lanes[COMPUTE], lanes[COMMUNICATION]];
+    if (work) this.put(number, work, bar, true);
+    if (calls) this.put(number, calls, work ? Math.max(2, Math.round(bar / 3)) : bar, !work);
+    this.memory(run, rank, number, bar);
+    this.y += 2;
   }
 }
 
-/** Where every row lies: bars 3 to 16 high, a rank's memory under its lanes, run under run. */
-export function layOut(runs, overlay, isFolded = false) {
+/** How many ranks of a run have rows. */
+const countOf = (run, isFolded) => run.ranks.size - (isFolded ? hiddenRanks(run).size : 0);
+
+/** Whether a run is shown as a cluster: its reader's wish, else where there are many ranks. */
+export const asCluster = ({ runs, cluster }) => runs.length === 1 && isCluster(runs[0].ranks.size) && (cluster ?? true);
+
+/** Where every row lies; `tall` times as high as they are at first. */
+export function layOut(state) {
+  const { runs, overlay, folded, tall, memory } = state;
   const shown = overlay ? runs.slice(0, 1) : runs;
-  const isSeen = (run) => {
-    const hidden = isFolded ? hiddenRanks(run) : new Set();
-    return ({ rank }) => !hidden.has(rank);
-  };
-  const count = shown.reduce((sum, run) => sum + run.rows.filter(isSeen(run)).length, 0);
-  const stack = new Stack(Math.max(3, Math.min(16, Math.floor(700 / Math.max(count, 1)) - 2)));
-  shown.forEach((run, number) => {
-    if (shown.length > 1) stack.head(run.name);
-    stack.run(run, number, isFolded);
-  });
+  const high = (bar) => Math.round(Math.min(bar * tall, TALLEST));
+  let stack;
+  if (asCluster(state)) {
+    const apart = standouts(runs[0]);
+    const room = ROOM - 24 * apart.length - 24 * apart.flatMap(([, ranks]) => ranks).length;
+    const each = room / countOf(runs[0], folded) - 2;
+    stack = new Stack(high(Math.max(3, Math.min(PLAIN, Math.floor((each * 3) / 4)))), memory);
+    stack.cluster(runs[0], 0, folded);
+  } else {
+    const count = shown.reduce((sum, run) => {
+      const hidden = folded ? hiddenRanks(run) : new Set();
+      return sum + run.rows.filter(({ rank }) => !hidden.has(rank)).length;
+    }, 0);
+    stack = new Stack(high(Math.max(3, Math.min(PLAIN, Math.floor(700 / Math.max(count, 1)) - 2))), memory);
+    shown.forEach((run, number) => {
+      if (shown.length > 1) stack.head(run.name);
+      stack.run(run, number, folded);
+    });
+  }
   const { rows, memories, heads, bar, y } = stack;
   return { rows, memories, heads, bar, height: Math.max(y, TOP + 24) };
 }

@@ -77,7 +77,7 @@ function paintAxis(context, state) {
   }
   context.textAlign = "right";
   context.fillText(`time (${unit})`, LEFT - 16, 8);
-  if (holdsWords(layout.bar)) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
+  if (layout.rows.some(({ bar }) => holdsWords(bar))) context.fillText(overlay ? "ratio" : "busy", width - 6, 8);
 }
 
 /** Names of runs, ranks and lanes, and how busy each row is. */
@@ -106,7 +106,9 @@ function paintRowNames(context, state) {
 /** The name of a rank, or of those it stands for. */
 function nameOf({ runs, folded }, { row: { rank }, run }) {
   const group = folded && (runs[run].alike ?? []).find(([first]) => first === rank);
-  return group ? `▸ ${ranksText(group)} alike` : `rank ${rank}`;
+  if (!group) return `rank ${rank}`;
+  const words = ranksText(group);
+  return `▸ ${words.includes(",") ? group.length : words} alike`;
 }
 
 /** How busy a row is; of an outlined run how much longer it is busy than the other. */

@@ -43,7 +43,7 @@ export function paintExposed(context, state) {
   context.textAlign = "left";
   for (const { run: number, row, y, bar } of state.layout.rows) {
     const run = state.runs[number];
-    if (row.lane !== COMMUNICATION || !hidesSome(run)) continue;
+    if (row.lane !== COMMUNICATION || bar <= 2 * EDGE || !hidesSome(run)) continue;
     const [t0, t1] = windowOf(state, number);
     const [compute] = run.ranks.get(row.rank).lanes;
     const stop = lowerBound(run.segmentStart, row.from, row.to, t1);

@@ -52,11 +52,10 @@ export function paintSeams(context, state) {
 
 /** Write names into bars that are wide enough. */
 export function paintNames(context, state) {
-  if (!holdsNames(state.layout.bar)) return;
   context.textAlign = "left";
   for (const place of state.layout.rows) {
     const run = state.runs[place.run];
-    if (place.row.lane === REGION) continue;
+    if (place.row.lane === REGION || !holdsNames(place.bar)) continue;
     eachWide(state, place, 14, (event, x, wide, category) => {
       const label = run.labels[run.label[event]];
       if (state.hatched[category]) return;
@@ -197,8 +196,25 @@ function paintFocus(context, state) {
   context.lineWidth = 1;
 }
 
-/** Draw the event in focus, the measured interval and the cursor. */
+/** Frame what is one thing with the event under the pointer or in focus, on every rank. */
+function paintLit(context, state) {
+  const run = state.runs[state.litRun];
+  const shift = shiftOf(state, state.litRun);
+  for (const event of state.lit) {
+    const place = placeOf(state, state.litRun, event);
+    if (!place) continue;
+    const x0 = xOf(state, run.start[event] + shift);
+    const wide = Math.max(xOf(state, run.end[event] + shift) - x0, 1);
+    context.lineWidth = holdsNames(place.bar) ? 2 : 1;
+    context.strokeStyle = state.theme.ink;
+    context.strokeRect(x0 - 0.5, place.y - 0.5, wide + 1, place.bar + 1);
+  }
+  context.lineWidth = 1;
+}
+
+/** Draw the event in focus and what is lit, the measured interval and the cursor. */
 export function paintMarks(context, state) {
+  if (state.lit.size > 1) paintLit(context, state);
   if (state.measured) paintMeasured(context, state);
   if (state.focus) paintFocus(context, state);
   if (state.cursor === null) return;

@@ -30,12 +30,12 @@ function inksOf({ band, colours }) {
   return { empty: pack(ground), plain, pale, solid: plain.map(pack), light: pale.map(pack), blend };
 }
 
-/** The image of one row, and the shares of its columns; kept from frame to frame. */
+/** The image of a row this high, and the shares of its columns; kept from frame to frame. */
 function prepare(state, columns, height, categories) {
-  if (state.image?.width !== columns || state.image.height !== height) {
-    state.image = new ImageData(columns, height);
-    state.pixels = new Uint32Array(state.image.data.buffer);
-  }
+  if (state.imageWidth !== columns) [state.imageWidth, state.images] = [columns, new Map()];
+  if (!state.images.has(height)) state.images.set(height, new ImageData(columns, height));
+  state.image = state.images.get(height);
+  state.pixels = new Uint32Array(state.image.data.buffer);
   if (state.shares?.length !== columns * categories) state.shares = new Float64Array(columns * categories);
 }
 
@@ -76,10 +76,10 @@ export function paintShares(context, state) {
   const columns = Math.round((width - LEFT - RIGHT) * ratio);
   const categories = runs[0].categories.length;
   if (columns < 1) return;
-  prepare(state, columns, Math.round(layout.bar * ratio), categories);
   const inks = inksOf(theme);
   for (const place of layout.rows) {
     if (place.row.lane === REGION) continue;
+    prepare(state, columns, Math.round(place.bar * ratio), categories);
     state.shares.fill(0);
     shareMatrix(runs[place.run], place.row, ...windowOf(state, place.run), columns, categories, state.shares);
     paintColumns(state, inks, categories);

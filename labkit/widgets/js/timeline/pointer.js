@@ -31,8 +31,13 @@ export function listenToPointer(view) {
   });
 }
 
-/** Zoom, or move sideways, with Ctrl or Cmd or in the focused picture; else the page scrolls. */
+/** Zoom, or move sideways, with Ctrl or Cmd or in the focused picture; with Alt make rows higher; else the page scrolls. */
 function turnWheel(view, event) {
+  if (event.altKey) {
+    event.preventDefault();
+    view.stretch(Math.exp(-between(-WHEEL, event.deltaY, WHEEL) * 0.003), event.offsetY - view.plot.scrollTop);
+    return;
+  }
   if (!(event.ctrlKey || event.metaKey || document.activeElement === view.canvas)) return;
   event.preventDefault();
   const { width } = view.state;
@@ -70,7 +75,7 @@ function press(view, event) {
 function move(view, event) {
   const { drag, state } = view;
   if (!drag) {
-    view.hover(view.under(event));
+    view.hover(view.under(event), event);
     return;
   }
   if (!drag.began && Math.abs(event.offsetX - drag.x) < STILL) return;

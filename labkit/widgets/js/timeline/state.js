@@ -12,6 +12,10 @@ export const emptyState = () => ({
   width: 0,
   overlay: false,
   folded: true, // ranks that are alike
+  cluster: undefined, // one row a rank; where nobody chose, of more than eight
+  tall: 1, // times as high as rows are at first
+  memory: false, // whether it is shown
+  lit: new Set(), // events that are one thing with the one under the pointer, or in focus
   arrows: true,
   showPath: false,
   focus: null, // { run, event }

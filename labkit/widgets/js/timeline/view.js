@@ -3,9 +3,9 @@
 import { decode } from "./columns.js";
 import { align, buildComparing, setOffset } from "./comparing.js";
 import { rowOf, twinOf } from "./complete.js";
-import { describe, showDetail } from "./details.js";
+import { describe, hover, showDetail } from "./details.js";
 import { writeEvents } from "./event_table.js";
-import { fold, unfoldFor } from "./folding.js";
+import { fold, stretch, unfoldFor } from "./folding.js";
 import { buildFrame, legendOf, showButtons } from "./frame.js";
 import { pressKey } from "./keys.js";
 import { STRIP, layOut, placeOf } from "./layout.js";
@@ -100,8 +100,8 @@ export class TimelineView {
 
   /** Title, summary and what is said of the runs. */
   writeWords(runs) {
-    const titles = runs.map(({ name, title, source }) => [name, title, source].filter(Boolean).join(" · "));
-    this.title.textContent = titles.join(" | ");
+    const title = ({ name, title: finding, source }) => [name, finding, source].filter(Boolean).join(" · ");
+    this.title.textContent = runs.map(title).join(" | ");
     this.state.summary = runs.map((run) => named(run, run.summary, ": ")).join(" ");
     this.canvas.setAttribute("aria-label", `${this.state.summary} Press ? for keys.`);
     if (this.detail.textContent !== (this.said ?? "")) return; // it tells of an event
@@ -114,10 +114,11 @@ export class TimelineView {
   reshape(runs) {
     const present = new Set(runs.flatMap(({ owned }) => [...owned]));
     const rows = runs.map((run) => run.rows.length);
-    const shape = `${[...present]} ${rows} ${runs[0].flow_from.length > 0}`;
+    const layout = layOut(this.state);
+    const shape = `${[...present]} ${rows} ${runs[0].flow_from.length > 0} ${layout.height}`;
     if (this.shape === shape) {
       // The same rows of pixels, with other events.
-      this.state.layout = layOut(runs, this.state.overlay, this.state.folded);
+      this.state.layout = layout;
       this.invalidate();
       return;
     }
@@ -164,6 +165,10 @@ export class TimelineView {
     this.show(a + share * (b - a), b + share * (b - a));
   }
 
+  stretch(factor, y) {
+    stretch(this, factor, y);
+  }
+
   /** Scroll the picture so that the row of an event is seen, where there are more rows than it has room for. */
   revealRow(run, event) {
     unfoldFor(this, run, event);
@@ -193,7 +198,7 @@ export class TimelineView {
     const { state, plot } = this;
     state.ratio = window.devicePixelRatio || 1;
     state.width = Math.max(Math.floor(plot.clientWidth) || WIDEST_UNSEEN, NARROWEST);
-    state.layout = layOut(state.runs, state.overlay, state.folded);
+    state.layout = layOut(state);
     this.root.dataset.outline = String(state.overlay);
     for (const [canvas, height] of [
       [this.canvas, state.layout.height],
@@ -271,9 +276,7 @@ export class TimelineView {
     setCursor(this, time);
   }
 
-  describe(run, event) {
-    return describe(this.state.runs[run], event);
-  }
+  describe = (run, event) => describe(this.state.runs[run], event);
 
   showDetail(run, event, aloud) {
     showDetail(this, run, event, aloud);
@@ -283,10 +286,8 @@ export class TimelineView {
     return eventUnder(this.state, event);
   }
 
-  hover(found) {
-    this.canvas.style.cursor = found ? "pointer" : "crosshair";
-    const shown = found ?? this.state.focus;
-    if (shown) this.showDetail(shown.run, shown.event, false);
+  hover(found, at) {
+    hover(this, found, at);
   }
 
   /** Let go of everything: a page may hold what it showed for long. */
