@@ -18,6 +18,7 @@ from labkit.errors import ConfigError
 from labkit.timeline.grouping import by_rank
 from labkit.timeline.intervals import Intervals, total, union, without
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, is_call
+from labkit.timeline.once import once
 from labkit.timeline.span import Lane
 from labkit.timeline.transfers import moving
 
@@ -37,14 +38,22 @@ def intervals_of_ranks(timeline: Timeline, lanes: Sequence[Lane]) -> list[Interv
     return unions_of_ranks(timeline.rank[np.concatenate(parts)], start, end, timeline.num_ranks)
 
 
+@once
+def worked(timeline: Timeline) -> list[Intervals]:
+    """Return for each rank when it computed or bytes of its calls moved."""
+    return intervals_of_ranks(timeline, (Lane.COMPUTE, Lane.COMMUNICATION))
+
+
 def busy_ns(timeline: Timeline, lanes: Sequence[Lane] = (Lane.COMPUTE, Lane.COMMUNICATION)) -> npt.NDArray[np.int64]:
     """Return for each rank the time in which it computed or bytes of its calls moved, shape (num_ranks,).
 
     A call that is blocked is not busy, and neither is a named region.
     """
-    return totals(intervals_of_ranks(timeline, lanes))
+    whole = tuple(lanes) == (Lane.COMPUTE, Lane.COMMUNICATION)
+    return totals(worked(timeline) if whole else intervals_of_ranks(timeline, lanes))
 
 
+@once
 def blocked_of_ranks(timeline: Timeline) -> list[Intervals]:
     """Return for each rank when it stood still: in a call or in ``wait()``, with nothing of its calls moving.
 
@@ -55,7 +64,7 @@ def blocked_of_ranks(timeline: Timeline) -> list[Intervals]:
     if calls is not None and "blocking" in calls:
         stands[calls["span"][calls["blocking"].astype(bool)]] = True
     stood = [union(timeline.start_ns[rows], timeline.end_ns[rows]) for rows in by_rank(timeline, stands)]
-    busy = intervals_of_ranks(timeline, (Lane.COMPUTE, Lane.COMMUNICATION))
+    busy = worked(timeline)
     return [without(each, work) for each, work in zip(stood, busy, strict=True)]
 
 

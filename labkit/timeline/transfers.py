@@ -22,6 +22,7 @@ import numpy.typing as npt
 from labkit.timeline.columns import Table
 from labkit.timeline.distinct import distinct_rows
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED, is_call
+from labkit.timeline.once import once
 
 if TYPE_CHECKING:
     from labkit.timeline.timeline import Timeline
@@ -46,6 +47,7 @@ class Moving:
     err_ns: npt.NDArray[np.int64]
 
 
+@once
 def moving(timeline: Timeline) -> Moving:
     """Return when the calls of a timeline moved bytes; intervals of no length are left out."""
     table = timeline.transfers

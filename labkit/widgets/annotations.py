@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +23,7 @@ EVENT_COLOUR = LIGHT["wrong"]
 _IN_BARS = 11
 _LEAST_FRAME = 6
 _SIGNED = 9
+_SEAM = 6
 _MOST_NAMED = 20_000
 _MOST_ARROWS = 64
 _LINE_OF_TEXT = 8
@@ -60,7 +63,7 @@ def label_rows(
         if top > 0 and each_lane:
             between = TOP + top - layout.rank_gap / 2
             canvas.line(0, between, LEFT + NUM_COLUMNS, between, "#DDDDDD")
-        canvas.words(12, middle, f"rank {rank}", TEXT)
+        canvas.words(12, middle, layout.names.get(rank, f"rank {rank}"), TEXT)
         if not each_lane:
             each_busy = busy_ns(timeline).tolist() if each_busy is None else each_busy
             share = each_busy[rank] / max(length_ns, 1)
@@ -139,6 +142,22 @@ def label_bars(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> None:
                 continue
             x, y = LEFT + ((start + end) / 2 - first) / pixel_ns, TOP + top + layout.bar_height / 2
             canvas.words(x, y, text, _IN_BARS, colour=ink_on(CATEGORIES[categories[row]].colour), across="middle")
+
+
+def draw_seams(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> None:
+    """Part bars that follow each other at once by a line of ground, where both are wide enough to be told apart."""
+    if layout.bar_height < _LINE_OF_TEXT or len(timeline) > _MOST_NAMED:
+        return
+    first, span = window_of(timeline)
+    scale, groups, moves = NUM_COLUMNS / span, by_rank_and_lane(timeline), bars_of(timeline)
+    for (rank, lane), top in zip(layout.rows, layout.tops, strict=True):
+        rows = groups.get((rank, lane), NO_ROWS) if lane != Lane.REGION else NO_ROWS
+        own = [row for row in rows.tolist() if timeline.kind[row] != "wait"]
+        bars = sorted(moves.get(row, (int(timeline.start_ns[row]), int(timeline.end_ns[row]))) for row in own)
+        for (begin, end), (then, until) in pairwise(bars):
+            if abs(then - end) * scale < 0.5 and min(end - begin, until - then) * scale >= _SEAM:
+                x = LEFT + (then - first) * scale
+                canvas.line(x, TOP + top, x, TOP + top + layout.bar_height - 1, LIGHT["ground"])
 
 
 def draw_exposed(canvas: Canvas, shares: npt.NDArray[np.float64], layout: RowLayout) -> None:

@@ -64,7 +64,8 @@ class Explorer:
         """Return the figure as a part of a page, complete in itself."""
         data = json.dumps(self.data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
         mark = hashlib.sha256(f"{self.view}\n{data}".encode()).hexdigest()[:12]
-        image = base64.b64encode(self._png).decode()
+        # Where no program runs, nobody knows whether the page is dark: no white slab in a notebook that is not trusted.
+        image = base64.b64encode(scenes.to_png(self.scene, on_any_ground=True)).decode()
         return (
             f'<div class="labkit-figure" data-figure="f{mark}"><style>{programs.sent("figure.css")}</style>'
             f'<img style="max-width:100%" alt="{escape(self.sentence)}" src="data:image/png;base64,{image}"></div>\n'

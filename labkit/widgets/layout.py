@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from labkit.timeline.alike import alike_ranks
 from labkit.timeline.memory import has_memory
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
@@ -11,6 +13,8 @@ from labkit.timeline.timeline import Timeline
 NUM_COLUMNS = 760
 LEFT, RIGHT, TOP, BOTTOM = 118, 62, 62, 44
 MOST_RANKS = 64
+_MOST_COMPARED = 50_000
+"""Spans of which it is found out which ranks are alike; of more, all ranks have rows."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class RowLayout:
         rank_height: Pixels of all rows of one rank.
         height: Pixels in all.
         memory_height: Pixels of the lowest row of each rank, what its memory held; 0 where there is none.
+        names: What stands before the rows of a rank that others are alike, by that rank.
     """
 
     rows: tuple[tuple[int, Lane], ...]
@@ -34,6 +39,7 @@ class RowLayout:
     rank_height: int
     height: int
     memory_height: int = 0
+    names: Mapping[int, str] = field(default_factory=dict)
 
 
 def shown_ranks(timeline: Timeline, needed: int = -1) -> list[int]:
@@ -51,10 +57,25 @@ def shown_ranks(timeline: Timeline, needed: int = -1) -> list[int]:
     return spaced
 
 
+def folded(timeline: Timeline, needed: int = -1) -> list[tuple[int, int]]:
+    """Return each rank that has rows in a picture, and how many it stands for: one of those that are alike, if many.
+
+    Args:
+        timeline: What was recorded.
+        needed: A rank that has rows of its own in any case; -1 for none.
+    """
+    shown = shown_ranks(timeline, needed)
+    groups = alike_ranks(timeline, shown) if len(timeline) <= _MOST_COMPARED else []
+    groups = [[rank for rank in group if rank != needed] for group in groups]
+    stands_for = {group[0]: len(group) for group in groups}
+    hidden = {rank for group in groups for rank in group[1:]}
+    return [(rank, stands_for.get(rank, 1)) for rank in shown if rank not in hidden]
+
+
 def picture_rows(timeline: Timeline, needed: int = -1) -> list[tuple[int, Lane]]:
-    """Return the (rank, lane) of each row, top to bottom; lanes no rank uses are left out."""
+    """Return the (rank, lane) of each row, top to bottom; lanes no rank uses are left out, and ranks that are alike."""
     used = used_lanes(timeline)
-    return [(rank, lane) for rank in shown_ranks(timeline, needed) for lane in used]
+    return [(rank, lane) for rank, _ in folded(timeline, needed) for lane in used]
 
 
 def used_lanes(timeline: Timeline) -> list[Lane]:
@@ -70,7 +91,10 @@ def row_layout(timeline: Timeline, needed: int = -1) -> RowLayout:
     Where rows are high enough for a line of text each, a rank whose memory was recorded gets one more for it. A rank
     that is needed has rows, however many there are.
     """
-    rows, ranks = picture_rows(timeline, needed), len(shown_ranks(timeline))
+    told = folded(timeline, needed)
+    used, ranks = used_lanes(timeline), len(told)
+    rows = [(rank, lane) for rank, _ in told for lane in used]
+    names = {rank: f"{many} alike" for rank, many in told if many > 1}
     lanes = max(len(rows) // max(ranks, 1), 1)
     bar = max(3, min(16, 760 // max(len(rows), 1) - 2))
     lane_gap, rank_gap = (2, 9) if bar >= 12 else (1, 5) if bar >= 6 else (0, 3)
@@ -78,7 +102,9 @@ def row_layout(timeline: Timeline, needed: int = -1) -> RowLayout:
     rank_height = lanes * bar + (lanes - 1) * lane_gap + memory
     step = rank_height + rank_gap
     tops = [rank * step + lane * (bar + lane_gap) for rank in range(ranks) for lane in range(lanes)]
-    return RowLayout(tuple(rows), tuple(tops[: len(rows)]), bar, rank_gap, rank_height, max(ranks * step, 20), memory)
+    return RowLayout(
+        tuple(rows), tuple(tops[: len(rows)]), bar, rank_gap, rank_height, max(ranks * step, 20), memory, names
+    )
 
 
 def window_of(timeline: Timeline) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, TypeAlias
 
@@ -15,10 +15,15 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from labkit.widgets.language import LIGHT
+from labkit.widgets.language import DARK, LIGHT
 
 INK, GREY, RED = LIGHT["ink"], LIGHT["quiet"], LIGHT["wrong"]
 _NUM_COLOURS = 24
+_MIDDLE = "#797979"
+ON_ANY_GROUND = {LIGHT[name]: _MIDDLE for name in ("ink", "quiet", "line")} | {
+    LIGHT[name]: DARK[name] for name in ("send", "collective", "path")
+}
+"""What stands for a colour where nobody knows the page's ground: read on white and on #111111 alike."""
 
 
 @dataclass(frozen=True)
@@ -99,18 +104,33 @@ def to_svg(scene: Scene, description: str) -> str:
     )
 
 
-def to_png(scene: Scene) -> bytes:
-    """Return the picture as a PNG of few colours."""
-    figure = Figure(figsize=(scene.width / 100, scene.height / 100), dpi=100, facecolor="white")
+def to_png(scene: Scene, *, on_any_ground: bool = False) -> bytes:
+    """Return the picture as a PNG of few colours, on white or without a ground of its own."""
+    paper = "none" if on_any_ground else "white"
+    figure = Figure(figsize=(scene.width / 100, scene.height / 100), dpi=100, facecolor=paper)
     canvas: Any = FigureCanvasAgg(figure)
     for order, mark in enumerate(scene.marks):
-        _paint(figure, scene, mark, order)
+        _paint(figure, scene, _on_any_ground(mark) if on_any_ground else mark, order)
     canvas.draw()
-    image = Image.fromarray(np.asarray(canvas.buffer_rgba())[:, :, :3].copy())
-    few = image.quantize(_NUM_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    pixels = np.asarray(canvas.buffer_rgba())
+    if on_any_ground:
+        few = Image.fromarray(pixels.copy()).quantize(4 * _NUM_COLOURS, Image.Quantize.FASTOCTREE)
+    else:
+        image = Image.fromarray(pixels[:, :, :3].copy())
+        few = image.quantize(_NUM_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     buffer = io.BytesIO()
     few.save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
+
+
+def _on_any_ground(mark: Mark) -> Mark:
+    """Return a mark in colours that are read on light and on dark ground."""
+    if isinstance(mark, Line):
+        return replace(mark, stroke=ON_ANY_GROUND.get(mark.stroke, mark.stroke))
+    if isinstance(mark, Text):
+        return replace(mark, fill=ON_ANY_GROUND.get(mark.fill, mark.fill))
+    fill, stroke = (ON_ANY_GROUND.get(colour, colour) for colour in (mark.fill, mark.stroke))
+    return replace(mark, fill=fill, stroke=stroke)
 
 
 def _element(mark: Mark) -> str:

@@ -26,6 +26,7 @@ from labkit.widgets.annotations import (
     draw_exposed,
     draw_messages,
     draw_regions,
+    draw_seams,
     frame_event,
     label_bars,
     label_rows,
@@ -194,6 +195,7 @@ def draw(
     draw_memory(canvas, timeline, layout)
     busy = np.delete(shares, BLOCKED, axis=1)
     label_rows(canvas, timeline, layout, busy.sum((1, 2)) / num_columns, makespan)
+    draw_seams(canvas, timeline, layout)
     draw_exposed(canvas, shares, layout)
     draw_regions(canvas, timeline, layout)
     label_bars(canvas, timeline, layout)

@@ -43,6 +43,7 @@ def pack(
     ranks: Sequence[int] | None = None,
     focus: int = -1,
     origin_ns: int | None = None,
+    has_met: bool = False,
 ) -> dict[str, Any]:
     """Return what the page needs to show a timeline, for a trait that carries bytes as they are.
 
@@ -53,6 +54,7 @@ def pack(
         focus: A row of the timeline whose place in the page's order is returned as "focus".
         origin_ns: The time that becomes 0; the first begin if None. It is given of a run under way, of which nobody
             knows yet which calls met and when its ranks stood still.
+        has_met: Whether it is known all the same, as far as it has come.
     """
     needed = int(timeline.rank[focus]) if focus >= 0 else -1
     shown = shown_ranks(timeline, needed) if ranks is None else sorted(set(ranks))
@@ -76,7 +78,7 @@ def pack(
     place = np.full(len(timeline), -1, dtype=np.int64)
     place[order] = np.arange(len(order))
     flows = _flows(timeline, place)
-    blocked, counts = _blocked(timeline, shown if origin_ns is None else [], t0)
+    blocked, counts = _blocked(timeline, shown if has_met or origin_ns is None else [], t0)
     columns |= {"label": codes} | flows | _cuts(timeline, place, t0) | blocked | _calls(timeline, place)
     data, layout = _joined(columns)
     choice = f" ({len(shown)} of the ranks shown)" if len(shown) < timeline.num_ranks else ""

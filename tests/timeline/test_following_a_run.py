@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import labkit
@@ -12,7 +14,8 @@ from labkit import worlds
 from labkit.launch.recording import layout, read_log
 from labkit.launch.recording.event_log import EventLog
 from labkit.launch.recording.follow import Follower
-from labkit.timeline import COMPUTE, Timeline
+from labkit.timeline import COMMUNICATION, COMPUTE, Timeline
+from labkit.widgets import growing
 
 
 def _begin(log: EventLog, name: str, start_ns: int) -> int:
@@ -80,3 +83,21 @@ def test_a_watched_run_shows_its_spans_before_it_ends(monkeypatch: pytest.Monkey
 
 def test_without_anybody_looking_a_run_is_not_watched() -> None:
     assert labkit.run(lambda: 1, on=labkit.local(1, device="cpu"), watch=True, echo=False).results == [1]
+
+
+def test_a_run_under_way_shows_when_a_rank_stands_still_and_says_what_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message of rank 0 comes after 90 of the 100 ns for which rank 1 waits for it."""
+    monkeypatch.setattr(growing, "display", lambda *_, **__: SimpleNamespace(update=lambda *_, **__: None))
+    monkeypatch.setattr(growing, "put_out", lambda view: None)
+    calls = {"group": np.array(["all"]), "number": np.array([0]), "tag": np.array([0]), "blocking": np.array([True])}
+    shown = growing.GrowingTimeline()
+    for rank, kind, start in ((0, "send", 90), (1, "recv", 0)):
+        table = {"call": {"span": np.array([0]), **calls}}
+        part = Timeline(
+            [rank], [COMMUNICATION], [start], [100], [kind], [kind], [8], [1 - rank], tables=table, num_ranks=2
+        )
+        shown.add(part)
+    (whole,) = shown.view.runs
+    assert whole["blocked"] == [[0, 0], [1, 1]] and whole["title"].startswith("running")
+    kind, at, length = whole["layout"]["blocked_end"]
+    assert np.frombuffer(whole["columns"], kind, length, at).tolist() == [90]

@@ -13,7 +13,7 @@ from PIL import Image
 
 from labkit.timeline import COMMUNICATION, COMPUTE, HOST, Timeline
 from labkit.timeline.transfers import transfer_table
-from labkit.widgets.layout import LEFT, NUM_COLUMNS, RIGHT, TOP, picture_rows, row_layout, time_unit
+from labkit.widgets.layout import LEFT, NUM_COLUMNS, RIGHT, TOP, picture_rows, row_layout, shown_ranks, time_unit
 from labkit.widgets.palette import CATEGORIES, categories_of, category_of
 from labkit.widgets.static_timeline import MAX_BYTES, picture_shares, title_of, to_png
 
@@ -93,8 +93,9 @@ def test_a_picture_of_any_size_is_at_most_60_kilobytes(num_ranks: int) -> None:
 
 def test_of_more_than_64_ranks_an_even_choice_is_shown_and_the_title_says_so() -> None:
     timeline = Timeline(np.arange(512), [COMPUTE] * 512, [0] * 512, [1] * 512, ["x"] * 512, ["span"] * 512)
-    ranks = [rank for rank, _ in picture_rows(timeline)]
+    ranks = shown_ranks(timeline)
     assert len(ranks) == 64 and (ranks[0], ranks[-1]) == (0, 511)
+    assert picture_rows(timeline) == [(0, COMPUTE)]  # they did the same
     assert {b - a for a, b in itertools.pairwise(ranks)} == {8, 9}
     assert title_of(timeline) == "512 ranks, 1 ns (64 of the ranks shown)"
 
@@ -108,6 +109,21 @@ def test_a_shorter_run_beside_a_longer_one_is_not_idle_after_its_end() -> None:
     assert (right[0] == right[1]).all() and (right[0] < 255).any()  # "100 %" in both
     blue = [(image[TOP, LEFT : LEFT + NUM_COLUMNS] == (0x00, 0x72, 0xB2)).all(1).mean() for image in pixels]
     assert blue == pytest.approx([1, 0.5], abs=0.01)
+
+
+def test_ranks_that_are_alike_have_one_row_with_their_number_and_the_one_that_is_asked_for_its_own() -> None:
+    ends = [100] * 5 + [60]
+    timeline = Timeline(range(6), [COMPUTE] * 6, [0] * 6, ends, ["x"] * 6, ["span"] * 6)
+    assert picture_rows(timeline) == [(0, COMPUTE), (5, COMPUTE)]
+    assert row_layout(timeline).names == {0: "5 alike"}
+    assert [rank for rank, _ in picture_rows(timeline, needed=3)] == [0, 3, 5]
+
+
+def test_calls_that_follow_each_other_at_once_are_parted_by_a_line_of_ground() -> None:
+    once = Timeline([0], [COMPUTE], [0], [100], ["x"], ["span"])
+    twice = Timeline([0, 0], [COMPUTE] * 2, [0, 50], [50, 100], ["x"] * 2, ["span"] * 2)
+    middle = NUM_COLUMNS // 2
+    assert (_bar(once, 0)[middle] != 255).any() and (_bar(twice, 0)[middle] == 255).all()
 
 
 def test_the_picture_of_an_empty_timeline_has_no_axis_and_says_so() -> None:

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from labkit.launch.recording import layout
 from labkit.launch.recording.assemble import columns_of
-from labkit.launch.recording.read import RankLog
+from labkit.launch.recording.read import RankLog, describe_group
+from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
 
 
@@ -26,7 +27,7 @@ class Follower:
     def new(self, logs: Iterable[RankLog]) -> Timeline:
         """Return the spans that ended since the last call, times from when the first rank seen began to record.
 
-        Messages are not matched: their other end may not have ended.
+        Which calls met is not said: the others may not have ended.
         """
         parts = []
         for log in logs:
@@ -44,11 +45,21 @@ class Follower:
             return Timeline(num_ranks=self._num_ranks)
         rows: dict[str, Any] = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
         sourced = np.flatnonzero(rows["source"] != "")
+        calls = np.flatnonzero(rows["lane"] == Lane.COMMUNICATION)
         names = ("rank", "lane", "name", "kind", "bytes", "peer")
         return Timeline(
             **{name: rows[name] for name in names},
             start_ns=np.maximum(rows["start_ns"] - (self._origin_ns or 0), 0),
             end_ns=np.maximum(rows["end_ns"] - (self._origin_ns or 0), 0),
-            tables={"source": {"span": sourced, "line": rows["source"][sourced]}},
+            tables={
+                "source": {"span": sourced, "line": rows["source"][sourced]},
+                "call": {
+                    "span": calls,
+                    "group": np.array([describe_group(each)[0] for each in rows["group"][calls].tolist()], np.str_),
+                    "number": rows["number"][calls],
+                    "tag": rows["tag"][calls],
+                    "blocking": (rows["flags"][calls] & (layout.BLOCKING | layout.DEVICE_TIME)) == layout.BLOCKING,
+                },
+            },
             num_ranks=self._num_ranks,
         )

@@ -65,7 +65,7 @@ def _frame(placed: Schedule, time: int, height: float) -> Frame:
         for row, microbatch in enumerate(_held(placed, stage, time)):
             y = height - 10 - (row + 1) * _PILE
             shapes.append(Box(f"a{stage}.{microbatch}", left, y, pitch - 24, _PILE - 2, tint(microbatch), edge="none"))
-            shapes.append(Words(left + 4, y + 10, str(microbatch), 11, fill="#1a1a1a"))
+            shapes.append(Words(left + 4, y + 10, str(microbatch), 11, fill="#000000"))
     says = f"Time {time}: {idle} of {stages} stages stand empty." if idle else f"Time {time}: every stage works."
     return Frame(says, tuple(shapes))
 

@@ -34,7 +34,7 @@ def device_mesh(data: int = 2, tensor: int = 4) -> Story:
                 fill = "none" if group is None else tint(group)
                 shapes.append(Box("", x, y, wide - 14, _ROW - 16, fill))
                 shapes.append(
-                    Words(x + 8, y + 18, f"rank {row * tensor + column}", fill="#1a1a1a" if group_of else "ink")
+                    Words(x + 8, y + 18, f"rank {row * tensor + column}", fill="#000000" if group_of else "ink")
                 )
         for row in range(data):
             for column in range(tensor):

@@ -130,7 +130,8 @@ class Sheet {
 }
 
 /**
- * { svg, height, shareAt } of a scene, shareAt the part of backward that is over at a pixel: { data, values, now, stacked, run, curve, sizes, isFaded }.
+ * { svg, height, shareAt } of a scene; shareAt(x) is the part of backward that is over at a pixel. A scene is
+ * { data, values, now, stacked, run, curve, sizes, isFaded }.
  */
 export function picture(scene, width) {
   const { data, values, now, stacked, run, curve } = scene;

@@ -28,7 +28,8 @@ const KEYS = [
 ];
 const POINTER =
   "Drag to measure (ends snap to edges of events), Shift+drag to move, double click to zoom to an event, Ctrl or " +
-  "Cmd+wheel (in the focused picture the wheel alone) to zoom, with Alt rows higher or lower; drag the strip below to move, its edges to zoom.";
+  "Cmd+wheel (in the focused picture the wheel alone) to zoom, Alt+wheel for higher rows; drag the strip below to " +
+  "move, its edges to zoom.";
 const FORMATS = ["PNG", "SVG", "HTML", "Chrome trace"];
 
 function keysAndPointer() {

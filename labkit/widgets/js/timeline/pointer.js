@@ -31,7 +31,7 @@ export function listenToPointer(view) {
   });
 }
 
-/** Zoom, or move sideways, with Ctrl or Cmd or in the focused picture; with Alt make rows higher; else the page scrolls. */
+/** Zoom, or move sideways, with Ctrl or Cmd or in the focused picture; with Alt make rows higher; else scroll. */
 function turnWheel(view, event) {
   if (event.altKey) {
     event.preventDefault();

@@ -89,6 +89,7 @@ export class TimelineView {
     const before = state.runs.length;
     const isFollowed = isSameView(state.view, state.whole);
     state.runs = runs;
+    [state.lit, this.over] = [new Set(), undefined]; // events have other numbers now
     [state.hatched, state.dotted] = [3, 4].map((at) => run.categories.map((category) => category[at]));
     if (before !== runs.length) state.overlay = Boolean(other && run.overlay);
     this.writeWords(runs);
@@ -256,9 +257,7 @@ export class TimelineView {
     fold(this);
   }
 
-  setOffset(offset) {
-    setOffset(this, offset);
-  }
+  setOffset = (offset) => setOffset(this, offset);
 
   align(at) {
     align(this, at);
