@@ -152,7 +152,11 @@ class Addition:
 
 def loss_of(model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
     """Return the mean cross entropy of the digits that are to be learned, a scalar."""
-    logits = model(tokens)
+    return loss_of_logits(model(tokens), targets)
+
+
+def loss_of_logits(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross entropy of the digits that are to be learned, a scalar."""
     return functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED)
 
 
@@ -232,11 +236,11 @@ def train_on_ranks(
     return losses
 
 
-def clip_shards(shards: Iterable[Tensor], max_norm: float) -> None:
-    """Scale gradients that are sharded over the ranks, so that their norm, over all ranks, is at most max_norm."""
+def clip_shards(shards: Iterable[Tensor], max_norm: float, group: dist.ProcessGroup | None = None) -> None:
+    """Scale gradients that are sharded over a group's ranks, so that the norm of all is at most max_norm."""
     gradients = [shard.grad for shard in shards if shard.grad is not None]
     squares = torch.stack([gradient.square().sum() for gradient in gradients]).sum()
-    dist.all_reduce(squares)
+    dist.all_reduce(squares, group=group)
     for gradient in gradients:
         gradient.mul_((max_norm / (squares.sqrt() + 1e-6)).clamp(max=1.0))
 
@@ -253,3 +257,96 @@ def train_fully_sharded(num_steps: int) -> list[float]:
     parameters = list(model.parameters())
     optimizer = optimizer_for(model)
     return train_on_ranks(model, optimizer, num_steps, lambda: nn.utils.clip_grad_norm_(parameters, 1.0))
+
+
+class _Embedding(nn.Module):
+    """The first thing a GPT does: tokens and their places become vectors."""
+
+    def __init__(self, gpt: GPT) -> None:
+        super().__init__()
+        self.tokens, self.positions = gpt.tokens, gpt.positions
+
+    def forward(self, tokens_BT: Tensor) -> Tensor:  # noqa: N803
+        """Return the vectors, shape (B, T, D)."""
+        x_BTD: Tensor = self.tokens(tokens_BT) + self.positions.weight[: tokens_BT.shape[1]]  # noqa: N806
+        return x_BTD
+
+
+def stage_of_gpt(stage: int, num_stages: int, *, num_layers: int = 4) -> nn.Sequential:
+    """Return one stage of a GPT, its blocks divided evenly; the output layer has weights of its own.
+
+    Tokens enter stage 0, vectors of shape (B, T, 96) every other; logits leave the last.
+
+    Args:
+        stage: Which.
+        num_stages: How many there are; they divide the layers.
+        num_layers: Of the whole GPT.
+    """
+    if num_layers % num_stages:
+        raise ValueError(f"{num_layers} blocks do not divide into {num_stages} equal stages")
+    gpt, each = GPT(num_layers=num_layers), num_layers // num_stages
+    parts: list[nn.Module] = [*gpt.blocks[stage * each : (stage + 1) * each]]
+    if stage == 0:
+        parts.insert(0, _Embedding(gpt))
+    if stage == num_stages - 1:
+        head = nn.Linear(gpt.norm.normalized_shape[0], len(VOCABULARY), bias=False)
+        with torch.no_grad():
+            head.weight.copy_(gpt.tokens.weight)
+        parts += [gpt.norm, head]
+    return nn.Sequential(*parts)
+
+
+Step = Callable[[Tensor, Tensor], "Tensor | None"]
+"""Runs (tokens, targets) through a pipeline, forward and backward; returns the loss on the last stage."""
+
+
+def train_stage(
+    module: nn.Module, step: Step, num_steps: int, *, group: dist.ProcessGroup | None = None, size: int = 64
+) -> list[float]:
+    """Return the loss of each step where it is known: one stage of a pipeline trains, clipped by the norm of all.
+
+    Args:
+        module: This rank's stage.
+        step: Runs a batch through the whole pipeline.
+        num_steps: How many steps.
+        group: The ranks of the pipeline; None is everybody.
+        size: Of a batch.
+    """
+    torch.set_num_threads(1)  # stages share a host's cores
+    optimizer, losses = optimizer_for(module), []
+    for tokens, targets in Addition().loader(num_steps, size):
+        optimizer.zero_grad()
+        loss = step(tokens, targets)
+        clip_shards(module.parameters(), 1.0, group)
+        optimizer.step()
+        losses += [] if loss is None else [loss.item()]
+    return losses
+
+
+def pipelining_step(module: nn.Module, num_microbatches: int, group: dist.ProcessGroup | None = None) -> Step:
+    """Return a step of torch.distributed.pipelining, 1F1B, in which this rank's stage is the module.
+
+    Args:
+        module: Made by stage_of_gpt.
+        num_microbatches: They divide the batch, and are as many as the stages or more.
+        group: The ranks of the pipeline; None is everybody.
+    """
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
+    stage = PipelineStage(module, rank, world_size, torch.device("cpu"), group=group)
+    schedule = Schedule1F1B(stage, num_microbatches, loss_fn=loss_of_logits)
+
+    def step(tokens: Tensor, targets: Tensor) -> Tensor | None:
+        losses: list[Tensor] = []
+        ends = {"target": targets, "losses": losses} if rank == world_size - 1 else {}
+        schedule.step(*([tokens] if rank == 0 else []), **ends)
+        return torch.stack(losses).mean().detach() if losses else None
+
+    return step
+
+
+def train_with_pipelining(num_steps: int, num_microbatches: int = 8) -> list[float]:
+    """Return the loss of each step, on the last rank: a GPT under torch.distributed.pipelining, on CPU ranks."""
+    module = stage_of_gpt(dist.get_rank(), dist.get_world_size())
+    return train_stage(module, pipelining_step(module, num_microbatches), num_steps)

@@ -17,6 +17,8 @@ from torch import nn
 
 import labkit
 from labkit.lessons import source
+from labkit.plans.pipeline_records import read_short
+from labkit.plans.reference.schedules import FORMS
 from tests.benchmarks.table import Bar, table
 
 SOLUTION = Path(__file__).parents[2] / "solutions" / "08_pipeline.py"
@@ -26,11 +28,17 @@ STAGES, WIDTH, SAMPLES, LAYERS = 2, 512, 512, 6
 
 def solution() -> dict[str, Any]:
     """Return the names of lesson 08's given and exercise cells, and nothing else of it."""
-    names: dict[str, Any] = {"__name__": "solution_05"}
+    names: dict[str, Any] = {"__name__": "solution_08"}
     for cell in source.load(SOLUTION).cells:
-        if cell.role in ("given", "exercise"):
+        if cell.role == "given" or cell.is_code_exercise:
             exec(compile(cell.source, f"{SOLUTION.name}:{cell.id}", "exec", dont_inherit=True), names)
     return names
+
+
+def _layers(width: int, num_layers: int, device: str) -> nn.Sequential:
+    """Return that many linear layers, each followed by a ReLU, the same on every rank."""
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Sequential(nn.Linear(width, width, device=device), nn.ReLU()) for _ in range(num_layers)))
 
 
 def _job(
@@ -38,12 +46,17 @@ def _job(
 ) -> Any:
     """Return a function of no arguments that runs one step of this rank's stage, and its module."""
     stage, num_stages = dist.get_rank(), dist.get_world_size()
-    module = names["layers"](width, num_layers, device)
+    module = _layers(width, num_layers, device)
     generator = None if device == "meta" else torch.Generator().manual_seed(1)
     whole = torch.randn(num_samples, width, device=device, generator=generator)
     first = stage == 0
     x = [part.clone().requires_grad_(first) for part in whole.chunk(count)]  # all stages then compute alike
-    schedule, sample = names[write](stage, num_stages, count), torch.empty(width, device=device)
+    kinds = {"F": names["Forward"], "B": names["Backward"]}
+    orders = [
+        [kinds[op.kind](op.microbatch) for op in read_short(FORMS[write](each, num_stages, count), each)]
+        for each in range(num_stages)
+    ]
+    schedule, sample = names["with_messages"](orders)[stage], torch.empty(width, device=device)
     targets = [part.detach() for part in x] if stage == num_stages - 1 else None
     step = partial(
         names["run_schedule"], schedule, module, [len(part) for part in x], sample, x if first else None, targets,
@@ -65,7 +78,7 @@ def take_turns(names: dict[str, Any], write: str, library: str, count: int, num_
 
     stage, num_stages = dist.get_rank(), dist.get_world_size()
     mine, own, whole = _job(names, write, count, "cpu", SAMPLES, WIDTH, LAYERS)
-    theirs_module = names["layers"](WIDTH, LAYERS, "cpu")
+    theirs_module = _layers(WIDTH, LAYERS, "cpu")
     piece = pipelining.PipelineStage(theirs_module, stage, num_stages, torch.device("cpu"))
     schedule = getattr(pipelining, library)(piece, count, loss_fn=nn.functional.mse_loss)
     batch = whole.clone().requires_grad_()

@@ -17,7 +17,7 @@ from tests.checks.brought import brought
 from tests.checks.lesson_cells import namespace
 from tests.exercises.wrong_answer import WrongAnswer, wrong_answers
 
-LESSONS = ("start_here", "data_parallel", "ring_all_reduce", "collectives", "ddp", "pipeline")
+LESSONS = ("start_here", "data_parallel", "ring_all_reduce", "collectives", "ddp", "pipeline", "schedules")
 OTHERWISE = {
     ("drop_in_all_reduce", "group not passed on"): "a rank outside the group comes first where no message is lost",
     ("halving_doubling", "halves taken for equal"): "Gloo's own words tell it",

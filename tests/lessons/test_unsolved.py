@@ -148,13 +148,13 @@ def test_what_is_lent_earns_nothing() -> None:
 
 def test_what_an_answer_uses_of_another_answer_comes_along() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
-    for cell in lesson("08").cells:
+    for cell in lesson("09").cells:
         if cell.role in ("given", *CODE_TASKS):
             run_cell(cell.student_source, names)
-    own = names["gpipe"]
-    assert "is lent" in lend("one_f_one_b", names).text
-    assert names["one_f_one_b"](1, 4, 8), "it stands on a helper of another exercise's answer"
-    assert names["gpipe"] is own, "what was not asked for stays the learner's"
+    own = names["one_f_one_b"]
+    assert "is lent" in lend("zero_bubble", names).text
+    assert names["zero_bubble"](1, 4, 8), "it stands on another exercise's answer"
+    assert names["one_f_one_b"] is own, "what was not asked for stays the learner's"
 
 
 def test_after_a_restart_it_says_to_run_the_cells_above() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from labkit.checks.case import Case
 from labkit.errors import ConfigError
-from labkit.exercises.pipeline.find_deadlock.exercise import EXERCISE as FIND_DEADLOCK
+from labkit.exercises.schedules.find_deadlock.exercise import EXERCISE as FIND_DEADLOCK
 from labkit.plans.pipeline import Schedule, most_held
 from labkit.plans.pipeline_records import Message, Op, Record, as_data, read_records, read_short
 from labkit.plans.pipeline_timing import place

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from hidden.pipeline.drawing import alternating, drawn, gpipe, uneven, writer
+from hidden.stages.drawing import alternating, drawn, gpipe, uneven, writer
 
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
-from labkit.exercises.pipeline.pipeline_cases import pipeline_case
+from labkit.exercises.stages.pipeline_cases import pipeline_case
 
 
 def cases(draw: random.Random) -> list[Case]:

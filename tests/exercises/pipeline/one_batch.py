@@ -13,7 +13,7 @@ changed("forward only", "forward only",
         ("entered.grad.contiguous()", "torch.zeros_like(entered)"))  # fmt: skip
 changed("what entered is no leaf", "no gradient for what entered", ("        entered.requires_grad_()\n", ""))
 changed("runs the module under no_grad", "the graph was cut",
-        ('with labkit.span("F"):', 'with labkit.span("F"), torch.no_grad():'))  # fmt: skip
+        ('with labkit.span("F0"):', 'with labkit.span("F0"), torch.no_grad():'))  # fmt: skip
 changed("the last stage only", "only the last stage has gradients",
         ("        torch.autograd.backward(left, gradient)",
          "        torch.autograd.backward(left, gradient) if is_last else None"),

@@ -15,8 +15,10 @@ def run_schedule(
 ) -> Tensor | None:
     """Carry out this stage's schedule; gradients of the mean loss over the whole batch are added to .grad.
 
+    The module runs once for each Forward. All messages have arrived when this returns. No collective is called.
+
     Args:
-        schedule: Records in order. Peers are ranks within group. Messages that stand together are one batch.
+        schedule: Records in order; peers are ranks within group.
         module: This stage's layers.
         sizes: Samples in each microbatch, the same list on every stage; they may differ.
         sample: One sample as it enters this stage, without the batch dimension: shape, dtype and device count.
@@ -28,35 +30,37 @@ def run_schedule(
     Returns:
         The mean loss over the whole batch on the last stage, a detached tensor; None on the others.
     """
-    entered, left, gradients = {}, {}, {}
+    entered, left, gradients, coming, sent = {}, {}, {}, {}, {}
     total = None
-    order = {Recv: 0, Forward: 1, Send: 2, RecvGrad: 3, Backward: 4, SendGrad: 5}
+    kinds = (Recv, Forward, Send, RecvGrad, Backward, SendGrad)
+    order = {kind: place for place, kind in enumerate(kinds)}
     schedule = sorted(schedule, key=lambda record: (record.microbatch, order[type(record)]))
-    for step in ([record] for record in schedule):
-        batch = []
-        for record in step:
-            m = record.microbatch
-            if isinstance(record, Forward):
-                with labkit.span(f"F{m}"):
-                    left[m] = module(inputs[m] if inputs is not None else entered[m].requires_grad_())
-                    if targets is not None:
-                        left[m] = loss_fn(left[m], targets[m]) * (sizes[m] / sum(sizes))
-                        total = left[m].detach() if total is None else total + left[m].detach()
-            elif isinstance(record, Backward):
-                with labkit.span(f"B{m}"):
-                    torch.autograd.backward(left.pop(m), gradients.pop(m, None))
-            elif isinstance(record, Recv):
-                entered[m] = sample.new_empty((sizes[m], *sample.shape))
-                batch.append(dist.P2POp(dist.irecv, entered[m], group=group, group_peer=record.peer))
-            elif isinstance(record, RecvGrad):
-                gradients[m] = torch.empty_like(left[m], memory_format=torch.contiguous_format)
-                batch.append(dist.P2POp(dist.irecv, gradients[m], group=group, group_peer=record.peer))
-            elif isinstance(record, Send):
-                outgoing = left[m].detach().contiguous()
-                batch.append(dist.P2POp(dist.isend, outgoing, group=group, group_peer=record.peer))
-            else:
-                outgoing = entered.pop(m).grad.contiguous()
-                batch.append(dist.P2POp(dist.isend, outgoing, group=group, group_peer=record.peer))
-        for work in dist.batch_isend_irecv(batch) if batch else []:
-            work.wait()
+    for record in schedule:
+        m = record.microbatch
+        if isinstance(record, Recv):
+            entered[m] = sample.new_empty((sizes[m], *sample.shape))
+            coming["F", m] = dist.irecv(entered[m], group=group, group_src=record.peer)
+        elif isinstance(record, RecvGrad):
+            gradients[m] = torch.empty_like(left[m], memory_format=torch.contiguous_format)
+            coming["B", m] = dist.irecv(gradients[m], group=group, group_src=record.peer)
+        elif isinstance(record, Send):
+            sent["F", m] = dist.isend(left[m].detach().contiguous(), group=group, group_dst=record.peer)
+        elif isinstance(record, SendGrad):
+            sent["B", m] = dist.isend(entered.pop(m).grad.contiguous(), group=group, group_dst=record.peer)
+        elif isinstance(record, Forward):
+            if inputs is None:
+                coming.pop(("F", m)).wait()
+            with labkit.span(f"F{m}"):
+                left[m] = module(inputs[m] if inputs is not None else entered[m].requires_grad_())
+                if targets is not None:
+                    left[m] = loss_fn(left[m], targets[m]) * (sizes[m] / sum(sizes))
+                    total = left[m].detach() if total is None else total + left[m].detach()
+        else:
+            if targets is None:
+                coming.pop(("B", m)).wait()
+                sent.pop(("F", m)).wait()  # its gradient is here, so it has arrived: free what it held
+            with labkit.span(f"B{m}"):
+                torch.autograd.backward(left.pop(m), gradients.pop(m, None))
+    for work in sent.values():
+        work.wait()
     return total

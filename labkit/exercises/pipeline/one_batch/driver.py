@@ -9,8 +9,8 @@ from torch import Tensor
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
-from labkit.exercises.pipeline.on_ranks import outcome, stage_of
-from labkit.exercises.pipeline.pipeline_stage import mean_squared
+from labkit.exercises.stages.on_ranks import outcome, stage_of
+from labkit.exercises.stages.pipeline_stage import mean_squared
 
 
 def drive(functions: Functions, inputs: Values) -> Values:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from labkit.checks.case import Case
 from labkit.checks.judged import Mistake, judged
-from labkit.exercises.pipeline import least_traffic, structure
-from labkit.exercises.pipeline import training_mistakes as mistakes
 from labkit.exercises.pipeline.one_batch.driver import drive
-from labkit.exercises.pipeline.pipeline_cases import expected, pipeline_case
-from labkit.exercises.pipeline.training import judge_step
+from labkit.exercises.stages import least_traffic, structure
+from labkit.exercises.stages import training_mistakes as mistakes
+from labkit.exercises.stages.pipeline_cases import expected, pipeline_case
+from labkit.exercises.stages.training import judge_step
 
 
 def batch_case(name: str, seed: int, num_stages: int, num_samples: int, rows: int = 0, before: bool = False) -> Case:

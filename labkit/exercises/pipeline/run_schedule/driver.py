@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
-from labkit.exercises.pipeline.on_ranks import job, outcome, stage_of
+from labkit.exercises.stages.on_ranks import job, outcome, stage_of
 
 
 def drive(functions: Functions, inputs: Values) -> Values:

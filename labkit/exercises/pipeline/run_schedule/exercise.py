@@ -8,14 +8,14 @@ from labkit.checks.case import Case, Failure, Got
 from labkit.checks.judged import Mistake, judged
 from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
-from labkit.exercises.pipeline import least_traffic, structure, written
-from labkit.exercises.pipeline import training_mistakes as mistakes
 from labkit.exercises.pipeline.par import PAR
-from labkit.exercises.pipeline.pipeline_cases import expected, pipeline_case
 from labkit.exercises.pipeline.run_schedule.driver import drive
-from labkit.exercises.pipeline.training import judge_step, results_as_if, wrong_order, wrong_results
-from labkit.exercises.pipeline.written import RECORDS
-from labkit.exercises.pipeline.written import written as schedules
+from labkit.exercises.stages import least_traffic, structure, written
+from labkit.exercises.stages import training_mistakes as mistakes
+from labkit.exercises.stages.pipeline_cases import expected, pipeline_case
+from labkit.exercises.stages.training import judge_step, results_as_if, wrong_order, wrong_results
+from labkit.exercises.stages.written import RECORDS
+from labkit.exercises.stages.written import written as schedules
 
 
 def _ignores_the_order(case: Case, got: Got, wire: Wire) -> bool:
@@ -56,6 +56,13 @@ EXERCISE = judged(
         ),
         pipeline_case("one stage, 2 + 3 + 1 samples", 44, [2, 3, 1], schedules(written.ONE_3), num_stages=1),
         pipeline_case(
+            "2 stages, received long before it is needed",
+            46,
+            [1, 3, 2, 2],
+            schedules(written.EARLY_2_4),
+            num_stages=2,
+        ),
+        pipeline_case(
             "5 ranks, of which 1, 3 and 4 are the stages",
             45,
             [3, 2],
@@ -68,12 +75,13 @@ EXERCISE = judged(
     hints=(
         "What does each kind of record need, and what does it leave for a later one? Keep that in dictionaries, by "
         "microbatch.",
-        "Recv makes room and fills entered[m]; Forward turns it into left[m] (on the last stage the weighed loss); "
-        "Send posts left[m].detach(); RecvGrad fills gradients[m]; Backward is torch.autograd.backward(left.pop(m), "
-        "gradients.pop(m, None)); SendGrad posts entered.pop(m).grad. One batch_isend_irecv for each step.",
-        "for step in steps(schedule): collect a P2POp for each message (group=group, group_peer=record.peer), post "
-        "them with dist.batch_isend_irecv and wait for each; the loss of microbatch m is loss_fn(out, targets[m]) * "
-        "(sizes[m] / sum(sizes)), and what is returned is the sum of these, detached.",
+        "Recv makes room and posts an irecv; Forward waits for it and makes left[m] (on the last stage the weighed "
+        "loss); Send posts left[m].detach(); RecvGrad makes room for gradients[m]; Backward waits for that and runs "
+        "torch.autograd.backward(left.pop(m), gradients.pop(m, None)); SendGrad posts entered.pop(m).grad. Sends are "
+        "waited for at the end.",
+        "coming[m] = dist.irecv(buffer, group=group, group_src=record.peer), and coming.pop(m).wait() in m's Forward; "
+        "sent.append(dist.isend(tensor.contiguous(), group=group, group_dst=record.peer)); the loss of microbatch m is "
+        "loss_fn(out, targets[m]) * (sizes[m] / sum(sizes)), and what is returned is the sum of these, detached.",
     ),
     mistakes=(
         mistakes.LIBRARY,
@@ -114,14 +122,6 @@ EXERCISE = judged(
             _keeps_everything,
         ),
         mistakes.NOT_CONTIGUOUS,
-        Mistake(
-            "empty batch",
-            "dist.batch_isend_irecv does not take an empty list: leave the call out where a step has no message.",
-            lambda case, got, wire: (
-                isinstance(got, Failure) and got.error == "IndexError" and "batch_isend_irecv" in got.detail
-            ),
-            certain=True,
-        ),
         mistakes.GLOBAL_RANKS,
         mistakes.SENDS_WAIT,
         mistakes.NOBODY_SENDS,
@@ -129,8 +129,8 @@ EXERCISE = judged(
         mistakes.FLOAT32,
         Mistake(
             "not waited for",
-            "A message was used, or the function ended, before it was there: call wait() on everything that "
-            "batch_isend_irecv returns.",
+            "A message was used, or the function ended, before it was there: call wait() on what irecv returned before "
+            "you use the tensor, and on what isend returned before you return.",
             lambda case, got, wire: (
                 isinstance(got, tuple) and bool(wire.problems_of("not_waited", "unmatched_recv", "changed_in_flight"))
             ),

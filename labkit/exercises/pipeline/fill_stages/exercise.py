@@ -1,0 +1,96 @@
+"""A design: in which order every stage of a pipeline works, with memory for a few microbatches only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from labkit.checks.case import Case, Values
+from labkit.checks.challenge import Challenge, Pars
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.structure import NOTHING
+from labkit.checks.values import integer
+from labkit.checks.wire import Wire
+from labkit.exercises.pipeline.fill_stages.driver import drive
+from labkit.exercises.stages.orders import HINTS, ORDERS, holds_more, played, stands_still, wrong_work
+
+_TOO_MUCH = "holds too much"
+
+
+def stages_case(num_stages: int, num_microbatches: int, most_held: int) -> Case:
+    """Return a case; most_held is at least 2, and there are as many microbatches or more."""
+    name = f"{num_stages} stages, {num_microbatches} microbatches, memory for {most_held}"
+    inputs: Values = {"num_stages": num_stages, "num_microbatches": num_microbatches, "most_held": most_held}
+    return Case(name, 1, (inputs,))
+
+
+def _asked(case: Case) -> tuple[int, int, int]:
+    inputs = case.inputs[0]
+    return integer(inputs, "num_stages"), integer(inputs, "num_microbatches"), integer(inputs, "most_held")
+
+
+def structure(case: Case) -> list[Any]:
+    """Return what comes: a list of records for every stage, or in words what else."""
+    return [{"orders": ORDERS}]
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what makes it no schedule, what never ends, and what needs more memory than there is."""
+    num_stages, count, limit = _asked(case)
+    orders: Any = got[0]["orders"]
+    yield from wrong_work(orders, num_stages, count)
+    schedule = played(orders)
+    yield from stands_still(schedule)
+    yield from holds_more(schedule, lambda stage: limit, _TOO_MUCH)
+
+
+def turns(case: Case, got: tuple[Values, ...]) -> float:
+    """Return how many turns the step takes."""
+    orders: Any = got[0]["orders"]
+    return played(orders).makespan
+
+
+def pars(case: Case) -> Pars:
+    """Return the turns of one microbatch at a time, of GPipe in groups that fit, and the fewest there can be.
+
+    The fewest: with L in flight, microbatch i begins on stage 0 when i - L is back, 3P turns after that one began; of
+    one round of L each takes the last stage 3 turns.
+    """
+    num_stages, count, limit = _asked(case)
+    groups = [min(limit, count - first) for first in range(0, count, limit)]
+    rounds, rest = divmod(count - 1, min(limit, num_stages))
+    return Pars(
+        naive=3 * num_stages * count,
+        paper=sum(3 * (group + num_stages - 1) for group in groups),
+        best=3 * num_stages * (1 + rounds) + 3 * rest,
+    )
+
+
+EXERCISE = Exercise(
+    id="fill_stages",
+    functions=("fill_stages",),
+    driver=drive,
+    oracle=lambda case: [],
+    structure=structure,
+    find=find,
+    visible=(stages_case(4, 8, 8), stages_case(4, 8, 4), stages_case(4, 8, 2), stages_case(3, 7, 2)),
+    given=("Forward", "Backward"),
+    distributed=False,
+    hints=(
+        "Draw four rows, one a stage, and push microbatch 0 through. Where is the first free box that microbatch 1 "
+        "could have?",
+        "Simplest first: the forwards of as many microbatches as fit, then their backwards, then the next group. Then "
+        "ask what a stage should do as soon as a gradient has arrived: that backward frees memory.",
+        "Play it turn by turn. Keep for each stage when it is free and when each forward and backward is done. In each "
+        "turn every free stage runs its next backward if that can run; else its next forward, if that can run and it "
+        "holds fewer than most_held. Write down what ran.",
+    ),
+    mistakes=HINTS
+    | {
+        NOTHING: "fill_stages must return a list with one list for each stage.",
+        _TOO_MUCH: "A stage holds a microbatch from its forward until its backward is done. With the limit reached, "
+        "the next thing it runs must be a backward.",
+    },
+    challenge=Challenge("turns", turns, pars, plan="orders"),
+)

@@ -1,5 +1,0 @@
-"""What a rank runs of zero_bubble."""
-
-from labkit.exercises.pipeline.on_ranks import write_schedules as drive
-
-__all__ = ["drive"]

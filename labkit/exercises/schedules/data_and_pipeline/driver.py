@@ -1,0 +1,51 @@
+"""What a rank runs of data_and_pipeline: a stand-in for a pipeline, whose stages' gradients were drawn."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+
+from labkit.checks.case import Values
+from labkit.checks.exercise import Functions
+from labkit.checks.values import integer, integers, record, tensor
+
+
+class Drawn(nn.Module):
+    """A stage's parameters, by name: some frozen, one never used."""
+
+    def __init__(self, inputs: Values) -> None:
+        super().__init__()
+        for name, start in record(inputs, "parameters").items():
+            frozen = name == "frozen"
+            self.register_parameter(name, nn.Parameter(cast(Tensor, start).clone(), requires_grad=not frozen))
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Call hybrid_step on a mesh of pipelines. Inputs: mesh, [pipelines, stages]; parameters, gradients, scale, ..."""
+    shape = tuple(integers(inputs, "mesh"))
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=("data", "pipe"))
+    module, runs = Drawn(inputs), []
+
+    def run_step(group: Any) -> Tensor | None:
+        scale = tensor(inputs, "scale").clone()
+        dist.broadcast(scale, group=group, group_src=0)  # what the first stage sends goes into every gradient
+        runs.append(dist.get_world_size(group))
+        for name, gradient in record(inputs, "gradients").items():
+            module.get_parameter(name).grad = cast(Tensor, gradient) * scale
+        return tensor(inputs, "loss") * scale if "loss" in inputs else None
+
+    loss = functions["hybrid_step"](mesh, run_step, module, integer(inputs, "num_samples"))
+    return {
+        "grads": {name: parameter.grad for name, parameter in module.named_parameters()},
+        "moved": any(
+            not torch.equal(parameter.detach(), cast(Tensor, record(inputs, "parameters")[name]))
+            for name, parameter in module.named_parameters()
+        ),
+        "loss": loss.detach().clone() if isinstance(loss, Tensor) else None,
+        "returned": type(loss).__name__,
+        "runs": len(runs),
+    }

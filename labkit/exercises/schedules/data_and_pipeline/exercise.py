@@ -1,0 +1,210 @@
+"""Several pipelines on a mesh: what is left to do when each of them has run its schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from labkit.checks.as_if import Way, as_if
+from labkit.checks.blame import by_signs
+from labkit.checks.case import Case, Value, Values
+from labkit.checks.draws import normal, part_of
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.least_traffic import Bytes, both_ways
+from labkit.checks.structure import and_more
+from labkit.checks.values import integer, integers, record, tensor
+from labkit.checks.wire import Wire
+from labkit.exercises.schedules.data_and_pipeline.driver import drive
+
+_SHAPES = {"weight": (3, 4), "bias": (5,), "frozen": (2, 2), "spare": (3,)}
+Gradients = Mapping[str, "Tensor | None"]
+
+
+def mesh_case(name: str, seed: int, num_stages: int, samples: Sequence[int]) -> Case:
+    """Return a case: a pipeline of that many stages for each number of samples."""
+    inputs: list[Values] = []
+    for rank in range(len(samples) * num_stages):
+        pipeline, stage = divmod(rank, num_stages)
+
+        def drawn(what: str, *shape: int, rank: int = rank) -> Tensor:
+            return normal(part_of(seed, "rank", rank, what), *shape, dtype=torch.float64)
+
+        start: dict[str, Value] = {
+            each: normal(part_of(seed, "stage", stage, each), *shape, dtype=torch.float64)
+            for each, shape in _SHAPES.items()
+        }
+        gradients: dict[str, Value] = {each: drawn(each, *_SHAPES[each]) for each in ("weight", "bias")}
+        found: dict[str, Value] = {"parameters": start, "gradients": gradients, "mesh": [len(samples), num_stages]}
+        found |= {"scale": drawn("scale", 1), "num_samples": samples[pipeline]}
+        if stage == num_stages - 1:
+            found["loss"] = drawn("loss", 1)
+        inputs.append(found)
+    return Case(name, len(inputs), tuple(inputs))
+
+
+Weigh = Callable[[int, int, int], float]
+"""The weight of a pipeline: (its samples, everybody's, how many pipelines)."""
+
+
+def _ranks(case: Case) -> tuple[int, list[int]]:
+    num_pipelines, num_stages = integers(case.inputs[0], "mesh")
+    return num_stages, list(range(num_pipelines * num_stages))
+
+
+def _column(case: Case, rank: int) -> list[int]:
+    num_stages, ranks = _ranks(case)
+    return ranks[rank % num_stages :: num_stages]
+
+
+def _row(case: Case, rank: int) -> list[int]:
+    num_stages, ranks = _ranks(case)
+    return ranks[rank // num_stages * num_stages :][:num_stages]
+
+
+def _summed(
+    case: Case, ranks: list[int], weigh: Weigh, along: Callable[[Case, int], list[int]] = _row
+) -> tuple[dict[str, Tensor | None], Tensor | None]:
+    """Return gradients and loss that come of these ranks' parts, where schedules ran along rows, or columns."""
+    counts = [integer(case.inputs[each], "num_samples") for each in ranks]
+    total: dict[str, Tensor | None] = dict.fromkeys(_SHAPES)
+    loss: Tensor | None = None
+    for each, count in zip(ranks, counts, strict=True):
+        inputs = case.inputs[each]
+        factor = weigh(count, sum(counts), len(ranks)) * tensor(case.inputs[along(case, each)[0]], "scale")
+        for name, gradient in record(inputs, "gradients").items():
+            before = total[name]
+            total[name] = cast(Tensor, gradient) * factor + (0 if before is None else before)
+        if "loss" in inputs:
+            loss = tensor(inputs, "loss") * factor + (0 if loss is None else loss)
+    return total, loss
+
+
+def _right(own: int, everybody: int, pipelines: int) -> float:
+    return own / everybody
+
+
+def expected(case: Case) -> list[Values]:
+    """Return each rank's gradients, and the last stages' loss (the oracle)."""
+    found: list[Values] = []
+    for rank in range(case.world_size):
+        gradients, loss = _summed(case, _column(case, rank), _right)
+        found.append({"grads": cast(Value, gradients), "loss": loss, "moved": False})
+    return found
+
+
+def least(case: Case) -> dict[int, Bytes]:
+    """Return what must travel: every rank's gradients, to those with the same stage."""
+    size = sum(len(torch.empty(_SHAPES[each]).flatten()) for each in ("weight", "bias"))
+    num_stages, _ = _ranks(case)
+    return {rank: each for stage in range(num_stages) for rank, each in both_ways(_column(case, stage), size).items()}
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong with gradients, with the loss, and with how often the pipeline ran."""
+    for rank, (values, right) in enumerate(zip(got, expected(case), strict=True)):
+        if values["runs"] != 1:
+            yield Finding(_RUNS, f"Rank {rank} called run_step {values['runs']} times.", "once", rank=rank)
+        came, wanted = cast(Gradients, values["grads"]), cast(Gradients, right["grads"])
+        for name, gradient in wanted.items():
+            if _apart(came.get(name), gradient):
+                text = f"On rank {rank} the gradient of {name} is not that of the mean over all samples."
+                yield Finding(_of_gradients(case, rank, came), text, _begin(gradient), _begin(came.get(name)), rank)
+        if values["moved"]:
+            yield Finding(_MOVED, f"The parameters of rank {rank} have changed.", rank=rank)
+    for rank, (values, right) in enumerate(zip(got, expected(case), strict=True)):
+        mine, loss = values["loss"], right["loss"]
+        if loss is None and values["returned"] != "NoneType":
+            yield Finding(
+                _LOSS_EVERYWHERE, f"Rank {rank} does not hold the last stage.", "None", str(values["returned"])
+            )
+        if _apart(cast("Tensor | None", mine), cast("Tensor | None", loss)):
+            text = f"The gradients are right. The loss that rank {rank} returns is not the mean over all samples."
+            yield Finding(_ONE_LOSS, text, _begin(loss), _begin(mine), rank)
+
+
+def _of_gradients(case: Case, rank: int, came: Gradients) -> str:
+    def way(ranks: list[int], weigh: Weigh) -> Callable[[], Gradients]:
+        return lambda: _summed(case, ranks, weigh)[0]
+
+    column = _column(case, rank)
+    ways: list[Way[Gradients]] = [
+        (_NO_SUM, way([rank], lambda own, everybody, pipelines: 1.0)),
+        (_UNWEIGHED, way(column, lambda own, everybody, pipelines: 1.0)),
+        (_ALIKE, way(column, lambda own, everybody, pipelines: 1 / pipelines)),
+        (_BY_SAMPLES, way(column, lambda own, everybody, pipelines: float(own))),
+        (_NO_ROW, way([rank], lambda own, everybody, pipelines: own / _everybody(case))),
+        (_AXIS, lambda: _summed(case, column, _right, _column)[0]),
+        (_AXIS, way(_row(case, rank), lambda own, everybody, pipelines: 1.0)),
+        (_AXIS, way(_row(case, rank), _right)),
+    ]
+    found = as_if(came, ways, lambda one, other: not any(_apart(one.get(name), other[name]) for name in other))
+    close = not any(_apart(came.get(name), each, 1e-6) for name, each in _summed(case, column, _right)[0].items())
+    return found or (_FLOAT32 if close else "")
+
+
+def _everybody(case: Case) -> int:
+    num_stages, ranks = _ranks(case)
+    return sum(integer(case.inputs[each], "num_samples") for each in ranks[::num_stages])
+
+
+def _apart(one: Any, other: Any, slack: float = 1e-9) -> bool:
+    if one is None or other is None:
+        return one is not other
+    return one.shape != other.shape or bool((one - other).abs().max() > slack * (1 + other.abs().max()))
+
+
+def _begin(found: Any) -> str:
+    return "None" if found is None else f"{found.flatten()[0].item():.6g} first"
+
+
+_RUNS, _MOVED, _LOSS_EVERYWHERE, _ONE_LOSS, _NO_SUM, _UNWEIGHED = (
+    "the schedule does not run once", "parameters changed", "a loss on every stage", "the loss of one pipeline",
+    "no sum over the column", "summed, not weighed",
+)  # fmt: skip
+_ALIKE, _BY_SAMPLES, _NO_ROW, _AXIS, _FLOAT32, _NONE = (
+    "mean over the pipelines", "times the samples", "weighed, not summed", "the wrong axis", "counted in float32",
+    "a parameter without a gradient",
+)  # fmt: skip
+EXERCISE = Exercise(
+    id="data_and_pipeline",
+    functions=("hybrid_step",),
+    driver=drive,
+    oracle=expected,
+    structure=and_more(expected, returned="", runs=0),
+    find=find,
+    visible=(
+        mesh_case("2 pipelines of 3 stages, 7 and 5 samples", 71, 3, [7, 5]),
+        mesh_case("4 pipelines of one stage", 72, 1, [4, 5, 3, 6]),
+        mesh_case("one pipeline of 2 stages", 73, 2, [6]),
+    ),
+    least=least,
+    hints=(
+        "Which ranks hold the same parameters as this one? Of whose samples is the gradient that run_step left here?",
+        "run_step within mesh.get_group('pipe'). Then every gradient times own samples over all samples, and summed "
+        "over mesh.get_group('data'); the loss likewise. All samples: an all_reduce of num_samples over the column.",
+        "everybody = torch.tensor(float(num_samples), dtype=torch.float64); dist.all_reduce(everybody, group=data); "
+        "for each p.grad that is there: p.grad *= num_samples / everybody.item(); dist.all_reduce(p.grad, group=data).",
+    ),
+    mistakes={
+        _RUNS: "Call run_step once: it runs the whole schedule of this rank's pipeline.",
+        _MOVED: "hybrid_step changes gradients; the optimizer's step comes later.",
+        _LOSS_EVERYWHERE: "Return what run_step returned where that is None: only last stages have a loss.",
+        _ONE_LOSS: "Weigh the loss like the gradients, and sum it over the column too.",
+        _NO_SUM: "The pipelines were not brought together: all-reduce every gradient over mesh.get_group('data').",
+        _UNWEIGHED: "The gradients of the pipelines' means were added: weigh each by its own samples over all samples.",
+        _ALIKE: "Each pipeline counts alike. They have different numbers of samples: weigh each by its own over all.",
+        _BY_SAMPLES: "Gradients are weighed by the samples themselves: divide by everybody's samples.",
+        _NO_ROW: "Each pipeline's gradients are weighed, and never summed: all-reduce them over the column.",
+        _AXIS: "Gradients were summed over other ranks than those with the same stage, or the schedule ran in another "
+        "group: the schedule goes along 'pipe', gradients along 'data'.",
+        _FLOAT32: "The gradients are right to six digits: somewhere a number was a float32 tensor. Weigh with Python's "
+        "own numbers (item()).",
+        _NONE: "Not every parameter has a gradient: one that is frozen or was not used has None. Leave it out.",
+    },
+    blame=by_signs({_NONE: ("NoneType",), _AXIS: ("deadlock", "timeout", "size", "shape", "group")}),
+    certain=frozenset({_NONE}),
+)

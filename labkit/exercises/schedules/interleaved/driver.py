@@ -1,0 +1,5 @@
+"""What a rank runs of interleaved."""
+
+from labkit.exercises.stages.on_ranks import write_schedules as drive
+
+__all__ = ["drive"]

@@ -1,0 +1,108 @@
+"""one_f_one_b: a schedule that is recognised from its picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.exercises.schedules.one_f_one_b.driver import drive
+from labkit.exercises.schedules.writing import LATE, SHAPES, finding, late, order_case, structure
+from labkit.exercises.stages.orders import LEFT_OUT, NO_WORK, holds_more, leading, played, stands_still, wrong_work
+
+_MIXED, _GPIPE, _UNLIMITED, _LONG, _SHORT, _SAME, _OTHER_END, _DRAIN, _MORE = (
+    "microbatches out of order", "that is GPipe", "warm-up not limited", "warm-up one too long",
+    "warm-up one too short", "the same warm-up everywhere", "the warm-up of the other end", "cool-down forgotten",
+    "holds too much",
+)  # fmt: skip
+
+
+def _wrong(orders: list[Any], pipeline: Sequence[int]) -> Iterator[Finding]:
+    num_stages, count = pipeline
+    for each in wrong_work(orders, num_stages, count):
+        yield Finding(_of_form(each, orders, count), each.message, each.expected, each.got)
+    for stage, order in enumerate(orders):
+        for kind in ("Forward", "Backward"):
+            numbers = [record["microbatch"] for record in order if record["kind"] == kind]
+            if numbers != sorted(numbers):
+                yield Finding(_MIXED, f"Stage {stage} runs {kind} in the order {numbers}.")
+    schedule = played(orders)
+    leads = [leading(order) for order in orders]
+    name = _of_warm_up(leads, num_stages, count)
+    for each in stands_still(schedule):
+        yield Finding(name or each.mistake, each.message)
+    yield from holds_more(schedule, lambda stage: min(num_stages - stage, count), name or _MORE)
+    yield from late(schedule.makespan, 3 * (count + num_stages - 1), name or LATE)
+
+
+def _of_form(found: Finding, orders: list[Any], count: int) -> str:
+    every = [record for order in orders if isinstance(order, list) for record in order if isinstance(record, dict)]
+    if found.mistake == NO_WORK and any(record == {"kind": "Forward", "microbatch": count} for record in every):
+        return _UNLIMITED
+    return _DRAIN if found.mistake == LEFT_OUT and "Backward" in found.message else found.mistake
+
+
+def _of_warm_up(leads: list[int], num_stages: int, count: int) -> str:
+    """Return which known mistake leads to so many forwards before each stage's first backward, or ""."""
+
+    def would_be(ahead: list[int]) -> list[int]:
+        return [min(max(each, 1), count) for each in ahead]
+
+    stages = range(num_stages)
+    right = would_be([num_stages - stage for stage in stages])
+    ways = {
+        _GPIPE: [count] * num_stages,
+        _LONG: [num_stages - stage + 1 for stage in stages],
+        _SHORT: [num_stages - stage - 1 for stage in stages],
+        _OTHER_END: [stage + 1 for stage in stages],
+    }
+    if leads == right:
+        return ""
+    for name, ahead in ways.items():
+        if leads == would_be(ahead):
+            return name
+    return _SAME if num_stages > 1 and len(set(leads)) == 1 else ""
+
+
+EXERCISE = Exercise(
+    id="one_f_one_b",
+    functions=("one_f_one_b",),
+    driver=drive,
+    oracle=lambda case: [],
+    structure=structure,
+    find=finding(_wrong),
+    visible=(
+        order_case("3 stages, 5 microbatches", "one_f_one_b", [(3, 5)]),
+        order_case("2 and 4 stages, 4 microbatches", "one_f_one_b", [(2, 4), (4, 4)]),
+        order_case("one stage; more stages than microbatches", "one_f_one_b", [(1, 3), (5, 2)]),
+    ),
+    given=("Forward", "Backward"),
+    distributed=False,
+    hints=(
+        "Read one row of the figure aloud. How many forwards stand before the first backward on the last stage, and "
+        "how many on the one before it?",
+        "Three parts: some forwards, then pairs of one backward and one forward, then the backwards that are left. "
+        "Stage s begins with P - s forwards, or all M where there are fewer.",
+        "ahead = min(num_stages - stage, num_microbatches); Forward(0) to Forward(ahead - 1); then for each m: "
+        "Backward(m), and Forward(m + ahead) if there is such a microbatch.",
+    ),
+    mistakes=SHAPES
+    | {
+        _MIXED: "Microbatches go in the order of their numbers, forward and backward.",
+        _GPIPE: "All forwards come before all backwards: that is GPipe, and every stage holds all microbatches. A "
+        "microbatch that has reached the last stage turns round at once.",
+        _UNLIMITED: "With fewer microbatches than stages there are only M forwards to begin with.",
+        _LONG: "Each stage runs one forward more than it needs before its first backward, and holds it: P - s are "
+        "enough on stage s.",
+        _SHORT: "Each stage begins backward one forward too early and then waits for a gradient: stage s can run P - s "
+        "forwards before the first one comes back.",
+        _SAME: "All stages begin with equally many forwards. The later a stage, the sooner its first gradient comes.",
+        _OTHER_END: "The number of first forwards grows with the stage's number: it must shrink; the last stage has "
+        "one.",
+        _DRAIN: "The backwards of the last microbatches are missing: as many as are still held come at the end.",
+        _MORE: "Stage s never holds more than P - s microbatches: after its first forwards, every forward comes after "
+        "a backward.",
+        LATE: "It comes to an end, later than it could: somebody waits for a gradient while a forward could run.",
+    },
+)

@@ -1,0 +1,153 @@
+"""A design: the shortest step, with backward in two parts and two chunks on a stage, in limited memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, cast
+
+from labkit.checks.case import Case, Values
+from labkit.checks.challenge import Challenge, Pars
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.structure import NOTHING, Each, OneOf
+from labkit.checks.values import integer
+from labkit.checks.wire import Wire
+from labkit.exercises.schedules.shortest_step.driver import drive
+from labkit.plans.pipeline import Schedule
+from labkit.plans.pipeline_records import read_short
+from labkit.plans.pipeline_timing import place
+
+PLACEMENTS = ("one", "round", "v")
+_WORD = re.compile(r"[FBIW](0|[1-9]\d*)(\.[01])?")
+_FORM, _PLACE, _WORDS, _TWICE, _LEFT_OUT, _BOTH, _STUCK, _TOO_MUCH = (
+    "no placement and orders", "no such placement", "no such work", "work twice", "work left out",
+    "backward whole and in parts", "nobody can go on", "holds too much",
+)  # fmt: skip
+
+
+def step_case(num_stages: int, num_microbatches: int, most_held: int) -> Case:
+    """Return a case: most_held is num_stages or more, and there are at least 2P - 1 microbatches."""
+    assert most_held >= num_stages and num_microbatches >= 2 * num_stages - 1, "the best known is not known there"
+    name = f"{num_stages} stages, {num_microbatches} microbatches, memory for {most_held}"
+    inputs: Values = {"num_stages": num_stages, "num_microbatches": num_microbatches, "most_held": most_held}
+    return Case(name, 1, (inputs,))
+
+
+def _asked(case: Case) -> tuple[int, int, int]:
+    inputs = case.inputs[0]
+    return integer(inputs, "num_stages"), integer(inputs, "num_microbatches"), integer(inputs, "most_held")
+
+
+def structure(case: Case) -> list[Any]:
+    """Return what comes: a placement and lists of words, or in words what else."""
+    return [{"plan": OneOf(({"placement": str, "orders": Each(Each(str))}, str))}]
+
+
+def played(plan: Any) -> Schedule:
+    """Return when the work of a plan of the right form runs: F, I and W last 1 turn of a whole stage, B lasts 2."""
+    stages = [read_short(" ".join(order), stage) for stage, order in enumerate(plan["orders"])]
+    return place("", stages, 1, 2, v_shaped=plan["placement"] == "v")
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what makes it no plan, what never ends, and what needs more memory than there is."""
+    num_stages, count, limit = _asked(case)
+    plan: Any = got[0]["plan"]
+    if plan is None:
+        yield Finding(NOTHING, "None came back.")
+        return
+    if not isinstance(plan, dict):
+        yield Finding(_FORM, f"{plan} came back; a placement and a list of words for each stage are asked for.")
+        return
+    orders = cast(list[list[str]], plan["orders"])
+    if plan["placement"] not in PLACEMENTS:
+        yield Finding(_PLACE, f"There is no placement {plan['placement']!r}.", " or ".join(PLACEMENTS))
+        return
+    if len(orders) != num_stages:
+        yield Finding(_FORM, f"{len(orders)} lists came back for {num_stages} stages.")
+        return
+    for stage, order in enumerate(orders):
+        yield from _wrong_words(stage, order, count, 1 if plan["placement"] == "one" else 2)
+    schedule = played(plan)
+    if schedule.stuck:
+        yield Finding(_STUCK, " ".join(schedule.faults[:3]))
+    for stage in range(num_stages):
+        if schedule.peak(stage) > limit + 1e-9:
+            held = f"{schedule.peak(stage):g}"
+            yield Finding(_TOO_MUCH, f"Stage {stage} holds {held} microbatches at once.", f"at most {limit}", held)
+
+
+def _wrong_words(stage: int, order: list[str], count: int, num_chunks: int) -> Iterator[Finding]:
+    seen: set[tuple[str, int, int]] = set()
+    for word in order:
+        match = _WORD.fullmatch(word)
+        chunk, number = (int((match[2] or ".0")[1:]), int(match[1])) if match else (0, 0)
+        if match is None or chunk >= num_chunks or number >= count:
+            there = f"microbatches 0 to {count - 1}, chunks 0 to {num_chunks - 1}"
+            yield Finding(_WORDS, f"Stage {stage} has {word!r}; there are F, B, I and W, {there}.")
+            return
+        if (word[0], chunk, number) in seen:
+            yield Finding(_TWICE, f"Stage {stage} does {word} twice.")
+        seen.add((word[0], chunk, number))
+    for chunk in range(num_chunks):
+        for number in range(count):
+            there = {kind for kind in "FBIW" if (kind, chunk, number) in seen}
+            where = f"microbatch {number} in chunk {chunk}" if num_chunks > 1 else f"microbatch {number}"
+            if {"B", "I"} <= there or {"B", "W"} <= there:
+                yield Finding(_BOTH, f"Stage {stage} does both B and {'I' if 'I' in there else 'W'} of {where}.")
+            elif there not in ({"F", "B"}, {"F", "I", "W"}):
+                missing = "F" if "F" not in there else "I" if "W" in there else "W" if "I" in there else "B"
+                yield Finding(_LEFT_OUT, f"Stage {stage} never does {missing} of {where}.")
+
+
+def turns(case: Case, got: tuple[Values, ...]) -> float:
+    """Return how many turns the step takes."""
+    return played(got[0]["plan"]).makespan
+
+
+def pars(case: Case) -> Pars:
+    """Return the turns of 1F1B, of ZB-H1, and the fewest there can be, which ZB-V reaches in these cases.
+
+    The fewest: the stage that gets its first microbatch last waits P-1 half turns for it, and then has 3M of work.
+
+    Source: Qi et al. 2023, "Zero bubble pipeline parallelism".
+    """
+    num_stages, count, _ = _asked(case)
+    return Pars(3 * (count + num_stages - 1), 3 * count + num_stages - 1, 3 * count + (num_stages - 1) / 2)
+
+
+EXERCISE = Exercise(
+    id="shortest_step",
+    functions=("shortest_step",),
+    driver=drive,
+    oracle=lambda case: [],
+    structure=structure,
+    find=find,
+    visible=(step_case(4, 8, 4), step_case(4, 8, 6), step_case(3, 6, 3)),
+    distributed=False,
+    hints=(
+        "Where is the white in 1F1B, and which work could stand there? Nobody waits for W.",
+        'Begin with placement "one" and your 1F1B, write I and W for each B, and move W\'s into the white: that beats '
+        "the naive answer. Then think about when the last stage gets its first microbatch, and how two chunks change "
+        "that.",
+        'Play it in half turns with placement "v": in each, every stage does the first of I1, I0, F1, F0, W1, W0 that '
+        "can run now. A new F0 only if the stage has room for that microbatch's second chunk too, beside those that "
+        "still wait for theirs.",
+    ),
+    mistakes={
+        NOTHING: "shortest_step must return a placement and the orders.",
+        _FORM: "Return two things: a placement, and a list with one list of words for each stage, "
+        '("one", [["F0", ...], ...]).',
+        _PLACE: 'Placements are "one" (a chunk on each stage), "round" and "v" (two chunks each).',
+        _WORDS: 'A word is a letter and a microbatch, "F0", and of the second chunk ".1" after it: "F0.1".',
+        _TWICE: "Every piece of work is done once.",
+        _LEFT_OUT: "Each chunk meets every microbatch: F, and then B or both I and W.",
+        _BOTH: "B is I and W together: do B, or the two.",
+        _STUCK: "Some work stands before what it needs: F needs F of the part before, I and B need F of their own part "
+        "and the I or B of the part behind, W needs its I.",
+        _TOO_MUCH: "A chunk is held from F until its W (or B). Before a new F, do a W; with two chunks leave room for "
+        "the second one.",
+    },
+    challenge=Challenge("turns", turns, pars, plan="plan"),
+)

@@ -1,0 +1,86 @@
+"""zero_bubble: what is asked, its cases, its mistakes and hints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.exercises.schedules.writing import LATE, SHAPES, finding, late, order_case, structure
+from labkit.exercises.schedules.zero_bubble.driver import drive
+from labkit.exercises.stages.orders import NO_WORK, STUCK, holds_more, played, stands_still, wrong_work
+
+_KINDS = ("Forward", "BackwardInput", "BackwardWeight")
+_AT_ONCE, _AT_THE_END, _OTHER_DELAY, _TOO_MUCH = (
+    "weights right after the input", "all weights at the end", "put off by the wrong number", "holds too much",
+)  # fmt: skip
+
+
+def _wrong(orders: list[Any], pipeline: Sequence[int]) -> Iterator[Finding]:
+    num_stages, count = pipeline
+    yield from wrong_work(orders, num_stages, count, _KINDS)
+    schedule = played(orders)
+    yield from stands_still(schedule)
+    name = _of_weights(orders, num_stages, count)
+    yield from late(schedule.makespan, 3 * count + num_stages - 1, name or LATE)
+    yield from holds_more(schedule, lambda stage: num_stages, name or _TOO_MUCH)
+
+
+def _of_weights(orders: Sequence[Sequence[Mapping[str, Any]]], num_stages: int, count: int) -> str:
+    """Return which known mistake puts BackwardWeights where they stand, or ""."""
+    at_once = all(
+        order[at + 1 : at + 2] == [{"kind": "BackwardWeight", "microbatch": record["microbatch"]}]
+        for order in orders
+        for at, record in enumerate(order)
+        if record["kind"] == "BackwardInput"
+    )
+    if at_once:
+        return _AT_ONCE
+    if count > num_stages and all(each["kind"] == "BackwardWeight" for order in orders for each in order[2 * count :]):
+        return _AT_THE_END
+    delays = [_put_off(order) for order in orders]
+    return _OTHER_DELAY if delays[0] > 0 and delays[0] >= delays[-1] else ""
+
+
+def _put_off(order: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many BackwardInputs stand before the first BackwardWeight, besides its own."""
+    kinds = [record["kind"] for record in order]
+    return kinds[: kinds.index("BackwardWeight")].count("BackwardInput") - 1
+
+
+EXERCISE = Exercise(
+    id="zero_bubble",
+    functions=("zero_bubble",),
+    driver=drive,
+    oracle=lambda case: [],
+    structure=structure,
+    find=finding(_wrong),
+    visible=(
+        order_case("3 stages, 5 microbatches", "zero_bubble", [(3, 5)]),
+        order_case("2 and 4 stages, 4 and 9 microbatches", "zero_bubble", [(2, 4), (4, 9)]),
+        order_case("one stage; as many microbatches as stages", "zero_bubble", [(1, 3), (5, 5)]),
+    ),
+    given=_KINDS,
+    distributed=False,
+    hints=(
+        "Draw 1F1B for 3 stages with a backward of two boxes. Which boxes could move into the white?",
+        "The white of stage 0 is before its first backwards, that of the last stage at its end. So the later a stage, "
+        "the longer it puts weights off: by as many microbatches as its number.",
+        "Go through one_f_one_b. Forward stays, Backward becomes BackwardInput, and after that of microbatch j comes "
+        "BackwardWeight of j - stage, if there is one. The last `stage` BackwardWeights come at the end.",
+    ),
+    mistakes=SHAPES
+    | {
+        _AT_ONCE: "Every BackwardWeight stands right after its BackwardInput: that is 1F1B again. Put it off on "
+        "the later stages.",
+        _AT_THE_END: "All BackwardWeights come at the end: until then every microbatch is held. Put them off only as "
+        "long as it helps.",
+        _OTHER_DELAY: "The first stage has most white before its last backward, the last stage has it at the end: the "
+        "later a stage, the longer it puts weights off.",
+        NO_WORK: "Backward is in two parts here, BackwardInput and BackwardWeight, of microbatches 0 to M-1.",
+        STUCK: "Some work comes before what it needs: BackwardWeight after its BackwardInput, in 1F1B's order.",
+        _TOO_MUCH: "A microbatch is held until its BackwardWeight: do not put the weights off for longer than needed.",
+        LATE: "It comes to an end, later than it could: what the stage before waits for goes first.",
+    },
+)

@@ -1,0 +1,50 @@
+"""What must travel in a pipeline: every microbatch's activations, from each stage to the next."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from torch import Tensor
+
+from labkit.checks.case import Case
+from labkit.checks.least_traffic import MOST_PACKED, Bytes
+from labkit.exercises.stages.pipeline_cases import members
+
+
+def of_stages(case: Case) -> dict[int, Bytes]:
+    """Return the least bytes where each rank has one stage."""
+    ranks, num_stages = members(case), cast(int, case.about["stages"])
+    return _handed_on([
+        (None if place % num_stages == 0 else ranks[place - 1], rank, _num_elements(case, rank, "sample"))
+        for place, rank in enumerate(ranks)
+    ])  # fmt: skip
+
+
+def of_chunks(case: Case) -> dict[int, Bytes]:
+    """Return the least bytes where each rank has several chunks of the model."""
+    count, hops = case.world_size, []
+    if "orders" not in case.inputs[0]:  # a single layer
+        return {}
+    for rank, inputs in enumerate(case.inputs):
+        samples = cast(list[Tensor], inputs["samples"])
+        for chunk in range(len(samples)):
+            part = chunk * count + rank
+            hops.append(((part - 1) % count if part else None, rank, _num_elements(case, rank, "samples", chunk)))
+    return _handed_on(hops)
+
+
+def _num_elements(case: Case, rank: int, name: str, chunk: int | None = None) -> int:
+    inputs = case.inputs[rank]
+    sample = cast(Tensor, inputs[name] if chunk is None else cast(list[Tensor], inputs[name])[chunk])
+    return sample.numel() * sum(cast(list[int], inputs["sizes"]))
+
+
+def _handed_on(hops: list[tuple[int | None, int, int]]) -> dict[int, Bytes]:
+    """Return the bounds of hops: from whom (None for the data itself), to whom, and how many elements."""
+    found: dict[int, Bytes] = {}
+    for source, rank, count in hops:
+        if source is not None and source != rank:
+            size = MOST_PACKED * count
+            found[source] = Bytes(found.get(source, Bytes()).out + size, found.get(source, Bytes()).into)
+            found[rank] = Bytes(found.get(rank, Bytes()).out, found.get(rank, Bytes()).into + size)
+    return found

@@ -1,0 +1,14 @@
+"""The four proofs of lesson 09."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tests.checks.four_proofs import FourProofs
+
+
+class TestLesson09(FourProofs):
+    number = "09"
+    main = frozenset({"shortest_step"})
+    sample = frozenset({("data_and_pipeline", "adds up"), ("data_and_pipeline", "runs along the column")})
+    stub_sample: ClassVar[frozenset[str]] = frozenset({"shortest_step", "data_and_pipeline"})

@@ -1,0 +1,7 @@
+# base: solution
+"""fill_stages: one microbatch after the other, which beats nobody."""
+
+
+# %% fill_stages
+def fill_stages(num_stages, num_microbatches, most_held):
+    return [[kind(m) for m in range(num_microbatches) for kind in (Forward, Backward)] for _ in range(num_stages)]

@@ -1,0 +1,9 @@
+# base: solution
+"""recompute hands the work to torch.utils.checkpoint."""
+
+
+# %% recompute
+def checkpointed(module, x):
+    from torch.utils.checkpoint import checkpoint
+
+    return checkpoint(module, x, use_reentrant=False)

@@ -1,0 +1,2 @@
+# base: solution
+"""Every exercise as the solution does it."""

@@ -1,0 +1,200 @@
+# base: solution
+"""Everything right, in another style."""
+
+
+# %% find_deadlock
+def find_stuck(schedules):
+    plans = [list(steps(schedule)) for schedule in schedules]
+    where, finished, posted = [0] * len(plans), set(), set()
+    other = {"Send": "Recv", "Recv": "Send", "SendGrad": "RecvGrad", "RecvGrad": "SendGrad"}
+
+    def name(record):
+        return type(record).__name__
+
+    def has_what_it_needs(stage, record):
+        m, kind = record.microbatch, name(record)
+        needed = {
+            "Forward": ["Recv"] if stage else [],
+            "Send": ["Forward"],
+            "Backward": ["Forward"] + (["RecvGrad"] if stage < len(plans) - 1 else []),
+            "SendGrad": ["Backward"],
+        }.get(kind, [])
+        return all((stage, each, m) in finished for each in needed)
+
+    def can(stage, record):
+        if not has_what_it_needs(stage, record):
+            return False
+        kind = name(record)
+        return kind not in other or (record.peer, other[kind], record.microbatch, stage) in posted
+
+    before = None
+    while before != (where, len(posted)):
+        before = (list(where), len(posted))
+        for stage, plan in enumerate(plans):
+            if where[stage] == len(plan):
+                continue
+            step = plan[where[stage]]
+            for record in step:
+                if name(record) in other and has_what_it_needs(stage, record):
+                    posted.add((stage, name(record), record.microbatch, record.peer))
+            if all(can(stage, record) for record in step):
+                finished |= {(stage, name(record), record.microbatch) for record in step}
+                where[stage] += 1
+    stuck = {}
+    for stage, plan in enumerate(plans):
+        if where[stage] < len(plan):
+            stuck[stage] = [record for record in plan[where[stage]] if not can(stage, record)][0]
+    return stuck
+
+
+# %% recompute
+class _Again(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, module, x, *parameters):
+        ctx.module, ctx.parameters, ctx.state = module, parameters, torch.random.get_rng_state()
+        ctx.save_for_backward(x)
+        with torch.no_grad():
+            return module(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (saved,) = ctx.saved_tensors
+        x = saved.detach().requires_grad_(ctx.needs_input_grad[1])
+        statistics = {name: buffer.clone() for name, buffer in ctx.module.named_buffers()}
+        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+            torch.random.set_rng_state(ctx.state)
+            out = ctx.module(x)
+        wanted = [each for each in (x, *ctx.parameters) if each.requires_grad]
+        found = iter(torch.autograd.grad(out, wanted, gradient, allow_unused=True))
+        ctx.module.load_state_dict(statistics, strict=False)
+        return None, *(next(found) if each.requires_grad else None for each in (x, *ctx.parameters))
+
+
+def checkpointed(module, x):
+    return _Again.apply(module, x, *module.parameters())
+
+
+# %% interleaved
+def interleaved(stage, num_stages, num_microbatches, num_chunks):
+    groups = [range(start, start + num_stages) for start in range(0, num_microbatches, num_stages)]
+    forwards = [ForwardChunk(c, m) for group in groups for c in range(num_chunks) for m in group]
+    backwards = [BackwardChunk(c, m) for group in groups for c in reversed(range(num_chunks)) for m in group]
+    order = [forwards.pop(0) for _ in range(min((num_chunks + 1) * num_stages - 2 * (stage + 1), len(forwards)))]
+    while backwards:
+        if forwards:
+            order.append(forwards.pop(0))
+        order.append(backwards.pop(0))
+    return order
+
+
+# %% zero_bubble
+def zero_bubble(stage, num_stages, num_microbatches):
+    ahead = num_stages - stage
+    order = [Forward(m) for m in range(min(ahead, num_microbatches))]
+    for m in range(num_microbatches):
+        order.append(BackwardInput(m))
+        if m >= stage:
+            order.append(BackwardWeight(m - stage))
+        if m + ahead < num_microbatches:
+            order.append(Forward(m + ahead))
+    return order + [BackwardWeight(m) for m in range(max(num_microbatches - stage, 0), num_microbatches)]
+
+
+# %% run_orders
+def linear_later(x, weight, bias, later):
+    class PutOff(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, *parameters):
+            ctx.save_for_backward(x)
+            return x @ weight.T if bias is None else x @ weight.T + bias
+
+        @staticmethod
+        def backward(ctx, gradient):
+            def parameters_too(x=ctx.saved_tensors[0]):
+                with torch.enable_grad():
+                    copies = [t.detach().requires_grad_() for t in (weight, bias) if t is not None]
+                    found = torch.autograd.grad(nn.functional.linear(x, *copies), copies, gradient)
+                for parameter, part in zip((weight, bias), found, strict=False):
+                    if parameter.requires_grad:
+                        parameter.grad = part + (0 if parameter.grad is None else parameter.grad)
+
+            later.extend([parameters_too])
+            return (gradient @ weight, *[None] * (1 if bias is None else 2))
+
+    return PutOff.apply(x, *([weight] if bias is None else [weight, bias]))
+
+
+def run_orders(program, chunks, sizes, samples, later, inputs=None, targets=None, loss_fn=None):
+    inside, outside, back, kept, losses = {}, {}, {}, {}, []
+
+    def weights(key):
+        for function in kept.pop(key):
+            function()
+
+    for record in program:
+        chunk, m = getattr(record, "chunk", 0), record.microbatch
+        key = (chunk, m)
+        if isinstance(record, Take):  # one after the other, blocking: the order is the same on both sides
+            shape = outside[key].shape if record.gradient else (sizes[m], *samples[chunk].shape)
+            buffer = samples[chunk].new_empty(shape)
+            dist.recv(buffer, record.peer)
+            (back if record.gradient else inside)[key] = buffer
+        elif isinstance(record, Give):
+            dist.send((inside.pop(key).grad if record.gradient else outside[key].detach()).contiguous(), record.peer)
+        elif isinstance(record, (Forward, ForwardChunk)):
+            x = inputs[m] if chunk == 0 and inputs is not None else inside[key]
+            if key in inside:
+                x.requires_grad_()
+            outside[key] = chunks[chunk](x)
+            if chunk + 1 == len(chunks) and targets is not None:
+                outside[key] = loss_fn(outside[key], targets[m]) * sizes[m] / sum(sizes)
+                losses.append(outside[key].detach())
+        elif isinstance(record, BackwardWeight):
+            weights(key)
+        else:
+            outside.pop(key).backward(back.pop(key, None))
+            kept[key] = list(later)
+            del later[:]
+            if isinstance(record, BackwardChunk):
+                weights(key)
+    return sum(losses) if losses else None
+
+
+# %% one_f_one_b
+def one_f_one_b(stage, num_stages, num_microbatches):
+    forwards = [Forward(m) for m in range(num_microbatches)]
+    backwards = [Backward(m) for m in range(num_microbatches)]
+    order = [forwards.pop(0) for _ in range(min(num_stages - 1 - stage, num_microbatches))]
+    while backwards:
+        order += forwards[:1] + [backwards.pop(0)]
+        del forwards[:1]
+    return tuple(order)
+
+
+# %% data_and_pipeline
+def hybrid_step(mesh, run_step, module, num_samples):
+    loss = run_step(mesh.get_group("pipe"))
+    samples = torch.tensor([num_samples])
+    dist.all_reduce(samples, group=mesh.get_group("data"))
+    for parameter in module.parameters():
+        if parameter.grad is not None:
+            parameter.grad.mul_(num_samples)
+            dist.all_reduce(parameter.grad, group=mesh.get_group("data"))
+            parameter.grad.div_(samples.item())
+    if loss is not None:
+        loss = loss * num_samples / samples.item()
+        dist.all_reduce(loss, group=mesh.get_group("data"))
+    return loss
+
+
+# %% shortest_step
+def shortest_step(num_stages, num_microbatches, most_held):
+    orders = []
+    for stage in range(num_stages):
+        ahead, order = num_stages - stage, []
+        order += [f"F{m}" for m in range(ahead)]
+        for m in range(num_microbatches):
+            order.append(f"I{m}")
+            order += [f"W{m - stage}"] * (m >= stage) + [f"F{m + ahead}"] * (m + ahead < num_microbatches)
+        orders.append(order + [f"W{m}" for m in range(num_microbatches - stage, num_microbatches)])
+    return "one", orders

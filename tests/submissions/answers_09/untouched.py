@@ -1,0 +1,2 @@
+# base: student
+"""The notebook as it was handed out."""
