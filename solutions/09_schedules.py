@@ -268,8 +268,7 @@ facing = [
     [Recv(0, 0), Forward(0), Backward(0), SendGrad(0, 0), Recv(0, 1), Forward(1), Backward(1), SendGrad(0, 1)],
 ]
 print("1F1B, two stages:      ", find_stuck(facing))
-facing[1].insert(4, Forward(1))  # somebody moved one record
-print("one record further up: ", find_stuck(facing))
+print("stage 1 expects one:   ", find_stuck([facing[0], facing[1][:4]]))
 
 # %% [markdown]
 # 1F1B needs its batches. `SendGrad` and `Recv` stand next to each other on stage 1, `Send` and `RecvGrad` on stage 0. Each side

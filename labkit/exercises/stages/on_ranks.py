@@ -69,6 +69,13 @@ def _listed(schedule: Any) -> Value:
         return f"a {type(schedule).__name__} that is not a list"
 
 
+def listed(orders: Any) -> Value:
+    """Return what came for every stage as data: its records, or in words what else; None for nothing."""
+    if not isinstance(orders, list | tuple):
+        return None if orders is None else f"{orders!r:.60}"
+    return [_listed(order) if isinstance(order, list | tuple) else f"{order!r:.60}" for order in orders]
+
+
 def write_schedules(functions: Functions, inputs: Values) -> Values:
     """Call a function that writes schedules for each stage of each pipeline.
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from labkit.checks.case import Value
 from labkit.checks.finding import Finding
 from labkit.checks.structure import NOTHING, Each, OneOf
-from labkit.exercises.stages.on_ranks import data_of
 from labkit.exercises.stages.sayings import said
 from labkit.plans.pipeline import Schedule
 from labkit.plans.pipeline_records import read_records
@@ -31,17 +29,6 @@ HINTS = {
 _RECORD = OneOf(({"kind": str, "microbatch": OneOf((int, str))}, str))
 ORDERS = OneOf((Each(OneOf((Each(_RECORD), str))), str))
 """What comes of a function that returns every stage's order."""
-
-
-def listed(orders: Any) -> Value:
-    """Return what came for every stage as data: its records, or in words what else."""
-    if not isinstance(orders, list | tuple):
-        return None if orders is None else f"{orders!r:.60}"
-    return [_records(order) for order in orders]
-
-
-def _records(order: Any) -> Value:
-    return [data_of(each) for each in order] if isinstance(order, list | tuple) else f"{order!r:.60}"
 
 
 def wrong_work(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from labkit.checks.case import Values
 from labkit.checks.exercise import Functions
 from labkit.checks.values import integer
-from labkit.exercises.stages.orders import listed
+from labkit.exercises.stages.on_ranks import listed
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
