@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from labkit.checks.case import Case, Got, Value, Values
-from labkit.checks.judged import Mistake, judged
-from labkit.checks.verdict import Verdict
+from labkit.checks.case import Case, Value, Values
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.structure import Each, OneOf
+from labkit.checks.values import listed
 from labkit.checks.wire import Wire
 from labkit.exercises.schedules.find_deadlock.driver import drive
 from labkit.exercises.stages.sayings import said
@@ -32,11 +34,9 @@ def oracle(case: Case) -> list[Values]:
     return [{"stuck": case.about["stuck"]}]
 
 
-def _pairs(case: Case, got: Got) -> list[tuple[Any, Any, list[str]]]:
-    if not isinstance(got, tuple) or not isinstance(got[0].get("stuck"), list):
-        return []
-    right, texts = cast(list[Any], case.about["stuck"]), cast(list[list[str]], case.about["texts"])
-    return list(zip(right, cast(list[Any], got[0]["stuck"]), texts, strict=True))
+def structure(case: Case) -> list[Any]:
+    """Return what comes: of each pipeline a dict of any stages, or in words what else."""
+    return [{"stuck": Each(OneOf((dict, str)), least=len(listed(case.about, "stuck")))}]
 
 
 def _said(stuck: Any) -> str:
@@ -45,42 +45,43 @@ def _said(stuck: Any) -> str:
     return "{" + ", ".join(f"{stage}: {said(record)}" for stage, record in sorted(stuck.items())) + "}"
 
 
-def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether every pipeline's stuck stages were found, each at its record."""
-    for right, came, texts in _pairs(case, got):
-        if right != came:
-            lines = "\n".join(f"stage {stage}: {text}" for stage, text in enumerate(texts))
-            return Verdict(
-                False,
-                message=f"For these schedules, in short,\n{lines}\nfind_stuck returned {_said(came)}, "
-                f"expected {_said(right)}.",
-                expected=_said(right),
-                got=_said(came),
-            )
-    return Verdict(True)
-
-
-def _some(test: Callable[[Any, Any], bool]) -> Callable[[Case, Got, Wire], bool]:
-    return lambda case, got, wire: any(test(right, came) for right, came, _ in _pairs(case, got) if right != came)
-
-
-def _all(test: Callable[[Any, Any], bool]) -> Callable[[Case, Got, Wire], bool]:
-    return lambda case, got, wire: (
-        bool(_pairs(case, got)) and all(test(right, came) for right, came, _ in _pairs(case, got))
-    )
-
-
-def _passed_a_send(case: Case, got: Got, wire: Wire) -> bool:
-    """Return whether a stage that stands at a send was said to stand further on, or to have come to its end."""
-    for right, came, texts in _pairs(case, got):
-        if right == came or not isinstance(came, dict):
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield the first pipeline whose stuck stages were not found, each at its record."""
+    right, texts = listed(case.about, "stuck"), cast(list[list[str]], case.about["texts"])
+    answers = list(zip(right, listed(got[0], "stuck"), texts, strict=True))
+    finds_nothing = any(right) and "needs" not in case.name and all(came == {} for _, came, _ in answers)
+    for wanted, came, pipeline in answers:
+        if wanted == came:
             continue
-        for stage, record in right.items():
-            where = [short(each) for each in read(texts[int(stage)], int(stage))]
-            there = where.index(short(came[stage])) if short(came.get(stage)) in where else len(where)
-            between = where[where.index(short(record)) : there]
-            if record["kind"] in ("Send", "SendGrad") and any(each[0] in "FB" for each in between):
-                return True
+        lines = "\n".join(f"stage {stage}: {text}" for stage, text in enumerate(pipeline))
+        text = f"For these schedules, in short,\n{lines}\nfind_stuck returned {_said(came)}, expected {_said(wanted)}."
+        name = _NEVER if finds_nothing else _mistake(case, wanted, came, pipeline)
+        yield Finding(name, text, _said(wanted), _said(came))
+
+
+def _mistake(case: Case, right: Mapping[str, Any], came: Any, texts: Sequence[str]) -> str:
+    """Return which mistake leads to an answer about one pipeline, or ""."""
+    if not isinstance(came, dict):
+        return _NO_DICT
+    if any(isinstance(each, str) for each in came.values()):
+        return _STEP
+    if "needs" in case.name:
+        return _NEEDS
+    if not right:
+        return _WAITS
+    if _passed_a_send(right, came, texts):
+        return _SENDS
+    return _ANOTHER if set(came) == set(right) else _KEPT if set(came) < set(right) else ""
+
+
+def _passed_a_send(right: Mapping[str, Any], came: Mapping[str, Any], texts: Sequence[str]) -> bool:
+    """Return whether a stage that stands at a send was said to stand further on, or to have come to its end."""
+    for stage, record in right.items():
+        where = [short(each) for each in read(texts[int(stage)], int(stage))]
+        there = where.index(short(came[stage])) if short(came.get(stage)) in where else len(where)
+        between = where[where.index(short(record)) : there]
+        if record["kind"] in ("Send", "SendGrad") and any(each[0] in "FB" for each in between):
+            return True
     return False
 
 
@@ -90,13 +91,19 @@ _FACING = (
 )
 _ONE_BY_ONE = ("F0 s0 F1 s1 B0 rg0 B1 rg1", "r0 F0 B0 sg0 r1 F1 B1 sg1")
 
-EXERCISE = judged(
+_NO_DICT, _STEP, _NEEDS, _NEVER, _WAITS, _SENDS, _ANOTHER, _KEPT = (
+    "a dict was asked for", "a step instead of a record", "does not see what work needs", "never finds anything",
+    "waits where it need not", "sends do not wait", "another record of the same step",
+    "stages that wait for a stuck stage",
+)  # fmt: skip
+EXERCISE = Exercise(
     id="find_deadlock",
     functions=("find_stuck",),
     given=RECORDS,
     driver=drive,
     oracle=oracle,
-    judge=judge,
+    structure=structure,
+    find=find,
     visible=(
         paper_case(
             "schedules that come to an end", [(GPIPE_3_3, {}), (ALTERNATING_3_4, {}), (DRAWN_3_4, {}), (("F0 B0",), {})]
@@ -149,57 +156,19 @@ EXERCISE = judged(
         "if (record.peer, partner[type(record)](stage, record.microbatch)) is in posted. In the end: for each stage "
         "that is not through, the first record of steps[at[stage]] that cannot be done.",
     ),
-    mistakes=(
-        Mistake(
-            "a dict was asked for",
-            "Return a dict: for each stage that is stuck, the record it stands at. {} says that all come to an end.",
-            _some(lambda right, came: not isinstance(came, dict)),
-        ),
-        Mistake(
-            "a step instead of a record",
-            "Where a stage stands is one record: the first of its step that cannot be done, not the step's whole list.",
-            _some(lambda right, came: isinstance(came, dict) and any(isinstance(each, str) for each in came.values())),
-        ),
-        Mistake(
-            "does not see what work needs",
-            "A Forward without its Recv, a Backward without its Forward or its RecvGrad, a Send before its Forward: "
-            "those never can be done either.",
-            lambda case, got, wire: "needs" in case.name and not judge(case, got, wire).passed,
-        ),
-        Mistake(
-            "never finds anything",
-            "No deadlock was found at all: a stage that cannot go on must stay where it is.",
-            lambda case, got, wire: (
-                bool(_pairs(case, got))
-                and judge(case, got, wire).passed is False
-                and all(came == {} for _, came, _ in _pairs(case, got))
-            ),
-        ),
-        Mistake(
-            "waits where it need not",
-            "Schedules that come to an end were called stuck. Messages that stand together are posted together, and "
-            "one message of a batch may be done before another; go round until nobody moves.",
-            _some(lambda right, came: right == {} and came != {}),
-        ),
-        Mistake(
-            "sends do not wait",
-            "A send is done only when its partner has been posted; a stage that stands at one can be stuck too.",
-            _passed_a_send,
-        ),
-        Mistake(
-            "another record of the same step",
-            "The right stages, at other records: name the first record of the step that cannot be done.",
-            lambda case, got, wire: (
-                not judge(case, got, wire).passed
-                and _all(lambda right, came: isinstance(came, dict) and set(came) == set(right))(case, got, wire)
-            ),
-        ),
-        Mistake(
-            "stages that wait for a stuck stage",
-            "A stage that waits for one that is stuck is stuck too: all of them belong in the result.",
-            _some(lambda right, came: isinstance(came, dict) and set(came) < set(right)),
-        ),
-    ),
+    mistakes={
+        _NO_DICT: "Return a dict: for each stage that is stuck, the record it stands at. {} says that all come to an "
+        "end.",
+        _STEP: "Where a stage stands is one record: the first of its step that cannot be done, not the step's list.",
+        _NEEDS: "A Forward without its Recv, a Backward without its Forward or its RecvGrad, a Send before its Forward: "
+        "those never can be done either.",
+        _NEVER: "No deadlock was found at all: a stage that cannot go on must stay where it is.",
+        _WAITS: "Schedules that come to an end were called stuck. Messages that stand together are posted together, and "
+        "one message of a batch may be done before another; go round until nobody moves.",
+        _SENDS: "A send is done only when its partner has been posted; a stage that stands at one can be stuck too.",
+        _ANOTHER: "The right stages, at other records: name the first record of the step that cannot be done.",
+        _KEPT: "A stage that waits for one that is stuck is stuck too: all of them belong in the result.",
+    },
 )
 
 __all__ = ["EXERCISE", "Paper", "paper_case", "short"]
