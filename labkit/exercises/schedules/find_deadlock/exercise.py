@@ -160,8 +160,8 @@ EXERCISE = Exercise(
         _NO_DICT: "Return a dict: for each stage that is stuck, the record it stands at. {} says that all come to an "
         "end.",
         _STEP: "Where a stage stands is one record: the first of its step that cannot be done, not the step's list.",
-        _NEEDS: "A Forward without its Recv, a Backward without its Forward or its RecvGrad, a Send before its Forward: "
-        "those never can be done either.",
+        _NEEDS: "A Forward without its Recv, a Backward without its Forward or its RecvGrad, a Send before its "
+        "Forward: those never can be done either.",
         _NEVER: "No deadlock was found at all: a stage that cannot go on must stay where it is.",
         _WAITS: "Schedules that come to an end were called stuck. Messages that stand together are posted together, and "
         "one message of a batch may be done before another; go round until nobody moves.",
