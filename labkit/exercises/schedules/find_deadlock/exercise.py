@@ -163,8 +163,8 @@ EXERCISE = Exercise(
         _NEEDS: "A Forward without its Recv, a Backward without its Forward or its RecvGrad, a Send before its "
         "Forward: those never can be done either.",
         _NEVER: "No deadlock was found at all: a stage that cannot go on must stay where it is.",
-        _WAITS: "Schedules that come to an end were called stuck. Messages that stand together are posted together, and "
-        "one message of a batch may be done before another; go round until nobody moves.",
+        _WAITS: "Schedules that come to an end were called stuck. Messages that stand together are posted "
+        "together, and one message of a batch may be done before another; go round until nobody moves.",
         _SENDS: "A send is done only when its partner has been posted; a stage that stands at one can be stuck too.",
         _ANOTHER: "The right stages, at other records: name the first record of the step that cannot be done.",
         _KEPT: "A stage that waits for one that is stuck is stuck too: all of them belong in the result.",
