@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -80,6 +81,15 @@ def test_it_begins_as_a_guess_and_learns_in_a_hundred_steps() -> None:
     assert 2.3 < loss_of(model, tokens, targets).item() < 3.0
     losses = train(model, task, 120, lr=4e-3)
     assert sum(losses[-10:]) / 10 < 1.5
+
+
+@pytest.mark.long
+def test_it_learns_visibly_within_twenty_seconds_of_computing() -> None:
+    model, task = GPT(), Addition()
+    begun = time.process_time()
+    losses = train(model, task, 120, lr=4e-3)
+    assert time.process_time() - begun < 20  # of one core, whatever else the machine does
+    assert sum(losses[-10:]) / 10 < 0.7 * losses[0]
 
 
 @pytest.mark.long
