@@ -1,0 +1,32 @@
+"""A lesson that is only opened stays as it was on disk, though JupyterLab saves it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import nbformat
+import pytest
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import Lab
+
+pytestmark = [pytest.mark.browser]
+
+LESSONS = sorted((Path(__file__).parents[2] / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+OFTEN = ("00_start_here",)
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(each, marks=[] if each.stem in OFTEN else [pytest.mark.long]) for each in LESSONS],
+    ids=lambda path: path.stem,
+)  # fmt: skip
+def test_a_lesson_opened_and_saved_is_the_same_to_the_byte(lab: Lab, path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    lab.open(path.name, notebook)
+    assert lab.saved(path.name) == notebook
+    until = 0
+    while (written := (lab.folder / path.name).read_bytes()) != path.read_bytes() and until < 100:
+        lab.page.wait_for_timeout(50)  # half of it is written
+        until += 1
+    assert written == path.read_bytes()
