@@ -6,7 +6,6 @@ Nothing is read off a list where it can be tried: a sandbox is started, a port i
 from __future__ import annotations
 
 import importlib
-import multiprocessing
 import os
 import platform
 import shutil
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from labkit.errors import LabkitError
+from labkit.launch.local import default_start_method
 
 State = Literal["ok", "note", "missing", "essential"]
 
@@ -135,12 +135,12 @@ def _disk() -> Finding:
 
 
 def _start_method() -> Finding:
-    if sys.platform == "linux" and "fork" in multiprocessing.get_all_start_methods():
+    if default_start_method() == "zygote":
         return Finding("start", "ok", "Ranks are forked from a preloaded process: a run starts in tenths of a second")
     return Finding(
         "start",
         "note",
-        f"Ranks are spawned: {platform.system()} has no safe fork",
+        f"Ranks are spawned: this Python on {platform.system()} has no fork that is safe",
         "Each run takes some seconds to start, the same in all else. This platform has not been tried.",
     )
 

@@ -59,7 +59,8 @@ class Outcome:
 
 def default_start_method() -> str:
     """Return "zygote" where forking a preloaded process is possible and safe, else "spawn"."""
-    return "zygote" if sys.platform == "linux" and hasattr(os, "memfd_create") else "spawn"
+    there = all(hasattr(os, name) for name in ("fork", "memfd_create"))
+    return "zygote" if sys.platform == "linux" and there else "spawn"
 
 
 def launch_local(
