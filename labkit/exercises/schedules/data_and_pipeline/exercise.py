@@ -33,9 +33,9 @@ def mesh_case(name: str, seed: int, num_stages: int, samples: Sequence[int]) -> 
         def drawn(what: str, *shape: int, rank: int = rank) -> Tensor:
             return normal(part_of(seed, "rank", rank, what), *shape, dtype=torch.float64)
 
+        whose = ("stage", stage) if len(samples) > 1 else ("rank", rank)
         start: dict[str, Value] = {
-            each: normal(part_of(seed, "stage", stage, each), *shape, dtype=torch.float64)
-            for each, shape in _SHAPES.items()
+            each: normal(part_of(seed, *whose, each), *shape, dtype=torch.float64) for each, shape in _SHAPES.items()
         }
         gradients: dict[str, Value] = {each: drawn(each, *_SHAPES[each]) for each in ("weight", "bias")}
         found: dict[str, Value] = {"parameters": start, "gradients": gradients, "mesh": [len(samples), num_stages]}

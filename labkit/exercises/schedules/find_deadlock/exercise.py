@@ -36,7 +36,8 @@ def oracle(case: Case) -> list[Values]:
 
 def structure(case: Case) -> list[Any]:
     """Return what comes: of each pipeline a dict of any stages, or in words what else."""
-    return [{"stuck": Each(OneOf((dict, str)), least=len(listed(case.about, "stuck")))}]
+    count = len(listed(case.about, "stuck"))
+    return [{"stuck": Each(OneOf((dict, str)), least=count, most=count)}]
 
 
 def _said(stuck: Any) -> str:
