@@ -17,6 +17,8 @@ from pathlib import Path
 
 import torch
 
+from tests.benchmarks.measured import publish
+
 TOPICS = (
     "launch",
     "cluster",
@@ -41,6 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("topics", nargs="*", metavar="TOPIC", help=f"any of {', '.join(TOPICS)}; all if none is named")
     parser.add_argument("--quick", action="store_true", help="fewer repeats: a look, not a figure to quote")
+    parser.add_argument("--publish", action="store_true", help="put the bars into docs/measured.md")
     asked = parser.parse_args()
     unknown = set(asked.topics) - set(TOPICS)
     if unknown:
@@ -67,6 +70,8 @@ def main() -> None:
         sys.stdout.flush()
         record = {"machine": machine, "quick": asked.quick, "bars": [bar.as_dict() for bar in bars], **figures}
         (out / f"{topic}.json").write_text(json.dumps(record, indent=2) + "\n")
+        if asked.publish:
+            publish(topic, record)
         num_missed += sum(bar.met is False for bar in bars)
     sys.stdout.write(f"\n{num_missed} bars missed; figures are in {out}/\n")
 

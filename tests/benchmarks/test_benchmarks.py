@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks import launch, ring
+from tests.benchmarks.measured import publish
 from tests.benchmarks.table import Bar, ratio, table
 
 ROOT = Path(__file__).parents[2]
@@ -22,6 +23,22 @@ def test_a_bar_says_whether_it_was_met() -> None:
 
 def test_a_table_lines_its_columns_up() -> None:
     assert table(["", "ms"], [["ring", "10"], ["gloo", "7"]]).splitlines() == ["        ms", "  ring  10", "  gloo   7"]
+
+
+def test_a_topic_measured_again_takes_the_place_of_its_section_alone(tmp_path: Path) -> None:
+    machine = {"cores": 2, "python": "3.11", "torch": "2.13", "load_before": 0.2}
+    page = tmp_path / "measured.md"
+
+    def measured(share: float | None) -> dict[str, object]:
+        return {"machine": machine, "quick": False, "bars": [Bar("at most one", share, 1.0).as_dict()]}
+
+    publish("ring", measured(0.5), page)
+    publish("launch", measured(None), page)
+    publish("ring", measured(1.5), page)
+    text = page.read_text()
+    assert text.index("## launch") < text.index("## ring") and text.count("\n## ") == 2
+    assert "| at most one | 1.5 | at most 1 | **missed** |" in text
+    assert "| at most one | not measured | at most 1 |  |" in text
 
 
 @pytest.mark.parametrize("name", ["labkit.run", pytest.param("plain fork", marks=pytest.mark.long)])
