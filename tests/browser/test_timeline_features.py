@@ -291,6 +291,11 @@ def test_the_collective_under_the_pointer_lights_up_on_every_rank_and_is_told_be
     page.mouse.move(5, 5)
     page.wait_for_function(f"() => {VIEW}.state.lit.size === 0")
     assert page.locator(".labkit-tip").is_hidden()
+    page.press("canvas", "ArrowDown")  # by keys, too
+    page.press("canvas", "ArrowDown")
+    assert len(_of(page, "[...v.state.lit]")) == 4
+    page.press("canvas", "Escape")
+    assert _of(page, "[...v.state.lit]") == []
 
 
 def test_what_no_computation_hides_has_a_red_edge_and_a_name_has_no_bar(opened: Any) -> None:

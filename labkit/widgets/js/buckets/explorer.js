@@ -93,6 +93,12 @@ function numbersOf({ data, now, stacked }) {
   ];
 }
 
+/** How much of the communication backward hides. */
+function claim({ plan, comm, exposed }) {
+  const many = plan.length === 1 ? "1 bucket: backward" : `${plan.length} buckets: backward`;
+  return `${many} hides ${percent(comm && 1 - exposed / comm)} of the communication`;
+}
+
 /** What is wrong with the plan; else the bucket that was sent last; in the end what the step costs. */
 function sentence({ data, values, now, curve }, step) {
   const { plan, times, begin, comm, exposed, whole } = now;
@@ -181,6 +187,7 @@ export function bucketExplorer(data) {
         svg: seen.svg,
         height: seen.height,
         numbers: numbersOf(scene),
+        title: claim(scene.now),
         say: sentence(scene, step),
         table: tableOf(scene),
         data: { buckets: scene.now.plan.length },

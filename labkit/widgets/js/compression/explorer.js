@@ -158,6 +158,10 @@ export function compressionExplorer(data) {
         svg: seen.svg,
         height: seen.height,
         numbers: numbersOf(methods, places, times),
+        title:
+          best === plain
+            ? `At ${speed(bandwidth)} nothing is faster than ${plain}`
+            : `At ${speed(bandwidth)} ${best} makes a step ${tidy(times.now[0] / least(times.now))} times as fast`,
         say:
           `At ${speed(bandwidth)} the fastest step is that of ${best}, ${seconds(times.now[times.best])}; ` +
           `${plain} takes ${seconds(times.now[0])}.`,

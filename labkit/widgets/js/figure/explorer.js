@@ -35,6 +35,7 @@ import { drawing, pageOf, pixels } from "./saving.js";
  * @property {string} svg
  * @property {number} height
  * @property {Array<[label: string, value: *, bad?: *]>} numbers [] begins a row.
+ * @property {string} [title] What it shows, in a few words that are computed; else the view's own.
  * @property {string} say What is said aloud.
  * @property {Array<Array>} table
  * @property {object} data For the root's data attributes.
@@ -59,6 +60,7 @@ export class Explorer {
     this.style = root.querySelector("style")?.outerHTML ?? "";
     followTheme(root);
     root.innerHTML = frameMarkup(view, this.values, this.style);
+    this.heading = root.querySelector("header b");
     this.stage = this.part("stage");
     this.stepInput = this.part("player").querySelector("input");
     this.playButton = root.querySelector('[data-act="play"]');
@@ -85,6 +87,7 @@ export class Explorer {
     this.stage.innerHTML = pictureMarkup(drawn, width, this.own);
     this.part("numbers").innerHTML = numbersMarkup(drawn.numbers);
     this.part("table").innerHTML = tableMarkup(drawn.table);
+    this.heading.textContent = drawn.title ?? this.view.title;
     this.say(drawn.say);
     this.showStep();
     Object.assign(this.root.dataset, { step: this.step, ...drawn.data });

@@ -114,6 +114,15 @@ function numbersOf(position) {
   return numbers;
 }
 
+/** What it costs; of a plan that is wrong, how far it comes. */
+function claim({ faults, steps, n, chunks, values }) {
+  const after = stateBefore(steps, n, steps.length, chunks).flat();
+  const whole = after.filter((held) => isComplete(held, n)).length;
+  if (faults.length || whole < n * chunks) return `Only ${whole} of ${n * chunks} chunks become complete`;
+  const sent = (mostSends(steps, n) / chunks) * values.size;
+  return `${n} ranks add ${bytes(values.size)} up in ${steps.length} steps; each sends ${bytes(sent)}`;
+}
+
 /** The fault of this step, or the first; else what is sent; in the end what came of it. */
 function sentence({ seen, step, ended, whole, n, chunks, now }) {
   if (seen.length) return (seen.find(([s]) => s === step - 1) ?? seen[0])[2];
@@ -160,6 +169,7 @@ export function ringPlayer(data) {
       return {
         ...picture(position),
         numbers: numbersOf(position),
+        title: claim(position),
         say: sentence(position),
         table: tableOf(position),
         data: { whole, faults: faults.length, seen: seen.length },

@@ -6,7 +6,7 @@ import { choice, slider } from "../figure/sliders.js";
 import { percent } from "../figure/units.js";
 import { Editor } from "./editor.js";
 import { drawSchedule, layOut, longestOf } from "./picture.js";
-import { litSentence, numbersOf, sentence, tableRows } from "./telling.js";
+import { claim, litSentence, numbersOf, sentence, tableRows } from "./telling.js";
 
 const LEFT = 58;
 const RIGHT = 62;
@@ -86,6 +86,7 @@ function draw(editor, values, step, width) {
     svg: svg + words,
     height: y + more,
     numbers,
+    title: all.map(claim).join("; "),
     say: said.join(" "),
     table: [["schedule", "stage", "order", "most held"], ...all.flatMap(tableRows)],
     data: { faults: shown.flatMap(({ faults }) => faults).length, chosen: editor.chosen ?? "" },

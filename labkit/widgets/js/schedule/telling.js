@@ -44,6 +44,11 @@ export function tableRows({ name, table, peaks }) {
   return table.map((order, s) => [name, s, order, peaks[s]]);
 }
 
+/** What a schedule costs, in a few words. */
+export function claim({ name, isStuck, bubble, peaks }) {
+  return isStuck ? `${name} cannot be carried out` : `${name} idles ${percent(bubble)} and holds ${most(peaks)}`;
+}
+
 export function sentence({ name, faults, edited, bubble, peaks }, over, limit) {
   const held = `bubble ${percent(bubble)}, at most ${most(peaks)} microbatches held.`;
   const told = faults[0] ?? `${name}${edited ? ", edited, can be carried out" : ""}: ${held}`;

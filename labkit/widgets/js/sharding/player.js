@@ -87,6 +87,7 @@ function atMoment({ stage, n, params }, moment, width) {
       ["sent so far", bytes(sent)],
       ["sent in a step", `${bytes(whole)} (${Number((whole / ddp).toFixed(2))} × DDP)`],
     ],
+    title: `${STAGES[stage]}: a rank holds ${bytes(held)}, under DDP ${bytes(heldBytes(0, moment, n, params))}`,
     say: `${STAGES[stage]}, ${momentName(moment)}: each of ${n} ranks holds ${bytes(held)}.`,
     table: tableOf({ stage }, moment),
     data: { held: Math.round(held), sent: Math.round(sent) },

@@ -108,6 +108,13 @@ function lossNumbers({ shown, points, until }) {
   });
 }
 
+/** How old the gradients are that were applied. */
+function claim({ run, done }) {
+  if (!done.length) return `${run.name}: nothing was applied yet`;
+  const mean = (sum(done) / done.length).toFixed(1);
+  return `${run.name}: a gradient is ${mean} updates old in the mean, ${most(done)} at most`;
+}
+
 /** The chosen update and which it missed; before it the first that was applied before it was read. */
 function sentence(position) {
   const { shown, taus, step, missed, versions } = position;
@@ -149,6 +156,7 @@ function draw(data, every, values, step, width) {
     svg,
     height: base + 26,
     numbers,
+    title: claim(position),
     say: sentence(position),
     table: tableOf(position),
     data: { updates: run.updates.length },

@@ -32,7 +32,8 @@ const ACTS = {
   "<": (view) => view.stretch(1 / FACTOR),
   t: (view) => toggle(view.table),
   "?": (view) => toggle(view.help),
-  Escape: (view) => Object.assign(view.state, { focus: null, measured: null, cursor: null, from: null }),
+  Escape: (view) =>
+    Object.assign(view.state, { focus: null, lit: new Set(), measured: null, cursor: null, from: null }),
 };
 
 /** Whether a key comes without Ctrl and the like, which are the page's; Shift+Enter runs a cell. */

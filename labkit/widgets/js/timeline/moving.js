@@ -2,6 +2,7 @@
 
 import { lowerBound } from "./search.js";
 import { hit, nextEdge } from "./edges.js";
+import { kinOf } from "./kin.js";
 import { placeOf, shiftOf } from "./layout.js";
 import { numbers } from "./numbers.js";
 import { named, percentText, timeText } from "./words.js";
@@ -34,6 +35,7 @@ export function setFocus(view, run, event) {
   const [a, b] = state.view;
   const begin = of.start[event] + shift;
   state.focus = { run, event };
+  [state.lit, state.litRun] = [kinOf(of, event), run];
   if (begin > b || of.end[event] + shift < a) view.show(begin - (b - a) / 3, begin + ((b - a) * 2) / 3);
   view.revealRow(run, event);
   view.showDetail(run, event, true);
