@@ -311,6 +311,16 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 #
 # <!-- notes: The recorded run of section 3. All stages wait. At whose door does something lie while it waits? -->
 
+# %% [markdown] tags=["slide-only"]
+# ## Backward is two jobs
+#
+# * **I**, the gradient of what entered: the stage before waits for it
+# * **W**, the gradient of the weights: nobody waits before the optimizer
+#
+# And two small chunks on each GPU: the last one gets its first work after half the time.
+#
+# <!-- notes: W can stand in the white. Until it is done, what it needs is held. Placement round or v: draw both. -->
+
 # %% [markdown]
 # ## 4 The shortest step
 #
@@ -338,8 +348,8 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 #
 # *30 points, about 15 minutes; difficulty 4 of 5, importance 4 of 5*
 #
-# A plan is data: a placement, and for each stage a list of words. `"F0"` is the forward of microbatch 0, `"F0.1"` that of chunk
-# 1. You get the points for fewer turns than 1F1B (`naive`) in every case. `the paper's` is ZB-H1. Nothing is shorter than
+# A plan is data: a placement, and for each stage a list of words. `"F0"` is the forward of microbatch 0 through chunk 0, and
+# `"F0.1"` through chunk 1. You get the points for fewer turns than 1F1B (`naive`) in every case. `the paper's` is ZB-H1. Nothing is shorter than
 # `best known`: the last stage has to wait for its first work, and has 3M turns of it.
 
 
@@ -418,16 +428,6 @@ labkit.schedule_explorer(memory_limit=4)
 
 # %% tags=["why"] exercise="slow_messages" title="Slow messages"
 labkit.answer("slow_messages", "1F1B")
-
-# %% [markdown] tags=["slide-only"]
-# ## Backward is two jobs
-#
-# * **I**, the gradient of what entered: the stage before waits for it
-# * **W**, the gradient of the weights: nobody waits before the optimizer
-#
-# And two small chunks on each GPU: the last one gets its first work after half the time.
-#
-# <!-- notes: W can stand in the white. Until it is done, what it needs is held. Placement round or v: draw both. -->
 
 # %% [markdown] tags=["slide-only"]
 # ## The shortest step

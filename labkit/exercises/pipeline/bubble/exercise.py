@@ -5,10 +5,48 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labkit.checks.case import Case
-from labkit.checks.formulas import NOTHING, Call, as_if, calls_case, counting, judging
-from labkit.checks.judged import Mistake, judged
+from labkit.checks.exercise import Exercise
+from labkit.checks.formulas import Call, WrongFormula, calls_case, counting, hints_of, where_wrong
 from labkit.exercises.pipeline.bubble.driver import drive
 from labkit.exercises.pipeline.bubble_costs import COUNTED
+
+WRONG = {
+    "waiting over working time": WrongFormula(
+        "bubble_share",
+        lambda p, m: (p - 1) / m,
+        "bubble_share divides the waiting by the working time; divide by all turns, M + P - 1.",
+    ),
+    "the last stage does not wait so long": WrongFormula(
+        "bubble_share",
+        lambda p, m: p / (m + p),
+        "bubble_share counts P turns of waiting: the last stage begins P-1 turns after the first.",
+    ),
+    "the share of work": WrongFormula(
+        "bubble_share",
+        lambda p, m: m / (m + p - 1),
+        "bubble_share is the share of work; the bubble is the rest, 1 minus that.",
+    ),
+    "bubble forgotten": WrongFormula(
+        "step_seconds",
+        lambda p, m, t, o: m * (t / m + o),
+        "step_seconds counts M turns; the last stage is done after M + P - 1.",
+    ),
+    "overhead counted once": WrongFormula(
+        "step_seconds",
+        lambda p, m, t, o: (m + p - 1) * t / m + o,
+        "step_seconds counts the overhead once; every turn pays it.",
+    ),
+    "whole batch in each turn": WrongFormula(
+        "step_seconds",
+        lambda p, m, t, o: (m + p - 1) * (t + o),
+        "step_seconds lets each turn last a whole batch; a microbatch is 1/M of it.",
+    ),
+    "P turns of waiting": WrongFormula(
+        "step_seconds",
+        lambda p, m, t, o: (m + p) * (t / m + o),
+        "step_seconds counts M + P turns: when the last stage begins, P-1 have passed.",
+    ),
+}
 
 
 def bubble_case(name: str, pipelines: Sequence[tuple[int, int]], batch_seconds: float, overhead_s: float) -> Case:
@@ -22,12 +60,12 @@ def bubble_case(name: str, pipelines: Sequence[tuple[int, int]], batch_seconds: 
     return calls_case(name, calls)
 
 
-EXERCISE = judged(
+EXERCISE = Exercise(
     id="bubble",
     functions=("bubble_share", "step_seconds"),
     driver=drive,
     oracle=counting(COUNTED),
-    judge=judging(COUNTED),
+    find=where_wrong(COUNTED, WRONG),
     visible=(
         bubble_case("4 stages, 8 microbatches; 2 stages, 1", [(4, 8), (2, 1)], 0.8, 0.01),
         bubble_case("3 stages, 7 microbatches; one stage", [(3, 7), (1, 5)], 0.35, 0.002),
@@ -40,42 +78,5 @@ EXERCISE = judged(
         "share of the batch, plus its overhead.",
         "(P - 1) / (M + P - 1); and (M + P - 1) * (batch_seconds / M + overhead_s).",
     ),
-    mistakes=(
-        NOTHING,
-        Mistake(
-            "waiting over working time",
-            "bubble_share divides the waiting by the working time; divide by all turns, M + P - 1.",
-            as_if(COUNTED, "bubble_share", lambda p, m: (p - 1) / m),
-        ),
-        Mistake(
-            "the last stage does not wait so long",
-            "bubble_share counts P turns of waiting: the last stage begins P-1 turns after the first.",
-            as_if(COUNTED, "bubble_share", lambda p, m: p / (m + p)),
-        ),
-        Mistake(
-            "the share of work",
-            "bubble_share is the share of work; the bubble is the rest, 1 minus that.",
-            as_if(COUNTED, "bubble_share", lambda p, m: m / (m + p - 1)),
-        ),
-        Mistake(
-            "bubble forgotten",
-            "step_seconds counts M turns; the last stage is done after M + P - 1.",
-            as_if(COUNTED, "step_seconds", lambda p, m, t, o: m * (t / m + o)),
-        ),
-        Mistake(
-            "overhead counted once",
-            "step_seconds counts the overhead once; every turn pays it.",
-            as_if(COUNTED, "step_seconds", lambda p, m, t, o: (m + p - 1) * t / m + o),
-        ),
-        Mistake(
-            "whole batch in each turn",
-            "step_seconds lets each turn last a whole batch; a microbatch is 1/M of it.",
-            as_if(COUNTED, "step_seconds", lambda p, m, t, o: (m + p - 1) * (t + o)),
-        ),
-        Mistake(
-            "P turns of waiting",
-            "step_seconds counts M + P turns: when the last stage begins, P-1 have passed.",
-            as_if(COUNTED, "step_seconds", lambda p, m, t, o: (m + p) * (t / m + o)),
-        ),
-    ),
+    mistakes=hints_of(WRONG),
 )
