@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.checks.four_proofs import FourProofs
 
 
-class TestLesson04(FourProofs):
+class TestLesson06(FourProofs):
     number = "06"
     main = frozenset({"bounded_server"})
     sample = frozenset(
@@ -17,13 +17,7 @@ class TestLesson04(FourProofs):
             ("bounded_server", "the answer of the push"),
             ("bounded_server", "strictly less"),
             ("backup_workers", "late ones wait"),
-            ("sparse_rows", "waits each time"),
-            ("server_hybrid", "pushes the whole"),
-            ("replicated_server", "acknowledges at once"),
         }
     )
-    exact_par = False  # calls carry functions by value, with the name of the cell they come from: some bytes, 50 ns
-    slow = frozenset(
-        {"sync_server", "async_server", "bounded_server", "backup_workers", "sparse_rows", "replicated_server"}
-    )
+    slow = frozenset({"sync_server", "async_server", "bounded_server", "backup_workers"})
     style_sample = frozenset({("right_in_other_words", "bounded_server"), ("right_with_conditions", "bounded_server")})

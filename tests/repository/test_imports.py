@@ -36,6 +36,7 @@ LAYERS = (
     "virtual_world",
     "cluster_world",
     "models",
+    "servers",
     "launch_command",
     "calibration",
     "widgets",

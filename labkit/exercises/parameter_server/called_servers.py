@@ -8,10 +8,7 @@ knows what they must be.
 
 from __future__ import annotations
 
-import os
-import re
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -20,38 +17,11 @@ from torch.distributed import rpc
 
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
-from labkit.errors import RunError
 from labkit.exercises.parameter_server.watched_server import Watch
+from labkit.exercises.remote_calls.calling import Blocked, call, on_virtual_ranks
+from labkit.servers.server import start_rpc
 from labkit.torch_port.futures import AnyFuture
 from labkit.torch_port.rpc import ASYNC_MARK
-
-_PATIENCE_S = 3.0
-_STUB = re.compile(r"NotImplementedError: (Exercise .*)")
-
-
-class Blocked(Exception):
-    """A call did not come back."""
-
-
-def call(function: Callable[[], Any]) -> Any:
-    """Return what function returns, from a thread as RPC has them; raises Blocked if it does not come back."""
-    found: list[Any] = []
-    error: list[BaseException] = []
-
-    def body() -> None:
-        try:
-            found.append(function())
-        except BaseException as raised:
-            error.append(raised)
-
-    thread = threading.Thread(target=body, daemon=True)
-    thread.start()
-    thread.join(_PATIENCE_S)
-    if thread.is_alive():
-        raise Blocked
-    if error:
-        raise error[0]
-    return found[0]
 
 
 def make_server(functions: Functions, inputs: Values) -> Any:
@@ -134,51 +104,6 @@ def _promised(server: Any, answer: Any) -> str:
     return "no future" if marked else ""
 
 
-# ---- programs on virtual ranks
-
-
-def on_virtual_ranks(
-    program: Callable[..., Any], *args: Any, num_ranks: int, operator_ns: int = 200_000, message_ns: int = 1_000
-) -> list[Any]:
-    """Return every virtual rank's result.
-
-    Args:
-        program: Runs on every rank, without a process group.
-        args: Its arguments.
-        num_ranks: Virtual ranks.
-        operator_ns: What an operator takes at least; long ones let threads of a server meet.
-        message_ns: How long a message is under way; a long way tells calls that went out together from others.
-
-    Raises:
-        NotImplementedError: If a stub was called.
-        RuntimeError: If it failed in another way, in words.
-    """
-    from labkit.hardware import Device, Link
-    from labkit.virtual_world import virtual
-    from labkit.worlds import run
-
-    counts = "no hardware: it counts"
-    device = Device("slow_steps", 10**12, 1e15, {"float32": 1e15}, "nvlink4", counts, launch_ns=operator_ns)
-    link = Link("long_way", 1e12, message_ns, counts, counts)
-    world = virtual(num_ranks, gpu=device, link=link, gpus_per_node=num_ranks)
-    try:
-        return list(run(program, *args, on=world, init=False, echo=False, timeout=20.0).results)
-    except RunError as error:
-        stub = _STUB.search(str(error))
-        if stub:
-            raise NotImplementedError(stub[1]) from None
-        first = str(error).strip().splitlines()[0]
-        raise RuntimeError(f"over RPC, on virtual ranks: {first}") from None
-
-
-def join_rpc() -> tuple[int, int]:
-    """Join RPC as "rank0", "rank1", ...; return this rank and how many there are."""
-    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    join: Any = rpc.init_rpc
-    join(f"rank{rank}", rank=rank, world_size=world_size)
-    return rank, world_size
-
-
 def _crowd(functions: Functions, inputs: Values) -> Values:
     try:
         found = on_virtual_ranks(_push_together, functions, inputs, num_ranks=cast(int, inputs["num_workers"]) + 1)[0]
@@ -191,7 +116,7 @@ def _crowd(functions: Functions, inputs: Values) -> Values:
 
 def _push_together(functions: Functions, inputs: Values) -> Values | None:
     """Let all workers push at the same time, some times; return, on rank 0, all answers and the server's state."""
-    rank, world_size = join_rpc()
+    rank, world_size = start_rpc()
     found: Values | None = None
     if rank == 0:
         server = rpc.RRef(make_server(functions, inputs))

@@ -11,7 +11,8 @@ from torch import Tensor
 from labkit.checks.case import Case, Got, Value
 from labkit.checks.structure import Each, OneOf
 from labkit.checks.verdict import Verdict
-from labkit.exercises.parameter_server.scripts import TOLERANCE, drawer, state_structure
+from labkit.exercises.parameter_server.scripts import TOLERANCE, state_structure
+from labkit.exercises.remote_calls.drawn import drawer
 
 
 def crowd_case(

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from labkit.checks import draws
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.compare import difference, listing
 from labkit.checks.structure import Each, OneOf
@@ -60,12 +59,6 @@ def push(worker: int, version: int, gradient: Tensor) -> Step:
 def leave(worker: int) -> Step:
     """Return the step in which a worker leaves."""
     return {"op": "leave", "worker": worker}
-
-
-def drawer(seed: int, size: int) -> Callable[[], Tensor]:
-    """Return what draws gradients of that size, float64."""
-    generator = draws.generator(seed)
-    return lambda: torch.randn(size, generator=generator, dtype=torch.float64)
 
 
 def script_case(name: str, server: str, script: Script, num_workers: int, lr: float, more: Sequence[int] = ()) -> Case:

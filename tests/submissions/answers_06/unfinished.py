@@ -1,5 +1,5 @@
 # base: student
-"""Somebody who came as far as 4.3, and tried 4.6."""
+"""Somebody who came as far as 6.3, and tried 6.6."""
 
 
 # %% posted_training

@@ -1,0 +1,125 @@
+"""hot_keys: what is asked, its cases, its mistakes and hints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from labkit.checks import draws
+from labkit.checks.case import Case
+from labkit.checks.exercise import Exercise
+from labkit.exercises.keys_rows_failures.hot_keys.driver import drive
+from labkit.exercises.keys_rows_failures.tensor_calls import HINTS, Call, Right, calls_case, find_of, oracle_of
+
+
+def _loads(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
+    """Return the loads, key by key."""
+    loads = [0.0] * num_servers
+    hottest = set(sorted(range(len(reads)), key=lambda key: -reads[key].item())[:num_hot])
+    for key in range(len(reads)):
+        if key in hottest:
+            loads = [load + reads[key].item() / num_servers + writes[key].item() for load in loads]
+        else:
+            loads[int(home[key])] += reads[key].item() + writes[key].item()
+    return torch.tensor(loads, dtype=torch.float64)
+
+
+LOADS: Right = {"server_loads": _loads}
+
+
+def loads_case(name: str, seed: int, num_keys: int, num_servers: int, hots: Sequence[int]) -> Case:
+    """Return a case of hot_keys for some numbers of hot keys."""
+    draw = draws.generator(seed)
+    calls: list[Call] = []
+    for hot in hots:
+        reads = torch.randperm(10 * num_keys, generator=draw)[:num_keys].double()
+        writes = torch.randint(0, 50, (num_keys,), generator=draw).double()
+        home = torch.randint(0, num_servers, (num_keys,), generator=draw)
+        calls.append(("server_loads", (reads, writes, home, num_servers, hot)))
+    return calls_case(name, calls)
+
+
+def _variant(
+    *, split_writes: bool = False, first: bool = False, by_writes: bool = False, reads_all: bool = False
+) -> Callable[..., Tensor]:
+    def loads(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
+        found = torch.zeros(num_servers, dtype=torch.float64)
+        hot = torch.zeros(len(reads), dtype=torch.bool)
+        order = writes if by_writes else reads
+        hot[torch.arange(num_hot) if first else order.topk(num_hot).indices] = True
+        found.index_add_(0, home[~hot], (reads + writes)[~hot])
+        hot_writes = writes[hot].sum() / (num_servers if split_writes else 1)
+        return found + reads[hot].sum() / (1 if reads_all else num_servers) + hot_writes
+
+    return loads
+
+
+def _at_home_too(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
+    at_home = _loads(reads, writes, home, num_servers, 0)
+    hot = torch.zeros(len(reads), dtype=torch.bool)
+    hot[reads.topk(num_hot).indices] = True
+    return at_home + reads[hot].sum() / num_servers + writes[hot].sum()
+
+
+def _home_writes(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
+    hot = torch.zeros(len(reads), dtype=torch.bool)
+    hot[reads.topk(num_hot).indices] = True
+    at_home = torch.where(hot, writes, reads + writes)
+    return torch.zeros(num_servers, dtype=torch.float64).index_add_(0, home, at_home) + reads[hot].sum() / num_servers
+
+
+def _the_last_at_home(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
+    hot = torch.zeros(len(reads), dtype=torch.bool)
+    hot[reads.topk(num_hot).indices] = True
+    loads = torch.zeros(num_servers, dtype=torch.float64)
+    loads[home] += torch.where(hot, 0.0, reads + writes)
+    return loads + reads[hot].sum() / num_servers + writes[hot].sum()
+
+
+_WAYS = (
+    ("writes shared like reads", "server_loads", _variant(split_writes=True)),
+    ("writes at home only", "server_loads", _home_writes),
+    ("every copy serves every read", "server_loads", _variant(reads_all=True)),
+    ("the first keys taken for hot", "server_loads", _variant(first=True)),
+    ("hot by writes", "server_loads", _variant(by_writes=True)),
+    ("one key for each server", "server_loads", _the_last_at_home),
+    ("hot keys loaded at home too", "server_loads", _at_home_too),
+)
+
+EXERCISE = Exercise(
+    id="hot_keys",
+    functions=("server_loads",),
+    driver=drive,
+    oracle=oracle_of(LOADS),
+    find=find_of(LOADS, _WAYS),
+    visible=(
+        loads_case("6 keys on 2 servers, no copies and 1 copied key", 91, 6, 2, [0, 1]),
+        loads_case("9 keys on 4 servers, 3 copied keys and all", 92, 9, 4, [3, 9]),
+    ),
+    distributed=False,
+    hints=(
+        "Take one hot key with 100 reads and 10 writes, and four servers. What does each of them have to do?",
+        "Each of the four gets a quarter of its reads and all of its writes. A cold key loads its home only. "
+        "topk finds the hot ones, index_add_ adds the loads of the cold ones to their homes.",
+        "hot[reads.topk(num_hot).indices] = True; loads.index_add_(0, home, torch.where(hot, 0.0, reads + writes)); "
+        "then + reads[hot].sum() / num_servers + writes[hot].sum()",
+    ),
+    mistakes=HINTS
+    | {
+        "writes shared like reads": "A write of a hot key must go to every copy, so it loads every server in full.",
+        "writes at home only": "The copies of a hot key would stay as they were: each of its writes goes to every "
+        "server.",
+        "every copy serves every read": "A read is served by one of the copies: the reads of a hot key are shared by "
+        "the servers.",
+        "the first keys taken for hot": "The hot keys are those with the most reads, wherever they stand: "
+        "reads.topk(num_hot).indices.",
+        "hot by writes": "Hot are the keys with the most reads, not those with the most writes.",
+        "one key for each server": "Of the keys of a server only one is in its load: loads[home] += ... keeps the "
+        "last of them, index_add_ "
+        "adds all.",
+        "hot keys loaded at home too": "A hot key that is read anywhere does not load its home as before on top of "
+        "that: leave it out there.",
+    },
+)

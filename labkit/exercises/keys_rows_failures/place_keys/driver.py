@@ -1,0 +1,5 @@
+"""What a rank runs of place_keys."""
+
+from labkit.exercises.keys_rows_failures.on_ranks import call_with_tensors as drive
+
+__all__ = ["drive"]

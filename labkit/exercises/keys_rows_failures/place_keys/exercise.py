@@ -1,0 +1,178 @@
+"""place_keys: where keys live by range, by hash and on a circle; its cases, mistakes and hints."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from labkit.checks import draws
+from labkit.checks.case import Case
+from labkit.checks.exercise import Exercise
+from labkit.exercises.keys_rows_failures.place_keys.driver import drive
+from labkit.exercises.keys_rows_failures.tensor_calls import HINTS, Right, calls_case, find_of, oracle_of
+
+
+def _by_range(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
+    """Return each key's server, found by dealing out all keys stretch by stretch."""
+    home = torch.cat(
+        [torch.full((len(part),), n) for n, part in enumerate(torch.arange(num_keys).tensor_split(num_servers))]
+    )
+    return home[keys]
+
+
+def _scrambled(keys: Tensor) -> list[int]:
+    return [(key * 2654435761) & 0xFFFFFFFF for key in keys.flatten().tolist()]
+
+
+def _by_hash(keys: Tensor, num_servers: int) -> Tensor:
+    """Return each key's server, in Python's own whole numbers."""
+    return torch.tensor([each * num_servers >> 32 for each in _scrambled(keys)], dtype=torch.int64).view(keys.shape)
+
+
+def _on_circle(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
+    """Return each key's server, key by key: that of the first point at or behind its scramble."""
+    there = points.tolist()
+    at = [bisect_left(there, each) % len(there) for each in _scrambled(keys)]
+    return owners[torch.tensor(at, dtype=torch.int64)].view(keys.shape)
+
+
+PLACES: Right = {"place_by_range": _by_range, "place_by_hash": _by_hash, "place_on_circle": _on_circle}
+
+
+def range_case(name: str, seed: int, worlds: Sequence[tuple[int, int]]) -> Case:
+    """Return a case of place_keys: (keys, servers) for place_by_range, asked for keys in a drawn order."""
+    draw = draws.generator(seed)
+    return calls_case(
+        name, [("place_by_range", (torch.randperm(keys, generator=draw), keys, servers)) for keys, servers in worlds]
+    )
+
+
+def hash_case(name: str, keys: Sequence[Tensor], num_servers: int) -> Case:
+    """Return a case of place_keys for place_by_hash."""
+    return calls_case(name, [("place_by_hash", (each, num_servers)) for each in keys])
+
+
+def circle_case(name: str, seed: int, num_servers: int, num_points: int) -> Case:
+    """Return a case for place_on_circle, in which some keys hit a point and some lie behind the last."""
+    draw = draws.generator(seed)
+    keys = torch.randint(0, 2**31, (4, 6), generator=draw)
+    hit = torch.tensor(_scrambled(keys)).sort().values[:3]
+    rest = torch.randint(0, 2**31, (num_points - 3,), generator=draw)  # the upper half is empty: keys go round
+    points = torch.tensor(sorted({*hit.tolist(), *rest.tolist()}))
+    owners = torch.randint(0, num_servers, (len(points),), generator=draw)
+    owners[-1] = (owners[0] + 1) % num_servers
+    return calls_case(name, [("place_on_circle", (keys, points, owners))])
+
+
+def _ceiling(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
+    return keys // -(-num_keys // num_servers)
+
+
+def _longer_last(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
+    return num_servers - 1 - _by_range(num_keys - 1 - keys, num_keys, num_servers)
+
+
+def _one_before(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
+    return _by_range((keys - 1).clamp(min=0), num_keys, num_servers) - (keys == 0).long()
+
+
+def _in_float32(keys: Tensor, num_servers: int) -> Tensor:
+    return (keys * 2654435761 % 2**32 / 2**32 * num_servers).long()
+
+
+def _point_before(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
+    return owners[torch.searchsorted(points, keys * 2654435761 % 2**32, right=True) - 1]
+
+
+def _strictly_behind(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
+    return owners[torch.searchsorted(points, keys * 2654435761 % 2**32, right=True) % len(points)]
+
+
+def _stops_at_the_last(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
+    return owners[torch.searchsorted(points, keys * 2654435761 % 2**32).clamp(max=len(points) - 1)]
+
+
+def _not_scrambled(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
+    return owners[torch.searchsorted(points, keys) % len(points)]
+
+
+def _nearest(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
+    apart = (points - (keys * 2654435761 % 2**32).unsqueeze(-1)).abs()
+    return owners[torch.minimum(apart, 2**32 - apart).argmin(-1)]
+
+
+def _the_points_number(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
+    return torch.searchsorted(points, keys * 2654435761 % 2**32) % len(points)
+
+
+_WAYS = (
+    ("equal stretches, the last one short", "place_by_range", _ceiling),
+    ("the first of a stretch in the one before", "place_by_range", _one_before),
+    ("longer stretches last", "place_by_range", _longer_last),
+    ("proportional", "place_by_range", lambda keys, n, s: keys * s // n),
+    ("dealt round robin", "place_by_range", lambda keys, n, s: keys % s),
+    ("no scramble", "place_by_hash", lambda keys, s: keys % s),
+    ("modulo after the scramble", "place_by_hash", lambda keys, s: (keys * 2654435761 % 2**32) % s),
+    ("rounded", "place_by_hash", _in_float32),
+    ("not cut to 32 bits", "place_by_hash", lambda keys, s: keys * 2654435761 * s // 2**32),
+    ("the point before", "place_on_circle", _point_before),
+    ("a point that is hit is passed", "place_on_circle", _strictly_behind),
+    ("no way round", "place_on_circle", _stops_at_the_last),
+    ("keys not scrambled", "place_on_circle", _not_scrambled),
+    ("the nearest point", "place_on_circle", _nearest),
+    ("the point's number", "place_on_circle", _the_points_number),
+)
+
+EXERCISE = Exercise(
+    id="place_keys",
+    functions=("place_by_range", "place_by_hash", "place_on_circle"),
+    driver=drive,
+    oracle=oracle_of(PLACES),
+    find=find_of(PLACES, _WAYS),
+    visible=(
+        range_case("12 keys on 3 servers, 10 on 4", 71, [(12, 3), (10, 4)]),
+        range_case("11 keys on 3 servers, 2 on 3, 5 on 1", 72, [(11, 3), (2, 3), (5, 1)]),
+        hash_case("keys 0 to 15 on 6 servers, in two rows", [torch.arange(16).view(2, 8)], 6),
+        hash_case("large keys on 7 servers", [torch.tensor([2**31 - 1, 10**9, 474136676, 123456789, 0])], 7),
+        circle_case("a circle of 3 servers", 73, 3, 12),
+    ),
+    distributed=False,
+    hints=(
+        "10 keys on 4 servers: how long are the four stretches? And where does the circle end?",
+        "divmod(num_keys, num_servers) gives the length, and how many stretches have one more. torch.bucketize says "
+        "between which bounds a number lies, and torch.searchsorted says the same of points. The hash is what the text "
+        "says, on the whole tensor at once. On the circle, modulo the number of points takes you round.",
+        "firsts = torch.tensor([s * length + min(s, longer) for s in range(1, num_servers)], dtype=torch.int64); "
+        "torch.bucketize(keys, firsts, right=True). (keys * 2654435761 % 2**32) * num_servers // 2**32. "
+        "owners[torch.searchsorted(points, scrambled) % len(points)].",
+    ),
+    mistakes=HINTS
+    | {
+        "equal stretches, the last one short": "Each stretch is as long as the longest, so the last server gets what "
+        "is "
+        "left, or nothing. Lengths differ by at most one.",
+        "the first of a stretch in the one before": "The first key of a stretch is counted to the stretch before it, "
+        "and key 0 to none. bucketize and searchsorted take the bound itself to the right with right=True.",
+        "longer stretches last": "The stretches with one key more come first, not last.",
+        "proportional": "key * S // N rounds in another place: lengths differ by at most one, but longer ones must "
+        "come first.",
+        "dealt round robin": "key % S is no range: neighbours must stay together.",
+        "no scramble": "key % S is no scramble: all even keys meet on the even servers. Multiply first, keep 32 bits, "
+        "then scale.",
+        "modulo after the scramble": "The scrambled number is scaled, (x * S) // 2**32, not taken modulo S: its lowest "
+        "bits are the least scrambled.",
+        "rounded": "Most keys are where they should be, and a few beside it: / makes float32 of whole numbers, which "
+        "holds 24 bits of 32. Multiply by S first, then divide by 2**32 with //.",
+        "not cut to 32 bits": "Keep the lowest 32 bits of the product, % 2**32, before you scale.",
+        "the point before": "A key belongs to the next point on the circle, not to the one before its scramble.",
+        "a point that is hit is passed": "A key whose scramble is exactly a point belongs to that point: searchsorted "
+        "without right=True.",
+        "no way round": "Behind the last point comes the first: take the place modulo the number of points.",
+        "keys not scrambled": "Look for the scrambled key on the circle, not for the key itself.",
+        "the nearest point": "A key belongs to the next point ahead, however near the one behind it is.",
+        "the point's number": "That is the number of the point. Its server is in owners.",
+    },
+)

@@ -1,0 +1,84 @@
+"""Primary and backup: the exercise, and how learners get it wrong. Its cases and what is found are in replicas.py."""
+
+from __future__ import annotations
+
+from labkit.checks.exercise import Exercise
+from labkit.exercises.keys_rows_failures.replicas import (
+    dying_case,
+    expected,
+    find,
+    replica_case,
+    safely_case,
+    structure,
+)
+from labkit.exercises.keys_rows_failures.replicated_server.driver import drive
+
+EXERCISE = Exercise(
+    id="replicated_server",
+    functions=("Replica", "push_safely"),
+    given=("Server", "Update", "Remote"),
+    driver=drive,
+    oracle=expected,
+    structure=structure,
+    find=find,
+    visible=(
+        replica_case("no backup", 111, "w0.0 w1.0 w0.1", with_backup=False),
+        replica_case(
+            "no backup, pushed again, and in another order", 112, "w0.0 w0.0 w1.5 w1.4 w1.5", with_backup=False
+        ),
+        replica_case("with a backup that answers later", 113, "w0.0 w1.0 a1 w0.1 a0 a2", with_backup=True),
+        replica_case(
+            "with a backup, pushed again before it has answered", 114, "w0.0 w0.0 a0 a1 w0.0 a2", with_backup=True
+        ),
+        replica_case("a backup that fails", 115, "w0.0 f0 w1.0 a1", with_backup=True),
+        safely_case("push_safely", 116, [["answer", "answer"], ["fail", "answer"], ["raise", "fail", "answer"]]),
+        safely_case("push_safely, and nobody answers", 117, [["fail", "raise"]]),
+        dying_case("the primary dies, over RPC", 118, 3, 8, 0.011),
+    ),
+    distributed=False,
+    hints=(
+        "Go through one push and let the primary die after every line of it. After which line may the worker be told "
+        "that all is well?",
+        "A set of (worker, number) says what has been applied; only new ones are. The push to the backup goes out "
+        "every time, and what push returns is that call's future, turned into the version by then(). push_safely: "
+        "wait inside try, go on to the next replica on RuntimeError.",
+        "return self.backup.push(worker, number, gradient).then(lambda answer: (answer.value(), version)[1]): value() "
+        "raises if the backup failed, and then so does this future.",
+    ),
+    mistakes={
+        "the backup is told nothing": "The backup was not pushed the gradients.",
+        "a repeated gradient is not passed on": "A gradient that was pushed again did not go to the backup. Perhaps "
+        "the backup never got it: pass it on "
+        "every time, the backup knows what it has.",
+        "acknowledged before the backup has it": "push is complete before the backup has answered. If the primary "
+        "dies now, the gradient is lost and the "
+        "worker believes it is safe.",
+        "waits inside push": "push waits for the backup inside the call; return a future that follows the backup's: "
+        ".then(...).",
+        "returns no Future": "push returns a Future, whether there is a backup or not.",
+        "numbers without their workers": "Two workers have gradients of the same number: what has been applied is a "
+        "pair, (worker, number).",
+        "the largest number only": "A gradient whose number is smaller than one before it was passed over. Calls may "
+        "overtake each "
+        "other: keep a set of the pairs that were applied, not the last number.",
+        "applied when the backup has answered": "The gradient is applied when it comes, and acknowledged when the "
+        "backup has it; here both wait.",
+        "a repeated gradient counts twice": "The same worker and number came again, and was applied again. Keep a set "
+        "of what has been applied.",
+        "the backup's failure is hidden": "The backup failed, and push was acknowledged all the same: let "
+        "answer.value() raise in the function that "
+        "then() calls.",
+        "does not wait for the answer": "A future that is there is no answer: .wait() says whether one came, and "
+        "raises if not. Wait inside try.",
+        "returns the answer": "Asked for is the place in replicas of the one that answered, not what it answered.",
+        "stops at the first replica": "When a replica fails, the next one is asked: catch the RuntimeError around "
+        "push and wait, both.",
+        "asks everybody": "Replicas after the one that answered are pushed to as well. The first answer is enough.",
+        "nobody answers, and nobody says so": "If no replica answers, raise a RuntimeError: the gradient was not "
+        "acknowledged.",
+        "another number for the retry": "The retry must carry the same number, or the backup cannot know that it has "
+        "this gradient already.",
+        "lost": "A gradient that was acknowledged is not in the backup's weights.",
+        "version not counted": "The answer is the version: one up for each gradient that was applied.",
+    },
+)

@@ -1,0 +1,66 @@
+"""What a rank runs of server_hybrid."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from labkit.checks.case import Value, Values
+from labkit.checks.exercise import Functions
+
+
+class Dense(nn.Module):
+    """Two layers, a bias and a frozen scale over the mean of a sample's rows, float64."""
+
+    first: Tensor
+    bias: Tensor
+    frozen: Tensor
+    second: Tensor
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        """Take these parameters."""
+        super().__init__()
+        for name, tensor in tensors.items():
+            self.register_parameter(name, nn.Parameter(tensor.clone(), requires_grad=name != "frozen"))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return one number for each sample."""
+        hidden = torch.tanh(rows.mean(1) @ self.first + self.bias) * self.frozen
+        return hidden @ self.second
+
+
+def optimizer_of(model: nn.Module, lr: float) -> torch.optim.Optimizer:
+    """Return an optimizer with momentum: what it has kept shows from the second step on."""
+    return torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=lr, momentum=0.9)
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Call hybrid_step for some steps with a table that notes what is pulled and pushed (server_hybrid)."""
+    ranks = inputs.get("group")
+    group = None if ranks is None else dist.new_group(cast(list[int], ranks))
+    if ranks is not None and dist.get_rank() not in cast(list[int], ranks):
+        return {"member": False}
+    model, table = Dense(cast(dict[str, Tensor], inputs["dense"])), cast(Tensor, inputs["table"])
+    optimizer = optimizer_of(model, cast(float, inputs["lr"]))
+    pulled: list[Value] = []
+    losses: list[Value] = []
+    pushes: list[Value] = []
+
+    def pull(keys: Tensor) -> Tensor:
+        pulled.append(keys.clone())
+        return table[keys]
+
+    def push(keys: Tensor, gradients: Tensor) -> None:
+        pushes.append(torch.zeros_like(table).index_add_(0, keys.flatten(), gradients.detach()))
+
+    for keys, targets in zip(cast(list[Tensor], inputs["keys"]), cast(list[Tensor], inputs["targets"]), strict=True):
+        loss = functions["hybrid_step"](model, optimizer, pull, push, keys.clone(), targets.clone(), group)
+        attached = isinstance(loss, Tensor) and loss.requires_grad
+        losses.append(loss.detach().clone() if isinstance(loss, Tensor) else f"a {type(loss).__name__}")
+        if attached:
+            return {"problem": "attached"}
+    after = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    return {"dense": cast(Value, after), "losses": losses, "pushes": pushes, "num_pulls": len(pulled)}

@@ -1,0 +1,243 @@
+"""The hybrid step: compared with one process that has all samples, layers and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from labkit.checks import draws
+from labkit.checks.as_if import as_if
+from labkit.checks.case import Case, Failure, Value, Values
+from labkit.checks.compare import difference
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.least_traffic import Bytes, both_ways
+from labkit.checks.values import integers, listed, number, record, tensor, tensors
+from labkit.checks.wire import Wire
+from labkit.exercises.keys_rows_failures.server_hybrid.driver import Dense, drive, optimizer_of
+
+
+def hybrid_case(
+    name: str, seed: int, num_workers: int, samples: int, num_steps: int, group: Sequence[int] | None = None
+) -> Case:
+    """Return a case of server_hybrid; with a group, three ranks more than it needs stand beside it."""
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=draw, dtype=torch.float64)
+
+    draw = draws.generator(seed)
+    dense: dict[str, Value] = {"first": normal(3, 4), "bias": normal(4), "frozen": normal(4), "second": normal(4)}
+    table = normal(7, 3)
+    world_size = num_workers if group is None else max(group) + 2
+    inputs: list[dict[str, Value]] = []
+    for rank in range(world_size):
+        draw = draws.generator(seed, "rank", rank)
+        keys: list[Value] = [torch.randint(0, 7, (samples, 2), generator=draw) for _ in range(num_steps)]
+        targets: list[Value] = [normal(samples) for _ in range(num_steps)]
+        each: dict[str, Value] = {"dense": dense, "table": table, "lr": 0.1, "keys": keys, "targets": targets}
+        inputs.append(each | ({} if group is None else {"group": list(group)}))
+    return Case(name, world_size, tuple(inputs))
+
+
+def members(case: Case) -> list[int]:
+    """Return the ranks that train."""
+    group = case.inputs[0].get("group")
+    return list(range(case.world_size)) if group is None else integers(case.inputs[0], "group")
+
+
+def structure(case: Case) -> list[Any]:
+    """Return what results look like: the oracle's, and how often a member pulled."""
+    return [right if "member" in right else {**right, "num_pulls": int} for right in expected(case)]
+
+
+def least_traffic(case: Case) -> dict[int, Bytes]:
+    """Return what must travel: the dense part's gradients, in every step."""
+    first = case.inputs[0]
+    dense = cast(dict[str, Tensor], record(first, "dense"))
+    num_trained = sum(tensor.numel() for name, tensor in dense.items() if name != "frozen")
+    return both_ways(members(case), num_trained * len(tensors(first, "keys")))
+
+
+def _train(
+    case: Case, weigh: Callable[[int], float] = lambda rank: 1.0, *, keeps: bool = False, anew: bool = False
+) -> list[Values]:
+    """Return what each rank should have, from one process.
+
+    Args:
+        case: With every rank's samples.
+        weigh: What a rank's loss is multiplied by; 1 is right.
+        keeps: Whether gradients of the layers add up from step to step (a mistake).
+        anew: Whether the optimizer forgets its momentum between steps (a mistake).
+    """
+    ranks, first = members(case), case.inputs[0]
+    model, table = Dense(cast(dict[str, Tensor], record(first, "dense"))), tensor(first, "table")
+    optimizer = optimizer_of(model, number(first, "lr"))
+    losses: dict[int, list[Value]] = {rank: [] for rank in ranks}
+    pushes: dict[int, list[Value]] = {rank: [] for rank in ranks}
+    for step in range(len(tensors(first, "keys"))):
+        if not keeps:
+            optimizer.zero_grad()
+        if anew:
+            optimizer = optimizer_of(model, number(first, "lr"))
+        for rank in ranks:
+            keys, targets = (tensors(case.inputs[rank], name)[step] for name in ("keys", "targets"))
+            rows = table[keys].requires_grad_()
+            loss = nn.functional.mse_loss(model(rows), targets)
+            torch.autograd.backward(loss * weigh(rank) / len(ranks))
+            losses[rank].append(loss.detach())
+            assert rows.grad is not None
+            gradient = rows.grad / weigh(rank)
+            pushes[rank].append(torch.zeros_like(table).index_add_(0, keys.flatten(), gradient.flatten(0, 1)))
+        optimizer.step()
+    dense = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    return [
+        {"dense": cast(Value, dense), "losses": losses[rank], "pushes": pushes[rank]}
+        if rank in ranks
+        else {"member": False}
+        for rank in range(case.world_size)
+    ]
+
+
+def expected(case: Case) -> list[Values]:
+    """Return the oracle's results."""
+    return _train(case)
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield the first loss, layer or pushed gradient that is not one process's."""
+    right, ranks = expected(case), members(case)
+    for rank in ranks:
+        if got[rank].get("problem") == "attached":
+            said = f"The loss that rank {rank} returned still hangs on its graph: return loss.detach()."
+            yield Finding("the loss hangs on its graph", said, rank=rank)
+            return
+    for rank in ranks:
+        count, num_steps = len(listed(got[rank], "pushes")), len(tensors(case.inputs[0], "keys"))
+        if count != num_steps:
+            yield Finding("nothing was pushed", f"Rank {rank} pushed {count} times in {num_steps} steps.", rank=rank)
+            return
+    for rank in ranks:
+        if wrong := _first_wrong(got[rank], right[rank]):
+            yield Finding(_layers_mistake(case, got), f"Rank {rank}'s {wrong}.", rank=rank)
+    for step in range(len(tensors(case.inputs[0], "keys"))):
+        came, good = (
+            torch.stack([tensors(each[rank], "pushes")[step] for rank in ranks]).sum(0) for each in (got, right)
+        )
+        if wrong := _apart(came, good):
+            times = {"rows not divided": float(len(ranks)), "rows divided twice": 1.0 / len(ranks)}
+            name = next(
+                (name for name, factor in times.items() if torch.allclose(came, factor * good)), "other gradients"
+            )
+            said = f"The gradients of rows that the servers add up in step {step + 1}: {wrong}."
+            yield Finding(name, said)
+
+
+def _first_wrong(came: Values, right: Values) -> str:
+    """Return which loss or layer is not right, in words; "" if all are."""
+    for step, (mine, wanted) in enumerate(zip(listed(came, "losses"), tensors(right, "losses"), strict=True)):
+        if wrong := _apart(mine, wanted):
+            return f"loss of step {step + 1} is {wrong}"
+    for name, wanted in cast(dict[str, Tensor], record(right, "dense")).items():
+        if wrong := _apart(record(came, "dense")[name], wanted):
+            return f"layer {name!r} has {wrong} after the steps"
+    return ""
+
+
+def _apart(mine: Value, wanted: Tensor) -> str:
+    wrong = difference(mine, wanted, torch.full(wanted.shape, 1e-9, dtype=torch.float64))
+    return "" if wrong is None else f"{wrong.got} where {wrong.expected} should be"
+
+
+_TINY = 1e-30  # a rank that is left out
+
+
+def _layers_mistake(case: Case, got: tuple[Values, ...]) -> str:
+    """Return the mistake with which one process comes to the same losses and layers as each rank."""
+    ranks = members(case)
+    count = float(len(ranks))
+
+    def alone(rank: int) -> Values:
+        return _train(case, lambda of: count if of == rank else _TINY)[rank]
+
+    ways: list[tuple[str, Callable[[], list[Values]]]] = [
+        ("the optimizer's state is lost", lambda: _train(case, anew=True)),
+        ("gradients of the step before are still there", lambda: _train(case, keeps=True)),
+        ("sum instead of mean for the layers", lambda: _train(case, lambda of: count)),
+        ("layers not averaged", lambda: [alone(rank) if rank in ranks else {} for rank in range(case.world_size)]),
+    ]
+    if case.inputs[0].get("group") is not None:
+        share = count / case.world_size
+        ways.insert(0, ("all ranks counted in place of the group's", lambda: _train(case, lambda of: share)))
+    name = as_if(list(got), ways, lambda one, other: not any(_first_wrong(one[rank], other[rank]) for rank in ranks))
+    if name:
+        return name
+    first = ranks[0]
+    samples = len(tensors(case.inputs[first], "targets")[0])
+    came, right = (tensors(each[first], "losses")[0] for each in (got, expected(case)))
+    return "the sum of the squares" if samples > 1 and not _apart(came, samples * right) else ""
+
+
+def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
+    """Yield what an error says of gradients that are not there."""
+    said = f"{failure.message} {failure.detail}"
+    if "NoneType" in said and "all_reduce" in said and "tensor" in said:
+        yield "a parameter without a gradient"
+    if "NoneType" in said or "does not require grad" in said:
+        yield "rows without a gradient"
+    if failure.kind != "exception" and case.inputs[0].get("group") is not None:
+        yield "all ranks in place of the group"
+
+
+EXERCISE = Exercise(
+    id="server_hybrid",
+    functions=("hybrid_step",),
+    driver=drive,
+    oracle=expected,
+    structure=structure,
+    least=least_traffic,
+    find=find,
+    blame=blame,
+    visible=(
+        hybrid_case("2 workers, one step", 101, 2, 3, 1),
+        hybrid_case("3 workers, 3 steps", 102, 3, 4, 3),
+        hybrid_case("5 ranks, of which 3 train", 103, 3, 2, 2, group=[0, 2, 3]),
+    ),
+    hints=(
+        "Whose samples are in a layer's gradient after backward? And how do the gradients of a row that two workers "
+        "touched come together?",
+        "rows = pull(...), made a leaf by requires_grad_(). After backward: all_reduce each layer's gradient and "
+        "divide by the number of workers; optimizer.step(). Rows: servers add what all workers push, so push the "
+        "gradient divided by the number of workers.",
+        "for p in model.parameters(): if p.grad is not None: dist.all_reduce(p.grad, group=group); p.grad /= "
+        "dist.get_world_size(group). Then push(keys.flatten(), rows.grad / dist.get_world_size(group)).",
+    ),
+    mistakes={
+        "a parameter without a gradient": "A parameter that is frozen, or took no part in the loss, has no gradient: "
+        "pass over it, if p.grad is not None.",
+        "rows without a gradient": "What pull returned is no leaf of autograd, so backward leaves no gradient on it: "
+        "rows.requires_grad_() before the model is called.",
+        "all ranks counted in place of the group's": "The sum over the group was divided by the number of all ranks: "
+        "dist.get_world_size(group).",
+        "the sum of the squares": "The loss is the mean of the squared errors over the samples, not their sum.",
+        "layers not averaged": "Every rank's layers went their own way: the gradients were not reduced over the "
+        "workers before the step.",
+        "sum instead of mean for the layers": "The layers took a step with the sum of the workers' gradients: divide "
+        "by their number.",
+        "gradients of the step before are still there": "From the second step on, old gradients are in the sum: "
+        "optimizer.zero_grad() before backward.",
+        "the optimizer's state is lost": "From the second step on the optimizer has forgotten its momentum: use the "
+        "one you are given, and make no other.",
+        "rows not divided": "The servers add up what all workers push, so what arrives is as many times too large as "
+        "there are workers: push each worker's share, divided by their number.",
+        "rows divided twice": "The gradients of the rows are too small by the number of workers: divide once.",
+        "nothing was pushed": "The gradients of the rows never left this rank: push(keys, gradients), once a step.",
+        "the loss hangs on its graph": "Return loss.detach(): a caller that keeps losses would keep all activations.",
+        "all ranks in place of the group": "With a group the workers are its members only: group=group in every "
+        "collective, and their number is dist.get_world_size(group).",
+        "other gradients": "Push the gradient of the mean over all workers' samples, once for each place in keys.",
+    },
+    certain=frozenset({"a parameter without a gradient", "rows without a gradient"}),
+)

@@ -1,0 +1,90 @@
+"""Cases that call functions of tensors, and what is wrong with an element (place_keys and hot_keys)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+from labkit.checks.as_if import as_if
+from labkit.checks.case import Case, Value, Values
+from labkit.checks.compare import difference, listing
+from labkit.checks.exercise import Oracle
+from labkit.checks.finding import Find, Finding
+from labkit.checks.structure import WRONG_DTYPE, WRONG_SHAPE, WRONG_TYPE
+from labkit.checks.values import listed
+from labkit.checks.wire import Wire
+
+Call: TypeAlias = tuple[str, tuple[Any, ...]]
+Right: TypeAlias = Mapping[str, Callable[..., Tensor]]
+Ways: TypeAlias = Sequence[tuple[str, str, Callable[..., Tensor]]]
+"""Name of a mistake, the function that has it, and what it then returns."""
+
+HINTS = dict.fromkeys(
+    (WRONG_TYPE, WRONG_SHAPE, WRONG_DTYPE), "The result is a tensor of the shape and type that the docstring names."
+)
+
+
+def calls_case(name: str, calls: Sequence[Call]) -> Case:
+    """Return a case of one rank that calls these functions with these arguments."""
+    asked: list[Value] = [{"function": function, "args": list(args)} for function, args in calls]
+    return Case(name, 1, ({"calls": asked},))
+
+
+def oracle_of(right: Right) -> Oracle:
+    """Return the oracle that calls these functions in the learner's place."""
+    return lambda case: [{"values": [right[each["function"]](*each["args"]) for each in _calls(case)]}]
+
+
+def find_of(right: Right, ways: Ways) -> Find:
+    """Return what yields the first wrong element, named by the wrong way that gives all of a function's values."""
+
+    def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+        for each, came in zip(_calls(case), listed(got[0], "values"), strict=True):
+            function, args = each["function"], each["args"]
+            wanted = right[function](*args)
+            wrong = difference(came, wanted, _allowed(wanted))
+            if wrong is None:
+                continue
+            mine = [(call["args"], value) for call, value in _of(function, case, got)]
+            tried = [
+                (name, partial(_made, way, [given for given, _ in mine])) for name, of, way in ways if of == function
+            ]
+            name = as_if([value for _, value in mine], tried, _same)
+            what = f"element {wrong.index} is" if wrong.index >= 0 else "gave"
+            shown = ", ".join(listing(arg) if isinstance(arg, Tensor) else str(arg) for arg in args)
+            yield Finding(
+                name,
+                f"{function}({shown}): {what} {wrong.got}, expected {wrong.expected}.",
+                listing(wanted.flatten(), max(wrong.index, 0)),
+                listing(came.flatten(), max(wrong.index, 0)) if isinstance(came, Tensor) else wrong.got,
+            )
+
+    return find
+
+
+def _calls(case: Case) -> list[dict[str, Any]]:
+    return cast(list[dict[str, Any]], case.inputs[0]["calls"])
+
+
+def _of(function: str, case: Case, got: tuple[Values, ...]) -> Iterator[tuple[dict[str, Any], Tensor]]:
+    pairs = zip(_calls(case), listed(got[0], "values"), strict=True)
+    return ((each, came) for each, came in pairs if each["function"] == function)
+
+
+def _made(way: Callable[..., Tensor], arguments: Sequence[Sequence[Any]]) -> list[Tensor]:
+    return [way(*given) for given in arguments]
+
+
+def _allowed(wanted: Tensor) -> Tensor | None:
+    return (1e-9 * (1 + wanted.abs())).double() if wanted.is_floating_point() else None
+
+
+def _same(came: list[Tensor], made: list[Tensor]) -> bool:
+    return all(
+        one.shape == other.shape and bool(torch.allclose(one.double(), other.double(), rtol=1e-9, atol=1e-9))
+        for one, other in zip(came, made, strict=True)
+    )

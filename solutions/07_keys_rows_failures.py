@@ -1,0 +1,691 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 07 Keys, rows and failures
+#
+# A recommender's table has a hundred million rows. No machine holds it. Every batch touches a few hundred rows, the
+# popular ones again and again. On Friday the machine with the most popular row dies.
+#
+# Where does a row live? What travels? And what is left after Friday?
+#
+# **Time:** [[minutes]] minutes, and a bonus. **You need** futures and remote calls (lesson 06) and all-reduce (lesson
+# 02); no GPU.
+#
+# **Stuck?** `labkit.hint("place_keys")` gives up to three hints. `labkit.lend("place_keys")` puts a working version
+# into the notebook, at the price of its points.
+
+# %% [markdown] tags=["slide-only"]
+# # 07 Keys, rows and failures
+#
+# A table no machine can hold. A machine that dies on Friday.
+#
+# <!-- notes: Ask where a row should live, before anybody says hash. -->
+
+# %% tags=["given"]
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+import torch.distributed as dist
+import torch.distributed.rpc as rpc
+from torch import Tensor, nn
+from torch.futures import Future
+
+import labkit
+from labkit.servers.replicas import Remote, hasty, survive
+from labkit.servers.rows import circle, loads, train_alone, train_recommender
+from labkit.servers.server import Server
+
+# %% [markdown]
+# ## 1 Where a key lives
+#
+# Each row of the table has a **key**, a whole number, and every worker must find its server without asking anybody.
+# Three rules are common:
+#
+# * **by range**: the keys are cut into as many stretches as there are servers, so neighbours stay together;
+# * **by hash**: keys are scrambled first, so neighbours end up anywhere. Fibonacci hashing multiplies by 2654435761 and
+#   keeps the lowest 32 bits. That is the key's **scramble**, a number on a scale from 0 to 2^32, and each server has an
+#   equal stretch of the scale: `(key * 2654435761 % 2**32) * S // 2**32`;
+# * **on a circle**: bend the scale into a circle and scatter some points of each server over it. A key belongs to the
+#   first point at or after its scramble. After the last point comes the first. This is **consistent hashing**.
+#
+# Python's own `hash` will not do: of a text it differs from process to process, and of a whole number it is that
+# number.
+#
+# ### Exercise [[place_keys]]
+#
+# *20 points, about 9 minutes; difficulty 2 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="place_keys" points=20 difficulty=2 importance=4 minutes=9 title="Where a key lives" provides=["place_by_range", "place_by_hash", "place_on_circle"]
+def place_by_range(keys: Tensor, num_keys: int, num_servers: int) -> Tensor:
+    """Return the number of the server on which each key lives, int64: stretches of keys 0 to num_keys - 1, in order.
+
+    Lengths of the stretches differ by at most one, longer ones first.
+
+    Args:
+        keys: int64, of any shape, each 0 <= key < num_keys.
+        num_keys: Keys there are.
+        num_servers: Servers, numbered from 0.
+    """
+    # BEGIN SOLUTION place_keys
+    length, longer = divmod(num_keys, num_servers)
+    firsts = torch.tensor(
+        [server * length + min(server, longer) for server in range(1, num_servers)], dtype=torch.int64
+    )
+    return torch.bucketize(keys, firsts, right=True)
+    # END SOLUTION
+
+
+def place_by_hash(keys: Tensor, num_servers: int) -> Tensor:
+    """Return the number of the server on which each key lives, int64, by Fibonacci hashing.
+
+    Args:
+        keys: int64, of any shape, each 0 <= key < 2**31.
+        num_servers: Servers, numbered from 0.
+    """
+    # BEGIN SOLUTION place_keys
+    return (keys * 2654435761 % 2**32) * num_servers // 2**32
+    # END SOLUTION
+
+
+def place_on_circle(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
+    """Return the number of the server on which each key lives, int64, by consistent hashing.
+
+    Args:
+        keys: int64, of any shape, each 0 <= key < 2**31.
+        points: Of all servers, int64, ascending, each 0 <= point < 2**32, no two alike; shape (P,).
+        owners: The server of each point, int64, shape (P,).
+    """
+    # BEGIN SOLUTION place_keys
+    return owners[torch.searchsorted(points, keys * 2654435761 % 2**32) % len(points)]
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("place_keys", place_by_range, place_by_hash, place_on_circle)
+
+# %% [markdown]
+# Now a fifth server joins four. `circle(5)` has the points of `circle(4)` and 64 more. Every key whose server changes
+# must be sent over the network. **Which share of the keys moves if they are placed by hash?**
+
+# %% tags=["predict"]
+labkit.predict("keys_that_move", 0.2)
+
+# %%
+every = torch.arange(100_000)
+rules = {
+    "by range": lambda servers: place_by_range(every, 100_000, servers),
+    "by hash": lambda servers: place_by_hash(every, servers),
+    "on a circle": lambda servers: place_on_circle(every, *circle(servers)),
+}
+moved = {name: (rule(4) != rule(5)).double().mean().item() for name, rule in rules.items()}
+rows = [f"{name:12} {share:5.1%} of the keys move" for name, share in moved.items()]
+labkit.reveal("keys_that_move", round(moved["by hash"], 2), rows)
+
+# %% [markdown]
+# The new server must get about a fifth. On the circle only its keys move; the other rules shift every boundary. The
+# circle pays with balance: its stretches differ. More points per server even them out, and they spread a dead server's
+# keys over all others.
+
+# %% [markdown] tags=["slide-only"]
+# ## A fifth server joins four. How many keys move?
+#
+# | rule | moves |
+# |---|---|
+# | by range, by hash | half |
+# | on a circle | about a fifth, all to the new server |
+#
+# **To the room:** what does the circle pay?
+#
+# <!-- notes: Balance. Stretches differ; more points even them out. Dynamo and Cassandra place keys like this. -->
+
+# %% [markdown]
+# ## 2 Rows from many servers
+#
+# A worker **pulls** the rows of its batch by key, computes, and **pushes** their gradients. `RowServer` in
+# `labkit.servers.rows` holds rows and subtracts `lr` times what is pushed. You write the worker's side, which makes one
+# table of all servers:
+#
+# * a key that occurs several times in a batch travels **once**: one row comes back, and the *sum* of its gradients goes
+#   out;
+# * there is one call for each server, and none for a server that has nothing to do;
+# * all calls are out before you wait for the first answer.
+#
+# `torch.unique(keys, return_inverse=True)` returns the different keys, and for each place in `keys` which of them
+# stands there. `index_add_` adds rows where they belong. `server.rpc_async().pull(keys)` returns a future.
+#
+# ### Exercise [[sparse_rows]]
+#
+# *20 points, about 13 minutes; difficulty 3 of 5, importance 5 of 5*
+
+
+# %% tags=["exercise"] exercise="sparse_rows" points=20 difficulty=3 importance=5 minutes=13 title="Rows from many servers" provides=["pull_rows", "push_rows"]
+def pull_rows(servers: Sequence[rpc.RRef], place: Callable[[Tensor], Tensor], keys: Tensor) -> Tensor:
+    """Return the rows of these keys, one for each place in keys, shape (K, D).
+
+    Each server that has any of the keys is asked once, through server.rpc_async().pull(its_keys), with different keys.
+    Rows may be of any floating type (the check's are float64); they stay as they are.
+
+    Args:
+        servers: References to RowServers.
+        place: place(keys) is the number of the server on which each key lives.
+        keys: int64, shape (K,), K at least 1; keys may occur several times.
+    """
+    # BEGIN SOLUTION sparse_rows
+    wanted, where = torch.unique(keys, return_inverse=True)
+    home = place(wanted)
+    calls = {
+        number: server.rpc_async().pull(wanted[home == number])
+        for number, server in enumerate(servers)
+        if (home == number).any()
+    }
+    answers = {number: call.wait() for number, call in calls.items()}
+    first = next(iter(answers.values()))
+    rows = first.new_empty(len(wanted), first.shape[1])
+    for number, answer in answers.items():
+        rows[home == number] = answer
+    return rows[where]
+    # END SOLUTION
+
+
+def push_rows(servers: Sequence[rpc.RRef], place: Callable[[Tensor], Tensor], keys: Tensor, gradients: Tensor) -> None:
+    """Push the gradients of rows to their servers, and return when all have them.
+
+    Each server that has any of the keys is called once, through server.rpc_async().push(its_keys, sums), with different
+    keys and for each of them the sum of its gradients, in the gradients' type.
+
+    Args:
+        servers: References to RowServers.
+        place: place(keys) is the number of the server on which each key lives.
+        keys: int64, shape (K,), K at least 1; keys may occur several times.
+        gradients: One for each place in keys, shape (K, D).
+    """
+    # BEGIN SOLUTION sparse_rows
+    different, where = torch.unique(keys, return_inverse=True)
+    sums = gradients.new_zeros(len(different), gradients.shape[1]).index_add_(0, where, gradients)
+    home = place(different)
+    calls = [
+        server.rpc_async().push(different[home == number], sums[home == number])
+        for number, server in enumerate(servers)
+        if (home == number).any()
+    ]
+    for call in calls:
+        call.wait()
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("sparse_rows", pull_rows, push_rows)
+
+# %% [markdown]
+# ## 3 The hot key
+#
+# Keys are not equally popular. The k-th most popular film is watched about 1/k as often as the first: a **power law**.
+
+# %% [markdown]
+# So sending each key once saves half the bytes. It does not help the server of key 0, which *every* worker asks in
+# every step. Let eight workers pull and push with four servers. **If the 10,000 keys are placed by range, which share
+# of all rows does the busiest server handle?**
+
+# %% tags=["predict"]
+labkit.predict("busiest_server_share", 0.25)
+
+
+# %%
+rules = {
+    "by range": partial(place_by_range, num_keys=10_000, num_servers=4),
+    "by hash": partial(place_by_hash, num_servers=4),
+    "on a circle": partial(place_on_circle, points=circle(4)[0], owners=circle(4)[1]),
+}
+busiest, rows = {}, []
+for name, rule in rules.items():
+    world = labkit.virtual(12, link="ethernet_10g")
+    results = labkit.run(loads, pull_rows, push_rows, rule, 4, 3, 10_000, on=world, init=False).results
+    served, took = [rows for rows, _ in results[:4]], max(seconds for _, seconds in results)
+    busiest[name] = round(max(served) / sum(served), 3)
+    rows.append(f"{name:12}  rows asked for {served}, busiest {busiest[name]:.0%}, {1e3 * took:.1f} ms")
+labkit.reveal("busiest_server_share", busiest["by range"], rows)
+
+# %% [markdown]
+# Ids often follow age or popularity, and a range puts all that is popular in one place. A hash spreads the *keys*. It
+# cannot spread **one** key.
+#
+# So copy the hot keys to all servers. A worker reads any copy; a write must reach every copy. Is that worth it?
+#
+# ### Exercise [[hot_keys]]
+#
+# *10 points, about 5 minutes; difficulty 2 of 5, importance 3 of 5*
+
+
+# %% tags=["exercise"] exercise="hot_keys" points=10 difficulty=2 importance=3 minutes=5 title="Copies of hot keys" provides=["server_loads"]
+def server_loads(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
+    """Return how many rows each server must read or write, float64, shape (num_servers,).
+
+    The num_hot keys with the most reads have copies on all servers: each of their reads is served by one of the servers,
+    all servers equally often, and each of their writes by every server. All other keys are read and written at home.
+
+    Args:
+        reads: How often each key is read, float64, shape (K,), no two alike.
+        writes: How often each key is written, float64, shape (K,).
+        home: The server on which each key lives, int64, shape (K,).
+        num_servers: Servers, numbered from 0.
+        num_hot: Keys that have copies, 0 to K.
+    """
+    # BEGIN SOLUTION hot_keys
+    hot = torch.zeros(len(reads), dtype=torch.bool)
+    hot[reads.topk(num_hot).indices] = True
+    at_home = torch.where(hot, 0.0, reads + writes)
+    loads = torch.zeros(num_servers, dtype=torch.float64).index_add_(0, home, at_home)
+    return loads + reads[hot].sum() / num_servers + writes[hot].sum()
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("hot_keys", server_loads)
+
+# %%
+popularity = 1 / torch.arange(1, 10_001, dtype=torch.float64)
+home = place_by_hash(torch.arange(10_000), 16)
+print("busiest of 16 servers / an even share; hot keys:      0     1    10   100  1000")
+for name, writes in (("as many writes as reads", popularity), ("a write for 100 reads", popularity / 100)):
+    found = [server_loads(popularity, writes, home, 16, hot) for hot in (0, 1, 10, 100, 1000)]
+    even = (popularity + writes).sum() / 16
+    print(f"{name:51}" + "".join(f"{load.max() / even:6.2f}" for load in found))
+
+# %% [markdown]
+# A model that only answers reads a lot and writes little: ten copied keys make the servers almost even. In training
+# each pulled row is pushed, so a copied key is written sixteen times, and ten copies make *every* server busier.
+#
+
+# %% [markdown] tags=["slide-only"]
+# ## No hash spreads one key
+#
+# | busiest of 16 servers | 0 copies | 10 | 1000 |
+# |---|---|---|---|
+# | a write for 100 reads | 2.4 × even | 1.1 | 1.1 |
+# | as many writes as reads | 2.4 | 3.3 | 6.7 |
+#
+# **To the room:** which line of the table is training?
+#
+# <!-- notes: A write goes to every copy. The notebook prints the exact numbers. -->
+
+# %% [markdown]
+# ## 4 Rows from servers, layers by all-reduce
+#
+# A recommender also has a small dense network, all of which changes in each step: work for all-reduce. One step uses
+# both:
+#
+# 1. pull the rows of the batch, and make them a leaf of autograd;
+# 2. forward, loss, backward: gradients for the layers *and* the rows;
+# 3. average the layers' gradients over the workers, and let the optimizer step;
+# 4. push the rows' gradients. Mind the scale: the servers *add* what all workers push.
+#
+# ### Exercise [[server_hybrid]]
+#
+# *20 points, about 11 minutes; difficulty 3 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="server_hybrid" points=20 difficulty=3 importance=4 minutes=11 title="The hybrid step" provides=["hybrid_step"]
+def hybrid_step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    pull: Callable[[Tensor], Tensor],
+    push: Callable[[Tensor, Tensor], None],
+    keys: Tensor,
+    targets: Tensor,
+    group: dist.ProcessGroup | None = None,
+) -> Tensor:
+    """Take one step towards a smaller mean squared error over the samples of all workers; return this worker's own loss.
+
+    The layers' gradients are averaged over the workers of group and given to the optimizer. What is pushed for the rows
+    makes the servers' sum the gradient of that same mean. Gradients of the step before do not count. A parameter without a
+    gradient (a frozen one) stays as it is.
+
+    Args:
+        model: Dense layers: model(rows) returns one number for each sample, where rows has shape (B, K, D).
+        optimizer: Of the model's parameters; it may keep state from step to step.
+        pull: pull(keys) returns the rows of flat keys, shape (B * K, D).
+        push: push(keys, gradients) sends gradients of rows to their servers, which add up what all workers send.
+        keys: K keys for each sample, int64, shape (B, K); B is the same on every worker.
+        targets: Shape (B,).
+        group: The workers; None is all ranks.
+
+    Returns:
+        The mean squared error of this worker's samples before the step, a detached scalar.
+    """
+    # BEGIN SOLUTION server_hybrid
+    rows = pull(keys.flatten()).detach().requires_grad_()
+    loss = nn.functional.mse_loss(model(rows.view(*keys.shape, -1)), targets)
+    optimizer.zero_grad()
+    loss.backward()
+    num_workers = dist.get_world_size(group)
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            dist.all_reduce(parameter.grad, group=group)
+            parameter.grad /= num_workers
+    optimizer.step()
+    push(keys.flatten(), rows.grad / num_workers)
+    return loss.detach()
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("server_hybrid", hybrid_step)
+
+# %% [markdown]
+# Six ranks: two hold the table, four train, with AdamW for the layers. Beside it, one process that has everything.
+
+# %%
+CIRCLE = partial(place_on_circle, points=circle(2)[0], owners=circle(2)[1])
+hybrid = labkit.run(train_recommender, hybrid_step, pull_rows, push_rows, CIRCLE, 2, 30, on=labkit.virtual(6))
+losses = torch.tensor(hybrid.results[2:]).mean(0)
+alone = torch.tensor(train_alone(range(2, 6), 30))
+print(
+    f"loss {losses[:5].mean():.4f} -> {losses[-5:].mean():.4f}; one process ends within {(losses - alone).abs().max():.0e}"
+)
+calls = [span for span in hybrid.timeline.rows() if span.rank == 2 and span.kind == "rpc_async"]
+print(
+    f"a trainer's step sends {sum(span.bytes for span in calls) / 30:,.0f} bytes to servers; the whole table has {2000 * 16 * 4:,}"
+)
+
+# %% [markdown]
+# With a hundred million rows the first number stays, and the second becomes 6.4 GB.
+#
+# **[[late_adagrad]].** The rows' optimizer lives with the rows, and so does its state. Adagrad adds up the *square* of
+# each gradient it uses. Four workers push their quarters of one row's gradient, and the server runs Adagrad on every
+# push as it arrives. Is the result that of one process? Choose `"yes"`, `"no, too few bytes arrive"` or `"no, add the
+# four up first"`.
+
+# %% tags=["why"] exercise="late_adagrad" title="Adagrad on every push"
+labkit.answer("late_adagrad", "no, add the four up first")
+
+# %% [markdown] tags=["slide-only"]
+# ## The hybrid step
+#
+# | | changes in a step | how | optimizer's state |
+# |---|---|---|---|
+# | layers | all | all-reduce | on each worker |
+# | rows | a few hundred | pull, push | with the rows |
+#
+# Both are the gradient of **one** mean.
+#
+# <!-- notes: Each worker pushes 1/N of its row gradient. With Adagrad the server must add up first: squares do not add. -->
+
+# %% [markdown]
+# ## 5 A server dies
+#
+# All-reduce has no place that everything hangs on. A server is one. A push is **acknowledged** when its answer has
+# come. The promise: *what was acknowledged is never lost, and nothing counts twice.*
+#
+# * **Primary and backup.** Workers push to the primary. It passes each gradient on and acknowledges when the *backup*
+#   has it.
+# * **Retry.** A worker that gets an error pushes the same gradient to the backup, which is now in charge.
+# * **Once.** The primary may have passed it on and died before it could say so. So each gradient carries its worker and
+#   a number, and a server never applies the same pair twice.
+#
+# `Remote("rank1").push(worker, number, gradient)` calls the server on that rank by name and returns a future.
+# `future.then(function)` returns another one: when the first is complete, `function(future)` is called, and what it
+# returns completes the second. In it, `future.value()` is the answer, or raises the error that came instead. A call to
+# a dead rank raises `RuntimeError`, at once or when you wait.
+#
+# ### Exercise [[replicated_server]]
+#
+# *30 points, about 16 minutes; difficulty 4 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="replicated_server" points=30 difficulty=4 importance=4 minutes=16 title="Nothing acknowledged is lost" provides=["Replica", "push_safely"]
+class Replica(Server):
+    """A server that may have a backup: another Replica that is told of every gradient before it is acknowledged."""
+
+    def __init__(self, weight: Tensor, num_workers: int, lr: float, backup: Remote | None = None) -> None:
+        """Keep a copy of the weights; see Server.
+
+        Args:
+            weight: Where to begin, shape (N,).
+            num_workers: Workers are numbered from 0.
+            lr: Learning rate.
+            backup: Where the Replica is that takes over; None has none.
+        """
+        super().__init__(weight, num_workers, lr)
+        # BEGIN SOLUTION replicated_server
+        self.backup = backup
+        self.applied: set[tuple[int, int]] = set()
+        # END SOLUTION
+
+    @rpc.functions.async_execution
+    def push(self, worker: int, number: int, gradient: Tensor) -> Future:
+        """Subtract lr times this gradient once, however often it is pushed; return a future of the version.
+
+        It is applied when it comes, in whichever order numbers come, and counts the version up by one. With a backup,
+        it is pushed there too, by backup.push(worker, number, gradient), every time it is pushed here, and the future
+        is completed only when the backup has answered, with the version as it was at this push. If the backup fails, so
+        does the future. The call itself waits for nobody.
+
+        Args:
+            worker: Who pushes.
+            number: Which of the worker's gradients this is; a worker and a number name one gradient for good.
+            gradient: Shape (N,).
+        """
+        # BEGIN SOLUTION replicated_server
+        with self.lock:
+            if (worker, number) not in self.applied:
+                self.applied.add((worker, number))
+                self.weight -= self.lr * gradient
+                self.version += 1
+            version = self.version
+        if self.backup is not None:
+            return self.backup.push(worker, number, gradient).then(lambda answer: answer.value() and version)
+        done: Future = Future()
+        done.set_result(version)
+        return done
+        # END SOLUTION
+
+
+def push_safely(replicas: Sequence[Remote], worker: int, number: int, gradient: Tensor) -> int:
+    """Push a gradient to the first replica that answers, in order; return its place in replicas.
+
+    Args:
+        replicas: The primary first; replica.push(worker, number, gradient) returns a future.
+        worker: Who pushes.
+        number: Which of the worker's gradients this is.
+        gradient: Shape (N,).
+
+    Raises:
+        RuntimeError: If none answers.
+    """
+    # BEGIN SOLUTION replicated_server
+    for place, replica in enumerate(replicas):
+        try:
+            replica.push(worker, number, gradient).wait()
+        except RuntimeError:
+            continue
+        return place
+    raise RuntimeError(f"gradient {number} of worker {worker}: none of {len(replicas)} replicas answers")
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("replicated_server", Replica, push_safely)
+
+# %% [markdown]
+# Now kill one. Three workers push 40 gradients each. Worker k's are 1 in place k and 0 elsewhere, and the learning rate
+# is -1, so the weights *count*. In the middle the primary leaves without a word. **How many of the 120 does the backup
+# hold in the end?**
+
+# %% tags=["predict"]
+labkit.predict("backup_holds", 110)
+
+# %%
+ONES = [[row] * 40 for row in torch.eye(3)]
+
+
+def killed_at(moment, make=Replica):
+    world = labkit.virtual(5)
+    return labkit.run(survive, make, push_safely, ONES, moment, on=world, init=False, echo=False).results
+
+
+_, (_, held), *workers = killed_at(0.05)
+rows = [f"worker {k}: the primary acknowledged {one}, the backup {two}" for k, (one, two) in enumerate(workers)]
+labkit.reveal("backup_holds", int(held.sum()), [f"in the backup's weights: {held.int().tolist()}", *rows])
+
+# %% [markdown]
+# Nothing lost, nothing twice: at every moment, and for a real process that is killed:
+
+# %% tags=["nbval-ignore-output"] seconds=10
+ends = [killed_at(moment / 1000)[1][1].tolist() for moment in range(10, 110, 10)]
+print(f"killed at {len(ends)} moments, every time all are there, once: {all(end == [40.0] * 3 for end in ends)}")
+real = labkit.run(
+    survive, Replica, push_safely, ONES[:2], 0.1, True, on=labkit.local(4, device="cpu"), init=False, echo=False
+)
+print(
+    f"a killed process: {real.results[1][1][:2].int().tolist()} in the backup's weights, acknowledged {real.results[2:]}"
+)
+
+# %% [markdown]
+# The promise costs one more message for every push. Many systems answer first, tell the backup later, and call it
+# asynchronous replication:
+
+
+# %%
+lost = [120 - int(killed_at(moment / 1000, hasty(Replica))[1][1].sum()) for moment in range(10, 110, 10)]
+print(f"killed at {len(lost)} moments: {sum(lost)} acknowledged gradients lost, at most {max(lost)} at once")
+
+# %% [markdown]
+# Li et al. (2014) found the cheaper way that keeps the promise. Their servers **replicate after aggregation**: the
+# primary first adds up the gradients of all workers in a step, then passes on *one* sum, so N messages to the backup
+# become one.
+#
+# **[[after_aggregation]].** When may such a primary acknowledge a worker's push? Choose `"when it has arrived"`, `"when
+# it is in the sum"` or `"when the backup has the sum"`.
+
+# %% tags=["why"] exercise="after_aggregation" title="One sum for all"
+labkit.answer("after_aggregation", "when the backup has the sum")
+
+# %% [markdown] tags=["slide-only"]
+# ## Acknowledged means that two have it
+#
+# ```
+# worker --(worker, number)--> primary --the same--> backup
+#        <---acknowledged-----         <--has it----
+# ```
+#
+# No answer? **The same number** to the backup.
+#
+# <!-- notes: Kill at every moment, not at one. The hard case is a primary that is slow and not dead: two in charge. -->
+
+# %% [markdown] tags=["slide-only"]
+# ## Replicate after aggregation
+#
+# * every gradient to the backup: N messages a step
+# * add up first: **one**
+#
+# **To the room:** and when may the primary say "acknowledged"?
+#
+# <!-- notes: Li et al. 2014. The price is waiting: the first worker is told when the last one has come. -->
+
+# %% [markdown]
+# ## What to remember
+#
+# * A circle moves only the keys that a new server takes.
+# * A key travels once, all servers are asked at the same time, and no hash spreads one key.
+# * Rows that few touch live on servers; layers that all touch are all-reduced; each keeps its optimizer's state where
+#   it lives.
+# * Acknowledged means that **two** have it, and numbers make a retry harmless.
+#
+# Every worker still needs all the layers. What if they fit on no device? **Next:** lesson 08, `08_pipeline`, cuts the
+# model.
+#
+# ### Sources
+#
+# * M. Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014: key ranges on a circle,
+#   replication after aggregation.
+# * D. Karger et al., "Consistent Hashing and Random Trees", STOC 1997; G. DeCandia et al., "Dynamo", SOSP 2007.
+# * D. Knuth, "The Art of Computer Programming", volume 3, section 6.4.
+#
+
+# %% [markdown]
+# ## Bonus: checkpoints
+#
+# A backup does not help when the power fails in the whole room, so write the weights to disk now and then. The machine
+# may die *while* it writes: write under another name, and rename when all is written. `Path.replace` is one step for
+# the file system; it happens or it does not.
+#
+# When the power fails, data may still lie in memory while the new name is on the disk already.
+# `os.fsync(file.fileno())` comes back when the data is there; call it before you rename. (The check pulls a plug of its
+# own making: what was not brought to the disk is gone then. It lets writing break off inside `torch.save`, so use
+# that.) And whoever reads must expect damaged files all the same.
+#
+# ### Exercise [[checkpoints]]
+#
+# *8 points, about 12 minutes; difficulty 3 of 5, importance 3 of 5*
+
+# %% tags=["given"]
+import os
+import tempfile
+from pathlib import Path
+
+
+# %% tags=["exercise"] exercise="checkpoints" points=8 difficulty=3 importance=3 minutes=12 title="Checkpoints" provides=["save_checkpoint", "load_checkpoint"] bonus=true
+def save_checkpoint(folder: Path, version: int, weight: Tensor) -> None:
+    """Write version and weights to a file of their own in the folder; whenever it breaks off, older ones stay whole.
+
+    What breaks off must not be taken for a checkpoint later on. Earlier checkpoints stay.
+
+    Args:
+        folder: Where checkpoints are; it exists.
+        version: Of the weights; later ones are larger.
+        weight: Shape (N,).
+    """
+    # BEGIN SOLUTION checkpoints
+    path = folder / f"{version:012}.checkpoint"
+    unfinished = path.with_suffix(".unfinished")
+    with unfinished.open("wb") as file:
+        torch.save({"version": version, "weight": weight}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+    # END SOLUTION
+
+
+def load_checkpoint(folder: Path) -> tuple[int, Tensor] | None:
+    """Return version and weights of the newest checkpoint that can be read, or None if there is none.
+
+    Args:
+        folder: Where save_checkpoint wrote. Some files may be damaged: cut off, or empty.
+    """
+    # BEGIN SOLUTION checkpoints
+    for path in sorted(folder.glob("*.checkpoint"), reverse=True):
+        try:
+            found = torch.load(path, weights_only=True)
+        except Exception:  # damaged in any way: an older one will do
+            continue
+        return found["version"], found["weight"]
+    return None
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("checkpoints", save_checkpoint, load_checkpoint)
+
+# %%
+with tempfile.TemporaryDirectory() as name:
+    for version in (9, 10):
+        save_checkpoint(Path(name), version, torch.full((3,), float(version)))
+    newest = max(Path(name).iterdir())
+    newest.write_bytes(newest.read_bytes()[:100])
+    print("the newest file was cut off; there is still version", load_checkpoint(Path(name))[0])
+
+# %% [markdown]
+# A checkpoint every hundred versions loses up to a hundred acknowledged gradients. Copies are for what must not be
+# lost, checkpoints for what may be done again.

@@ -1,0 +1,104 @@
+"""Lesson 07 keeps its contract: topics, exercises, points; and what it builds does what it promises."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+import labkit
+from labkit.lessons.budget import budget
+from labkit.servers.replicas import hasty, survive
+from labkit.servers.rows import circle, train_alone, train_recommender
+from tests.checks.lesson_cells import lesson as source_of
+from tests.checks.lesson_cells import namespace
+from tests.lessons.contract import LessonContract
+
+
+class TestContract(LessonContract):
+    number = "07"
+    exercises = (
+        "place_keys",
+        "sparse_rows",
+        "hot_keys",
+        "server_hybrid",
+        "late_adagrad",
+        "replicated_server",
+        "after_aggregation",
+        "checkpoints",
+    )
+    bonus = ("checkpoints",)
+    bonus_points = 8
+    topics: ClassVar = {
+        "the question": r"what is left after friday",
+        "stuck": r"labkit\.lend\(",
+        "range and hash": r"by range[\s\S]*by hash",
+        "consistent hashing": r"\*\*consistent hashing\*\*",
+        "what moves": r"a fifth server joins",
+        "Python's hash": r"python's own `hash`",
+        "power law": r"\*\*power law\*\*",
+        "the hot key": r"the hot key",
+        "hybrid": r"rows from servers, layers by all-reduce",
+        "the optimizer's state": r"so does its state",
+        "primary and backup": r"primary and backup",
+        "killed": r"a real\s+(# )?process that is killed",
+        "too early": r"asynchronous\s+(# )?replication",
+        "after aggregation": r"replicate after aggregation",
+        "checkpoints": r"os\.fsync",
+        "the next lesson": r"08_pipeline",
+        "sources": r"### sources",
+    }
+    least_guesses = 3
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, Any]:
+    return namespace(number="07")
+
+
+def test_the_core_takes_no_more_than_75_minutes() -> None:
+    assert budget(source_of("07")).promise <= 75
+
+
+def test_a_server_that_joins_the_circle_takes_keys_and_moves_no_other(answers: dict[str, Any]) -> None:
+    keys = torch.arange(5_000)
+    four, five = (answers["place_on_circle"](keys, *circle(servers)) for servers in (4, 5))
+    assert set(five[four != five].tolist()) == {4}
+    assert 0.1 < (four != five).double().mean() < 0.3
+    hashed = [answers["place_by_hash"](keys, servers) for servers in (4, 5)]
+    assert (hashed[0] != hashed[1]).double().mean() == pytest.approx(0.5, abs=0.01)
+
+
+def test_the_recommender_trains_as_one_process_does(answers: dict[str, Any]) -> None:
+    points, owners = circle(2)
+    rule = partial(answers["place_on_circle"], points=points, owners=owners)
+    parts = (answers["hybrid_step"], answers["pull_rows"], answers["push_rows"], rule)
+    run = labkit.run(train_recommender, *parts, 2, 4, on=labkit.virtual(4), echo=False)
+    together = torch.tensor(run.results[2:]).mean(0)
+    torch.testing.assert_close(together, torch.tensor(train_alone(range(2, 4), 4)), rtol=0, atol=1e-4)
+
+
+def test_only_a_hasty_replica_loses_what_it_acknowledged(answers: dict[str, Any]) -> None:
+    ones = [[row] * 12 for row in torch.eye(2)]
+    lost = {}
+    for make in (answers["Replica"], hasty(answers["Replica"])):
+        found = []
+        for moment in (0.008, 0.013, 0.018):
+            run = labkit.run(
+                survive, make, answers["push_safely"], ones, moment, on=labkit.virtual(4), init=False, echo=False
+            )
+            found.append(24 - int(run.results[1][1].sum()))
+        lost[make.__name__] = sum(found)
+    assert lost["Replica"] == 0
+    assert lost["Hasty"] > 0
+
+
+def test_a_killed_process_loses_nothing_that_was_acknowledged(answers: dict[str, Any]) -> None:
+    world, ones = labkit.local(4, device="cpu"), [[row] * 30 for row in torch.eye(2)]
+    run = labkit.run(
+        survive, answers["Replica"], answers["push_safely"], ones, 0.1, True, on=world, init=False, echo=False
+    )
+    assert run.results[1][1].tolist() == [30, 30]
+    assert [sum(found) for found in run.results[2:]] == [30, 30]
