@@ -159,7 +159,7 @@ labkit.reveal("keys_that_move", round(moved["by hash"], 2), rows)
 #
 # * a key that occurs several times in a batch travels **once**: one row comes back, and the *sum* of its gradients goes
 #   out;
-# * there is one call for each server, and none for a server that has nothing to do;
+# * each server is called once, or not at all;
 # * all calls are out before you wait for the first answer.
 #
 # `torch.unique(keys, return_inverse=True)` returns the different keys, and for each place in `keys` which of them
@@ -228,6 +228,19 @@ def push_rows(servers: Sequence[rpc.RRef], place: Callable[[Tensor], Tensor], ke
 # %% tags=["check"]
 labkit.check("sparse_rows", pull_rows, push_rows)
 
+# %% [markdown] tags=["slide-only"]
+# ## Pull and push
+#
+# ```
+# keys of the batch   7 3 7 5 3 3
+# different keys      3 5 7           each travels once
+# by server           [3, 5]  [7]     one call each, all at once
+# rows                back to 7 3 7 5 3 3
+# gradients           summed for each key, the same way
+# ```
+#
+# <!-- notes: unique with return_inverse there, index_add_ back. Wait only when all calls are out. -->
+
 # %% [markdown]
 # ## 3 The hot key
 #
@@ -261,7 +274,7 @@ labkit.reveal("busiest_server_share", busiest["by range"], rows)
 # Ids often follow age or popularity, and a range puts all that is popular in one place. A hash spreads the *keys*. It
 # cannot spread **one** key.
 #
-# So copy the hot keys to all servers. A worker reads any copy; a write must reach every copy. Is that worth it?
+# So copy the hot keys to all servers. A worker reads any copy; a write must reach every copy.
 #
 # ### Exercise [[hot_keys]]
 #
@@ -594,6 +607,17 @@ labkit.answer("after_aggregation", "when the backup has the sum")
 #
 # <!-- notes: Li et al. 2014. The price is waiting: the first worker is told when the last one has come. -->
 
+# %% [markdown] tags=["slide-only"]
+# ## What stays
+#
+# * a circle moves only what the new server takes
+# * no hash spreads one key
+# * acknowledged means that **two** have it
+#
+# Next: what if the layers fit on no device?
+#
+# <!-- notes: A retry is harmless because it carries the same number. -->
+
 # %% [markdown]
 # ## What to remember
 #
@@ -610,7 +634,7 @@ labkit.answer("after_aggregation", "when the backup has the sum")
 #
 # * M. Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014: key ranges on a circle,
 #   replication after aggregation.
-# * D. Karger et al., "Consistent Hashing and Random Trees", STOC 1997; G. DeCandia et al., "Dynamo", SOSP 2007.
+# * D. Karger et al., "Consistent Hashing and Random Trees", STOC 1997.
 # * D. Knuth, "The Art of Computer Programming", volume 3, section 6.4.
 #
 

@@ -14,7 +14,6 @@ from labkit.exercises.parameter_server.scripts import (
     Course,
     Script,
     as_if,
-    drawer,
     more_of,
     push,
     script_case,
@@ -22,6 +21,7 @@ from labkit.exercises.parameter_server.scripts import (
     workers_of,
 )
 from labkit.exercises.parameter_server.server_mistakes import server_exercise
+from labkit.exercises.remote_calls.drawn import drawer
 
 
 def backup_case(

@@ -13,7 +13,6 @@ from labkit.exercises.parameter_server.scripts import (
     Course,
     Script,
     as_if,
-    drawer,
     judge_script,
     leave,
     more_of,
@@ -23,6 +22,7 @@ from labkit.exercises.parameter_server.scripts import (
     workers_of,
 )
 from labkit.exercises.parameter_server.server_mistakes import server_exercise
+from labkit.exercises.remote_calls.drawn import drawer
 from labkit.plans.staleness import lead
 
 Open = Callable[[Script, int, int, int, int], bool]

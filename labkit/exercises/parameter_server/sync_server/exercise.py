@@ -16,13 +16,13 @@ from labkit.exercises.parameter_server.scripts import (
     Course,
     Script,
     as_if,
-    drawer,
     push,
     script_case,
     script_of,
     workers_of,
 )
 from labkit.exercises.parameter_server.server_mistakes import server_exercise
+from labkit.exercises.remote_calls.drawn import drawer
 
 Combine = Callable[[list[Tensor]], Tensor]
 
