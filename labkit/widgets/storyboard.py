@@ -109,13 +109,16 @@ class Story:
 
     def explorer(self) -> Explorer:
         """Return the figure that a notebook shows."""
-        frames = [{"says": frame.says, "shapes": [_as_data(each) for each in frame.shapes]} for frame in self.frames]
+        every = list(dict.fromkeys(shape for frame in self.frames for shape in frame.shapes))
+        number = {shape: at for at, shape in enumerate(every)}
+        frames = [{"says": frame.says, "shapes": [number[each] for each in frame.shapes]} for frame in self.frames]
         data = {
             "title": self.title,
             "width": WIDTH,
             "height": self.height,
             "begin": self.telling,
             "numbers": [[name, str(value)] for name, value in self.numbers.items()],
+            "shapes": [_as_data(each) for each in every],
             "frames": frames,
         }
         sentence = f"{self.title}. {self.frames[self.telling].says}"
@@ -136,11 +139,20 @@ def _as_data(shape: Shape) -> dict[str, Any]:
     usual = {"key": "", "fill": "none", "words": "", "edge": "ink", "anchor": "start", "bold": False, "size": TEXT}
     usual |= {"dashed": False, "faint": False, "hatched": False, "arrow": False}
     is_words = isinstance(shape, Words)
-    given = asdict(shape).items()
+    given = {name: _short(value) for name, value in asdict(shape).items()}.items()
     kept = {
         name: value for name, value in given if usual.get(name, object()) != value or (is_words and name == "words")
     }
     return {"kind": type(shape).__name__.lower()} | kept
+
+
+def _short(value: Any) -> Any:
+    """Return a number to a tenth of a pixel, a point's too."""
+    if isinstance(value, tuple):
+        return [_short(each) for each in value]
+    if not isinstance(value, float):
+        return value
+    return int(value) if value.is_integer() else round(value, 1)
 
 
 def _colour(meaning: str) -> str:

@@ -13,7 +13,10 @@ function filmstrip(count) {
   return range(shown).map((k) => Math.round((k * (count - 1)) / Math.max(shown - 1, 1)));
 }
 
-const frameMarkup = ({ shapes }, down) => `<g transform="translate(0 ${down})">${shapes.map(shape).join("")}</g>`;
+const frameMarkup = (data, k, down) => {
+  const shapes = data.frames[k].shapes.map((at) => shape(data.shapes[at]));
+  return `<g transform="translate(0 ${down})">${shapes.join("")}</g>`;
+};
 
 /** Each frame with its sentence, under each other. */
 function strip(data) {
@@ -21,7 +24,7 @@ function strip(data) {
     .map((k, row) => {
       const down = row * (data.height + 26);
       const says = `<text class="plain" x="8" y="${down + 14}">${k + 1}. ${data.frames[k].says}</text>`;
-      return says + frameMarkup(data.frames[k], down + 20);
+      return says + frameMarkup(data, k, down + 20);
     })
     .join("");
 }
@@ -42,7 +45,7 @@ export function storyboard(data) {
     draw(values, step, width) {
       const scale = Math.min(width / data.width, WIDEST);
       const height = still ? filmstrip(last + 1).length * (data.height + 26) : data.height;
-      const inner = still ? strip(data) : frameMarkup(data.frames[step], 0);
+      const inner = still ? strip(data) : frameMarkup(data, step, 0);
       return {
         svg: `${ARROW}${stripes(2)}<g transform="scale(${scale.toFixed(4)})">${inner}</g>`,
         height: height * scale,
