@@ -73,10 +73,10 @@ def test_every_slide_fits_and_nothing_is_fetched(opened: Any, tmp_path: Path, na
 
 
 def test_an_explorer_comes_after_its_question_and_moves_in_a_slide(opened: Any, tmp_path: Path) -> None:
-    opened.goto(deck("08_pipeline", tmp_path))
+    opened.goto(deck("09_schedules", tmp_path))
     opened.wait_for_function("window.Reveal && Reveal.isReady()")
     holders = "[...document.querySelectorAll('.slides > section')]"
-    number = opened.evaluate(f"{holders}.findIndex((slide) => slide.querySelector('svg'))")
+    number = opened.evaluate(f"{holders}.findIndex((slide) => slide.querySelector('.fragment svg'))")
     assert number > 0
     opened.evaluate(f"Reveal.slide({number})")
     figure = opened.locator("section.present .labkit-figure")
