@@ -445,7 +445,8 @@ labkit.reveal("peak_saved", round(saved["much data, narrow"], 2), rows)
 # The rules. Each tensor is computed from the one before it. Backward goes through the chain from its end and needs every
 # tensor. What you kept waits until backward has passed it. What you did not keep is computed again when backward arrives,
 # a whole stretch between two kept tensors at once. So the most that waits is, over all stretches: what is kept *before*
-# the stretch, and the stretch itself. The chain's input is always there and costs nothing.
+# the stretch, and the stretch itself. (The kept tensor behind it has gone by then: backward has passed it.) The chain's
+# input is always there and costs nothing.
 #
 # ### Exercise [[recompute_plan]]
 #

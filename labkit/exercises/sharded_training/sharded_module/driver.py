@@ -34,6 +34,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
         model.float()
     blocks = [cast(nn.Module, getattr(model, name)) for name in names]
     cut, watch = cutter(), _Watch(model, blocks)
+    dtypes = {name: each.dtype for name, each in model.named_parameters()}
     kind = getattr(torch, cast(str, inputs["dtype"])) if inputs["dtype"] else None
     wrapped = functions["ShardedModule"](model, blocks, *([kind] if kind else []))
     watch.mark(cut)
@@ -52,7 +53,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
         optimizer.step()
         full = wrapped.gather_full_params()
         watch.look("gathered", -1)
-        precise &= all(full[name].dtype == each.dtype for name, each in model.named_parameters())
+        precise &= all(full[name].dtype == dtype for name, dtype in dtypes.items())
         after.append({name: each.detach().double().clone() for name, each in full.items()})
         cut()
     kept = num_kept([optimizer])

@@ -15,7 +15,7 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.wire import CollectiveCall, Wire
 from labkit.exercises.sharded_training.marked_wire import gathers, scatters, stretches, waited_at_once
-from labkit.exercises.sharded_training.on_ranks import model_for
+from labkit.exercises.sharded_training.on_ranks import OPTIONS, model_for
 from labkit.exercises.sharded_training.sharded_module.driver import drive
 from labkit.exercises.sharded_training.training import (
     Parameters,
@@ -30,6 +30,7 @@ from labkit.exercises.sharded_training.training import (
 )
 from labkit.words import join, plural
 
+_ROUNDING, _MOST_FAR = 0.03, 0.1
 LAYERS = ("stem", "mix", "fixed", "remix", "head")
 
 
@@ -73,14 +74,27 @@ def structure(case: Case) -> list[Values]:
 
 
 def _wrong(case: Case, mine: Parameters, wanted: Parameters) -> list[str]:
-    """Return the names of wrong parameters; with blocks of low precision, those that are far off."""
+    """Return the names of wrong parameters; with blocks of low precision, those that are far off, if many elements are.
+
+    Adam moves an element by its learning rate in whichever direction its gradient points: where that is nearly zero,
+    rounding turns it round. One element in fifty is so, at most one in twenty, in a hundred draws.
+    """
     if not _in_half(case):
         return wrong_names(mine, wanted)
-    return [
-        name for name in wanted
-        if not isinstance(mine.get(name), Tensor)
-        or not torch.allclose(cast(Tensor, mine[name]), cast(Tensor, wanted[name]), rtol=0, atol=0.03)
-    ]  # fmt: skip
+    apart = {name: _apart(mine.get(name), right) for name, right in wanted.items()}
+    steps = len(cast(list[Value], case.inputs[0]["steps"]))
+    most = 2 * cast(float, OPTIONS["lr"]) * steps + _ROUNDING
+    far = sum(int((each > _ROUNDING).sum()) for each in apart.values())
+    if far <= _MOST_FAR * sum(each.numel() for each in apart.values()):
+        return [name for name, each in apart.items() if bool((each > most).any())]
+    return [name for name, each in apart.items() if bool((each > _ROUNDING).any())]
+
+
+def _apart(came: Value, right: Value) -> Tensor:
+    right = cast(Tensor, right)
+    if not isinstance(came, Tensor) or came.shape != right.shape:
+        return torch.full_like(right, float("inf"))
+    return (came - right).abs().nan_to_num(float("inf"))
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
