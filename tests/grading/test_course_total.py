@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from labkit.errors import ConfigError
-from labkit.grading.book.course_total import course_totals, totals_csv
+from labkit.grading.book.course_total import course_totals, out_of_points, totals_csv
+from labkit.grading.book.sheets import moodle_csv
 from labkit.grading.book.standing import Grade
 
 GRADES = {
@@ -34,3 +37,18 @@ def test_weights_of_nothing_and_dropping_everything_are_refused() -> None:
         course_totals(GRADES, {"01": 1, "02": 0})
     with pytest.raises(ConfigError, match="3 of 3 lessons cannot be dropped"):
         course_totals(GRADES, WEIGHTS, drop_lowest=3)
+
+
+def test_a_total_goes_into_a_sheet_out_of_its_points(tmp_path: Path) -> None:
+    tried = {
+        "01": [Grade("ada", 10, 10, num_attempts=1), Grade("linus", 0, 10)],
+        "02": [Grade("ada", 10, 20, num_attempts=2), Grade("linus", 0, 20)],
+    }
+    grades = out_of_points(course_totals(tried, {"01": 1, "02": 1}), tried, 20)
+    assert [(each.student, each.score) for each in grades] == [("ada", 15), ("linus", 0)]
+    sheet = tmp_path / "moodle.csv"
+    sheet.write_text("Identifier,Full name,Grade,Maximum Grade\nParticipant 1,ada,,20\nParticipant 2,linus,,20\n")
+    filled = moodle_csv(sheet, grades)
+    assert filled.data.decode().splitlines()[1:] == ["Participant 1,ada,15,20", "Participant 2,linus,,20"]
+    with pytest.raises(ConfigError, match="a total out of 0 points says nothing"):
+        out_of_points([], {}, 0)

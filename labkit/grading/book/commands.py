@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,7 +15,6 @@ from labkit.slugs import lesson_slug
 
 if TYPE_CHECKING:
     from labkit.grading.book.gradebook import Gradebook
-    from labkit.grading.book.sheets import Sheet
     from labkit.grading.book.standing import Grade
 
 app = typer.Typer(no_args_is_help=True, help="Attempts, deadlines, adjustments and the class's grades, in a database.")
@@ -243,31 +242,67 @@ def export(
     moodle: Annotated[Path | None, typer.Option(help="Moodle's offline grading worksheet, to be filled.")] = None,
 ) -> None:
     """Write the class's grades: a plain table, or the sheet that Canvas or Moodle takes back."""
-    from labkit.grading.book.sheets import canvas_csv, grades_csv, moodle_csv
+    from labkit.grading.book.sheets import grades_csv
     from labkit.grading.reports.student_report import write_whole
 
+    refuse_two_sheets(canvas, column, moodle)
+    with opened_book(book) as opened:
+        grades = opened.grades(lesson_named(opened, lesson), keep)
+        known = {grade.student: opened.known_by(grade.student) for grade in grades}
+    if canvas or moodle:
+        write_sheet(out, grades, known, canvas, column, moodle)
+        return
+    write_whole(out, grades_csv(grades))
+    typer.echo(f"{out}: {len(grades)} of {len(grades)} grades")
+
+
+def refuse_two_sheets(canvas: Path | None, column: str, moodle: Path | None) -> None:
+    """Return if at most one sheet is asked for, and of Canvas's with its column.
+
+    Raises:
+        ConfigError: If not.
+    """
     if canvas and moodle:
         raise ConfigError("--canvas and --moodle together would write two sheets to one file; use one of them")
     if canvas and not column:
         raise ConfigError("--canvas needs --column, the assignment's column in that file")
-    with opened_book(book) as opened:
-        grades = opened.grades(lesson_named(opened, lesson), keep)
-        known_keys = {grade.student: opened.known_by(grade.student) for grade in grades}
-    known = known_keys.__getitem__
-    sheet: Sheet | None = None
-    if canvas:
-        sheet = canvas_csv(canvas, column, grades, known)
-    elif moodle:
-        sheet = moodle_csv(moodle, grades, known)
-    write_whole(out, sheet.data if sheet else grades_csv(grades))
-    typer.echo(f"{out}: {sheet.num_filled if sheet else len(grades)} of {len(grades)} grades")
-    for student in sheet.unmatched if sheet else ():
+
+
+def write_sheet(
+    out: Path,
+    grades: Sequence[Grade],
+    known: Mapping[str, frozenset[str]],
+    canvas: Path | None,
+    column: str,
+    moodle: Path | None,
+) -> None:
+    """Fill Canvas's sheet or Moodle's, and end with exit code 1 where somebody could not be filled in.
+
+    Args:
+        out: The file to write.
+        grades: What students have.
+        known: What each can be known by.
+        canvas: A gradebook exported from Canvas, or None for Moodle's.
+        column: The column in it.
+        moodle: Moodle's worksheet.
+    """
+    from labkit.grading.book.sheets import canvas_csv, moodle_csv
+    from labkit.grading.reports.student_report import write_whole
+
+    if canvas is not None:
+        sheet = canvas_csv(canvas, column, grades, known.__getitem__)
+    else:
+        assert moodle is not None
+        sheet = moodle_csv(moodle, grades, known.__getitem__)
+    write_whole(out, sheet.data)
+    typer.echo(f"{out}: {sheet.num_filled} of {len(grades)} grades")
+    for student in sheet.unmatched:
         typer.echo(f"labkit: {student} has a grade and no row in the sheet", err=True)
-    for words in sheet.capped if sheet else ():
+    for words in sheet.capped:
         typer.echo(f"labkit: {words}", err=True)
-    for words in sheet.ambiguous if sheet else ():
+    for words in sheet.ambiguous:
         typer.echo(f"labkit: {words}; it is left empty", err=True)
-    if sheet and (sheet.unmatched or sheet.ambiguous):
+    if sheet.unmatched or sheet.ambiguous:
         raise typer.Exit(1)
 
 

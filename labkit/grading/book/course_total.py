@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -56,6 +57,26 @@ def course_totals(
             percent = 100 * grade.score / full if full else 0.0
             percents.setdefault(grade.student, dict.fromkeys(weights, 0.0))[lesson] = min(cap, percent)
     return [_total(student, percents[student], weights, drop_lowest) for student in sorted(percents)]
+
+
+def out_of_points(totals: Sequence[Total], grades: Mapping[str, Sequence[Grade]], most: float) -> list[Grade]:
+    """Return the totals as grades out of so many points, for the sheets of Canvas and Moodle.
+
+    Args:
+        totals: Everybody's.
+        grades: Of each lesson; who has handed in nothing in any, and was given nothing, stays out of a sheet.
+        most: What 100 percent is worth.
+
+    Raises:
+        ConfigError: If that is nothing.
+    """
+    if most <= 0:
+        raise ConfigError(f"a total out of {most:g} points says nothing; use more than 0")
+    tried: Counter[str] = Counter()
+    for grade in (grade for each in grades.values() for grade in each):
+        tried[grade.student] += grade.num_attempts + bool(grade.adjusted)
+    scores = {each.student: round(each.percent * most / 100, 2) for each in totals}
+    return [Grade(student, score, most, num_attempts=tried[student]) for student, score in scores.items()]
 
 
 def totals_csv(totals: Sequence[Total]) -> bytes:

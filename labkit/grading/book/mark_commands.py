@@ -9,7 +9,17 @@ from typing import Annotated
 import typer
 
 from labkit.errors import ConfigError
-from labkit.grading.book.commands import DEFAULT, Keep, Lesson, Url, app, lesson_named, opened_book
+from labkit.grading.book.commands import (
+    DEFAULT,
+    Keep,
+    Lesson,
+    Url,
+    app,
+    lesson_named,
+    opened_book,
+    refuse_two_sheets,
+    write_sheet,
+)
 
 __all__ = ["app"]
 
@@ -90,11 +100,16 @@ def course(
     cap: Annotated[float, typer.Option(help="The most percent that a lesson counts for.")] = 100.0,
     book: Url = DEFAULT,
     keep: Keep = "best",
+    canvas: Annotated[Path | None, typer.Option(help="A gradebook exported from Canvas, to be filled.")] = None,
+    column: Annotated[str, typer.Option(help="The total's column in it, or how it begins.")] = "",
+    moodle: Annotated[Path | None, typer.Option(help="Moodle's offline grading worksheet, to be filled.")] = None,
+    out_of: Annotated[float, typer.Option(help="In such a sheet: what a total of 100 percent is worth.")] = 100.0,
 ) -> None:
-    """Write one total for several lessons."""
-    from labkit.grading.book.course_total import course_totals, totals_csv
+    """Write one total for several lessons: a plain table, or the sheet that Canvas or Moodle takes back."""
+    from labkit.grading.book.course_total import course_totals, out_of_points, totals_csv
     from labkit.grading.reports.student_report import write_whole
 
+    refuse_two_sheets(canvas, column, moodle)
     with opened_book(book) as opened:
         weights: dict[str, float] = {}
         for each in lesson:
@@ -104,7 +119,11 @@ def course(
             except ValueError:
                 raise ConfigError(f"{each!r} is no lesson with its weight; write 02:2") from None
         grades = {name: opened.grades(name, keep) for name in weights}
+        known = {grade.student: opened.known_by(grade.student) for each in grades.values() for grade in each}
     totals = course_totals(grades, weights, drop_lowest, cap)
+    if canvas or moodle:
+        write_sheet(out, out_of_points(totals, grades, out_of), known, canvas, column, moodle)
+        return
     write_whole(out, totals_csv(totals))
     typer.echo(f"{out}: {len(totals)} students, {len(weights)} lessons")
 
