@@ -69,6 +69,7 @@ def slides(
     workshop: Annotated[list[Path] | None, typer.Option(help="The plan of a workshop, a TOML file.")] = None,
     out: Annotated[Path, typer.Option(help="The folder for the decks.")] = Path("build/slides"),
     pdf: Annotated[bool, typer.Option("--pdf", help="Print each deck as PDF too; needs Chromium.")] = False,
+    link: Annotated[str, typer.Option(help="The class link, for a workshop's slide that says how to join.")] = "",
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
 ) -> None:
     """Write decks with speaker notes that need no network: a lesson's slides, figures and exercises."""
@@ -77,7 +78,7 @@ def slides(
     if pdf and browser is None:
         raise EnvironmentProblem(f"printing slides needs Chromium (none of {', '.join(BROWSERS)} is there)")
     write = load("labkit.lessons.decks", "write_decks")
-    write(lessons or [], workshop or [], out, course=course, browser=browser, say=typer.echo)
+    write(lessons or [], workshop or [], out, course=course, browser=browser, say=typer.echo, link=link)
 
 
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit board --port 8321")

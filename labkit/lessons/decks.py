@@ -15,7 +15,7 @@ from labkit.lessons.source import load
 
 def write_decks(
     lessons: Sequence[str], workshops: Sequence[Path], folder: Path, *, course: Path | None, browser: str | None,
-    say: Callable[[str], None],
+    say: Callable[[str], None], link: str = "",
 ) -> list[Path]:  # fmt: skip
     """Return the files written.
 
@@ -27,6 +27,7 @@ def write_decks(
         course: Somewhere in the course; None is the working directory.
         browser: A Chromium that prints each deck as PDF too; None for no PDF.
         say: Told each file.
+        link: The class link, for the slide of a workshop that says how to join.
 
     Raises:
         LessonError: If a lesson is not there or not executed, or a plan is wrong.
@@ -43,8 +44,8 @@ def write_decks(
         decks.append(write_deck(slides, lesson.title, lesson.name, folder))
     for path in workshops:
         plan = read_workshop(path)
-        parts = [_read(select(sources, part.lesson)) for part in plan.parts]
-        decks.append(write_deck(workshop_slides(plan, parts), plan.title, plan.name, folder))
+        parts = [_read(select(sources, part.lesson)) for part in plan.parts if part.lesson]
+        decks.append(write_deck(workshop_slides(plan, parts, link), plan.title, plan.name, folder))
     written = []
     for deck in decks:
         for made in (deck, *([write_pdf(deck, browser)] if browser else [])):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +23,9 @@ from labkit.widgets import deck_data
 
 DRAWN = "labkit-figure"
 _OPENING = "Before you begin: `labkit doctor` on every machine, `labkit board` on yours, the class link on the wall."
-_PACE = """Times are those of the room, breaks not counted. Every exercise has a slide with its minutes: leave it up
+_BOARD = "`labkit board` prints the link. Put its page on the wall if the room agrees."
+_CLOSING = "Ask what was hardest; the board shows where the room stood longest. Say how to hand in."
+_PACE = """Times are those of the room. Every exercise has a slide with its minutes: leave it up
 while the room works. Who is behind says `labkit catch-up` and goes on with the others."""
 
 
@@ -38,6 +40,7 @@ class Slide:
         title: The heading a "figure" stands under.
         question: What the room guesses before the "figure" is shown, or "".
         answer: What came out, shown with it.
+        minutes: What its countdown begins with, of an exercise or a break; 0 for none.
         runs: Of a "figure" that is a timeline, what its live form is made of (labkit.widgets.deck_data), else "".
         notes: Markdown for the speaker.
     """
@@ -49,6 +52,7 @@ class Slide:
     question: str = ""
     answer: str = ""
     runs: str = ""
+    minutes: int = 0
     notes: list[str] = field(default_factory=list)
 
 
@@ -68,7 +72,8 @@ def lesson_slides(lesson: Lesson, shown: Any) -> list[Slide]:
         heading = headings[-1] if headings else heading
         prose = cell.student_source if cell.kind == "markdown" else prose
         if cell.role in TASKS and cell.exercise:
-            slides.append(Slide("exercise", _task(lesson, cell), cell.exercise, notes=_told(cell)))
+            minutes = next(each.minutes for each in lesson.exercises if each.id == cell.exercise)
+            slides.append(Slide("exercise", _task(lesson, cell), cell.exercise, minutes=minutes, notes=_told(cell)))
         elif cell.kind == "markdown" and {"slide", "slide-only"} & set(cell.tags):
             slides.append(Slide("prose", cell.student_source))
         elif cell.kind == "markdown" and slides:
@@ -154,10 +159,10 @@ def _attribute(text: str) -> str:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a workshop: a lesson up to its last exercise named here.
+    """A part of a workshop: a lesson up to its last exercise named here, or a break.
 
     Attributes:
-        lesson: Its number.
+        lesson: Its number; "" for a break.
         minutes: How long it takes in the room.
         exercises: Those the room does, by slug; the others stay for home.
     """
@@ -185,13 +190,15 @@ class Workshop:
 def read_workshop(path: Path) -> Workshop:
     """Return a workshop's plan: ``title`` and ``[[part]]`` with ``lesson``, ``minutes``, ``exercises``.
 
+    A part without a lesson is a break. A lesson in two parts goes on in the second where the first stopped.
+
     Raises:
         LessonError: If the file is no such plan.
     """
     try:
         plain = tomllib.loads(path.read_text(encoding="utf-8"))
         parts = tuple(
-            Part(str(part["lesson"]), int(part["minutes"]), tuple(map(str, part["exercises"])))
+            Part(str(part.get("lesson", "")), int(part["minutes"]), tuple(map(str, part.get("exercises", ()))))
             for part in plain["part"]
         )
         return Workshop(path.stem, str(plain["title"]), parts)
@@ -199,37 +206,71 @@ def read_workshop(path: Path) -> Workshop:
         raise LessonError(f"{path} is no plan of a workshop: {error!r}; it has a title and [[part]]s.") from error
 
 
-def workshop_slides(workshop: Workshop, lessons: Sequence[tuple[Lesson, list[Slide]]]) -> list[Slide]:
-    """Return the slides of a workshop.
+def workshop_slides(workshop: Workshop, lessons: Sequence[tuple[Lesson, list[Slide]]], link: str = "") -> list[Slide]:
+    """Return the slides of a workshop: title, how to join, the plan, its parts with their breaks, an end.
 
     Args:
         workshop: Its plan.
-        lessons: Each part's lesson and slides, in the order of the plan.
+        lessons: The lesson and slides of each part that is no break, in the order of the plan.
+        link: The class link that the slide shows; "" to have the room read it from the board.
 
     Raises:
         LessonError: If the plan names an exercise that the lesson does not have.
     """
-    rows = []
-    begin = 0
-    for part, (lesson, _) in zip(workshop.parts, lessons, strict=True):
-        numbers = ", ".join(map(lesson.manifest.number, part.exercises))
-        rows.append(f"| {_clock(begin)} | {lesson.title} | {part.minutes} min | {numbers} |")
+    rows, parts = [], iter(lessons)
+    begin, shown, body = 0, dict[str, int](), list[Slide]()
+    for part in workshop.parts:
+        if not part.lesson:
+            rows.append(f"| {_clock(begin)} | Break | {part.minutes} min | |")
+            body.append(Slide("exercise", f"### Break until {_clock(begin + part.minutes)}", minutes=part.minutes))
+        else:
+            lesson, own = next(parts)
+            numbers = ", ".join(map(lesson.manifest.number, part.exercises))
+            rows.append(f"| {_clock(begin)} | {lesson.title} | {part.minutes} min | {numbers} |")
+            until = _until_last(part, lesson, own)
+            body += [slide for slide in own[shown.get(part.lesson, 0) : until] if _is_shown(slide, part)]
+            shown[part.lesson] = until
         begin += part.minutes
-    plan = "\n".join(["### The plan", "", "| from | lesson | takes | exercises |", "|---|---|---|---|", *rows])
-    slides = [Slide("prose", f"# {workshop.title}", notes=[_OPENING]), Slide("prose", plan, notes=[_PACE])]
-    for part, (lesson, own) in zip(workshop.parts, lessons, strict=True):
-        slides += _until_last(part, lesson, own)
-    return slides
+    plan = "\n".join(["### The plan", "", "| from | what | takes | exercises |", "|---|---|---|---|", *rows])
+    done = {each for part in workshop.parts for each in part.exercises}
+    opening = [
+        Slide("prose", f"# {workshop.title}", notes=[_OPENING]),
+        Slide("prose", _join(link), notes=[_BOARD]),
+        Slide("prose", plan, notes=[_PACE]),
+    ]
+    return [*opening, *body, Slide("prose", _end(lessons, done), notes=[_CLOSING])]
 
 
-def _until_last(part: Part, lesson: Lesson, slides: list[Slide]) -> Iterable[Slide]:
+def _join(link: str) -> str:
+    where = f'"{link}"' if link else '"THE LINK ON THE WALL"'
+    return (
+        "### Join the class board\n\nIn a notebook, once:\n\n"
+        f'```python\nlabkit.join_class(\n    {where},\n    "a nickname",\n)\n```\n\n'
+        "Stuck? `labkit.i_need_help()`. Finished? `labkit.i_am_done()`."
+    )
+
+
+def _end(lessons: Sequence[tuple[Lesson, list[Slide]]], done: set[str]) -> str:
+    rest = []
+    for title, manifest in {lesson.title: lesson.manifest for lesson, _ in lessons}.items():
+        numbers = [each.number for each in manifest.exercises if each.id not in done]
+        rest += [f"* {title}: {', '.join(numbers)}"] if numbers else []
+    last = "Save your notebooks. `labkit.leave_class()`."
+    return "\n".join(["### That was it", "", "For home:", "", *rest, "", last])
+
+
+def _is_shown(slide: Slide, part: Part) -> bool:
+    return slide.exercise is None or slide.exercise in part.exercises
+
+
+def _until_last(part: Part, lesson: Lesson, slides: list[Slide]) -> int:
+    """Return where a part ends: before the first exercise behind its last one."""
     at = {slide.exercise: place for place, slide in enumerate(slides) if slide.exercise}
     missing = [each for each in part.exercises if each not in at]
     if missing:
         raise LessonError(f"{lesson.name} has no exercise {', '.join(missing)}; it has {', '.join(map(str, at))}.")
     last = max((at[each] for each in part.exercises), default=len(slides) - 1)
-    following = next((place for each, place in at.items() if place > last), len(slides))
-    return [slide for slide in slides[:following] if slide.exercise is None or slide.exercise in part.exercises]
+    return next((place for each, place in at.items() if place > last), len(slides))
 
 
 def _clock(minutes: int) -> str:

@@ -23,7 +23,12 @@ async function fit(live) {
 }
 
 /** Fit every figure of the deck; labkit/lessons/reveal.py calls it before it prints. */
-globalThis.fitAll = () => Promise.all([...document.querySelectorAll(".live")].map(fit));
+globalThis.fitAll = () => {
+  document
+    .querySelectorAll(".slides section:not(.figure, .stack)")
+    .forEach((each) => each.matches(".prose, .exercise") && grow(each));
+  return Promise.all([...document.querySelectorAll(".live")].map(fit));
+};
 
 /** Fit what has come to life on this slide; once, for a slide keeps its size however large the window is. */
 function fitPresent() {
@@ -33,7 +38,42 @@ function fitPresent() {
   }
 }
 
+/** Let prose grow until it fills its slide: what is read from the last row needs no empty half. */
+function grow(section) {
+  section.dataset.grown = "";
+  const parts = [...section.children].filter((each) => !each.matches("aside"));
+  const codes = [...section.querySelectorAll("pre, table")];
+  for (let size = 64; size >= 30; size -= 2) {
+    section.style.fontSize = `${size}px`;
+    const down = Math.max(...parts.map((each) => each.offsetTop + each.offsetHeight));
+    const cut = codes.some((each) => each.scrollWidth > each.clientWidth + 1 || each.offsetWidth > 1216);
+    if (down <= 690 && !cut) break;
+  }
+}
+
+const growPresent = () => document.querySelectorAll("section.present:not(.figure, [data-grown])").forEach(grow);
+
+/** A countdown begins with a click, shows minutes and seconds, and says when it is over; another click begins anew. */
+for (const button of document.querySelectorAll(".countdown button")) {
+  let timer = 0;
+  button.addEventListener("click", () => {
+    clearInterval(timer);
+    const end = Date.now() + 60000 * Number(button.dataset.minutes);
+    const show = () => {
+      const left = Math.max(0, Math.ceil((end - Date.now()) / 1000));
+      button.textContent = `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")}`;
+      button.classList.toggle("over", left === 0);
+      if (!left) clearInterval(timer);
+    };
+    timer = setInterval(show, 250);
+    show();
+    button.blur(); // keys are the deck's
+  });
+}
+
 if (!printing) {
+  Reveal.on("ready", growPresent);
+  Reveal.on("slidechanged", growPresent);
   Reveal.on("ready", fitPresent);
   Reveal.on("slidechanged", () => {
     // Keys that a figure took are the deck's again.

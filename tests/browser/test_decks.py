@@ -72,6 +72,49 @@ def test_every_slide_fits_and_nothing_is_fetched(opened: Any, tmp_path: Path, na
     assert opened.evaluate("document.querySelectorAll('aside.notes').length") >= 3
 
 
+# How far down the text of a slide of prose reaches, as a share of its height, and its smallest type in pixels.
+FILLED = """() => {
+  const slide = document.querySelector("section.present"), frame = slide.getBoundingClientRect();
+  const parts = [...slide.querySelectorAll(":scope > :not(aside)")], scale = Reveal.getScale();
+  const texts = [...slide.querySelectorAll(":scope > :not(aside) *, :scope > :not(aside)")].filter((each) =>
+    [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()));
+  return {down: Math.max(...parts.map((part) => part.getBoundingClientRect().bottom - frame.top)) / scale / 720,
+    least: Math.min(...texts.map((each) => parseFloat(getComputedStyle(each).fontSize))),
+    text: slide.innerText.slice(0, 60)};
+}"""
+
+
+@pytest.mark.parametrize("name", [*(pytest.param(each, marks=pytest.mark.long) for each in LESSONS), *WORKSHOPS])
+def test_prose_fills_its_slide_in_type_for_the_last_row(opened: Any, tmp_path: Path, name: str) -> None:
+    opened.goto(deck(name, tmp_path))
+    opened.wait_for_function("window.Reveal && Reveal.isReady()")
+    poor = []
+    for number in range(opened.evaluate("Reveal.getTotalSlides()")):
+        opened.evaluate(f"Reveal.slide({number})")
+        if not opened.evaluate("document.querySelector('section.present').matches('.prose, .exercise')"):
+            continue
+        opened.wait_for_function("'grown' in document.querySelector('section.present').dataset")
+        found = opened.evaluate(FILLED)
+        if found["least"] < 20 or not 0.56 <= found["down"] <= 1:
+            poor.append((number + 1, found))
+    assert not poor
+
+
+def test_an_exercise_counts_its_minutes_down_from_a_click(opened: Any, tmp_path: Path) -> None:
+    opened.goto(deck("00_start_here", tmp_path))
+    opened.wait_for_function("window.Reveal && Reveal.isReady()")
+    places = "[...document.querySelectorAll('.slides > section')].findIndex((each) => each.matches('.exercise'))"
+    opened.evaluate(f"Reveal.slide({places})")
+    button = opened.locator("section.present .countdown button")
+    whole = button.inner_text()
+    button.click()
+    opened.wait_for_function(
+        "(whole) => document.querySelector('section.present .countdown button').innerText !== whole", arg=whole
+    )
+    opened.keyboard.press("PageDown")  # the countdown has not kept the keys
+    opened.wait_for_function("!document.querySelector('section.present').matches('.exercise')")
+
+
 def test_an_explorer_comes_after_its_question_and_moves_in_a_slide(opened: Any, tmp_path: Path) -> None:
     opened.goto(deck("09_schedules", tmp_path))
     opened.wait_for_function("window.Reveal && Reveal.isReady()")
@@ -117,3 +160,4 @@ def test_the_pdf_has_a_page_for_every_slide(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [str(html), str(pdf)]
     pages = len(re.findall(rb"/Type\s*/Page\b", pdf.read_bytes()))
     assert pages == html.read_text().count("<section class=")
+    assert pdf.stat().st_size < 8_000_000

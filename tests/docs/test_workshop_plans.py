@@ -42,10 +42,21 @@ def test_the_weeks_show_every_deck_and_their_exercises_fit_into_a_class(lessons:
 
 @pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
 def test_a_workshop_gives_its_exercises_the_time_they_take(path: Path, lessons: dict[str, Lesson]) -> None:
-    for part in read_workshop(path).parts:
+    for part in (part for part in read_workshop(path).parts if part.lesson):
         (lesson,) = (lesson for name, lesson in lessons.items() if name.startswith(part.lesson))
         minutes = {exercise.id: exercise.minutes for exercise in lesson.exercises}
         assert sum(minutes[each] for each in part.exercises) <= part.minutes
+
+
+def test_the_deck_follows_the_plan_of_the_guide_minute_by_minute() -> None:
+    guide = (ROOT / "docs" / "workshop.md").read_text().partition("## Three hours")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\d+):(\d\d) \| (\d+) \| (?:(\d\d): |break)", guide, re.M)
+    told = [(60 * int(hours) + int(minutes), int(takes), lesson) for hours, minutes, takes, lesson in rows]
+    planned, begin = [], 0
+    for part in read_workshop(ROOT / "docs" / "workshops" / "three_hours.toml").parts:
+        planned.append((begin, part.minutes, part.lesson))
+        begin += part.minutes
+    assert planned == told and begin == 180
 
 
 def test_the_slurm_script_is_bash_and_starts_one_launcher_on_every_node() -> None:

@@ -82,7 +82,19 @@ def test_a_workshop_stops_a_lesson_at_its_last_exercise(ring: tuple[Lesson, list
     slides = workshop_slides(plan, [ring, ring])
     assert [slide.exercise for slide in slides if slide.exercise] == ["naive_all_reduce", "chunk_bounds", "ring_plan"]
     assert slides[0].body == "# A title"
-    assert "| 1:15 | 02 Ring all-reduce | 30 min | 2.3 |" in slides[1].body
+    assert "| 1:15 | 02 Ring all-reduce | 30 min | 2.3 |" in slides[2].body
+
+
+def test_a_workshop_has_a_slide_to_join_breaks_and_an_end(ring: tuple[Lesson, list[Slide]]) -> None:
+    parts = (Part("02", 45, ("naive_all_reduce",)), Part("", 10, ()), Part("02", 20, ("chunk_bounds",)))
+    slides = workshop_slides(Workshop("x", "A title", parts), [ring, ring], link="http://10.0.0.1:8321/c/abcde-fghij")
+    assert '"http://10.0.0.1:8321/c/abcde-fghij"' in slides[1].body and "THE LINK" not in slides[1].body
+    (pause,) = (slide for slide in slides if slide.body.startswith("### Break"))
+    assert pause.body == "### Break until 0:55" and pause.minutes == 10
+    assert slides[-1].body.startswith("### That was it") and "2.3, 2.4" in slides[-1].body
+    bodies = [slide.body for slide in slides if slide.kind == "prose"]
+    assert len(bodies) == len(set(bodies))  # what was shown before the break is not shown after it
+    assert all(slide.minutes for slide in slides if slide.kind == "exercise")
 
 
 def test_an_exercise_that_is_not_there_is_named(ring: tuple[Lesson, list[Slide]]) -> None:
