@@ -133,17 +133,17 @@ def test_a_class_of_300_goes_from_release_to_sheets(
     graded = list((tmp_path / "out").glob("*/result.json"))
     assert len(graded) == len(list(room.folder.iterdir()))
     page = (tmp_path / "out" / "class.html").read_text()
-    assert "Who used a pack" in page and "the same file" in page
+    assert "Who used a pack" in page and "the same answers" in page
 
-    said = run("gradebook", "record", tmp_path / "out", "--handed-in", room.times(tmp_path / "times.json"))
-    assert "ghostly_99999_1_00_start_here" in said
+    said = run("gradebook", "record", tmp_path / "out", "--handed-in", room.times(tmp_path / "times.json"), code=1)
+    assert "ghostly_99999_1_00_start_here" in said  # of nobody: the exit code says that somebody must look
     missing = run("gradebook", "missing", "--lesson", "00")
     assert "Given007 Family007" in missing and "1 of 300 have handed in nothing" in missing
     due = ("gradebook", "deadline", "2026-12-01T18:00+00:00", "--lesson", "00", "--percent-per-day", "10")
     assert "10 % off" in run(*due, "--preview")
     run(*due)
     alike = run("copies", tmp_path / "in", "--lesson", "00", "--out", tmp_path / "copies.html")
-    assert re.search(r"the same file, 100%: .*family001.*family005", alike), alike
+    assert re.search(r"the same answers, 100%: .*family001.*family005", alike), alike
     assert run("gradebook", "pages", tmp_path / "pages", "--lesson", "00", "--canvas", tmp_path / "pages.zip")
     run("gradebook", "page", tmp_path / "class.html", "--lesson", "00")
     run("gradebook", "export", tmp_path / "marks.csv", "--lesson", "00")

@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
+import labkit
 from labkit.cli import app
 from labkit.errors import ConfigError, LessonError
 from labkit.grading.handout.release import release
@@ -76,7 +78,7 @@ def test_the_bundle_holds_notebooks_slides_and_labkit_and_nothing_else(bundle: P
     names = {path.name for path in bundle.iterdir()} - {".git", ".labkit-release.json"}
     assert names == {
         ".gitignore", ".jupyter", "LICENSE", "Makefile", "README.md", "environment.yml", "labkit", "notebooks",
-        "pyproject.toml", "requirements.lock", "slides",
+        "pages", "pyproject.toml", "requirements.lock", "slides",
     }  # fmt: skip
     handed_out = {"00_start_here.ipynb", "02_ring_all_reduce.ipynb"}
     assert {path.name for path in (bundle / "notebooks").iterdir()} == {*handed_out, ".originals"}
@@ -86,6 +88,37 @@ def test_the_bundle_holds_notebooks_slides_and_labkit_and_nothing_else(bundle: P
         ["make", "help"], cwd=bundle, capture_output=True, text=True, timeout=300, check=True
     ).stdout
     assert "make lab" in targets and "make grade" not in targets and "make test" not in targets
+
+
+def test_the_readme_names_only_commands_a_student_has_and_installs_only_what_lessons_need(bundle: Path) -> None:
+    readme = (bundle / "README.md").read_text()
+    named = set(re.findall(r"labkit ([a-z][\w-]*)", readme))
+    assert {"lab", "doctor", "reset", "catch-up", "export"} <= named
+    shown = in_bundle(bundle, "from typer.testing import CliRunner\nfrom labkit.cli import app\n"
+                      "print(CliRunner().invoke(app, ['--help']).output)\n")  # fmt: skip
+    helped = set(re.findall(r"^. ([a-z][a-z-]+)  ", shown, re.MULTILINE))
+    assert named <= helped and not helped & {"grade", "pack", "board", "release", "build", "review", "gradebook"}
+    for name in re.findall(r"labkit\.(\w+)\(", readme):
+        assert name in labkit.__all__, name
+    for line in (
+        "py -m venv .venv",
+        ".venv\\Scripts\\Activate.ps1",
+        "source .venv/bin/activate",
+        "--find-links wheels",
+    ):
+        assert line in readme, line
+    for place in re.findall(r"\]\((?!http)([^)]+)\)", readme):
+        assert (bundle / place).is_file(), place
+    lock = (bundle / "requirements.lock").read_text()
+    assert "torch==" in lock and "jupyterlab==" in lock and "setuptools==" in lock
+    for unwanted in ("playwright", "sphinx", "mypy", "dask", "distributed", "psycopg", "pytest", "ruff"):
+        assert not re.search(rf"(?mi)^{unwanted}", lock), unwanted
+
+
+def test_the_pages_lead_to_slides_that_are_there(bundle: Path) -> None:
+    index = (bundle / "pages" / "index.html").read_text()
+    places = re.findall(r'href="([^"]+)"', index)
+    assert len(places) >= 2 and all((bundle / "pages" / place).is_file() for place in places)
 
 
 def test_notebooks_of_the_bundle_open_and_have_every_cell_of_the_course(bundle: Path, course: Path) -> None:
