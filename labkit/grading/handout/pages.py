@@ -36,6 +36,7 @@ def write_pages(notebooks: Sequence[Path], course: Path, folder: Path) -> None:
     Raises:
         EnvironmentProblem: If what makes slides and site is not installed, or fails.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     executed = [path for path in notebooks if (course / "solutions" / path.name).is_file()]
     names = [path.stem for path in executed]
     if names:
