@@ -16,8 +16,8 @@ NO_ORDERS, NO_WORK, TWICE, LEFT_OUT, STUCK = (
     "no list of records", "work that is not there", "work twice", "work left out", "nobody can go on",
 )  # fmt: skip
 HINTS = {
-    NO_ORDERS: "What a stage runs is one flat list of Forward(m) and Backward(m) records. Join lists with +=; append "
-    "puts a list into the list.",
+    NO_ORDERS: "There is one list for each stage, and what stands in it are that stage's records, Forward(m) and "
+    "Backward(m). Join lists with +=; append puts a list into the list.",
     NO_WORK: "There are Forward and Backward here, of microbatches 0 to M-1. Messages are put in later.",
     TWICE: "Each stage runs each microbatch forward once and backward once.",
     LEFT_OUT: "Each stage runs every microbatch forward and backward. What is left at the end of your loop?",

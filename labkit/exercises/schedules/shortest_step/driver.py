@@ -18,8 +18,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
 def _as_data(plan: Any) -> Value:
     if plan is None:
         return None
-    try:
-        placement, orders = plan
-        return {"placement": str(placement), "orders": [[str(word) for word in order] for order in orders]}
-    except (TypeError, ValueError):
+    if not isinstance(plan, tuple | list) or len(plan) != 2 or not isinstance(plan[1], tuple | list):
         return f"{plan!r:.60}"
+    placement, orders = plan
+    listed = [order if isinstance(order, tuple | list) else [order] for order in orders]
+    return {"placement": str(placement), "orders": [[str(word) for word in order] for order in listed]}
