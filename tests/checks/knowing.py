@@ -21,6 +21,8 @@ import torch.distributed as dist
 
 Print: TypeAlias = Callable[[Any], str]
 """What stays of the arguments of a call."""
+_ASKED = ("__init__", "__call__", "__torch_function__", "__iter__", "__getitem__")
+"""Methods of a class that are asked something, beside those that a name makes public."""
 _STANDS_IN = ("labkit.exercises.", "labkit.checks.", "hidden.")
 
 
@@ -31,7 +33,7 @@ class Unknown(Exception):
 def by_value(arguments: Any) -> str:
     """Return a hash of all values, and of who asks: the rank and the number of ranks."""
     here = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else os.environ.get("RANK")
-    return hashlib.sha256("/".join([str(here), *_values(arguments)]).encode()).hexdigest()
+    return hashlib.sha256("/".join([str(here), *_values(arguments, set())]).encode()).hexdigest()
 
 
 def by_stand_in(arguments: Any) -> str:
@@ -39,29 +41,42 @@ def by_stand_in(arguments: Any) -> str:
     return " ".join(sorted(set(_stand_ins(arguments, set()))))
 
 
-def _values(value: Any) -> Iterator[str]:
-    if isinstance(value, torch.nn.Module):
-        yield type(value).__qualname__
-        yield from _values(value.state_dict())
-    elif isinstance(value, torch.Tensor):
+def _values(value: Any, seen: set[int]) -> Iterator[str]:
+    if isinstance(value, (str, bytes, int, float, bool, type(None), torch.dtype, torch.Size)):
+        yield repr(value)
+        return
+    yield type(value).__qualname__
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, torch.Tensor):
         yield f"{value.dtype}{tuple(value.shape)}{value.device}"
         if value.device.type != "meta":
             yield str(value.detach().cpu().reshape(-1).tolist())
     elif isinstance(value, dict):
         for key, part in value.items():
             yield str(key)
-            yield from _values(part)
+            yield from _values(part, seen)
     elif isinstance(value, (list, tuple, set, frozenset)):
-        yield type(value).__name__ + str(len(value))
         for part in value:
-            yield from _values(part)
-    elif isinstance(value, (str, bytes, int, float, bool, type(None), torch.dtype, torch.Size)):
-        yield repr(value)
-    elif hasattr(value, "__dataclass_fields__"):
-        yield type(value).__qualname__
-        yield from _values({name: getattr(value, name) for name in value.__dataclass_fields__})
+            yield from _values(part, seen)
     else:
-        yield type(value).__qualname__
+        yield getattr(value, "__qualname__", "")
+        for part in _parts(value):
+            yield from _values(part, seen)
+
+
+def _parts(value: Any) -> list[Any]:
+    """Return what an object is made of, as far as it can be looked into."""
+    if isinstance(value, types.MethodType):
+        return [value.__func__, value.__self__]
+    if isinstance(value, types.FunctionType):
+        return [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
+    if isinstance(value, torch.nn.Module):
+        return [value.state_dict(), *value.children()]
+    if isinstance(value, (torch.Tensor, type, types.ModuleType)):
+        return []
+    return list(getattr(value, "__dict__", {}).values())
 
 
 def _stand_ins(value: Any, seen: set[int]) -> Iterator[str]:
@@ -72,19 +87,9 @@ def _stand_ins(value: Any, seen: set[int]) -> Iterator[str]:
     module = getattr(kind, "__module__", "") or ""
     if module.startswith(_STANDS_IN):
         yield f"{module}.{kind.__qualname__}"
-    parts: Any = ()
-    if isinstance(value, dict):
-        parts = value.values()
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        parts = value
-    elif isinstance(value, types.MethodType):
-        parts = (value.__func__, value.__self__)
-    elif isinstance(value, types.FunctionType):
-        parts = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
-    elif isinstance(value, torch.nn.Module):
-        parts = list(value.children())
-    elif not isinstance(value, (torch.Tensor, type)) and hasattr(value, "__dict__"):
-        parts = list(vars(value).values())
+    parts = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, (dict, list, tuple, set, frozenset)):
+        parts = _parts(value)
     for part in parts:
         yield from _stand_ins(part, seen)
 
@@ -139,7 +144,7 @@ def _wrapped_class(answer: type, before: Callable[[Any], None]) -> type:
         return ask
 
     for name, value in list(vars(answer).items()):
-        if isinstance(value, types.FunctionType) and (name == "__init__" or not name.startswith("_")):
+        if isinstance(value, types.FunctionType) and (name in _ASKED or not name.startswith("_")):
             setattr(answer, name, method(value))
         elif isinstance(value, staticmethod):
             setattr(answer, name, staticmethod(_wrapped(value.__func__, before)))

@@ -22,6 +22,7 @@ from labkit.grading.book.handing_back import write_pages
 from labkit.grading.book.lateness import Lateness
 from labkit.grading.book.roster_files import Entry
 from labkit.grading.book.standing import Grade
+from labkit.grading.course import find_course
 from labkit.grading.reports.results import read_results
 from labkit.grading.reports.student_report import as_json, details, result_json
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult
@@ -85,6 +86,8 @@ def test_the_page_says_all_that_the_mark_rests_on(book: Gradebook, tmp_path: Pat
     ):  # fmt: skip
         assert words in said, words
     page = (tmp_path / "pages" / "ada.html").read_text()
+    title = find_course("02").manifest.title
+    assert f'<p class="lesson">{title}</p>' in page and "02_ring" not in page.partition("</header>")[0]
     assert "<b>mine" not in page and "default-src 'none'" in page and "src=" not in page
     kept = sorted((tmp_path / "pages" / "attempts").iterdir())
     assert [path.name for path in kept] == ["ada-1.html", "ada-2.html"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from labkit.checks.question import read_key
 from labkit.grading.course import Course, find_course
 from labkit.grading.hidden_cases.oracle import Oracle
 from labkit.grading.hidden_cases.probe import CaseRun
@@ -113,6 +114,27 @@ def test_the_classs_key_decides(lesson_course: Course, handed_out: dict[str, Any
         assert found.state == "failed" and found.score == 0.0 and found.first_failure
     labkits = {"rank": 5, "waits_in": "all_reduce", "cause": "loads its data late"}
     assert judge_answer(lesson_course, exercise, labkits).state == "failed"
+
+
+def _keyed() -> list[tuple[str, str, float]]:
+    """Return every ``find`` and ``why`` of the course: lesson's slug, its own, points."""
+    return [
+        (lesson.slug, each.id, each.points)
+        for lesson in map(load, sorted((ROOT / "solutions").glob("[0-9][0-9]_*.py")))
+        for each in lesson.manifest.exercises
+        if each.kind in ("find", "why")
+    ]
+
+
+def test_an_answer_that_labkit_itself_holds_earns_nothing() -> None:
+    found = _keyed()
+    assert any(points for *_, points in found)
+    for lesson, slug, points in found:
+        own = ROOT / "solutions" / "hidden" / lesson / slug
+        if points:  # else it is for oneself
+            labkits = read_key(ROOT / "labkit" / "exercises" / lesson / slug / "key.json").answers
+            assert read_key(own / "key.json").answers != labkits, f"{slug} is read in the package"
+            assert (own / "recording.json").is_file(), f"{slug}: a class looks at a run of its own"
 
 
 def test_a_changed_key_is_another_course(lesson_course: Course) -> None:

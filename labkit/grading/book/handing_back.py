@@ -16,6 +16,7 @@ from pathlib import Path
 
 from labkit.grading.book.file_names import of_system
 from labkit.grading.book.gradebook import Gradebook
+from labkit.grading.book.headings import lesson_title
 from labkit.grading.book.mark_page import Tried, attempts, mark_page
 from labkit.grading.reports.student_report import write_whole
 from labkit.grading.submission import safe_name
@@ -51,9 +52,9 @@ def write_pages(
     wanted = {system: path for system, path in (zips or {}).items() if path is not None}
     packed: dict[str, dict[str, bytes]] = {system: {} for system in wanted}
     left_out: dict[str, list[str]] = {system: [] for system in wanted}
-    grades = book.grades(lesson, keep)
+    grades, title = book.grades(lesson, keep), lesson_title(lesson)
     for grade in grades:
-        made = mark_page(book, lesson, grade)
+        made = mark_page(book, lesson, grade, title)
         name = safe_name(grade.student)
         write_whole(out / f"{name}.html", made)
         tried = attempts(book, lesson, grade)

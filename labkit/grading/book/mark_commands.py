@@ -53,12 +53,13 @@ def page(
 ) -> None:
     """Write the class as one page that can be searched and sorted."""
     from labkit.grading.book.class_table import class_table
+    from labkit.grading.book.headings import lesson_title
     from labkit.grading.reports.student_report import write_whole
 
     with opened_book(book) as opened:
         name = lesson_named(opened, lesson)
         grades = opened.grades(name, keep)
-        write_whole(out, class_table(grades, name, opened.zone))
+        write_whole(out, class_table(grades, lesson_title(name), opened.zone))
     typer.echo(f"{out}: {len(grades)} students")
 
 

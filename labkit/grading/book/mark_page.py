@@ -48,7 +48,7 @@ class Tried:
     findings: Mapping[str, Any]
 
 
-def mark_page(book: Gradebook, lesson: str, grade: Grade, title: str = "") -> bytes:
+def mark_page(book: Gradebook, lesson: str, grade: Grade, title: str) -> bytes:
     """Return one HTML file that needs nothing else and can be mailed.
 
     Args:
@@ -85,7 +85,7 @@ def mark_page(book: Gradebook, lesson: str, grade: Grade, title: str = "") -> by
     ]  # fmt: skip
     return page(
         "mark_page.html",
-        title=title or lesson,
+        title=title,
         grade=grade,
         late=late_words(grade.late_by) if grade.late_by else "",
         tried=tried,

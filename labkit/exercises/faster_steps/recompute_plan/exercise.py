@@ -48,7 +48,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     if any(isinstance(each, bool) for each in kept):
         yield Finding("flags, not indices", f"The plan holds {kept[0]!r}; it lists the tensors that are kept.")
     for each in kept:
-        if not 0 <= each < len(sizes):
+        if not isinstance(each, int) or not 0 <= each < len(sizes):
             yield Finding("no such tensor", f"The plan keeps tensor {each}; there are 0 to {len(sizes) - 1}.")
     for one, other in pairwise(kept):
         if other <= one:

@@ -1,0 +1,103 @@
+"""An answer that knows the visible cases by heart, or the stand-ins they bring, loses its points: every exercise's.
+
+Both are made of the exercise's own answer: it is asked the visible cases, each call is remembered, and from then on it
+is right for what it remembers and for nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labkit.checks.case import Case
+from labkit.checks.exercise import Exercise, functions_for, judge
+from labkit.checks.hidden import HiddenCases
+from labkit.checks.rooms import exercises
+from tests.checks.brought import brought
+from tests.checks.knowing import Print, by_stand_in, by_value, knowing, watched
+from tests.checks.lesson_cells import NUMBERS, lesson, namespace
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor:UserWarning"
+)  # who looks, not who learns
+HIDDEN = Path(__file__).parents[2] / "solutions" / "hidden"
+OTHERWISE = {
+    "replicated_server": "it starts ranks of its own; tests/checks/test_hidden_cases.py compares what they are given",
+    "compression_hook": "its futures wait in torch's C++; tests/submissions/answers_10 has both answers to it",
+}
+"""Exercises whose answers do not run on virtual ranks, and what tries them."""
+SECRET = 2**255 + 7
+OFTEN = frozenset({"chunk_bounds", "loss_scaling", "recompute_plan"})
+"""Tried every time."""
+
+
+def _every() -> Iterator[Any]:
+    rooms = [(number, each) for number in NUMBERS for each in exercises(lesson(number).slug).values()]
+    tried = [(number, each) for number, each in rooms if (HIDDEN / lesson(number).slug / f"{each.id}.py").is_file()]
+    for number, each in tried:
+        if each.id not in OTHERWISE:
+            yield pytest.param(number, each, id=each.id, marks=[] if each.id in OFTEN else [pytest.mark.long])
+
+
+def _functions(number: str, exercise: Exercise, changed: Callable[[Any], Any]) -> dict[str, Any]:
+    functions: dict[str, Any] = dict(functions_for(exercise, namespace(number=number)))
+    return functions | {name: changed(functions[name]) for name in exercise.functions}
+
+
+def _fault(exercise: Exercise, functions: dict[str, Any], cases: list[Case]) -> str:
+    """Return what is wrong with the first case that does not pass, "" where all do, as points ask."""
+    for case in cases:
+        verdict = judge(exercise, case, *brought(exercise, functions, case))
+        if not verdict.passed:
+            return f"{case.name}: {verdict.message}"
+    return ""
+
+
+def _remembered(number: str, exercise: Exercise, cases: list[Case], kept: Path, of: Print) -> frozenset[str]:
+    kept.touch()
+    assert not _fault(exercise, _functions(number, exercise, lambda answer: watched(answer, kept, of)), cases)
+    return frozenset(kept.read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.parametrize(("number", "exercise"), list(_every()))
+def test_who_knows_the_visible_cases_by_heart_loses_the_points(number: str, exercise: Exercise, tmp_path: Path) -> None:
+    visible, hidden = list(exercise.visible), HiddenCases(HIDDEN / lesson(number).slug).of(exercise.id, SECRET)
+    known = _remembered(number, exercise, visible, tmp_path / "known", by_value)
+    functions = _functions(number, exercise, lambda answer: knowing(answer, known, by_value))
+    assert not _fault(exercise, functions, visible)
+    assert _fault(exercise, functions, hidden), "the visible cases by heart are enough"
+
+
+_KEEPING = "an optimizer that notes what it is given, in every case"
+_COMPRESSORS = "the stand-in compressors of the visible cases; compression_hook joins a learner's own parts end to end"
+SAME_STAND_INS = {
+    "uneven_inputs": "one model, which has all that is asked about, and one plain optimizer",
+    "loss_scaling": _KEEPING,
+    "prefetching_loader": "a source that notes when it is asked",
+    "sharded_optimizer": _KEEPING,
+    "scattered_gradients": _KEEPING,
+    "sharded_module": "one model, which has all that is asked about",
+    "saved_state": _KEEPING,
+    "error_feedback": _COMPRESSORS,
+    "mean_of_packets": _COMPRESSORS,
+    "power_sgd": "a function that averages over the driver's own ranks",
+}
+"""Exercises whose hidden cases bring no other stand-ins than the visible ones. Who is right for these alone keeps the
+points: a gap that new hidden cases close, one by one."""
+LOOKED_AT = ("ddp_for_real_models", "gradient_compression", "faster_steps", "tensor_parallel", "sharded_training")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("number", "exercise"), [each for each in _every() if lesson(each.values[0]).slug in LOOKED_AT]
+)
+def test_who_recognises_a_stand_in_loses_the_points(number: str, exercise: Exercise, tmp_path: Path) -> None:
+    visible, hidden = list(exercise.visible), HiddenCases(HIDDEN / lesson(number).slug).of(exercise.id, SECRET)
+    known = _remembered(number, exercise, visible, tmp_path / "known", by_stand_in)
+    if known == {""}:
+        pytest.skip("it is handed tensors and plain values alone")
+    functions = _functions(number, exercise, lambda answer: knowing(answer, known, by_stand_in))
+    assert bool(_fault(exercise, functions, hidden)) != (exercise.id in SAME_STAND_INS)
