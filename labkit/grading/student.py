@@ -37,7 +37,7 @@ from labkit.grading.reports.student_report import as_json, details, junit_xml, r
 from labkit.grading.sandbox.process_tree import end_descendants
 from labkit.grading.score import CaseResult, ExerciseResult, StudentResult, steady, submission_secret
 from labkit.grading.second_run import to_replace, with_references
-from labkit.grading.submission import Submission
+from labkit.grading.submission import READ_NO_LINK, Submission
 from labkit.lessons.catching_up import Pack
 from labkit.lessons.manifest import Exercise
 
@@ -278,9 +278,9 @@ def submission_hash(path: Path) -> str:
     """Return a hash of the file handed in, or "no file" where there is none that can be read."""
     digest = hashlib.sha256()
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would keep us waiting for ever
-            return "no file"
-        with open(path, "rb") as file:
+        with open(os.open(path, READ_NO_LINK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a pipe would keep us waiting for ever
+                return "no file"
             for _ in range(64):
                 digest.update(file.read(1 << 20))
             digest.update(str(os.fstat(file.fileno()).st_size).encode())

@@ -24,6 +24,10 @@ _RESERVED = re.compile(r"(gradebook\.csv|class\.html|(con|prn|aux|nul|com\d|lpt\
 AGAIN = "Open your notebook in JupyterLab, save it, and hand in the .ipynb file again."
 
 
+READ_NO_LINK = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOFOLLOW", "O_BINARY"))
+"""How a file is opened that a student can still exchange for a link, or for a pipe that nobody writes to."""
+
+
 @dataclass(frozen=True)
 class Submission:
     """One student's work, found but not read.
@@ -87,7 +91,9 @@ def find_submissions(paths: Iterable[Path], lesson_name: str) -> tuple[list[Subm
         if path.is_dir():
             found += _in_folder(path, lesson_name, notes)
         elif path.suffix == ".ipynb":
-            found.append(Submission(_file_name(path, lesson_name), path))
+            # Only who names a link has it followed: of what lies in a folder, any may be a student's.
+            named = path.resolve() if path.is_symlink() else path
+            found.append(Submission(_file_name(path, lesson_name), named))
         else:
             raise ConfigError(f"{path} is no notebook; name .ipynb files or folders of them")
     if not found:
@@ -108,9 +114,9 @@ def read_submission(submission: Submission, limits: Limits | None = None) -> Sub
 
 
 def opened_submission(path: Path, limits: Limits) -> int | SubmittedNotebook:
-    """Return a descriptor of a file handed in, or why it is not read."""
+    """Return a descriptor of a file handed in, or why it is not read: a link is not, whenever it came there."""
     try:
-        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        fd = os.open(path, READ_NO_LINK)
     except OSError as error:
         return SubmittedNotebook(problem=f"The file could not be read ({error.strerror}). " + AGAIN)
     info = os.fstat(fd)

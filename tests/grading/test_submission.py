@@ -10,6 +10,7 @@ import pytest
 
 from grading.small_lesson import RIGHT, notebook, write_submission
 from labkit.errors import ConfigError
+from labkit.grading.student import submission_hash
 from labkit.grading.submission import Submission, find_submissions, read_submission, safe_name
 
 
@@ -84,6 +85,17 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "class" / "trudy").symlink_to(secret.parent)
     found, _ = find_submissions([tmp_path / "class"], "90_small")
     assert all("This is a link" in read_submission(submission).problem for submission in found)
+
+
+def test_a_link_that_takes_a_files_place_after_it_was_found_is_not_followed(tmp_path: Path) -> None:
+    secret = write_submission(tmp_path / "elsewhere" / "secret.ipynb", RIGHT)
+    handed_in = write_submission(tmp_path / "class" / "mallory.ipynb", RIGHT)
+    (found,), _ = find_submissions([tmp_path / "class"], "90_small")
+    assert submission_hash(found.path) == submission_hash(secret)
+    handed_in.unlink()
+    handed_in.symlink_to(secret)
+    assert "could not be read" in read_submission(found).problem
+    assert submission_hash(found.path) == "no file"
 
 
 BAD_FILES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import uuid
 from collections.abc import Collection, Iterator, Mapping
@@ -17,7 +18,7 @@ from labkit.grading.file_reader import FileReader
 from labkit.grading.reports.student_report import write_whole
 from labkit.grading.setting import Setting, fault_words, lost_words
 from labkit.grading.student import submission_hash, unreadable, write_reports
-from labkit.grading.submission import Submission
+from labkit.grading.submission import READ_NO_LINK, Submission
 from labkit.grading.workers import dask_worker
 from labkit.grading.workers.local_class import TRIES
 
@@ -108,7 +109,8 @@ class DaskClass:
                 workers = client.scheduler_info(n_workers=-1)["workers"].values()
                 while waiting and len(of) < 2 * max(1, sum(each["nthreads"] for each in workers)):
                     submission = waiting.pop()
-                    data = submission.path.read_bytes()
+                    with open(os.open(submission.path, READ_NO_LINK), "rb") as file:
+                        data = file.read()
                     try:
                         future = client.submit(dask_worker.grade_one, *about, submission.name, data, pure=False)
                     except distributed.client.ClosedClientError:

@@ -107,9 +107,8 @@ class LocalClass:
             return
         submission = self._waiting.pop()
         busy.submission, busy.since, busy.stage = submission, time.monotonic(), "starting"
-        busy.worker.channel.send(
-            {"name": submission.name, "path": str(submission.path.resolve()), "problem": submission.problem}
-        )
+        path = submission.path.parent.resolve() / submission.path.name  # were it a link by now, it is not followed
+        busy.worker.channel.send({"name": submission.name, "path": str(path), "problem": submission.problem})
 
     def _listen(self, busy: _Busy) -> None:
         for frame in busy.worker.channel.receive():
