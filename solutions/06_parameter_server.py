@@ -24,7 +24,7 @@
 # * read off a timeline what a slow worker costs, and measure how stale a gradient was;
 # * say in numbers when all-reduce wins and when a server does;
 #
-# **Time:** about two and a half hours, and 15 minutes more for the bonus exercise.
+# **Time:** [[minutes]] minutes.
 #
 # **What you must know:** `send`, `recv` and all-reduce of lesson 02, averaging gradients of lesson 04, and what a lock
 # is. If you did not finish those lessons, go on: nothing here calls your code from there.
@@ -67,12 +67,12 @@ import labkit
 #
 # ### Exercise [[posted_training]]
 #
-# *6 points, about 6 minutes; difficulty 2 of 5, importance 4 of 5*
+# *10 points, about 6 minutes; difficulty 2 of 5, importance 4 of 5*
 #
 # Rank 0 is the server. It takes what the others send it, and in the end everybody learns the weight.
 
 
-# %% tags=["exercise"] exercise="posted_training" points=6 difficulty=2 importance=4 minutes=6 title="The post, mended" provides=["posted_training"]
+# %% tags=["exercise"] exercise="posted_training" points=10 difficulty=2 importance=4 minutes=6 title="The post, mended" provides=["posted_training"]
 def posted_training(weight: Tensor, gradients: list[Tensor], num_gradients: int, lr: float) -> Tensor:
     """Return the weight after the server took lr times every gradient of every worker off it; the same on all ranks.
 
@@ -144,8 +144,8 @@ print([round(weight, 6) for weight in labkit.run(the_post, on=labkit.virtual(4))
 # | `rpc.RRef(server)` | a reference to an object that stays here; it may be sent to other ranks |
 # | `rref.rpc_sync().push(...)` | call a method of that object, where it lives, and wait for the result |
 #
-# Arguments and results travel by value: what you get is a copy. A function travels by its name, so define it at the
-# top level of a cell.
+# Arguments and results travel by value: what you get is a copy. A function travels by its name, so define it at the top
+# level of a cell.
 
 
 # %% tags=["given"]
@@ -246,8 +246,8 @@ class Server:
 #
 # The synchronous server takes one step with the mean of *all* workers' gradients. So the first worker that pushes must
 # wait for the last one. If `push` itself waited, it would keep a thread of the server busy, and with more workers than
-# threads nobody could get in who would end the waiting. Instead `push` returns a promise, a `Future`, and RPC sends
-# the answer when somebody completes it:
+# threads nobody could get in who would end the waiting. Instead `push` returns a promise, a `Future`, and RPC sends the
+# answer when somebody completes it:
 #
 # ```python
 # @rpc.functions.async_execution        # "the result is in the future that I return"
@@ -261,10 +261,10 @@ class Server:
 #
 # ### Exercise [[sync_server]]
 #
-# *10 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
+# *20 points, about 12 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="sync_server" points=10 difficulty=3 importance=5 minutes=12 title="The synchronous server" provides=["SyncServer"]
+# %% tags=["exercise"] exercise="sync_server" points=20 difficulty=3 importance=5 minutes=12 title="The synchronous server" provides=["SyncServer"]
 class SyncServer(Server):
     """Takes one step with the mean of all workers' gradients; then all of them go on."""
 
@@ -328,8 +328,8 @@ labkit.check("sync_server", SyncServer)
 # worker draws its own samples, and a sample depends on worker and step alone, so every run of this notebook draws the
 # same.
 #
-# What takes the time is said by a `Pace`: for so many seconds a worker sleeps, in place of computing. That way your two
-# or four cores can play nine machines, and in the virtual world sleep is virtual too.
+# A `Pace` sets how long a worker sleeps instead of computing. That way two or four cores can play nine machines, and in
+# the virtual world sleep is virtual too.
 
 
 # %% tags=["given"]
@@ -479,10 +479,10 @@ labkit.reveal("synchronous_step_ms", round(1e3 * slow.results[0].seen[-1].second
 #
 # ### Exercise [[async_server]]
 #
-# *8 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
+# *15 points, about 6 minutes; difficulty 2 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="async_server" points=8 difficulty=2 importance=5 minutes=6 title="The asynchronous server" provides=["AsyncServer"]
+# %% tags=["exercise"] exercise="async_server" points=15 difficulty=2 importance=5 minutes=6 title="The asynchronous server" provides=["AsyncServer"]
 class AsyncServer(Server):
     """Applies every gradient when it comes, and answers at once."""
 
@@ -531,8 +531,8 @@ labkit.reveal(
 )
 
 # %% [markdown]
-# The run, update by update, in the order in which the server applied them. Step through: each gradient with the
-# version it was made from, and the updates it missed meanwhile, lit on the server's row. The same run over time:
+# The run, update by update, in the order in which the server applied them. Step through: each gradient with the version
+# it was made from, and the updates it missed meanwhile, lit on the server's row. The same run over time:
 
 # %%
 for worker in (0, 3):
@@ -545,8 +545,8 @@ asynchronous.timeline
 # ones are two or three versions behind: whoever else pushed in between.
 #
 # Staleness is not harmless. A step in an old direction can go too far, and the answer to it comes late again. On a
-# slope of steepness 1, plain SGD is stable for learning rates up to 2. With a delay of τ versions it is stable up to
-# 2 sin(π / (4τ + 2)) only: 1 for τ = 1, 0.209 for τ = 7.
+# slope of steepness 1, plain SGD is stable for learning rates up to 2. With a delay of τ versions it is stable up to 2
+# sin(π / (4τ + 2)) only: 1 for τ = 1, 0.209 for τ = 7.
 #
 # That looks like a tenth, and most of it is no loss at all: eight asynchronous gradients are eight steps, where the
 # synchronous server takes one step with their mean. So compare 8 · 0.209 = 1.67 with 2. **For equal workers staleness
@@ -587,7 +587,8 @@ for rate in (1.6, 1.92):
 # * N equal asynchronous workers: about N - 1
 # * a worker that is k times as slow as the N - 1 others: about k(N - 1)
 # * SGD with delay τ is stable below $2\sin(\pi/(4\tau+2))$ over the steepness
-# * N gradients one by one: first divide the learning rate by N; staleness then takes a sixth (N = 8), never more than 22 %
+# * N gradients one by one: first divide the learning rate by N; staleness then takes a sixth (N = 8), never more than
+#   22 %
 
 # %% [markdown]
 # ## 4 A bound on staleness
@@ -598,18 +599,18 @@ for rate in (1.6, 1.92):
 #
 # * bound 0: all go in lock step;
 # * bound ∞: asynchronous;
-# * in between: a slow moment of one worker costs nobody anything, a slow worker costs all, and no gradient is from
-#   long ago.
+# * in between: a slow moment of one worker costs nobody anything, a slow worker costs all, and no gradient is from long
+#   ago.
 #
 # ### Exercise [[bounded_server]]
 #
-# *14 points, about 18 minutes; difficulty 4 of 5, importance 5 of 5*
+# *27 points, about 18 minutes; difficulty 4 of 5, importance 5 of 5*
 #
 # Think of three moments in which somebody may be let go: the push of the worker itself, the push of the slowest, and
 # the leaving of the slowest. Whoever is let go gets the weights *of that moment*.
 
 
-# %% tags=["exercise"] exercise="bounded_server" points=14 difficulty=4 importance=5 minutes=18 title="The bounded server" provides=["BoundedServer"]
+# %% tags=["exercise"] exercise="bounded_server" points=27 difficulty=4 importance=5 minutes=18 title="The bounded server" provides=["BoundedServer"]
 # BEGIN SOLUTION bounded_server
 def answer_who_may_go(server: Server) -> None:
     """Answer everybody who waits and is at most bound ahead of the slowest; called with the lock held."""
@@ -697,10 +698,10 @@ labkit.reveal("fast_worker_steps", round(10 * (pushes[0] - 2) / pushes[3]), f"gr
 #
 # ### Exercise [[backup_workers]]
 #
-# *8 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
+# *16 points, about 8 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="backup_workers" points=8 difficulty=3 importance=4 minutes=8 title="Backup workers" provides=["BackupServer"]
+# %% tags=["exercise"] exercise="backup_workers" points=16 difficulty=3 importance=4 minutes=8 title="Backup workers" provides=["BackupServer"]
 class BackupServer(Server):
     """Takes each step with the mean of the first gradients that come; those that come late are dropped."""
 
@@ -865,6 +866,15 @@ draw(runs)
 # * **bounded**: the same as asynchronous, until somebody has used up the loan of three steps. Find worker 4: at 52 ms
 #   it must wait for worker 3, which is in a mood. And the slow worker 7 will make all the others wait, in the long run.
 #
+# (The column "workers wait" is the share of all workers' time in which they compute nothing. It counts no server: rank
+# 0 only answers calls.)
+#
+# **A bound of 3 steps, and a staleness far above 3?** The two count different things. The bound counts a worker's own
+# gradients, its *steps*: nobody may be more than 3 steps ahead of the slowest. Staleness counts *versions*, and here
+# every gradient of every worker makes one. While one worker computes, each of the other seven may push several
+# gradients: up to 2 · 3 + 1 = 7 from each before they must wait, 49 versions in the worst case. A bound of s steps
+# bounds the staleness by (N - 1)(2s + 1) versions.
+#
 # Now the two questions that decide. Which one learns most *for each gradient*, and which one *for each second*?
 
 # %%
@@ -932,8 +942,8 @@ for name, until, each, make in (
 # %% [markdown]
 # **Explain the difference.** The virtual cluster knows what a call costs in principle: it was measured once, on an idle
 # machine, with two processes. Here four processes share your cores with this notebook, so a thread that is woken has to
-# wait for a core. The sleeping is the same in both. What stays in either world is the order: asynchronous is faster,
-# by half or more.
+# wait for a core. The sleeping is the same in both. What stays in either world is the order: asynchronous is faster, by
+# half or more.
 
 # %% [markdown]
 # ## 7 When all-reduce wins
@@ -953,10 +963,10 @@ for name, until, each, make in (
 #
 # ### Exercise [[server_or_ring]]
 #
-# *6 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
+# *12 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="server_or_ring" points=6 difficulty=2 importance=4 minutes=8 title="Server or ring" provides=["server_seconds", "largest_share"]
+# %% tags=["exercise"] exercise="server_or_ring" points=12 difficulty=2 importance=4 minutes=8 title="Server or ring" provides=["server_seconds", "largest_share"]
 def server_seconds(
     num_bytes: float, num_workers: int, num_servers: int, latency_s: float, bandwidth_Bps: float
 ) -> float:
@@ -1063,6 +1073,13 @@ labkit.reveal("server_over_ring", round(measured[1] / ring, 2), rows)
 # The ring's step does not care how many workers there are; the server's grows with them, until there are as many
 # servers as workers.
 #
+# So are servers never worth it for dense weights? They can be. The table counts a step as all pushes and *then* all
+# pulls, so each direction of a link is idle half the time. BytePS (Jiang et al., 2020) cuts the weights into small
+# pieces, and a piece is pulled while the next is pushed: both directions are busy at once. With as many spare CPU
+# machines as workers a step then takes B over the bandwidth, where a ring, which already uses both directions, needs
+# 2(N-1)/N of that. The spare machines bring links of their own, and that is what makes the step shorter. GPU clusters
+# rarely have them to spare, and within a node NVLink is faster than any network, so all-reduce is the usual choice.
+#
 # Why is the virtual number larger than the formula, by half for eight servers? Every worker has one link, and sends its
 # pieces one after another: first the one for server 0, last the one for server 7. So all queue at server 0 while server
 # 7 has nothing to do. The last push has arrived after N + S - 1 pieces in place of N, and the answers take N more: 23
@@ -1090,7 +1107,8 @@ for count in (2, 8, 64):
 # | 4 servers | 34 |
 # | 8 servers | 17 |
 #
-# * **all weights change in every step, workers are alike:** all-reduce. Eight more machines buy nothing
+# * **all weights change in every step, workers are alike:** all-reduce; spare machines help only if push and pull
+#   overlap
 # * **a step touches a few rows:** servers. With 64 workers and 8 servers, up to 12 % of the weights
 # * **workers are unlike, or come and go:** servers
 
@@ -1232,8 +1250,9 @@ labkit.run(main, on=labkit.local(3, device="cpu"), init=False).results[0]
 # torchrun --nproc-per-node 4 parameter_server.py
 # ```
 #
-# (`torch.distributed.rpc` is complete and in maintenance: it works, and no features are added. Large systems use the
-# same ideas with transports of their own.)
+# (`torch.distributed.rpc` is in maintenance mode: it works, and nothing is added to it. What people use instead:
+# TorchRec for tables of embeddings, split over GPUs with all-to-all; Ray for actors that call each other; Monarch,
+# PyTorch's own new one; or their own servers over gRPC or RDMA. The ideas are the same.)
 
 # %% [markdown] tags=["slide"]
 # ### What breaks at scale
@@ -1254,14 +1273,16 @@ labkit.run(main, on=labkit.local(3, device="cpu"), init=False).results[0]
 #   workers** drop the last.
 # * Dense and alike: **all-reduce**. A few rows of a large table, or workers that are unlike: **servers**.
 #
-# **The question for the next lesson.** A table of a hundred million rows fits on no machine, and the machine that holds the popular ones may die. Where does
-# a row live, and what is left? Lesson 07, `07_keys_rows_failures`.
+# **The question for the next lesson.** A table of a hundred million rows fits on no machine, and the machine that holds
+# the popular ones may die. Where does a row live, and what is left? Lesson 07, `07_keys_rows_failures`.
 
 # %% [markdown]
 # ### Sources
 #
-# * M. Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014: servers, ranges of keys,
-#   copies. J. Dean et al., "Large Scale Distributed Deep Networks", NeurIPS 2012: asynchronous SGD.
+# * Y. Jiang et al., "A Unified Architecture for Accelerating Distributed DNN Training in Heterogeneous GPU/CPU
+#   Clusters", OSDI 2020: BytePS.
+# * M. Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014: servers. J. Dean et al.,
+#   "Large Scale Distributed Deep Networks", NeurIPS 2012: asynchronous SGD.
 # * Q. Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", NeurIPS 2013: the
 #   bound.
 # * J. Chen, X. Pan, R. Monga, S. Bengio and R. Jozefowicz, "Revisiting Distributed Synchronous SGD", 2016: backup

@@ -29,7 +29,6 @@ class TestContract(LessonContract):
     )
     bonus = ()
     bonus_points = 0
-    points = 52
     topics: ClassVar = {
         "the post of lesson 00": r"the post, mended",
         "calls": r"torch\.distributed\.rpc",
@@ -47,6 +46,9 @@ class TestContract(LessonContract):
         "without a lock": r"push without a lock",
         "a worker goes": r"a worker that just goes",
         "at scale": r"what breaks at scale",
+        "spare machines": r"byteps",
+        "steps and versions": r"a bound of 3 steps",
+        "maintenance": r"maintenance mode",
         "the next lesson": r"07_keys_rows_failures",
     }
     slides = (8, 25)
