@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from labkit.checks.case import Case
-from labkit.checks.formulas import NOTHING, Call, Counted, as_if, calls_case, counting, judging
-from labkit.checks.judged import Mistake, judged
+from labkit.checks.exercise import Exercise
+from labkit.checks.formulas import Call, Counted, WrongFormula, calls_case, counting, hints_of, where_wrong
 from labkit.exercises.parameter_server.server_or_ring.driver import drive
 
 
@@ -47,12 +47,62 @@ def server_case(
     return calls_case(name, calls)
 
 
-EXERCISE = judged(
+WRONG = {
+    "one way only": WrongFormula(
+        "server_seconds",
+        lambda *args: _seconds(*args) / 2,
+        "That is half a step: the gradients go there, and the weights come back.",
+    ),
+    "the workers' links forgotten": WrongFormula(
+        "server_seconds",
+        lambda b, n, s, a, w: 2 * (a + n / s * b / w),
+        "With more servers than workers the servers' links are not the busiest any more: a worker still carries "
+        "all B on its own.",
+    ),
+    "servers do not share": WrongFormula(
+        "server_seconds",
+        lambda b, n, s, a, w: 2 * (a + n * b / w),
+        "S servers share the load: each has 1/S of the weights.",
+    ),
+    "workers one after the other in latency too": WrongFormula(
+        "server_seconds",
+        lambda b, n, s, a, w: 2 * (n * a + max(1, n / s) * b / w),
+        "Messages are under way at the same time: the latency counts once in each direction, not once a worker.",
+    ),
+    "the busiest link is always a server's": WrongFormula(
+        "largest_share",
+        lambda n, s: min(1.0, (n - 1) / n * s / n),
+        "Where there are more servers than workers, the busiest link is a worker's: max(1, N/S).",
+    ),
+    "a ring that sends everything once": WrongFormula(
+        "largest_share",
+        lambda n, s: min(1.0, 1 / max(1, n / s)),
+        "A rank of a ring sends (N-1)/N of the weights in each of its two halves, a little less than all of them.",
+    ),
+    "more than all": WrongFormula(
+        "largest_share",
+        lambda n, s: (n - 1) / n * s / n,
+        "A share is at most 1, and where there are more servers than workers the busiest link is a worker's.",
+    ),
+    "one direction set against two": WrongFormula(
+        "largest_share",
+        lambda n, s: min(1.0, 2 * (n - 1) / n / max(1, n / s)),
+        "The ring's 2 (N-1)/N B is all it sends; a server's link carries the share once in, for pushes, and once "
+        "out. Set two against two: share times the busiest equals (N-1)/N.",
+    ),
+    "the share upside down": WrongFormula(
+        "largest_share",
+        lambda n, s: min(1.0, 1 / _share(n, s)) if _share(n, s) else 0.0,
+        "The share is the ring's link divided by the server's busiest, not the other way round.",
+    ),
+}
+
+EXERCISE = Exercise(
     id="server_or_ring",
     functions=("server_seconds", "largest_share"),
     driver=drive,
     oracle=counting(COUNTED),
-    judge=judging(COUNTED),
+    find=where_wrong(COUNTED, WRONG),
     visible=(
         server_case("one server: 8 workers, 2 workers", [(8, 1), (2, 1)], 1e8, 1e-5, 1e10),
         server_case("several servers", [(8, 2), (6, 4), (4, 4)], 4e6, 5e-5, 1e9),
@@ -67,54 +117,5 @@ EXERCISE = judged(
         "2 * (latency_s + max(1, num_workers / num_servers) * num_bytes / bandwidth_Bps); and "
         "min(1, (N - 1) / N / max(1, N / S))",
     ),
-    mistakes=(
-        NOTHING,
-        Mistake(
-            "one way only",
-            "That is half a step: the gradients go there, and the weights come back.",
-            as_if(COUNTED, "server_seconds", lambda *args: _seconds(*args) / 2),
-        ),
-        Mistake(
-            "the workers' links forgotten",
-            "With more servers than workers the servers' links are not the busiest any more: a worker still carries "
-            "all B on its own.",
-            as_if(COUNTED, "server_seconds", lambda b, n, s, a, w: 2 * (a + n / s * b / w)),
-        ),
-        Mistake(
-            "servers do not share",
-            "S servers share the load: each has 1/S of the weights.",
-            as_if(COUNTED, "server_seconds", lambda b, n, s, a, w: 2 * (a + n * b / w)),
-        ),
-        Mistake(
-            "workers one after the other in latency too",
-            "Messages are under way at the same time: the latency counts once in each direction, not once a worker.",
-            as_if(COUNTED, "server_seconds", lambda b, n, s, a, w: 2 * (n * a + max(1, n / s) * b / w)),
-        ),
-        Mistake(
-            "the busiest link is always a server's",
-            "Where there are more servers than workers, the busiest link is a worker's: max(1, N/S).",
-            as_if(COUNTED, "largest_share", lambda n, s: min(1.0, (n - 1) / n * s / n)),
-        ),
-        Mistake(
-            "a ring that sends everything once",
-            "A rank of a ring sends (N-1)/N of the weights in each of its two halves, a little less than all of them.",
-            as_if(COUNTED, "largest_share", lambda n, s: min(1.0, 1 / max(1, n / s))),
-        ),
-        Mistake(
-            "more than all",
-            "A share is at most 1, and where there are more servers than workers the busiest link is a worker's.",
-            as_if(COUNTED, "largest_share", lambda n, s: (n - 1) / n * s / n),
-        ),
-        Mistake(
-            "one direction set against two",
-            "The ring's 2 (N-1)/N B is all it sends; a server's link carries the share once in, for pushes, and once "
-            "out. Set two against two: share times the busiest equals (N-1)/N.",
-            as_if(COUNTED, "largest_share", lambda n, s: min(1.0, 2 * (n - 1) / n / max(1, n / s))),
-        ),
-        Mistake(
-            "the share upside down",
-            "The share is the ring's link divided by the server's busiest, not the other way round.",
-            as_if(COUNTED, "largest_share", lambda n, s: min(1.0, 1 / _share(n, s)) if _share(n, s) else 0.0),
-        ),
-    ),
+    mistakes=hints_of(WRONG),
 )
