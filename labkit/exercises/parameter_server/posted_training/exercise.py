@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import torch
 from torch import Tensor
 
 from labkit.checks import draws
-from labkit.checks.case import Case, Failure, Got, Value, Values
+from labkit.checks.as_if import as_if
+from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.compare import difference
-from labkit.checks.judged import Mistake, judged
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import MOST_PACKED, Bytes
-from labkit.checks.verdict import Verdict
+from labkit.checks.values import integer, tensor
 from labkit.checks.wire import Wire
 from labkit.exercises.parameter_server.posted_training.driver import drive
 from labkit.words import are_wrong, plural
@@ -56,68 +58,70 @@ def least_traffic(case: Case) -> dict[int, Bytes]:
     return {0: Bytes(size, size * sum(counts.values())), **workers} if workers else {}
 
 
-def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether all ranks have the weight, and every gradient came to rank 0 in a message of its own."""
-    assert isinstance(got, tuple)
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield ranks without the weight, a weight that was changed, and gradients that came in no message of their own."""
     right = _final(case, _sum)
     allowed = torch.full(right.shape, 1e-9, dtype=torch.float64)
     wrong = {rank: each for rank, values in enumerate(got) if (each := difference(values["weight"], right, allowed))}
     if wrong:
         rank, first = next(iter(wrong.items()))
-        return Verdict(
-            False,
-            f"{are_wrong(wrong, case.world_size)}. Rank {rank} has {first.got}, expected {first.expected}.",
-            expected=first.expected,
-            got=first.got,
-            rank=rank,
-        )
-    changed = [rank for rank, values in enumerate(got) if not values["kept"]]
-    if changed:
-        return Verdict(
-            False,
-            f"The weight that was handed in was changed on rank {changed[0]}; leave it as it is.",
-            rank=changed[0],
-        )
-    size, wanted = right.numel() * right.element_size(), cast(int, case.inputs[0]["num_gradients"])
+        said = f"{are_wrong(wrong, case.world_size)}. Rank {rank} has {first.got}, expected {first.expected}."
+        yield Finding(_named(case, got, 0 in wrong, wire), said, first.expected, first.got, rank)
+    for rank, values in enumerate(got):
+        if not values["kept"]:
+            said = f"The weight that was handed in was changed on rank {rank}; leave it as it is."
+            yield Finding("works on the weight that was handed in", said, rank=rank)
+    size, wanted = right.numel() * right.element_size(), integer(case.inputs[0], "num_gradients")
     for worker in range(1, case.world_size):
         sent = sum(message.dst == 0 and message.bytes == size for message in wire.sent_by(worker))
         if sent < wanted:
-            return Verdict(
-                False,
+            yield Finding(
+                "gradients not sent one by one",
                 f"Worker {worker} has {plural(wanted, 'gradient')}, and rank 0 was sent {plural(sent, 'message')} of "
                 "that size by it.",
                 rank=worker,
             )
-    return Verdict(True)
 
 
-def _is(
-    total: Callable[[list[Tensor]], Tensor], ranks: Callable[[int], bool] = lambda rank: True
-) -> Callable[[Case, Got, Wire], bool]:
-    def seen(case: Case, got: Got, wire: Wire) -> bool:
-        if not isinstance(got, tuple):
-            return False
-        made = _final(case, total)
-        return all(
-            isinstance(values["weight"], Tensor) and torch.allclose(values["weight"], made, rtol=0, atol=1e-9)
-            for rank, values in enumerate(got)
-            if ranks(rank)
-        )
+def _named(case: Case, got: tuple[Values, ...], server_is_wrong: bool, wire: Wire) -> str:
+    """Return the mistake with which all ranks would have what they have."""
+    ways: list[tuple[str, Callable[[list[Tensor]], Tensor]]] = [
+        ("nothing was served", lambda gradients: torch.zeros_like(gradients[0])),
+        ("only the last message counts", lambda gradients: gradients[-1]),
+        ("mean instead of sum", lambda gradients: torch.stack(gradients).mean(0)),
+        ("divided by the number of workers", lambda gradients: _sum(gradients) / (case.world_size - 1)),
+        ("uphill", lambda gradients: -_sum(gradients)),
+    ]
+    came = [tensor(values, "weight") for values in got]
+    made: list[tuple[str, Callable[[], list[Tensor]]]] = [
+        (name, lambda total=total: [_final(case, total)] * len(came))  # type: ignore[misc]
+        for name, total in ways
+    ]
+    name = as_if(came, made[:1], _same) or ("" if server_is_wrong else "the others were not told")
+    name = name or as_if(came, made, _same)
+    if not name and any(not values["kept"] for values in got):
+        return "works on the weight that was handed in"
+    return name or ("messages that nobody takes" if wire.problems else "")
 
-    return seen
+
+def _same(came: list[Tensor], made: list[Tensor]) -> bool:
+    return all(torch.allclose(one, other, rtol=0, atol=1e-9) for one, other in zip(came, made, strict=True))
 
 
-def _nobody_told(case: Case, got: Got, wire: Wire) -> bool:
-    return _is(_sum, lambda rank: rank == 0)(case, got, wire) and not _is(_sum)(case, got, wire)
+def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
+    """Yield that somebody waits, or sends, in vain."""
+    if failure.kind in ("deadlock", "timeout", "died", "exception") or wire.problems:
+        yield "messages that nobody takes"
 
 
-EXERCISE = judged(
+EXERCISE = Exercise(
     id="posted_training",
     functions=("posted_training",),
     driver=drive,
     oracle=expected,
     least=least_traffic,
-    judge=judge,
+    find=find,
+    blame=blame,
     visible=(
         post_case("a server and 3 workers, 4 gradients each", 1, 4, 1, 4, 0.1),
         post_case("a server and one worker", 2, 2, 5, 3, 0.5),
@@ -130,57 +134,26 @@ EXERCISE = judged(
         "for _ in range(num_gradients): for worker in range(1, dist.get_world_size()): dist.recv(buffer, src=worker); "
         "weight -= lr * buffer. Then, on every rank, dist.broadcast(weight, src=0).",
     ),
-    mistakes=(
-        Mistake(
-            "nothing was served",
-            "Every rank has the weight it began with: whoever receives must also apply, and in the weight that is "
-            "returned.",
-            _is(lambda gradients: torch.zeros_like(gradients[0])),
-        ),
-        Mistake(
-            "the others were not told",
-            "Rank 0 has the right weight and the workers do not: tell them, with a broadcast for example.",
-            _nobody_told,
-        ),
-        Mistake(
-            "only the last message counts",
-            "Only one gradient is in the weight: apply each one before the next is received into the same buffer.",
-            _is(lambda gradients: gradients[-1]),
-        ),
-        Mistake(
-            "mean instead of sum",
-            "The mean over all gradients was applied; here each of them counts in full.",
-            _is(lambda gradients: torch.stack(gradients).mean(0)),
-        ),
-        Mistake(
-            "divided by the number of workers",
-            "Each gradient is divided by the number of workers; here each of them counts in full.",
-            lambda case, got, wire: _is(lambda gradients: _sum(gradients) / (case.world_size - 1))(case, got, wire),
-        ),
-        Mistake(
-            "uphill",
-            "The gradients were added; lr times each is taken off.",
-            _is(lambda gradients: -_sum(gradients)),
-        ),
-        Mistake(
-            "works on the weight that was handed in",
-            "Make a copy first, weight = weight.clone(): the caller still needs the one it gave you.",
-            lambda case, got, wire: isinstance(got, tuple) and not all(values["kept"] for values in got),
-        ),
-        Mistake(
-            "messages that nobody takes",
-            "Somebody waits for a message that never comes, or sends one that nobody takes: rank 0 must receive "
-            "num_gradients messages from each of the other ranks, and what isend began counts once it was waited for.",
-            lambda case, got, wire: (
-                (isinstance(got, Failure) and got.kind in ("deadlock", "timeout", "died", "exception"))
-                or bool(wire.problems)
-            ),
-        ),
-        Mistake(
-            "gradients not sent one by one",
-            "The sum is right, but it did not come about by messages to a server: each gradient is a message of its "
-            "own to rank 0.",
-            lambda case, got, wire: isinstance(got, tuple) and "was sent" in judge(case, got, wire).message,
-        ),
-    ),
+    mistakes={
+        "nothing was served": "Every rank has the weight it began with: whoever receives must also apply, and in the "
+        "weight that is "
+        "returned.",
+        "the others were not told": "Rank 0 has the right weight and the workers do not: tell them, with a broadcast "
+        "for example.",
+        "only the last message counts": "Only one gradient is in the weight: apply each one before the next is "
+        "received into the same buffer.",
+        "mean instead of sum": "The mean over all gradients was applied; here each of them counts in full.",
+        "divided by the number of workers": "Each gradient is divided by the number of workers; here each of them "
+        "counts in full.",
+        "uphill": "The gradients were added; lr times each is taken off.",
+        "works on the weight that was handed in": "Make a copy first, weight = weight.clone(): the caller still needs "
+        "the one it gave you.",
+        "messages that nobody takes": "Somebody waits for a message that never comes, or sends one that nobody takes: "
+        "rank 0 must receive "
+        "num_gradients messages from each of the other ranks, and what isend began counts once "
+        "it was waited for.",
+        "gradients not sent one by one": "The sum is right, but it did not come about by messages to a server: each "
+        "gradient is a message of its "
+        "own to rank 0.",
+    },
 )
