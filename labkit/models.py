@@ -339,7 +339,7 @@ def pipelining_step(module: nn.Module, num_microbatches: int, group: dist.Proces
 
     def step(tokens: Tensor, targets: Tensor) -> Tensor | None:
         losses: list[Tensor] = []
-        ends = {"target": targets, "losses": losses} if rank == world_size - 1 else {}
+        ends: dict[str, Any] = {"target": targets, "losses": losses} if rank == world_size - 1 else {}
         schedule.step(*([tokens] if rank == 0 else []), **ends)
         return torch.stack(losses).mean().detach() if losses else None
 

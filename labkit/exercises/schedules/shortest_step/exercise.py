@@ -92,12 +92,12 @@ def _wrong_words(stage: int, order: list[str], count: int, num_chunks: int) -> I
         seen.add((word[0], chunk, number))
     for chunk in range(num_chunks):
         for number in range(count):
-            there = {kind for kind in "FBIW" if (kind, chunk, number) in seen}
+            done = {kind for kind in "FBIW" if (kind, chunk, number) in seen}
             where = f"microbatch {number} in chunk {chunk}" if num_chunks > 1 else f"microbatch {number}"
-            if {"B", "I"} <= there or {"B", "W"} <= there:
-                yield Finding(_BOTH, f"Stage {stage} does both B and {'I' if 'I' in there else 'W'} of {where}.")
-            elif there not in ({"F", "B"}, {"F", "I", "W"}):
-                missing = "F" if "F" not in there else "I" if "W" in there else "W" if "I" in there else "B"
+            if {"B", "I"} <= done or {"B", "W"} <= done:
+                yield Finding(_BOTH, f"Stage {stage} does both B and {'I' if 'I' in done else 'W'} of {where}.")
+            elif done not in ({"F", "B"}, {"F", "I", "W"}):
+                missing = "F" if "F" not in done else "I" if "W" in done else "W" if "I" in done else "B"
                 yield Finding(_LEFT_OUT, f"Stage {stage} never does {missing} of {where}.")
 
 
