@@ -6,6 +6,7 @@ H heads, K width of a head, V vocabulary.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from torch.nn import functional
 VOCABULARY = "0123456789+="
 IGNORED = -100
 """The target of a token that is given, not learned."""
+SGD = {"momentum": {"lr": 0.2, "momentum": 0.9}, "sgd": {"lr": 0.5}}
+"""SGD with and without momentum, as the GPT learns with it."""
 
 
 class Block(nn.Module):
@@ -350,3 +353,51 @@ def train_with_pipelining(num_steps: int, num_microbatches: int = 8) -> list[flo
     """Return the loss of each step, on the last rank: a GPT under torch.distributed.pipelining, on CPU ranks."""
     module = stage_of_gpt(dist.get_rank(), dist.get_world_size())
     return train_stage(module, pipelining_step(module, num_microbatches), num_steps)
+
+
+def train_as_ranks(make: Callable[[], Any], optimizer: str, num_steps: int) -> list[float]:
+    """Return the loss of each step of a GPT whose gradients are compressed; one process plays four ranks in turn.
+
+    Each rank compresses the gradient of its share of a batch; the mean of what is unpacked is clipped and used.
+
+    Args:
+        make: Returns a new compressor, one for each rank, of flat gradients: compress(gradient), decompress(packet).
+        optimizer: "adamw", "momentum" (SGD with momentum 0.9) or "sgd" (without).
+        num_steps: How many steps.
+    """
+    if optimizer != "adamw" and optimizer not in SGD:
+        raise ValueError(f"optimizer {optimizer!r}: choose 'adamw', 'momentum' or 'sgd'")
+    model, task, compressors = GPT(), Addition(), [make() for _ in range(4)]
+    parameters = list(model.parameters())
+    chosen = optimizer_for(model) if optimizer == "adamw" else torch.optim.SGD(parameters, **SGD[optimizer])
+    rate, losses = chosen.param_groups[0]["lr"], []
+    for step in range(num_steps):
+        for group in chosen.param_groups:
+            group["lr"] = rate * min(1.0, 10 * (step + 1) / num_steps)
+        total, mean = torch.zeros(model.num_parameters), 0.0
+        for rank, compressor in enumerate(compressors):
+            loss = loss_of(model, *task.batch(step, 64, rank=rank, world_size=4))
+            gradients = torch.autograd.grad(loss, parameters)
+            total += compressor.decompress(compressor.compress(torch.cat([each.flatten() for each in gradients]))) / 4
+            mean += loss.item() / 4
+        for parameter, part in zip(parameters, total.split([each.numel() for each in parameters]), strict=True):
+            parameter.grad = part.view_as(parameter)
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        chosen.step()
+        losses.append(mean)
+    return losses
+
+
+def seconds_under_ddp(prepare: Callable[[Any], object] | None = None) -> float:
+    """Return how long the fastest of three steps but the first takes: the GPT under torch's DDP, prepared by a hook."""
+    ddp = nn.parallel.DistributedDataParallel(GPT())
+    if prepare is not None:
+        prepare(ddp)
+    optimizer, seconds = torch.optim.SGD(ddp.parameters(), lr=0.1), []
+    for tokens, targets in Addition().loader(3, 64, rank=dist.get_rank(), world_size=dist.get_world_size()):
+        begin = time.perf_counter()
+        torch.autograd.backward(loss_of(ddp, tokens, targets))
+        optimizer.step()
+        optimizer.zero_grad()
+        seconds.append(time.perf_counter() - begin)
+    return min(seconds[1:])

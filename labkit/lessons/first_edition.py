@@ -8,7 +8,6 @@ from __future__ import annotations
 _LONG = "longer than an hour and a quarter; becomes two lessons"
 NOT_RETOLD = {
     "parameter_server": _LONG,
-    "gradient_compression": _LONG,
 }
 """Lessons by slug, and why the limits of labkit.lessons.budget do not hold for them yet. This list only shrinks."""
 

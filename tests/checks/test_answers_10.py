@@ -10,11 +10,12 @@ class TestLesson10(FourProofs):
     main = frozenset({"compression_hook"})
     sample = frozenset(
         {
-            ("mean_of_packets", "all_reduce of the parts"),
             ("compression_hook", "does not divide"),
             ("compression_hook", "the bucket's number alone"),
             ("compression_hook", "waits for its own future"),
             ("power_sgd", "orthonormal before the mean"),
+            ("quantised_all_reduce", "a sum"),
         }
     )
+    slow = frozenset({"compression_plan"})
     style_sample = frozenset({("right_in_other_words", "compression_hook")})

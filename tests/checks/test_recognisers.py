@@ -17,7 +17,11 @@ from tests.checks.brought import brought
 from tests.checks.lesson_cells import namespace
 from tests.exercises.wrong_answer import WrongAnswer, wrong_answers
 
-LESSONS = ("start_here", "data_parallel", "ring_all_reduce", "collectives", "ddp", "pipeline", "schedules")
+LESSONS = (
+    "start_here", "data_parallel", "ring_all_reduce", "collectives", "ddp", "pipeline", "schedules", "gradient_compression",
+)  # fmt: skip
+ON_PROCESSES = frozenset({"compression_hook"})
+"""Exercises whose driver waits in C++ for a future of several, where virtual ranks cannot wait."""
 OTHERWISE = {
     ("drop_in_all_reduce", "group not passed on"): "a rank outside the group comes first where no message is lost",
     ("halving_doubling", "halves taken for equal"): "Gloo's own words tell it",
@@ -33,7 +37,11 @@ _SAMPLED = 16
 
 def _params() -> Iterator[Any]:
     for lesson in LESSONS:
-        virtual = [each for each in wrong_answers(lesson) if (each.exercise, each.name) not in OTHERWISE]
+        virtual = [
+            each
+            for each in wrong_answers(lesson)
+            if each.exercise not in ON_PROCESSES and (each.exercise, each.name) not in OTHERWISE
+        ]
         for number, answer in enumerate(virtual):
             marks = [] if number % _SAMPLED == 0 else [pytest.mark.long]
             yield pytest.param(lesson, answer, id=f"{answer.exercise} {answer.name}", marks=marks)

@@ -42,11 +42,20 @@ def group_of(inputs: Values) -> tuple[dist.ProcessGroup | None, bool]:
     return dist.new_group(ranks), dist.get_rank() in ranks
 
 
+def laid_out(gradient: Tensor, layout: str) -> Tensor:
+    """Return a copy of a gradient, contiguous or as the transpose of a tensor; of a vector, with gaps."""
+    if layout == "contiguous":
+        return gradient.clone()
+    if gradient.dim() == 1:
+        return torch.stack([gradient, -gradient], -1)[..., 0]
+    return gradient.transpose(0, -1).clone(memory_format=torch.contiguous_format).transpose(0, -1)
+
+
 def compress_tensors(functions: Functions, inputs: Values) -> Values:
     """Compress each gradient, and unpack it with another compressor of the same kind.
 
     Inputs: calls: dicts with compressor, options, gradient, times (how often the same one compresses it), noise (seed
-    of torch's own generator before the call); packets: lists of parts whose bytes are asked for.
+    of torch's own generator before the call), layout; packets: lists of parts whose bytes are asked for.
     """
     calls: list[Value] = []
     for call in records(inputs, "calls"):
@@ -55,7 +64,7 @@ def compress_tensors(functions: Functions, inputs: Values) -> Values:
         compressor = make(**_options(call))
         came: list[Value] = []
         for _ in range(integer(call, "times")):
-            given, generator = gradient.clone(), torch.get_rng_state()
+            given, generator = laid_out(gradient, text(call, "layout")), torch.get_rng_state()
             packet = compressor.compress(given)
             parts = parts_of(packet)
             if isinstance(parts, str):

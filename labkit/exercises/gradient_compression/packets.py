@@ -43,9 +43,10 @@ class Compressed:
         return tensor(self.result, "unpacked")
 
 
-def call(name: str, gradient: Tensor, *, times: int = 1, noise: int = 0, **options: Value) -> Value:
+def call(name: str, gradient: Tensor, *, times: int = 1, noise: int = 0, gaps: bool = False, **options: Value) -> Value:
     """Return one entry of a case (see `on_ranks.compress_tensors`)."""
-    return {"compressor": name, "gradient": gradient, "times": times, "noise": noise, "options": options}
+    given: dict[str, Value] = {"compressor": name, "gradient": gradient, "times": times, "noise": noise}
+    return {**given, "options": options, "layout": "not contiguous" if gaps else "contiguous"}
 
 
 def packets_case(name: str, calls: Sequence[Value], packets: Sequence[Sequence[Tensor]] = ()) -> Case:
@@ -123,7 +124,9 @@ def part_bytes(parts: Sequence[Tensor]) -> int:
     return sum(part.numel() * part.element_size() for part in parts)
 
 
-LEFT_BEHIND = "decompress uses what compress left behind"
+LEFT_BEHIND, NOT_CONTIGUOUS = "decompress uses what compress left behind", "taken for contiguous"
+VIEW_FAILS = ("view size is not compatible",)
+"""What torch says of `.view` on a gradient that is not contiguous."""
 
 MISTAKES = {
     "no packet": "compress returns Packet(parts, gradient.shape, gradient.dtype), parts a tuple of tensors.",
@@ -132,6 +135,7 @@ MISTAKES = {
     NOTHING: "decompress must return the gradient: print shows a value, return hands it back.",
     WRONG_DTYPE: "decompress must give the gradient's own dtype: packet.dtype.",
     WRONG_SHAPE: "decompress must give the gradient's own shape: .view(packet.shape).",
+    NOT_CONTIGUOUS: "The gradient is not contiguous, and .view cannot make it flat: .flatten() and .reshape(-1) can.",
     LEFT_BEHIND: "decompress runs on another rank, which never compressed this gradient: it has the packet and what "
     "the compressor was made with, nothing else.",
 }

@@ -1,4 +1,4 @@
-"""Hidden cases of few_entries."""
+"""Hidden cases of few_entries: shape, dtype, layout and share together."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from labkit.exercises.gradient_compression.few_entries.exercise import sparse_ca
 
 
 def cases(draw: random.Random) -> list[Case]:
+    wide = (100 * draw.randint(1, 3) + 8,)
     return [
-        sparse_case("drawn sizes", seed(draw), [((100 * draw.randint(1, 3) + 8,), 0.07)]),
-        sparse_case("three dimensions", seed(draw), [((5, 6, draw.randint(4, 9)), 0.2)]),
-        sparse_case("half of few", seed(draw), [((draw.randint(5, 9),), 0.5)]),
-        sparse_case("one of sixty", seed(draw), [((60,), 0.001)]),
+        sparse_case("a vector of float64, not contiguous", seed(draw), [(wide, 0.07)], gaps=True, double=True),
+        sparse_case("three dimensions, float32", seed(draw), [((5, 6, draw.randint(4, 9)), 0.2)], double=False),
+        sparse_case("half of few, not contiguous", seed(draw), [((draw.randint(5, 9),), 0.5)], gaps=True),
+        sparse_case("one of sixty, float64", seed(draw), [((60,), 0.001)], double=True),
+        sparse_case("two shapes", seed(draw), [((draw.randint(5, 8), 9), 0.3), ((41,), 0.1)], gaps=True, double=False),
     ]

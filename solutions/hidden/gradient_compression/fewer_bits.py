@@ -1,4 +1,4 @@
-"""Hidden cases of fewer_bits."""
+"""Hidden cases of fewer_bits: size, dtype and layout together."""
 
 from __future__ import annotations
 
@@ -10,12 +10,24 @@ from labkit.exercises.gradient_compression.fewer_bits.exercise import bits_case
 
 
 def cases(draw: random.Random) -> list[Case]:
+    drawn = [(draw.randint(5, 60),), (3, draw.randint(2, 9), 4)]
     return [
+        bits_case("drawn shapes", seed(draw), drawn, draw.uniform(0.5, 9)),
+        bits_case("drawn shapes, not contiguous", seed(draw), drawn, draw.uniform(0.5, 9), gaps=True, double=0),
         bits_case(
-            "drawn shapes", seed(draw), [(draw.randint(5, 60),), (3, draw.randint(2, 9), 4)], draw.uniform(0.5, 9)
+            "tiny gradients, not contiguous",
+            seed(draw),
+            [(draw.randint(5, 60),), (4, 7)],
+            10 ** -draw.uniform(6, 8),
+            gaps=True,
         ),
-        bits_case("small gradients", seed(draw), [(draw.randint(5, 60),)], 1e-4),
-        bits_case("tiny gradients", seed(draw), [(draw.randint(5, 60),), (4, 7)], 10 ** -draw.uniform(6, 8)),
-        bits_case("beyond float16's range", seed(draw), [(draw.randint(5, 20),)], 2.0, largest=draw.uniform(7e4, 1e7)),
-        bits_case("zeros", seed(draw), [(4, 3)], 0.0),
+        bits_case(
+            "beyond float16's range, float64",
+            seed(draw),
+            [(draw.randint(5, 20),)],
+            2.0,
+            largest=draw.uniform(7e4, 1e7),
+            double=0,
+        ),
+        bits_case("zeros of float64, not contiguous", seed(draw), [(4, 3)], 0.0, gaps=True, double=0),
     ]

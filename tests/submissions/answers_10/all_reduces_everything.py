@@ -2,13 +2,6 @@
 """An all_reduce of whatever is in the packet."""
 
 
-# %% mean_of_packets
-def mean_of_packets(compressor, packet, group=None):
-    values = packet.parts[-1].clone()
-    dist.all_reduce(values, group=group)
-    return compressor.decompress(replace(packet, parts=(*packet.parts[:-1], values))) / dist.get_world_size(group)
-
-
 # %% compression_hook
 def compression_hook(state, bucket):
     n = dist.get_world_size(state.group)

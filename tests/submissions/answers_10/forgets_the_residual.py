@@ -19,9 +19,12 @@ class ErrorFeedback:
 
 # %% compression_hook
 def compression_hook(state, bucket):
-    packet = state.feedback.compressor.compress(bucket.buffer() / dist.get_world_size(state.group))
+    n = dist.get_world_size(state.group)
+    packet = state.feedback.compressor.compress(bucket.buffer() / n)
     state.sent_bytes += wire_bytes(packet)
-    mean = mean_of_packets(state.feedback, packet, state.group) * dist.get_world_size(state.group)
+    gathered = [[torch.empty_like(part) for _ in range(n)] for part in packet.parts]
+    for of_ranks, part in zip(gathered, packet.parts):
+        dist.all_gather(of_ranks, part, group=state.group)
     future = Future()
-    future.set_result(mean)
+    future.set_result(sum(state.feedback.decompress(replace(packet, parts=parts)) for parts in zip(*gathered)))
     return future

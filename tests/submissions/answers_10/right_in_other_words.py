@@ -37,24 +37,10 @@ class Int8:
         return torch.mul(*packet.parts).to(packet.dtype).reshape(packet.shape)
 
 
-# %% one_bit
-class Sign:
-    addable = False
-
-    def compress(self, gradient):
-        return Packet(
-            (pack_bits((gradient < 0).reshape(-1)), gradient.abs().float().mean().unsqueeze(0)),
-            gradient.shape,
-            gradient.dtype,
-        )
-
-    def decompress(self, packet):
-        bits, mean = packet.parts
-        plus = torch.full((packet.shape.numel(),), mean.item(), dtype=packet.dtype)
-        return torch.where(unpack_bits(bits, plus.numel()), -plus, plus).reshape(packet.shape)
-
-
 # %% few_entries
+from itertools import count
+
+
 class TopK:
     addable = False
 
@@ -110,20 +96,6 @@ class ErrorFeedback:
 
     def decompress(self, packet):
         return self.compressor.decompress(packet)
-
-
-# %% mean_of_packets
-def mean_of_packets(compressor, packet, group=None):
-    ranks = dist.get_process_group_ranks(group) if group is not None else range(dist.get_world_size())
-    table = []
-    for part in packet.parts:
-        joined = part.new_empty((len(ranks), *part.shape))
-        dist.all_gather(list(joined), part, group=group)
-        table.append(joined)
-    total = torch.zeros(packet.shape, dtype=packet.dtype)
-    for number in range(len(ranks)):
-        total += compressor.decompress(Packet(tuple(part[number] for part in table), packet.shape, packet.dtype))
-    return total / len(ranks)
 
 
 # %% compression_hook
@@ -190,18 +162,69 @@ class PowerSGD:
         return torch.einsum("nr,mr->nm", *packet.parts).reshape(packet.shape)
 
 
-# %% where_it_pays
-def all_reduce_seconds(num_bytes, world_size, latency_s, bandwidth_Bps):
-    return 2 * all_gather_seconds(num_bytes / world_size, world_size, latency_s, bandwidth_Bps)
+# %% compression_plan
+from labkit.plans.compressed_steps import packet_bytes
 
 
-def all_gather_seconds(packet_bytes, world_size, latency_s, bandwidth_Bps):
-    step = latency_s + packet_bytes / bandwidth_Bps
-    return step * (world_size - 1)
+def compression_plan(sizes, num_steps, budget_bytes):
+    plan, left = [], budget_bytes
+    for step in range(num_steps):
+        of_step = left // (num_steps - step)
+        pairs = [(most_entries(of_step * size // sum(sizes), 8, size), 8) for size in sizes]
+        left -= sum(packet_bytes(*pair, size) for pair, size in zip(pairs, sizes))
+        plan.append(pairs)
+    return plan
 
 
-def pays_below(num_bytes, packet_bytes, world_size, compress_s):
-    spared = all_reduce_seconds(num_bytes, world_size, 0, 1) - all_gather_seconds(packet_bytes, world_size, 0, 1)
-    if spared <= 0:
-        return 0.0
-    return float("inf") if compress_s == 0 else spared / compress_s
+# %% deep_compression
+class DeepCompression:
+    def __init__(self, ratio=0.01, momentum=0.9, max_norm=1.0, num_ranks=1, warmup=0):
+        self.ratio, self.momentum, self.warmup = ratio, momentum, warmup
+        self.limit = max_norm / num_ranks**0.5
+        self.compressor = TopK(ratio)
+        self.of_key = {}
+
+    def compress(self, gradient, key=0):
+        flat = gradient.flatten().clone()
+        velocity, waiting, calls = self.of_key.setdefault(key, [torch.zeros_like(flat), torch.zeros_like(flat), 0])
+        norm = flat.norm()
+        if norm > self.limit:
+            flat *= self.limit / norm
+        velocity.mul_(self.momentum).add_(flat)
+        waiting += velocity
+        share = self.ratio
+        if self.warmup:
+            share = max(share, 4.0 ** -(1 + calls // self.warmup))
+        places = waiting.abs().topk(num_kept(share, len(flat))).indices
+        packet = Packet((waiting[places].clone(), places.int()), gradient.shape, gradient.dtype)
+        velocity[places] = waiting[places] = 0
+        self.of_key[key][2] += 1
+        return packet
+
+    def decompress(self, packet):
+        whole = torch.zeros(packet.shape.numel(), dtype=packet.dtype)
+        whole[packet.parts[1].long()] = packet.parts[0]
+        return whole.reshape(packet.shape)
+
+
+# %% quantised_all_reduce
+def quantised_all_reduce(tensor, group=None):
+    n, me = dist.get_world_size(group), dist.get_rank(group)
+    flat = tensor.reshape(-1)
+    long = -(-len(flat) // n)
+    padded = torch.cat([flat, flat.new_zeros(n * long - len(flat))])
+
+    def coded(piece):
+        scale = (piece.abs().max() / 127).clamp(min=1e-30).float()
+        return torch.cat([(piece / scale).round().to(torch.int8), scale.view(1).view(torch.int8)])
+
+    def back(raw):
+        return raw[:-4].to(tensor.dtype) * raw[-4:].clone().view(torch.float32).to(tensor.dtype)
+
+    mine = torch.cat([coded(piece) for piece in padded.split(long)])
+    theirs = torch.empty_like(mine)
+    dist.all_to_all_single(theirs, mine, group=group)
+    mean = sum(back(raw) for raw in theirs.split(long + 4)) / n
+    everything = [torch.empty(long + 4, dtype=torch.int8) for _ in range(n)]
+    dist.all_gather(everything, coded(mean), group=group)
+    return torch.cat([back(raw) for raw in everything])[: len(flat)].reshape(tensor.shape)

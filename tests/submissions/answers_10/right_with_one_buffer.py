@@ -2,24 +2,6 @@
 """The hook sends a packet's parts joined as bytes, in one all_gather; P's and Q's live in buffers that stay."""
 
 
-# %% mean_of_packets
-def mean_of_packets(compressor, packet, group=None):
-    everybody = dist.get_world_size(group)
-    joined = torch.cat([part.contiguous().view(-1).view(torch.uint8) for part in packet.parts])
-    received = [torch.empty_like(joined) for _ in range(everybody)]
-    dist.all_gather(received, joined, group=group)
-    mean = None
-    for raw in received:
-        parts, at = [], 0
-        for part in packet.parts:
-            size = part.numel() * part.element_size()
-            parts.append(raw[at : at + size].clone().view(part.dtype).view(part.shape))
-            at += size
-        whole = compressor.decompress(replace(packet, parts=tuple(parts))) / everybody
-        mean = whole if mean is None else mean + whole
-    return mean
-
-
 # %% compression_hook
 def compression_hook(state, bucket):
     everybody = dist.get_world_size(state.group)

@@ -11,7 +11,7 @@ from torch import Tensor
 from labkit.checks.case import Value, Values
 from labkit.checks.exercise import Functions
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, model_of
-from labkit.checks.values import listed, number, record, tensors
+from labkit.checks.values import listed, number, record, tensors, text
 from labkit.exercises.gradient_compression.on_ranks import group_of
 from labkit.exercises.gradient_compression.stand_ins import Bucket, HookStandIn, Recorder, stand_in
 from labkit.torch_port.futures import AnyFuture
@@ -62,14 +62,17 @@ def _value(future: Any) -> Value:
 def hook_on_ddp(functions: Functions, inputs: Values) -> Values:
     """Register the hook with torch's DDP around the hard model; return the gradients of each step.
 
-    Inputs: seed, model (options), compressor ("own" for the learner's Int8 and ErrorFeedback), cap (MB of a bucket),
-    x, y: for each step a batch.
+    Inputs: seed, model (options), compressor (kind "own" for the learner's, in the learner's ErrorFeedback: name and
+    options), cap (MB of a bucket), x, y: for each step a batch. Of the learner's own memory the sum comes back of all
+    that still waits there.
     """
     model = model_of(inputs)
     ddp = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=number(inputs, "cap"))
     about = record(inputs, "compressor")
-    if about["kind"] == "own":  # the learner's parts, from end to end
-        memory = functions["ErrorFeedback"](functions["Int8"]())
+    own = about["kind"] == "own"  # the learner's parts, from end to end
+    if own:
+        options: dict[str, Any] = record(about, "options")
+        memory = functions["ErrorFeedback"](functions[text(about, "name")](**options))
     else:
         memory = Recorder(stand_in(about, functions))
     ddp.register_comm_hook(functions.get("HookState", HookStandIn)(memory, None), functions["compression_hook"])
@@ -78,7 +81,9 @@ def hook_on_ddp(functions: Functions, inputs: Values) -> Values:
         ddp.zero_grad()
         torch.autograd.backward(loss_of(ddp(x), y))
         steps.append(gradients_of(model))
-    return {"gradients": steps}
+    if not own:
+        return {"gradients": steps}
+    return {"gradients": steps, "waiting": float(sum(each.sum() for each in memory.residuals.values()))}
 
 
 def drive(functions: Functions, inputs: Values) -> Values:

@@ -22,10 +22,11 @@ from labkit.checks.on_ranks.model_state import loss_of
 from labkit.checks.structure import Each
 from labkit.checks.values import integer, integers, listed, number, record, records, tensors, text, texts
 from labkit.checks.wire import Wire
-from labkit.exercises.gradient_compression import gathered
+from labkit.exercises.gradient_compression import gathered, sparse
 from labkit.exercises.gradient_compression.compression_hook.driver import drive
 from labkit.exercises.gradient_compression.hook_wire import packet_sizes, wrong_on_the_wire
 from labkit.exercises.gradient_compression.par import HOOK
+from labkit.exercises.gradient_compression.sparse import SPARSE
 from labkit.exercises.gradient_compression.unpacked import OWN, ROUNDING, WINDOW, unpacked
 
 _MODEL = {"norm": False, "unused": False}
@@ -87,10 +88,16 @@ def ddp_case(name: str, seed: int, world_size: int, steps: int = 2) -> Case:
     return Case(name, world_size, tuple(inputs), {"ddp": True})
 
 
-def own_parts_case(name: str, seed: int, world_size: int, steps: int = 2) -> Case:
-    """Return a case under torch's DDP in which the learner's own compressor and memory do their part."""
+def own_parts_case(name: str, seed: int, world_size: int, steps: int = 2, own: str = "Int8", **options: Value) -> Case:
+    """Return a case under torch's DDP in which the learner's own compressor and memory do their part.
+
+    With Int8 in several buckets; else in one, so that no residual is left under the key of a bucket that is no more.
+    """
     given = ddp_case(name, seed, world_size, steps)
-    return Case(name, world_size, tuple({**each, "compressor": {"kind": OWN}} for each in given.inputs), given.about)
+    parts: dict[str, Value] = {"compressor": {"kind": OWN, "name": own, "options": options}}
+    if own != "Int8":
+        parts["cap"] = 25.0
+    return Case(name, world_size, tuple({**each, **parts} for each in given.inputs), given.about)
 
 
 def _buffers(case: Case, step: int, bucket: int) -> list[tuple[Values, Tensor]]:
@@ -108,7 +115,8 @@ def mean_of(case: Case, step: int, bucket: int) -> Tensor:
 def expected(case: Case) -> list[Values]:
     """Return what each rank must have (the oracle)."""
     if "ddp" in case.about:
-        return [{"gradients": [{**step} for step in _ddp_gradients(case)]}] * case.world_size
+        found: dict[str, Value] = {"gradients": [{**step} for step in _ddp_gradients(case)]}
+        return [found | ({"waiting": 0.0} if _own(case) else {})] * case.world_size
     steps: list[Value] = [
         {"means": [mean_of(case, step, bucket) for bucket in range(len(buffers))], "changed": False}
         for step, buffers in enumerate(listed(case.inputs[0], "steps"))
@@ -117,33 +125,49 @@ def expected(case: Case) -> list[Values]:
     return [{"steps": steps} if rank in ranks else {"member": False} for rank in range(case.world_size)]
 
 
+def _own(case: Case) -> str:
+    """Return the class of the learner's that compresses, or "" where a stand-in does."""
+    about = record(case.inputs[0], "compressor")
+    return text(about, "name") if text(about, "kind") == OWN else ""
+
+
 def structure(case: Case) -> list[Any]:
     """Return what results look like: the oracle's, and what the memory and the bytes' counter have seen."""
     member = {"keys": Each(str), "sent_bytes": int}
     return [{**values, **member} if "steps" in values else values for values in expected(case)]
 
 
-def _ddp_gradients(case: Case) -> list[dict[str, Tensor]]:
+def _gradients_of_ranks(case: Case) -> list[list[dict[str, Tensor]]]:
+    """Return for each step each rank's own gradients, divided by the ranks."""
     model = HardModel(integer(case.inputs[0], "seed"), **_MODEL)
     trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
     steps = []
     for step in range(len(tensors(case.inputs[0], "x"))):
-        totals = {name: torch.zeros_like(each) for name, each in trained.items()}
+        of_ranks = []
         for inputs in case.inputs:
             x, y = tensors(inputs, "x")[step], tensors(inputs, "y")[step]
             gradients = torch.autograd.grad(loss_of(model(x), y), list(trained.values()))
-            for name, gradient in zip(trained, gradients, strict=True):
-                totals[name] += unpacked(record(inputs, "compressor"), gradient / case.world_size)
-        steps.append(totals)
+            of_ranks.append({name: each / case.world_size for name, each in zip(trained, gradients, strict=True)})
+        steps.append(of_ranks)
     return steps
+
+
+def _ddp_gradients(case: Case) -> list[dict[str, Tensor]]:
+    about = record(case.inputs[0], "compressor")
+    return [
+        {name: torch.stack([unpacked(about, each[name]) for each in of_ranks]).sum(0) for name in of_ranks[0]}
+        for of_ranks in _gradients_of_ranks(case)
+    ]
 
 
 def least_traffic(case: Case) -> dict[int, Bytes]:
     """Return what must travel: what every compressor kept of every bucket."""
     if "ddp" in case.about:
         elements = sum(each.numel() for each in _ddp_gradients(case)[0].values())
-        kept = 1 if text(record(case.inputs[0], "compressor"), "kind") == OWN else 8
-        return both_ways(range(case.world_size), elements * len(tensors(case.inputs[0], "x")), kept)
+        steps = len(tensors(case.inputs[0], "x"))
+        if _own(case) in SPARSE:
+            return both_ways(range(case.world_size), sparse.kept_of(case, elements) * steps)
+        return both_ways(range(case.world_size), elements * steps, 1 if _own(case) else 8)
     ranks = integers(case.about, "ranks")
     return both_ways(ranks, sum(size // 8 - 1 for size in packet_sizes(case, ranks[0])))
 
@@ -170,6 +194,9 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 
 
 def _wrong_on_ddp(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
+    if _own(case) in SPARSE:
+        yield from sparse.wrong(case, got, _gradients_of_ranks(case))
+        return
     allowed = _rounding(case)
     for step, wanted in enumerate(_ddp_gradients(case)):
         for rank, values in enumerate(got):
@@ -265,6 +292,7 @@ def _named(case: Case, step: int, bucket: int, place: int, mean: Tensor) -> str:
 
 MISTAKES = {
     **gathered.MISTAKES,
+    **sparse.MISTAKES,
     "a residual of a bucket that is no more": "DDP builds its buckets anew after the first step: bucket 0 has "
     "another size then. Take the size into the key: (bucket.index(), bucket.buffer().numel()).",
     "the other parts are added too": "Only the first part of an addable packet is summed; the others are the same on "
@@ -311,7 +339,7 @@ SIGNS = {
 EXERCISE = Exercise(
     id="compression_hook",
     functions=("compression_hook",),
-    given=("Packet", "HookState", "Int8", "ErrorFeedback"),
+    given=("Packet", "HookState", "Int8", "TopK", "RandomK", "num_kept", "ErrorFeedback"),
     driver=drive,
     oracle=expected,
     find=find,
@@ -340,6 +368,7 @@ EXERCISE = Exercise(
         ),
         hook_case("4 ranks, of which 0, 1 and 3 take part", 667, 4, WINDOW, [(40,)], group=(0, 1, 3)),
         ddp_case("3 ranks under torch's DDP, two steps", 666, 3),
+        own_parts_case("2 ranks under DDP: your TopK, your memory, your hook", 668, 2, 3, "TopK", ratio=0.1),
     ),
     hints=(
         "What must be done at once, while backward goes on, and what only when everything has come? Write the second "

@@ -25,18 +25,31 @@ _FEW = 30
 """With fewer entries two draws may well be equal by chance."""
 
 
-def sparse_case(name: str, seed: int, sizes: Sequence[tuple[Sequence[int], float]]) -> Case:
+def sparse_case(
+    name: str,
+    seed: int,
+    sizes: Sequence[tuple[Sequence[int], float]],
+    *,
+    gaps: bool = False,
+    double: bool | None = None,
+) -> Case:
     """Return a case: (shape, ratio) for both compressors; random-k twice with one seed and once with another.
 
-    Gradients of more than one dimension are in float64.
+    Args:
+        name: What is special about it.
+        seed: Draws the numbers.
+        sizes: Shapes, and shares that are kept.
+        gaps: Whether gradients are not contiguous.
+        double: Whether they are in float64; None where those of more than one dimension are.
     """
     calls: list[Value] = []
     for place, (shape, ratio) in enumerate(sizes):
-        gradient = normal(seed + place, *shape, dtype=torch.float32 if len(shape) == 1 else torch.float64)
-        calls.append(packets.call("TopK", gradient, ratio=ratio))
+        wide = len(shape) > 1 if double is None else double
+        gradient = normal(seed + place, *shape, dtype=torch.float64 if wide else torch.float32)
+        calls.append(packets.call("TopK", gradient, ratio=ratio, gaps=gaps))
         lots = [part_of(seed, "lot", number) % 2**30 for number in range(2)]
         for noise, lot in ((1, lots[0]), (2, lots[0]), (1, lots[1])):
-            calls.append(packets.call("RandomK", gradient, times=3, noise=noise, ratio=ratio, seed=lot))
+            calls.append(packets.call("RandomK", gradient, times=3, noise=noise, gaps=gaps, ratio=ratio, seed=lot))
     return packets.packets_case(name, calls)
 
 
@@ -162,6 +175,7 @@ MISTAKES = {
 
 SIGNS = {
     LEFT_BEHIND: ("has no attribute",),
+    packets.NOT_CONTIGUOUS: packets.VIEW_FAILS,
     WRONG_DTYPE: ("source and destination dtypes match",),
 }
 
@@ -180,6 +194,7 @@ EXERCISE = Exercise(
         sparse_case("100 entries, a tenth", 631, [((100,), 0.1)]),
         sparse_case("a matrix, 8 of 77", 632, [((7, 11), 0.115)]),
         sparse_case("fewer than one", 633, [((6,), 0.01)]),
+        sparse_case("not contiguous", 634, [((6, 8), 0.1)], gaps=True),
     ),
     distributed=False,
     hints=(

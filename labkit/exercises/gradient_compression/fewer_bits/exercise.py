@@ -23,7 +23,16 @@ _HALF_STEP = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 _LARGEST = {"bfloat16": 3.3895e38, "float16": 65504.0}
 
 
-def bits_case(name: str, seed: int, shapes: Sequence[Sequence[int]], scale: float, largest: float = 0.0) -> Case:
+def bits_case(
+    name: str,
+    seed: int,
+    shapes: Sequence[Sequence[int]],
+    scale: float,
+    largest: float = 0.0,
+    *,
+    gaps: bool = False,
+    double: int = 1,
+) -> Case:
     """Return a case: gradients of these shapes, every other one in float64, in both 16-bit types and in 8 bits.
 
     Args:
@@ -32,14 +41,18 @@ def bits_case(name: str, seed: int, shapes: Sequence[Sequence[int]], scale: floa
         shapes: Of the gradients; an empty list of entries is a gradient of zeros.
         scale: How large entries are.
         largest: If given, one entry of each gradient, and minus it another.
+        gaps: Whether gradients are not contiguous.
+        double: Every second gradient is in float64, from this one on.
     """
     calls: list[Value] = []
     for place, shape in enumerate(shapes):
-        gradient = normal(seed + place, *shape, scale=scale, dtype=torch.float64 if place % 2 else torch.float32)
+        gradient = normal(
+            seed + place, *shape, scale=scale, dtype=(torch.float32, torch.float64)[(place + 1 + double) % 2]
+        )
         if largest:
             gradient.view(-1)[:2] = torch.tensor([largest, -largest])
-        calls += [packets.call("Cast", gradient, dtype=kind) for kind in ("bfloat16", "float16")]
-        calls.append(packets.call("Int8", gradient))
+        calls += [packets.call("Cast", gradient, dtype=kind, gaps=gaps) for kind in ("bfloat16", "float16")]
+        calls.append(packets.call("Int8", gradient, gaps=gaps))
     weighed = [[torch.zeros(3, 5, dtype=torch.int8), torch.zeros(1)], [normal(seed, 7, dtype=torch.float64)]]
     return packets.packets_case(name, calls, weighed)
 
@@ -136,6 +149,7 @@ MISTAKES = {
 
 SIGNS = {
     "no packet": ("has no attribute 'parts'",),
+    packets.NOT_CONTIGUOUS: packets.VIEW_FAILS,
     LEFT_BEHIND: ("has no attribute",),
 }
 
@@ -156,6 +170,7 @@ EXERCISE = Exercise(
         bits_case("beyond float16's range", 613, [(6,)], 1.0, largest=1e6),
         bits_case("tiny entries", 615, [(12,)], 1e-7),
         bits_case("a gradient of zeros", 614, [(5,)], 0.0),
+        bits_case("not contiguous", 616, [(3, 4)], 1.0, gaps=True),
     ),
     distributed=False,
     hints=(

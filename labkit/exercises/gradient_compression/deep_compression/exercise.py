@@ -1,0 +1,207 @@
+"""Deep gradient compression: clipping, momentum and a share that shrinks, in front of top-k."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from labkit.checks.as_if import as_if
+from labkit.checks.blame import by_signs
+from labkit.checks.case import Case, Value, Values
+from labkit.checks.compare import near, wrong_value
+from labkit.checks.draws import normal
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.values import integer, number, records, tensor
+from labkit.checks.wire import Wire
+from labkit.exercises.gradient_compression import packets
+from labkit.exercises.gradient_compression.deep_compression.driver import drive
+
+
+def deep_case(
+    name: str,
+    seed: int,
+    calls: Sequence[tuple[str | None, Sequence[int]]],
+    *,
+    ratio: float = 0.1,
+    momentum: float = 0.9,
+    max_norm: float = 1e9,
+    num_ranks: int = 1,
+    warmup: int = 0,
+    gaps: bool = False,
+) -> Case:
+    """Return a case: (key, shape) of each call in turn, and what the compressor is made with."""
+    of_calls: list[Value] = [
+        {
+            "key": key,
+            "gradient": normal(seed + place, *shape, dtype=torch.float64),
+            "layout": "not contiguous" if gaps else "contiguous",
+        }
+        for place, (key, shape) in enumerate(calls)
+    ]
+    made: dict[str, Value] = {"ratio": ratio, "momentum": momentum, "max_norm": max_norm, "num_ranks": num_ranks}
+    return Case(name, 1, (made | {"warmup": warmup, "calls": of_calls},))
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How a step is taken: right by default; every flag turns one rule off."""
+
+    clips: bool = True
+    alone: bool = False
+    afterwards: bool = False
+    remembers: bool = True
+    corrects: bool = True
+    masks: bool = True
+    clears: bool = True
+    warms: bool = True
+    by_key: bool = True
+    counts_all: bool = False
+
+
+_WRONG = {
+    "not clipped": _Way(clips=False),
+    "clipped as if alone": _Way(alone=True),
+    "clipped after the momentum": _Way(afterwards=True),
+    "no residual": _Way(remembers=False),
+    "no momentum": _Way(corrects=False),
+    "momentum of what was sent": _Way(masks=False),
+    "what was sent stays": _Way(clears=False),
+    "no warm-up": _Way(warms=False),
+    "one state for all keys": _Way(by_key=False),
+    "warm-up counts all keys": _Way(counts_all=True),
+}
+"""What an answer looks like that breaks one rule."""
+
+
+def _replay(case: Case, way: _Way) -> Iterator[Tensor]:
+    """Yield what is unpacked in each call."""
+    made = case.inputs[0]
+    velocities: dict[str, Tensor] = {}
+    residuals: dict[str, Tensor] = {}
+    counts: dict[str, int] = {}
+    for place, call in enumerate(records(made, "calls")):
+        key, gradient = f"{call['key']}" if way.by_key else "", tensor(call, "gradient")
+        blank = torch.zeros_like(gradient)
+        limit = number(made, "max_norm") / (1.0 if way.alone else math.sqrt(integer(made, "num_ranks")))
+        if way.clips and not way.afterwards:
+            gradient = _clipped(gradient, limit)
+        velocity = number(made, "momentum") * velocities.get(key, blank) + gradient if way.corrects else gradient
+        if way.afterwards:
+            velocity = _clipped(velocity, limit)
+        residual = (residuals.get(key, blank) if way.remembers else blank) + velocity
+        there = _largest(residual, _share(case, place if way.counts_all else counts.get(key, 0), way))
+        yield torch.where(there, residual, 0.0)
+        counts[key] = counts.get(key, 0) + 1
+        residuals[key] = residual.masked_fill(there, 0.0) if way.clears else residual
+        velocities[key] = velocity.masked_fill(there, 0.0) if way.masks else velocity
+
+
+def _clipped(gradient: Tensor, limit: float) -> Tensor:
+    return gradient * min(1.0, limit / float(gradient.norm()))
+
+
+def _share(case: Case, call: int, way: _Way) -> float:
+    ratio, warmup = number(case.inputs[0], "ratio"), integer(case.inputs[0], "warmup")
+    return max(ratio, 0.25 ** (1 + call // warmup)) if warmup and way.warms else ratio
+
+
+def _largest(residual: Tensor, share: float) -> Tensor:
+    count = max(1, int(share * residual.numel()))
+    return residual.abs() >= residual.abs().flatten().sort(descending=True).values[count - 1]
+
+
+def expected(case: Case) -> list[Values]:
+    """Return what must come back in each call (the oracle)."""
+    calls: list[Value] = [{"unpacked": each, "changed": False, "bytes": 0} for each in _replay(case, _Way())]
+    return [{"calls": calls}]
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong, in the order of the calls."""
+    came, asked = records(got[0], "calls"), records(case.inputs[0], "calls")
+    for place, (right, mine, call) in enumerate(zip(_replay(case, _Way()), came, asked, strict=True)):
+        where = f"Call {place}" + ("" if call["key"] is None else f" with the key {call['key']}")
+        if "problem" in mine:
+            yield Finding("no packet", f"{where}: {mine['problem']}.")
+        if mine["changed"]:
+            yield Finding("gradient changed", f"{where} changed the gradient it was given.")
+        back = tensor(mine, "unpacked")
+        if not near(back, right):
+            ways = [(name, partial(_call, case, way, place)) for name, way in _WRONG.items()]
+            name = as_if(back, ways, near)
+            if not name and int((back != 0).sum()) != int((right != 0).sum()):
+                name = "another share"
+            yield wrong_value(name or "a wrong packet", f"{where}: what was unpacked", back, right)
+        most = int((right != 0).sum()) * 12
+        if integer(mine, "bytes") > most:
+            message = f"{where}: the packet has {mine['bytes']} bytes, and {most} are enough."
+            yield Finding("too many bytes", message, f"at most {most} bytes", f"{mine['bytes']} bytes")
+
+
+def _call(case: Case, way: _Way, place: int) -> Tensor:
+    """Return what comes back in one call of an answer that breaks a rule; another shape where keys meet."""
+    try:
+        return [*_replay(case, way)][place]
+    except RuntimeError:  # residuals of other sizes met
+        return torch.zeros(0, dtype=torch.float64)
+
+
+MISTAKES = {
+    **{
+        name: packets.MISTAKES[name]
+        for name in ("no packet", "gradient changed", packets.NOT_CONTIGUOUS, packets.NOTHING)
+    },
+    "not clipped": "The gradient is not clipped: if its norm is more than max_norm / sqrt(num_ranks), scale it down to "
+    "that, before anything else.",
+    "clipped as if alone": "Each rank clips to max_norm / sqrt(num_ranks): the sum of N such gradients has about "
+    "sqrt(N) times the norm of one.",
+    "clipped after the momentum": "Clip the gradient before it goes into the velocity, not the velocity.",
+    "no residual": "The velocity adds up in a residual; what is sent are the residual's largest entries.",
+    "no momentum": "velocity = momentum * velocity + gradient comes before the residual: residual += velocity.",
+    "momentum of what was sent": "What is sent leaves the velocity too, or old momentum pushes an entry that has just "
+    "been sent.",
+    "what was sent stays": "What is sent leaves the residual.",
+    "no warm-up": "While it warms up, more entries are kept: max(ratio, 0.25 ** (1 + call // warmup)).",
+    "one state for all keys": "Keys met: velocity, residual and the number of calls belong to one key each.",
+    "warm-up counts all keys": "The warm-up counts the calls of one key: DDP calls once for each bucket in a step.",
+    "another share": "Keep num_kept(share, entries) entries of the residual, with the share of this call.",
+    "too many bytes": "The packet holds the kept values and their places as int32, as TopK's does.",
+}
+
+SIGNS = {
+    "one state for all keys": ("must match the size of tensor",),
+    packets.NOT_CONTIGUOUS: packets.VIEW_FAILS,
+}
+
+EXERCISE = Exercise(
+    id="deep_compression",
+    functions=("DeepCompression",),
+    given=("Packet", "num_kept", "TopK"),
+    driver=drive,
+    oracle=expected,
+    find=find,
+    blame=by_signs(SIGNS),
+    mistakes=MISTAKES,
+    certain=frozenset(SIGNS),
+    visible=(
+        deep_case("one key, five steps", 681, [(None, (40,))] * 5),
+        deep_case("clipped, four ranks", 682, [(None, (30,))] * 4, max_norm=2.0, num_ranks=4),
+        deep_case("two keys that warm up", 683, [("a", (40,)), ("b", (24,))] * 5, ratio=0.03, warmup=2),
+        deep_case("a matrix, not contiguous", 684, [(None, (5, 8))] * 2, gaps=True),
+    ),
+    distributed=False,
+    hints=(
+        "Follow one entry of 0.1 through three steps that do not send it, once with momentum before the residual and "
+        "once after. What has gathered?",
+        "For each key: a velocity, a residual, a number of calls. Clip; velocity = momentum * velocity + gradient; "
+        "residual += velocity; top-k of the residual; zero what was sent in both.",
+        "packet = TopK(share).compress(residual); places = packet.parts[1].long(); residual.view(-1)[places] = 0; "
+        "velocity.view(-1)[places] = 0.",
+    ),
+)
