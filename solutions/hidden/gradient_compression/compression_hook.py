@@ -53,14 +53,13 @@ def cases(draw: random.Random) -> list[Case]:
         ),
         ddp_case("2 ranks under torch's DDP, three steps", seed(draw), 2, 3),
         own_parts_case("3 ranks under torch's DDP, with your own Int8 and ErrorFeedback", seed(draw), 3, 3),
-        own_parts_case("3 ranks, your own TopK", seed(draw), 3, 4, "TopK", ratio=draw.uniform(0.05, 0.3)),
+        own_parts_case("3 ranks, your own TopK", seed(draw), 3, 4, "TopK", {"ratio": draw.uniform(0.05, 0.3)}),
         own_parts_case(
             "3 ranks, your own RandomK",
             seed(draw),
             3,
             4,
             "RandomK",
-            ratio=draw.uniform(0.1, 0.3),
-            seed=draw.randint(1, 99),
+            {"ratio": draw.uniform(0.1, 0.3), "seed": draw.randint(1, 99)},
         ),
     ]

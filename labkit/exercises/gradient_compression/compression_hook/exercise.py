@@ -88,13 +88,15 @@ def ddp_case(name: str, seed: int, world_size: int, steps: int = 2) -> Case:
     return Case(name, world_size, tuple(inputs), {"ddp": True})
 
 
-def own_parts_case(name: str, seed: int, world_size: int, steps: int = 2, own: str = "Int8", **options: Value) -> Case:
+def own_parts_case(
+    name: str, seed: int, world_size: int, steps: int = 2, own: str = "Int8", options: Values | None = None
+) -> Case:
     """Return a case under torch's DDP in which the learner's own compressor and memory do their part.
 
     With Int8 in several buckets; else in one, so that no residual is left under the key of a bucket that is no more.
     """
     given = ddp_case(name, seed, world_size, steps)
-    parts: dict[str, Value] = {"compressor": {"kind": OWN, "name": own, "options": options}}
+    parts: dict[str, Value] = {"compressor": {"kind": OWN, "name": own, "options": {**(options or {})}}}
     if own != "Int8":
         parts["cap"] = 25.0
     return Case(name, world_size, tuple({**each, **parts} for each in given.inputs), given.about)
@@ -368,7 +370,7 @@ EXERCISE = Exercise(
         ),
         hook_case("4 ranks, of which 0, 1 and 3 take part", 667, 4, WINDOW, [(40,)], group=(0, 1, 3)),
         ddp_case("3 ranks under torch's DDP, two steps", 666, 3),
-        own_parts_case("2 ranks under DDP: your TopK, your memory, your hook", 668, 2, 3, "TopK", ratio=0.1),
+        own_parts_case("2 ranks under DDP: your TopK, your memory, your hook", 668, 2, 3, "TopK", {"ratio": 0.1}),
     ),
     hints=(
         "What must be done at once, while backward goes on, and what only when everything has come? Write the second "
