@@ -19,8 +19,7 @@ from torch.nn import functional
 VOCABULARY = "0123456789+="
 IGNORED = -100
 """The target of a token that is given, not learned."""
-SGD = {"momentum": {"lr": 0.2, "momentum": 0.9}, "sgd": {"lr": 0.5}}
-"""SGD with and without momentum, as the GPT learns with it."""
+SGD = {"momentum": {"lr": 0.2, "momentum": 0.9}, "sgd": {"lr": 0.5}}  # as the GPT learns with it
 
 
 class Block(nn.Module):
@@ -362,18 +361,16 @@ def train_as_ranks(make: Callable[[], Any], optimizer: str, num_steps: int) -> l
 
     Args:
         make: Returns a new compressor, one for each rank, of flat gradients: compress(gradient), decompress(packet).
-        optimizer: "adamw", "momentum" (SGD with momentum 0.9) or "sgd" (without).
+        optimizer: "adamw", or a key of SGD.
         num_steps: How many steps.
     """
     if optimizer != "adamw" and optimizer not in SGD:
         raise ValueError(f"optimizer {optimizer!r}: choose 'adamw', 'momentum' or 'sgd'")
     model, task, compressors = GPT(), Addition(), [make() for _ in range(4)]
-    parameters = list(model.parameters())
-    chosen = optimizer_for(model) if optimizer == "adamw" else torch.optim.SGD(parameters, **SGD[optimizer])
-    rate, losses = chosen.param_groups[0]["lr"], []
+    parameters: list[Tensor] = list(model.parameters())
+    chosen: Any = optimizer_for(model) if optimizer == "adamw" else torch.optim.SGD(parameters, **SGD[optimizer])
+    warm_up, losses = torch.optim.lr_scheduler.LambdaLR(chosen, lambda step: min(1.0, 10 * (step + 1) / num_steps)), []
     for step in range(num_steps):
-        for group in chosen.param_groups:
-            group["lr"] = rate * min(1.0, 10 * (step + 1) / num_steps)
         total, mean = torch.zeros(model.num_parameters), 0.0
         for rank, compressor in enumerate(compressors):
             loss = loss_of(model, *task.batch(step, 64, rank=rank, world_size=4))
@@ -384,6 +381,7 @@ def train_as_ranks(make: Callable[[], Any], optimizer: str, num_steps: int) -> l
             parameter.grad = part.view_as(parameter)
         nn.utils.clip_grad_norm_(parameters, 1.0)
         chosen.step()
+        warm_up.step()
         losses.append(mean)
     return losses
 
@@ -391,8 +389,7 @@ def train_as_ranks(make: Callable[[], Any], optimizer: str, num_steps: int) -> l
 def seconds_under_ddp(prepare: Callable[[Any], object] | None = None) -> float:
     """Return how long the fastest of three steps but the first takes: the GPT under torch's DDP, prepared by a hook."""
     ddp = nn.parallel.DistributedDataParallel(GPT())
-    if prepare is not None:
-        prepare(ddp)
+    _ = prepare and prepare(ddp)
     optimizer, seconds = torch.optim.SGD(ddp.parameters(), lr=0.1), []
     for tokens, targets in Addition().loader(3, 64, rank=dist.get_rank(), world_size=dist.get_world_size()):
         begin = time.perf_counter()

@@ -18,7 +18,8 @@ from tests.checks.lesson_cells import namespace
 from tests.exercises.wrong_answer import WrongAnswer, wrong_answers
 
 LESSONS = (
-    "start_here", "data_parallel", "ring_all_reduce", "collectives", "ddp", "pipeline", "schedules", "gradient_compression",
+    "start_here", "data_parallel", "ring_all_reduce", "collectives", "ddp", "pipeline", "schedules",
+    "gradient_compression",
 )  # fmt: skip
 ON_PROCESSES = frozenset({"compression_hook"})
 """Exercises whose driver waits in C++ for a future of several, where virtual ranks cannot wait."""
