@@ -19,7 +19,7 @@ from torch.nn import functional
 VOCABULARY = "0123456789+="
 IGNORED = -100
 """The target of a token that is given, not learned."""
-SGD = {"momentum": {"lr": 0.2, "momentum": 0.9}, "sgd": {"lr": 0.5}}  # as the GPT learns with it
+SGD: dict[str, Any] = {"momentum": {"lr": 0.2, "momentum": 0.9}, "sgd": {"lr": 0.5}}  # as the GPT learns with it
 
 
 class Block(nn.Module):
@@ -377,7 +377,7 @@ def train_as_ranks(make: Callable[[], Any], optimizer: str, num_steps: int) -> l
             gradients = torch.autograd.grad(loss, parameters)
             total += compressor.decompress(compressor.compress(torch.cat([each.flatten() for each in gradients]))) / 4
             mean += loss.item() / 4
-        for parameter, part in zip(parameters, total.split([each.numel() for each in parameters]), strict=True):
+        for parameter, part in zip(parameters, torch.split(total, [each.numel() for each in parameters]), strict=True):
             parameter.grad = part.view_as(parameter)
         nn.utils.clip_grad_norm_(parameters, 1.0)
         chosen.step()

@@ -83,7 +83,6 @@ SAME_STAND_INS = {
     "sharded_module": "one model, which has all that is asked about",
     "saved_state": _KEEPING,
     "error_feedback": _COMPRESSORS,
-    "mean_of_packets": _COMPRESSORS,
     "power_sgd": "a function that averages over the driver's own ranks",
 }
 """Exercises whose hidden cases bring no other stand-ins than the visible ones. Who is right for these alone keeps the

@@ -6,13 +6,8 @@ import random
 
 from labkit.checks.case import Case
 from labkit.checks.hidden import seed
-from labkit.exercises.gradient_compression.compression_hook.exercise import (
-    ROUNDING,
-    WINDOW,
-    ddp_case,
-    hook_case,
-    own_parts_case,
-)
+from labkit.exercises.gradient_compression.compression_hook.exercise import ddp_case, hook_case, own_parts_case
+from labkit.exercises.gradient_compression.unpacked import ROUNDING, WINDOW
 
 
 def cases(draw: random.Random) -> list[Case]:

@@ -24,7 +24,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
             num_ranks=integer(inputs, "num_ranks"), warmup=integer(inputs, "warmup"),
         )  # fmt: skip
 
-    memory, found = make(), []
+    memory = make()
+    found: list[Value] = []
     for call in records(inputs, "calls"):
         gradient = laid_out(tensor(call, "gradient"), text(call, "layout"))
         packet = memory.compress(gradient, *([] if call["key"] is None else [call["key"]]))  # type: ignore[attr-defined]
@@ -39,4 +40,4 @@ def drive(functions: Functions, inputs: Values) -> Values:
             "bytes": sum(part.numel() * part.element_size() for part in parts),
         }
         found.append(came)
-    return {"calls": [*found]}
+    return {"calls": found}

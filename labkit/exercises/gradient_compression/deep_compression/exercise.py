@@ -17,6 +17,7 @@ from labkit.checks.compare import near, wrong_value
 from labkit.checks.draws import normal
 from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
+from labkit.checks.structure import NOTHING
 from labkit.checks.values import integer, number, records, tensor
 from labkit.checks.wire import Wire
 from labkit.exercises.gradient_compression import packets
@@ -153,10 +154,7 @@ def _call(case: Case, way: _Way, place: int) -> Tensor:
 
 
 MISTAKES = {
-    **{
-        name: packets.MISTAKES[name]
-        for name in ("no packet", "gradient changed", packets.NOT_CONTIGUOUS, packets.NOTHING)
-    },
+    **{name: packets.MISTAKES[name] for name in ("no packet", "gradient changed", packets.NOT_CONTIGUOUS, NOTHING)},
     "not clipped": "The gradient is not clipped: if its norm is more than max_norm / sqrt(num_ranks), scale it down to "
     "that, before anything else.",
     "clipped as if alone": "Each rank clips to max_norm / sqrt(num_ranks): the sum of N such gradients has about "

@@ -27,6 +27,7 @@ def record(rank: int, bucket: int, since: int, cause: str) -> labkit.Timeline:
     """Return the run, with the table of what its ranks wrote down."""
     outcome = labkit.run(train, rank, bucket, since, cause, on=labkit.virtual(RANKS), echo=False)
     timeline = outcome.timeline
+    assert timeline is not None
     timeline = timeline.select(timeline.name == "step")
     rows = [row for of_rank in outcome.results for row in of_rank]
     timeline.tables = {"norms": {name: np.array([row[name] for row in rows]) for name in rows[0]}}
