@@ -177,7 +177,7 @@ labkit.check("two_operators", enter, leave)
 #
 # **Heads.** Attention is cut by heads: each computes alone until `out` mixes them. But `qkv.weight` is three matrices on
 # top of each other: all of q, all of k, all of v, each with one head after another. The first half of its rows is *not*
-# the first half of the heads: it is all of q and half of k. Shapes fit all the same.
+# the first half of the heads: it is all of q and half of k. Shapes fit all the same. (`Block.attention??` shows what attention computes.)
 #
 # Heads need not divide evenly. With 5 heads, `my_part` gives two ranks 3 and 2. More ranks than heads would leave somebody
 # without work: refuse.
