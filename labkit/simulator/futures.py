@@ -3,7 +3,8 @@
 torch's own futures wait in C++, where nobody could go on meanwhile. So while a run goes on, the methods of torch's
 class ask who calls: a rank waits in virtual time, and callbacks run in the thread that completes the future, at its
 time; other threads, and futures of torch's own making, are served as ever. The value is kept in the C++ future too,
-which DistributedDataParallel's hooks read.
+which DistributedDataParallel's hooks read. A hook that waits for a future of C++ during a backward pass has what its
+rank promised for the pass's end done first.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from torch.futures import Future
 from labkit.simulator.clock import Event, Waiting
 from labkit.simulator.state import VirtualRank, current_rank
 from labkit.simulator.tracebacks import describe, lines_of
-from labkit.torch_port.futures import unwrap_with
+from labkit.torch_port.backward import before_backward_returns
+from labkit.torch_port.futures import AnyFuture, unwrap_with
 
 POLL_NS = 1_000
 """What asking whether a future is complete costs."""
@@ -28,6 +30,7 @@ POLL_NS = 1_000
 _ATTRIBUTE = "_labkit_state"
 _METHODS = ("wait", "done", "then", "add_done_callback", "set_result")
 _real: dict[str, Any] = {name: vars(Future)[name] for name in _METHODS}
+_real_wait_in_cpp = AnyFuture.wait
 _real_collect_all, _real_wait_all = torch.futures.collect_all, torch.futures.wait_all
 
 
@@ -73,6 +76,28 @@ def _keep(state: State) -> None:
     """Complete a future that its rank has promised to complete later."""
     if state.keep is not None and state.event.ready_ns is None:
         state.keep()
+
+
+def promise_in_backward(rank: VirtualRank, future: Future[Any], keep: Callable[[], None]) -> None:
+    """Say how a future is completed, at the end of the backward pass or by who waits for anything before."""
+    promises = rank.process.promises
+
+    def once() -> None:
+        if once in promises:
+            del promises[once]
+            keep()
+
+    promises[once] = None
+    promise(future, once)
+    before_backward_returns(once)
+
+
+def _wait_in_cpp(self: Any) -> Any:
+    rank = current_rank()
+    if rank is not None and rank.process.promises and not self.done():
+        for keep in list(rank.process.promises):
+            keep()
+    return _real_wait_in_cpp(self)
 
 
 def complete(rank: VirtualRank, future: Future[Any], value: object, at_ns: int) -> None:
@@ -192,8 +217,9 @@ def _then(self: Future[Any], callback: Callable[[Future[Any]], Any]) -> Future[A
 
 
 def _collect_all(futures: list[Future[Any]]) -> Future[list[Future[Any]]]:
-    if current_rank() is None or any(type(future) is not Future for future in futures):
+    if current_rank() is None or not all(isinstance(future, Future) for future in futures):
         return _real_collect_all(futures)
+    futures = [future if type(future) is Future else _standing_for(future) for future in futures]
     collected: Future[list[Future[Any]]] = Future()
     left = [len(futures)]
     state = state_of(collected)
@@ -218,6 +244,13 @@ def _collect_all(futures: list[Future[Any]]) -> Future[list[Future[Any]]]:
     return collected
 
 
+def _standing_for(future: Future[Any]) -> Future[Any]:
+    """Return a future of torch's own class that is completed by waiting for this one."""
+    standing: Future[Any] = Future()
+    promise(standing, lambda: standing.set_result(future.wait()))
+    return standing
+
+
 def _wait_all(futures: list[Future[Any]]) -> list[Any]:
     if current_rank() is None:
         return _real_wait_all(futures)
@@ -233,9 +266,11 @@ def installed() -> Iterator[None]:
     for name, value in ours.items():
         setattr(Future, name, value)
     futures.collect_all, futures.wait_all = _collect_all, _wait_all
+    AnyFuture.wait = _wait_in_cpp
     try:
         yield
     finally:
         for name in ours:
             setattr(Future, name, _real[name])
         futures.collect_all, futures.wait_all = _real_collect_all, _real_wait_all
+        AnyFuture.wait = _real_wait_in_cpp

@@ -59,6 +59,7 @@ class Process:
         accelerator: Its virtual CUDA device (labkit.simulator.accelerator), None where it has none.
         stepping: Whether an optimizer takes its step (labkit.simulator.phases).
         stream_ns: When its device has run all kernels issued so far, where it computes beside the host; else 0.
+        promises: What keeps the futures that are to be complete when the backward pass ends, in order.
     """
 
     threaded: bool = False
@@ -74,6 +75,7 @@ class Process:
     accelerator: Any = None
     stepping: bool = False
     stream_ns: int = 0
+    promises: dict[Callable[[], None], None] = field(default_factory=dict)
 
 
 @dataclass

@@ -10,11 +10,11 @@ import torch
 from torch.futures import Future
 
 from labkit.simulator.clock import Event, Waits
-from labkit.simulator.futures import promise
+from labkit.simulator.futures import promise_in_backward
 from labkit.simulator.record import Row
 from labkit.simulator.state import the_rank
 from labkit.timeline.span import Lane
-from labkit.torch_port.backward import before_backward_returns, in_backward
+from labkit.torch_port.backward import in_backward
 from labkit.torch_port.handles import Handle
 
 POLL_NS = 1_000
@@ -134,8 +134,7 @@ class VirtualWork(Handle):
             if not future.done():
                 future.set_result(self._tensors)
 
-        promise(future, complete)
-        before_backward_returns(complete)
+        promise_in_backward(the_rank(), future, complete)
         return future
 
     get_future_result = get_future

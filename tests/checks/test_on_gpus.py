@@ -27,7 +27,7 @@ def host_with(count: int, nccl: str = "2.29.7") -> Gpus:
 def one_by_one(tensor: torch.Tensor, steps: int, before: Any, after: Any) -> None:
     got = torch.empty_like(tensor)
     for _ in range(steps):
-        send = dist.isend(tensor, after)
+        send: Any = dist.isend(tensor, after)
         dist.recv(got, before)
         send.wait()
         tensor += got

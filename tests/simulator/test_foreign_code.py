@@ -292,3 +292,24 @@ def test_a_rank_that_waits_inside_cpp_ends_the_run_and_is_named(tmp_path: Path) 
 def test_a_key_that_nobody_sets_is_a_deadlock_known_at_once() -> None:
     with pytest.raises(RunTimeout, match=r"store\.wait for the key 'never'"):
         _virtual(lambda: dist.HashStore().get("never"))
+
+
+def test_a_hook_that_waits_during_the_backward_pass_and_futures_collected_from_handles_go_on() -> None:
+    def trained() -> list[float]:
+        dist: Any = torch.distributed
+        ddp: Any = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 3))
+
+        def waits(state: object, bucket: Any) -> Any:
+            ddp.reducer._run_allreduce_hook(bucket).wait()  # as torch's own mixed precision does
+            done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+            done.set_result(bucket.buffer().div_(dist.get_world_size()))
+            return done
+
+        waits.__annotations__.clear()  # torch compares them with types, and here they are text
+        ddp.register_comm_hook(None, waits)
+        ddp(torch.full((2, 4), dist.get_rank() + 1.0)).sum().backward()
+        handles = [dist.all_reduce(torch.full((2,), float(step)), async_op=True) for step in range(3)]
+        sums = torch.futures.collect_all([handle.get_future() for handle in handles]).wait()
+        return [ddp.module.weight.grad[0, 0].item(), *(one.value()[0][0].item() for one in sums)]
+
+    assert labkit.run(trained, on=labkit.virtual(3), echo=False, timeout=60).results == [[4.0, 0.0, 3.0, 6.0]] * 3
