@@ -247,7 +247,7 @@ labkit.check("sparse_rows", pull_rows, push_rows)
 # Keys are not equally popular. The k-th most popular film is watched about 1/k as often as the first: a **power law**.
 
 # %% [markdown]
-# So sending each key once saves half the bytes. It does not help the server of key 0, which *every* worker asks in
+# Sending each key once saves bytes. It does not help the server of key 0, which *every* worker asks in
 # every step. Let eight workers pull and push with four servers. **If the 10,000 keys are placed by range, which share
 # of all rows does the busiest server handle?**
 
