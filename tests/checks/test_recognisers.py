@@ -19,7 +19,7 @@ from tests.exercises.wrong_answer import WrongAnswer, wrong_answers
 
 LESSONS = (
     "start_here", "data_parallel", "ring_all_reduce", "collectives", "ddp", "pipeline", "schedules",
-    "gradient_compression",
+    "gradient_compression", "ddp_for_real_models", "faster_steps", "tensor_parallel", "sharded_training",
 )  # fmt: skip
 ON_PROCESSES = frozenset({"compression_hook"})
 """Exercises whose driver waits in C++ for a future of several, where virtual ranks cannot wait."""
