@@ -5,10 +5,7 @@ Numbers were keys then. Nothing else knows them: what carries notebooks and grad
 
 from __future__ import annotations
 
-_LONG = "longer than an hour and a quarter; becomes two lessons"
-NOT_RETOLD = {
-    "parameter_server": _LONG,
-}
+NOT_RETOLD: dict[str, str] = {}
 """Lessons by slug, and why the limits of labkit.lessons.budget do not hold for them yet. This list only shrinks."""
 
 SLUGS = {

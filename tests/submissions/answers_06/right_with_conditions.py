@@ -3,6 +3,9 @@
 
 
 # %% sync_server
+import threading
+
+
 class SyncServer(Server):
     def __init__(self, weight, num_workers, lr):
         super().__init__(weight, num_workers, lr)
@@ -27,6 +30,9 @@ class SyncServer(Server):
 
 
 # %% async_server
+import threading
+
+
 class AsyncServer(Server):
     def __init__(self, weight, num_workers, lr):
         super().__init__(weight, num_workers, lr)
@@ -41,6 +47,9 @@ class AsyncServer(Server):
 
 
 # %% bounded_server
+import threading
+
+
 class BoundedServer(Server):
     def __init__(self, weight, num_workers, lr, bound):
         super().__init__(weight, num_workers, lr)

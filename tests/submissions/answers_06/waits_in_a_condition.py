@@ -3,6 +3,9 @@
 
 
 # %% sync_server
+import threading
+
+
 class SyncServer(Server):
     def __init__(self, weight, num_workers, lr):
         super().__init__(weight, num_workers, lr)
