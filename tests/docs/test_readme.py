@@ -1,0 +1,28 @@
+"""The README is short, and says of each lesson what is true of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from labkit.lessons.budget import budget
+from labkit.lessons.course import source_files
+from labkit.lessons.source import load
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_stranger_finishes_it() -> None:
+    assert len(README.split()) <= 900
+
+
+def test_each_lesson_has_its_row_with_its_title_and_minutes() -> None:
+    rows = re.findall(r"^\| \[(.+?)\]\(notebooks/(\w+)\.ipynb\) \| .+? \| (.+?) \|$", README, re.MULTILINE)
+    wanted = []
+    for path in source_files(ROOT):
+        lesson = load(path)
+        found = budget(lesson)
+        bonus = f" + {found.bonus}" if found.bonus else ""
+        wanted.append((lesson.manifest.title, path.stem, f"{found.promise}{bonus}"))
+    assert rows == wanted
