@@ -73,7 +73,7 @@ def lesson_slides(lesson: Lesson, shown: Any) -> list[Slide]:
         prose = cell.student_source if cell.kind == "markdown" else prose
         if cell.role in TASKS and cell.exercise:
             minutes = next(each.minutes for each in lesson.exercises if each.id == cell.exercise)
-            slides.append(Slide("exercise", _task(lesson, cell), cell.exercise, minutes=minutes, notes=_told(cell)))
+            slides.append(Slide("exercise", _task(lesson, cell, prose), cell.exercise, minutes=minutes, notes=_told(cell)))
         elif cell.kind == "markdown" and {"slide", "slide-only"} & set(cell.tags):
             slides.append(Slide("prose", cell.student_source))
         elif cell.kind == "markdown" and slides:
@@ -91,14 +91,17 @@ def _question(prose: str) -> str:
     return " ".join(bold[-1].split()) if bold else ""
 
 
-def _task(lesson: Lesson, cell: Cell) -> str:
+def _task(lesson: Lesson, cell: Cell, prose: str) -> str:
+    """Return the slide of an exercise: what each function does, or the question that stands above an answer."""
     exercise = next(each for each in lesson.exercises if each.id == cell.exercise)
     bonus = ", a bonus" if exercise.bonus else ""
     said = {name: text.split("\n")[0] for name, text in _docstrings(cell).items()}
     functions = "\n".join(f"* `{name}`: {said.get(name, '')}".rstrip(": ") for name in exercise.provides)
+    asked = functions or prose.strip().rpartition("\n\n")[2]
+    minutes = f"{exercise.minutes} minute{'s' if exercise.minutes != 1 else ''}"
     return (
-        f"### Your turn: {exercise.number} {exercise.title}\n\n{functions}\n\n"
-        f"**{exercise.minutes} minutes** · {exercise.points} points{bonus} · difficulty {exercise.difficulty} of 5"
+        f"### Your turn: {exercise.number} {exercise.title}\n\n{asked}\n\n"
+        f"**{minutes}** · {exercise.points} points{bonus} · difficulty {exercise.difficulty} of 5"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from labkit.checks.par import EXPOSED, TOO_LARGE
 from labkit.checks.rooms import exercises, lessons
 from labkit.checks.sweep import MISTAKES as SWEPT
 from tests.exercises.wrong_answer import wrong_answers
@@ -16,6 +17,7 @@ def test_wrong_answers_stand_for_exercises_and_mistakes_that_exist(lesson: str) 
         assert answer.exercise in known, answer.name
         exercise = known[answer.exercise]
         names = set(exercise.mistakes) | set(SWEPT if exercise.sweep else ())
+        names |= {EXPOSED, TOO_LARGE} if exercise.par is not None else set()
         assert answer.mistake in names, f"{answer.exercise}, {answer.name}: no mistake is called {answer.mistake!r}"
 
 
