@@ -64,7 +64,8 @@ def survive(
         push_safely: push_safely(replicas, worker, number, gradient) returns the place of who acknowledged.
         gradients: Of each worker (ranks 2 and up).
         dies_after_s: When the primary dies.
-        kill: Whether it is a process that is killed, or else a rank that leaves RPC without a word.
+        kill: Whether it is a process that is killed, or else (and where there is no fork) a rank that leaves RPC
+            without a word.
 
     Returns:
         On rank 1, the backup, its version and weights; on a worker, how many of its gradients each replica
@@ -73,7 +74,8 @@ def survive(
     rank = int(os.environ["RANK"])
     start = (torch.zeros_like(gradients[0][0]), len(gradients), -1.0)
     if rank == 0:
-        primary = os.fork() if kill else 0  # a child is killed: labkit.run ends all ranks if one of them dies
+        # A child is killed: labkit.run ends all ranks if one of them dies.
+        primary = os.fork() if kill and hasattr(os, "fork") else 0
         if primary:
             os.waitpid(primary, 0)
             return None
@@ -85,7 +87,7 @@ def survive(
     found: Any = None
     if rank == 0:
         time.sleep(dies_after_s)
-        if kill:
+        if kill and hasattr(os, "fork"):
             os.kill(os.getpid(), signal.SIGKILL)
     elif rank == 1:
         while len(_done) < len(gradients):

@@ -59,7 +59,8 @@ def test_the_record_answers_what_that_of_real_processes_answers() -> None:
     assert virtual.problems == real.problems == ()
     assert set(virtual.tables) >= set(real.tables)
     for name in ("call", "source", "wait"):
-        assert set(virtual.tables[name]) >= set(real.tables[name]), name
+        # Which messages NCCL would launch together is told of real calls alone.
+        assert set(virtual.tables[name]) >= set(real.tables[name]) - {"batched"}, name
 
     def calls(timeline: Timeline) -> list[object]:
         table, lanes = timeline.tables["call"], Lane.COMMUNICATION
