@@ -73,7 +73,8 @@ def lesson_slides(lesson: Lesson, shown: Any) -> list[Slide]:
         prose = cell.student_source if cell.kind == "markdown" else prose
         if cell.role in TASKS and cell.exercise:
             minutes = next(each.minutes for each in lesson.exercises if each.id == cell.exercise)
-            slides.append(Slide("exercise", _task(lesson, cell, prose), cell.exercise, minutes=minutes, notes=_told(cell)))
+            task = _task(lesson, cell, prose)
+            slides.append(Slide("exercise", task, cell.exercise, minutes=minutes, notes=_told(cell)))
         elif cell.kind == "markdown" and {"slide", "slide-only"} & set(cell.tags):
             slides.append(Slide("prose", cell.student_source))
         elif cell.kind == "markdown" and slides:
