@@ -41,7 +41,8 @@ def test_a_topic_measured_again_takes_the_place_of_its_section_alone(tmp_path: P
     assert "| at most one | not measured | at most 1 |  |" in text
 
 
-@pytest.mark.parametrize("name", ["labkit.run", pytest.param("plain fork", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["labkit.run", "plain fork"])
 def test_a_launcher_answers_each_call_with_its_seconds_and_leaves_no_process(name: str) -> None:
     one = launch.Launcher(name, 2)
     one.call()
@@ -67,6 +68,7 @@ def test_a_launcher_that_fails_says_its_last_words() -> None:
     assert one.problem == "KeyError: 'no such launcher'"
 
 
+@pytest.mark.long
 def test_the_solutions_ring_is_what_the_benchmark_holds_against_gloo() -> None:
     assert ring.solution("ring_all_reduce").__name__ == "ring_all_reduce"
 

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import labkit.timeline
 
 PROGRAM = """
@@ -27,6 +29,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_device_and_span_work_under_plain_torchrun(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(PROGRAM)

@@ -97,6 +97,7 @@ def test_the_recorded_run_is_what_the_ranks_wrote_down() -> None:
     assert log["step"][wrong].min() == 14
 
 
+@pytest.mark.long
 def test_four_ranks_that_send_everything_train_as_one_process_does(answers: dict[str, Any]) -> None:
     def short(make: Any, optimizer: str) -> float:
         losses = models.train_as_ranks(make, optimizer, 12)
