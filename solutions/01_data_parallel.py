@@ -17,7 +17,7 @@
 # show you why.
 #
 # So why build it? Because it is data parallelism with nothing in the way: one process, no network. Every later lesson
-# needs its parts. And once you know where it stops, you know why the next design looks the way it does.
+# needs its parts, and the next design begins where it stops.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** `nn.Module`, `backward()`, and lesson 00; no GPU.
 # `[torch.device("cpu")] * 4` stands for four devices here: one processor, but the rules are those of four GPUs.
@@ -149,8 +149,8 @@ print("gradient of the original:", weight.grad.tolist())
 # How do such clones get into a module? `copy.deepcopy(module, memo)` takes a dict `{id(thing): stand-in}` and uses the
 # stand-in wherever it meets that thing, however often.
 #
-# **Buffers** need a decision. BatchNorm writes its running mean during forward; four replicas write four of them, and one
-# survives: by custom, replica 0's.
+# **Buffers** need a decision. They are tensors that no optimizer touches, such as BatchNorm's running mean, which forward
+# writes. Four replicas write four of them, and one survives: by custom, replica 0's.
 #
 # A trap: `tensor.to(device)` returns *the same tensor* if it is there already; `tensor.to(device, copy=True)` never does.
 #
@@ -252,7 +252,7 @@ class MiniDataParallel(nn.Module):
 
 
 # %% [markdown]
-# Is it right? Eleven samples on four devices, and on one; in float64, where rounding cannot hide a small mistake:
+# Is it right? Eleven samples on four devices, and on one, in float64, where rounding cannot hide a mistake:
 
 # %%
 torch.manual_seed(0)
@@ -263,7 +263,7 @@ alone, together = (torch.autograd.grad(loss, model[0].weight)[0] for loss in los
 print("equal gradients, to 14 digits:", torch.allclose(alone, together, rtol=0, atol=1e-14))
 
 # %% [markdown]
-# One thing is *not* as on one device, in torch's class as in yours: BatchNorm takes mean and variance from **its own
+# One thing *differs* from a single device, in torch's class as in yours: BatchNorm takes mean and variance from **its own
 # piece**.
 #
 # **[[made_once]].** Copying the model in every step looks wasteful. Somebody moves `replicate` into `__init__`. What
@@ -326,8 +326,8 @@ labkit.reveal("two_threads", one.makespan_ns / two.makespan_ns, two)
 # While one thread gets through some short layers, the other is stuck in a long one: it waits for the lock, which Python
 # passes on every 5 ms. A bar says that something *began and ended*, not that anything was *done*.
 #
-# **[[long_operators]].** And if each thread computed one long matrix product? Choose `"no faster"`, `"twice as fast"` or
-# `"four times"`.
+# **[[long_operators]].** Now each thread computes one long matrix product. Are two threads `"no faster"` than one,
+# `"twice as fast"` or `"four times"`?
 
 # %% tags=["why"] exercise="long_operators" title="Long operators"
 labkit.answer("long_operators", "twice as fast")
@@ -506,8 +506,8 @@ for n in (1, 2, 4, 8):
 # mend that, and bring a trap of their own.
 #
 # **[[lone_sample]].** Suppose each replica returns the *mean* loss of its piece, and you take `losses.mean()`. Nine
-# samples on eight devices: how many times as much does a sample count that is alone on its device, compared with one that
-# shares it?
+# samples on eight devices: two share a device, seven have one each. How many times as much does a lone sample count as
+# one of the two?
 
 # %% tags=["why"] exercise="lone_sample" title="A sample alone" bonus=true
 labkit.answer("lone_sample", 2)

@@ -83,7 +83,7 @@ labkit.run(three_ranks, on=labkit.local(3)).results
 #
 # Two calls move data between two ranks. Both **block**:
 #
-# * `dist.send(tensor, dst=1)` returns when you may change `tensor` again. That can be as late as when rank 1 has taken it.
+# * `dist.send(tensor, dst=1)` returns when you may change `tensor` again. That may be only once rank 1 has received it.
 # * `dist.recv(tensor, src=0)` returns when the data has arrived in `tensor`.
 #
 # Every `send` needs its `recv` on the other side, with the same shape and dtype. That is enough for an all-reduce: everybody
@@ -549,7 +549,7 @@ labkit.recorded("slow_ring")
 # ### Exercise [[slow_ring]]
 #
 # Zoom into the first two steps and follow the arrows. `sent_mb`: how many MB does rank 3 send in all? `links`: while bytes
-# move, how many of the eight links carry some at the same time? `cause`: `"a slow rank"`, `"a slow link"`,
+# move, how many of the eight links are busy at the same time? `cause`: `"a slow rank"`, `"a slow link"`,
 # `"whole tensor in every step"` or `"taking turns"`?
 
 # %% tags=["find"] exercise="slow_ring" points=0 minutes=4 title="Right, and slow"

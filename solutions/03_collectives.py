@@ -270,8 +270,8 @@ plt.close()  # shown once, with your guess
 labkit.reveal("tree_wins_below", border / 1e6, figure)
 
 # %% [markdown]
-# Set both formulas equal and solve for B, with L = ⌈log₂ N⌉: the border is αβ (N-1-L) / (L-(N-1)/N). It grows with α, with
-# β and with N. So "trees below 1 MB" is a rule for one cluster, and NCCL computes it anew for each.
+# You may have read that trees are for less than 1 MB. That is a rule for one cluster; NCCL computes the border anew for
+# each.
 #
 # **[[ten_times_the_latency]].** The same 64 GPUs over Ethernet: the same bandwidth, ten times the latency. What does that
 # do to the border? Choose `"a tenth"`, `"the same"` or `"ten times"`.
@@ -291,6 +291,9 @@ labkit.answer("ten_times_the_latency", "ten times")
 # <!-- notes: Halving and doubling wants a power of two and partners that are far apart. NCCL's Tree is two trees, in pieces: about 2 log N steps and 2B. -->
 
 # %% [markdown]
+# Set both formulas equal and solve for B, with L = ⌈log₂ N⌉: the border is αβ (N-1-L) / (L-(N-1)/N). It grows with α, with
+# β and with N.
+#
 # ## 4 A tree
 #
 # In a ring, the last contribution arrives after N-1 hops. In a binomial tree every round halves the number of ranks that
@@ -481,7 +484,7 @@ labkit.reveal("one_card_slowdown", max(one_card.results) / max(own_card.results)
 # You get a cluster of H100s: NVLink inside each node, **one 400 Gb/s card a node** between them, and some links that are
 # slower than the rest. Return a plan for each rank, of the records of lesson 02. You may cut the 64 MB into as many equal
 # chunks as you like, up to 64, and send any chunk to anybody. In a step, a rank's messages start together, and the step
-# ends when all have left and arrived; what is sent is what the chunk held before the step.
+# ends when all have left and arrived. A message carries what its chunk held before the step.
 #
 # Your score is the time until the last rank is done, in virtual time, messages alone. The points are for beating the plain
 # ring in the order of ranks, on these clusters and on others of their kind. Beside it stand the textbook's two levels, and
@@ -585,7 +588,7 @@ labkit.challenge("unequal_links", all_reduce_plans)
 #   the GPU's processors and memory bandwidth from your computation.
 # * **Channels.** Several rings at once, each on its own share of the tensor, by different routes, so that every link and
 #   every card is used.
-# * **Pieces.** A chunk goes in small pieces, so that one step starts before the last one has ended, as your slices do.
+# * **Pieces.** A chunk goes in small pieces, so that one step starts before the last one has ended.
 # * **Protocols.** *Simple* sends large blocks: full bandwidth, more latency. *LL* puts a 4-byte flag beside every 4 bytes:
 #   half the bandwidth, little latency. *LL128* spends 8 bytes of 128.
 # * **Trees.** Two at once, each rank a leaf in one of them, in pieces: about 2 log₂ N steps and 2B bytes (Sanders, Speck

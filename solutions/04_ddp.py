@@ -51,7 +51,7 @@ from labkit.timeline.metrics import hidden_communication_share
 #
 # Every rank holds a copy of the model. The copies behave as one model if they
 #
-# 1. **begin equal**: rank 0 gives, the others take;
+# 1. **begin equal**: everybody starts with rank 0's parameters;
 # 2. **take equal steps**: every rank hands its optimizer the same gradients.
 #
 # Then they stay equal, and nobody ever sends a parameter again.
@@ -73,8 +73,8 @@ def broadcast_module(module: nn.Module) -> None:
 # %% [markdown]
 # (**Buffers** are tensors that no optimizer touches and the forward pass needs, such as BatchNorm's running mean.)
 #
-# The second rule is yours. Each rank computes the gradient of the mean loss over its own samples. If all ranks have
-# equally many, the mean of these gradients is the gradient over the whole batch.
+# The second rule is yours. Each rank computes the gradient of the mean loss over its own samples. If every rank
+# has the same number of samples, the mean of these gradients is the gradient over the whole batch.
 #
 # A **frozen** parameter (`requires_grad=False`) has no gradient anywhere. But a layer may have been skipped on one rank and
 # used on another, and **every rank must make the same calls in the same order**.
@@ -250,10 +250,10 @@ labkit.reveal("overlapped_step_ms", overlapped.makespan_ns / 1e6, overlapped)
 #
 # One thing is too good in this figure: the virtual network takes nothing from the GPU. NCCL, the library that moves
 # gradients between real GPUs, does. Its kernels run on some of the GPU's processors and use its memory bandwidth, so
-# backward becomes a little slower while they run. Overlap still pays. But a measured gain is smaller than this.
+# backward becomes a little slower while they run. Overlap still pays, but a measured gain is smaller.
 #
-# **[[overlap_here]].** And two processes on your laptop's processor: does overlap hide `"as much"`, `"less"` or `"more"`
-# there?
+# **[[overlap_here]].** Now take two processes on your laptop's CPU, with no GPU. Does overlap hide `"as much"`, `"less"` or
+# `"more"` there?
 
 # %% tags=["why"] exercise="overlap_here" title="Overlap on a laptop"
 labkit.answer("overlap_here", "less")
@@ -305,12 +305,12 @@ labkit.answer("late_rank", rank=5, late_ms=5.2, cause="waits in a hook")
 # %% [markdown]
 # ## 5 Buckets
 #
-# Eight large layers are kind. A real model has hundreds of parameters, and most are tiny. Each all-reduce costs its start,
-# the latency of lesson 02, however little it carries.
+# Eight large layers are the easy case. A real model has hundreds of parameters, and most are tiny. Each all-reduce costs its
+# start, the latency of lesson 02, however little it carries.
 #
-# So DDP puts gradients together in **buckets** and sends a bucket when it is full: `bucket_cap_mb=25` by default. This
-# rule is the usual one. Take gradients as backward completes them, from the last parameter to the first, and begin a new
-# bucket when the next one does not fit.
+# So DDP puts gradients together in **buckets** and sends a bucket when it is full: `bucket_cap_mb=25` by default. The
+# usual rule: take gradients as backward completes them, from the last parameter to the first, and begin a new bucket when
+# the next one does not fit.
 
 # %% tags=["figure"]
 labkit.figure("buckets")
@@ -334,8 +334,8 @@ def bucket_plan(sizes: list[int], cap_bytes: int) -> list[list[int]]:
 # *38 points, about 17 minutes; difficulty 4 of 5, importance 5 of 5*
 #
 # This is the heart of the lesson, and the contract is all you get. Under the cases stands **par**: what our own solution
-# needs in virtual time and memory. You may beat it, and the last case holds you to it: what more time you take is
-# communication or copying that nothing hides.
+# needs in virtual time and memory. You may beat it. The last case fails if you need much more: extra time is communication
+# or copying that nothing hides.
 #
 # Why "in the order of the plan"? Two ranks may complete gradients in different orders. All-reduces have no names: the n-th
 # call on one rank meets the n-th call on the others.
@@ -460,7 +460,7 @@ labkit.answer("slower_link", "the network")
 # *25 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
 #
 # Your score is the exposed communication, in ms. You get the points for beating one bucket for all (`naive`) in every
-# case. `the paper's` is torch's rule; `best known` was searched for.
+# case. `the paper's` is torch's rule; `best known` was found by a search.
 
 
 # %% tags=["design"] exercise="bucket_design" points=25 difficulty=3 importance=4 minutes=12 title="Which gradients travel together" provides=["bucket_design"]
@@ -565,8 +565,8 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # * **Buckets** trade many starts against a late one, and their order is part of the protocol.
 # * Blocked bars, the hatched ones, belong to those who wait. Look for the rank that is never blocked.
 #
-# **The next question.** This GPT was kind: every parameter got its gradient in every step, and no rank ran out of data.
-# What if one of them skips a layer? Lesson 05, `05_ddp_for_real_models`.
+# **The next question.** This GPT was an easy case too: every parameter got its gradient in every step, and no rank ran out of
+# data. What if one of them skips a layer? Lesson 05, `05_ddp_for_real_models`.
 
 # %% [markdown] tags=["slide-only"]
 # ## What stays

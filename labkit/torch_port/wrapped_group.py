@@ -54,6 +54,9 @@ def wrapping_class(watched_by: Callable[[Any, Any], Watch]) -> Any:
         def __init__(self, store: Any, rank: int, size: int) -> None:
             self._adopt(PlainGroup(store, rank, size))
 
+        def __repr__(self) -> str:
+            return f"<process group of ranks {global_ranks(self)}>"
+
         def _adopt(self, inner: Any) -> None:
             PlainGroup.__init__(self, inner.rank(), inner.size())
             self._inner = inner

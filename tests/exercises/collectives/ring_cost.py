@@ -32,6 +32,7 @@ def bus_bandwidth(num_bytes, seconds, world_size):
 
 wrong("latency counted once", "latency counted once", _seconds(ring="a + 2 * (n - 1) * b / n / w"))
 wrong("whole tensor at each step", "whole tensor at each step", _seconds(ring="2 * (n - 1) * (a + b / w)"))
+wrong("the limit for many ranks", "twice the tensor", _seconds(ring="2 * ((n - 1) * a + b / w)"))
 wrong("half a ring", "one half of the ring only", _seconds(ring="(n - 1) * (a + b / n / w)"))
 wrong("log2 as it is", "no rounding up", _seconds(tree="2 * math.log2(n) * (a + b / w)"))
 wrong("only up the tree", "way up only", _seconds(tree="math.ceil(math.log2(n)) * (a + b / w)"))

@@ -24,6 +24,11 @@ WRONG = {
         lambda b, n, a, w: 2 * (n - 1) * (a + b / w),
         "ring_seconds sends the whole tensor in each step; a step carries one chunk, B/N.",
     ),
+    "twice the tensor": WrongFormula(
+        "ring_seconds",
+        lambda b, n, a, w: 2 * ((n - 1) * a + b / w),
+        "ring_seconds sends 2B from each rank; that is the limit for many ranks. With N of them it is 2(N-1)/N times B.",
+    ),
     "one half of the ring only": WrongFormula(
         "ring_seconds",
         lambda b, n, a, w: (n - 1) * (a + b / n / w),
