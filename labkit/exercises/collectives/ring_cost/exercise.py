@@ -27,7 +27,7 @@ WRONG = {
     "twice the tensor": WrongFormula(
         "ring_seconds",
         lambda b, n, a, w: 2 * ((n - 1) * a + b / w),
-        "ring_seconds sends 2B from each rank; that is the limit for many ranks. With N of them it is 2(N-1)/N times B.",
+        "ring_seconds sends 2B from each rank; that is the limit for many ranks. N ranks send 2(N-1)/N times B each.",
     ),
     "one half of the ring only": WrongFormula(
         "ring_seconds",
