@@ -16,7 +16,7 @@
 # Eight GPUs train together, and one of them is slow today. An all-reduce makes seven wait for it, step after step. What
 # if each worker sent its gradient to a place where the weights live, took the newest ones, and went on?
 #
-# You build that place three times. Each version waits less than the one before, and pays for it.
+# You build that place three times.
 #
 # **Time:** [[minutes]] minutes, and a bonus. **You need** all-reduce (lesson 02) and what a lock is; no GPU.
 #
@@ -89,8 +89,6 @@ def first_calls():
 labkit.run(first_calls, on=labkit.virtual(4), init=False).results[0]
 
 # %% [markdown]
-# Rank 0 asked three ranks to `count`, and each of them called `add` back on rank 0.
-#
 # All your servers extend this class (`labkit.servers.server`). Calls arrive in several threads at once, so there is a
 # lock, and `pull` copies the weights while it holds the lock:
 #
@@ -296,6 +294,32 @@ labkit.reveal("slow_worker_staleness", max(late), labkit.staleness_view(asynchro
 # 8 · 0.209 = 1.67 with 2. **For eight equal workers staleness costs a sixth of the largest learning rate**, however
 # many there are at most 22 %. (That is for SGD; Adam has its own limits.)
 #
+# Staleness slows a run down. A race makes it wrong. Here four workers pushed 16 gradients to somebody's asynchronous
+# server, and 15 are in the weights. Each span on rank 0 is a push: whose it is, and which version it read. It writes
+# when the span ends.
+
+# %% tags=["figure", "nbval-ignore-output"]
+labkit.recorded("lost_update")
+
+# %% [markdown]
+# ### Exercise [[lost_update]]
+#
+# `rank`: whose gradient is lost? `version`: what its push read. `cause`: `"its worker is slow"`, `"it is stale"`, `"it
+# came late and was dropped"` or `"another push read before it wrote"`?
+
+# %% tags=["find"] exercise="lost_update" points=0 minutes=4 title="The lost update"
+labkit.answer("lost_update", rank=2, version=6, cause="another push read before it wrote")
+
+# %% [markdown] tags=["slide-only"]
+# ## 16 pushed, 15 arrived
+#
+# No error. No warning.
+#
+# **To the room:** whose gradient is lost?
+#
+# <!-- notes: The recorded run of section 2. Every version should be read once on rank 0. -->
+
+# %% [markdown]
 # ## 3 A bound on staleness
 #
 # Between the two lies the **stale-synchronous** server (Ho et al., 2013). Each worker has a clock: how many gradients it
@@ -427,8 +451,7 @@ for name, (each, _) in POLICIES.items():
 labkit.staleness_view(runs)
 
 # %% [markdown]
-# "Workers wait" is the share of all workers' time in which they compute nothing. The server is not counted: rank 0 only
-# answers calls.
+# "Workers wait" is the share of all workers' time in which they compute nothing. The server is not counted.
 #
 # **A bound of 3 steps, and a staleness far above 3?** They count different things. The bound counts a worker's own
 # *steps*. Staleness counts *versions*, and every gradient of every worker makes one. While one worker computes, each of
@@ -523,9 +546,8 @@ for servers in (1, 2, 4, 8):
 labkit.reveal("server_over_ring", round(measured[1] / ring, 2), rows)
 
 # %% [markdown]
-# The ring's time hardly depends on how many workers there are; one server's grows with them. (With eight servers the
-# measured time is above the formula: every worker sends its pieces in the same order, so all queue at server 0 while
-# server 7 is idle.)
+# The ring's time hardly depends on how many workers there are; one server's grows with them. (With
+# eight servers the run is slower than the formula: all workers send to server 0 first, and to server 7 last.)
 #
 # So are servers never worth it for dense weights? They can be. The formula counts all pushes and *then* all pulls, so
 # each direction of a link is idle half the time. BytePS (Jiang et al., 2020) cuts the weights into small pieces and
@@ -584,7 +606,6 @@ for number in (2, 8, 64):
 #   Scale Distributed Deep Networks", NeurIPS 2012: asynchronous SGD.
 # * Q. Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", NeurIPS 2013.
 # * J. Chen et al., "Revisiting Distributed Synchronous SGD", 2016: backup workers.
-# * The limit with a delay is that of w(t+1) = w(t) - r w(t-τ), whose roots leave the unit circle at r = 2 sin(π/(4τ+2)).
 
 # %% [markdown]
 # ## Bonus: the first nine

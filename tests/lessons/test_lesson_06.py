@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+import runpy
+from collections import defaultdict
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,6 +16,8 @@ import pytest
 import labkit
 from labkit.lessons.source import Lesson, load
 from labkit.servers.training import Pace, gradient_of, loss_of, ring_seconds, train
+from labkit.timeline import Timeline
+from labkit.timeline.span import Span
 from tests.checks.lesson_cells import namespace
 from tests.lessons.contract import LessonContract
 
@@ -23,6 +29,7 @@ class TestContract(LessonContract):
     exercises = (
         "sync_server",
         "async_server",
+        "lost_update",
         "bounded_server",
         "server_or_ring",
         "backup_workers",
@@ -41,6 +48,7 @@ class TestContract(LessonContract):
         "stable up to": r"2 sin\(π / \(4τ \+ 2\)\)",
         "stale-synchronous": r"ho et al\., 2013",
         "backup workers": r"chen et al\., 2016",
+        "a recorded run": r'labkit\.recorded\("lost_update"\)',
         "one axis": r"all of them on one axis",
         "loss against time and against gradients": r"for each \*gradient\*.* for each \*second\*",
         "what waiting counts": r"the server is not counted",
@@ -100,3 +108,33 @@ def test_the_synchronous_server_trains_as_one_process_does(answers: dict[str, An
     for step in range(5):
         weight -= 0.7 * torch.stack([gradient_of(weight, worker, step) for worker in range(5)]).mean(0)
     assert run.results[0].seen[-1].loss == pytest.approx(loss_of(weight), rel=1e-5)
+
+
+FOLDERS = {
+    "SHOWN": SOURCE.parents[1] / "labkit" / "exercises" / "parameter_server" / "lost_update",
+    "KEPT_BACK": SOURCE.parent / "hidden" / "parameter_server" / "lost_update",
+}
+
+
+@pytest.mark.parametrize("which", FOLDERS)
+def test_the_recorded_run_is_what_the_virtual_cluster_does_and_one_gradient_is_lost(which: str) -> None:
+    program = runpy.run_path(str(FOLDERS["KEPT_BACK"] / "record.py"))
+    arrived, fresh = program["record"](program[which])
+    assert arrived == 4 * program["PUSHES"] - 1
+    assert _spans(Timeline.load(FOLDERS[which] / "recording.json")) == _spans(fresh)
+
+
+def _spans(timeline: Timeline) -> list[Span]:
+    """Return what is on the timeline, but for bytes: those of a call depend on the name of its module."""
+    return [replace(span, bytes=0) for span in timeline.rows()]
+
+
+@pytest.mark.parametrize("which", FOLDERS)
+def test_the_key_names_the_one_push_whose_version_another_one_read_too(which: str) -> None:
+    key = json.loads((FOLDERS[which] / "key.json").read_text(encoding="utf-8"))["answers"]
+    read = defaultdict(list)
+    for span in Timeline.load(FOLDERS[which] / "recording.json").rows():
+        if found := re.fullmatch(r"rank (\d): read (\d+)", span.name):
+            read[int(found[2])].append((span.end_ns, int(found[1])))
+    (twice,) = [version for version, pushes in read.items() if len(pushes) > 1]
+    assert (twice, min(read[twice])[1]) == (key["version"], key["rank"])
