@@ -72,16 +72,11 @@ def test_who_knows_the_visible_cases_by_heart_loses_the_points(number: str, exer
     assert _fault(exercise, functions, hidden), "the visible cases by heart are enough"
 
 
-_KEEPING = "an optimizer that notes what it is given, in every case"
 _COMPRESSORS = "the stand-in compressors of the visible cases; compression_hook joins a learner's own parts end to end"
 SAME_STAND_INS = {
     "uneven_inputs": "one model, which has all that is asked about, and one plain optimizer",
-    "loss_scaling": _KEEPING,
     "prefetching_loader": "a source that notes when it is asked",
-    "sharded_optimizer": _KEEPING,
-    "scattered_gradients": _KEEPING,
     "sharded_module": "one model, which has all that is asked about",
-    "saved_state": _KEEPING,
     "error_feedback": _COMPRESSORS,
     "power_sgd": "a function that averages over the driver's own ranks",
 }

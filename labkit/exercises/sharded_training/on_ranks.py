@@ -86,14 +86,35 @@ class PlainAdamW:
             group.update({name: value for name, value in about.items() if name != "params"})
 
 
-def keeping(made: list[PlainAdamW]) -> type[PlainAdamW]:
-    """Return a PlainAdamW that notes each that is made."""
+class PlainAdamax(PlainAdamW):
+    """Adamax element by element: as much state as AdamW has, under another name, and other steps."""
 
-    class Kept(PlainAdamW):
+    def _move(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        if parameter not in self.state:
+            zeros, count = torch.zeros_like(parameter), torch.zeros((), dtype=torch.float64)
+            self.state[parameter] = {"step": count, "exp_avg": zeros, "exp_inf": zeros.clone()}
+        state, (beta1, beta2) = self.state[parameter], group["betas"]
+        state["step"] += 1
+        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        state["exp_avg"].mul_(beta1).add_(gradient, alpha=1 - beta1)
+        state["exp_inf"].copy_(torch.maximum(beta2 * state["exp_inf"], gradient.abs() + group["eps"]))
+        parameter.sub_(group["lr"] / (1 - beta1 ** state["step"]) * state["exp_avg"] / state["exp_inf"])
+
+
+def kind_for(inputs: Values) -> type[PlainAdamW]:
+    """Return the optimizer that a case trains with."""
+    return PlainAdamax if inputs.get("adamax") else PlainAdamW
+
+
+def keeping(made: list[PlainAdamW], kind: type[PlainAdamW] = PlainAdamW) -> type[PlainAdamW]:
+    """Return an optimizer of a kind that notes each that is made."""
+
+    class Kept(kind):  # type: ignore[valid-type, misc]
         def __init__(self, params: Iterable[Any], **options: Any) -> None:
             super().__init__(params, **options)
             made.append(self)
 
+    Kept.__name__ = Kept.__qualname__ = f"Kept{kind.__name__}"
     return Kept
 
 

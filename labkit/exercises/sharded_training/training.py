@@ -13,14 +13,15 @@ from labkit.checks.case import Case, Value, Values
 from labkit.checks.least_traffic import MOST_PACKED, Bytes, both_ways
 from labkit.checks.on_ranks.hard_model import HardModel, hard_batch
 from labkit.checks.tensor_values import close
-from labkit.exercises.sharded_training.on_ranks import OPTIONS, PlainAdamW, grouped, model_for, slow_down
+from labkit.exercises.sharded_training.on_ranks import OPTIONS, grouped, kind_for, model_for, slow_down
 
 Parameters = Mapping[str, Value]
 
 
 def training_case(
     name: str, seed: int, world_size: int, *, same_batch: bool, num_steps: int = 3, size: int = 4,
-    groups: bool = False, slower: bool = False, spare: Sequence[int] = (), about: Mapping[str, Value] | None = None,
+    groups: bool = False, slower: bool = False, spare: Sequence[int] = (), adamax: bool = False,
+    about: Mapping[str, Value] | None = None,
     more: Mapping[str, Value] | None = None, **model: bool,
 ) -> Case:  # fmt: skip
     """Return a case in which a hard model takes some steps.
@@ -35,6 +36,7 @@ def training_case(
         groups: Two groups of parameters, with options of their own.
         slower: Learning rates are halved before the last step.
         spare: The steps in which the spare layer is used; it is there if this is not ().
+        adamax: The optimizer that is handed over is Adamax; else AdamW.
         about: What only the judge knows.
         more: What ranks are given besides.
         model: Of the hard model; see there.
@@ -49,7 +51,8 @@ def training_case(
             x, y = hard_batch(part, size)
             steps.append({"x": x, "y": y, "spare": number in spare, "slower": slower and number == num_steps - 1})
         inputs.append({
-            "seed": draws.part_of(seed, "model"), "model": options, "groups": groups, "steps": steps, **(more or {}),
+            "seed": draws.part_of(seed, "model"), "model": options, "groups": groups, "steps": steps,
+            **({"adamax": True} if adamax else {}), **(more or {}),
         })  # fmt: skip
     return Case(name, world_size, tuple(inputs), about or {})
 
@@ -68,7 +71,7 @@ def alone(
     """
     inputs = case.inputs[0]
     model = model_for(inputs)
-    optimizer = PlainAdamW(grouped(model, cast(bool, inputs["groups"]) if groups is None else groups), **OPTIONS)
+    optimizer = kind_for(inputs)(grouped(model, cast(bool, inputs["groups"]) if groups is None else groups), **OPTIONS)
     found = []
     for number, step in enumerate(cast(list[dict[str, Any]], inputs["steps"])):
         optimizer.zero_grad()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -29,13 +29,27 @@ class _Optimizer:
                     parameter.sub_(cast(float, group["lr"]) * parameter.grad)
 
 
+class _TorchsOwn(torch.optim.SGD):
+    """Torch's own gradient descent; it counts its steps."""
+
+    def __init__(self, parameters: list[Tensor], lr: float) -> None:
+        super().__init__([{"params": parameters[:1]}, {"params": parameters[1:]}], lr=lr)
+        self.steps = 0
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Move every parameter that has a gradient."""
+        self.steps += 1
+        super().step(closure)
+
+
 def drive(functions: Functions, inputs: Values) -> Values:
     """Take steps with a scaler; some gradients are not finite (loss_scaling).
 
     Inputs: scale, growth_interval, slopes: for each step the gradients of two parameters. A third has none.
+    torchs: the optimizer is torch's own.
     """
     parameters = [torch.ones(3, dtype=torch.float64, requires_grad=True) for _ in range(3)]
-    optimizer = _Optimizer(parameters, 0.1)
+    optimizer = (_TorchsOwn if inputs.get("torchs") else _Optimizer)(parameters, 0.1)
     scaler = functions["LossScaler"](number(inputs, "scale"), integer(inputs, "growth_interval"))
     found: list[Value] = []
     for slopes in listed(inputs, "slopes"):

@@ -25,9 +25,12 @@ _BAD = {"i": math.inf, "-": -math.inf, "n": math.nan}
 _LR = 0.1
 
 
-def scaling_case(name: str, seed: int, events: Sequence[str], scale: float = 1024.0, growth_interval: int = 3) -> Case:
+def scaling_case(
+    name: str, seed: int, events: Sequence[str], scale: float = 1024.0, growth_interval: int = 3, *,
+    torchs: bool = False,
+) -> Case:  # fmt: skip
     """Return a case: for each step a word; "." is a good step, "i", "-", "n" put that number into the first parameter's
-    gradient and capital "I", "N" into the second's.
+    gradient and capital "I", "N" into the second's. The optimizer is plain, or torch's own.
     """
     steps: list[Value] = []
     for step, event in enumerate(events):
@@ -35,7 +38,8 @@ def scaling_case(name: str, seed: int, events: Sequence[str], scale: float = 102
         if event != ".":
             slopes[1 if event.isupper() else 0][1] = _BAD[event.lower()]
         steps.append([*slopes])
-    return Case(name, 1, ({"scale": scale, "growth_interval": growth_interval, "slopes": steps},))
+    about: dict[str, Value] = {"scale": scale, "growth_interval": growth_interval, "slopes": steps}
+    return Case(name, 1, (about | ({"torchs": True} if torchs else {}),))
 
 
 def expected(case: Case) -> list[Values]:

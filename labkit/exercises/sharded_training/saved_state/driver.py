@@ -17,6 +17,7 @@ from labkit.exercises.sharded_training.on_ranks import (
     backward,
     grouped,
     keeping,
+    kind_for,
     model_for,
     num_kept,
     slow_down,
@@ -34,7 +35,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
     def sharded(model: HardModel, made: list[PlainAdamW]) -> Any:
         params = grouped(model, True) if groups else model.parameters()
-        return functions["SavedOptimizer"](params, keeping(made), **OPTIONS)
+        return functions["SavedOptimizer"](params, keeping(made, kind_for(inputs)), **OPTIONS)
 
     model = model_for(inputs)
     optimizer = sharded(model, [])
@@ -69,7 +70,7 @@ def take(optimizer: Any, model: HardModel, step: dict[str, Any]) -> None:
 def trained_alone(inputs: Values, num_steps: int) -> tuple[HardModel, PlainAdamW]:
     """Return model and optimizer of one process after so many steps; every rank has the same batch."""
     model = model_for(inputs)
-    optimizer = PlainAdamW(grouped(model, cast(bool, inputs["groups"])), **OPTIONS)
+    optimizer = kind_for(inputs)(grouped(model, cast(bool, inputs["groups"])), **OPTIONS)
     for step in steps_of(inputs)[:num_steps]:
         take(optimizer, model, step)
     return model, optimizer

@@ -16,7 +16,7 @@ from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.structure import and_more
 from labkit.checks.tensor_values import close
 from labkit.checks.wire import Wire
-from labkit.exercises.sharded_training.on_ranks import OPTIONS, PlainAdamW, grouped, steps_of, values_of
+from labkit.exercises.sharded_training.on_ranks import OPTIONS, grouped, kind_for, steps_of, values_of
 from labkit.exercises.sharded_training.saved_state.driver import as_data, drive, take, trained_alone
 from labkit.exercises.sharded_training.training import (
     Parameters,
@@ -58,7 +58,7 @@ def resumed(case: Case, *, state: bool = True, options: bool = True) -> list[dic
     """Return the parameters after each step that follows the loading; perhaps without state, or without options."""
     inputs = case.inputs[0]
     model, before = trained_alone(inputs, _resume(case))
-    optimizer = PlainAdamW(grouped(model, cast(bool, inputs["groups"])), **OPTIONS)
+    optimizer = kind_for(inputs)(grouped(model, cast(bool, inputs["groups"])), **OPTIONS)
     plain = [dict(group) for group in optimizer.param_groups]
     optimizer.load_state_dict(before.state_dict())
     if not state:

@@ -16,6 +16,7 @@ from labkit.exercises.sharded_training.on_ranks import (
     cutter,
     grouped,
     keeping,
+    kind_for,
     model_for,
     num_kept,
     steps_of,
@@ -36,7 +37,7 @@ def drive(functions: Functions, inputs: Values) -> Values:
     cut, held = cutter(), _Held(model)
     made: list[PlainAdamW] = []
     groups = grouped(model, cast(bool, inputs["groups"]))
-    optimizer = functions["ScatteringOptimizer"](groups, keeping(made), **OPTIONS)
+    optimizer = functions["ScatteringOptimizer"](groups, keeping(made, kind_for(inputs)), **OPTIONS)
     model.fixed.register_forward_hook(held.hook(cut))
     after: list[Value] = []
     left: list[Value] = []

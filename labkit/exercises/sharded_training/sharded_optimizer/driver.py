@@ -12,6 +12,7 @@ from labkit.exercises.sharded_training.on_ranks import (
     backward,
     grouped,
     keeping,
+    kind_for,
     model_for,
     num_kept,
     slow_down,
@@ -27,7 +28,9 @@ def drive(functions: Functions, inputs: Values) -> Values:
     """
     model = model_for(inputs)
     made: list[PlainAdamW] = []
-    optimizer = functions["ShardedOptimizer"](grouped(model, cast(bool, inputs["groups"])), keeping(made), **OPTIONS)
+    optimizer = functions["ShardedOptimizer"](
+        grouped(model, cast(bool, inputs["groups"])), keeping(made, kind_for(inputs)), **OPTIONS
+    )
     after: list[Value] = []
     forgotten = True
     for step in steps_of(inputs):
