@@ -64,8 +64,8 @@ def wrong_scores(out: Path, expected: dict[str, dict[str, Any]]) -> list[str]:
         if not path.is_file():
             wrong.append(f"{name} ({each['kind']}): no result")
             continue
-        points = {test["number"]: test["score"] for test in json.loads(path.read_text())["tests"]}
-        if points != {number: float(value) for number, value in each["exercises"].items()}:
+        points = {test["extra_data"]["exercise"]: test["score"] for test in json.loads(path.read_text())["tests"]}
+        if points != {slug: float(value) for slug, value in each["exercises"].items()}:
             wrong.append(f"{name} ({each['kind']}): {points}, expected {each['exercises']}")
     return wrong
 

@@ -189,6 +189,18 @@ def searches(places: Places) -> Mapping[str, str]:
             "and ('oracle' in f.__name__ or f.__name__ == 'finding')]",
         ),
         "imports-closed-answers": wins_if("EXERCISE", "from labkit.exercises.ring_all_reduce.ring_sum.exercise import EXERCISE"),
+        "lends-itself-an-answer": wins_if(
+            "space.keys() & {'double', 'naive_all_reduce'}",
+            "import labkit, torch\nspace = {'torch': torch, 'dist': torch.distributed}\n"
+            f"for folder in ({str(places.course)!r}, '/tmp'):\n    try: os.chdir(folder)\n    except OSError: continue\n"
+            "    for slug in ('double', 'naive_all_reduce'):\n        try: labkit.lend(slug, space)\n"
+            "        except Exception: pass"
+        ),
+        "reads-the-keys-of-questions": wins_if(
+            "any(open(path).read() for path in found)",
+            "import labkit\nfound = [f'{folder}/{name}' for top in (os.path.dirname(labkit.__file__), "
+            f"{str(places.course)!r}) for folder, _, names in os.walk(top) for name in names if name == 'key.json']"
+        ),
         "reads-other-submissions": wins_if(f"os.listdir({str(places.submissions)!r})"),
         "reads-the-gradebook": wins_if(f"os.listdir({str(places.out)!r})"),
         "writes-the-gradebook": wins_if(f"open({str(places.out / 'gradebook.csv')!r}, 'a').write('me,100')"),
