@@ -18,5 +18,11 @@ def cases(draw: random.Random) -> list[Case]:
         scaling_case(
             "good steps", seed(draw), "." * 13, scale=2.0 ** draw.randint(4, 20), growth_interval=draw.randint(2, 5)
         ),
-        scaling_case("a bad one in between, torch's optimizer", seed(draw), "...n...i..N....-....", growth_interval=4, torchs=True),
+        scaling_case(
+            "a bad one in between, torch's optimizer",
+            seed(draw),
+            "...n...i..N....-....",
+            growth_interval=4,
+            torchs=True,
+        ),
     ]

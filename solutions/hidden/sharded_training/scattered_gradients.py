@@ -13,5 +13,7 @@ def cases(draw: random.Random) -> list[Case]:
     return [
         scattering_case("3 ranks, groups", seed(draw), 3, groups=True, num_steps=draw.randint(2, 4)),
         scattering_case("4 ranks, a shared weight, nothing frozen", seed(draw), 4, frozen=False),
-        scattering_case("2 ranks, many steps of another optimizer", seed(draw), 2, num_steps=5, tied=False, adamax=True),
+        scattering_case(
+            "2 ranks, many steps of another optimizer", seed(draw), 2, num_steps=5, tied=False, adamax=True
+        ),
     ]
