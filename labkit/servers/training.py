@@ -130,10 +130,16 @@ def train(make_server: Callable[[Tensor, int], Server], until: int, pace: Pace) 
 
 
 def waiting_share(timeline: Timeline) -> float:
-    """Return the share of all workers' time (ranks 1 and up) in which they compute nothing; the server counts not."""
-    work = [span for span in timeline.rows() if span.name.startswith("version ")]
-    begin, end = min(span.start_ns for span in work), max(span.end_ns for span in work)
-    return 1 - sum(span.duration_ns for span in work) / ((end - begin) * (timeline.num_ranks - 1))
+    """Return the share of workers' time (ranks 1 and up) in which they compute nothing; the server is not counted.
+
+    A worker's time goes from its first gradient to its last; it does not wait for others that are still at work.
+    """
+    computed = there = 0
+    for rank in range(1, timeline.num_ranks):
+        spans = [each for each in timeline.rows() if each.rank == rank and each.name.startswith("version ")]
+        computed += sum(each.duration_ns for each in spans)
+        there += max(each.end_ns for each in spans) - min(each.start_ns for each in spans)
+    return 1 - computed / there
 
 
 # ---- large weights, in pieces on several servers

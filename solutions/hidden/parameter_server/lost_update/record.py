@@ -65,6 +65,7 @@ def record(milliseconds: tuple[float, ...]) -> tuple[int, labkit.Timeline]:
     """Return how many gradients arrived in the weights, and the run, without what a learner does not look at."""
     run = labkit.run(train, milliseconds, on=labkit.virtual(len(milliseconds) + 1), init=False, echo=False)
     timeline = run.timeline
+    assert timeline is not None
     timeline.tables = {name: table for name, table in timeline.tables.items() if name in _KEPT}
     return run.results[0], timeline
 
