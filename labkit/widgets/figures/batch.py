@@ -51,7 +51,7 @@ def batch_split(num_replicas: int = 4, batch_size: int = 8) -> Story:
         Frame(f"A batch of {batch_size} samples, and the same model on {num_replicas} ranks.",
               (*label, *whole, *models("same weights"))),
         Frame(f"Each rank takes {each} samples: a different shard.", (*shards(_MODEL - 58), *models("same weights"))),
-        Frame("Forward and backward run at the same time. Each gradient knows only its own shard.",
+        Frame("All ranks compute at the same time. Each gradient knows only its own shard.",
               (*shards(_MODEL - 58), *models("same weights"), *gradients("home"))),
         Frame("All-reduce: the gradients are averaged. The mean is the gradient of the whole batch.",
               (*shards(_MODEL - 58), *models("same weights"), *gradients("merged", "collective"))),
