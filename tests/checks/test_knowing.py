@@ -75,7 +75,6 @@ def test_who_knows_the_visible_cases_by_heart_loses_the_points(number: str, exer
 _COMPRESSORS = "the stand-in compressors of the visible cases; compression_hook joins a learner's own parts end to end"
 SAME_STAND_INS = {
     "uneven_inputs": "one model, which has all that is asked about, and one plain optimizer",
-    "prefetching_loader": "a source that notes when it is asked",
     "sharded_module": "one model, which has all that is asked about",
     "error_feedback": _COMPRESSORS,
     "power_sgd": "a function that averages over the driver's own ranks",

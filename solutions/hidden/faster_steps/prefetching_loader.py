@@ -12,5 +12,5 @@ def cases(draw: random.Random) -> list[Case]:
     return [
         loader_case("drawn numbers", draw.randint(20, 60), draw.randint(2, 5), draw.randint(5, 12)),
         loader_case("one may wait", draw.randint(8, 20), 1, draw.randint(1, 5)),
-        loader_case("many may wait", 40, 12, 30),
+        loader_case("many may wait, from a reader", 40, 12, 30, reader=True),
     ]

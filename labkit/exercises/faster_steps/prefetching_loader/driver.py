@@ -39,6 +39,20 @@ class _Source:
         return self.fetched >= count
 
 
+class _Reader(_Source):
+    """The same batches from an iterator that is no generator, as a file is one."""
+
+    def __init__(self, batches: int, error_after: int | None = None) -> None:
+        super().__init__(batches, error_after)
+        self._rest = super().__iter__()
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        return next(self._rest)
+
+
 def _bounded(action: Callable[[], Value]) -> Value:
     """Return what the action returned, or words for an action that hangs or fails."""
     box: list[Value] = []
@@ -62,28 +76,29 @@ def _number(value: Any) -> Value:
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
-    """Iterate to the end, into an error, and away in the middle. Inputs: batches, depth, error_after."""
+    """Iterate to the end, into an error, and away in the middle. Inputs: batches, depth, error_after, reader."""
+    kind = _Reader if inputs.get("reader") else _Source
     make, count, depth = functions["prefetched"], integer(inputs, "batches"), integer(inputs, "depth")
 
     def whole() -> Value:
-        source = _Source(count)
+        source = kind(count)
         came: list[Value] = [_number(each) for each in make(source, depth)]
         return {"came": came, "own_thread": threading.current_thread() not in source.threads}
 
     def none() -> Value:
-        return [_number(each) for each in make(_Source(0))]
+        return [_number(each) for each in make(kind(0))]
 
     def failing() -> Value:
         came: list[Value] = []
         try:
-            for each in make(_Source(count, integer(inputs, "error_after")), depth):
+            for each in make(kind(count, integer(inputs, "error_after")), depth):
                 came.append(_number(each))
         except ValueError as error:
             return {"came": came, "error": str(error)}
         return {"came": came, "error": "none"}
 
     def left_early() -> Value:
-        source = _Source(count)
+        source = kind(count)
         batches = iter(make(source, depth))
         next(batches)
         ahead = source.reaches(2, _SECONDS / 2)

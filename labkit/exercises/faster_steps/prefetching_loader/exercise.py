@@ -12,9 +12,10 @@ from labkit.checks.wire import Wire
 from labkit.exercises.faster_steps.prefetching_loader.driver import ERROR, drive
 
 
-def loader_case(name: str, batches: int, depth: int, error_after: int) -> Case:
-    """Return a case: so many batches, so many of which may wait, and one that raises."""
-    return Case(name, 1, ({"batches": batches, "depth": depth, "error_after": error_after},))
+def loader_case(name: str, batches: int, depth: int, error_after: int, *, reader: bool = False) -> Case:
+    """Return a case: so many batches, so many of which may wait, and one that raises; from a reader or an iterable."""
+    about: dict[str, Value] = {"batches": batches, "depth": depth, "error_after": error_after}
+    return Case(name, 1, (about | ({"reader": True} if reader else {}),))
 
 
 def _batches(case: Case, count: str) -> list[Value]:
