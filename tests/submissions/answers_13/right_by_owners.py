@@ -50,32 +50,32 @@ def start_scatter(tensors):
 # %% sharded_optimizer
 class ShardedOptimizer(torch.optim.Optimizer):
     def __init__(self, params, optimizer_cls, **kwargs):
-        self.shard = {}
-        self.inner = None
+        self.shards = {}
+        self.optimizer = None
         super().__init__(params, kwargs)
         local = []
         for group in self.param_groups:
             for p in group["params"]:
                 if p.requires_grad:
-                    self.shard[p] = nn.Parameter(shard_of(p))
-            shards = [self.shard[p] for p in group["params"] if p.requires_grad]
+                    self.shards[p] = nn.Parameter(shard_of(p))
+            shards = [self.shards[p] for p in group["params"] if p.requires_grad]
             local.append({**group, "params": shards})
-        self.inner = optimizer_cls(local, **kwargs)
-        self.param_groups = self.inner.param_groups
+        self.optimizer = optimizer_cls(local, **kwargs)
+        self.param_groups = self.optimizer.param_groups
 
     def zero_grad(self, set_to_none=True):
-        for p in self.shard:
+        for p in self.shards:
             p.grad = None
 
     @torch.no_grad()
     def step(self, closure=None):
-        for p, shard in self.shard.items():
+        for p, shard in self.shards.items():
             shard.grad = shard_of(p.grad) if p.grad is not None else None
         self.finish()
 
     def finish(self):
-        self.inner.step()
-        for p, shard in self.shard.items():
+        self.optimizer.step()
+        for p, shard in self.shards.items():
             start_gather([shard], [p])()
 
 
@@ -84,7 +84,7 @@ class ScatteringOptimizer(ShardedOptimizer):
     def __init__(self, params, optimizer_cls, **kwargs):
         super().__init__(params, optimizer_cls, **kwargs)
         self.coming = {}
-        for p in self.shard:
+        for p in self.shards:
             p.register_post_accumulate_grad_hook(self.send)
 
     def send(self, p):
@@ -93,7 +93,7 @@ class ScatteringOptimizer(ShardedOptimizer):
 
     @torch.no_grad()
     def step(self, closure=None):
-        for p, shard in self.shard.items():
+        for p, shard in self.shards.items():
             shard.grad = self.coming[p]()[0] if p in self.coming else None
         self.coming.clear()
         self.finish()
