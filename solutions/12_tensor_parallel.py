@@ -101,7 +101,7 @@ labkit.answer("gelu_of_parts", "add, then gelu")
 # ```
 #
 # Autograd knows nothing of other ranks, so you write both as `autograd.Function`. A `group` is the ranks that share one
-# copy of the model; `None` is all of them. Other groups will work on other batches in lesson 14.
+# copy of the model; `None` is all of them. Other groups may work on other batches.
 #
 # ### Exercise [[two_operators]]
 #
