@@ -63,7 +63,7 @@ def catch_up(
     pack: Annotated[Path | None, typer.Option(help="A pack of answers that your instructor gave you.")] = None,
     notebooks: _NOTEBOOKS = Path("notebooks"),
 ) -> None:
-    """Make you ready for a lesson though you have not finished the one before; what you wrote stays yours."""
+    """Get you ready for a lesson though you have not finished the one before; what you wrote stays yours."""
     load("labkit.lessons.catching_up", "catch_up")(lesson, notebooks, pack, typer.echo)
 
 

@@ -216,7 +216,7 @@ def copies(
     ] = None,
     course: Annotated[Path | None, typer.Option(help="The folder that holds notebooks/.")] = None,
 ) -> None:
-    """Say whose submissions are alike, and write a page with their code side by side."""
+    """Find submissions that are alike, and write a page with their code side by side."""
     closed = load("labkit.grading.book.commands", "closed_cases")(book) if book else {}
     write = load("labkit.grading.reports.copies_command", "write_copies")
     found = write(paths, lesson, out, earlier or (), pack or (), course, closed)
