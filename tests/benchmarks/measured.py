@@ -33,7 +33,7 @@ def _section(topic: str, record: dict[str, Any]) -> str:
     lines.append(f"{versions}, load {machine['load_before']:.1f} when it began{quick}.")
     lines += ["", "| what | measured | bar | |", "|---|---:|---:|---|"]
     for bar in record["bars"]:
-        measured = "not measured" if bar["ratio"] is None else f"{bar['ratio']:.3g}"
+        measured = "not measured" if bar["ratio"] is None else f"{bar['ratio']:.4g}"
         limit = f"{'at least' if bar['at_least'] else 'at most'} {bar['limit']:g}"
         verdict = {True: "met", False: "**missed**", None: ""}[bar["met"]]
         lines.append(f"| {bar['says'].replace('|', '/')} | {measured} | {limit} | {verdict} |")
