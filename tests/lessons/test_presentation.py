@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import nbformat
@@ -64,7 +65,7 @@ def test_a_kept_timeline_holds_its_columns_and_no_line_of_code(ring: tuple[Lesso
     runs = [json.loads(slide.runs) for slide in ring[1] if slide.runs]
     assert len(runs) >= 3 and max(map(len, runs)) == 2  # one is a comparison
     for run in (run for both in runs for run in both):
-        assert run["title"].startswith(("4 ranks, ", "8 ranks, ")) and len(run["columns"]) > 100
+        assert re.search(r"^[48] ranks, |% of the time", run["title"]) and len(run["columns"]) > 100
         assert all(source == code == "" for *_, source, code in run["labels"])
 
 

@@ -92,7 +92,9 @@ def a_store_of_its_own() -> Any:
     if rank == 1:
         time.sleep(0.5)
         store.set("said", "by 1")
-    return store.get("said"), store.add("count", 0), dist.HashStore().num_keys()
+    found = store.get("said"), store.add("count", 0), dist.HashStore().num_keys()
+    dist.barrier()  # rank 0 is the server, until it lets go of the store
+    return found
 
 
 def functions_imported_inside() -> Any:
