@@ -67,7 +67,8 @@ labkit.figure("factory", num_stages=4, num_microbatches=1)
 # ```
 #
 # It is the chain rule with a cable in the middle. What enters a stage must be a **leaf** that wants a gradient, or
-# `entered.grad` stays empty. What you send must be contiguous, and its values are enough: `left.detach()`.
+# `entered.grad` stays empty. What you send must be contiguous, and its values are enough: `left.detach()`. What you
+# receive into must be contiguous, too; `torch.empty_like` of a transposed tensor is not.
 #
 # ### Exercise [[one_batch]]
 #

@@ -26,4 +26,6 @@ changed(
 )
 changed("overhead once", "overhead counted once",
         (SECONDS, "return (num_microbatches + num_stages - 1) * batch_seconds / num_microbatches + overhead_s"))  # fmt: skip  # noqa: E501
+changed("overhead M times", "overhead for work alone",
+        (SECONDS, "return (num_microbatches + num_stages - 1) * batch_seconds / num_microbatches + num_microbatches * overhead_s"))  # fmt: skip  # noqa: E501
 changed("a whole batch a turn", "whole batch in each turn", ("batch_seconds / num_microbatches", "batch_seconds"))

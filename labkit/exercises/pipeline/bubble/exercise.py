@@ -36,6 +36,11 @@ WRONG = {
         lambda p, m, t, o: (m + p - 1) * t / m + o,
         "step_seconds counts the overhead once; every turn pays it.",
     ),
+    "overhead for work alone": WrongFormula(
+        "step_seconds",
+        lambda p, m, t, o: (m + p - 1) * t / m + m * o,
+        "step_seconds pays the overhead M times; a turn lasts t/M plus the overhead, and there are M + P - 1 turns.",
+    ),
     "whole batch in each turn": WrongFormula(
         "step_seconds",
         lambda p, m, t, o: (m + p - 1) * (t + o),
