@@ -15,6 +15,8 @@ WORKERS := -n 4 --dist loadfile --no-loadscope-reorder --durations=15
 NOTEBOOKS := --nbval --nbval-cell-timeout=180
 PYTHONS := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Hundreds of processes import labkit in one run of the tests; where this is set, each of them would compile it anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # An environment that was moved, or whose Python is gone, is made anew: its scripts hold absolute paths.
 ifneq ($(shell test "$$(cat $(STAMP) 2>/dev/null)" = "$$(pwd -P)" && $(BIN)/python -c 'print("runs")' 2>/dev/null),runs)

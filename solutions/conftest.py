@@ -1,7 +1,8 @@
-"""Which cells of the executed solutions run with `make test`: all but those that say nothing other tests do not say.
+"""Which cells of the executed solutions run with `make test`: some lessons, without what other tests say already.
 
 tests/checks runs a lesson's checks on its own answers, too, and a measured output is compared with nothing. Such cells are
-`long` unless a later cell needs a name they bind; `make test-all` executes every solution whole.
+`long` unless a later cell needs a name they bind. `make test-all` executes every solution whole, and `make notebooks` does
+nothing else.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from nbval.plugin import IPyNbCell
 
 WHOLE = ("00_start_here.ipynb", "01_data_parallel.ipynb")
 """Solutions that run whole every time: here a check or a measured cell shows that it raises in a notebook."""
+SAMPLE = (*WHOLE, "02_ring_all_reduce.ipynb", "04_ddp.ipynb", "08_pipeline.ipynb", "12_tensor_parallel.ipynb")
+"""The solutions of which cells run every time; between them all worlds, the find, the design and the answer cell."""
 _SAID_ELSEWHERE = {"check", "nbval-ignore-output"}
 
 
@@ -21,7 +24,9 @@ _SAID_ELSEWHERE = {"check", "nbval-ignore-output"}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     notebooks: dict[str, list[IPyNbCell]] = {}
     for item in items:
-        if isinstance(item, IPyNbCell) and item.path.name not in WHOLE:
+        if isinstance(item, IPyNbCell) and item.path.name not in SAMPLE:
+            item.add_marker("long")
+        elif isinstance(item, IPyNbCell) and item.path.name not in WHOLE:
             notebooks.setdefault(item.path.name, []).append(item)
     for cells in notebooks.values():
         needed: set[str] = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -69,6 +70,22 @@ def parse(text: str, path: Path | str | None = None) -> Lesson:
     return promised(lesson)
 
 
+@lru_cache(maxsize=32)
+def _raw_cells(text: str) -> tuple[tuple[str, str, tuple[tuple[str, Any], ...]], ...]:
+    """Return kind, source and metadata of each cell. One process asks again and again, and jupytext takes its time."""
+    import jupytext  # type: ignore[import-untyped,unused-ignore]
+
+    # jupytext notes in the metadata how many blank lines the formatter left; that says nothing of the cell.
+    return tuple(
+        (
+            cell.cell_type,
+            cell.source,
+            tuple(each for each in cell.metadata.items() if not each[0].startswith("lines_to_")),
+        )
+        for cell in jupytext.reads(text, fmt="py:percent").cells
+    )
+
+
 class _Reader:
     """Reads the cells of one source, and keeps what must be unique."""
 
@@ -85,14 +102,10 @@ class _Reader:
 
     def cells(self, text: str) -> Iterator[Cell]:
         """Yield the typed cells of a source text."""
-        import jupytext  # type: ignore[import-untyped,unused-ignore]
-
-        notebook = jupytext.reads(text, fmt="py:percent")
-        lines = self._header_lines(text, [each.source for each in notebook.cells])
-        for raw, line in zip(notebook.cells, lines, strict=True):
-            # jupytext notes in the metadata how many blank lines the formatter left; that says nothing of the cell.
-            metadata = {name: value for name, value in raw.metadata.items() if not name.startswith("lines_to_")}
-            yield self._cell(raw.cell_type, raw.source, metadata, line)
+        raw_cells = _raw_cells(text)
+        lines = self._header_lines(text, [source for _, source, _ in raw_cells])
+        for (kind, source, metadata), line in zip(raw_cells, lines, strict=True):
+            yield self._cell(kind, source, dict(metadata), line)
 
     def _header_lines(self, text: str, sources: list[str]) -> list[int]:
         """Return the line of each cell's header. Markers quoted inside a cell are no headers."""

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed import pipelining
 
 from labkit.hardware import Link
 from labkit.simulator.cluster import describe
@@ -102,6 +101,10 @@ class _Stage(nn.Module):
 
 def _pipeline(name: str, num_microbatches: int, chunks: int) -> float:
     """Return the seconds of a step of one of torch's own schedules."""
+    from torch.distributed import (
+        pipelining,
+    )  # brings torch._dynamo, two seconds that a collection of tests need not pay
+
     rank, size = dist.get_rank(), dist.get_world_size()
     device = torch.device("cpu")
     stages = [pipelining.PipelineStage(_Stage(), rank + size * chunk, size * chunks, device) for chunk in range(chunks)]

@@ -53,6 +53,7 @@ def test_a_launcher_answers_each_call_with_its_seconds_and_leaves_no_process(nam
     assert min(one.seconds) > 0
 
 
+@pytest.mark.long
 def test_a_launcher_that_hangs_is_ended_and_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     one = launch.Launcher("labkit.run", 2)
     monkeypatch.setattr(launch, "TIMEOUT_S", 0.0)

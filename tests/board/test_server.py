@@ -239,6 +239,7 @@ def test_a_folder_relays_where_machines_cannot_reach_each_other(tmp_path: Path, 
         stop(board)
 
 
+@pytest.mark.long
 def test_two_hundred_learners_at_once_lose_nothing(board: Running) -> None:
     def work(number: int) -> list[int]:
         sent = [

@@ -68,7 +68,7 @@ def _hex(colour: str) -> str:
 @pytest.mark.parametrize(
     ("view", "theme", "ground"),
     [
-        pytest.param(view, theme, ground, marks=[] if (view == "timeline") == (theme == "dark") else pytest.mark.long)
+        pytest.param(view, theme, ground, marks=[] if (view, theme) == ("explorers", "light") else pytest.mark.long)
         for view in VIEWS
         for theme, ground in (("light", "#ffffff"), ("dark", "#121212"))
     ],
@@ -105,6 +105,7 @@ def test_at_320_pixels_which_are_640_at_200_percent_nothing_is_outside(opened: C
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 320
 
 
+@pytest.mark.long
 def test_under_forced_colours_the_legend_and_pressed_buttons_keep_theirs(opened: Callable[..., Any]) -> None:
     page = opened("timeline", forced_colors="active")
     looks = "each => each.map(mark => getComputedStyle(mark).background)"
@@ -114,6 +115,7 @@ def test_under_forced_colours_the_legend_and_pressed_buttons_keep_theirs(opened:
     assert pressed != page.eval_on_selector("[aria-pressed=false]", "each => getComputedStyle(each).backgroundColor")
 
 
+@pytest.mark.long
 def test_the_table_of_a_timeline_says_every_bar_and_the_explorers_tables_have_heads(
     opened: Callable[..., Any],
 ) -> None:
@@ -131,6 +133,7 @@ def test_the_table_of_a_timeline_says_every_bar_and_the_explorers_tables_have_he
     assert page.eval_on_selector_all("[data-part=table]:not([hidden]) th", heads)[:2] == ["col rank", "col chunk A"]
 
 
+@pytest.mark.long
 def test_what_a_figure_says_is_not_read_aloud_while_it_plays(opened: Callable[..., Any]) -> None:
     page = opened("explorers")
     assert page.get_attribute("[data-part=say]", "aria-live") == "polite"

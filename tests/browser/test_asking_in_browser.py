@@ -92,6 +92,7 @@ ASKS = (
 )
 
 
+@pytest.mark.long
 def test_a_figure_that_asks_by_itself_takes_a_number_and_then_shows_both(lab: Lab) -> None:
     lab.open("asks.ipynb", _cells(SETUP, *ASKS))
     lab.run_all(timeout_s=60)

@@ -42,6 +42,7 @@ def test_caps_stand_under_each_other_on_one_axis_and_answer_the_sliders(show: Op
     assert not page.failed
 
 
+@pytest.mark.long
 def test_a_model_registered_backwards_overlaps_only_when_its_buckets_are_rebuilt(show: Open) -> None:
     page = show(bucket_explorer([2**20] * 8, cap_mb=2, **LINK))
     as_used = number(page, "exposed")
@@ -62,6 +63,7 @@ def test_a_model_registered_backwards_overlaps_only_when_its_buckets_are_rebuilt
     assert "find_unused_parameters: " in page.text_content("svg[role=img]")
 
 
+@pytest.mark.long
 def test_the_hooks_error_stands_under_the_axis_bucket_by_bucket(show: Open) -> None:
     page = show(bucket_explorer())
     assert page.locator("[data-error]").count() == 0
@@ -75,6 +77,7 @@ def test_the_hooks_error_stands_under_the_axis_bucket_by_bucket(show: Open) -> N
     assert "measured on a 40-layer letter model, 4 ranks" in page.text_content("svg[role=img]")
 
 
+@pytest.mark.long
 def test_the_bars_say_how_far_from_the_ideal(show: Open) -> None:
     page = show(bucket_explorer([2**20] * 8, cap_mb=2, **LINK))
     script = "each => Object.fromEntries(each.map(bar => [bar.dataset.bar, bar.getBoundingClientRect().width]))"
@@ -88,6 +91,7 @@ def test_the_bars_say_how_far_from_the_ideal(show: Open) -> None:
     assert exposed == pytest.approx(axis * float(number(page, "exposed").split()[0]), abs=6)
 
 
+@pytest.mark.long
 def test_hovering_links_a_parameter_with_its_bucket_and_its_all_reduce(show: Open) -> None:
     page = show(bucket_explorer([2**20] * 8, cap_mb=2, **LINK))
     lit = "each => each.filter(mark => !mark.hasAttribute('opacity')).map(mark => mark.dataset.link)"
@@ -104,6 +108,7 @@ def test_hovering_links_a_parameter_with_its_bucket_and_its_all_reduce(show: Ope
     assert page.inner_text("[data-part=say]").startswith("bucket C: 2.1 MB, ready 10 ms")
 
 
+@pytest.mark.long
 def test_the_compression_explorer_counts_hooks_on_real_gradients(show: Open) -> None:
     draw = np.random.default_rng(0)
     page = show(compression_explorer(gradients=[draw.standard_normal((256, 256)).astype(np.float32)]))

@@ -91,6 +91,7 @@ def wait_for_pictures(page: Any, count: int) -> None:
     page.wait_for_function(f"() => ({PAINTED})([...document.images]) === {count}")
 
 
+@pytest.mark.long
 def test_as_a_page_pictures_are_painted_explorers_play_and_nothing_is_asked_for(converted: Path, opened: Any) -> None:
     page = opened(converted / "views.html")
     page.wait_for_function(f"() => document.querySelectorAll('{FIGURES}').length === {len(EXPLORERS)}")
@@ -125,6 +126,7 @@ def test_as_slides_pictures_are_painted_and_explorers_live(converted: Path, open
     wait_for_pictures(page, NUM_TIMELINES)
 
 
+@pytest.mark.long
 def test_on_paper_every_figure_is_whole(notebook: Path, tmp_path: Path) -> None:
     browser = find_browser()
     if browser is None:
@@ -149,6 +151,7 @@ def _count(page: Image.Image, rgb: tuple[int, ...]) -> int:
     return sum(number for number, colour in page.getcolors(page.width * page.height) or () if colour == rgb)
 
 
+@pytest.mark.long
 def test_printed_explorers_end_inside_the_page(converted: Path, opened: Any) -> None:
     page = opened(converted / "views.html")
     page.wait_for_function(f"() => document.querySelectorAll('{FIGURES}').length === {len(EXPLORERS)}")

@@ -84,7 +84,8 @@ FILLED = """() => {
 }"""
 
 
-@pytest.mark.parametrize("name", [*(pytest.param(each, marks=pytest.mark.long) for each in LESSONS), *WORKSHOPS])
+@pytest.mark.parametrize("name", [*LESSONS, *WORKSHOPS])
+@pytest.mark.long
 def test_prose_fills_its_slide_in_type_for_the_last_row(opened: Any, tmp_path: Path, name: str) -> None:
     opened.goto(deck(name, tmp_path))
     opened.wait_for_function("window.Reveal && Reveal.isReady()")
@@ -115,6 +116,7 @@ def test_an_exercise_counts_its_minutes_down_from_a_click(opened: Any, tmp_path:
     opened.wait_for_function("!document.querySelector('section.present').matches('.exercise')")
 
 
+@pytest.mark.long
 def test_an_explorer_comes_after_its_question_and_moves_in_a_slide(opened: Any, tmp_path: Path) -> None:
     opened.goto(deck("09_schedules", tmp_path))
     opened.wait_for_function("window.Reveal && Reveal.isReady()")
@@ -132,6 +134,7 @@ def test_an_explorer_comes_after_its_question_and_moves_in_a_slide(opened: Any, 
     opened.wait_for_function(f"(before) => {shown} !== before", arg=before)
 
 
+@pytest.mark.long
 def test_a_timeline_is_zoomed_in_a_slide_and_a_clicker_still_goes_on(opened: Any, tmp_path: Path) -> None:
     opened.goto(deck("02_ring_all_reduce", tmp_path))
     opened.wait_for_function("window.Reveal && Reveal.isReady()")
@@ -152,6 +155,7 @@ def test_a_timeline_is_zoomed_in_a_slide_and_a_clicker_still_goes_on(opened: Any
 
 
 @pytest.mark.usefixtures("browser")
+@pytest.mark.long
 def test_the_pdf_has_a_page_for_every_slide(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from labkit.cli import main; main()", "slides", "00", "--pdf", "--out", tmp_path]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)

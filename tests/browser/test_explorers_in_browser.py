@@ -49,6 +49,7 @@ def test_the_step_slider_and_the_buttons_say_where_each_chunk_is(show: Open) -> 
     assert not page.failed
 
 
+@pytest.mark.long
 def test_keys_step_and_reach_the_ends(show: Open) -> None:
     page = show(ring_player(ring_plan))
     page.focus("[data-part=stage]")
@@ -102,6 +103,7 @@ def test_a_wrong_chunk_is_red_with_the_one_expected(show: Open) -> None:
     assert "bad" in page.get_attribute('[data-number="chunks complete"]', "class")
 
 
+@pytest.mark.long
 def test_a_real_ring_that_sends_the_wrong_chunk_is_red_at_that_message(show: Open) -> None:
     page = show(ring_player(ring_programs.sends_the_next_chunk_on_rank_2, on=labkit.virtual(4)))
     set_slider(page, "step", 1)
@@ -118,6 +120,7 @@ def test_the_picture_stands_where_scripts_do_not_run(show: Open) -> None:
     assert image.bounding_box()["width"] == 760
 
 
+@pytest.mark.long
 def test_two_equal_figures_live_side_by_side_and_ask_no_address(show: Open) -> None:
     page = show(ring_player(ring_plan), ring_player(ring_plan), ring_player(num_ranks=3))
     page.wait_for_function("document.querySelectorAll('.labkit-figure[data-live] svg[role=img]').length === 3")
@@ -168,6 +171,7 @@ def test_the_bucket_explorer_shows_ranks_hooks_and_the_first_bucket(show: Open) 
     assert page.eval_on_selector_all("[data-late]", "each => each.length") > 0
 
 
+@pytest.mark.long
 def test_the_bucket_explorer_cuts_and_sends_anew_at_once(show: Open) -> None:
     page = show(bucket_explorer([2**20] * 8, cap_mb=2, backward_s=8e-3, latency_s=1e-6, bandwidth_Bps=1e9))
     assert number(page, "buckets") == "4"
@@ -189,6 +193,7 @@ def test_the_staleness_view_lists_what_an_update_missed(show: Open) -> None:
     assert page.inner_text("[data-part=say]").endswith("staleness 2; it missed update 0, update 1.")
 
 
+@pytest.mark.long
 def test_under_a_bound_nobody_is_further_ahead(show: Open) -> None:
     page = show(staleness_view(straggler=6))
     assert int(number(page, "furthest ahead of the slowest")) > 8
@@ -201,6 +206,7 @@ def test_under_a_bound_nobody_is_further_ahead(show: Open) -> None:
     assert number(page, "most").endswith(" ≤ d + min(d, N−1) = 7 ✓")
 
 
+@pytest.mark.long
 def test_losses_of_three_servers_stand_on_one_axis_and_answer_the_sliders(show: Open) -> None:
     page = show(staleness_view(num_workers=8, straggler=1, lr=0.4, divided="nothing"))
     lines = "each => each.map(line => line.dataset.run)"
@@ -220,6 +226,7 @@ def test_losses_of_three_servers_stand_on_one_axis_and_answer_the_sliders(show: 
     assert page.inner_text("[data-part=say]").startswith("Update 7: ")
 
 
+@pytest.mark.long
 def test_the_compression_explorer_names_the_fastest_at_each_speed(show: Open) -> None:
     page = show(compression_explorer())
     best = lambda: page.get_attribute(".labkit-figure", "data-best")  # noqa: E731
@@ -278,6 +285,7 @@ def test_in_jupyterlab_no_key_reaches_the_notebook_and_a_saved_figure_plays_agai
     assert lab.page.inner_text(".jp-CodeCell .jp-InputPrompt") == "[1]:"
 
 
+@pytest.mark.long
 def test_stripes_and_arrows_are_each_figures_own_so_that_a_hidden_one_takes_none_away(show: Open) -> None:
     page = show(schedule_explorer(), schedule_explorer(), ring_player(num_ranks=4))  # two alike, as a notebook may hold
     page.wait_for_function("document.querySelectorAll('.labkit-figure[data-live] svg[role=img]').length === 3")

@@ -59,7 +59,7 @@ _DRAWN = """() => new Promise((drawn) => {
 @pytest.mark.parametrize(
     ("name", "theme"),
     [
-        pytest.param(name, ("light", "dark")[k % 2], marks=[] if k < 2 else pytest.mark.long)
+        pytest.param(name, ("light", "dark")[k % 2], marks=[] if k == 0 else pytest.mark.long)
         for k, name in enumerate(_MADE)
     ],
 )
@@ -96,6 +96,7 @@ def test_the_picture_saved_is_the_one_on_the_screen(
     assert not page.failed
 
 
+@pytest.mark.long
 def test_the_page_saved_plays_from_where_it_was(show: Open, browser: Any, tmp_path: Path) -> None:
     page = show(bucket_explorer(), ring_player(num_ranks=3), accept_downloads=True)
     set_slider(page, "cap", 11)

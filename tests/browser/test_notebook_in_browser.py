@@ -68,6 +68,7 @@ def text_of(cell: nbformat.NotebookNode) -> str:
     )
 
 
+@pytest.mark.long
 def test_an_exercise_not_yet_done_says_so_in_its_own_words(lab: Lab) -> None:
     notebook = nbformat.read(ROOT / "notebooks" / LESSON, as_version=4)
     code = [at for at, cell in enumerate(notebook.cells) if cell.cell_type == "code"]

@@ -14,13 +14,10 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.browser]
 
 LESSONS = sorted((Path(__file__).parents[2] / "notebooks").glob("[0-9][0-9]_*.ipynb"))
-OFTEN = ("00_start_here",)
 
 
-@pytest.mark.parametrize(
-    "path", [pytest.param(each, marks=[] if each.stem in OFTEN else [pytest.mark.long]) for each in LESSONS],
-    ids=lambda path: path.stem,
-)  # fmt: skip
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+@pytest.mark.long
 def test_a_lesson_opened_and_saved_is_the_same_to_the_byte(lab: Lab, path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     lab.open(path.name, notebook)

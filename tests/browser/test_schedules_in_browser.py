@@ -69,6 +69,7 @@ def test_an_operation_dragged_to_another_place_is_checked_at_once(show: Open) ->
     assert not page.failed
 
 
+@pytest.mark.long
 def test_a_schedule_reflows_while_an_operation_is_dragged_and_before_it_is_let_go(show: Open) -> None:
     page = show(schedule_explorer([["F0", "F1", "B0", "B1"], ["F0", "B0", "F1", "B1"]], num_stages=2))
     unit = page.locator('[data-op="1:B0"]').bounding_box()["width"] / 2
@@ -79,6 +80,7 @@ def test_a_schedule_reflows_while_an_operation_is_dragged_and_before_it_is_let_g
     assert _order(page, 1) == ["F0", "F1", "B0", "B1"]
 
 
+@pytest.mark.long
 def test_what_lies_under_the_pointer_is_told_beside_it(show: Open) -> None:
     page = show(schedule_explorer())
     page.hover('[data-op="1:F3"] >> nth=0')
@@ -90,6 +92,7 @@ def test_what_lies_under_the_pointer_is_told_beside_it(show: Open) -> None:
     assert tip.is_hidden()
 
 
+@pytest.mark.long
 def test_a_large_schedule_is_drawn_as_few_shapes_and_each_operation_is_found_and_dragged_all_the_same(
     show: Open,
 ) -> None:
@@ -122,6 +125,7 @@ def test_a_deadlock_made_with_the_keys_is_named(show: Open) -> None:
     assert _order(page, 1) == ["F0", "B0", "F1", "B1"]
 
 
+@pytest.mark.long
 def test_memory_and_the_critical_path_are_drawn_when_asked_for(show: Open) -> None:
     page = show(schedule_explorer(num_stages=4, num_microbatches=8, memory_limit=4))
     assert page.eval_on_selector_all("[data-limit]", "each => each.length") == 8
@@ -142,6 +146,7 @@ def _lit(page: Any) -> list[str]:
     )
 
 
+@pytest.mark.long
 def test_the_operation_under_the_pointer_is_lit_in_every_schedule_with_its_microbatchs_way(show: Open) -> None:
     page = show(schedule_explorer())
     page.hover('[data-op="1:F3"] >> nth=0')
@@ -158,6 +163,7 @@ def test_the_operation_under_the_pointer_is_lit_in_every_schedule_with_its_micro
     assert not page.failed
 
 
+@pytest.mark.long
 def test_a_backward_is_lit_as_its_parts_and_a_microbatch_as_its_chunks_in_the_schedules_compared_with(
     show: Open,
 ) -> None:
@@ -180,6 +186,7 @@ def test_a_backward_is_lit_as_its_parts_and_a_microbatch_as_its_chunks_in_the_sc
     assert {"3:F0.1", "2:F0.1", "1:F0.1"} <= set(ways) and "0:F0.1" not in ways
 
 
+@pytest.mark.long
 def test_keys_choose_an_operation_in_every_schedule_also_in_a_measured_one(show: Open) -> None:
     spans = [(0, 0, 100, "F0"), (0, 100, 200, "F1"), (0, 400, 500, "B0"), (1, 110, 210, "F0"), (1, 210, 400, "B0")]
     ranks, starts, ends, names = zip(*spans, strict=True)
@@ -206,6 +213,7 @@ def test_what_an_illegal_order_waits_for_has_a_red_dashed_arrow(show: Open) -> N
     assert colour == page.eval_on_selector("[data-stuck]", "cell => getComputedStyle(cell).stroke")
 
 
+@pytest.mark.long
 def test_the_weights_part_of_a_backward_follows_its_slider(show: Open) -> None:
     page = show(schedule_explorer([["F0", "I0", "W0"], ["F0", "I0", "W0"]], num_stages=2))
     assert number(page, "schedule 0: time") == "5"  # F0 F0 I0 I0 W0, each takes 1

@@ -21,6 +21,7 @@ def _each(page: Any, selector: str, of: str) -> list[Any]:
     return list(page.eval_on_selector_all(selector, f"each => each.map(mark => {of})"))
 
 
+@pytest.mark.long
 def test_what_lacks_in_the_record_is_a_red_tick_where_it_lacks(show: Open) -> None:
     page = show(staleness_view(GAP))
     assert _each(page, "[data-gap]", "mark.dataset.gap") == ["2 to 3"]
@@ -33,6 +34,7 @@ def test_what_lacks_in_the_record_is_a_red_tick_where_it_lacks(show: Open) -> No
     assert red == page.eval_on_selector("dd.bad", "number => getComputedStyle(number).color")
 
 
+@pytest.mark.long
 def test_a_bound_is_held_against_pushes_and_its_line_is_drawn(show: Open) -> None:
     page = show(staleness_view(bound=2, straggler=4))
     assert _each(page, "[data-bound]", "mark.dataset.bound") == ["2"]
@@ -43,6 +45,7 @@ def test_a_bound_is_held_against_pushes_and_its_line_is_drawn(show: Open) -> Non
     assert "bad" in broken.get_attribute('[data-number="furthest ahead of the slowest"]', "class")
 
 
+@pytest.mark.long
 def test_a_server_that_drops_stale_gradients_applies_none_that_is_staler(show: Open) -> None:
     page = show(staleness_view(straggler=4))
     assert page.locator("[data-dropped]").count() == 0
@@ -56,6 +59,7 @@ def test_a_server_that_drops_stale_gradients_applies_none_that_is_staler(show: O
     assert "dropped at version" in page.inner_text("[data-part=say]")
 
 
+@pytest.mark.long
 def test_bytes_versions_held_and_the_law_of_times_follow_step_and_sliders(show: Open) -> None:
     page = show(staleness_view(num_workers=2, straggler=3, law="equal", delay=0, num_bytes=1e6))
     set_slider(page, "step", 3)  # worker 1 pushes at 1, 2 and 3; at 3 worker 0 too, whose number is smaller

@@ -103,6 +103,7 @@ def test_two_runs_are_told_apart_in_numbers_strip_cursor_table_and_files(opened:
     assert "ratio: busy time, before / after" in page.inner_text(".labkit-legend")
 
 
+@pytest.mark.long
 def test_of_a_run_in_which_nothing_was_recorded_the_view_says_so(opened: Any, tmp_path: Path) -> None:
     page = opened(Timeline(num_ranks=2))
     assert page.inner_text(".labkit-title") == "2 ranks, nothing recorded"

@@ -70,6 +70,7 @@ def _pixels(page: Any, canvas: str, colour: str, box: str) -> list[int]:
     return list(page.evaluate(script))
 
 
+@pytest.mark.long
 def test_the_strip_shows_how_busy_the_run_is_and_moves_the_window(opened: Any) -> None:
     page = opened(steps())
     busy = np.array(_of(page, "[...v.state.overviewBusy[0]]"))
@@ -102,6 +103,7 @@ def holds_memory() -> None:
         dist.all_reduce(held[-1])
 
 
+@pytest.mark.long
 def test_the_memory_of_a_rank_is_drawn_under_its_rows_when_it_is_asked_for(opened: Any) -> None:
     timeline = labkit.run(holds_memory, on=labkit.virtual(2)).timeline
     page = opened(timeline)
@@ -124,6 +126,7 @@ def test_the_memory_of_a_rank_is_drawn_under_its_rows_when_it_is_asked_for(opene
         assert (np.abs(np.array(painted)[steady] - expected) > 2.5).mean() < 0.05  # ticks and marks stand over it
 
 
+@pytest.mark.long
 def test_the_error_of_a_clock_is_drawn_at_the_edges_of_its_bars_and_said(opened: Any) -> None:
     page = opened(steps())
     scale = (_of(page, "v.state.width") - 166) / (8 * MS)
@@ -221,6 +224,7 @@ def alike(num_ranks: int) -> Timeline:
     return Timeline(rank, lane, start * MS, end * MS, np.where(lane == REGION, "step", kind), kind)
 
 
+@pytest.mark.long
 def test_ranks_that_are_alike_are_folded_and_a_click_on_their_name_unfolds_them(opened: Any) -> None:
     page = opened(alike(6))
     ranks = "[...new Set(v.state.layout.rows.map(({ row }) => row.rank))]"
@@ -298,6 +302,7 @@ def test_the_collective_under_the_pointer_lights_up_on_every_rank_and_is_told_be
     assert _of(page, "[...v.state.lit]") == []
 
 
+@pytest.mark.long
 def test_what_no_computation_hides_has_a_red_edge_and_a_name_has_no_bar(opened: Any) -> None:
     page = opened(alike(1))
     assert "exposed" in page.inner_text(".labkit-legend") and "!" in page.inner_text(".labkit-legend")

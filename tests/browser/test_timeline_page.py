@@ -45,6 +45,7 @@ def test_it_exports_pictures_a_trace_and_itself(open_timeline: Open, tmp_path: P
     assert "Critical path, 2 ms" in again.inner_text(".labkit-detail")
 
 
+@pytest.mark.long
 def test_it_follows_a_change_of_scheme_and_leaves_f5_to_the_browser(open_timeline: Open, tmp_path: Path) -> None:
     exchange().to_html(tmp_path / "page.html")
     page = open_timeline(tmp_path / "page.html", viewport={"width": 900, "height": 700})
@@ -65,6 +66,7 @@ def test_it_takes_the_readers_theme_and_fits_640_pixels(
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 640
 
 
+@pytest.mark.long
 def test_where_less_motion_is_asked_for_the_cursor_does_not_run(open_timeline: Open, tmp_path: Path) -> None:
     exchange().to_html(tmp_path / "page.html")
     page = open_timeline(tmp_path / "page.html", reduced_motion="reduce")

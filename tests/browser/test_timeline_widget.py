@@ -83,6 +83,7 @@ STANDS_STILL = """(selector) => new Promise((done) => {
 })"""
 
 
+@pytest.mark.long
 def test_shares_are_painted_numbers_agree_and_keys_stay_in_the_widget(lab: Lab) -> None:
     lab.open("timeline.ipynb", _cells(TIMELINE, LATER))
     lab.run_all(timeout_s=60)
@@ -202,6 +203,7 @@ run = labkit.run(steps, on=labkit.local(2, device="cpu"), watch=True, echo=False
 """
 
 
+@pytest.mark.long
 def test_a_watched_run_grows_in_the_page_and_ends_as_a_picture_too(lab: Lab) -> None:
     lab.open("growing.ipynb", _cells(GROWING.replace("FOLDER", str(lab.folder))))
     lab.page.expose_function("shown", lambda count: (lab.folder / f"shown-{count}").touch())

@@ -8,12 +8,6 @@ from tests.checks.four_proofs import FourProofs
 class TestLesson07(FourProofs):
     number = "07"
     main = frozenset({"replicated_server"})
-    sample = frozenset(
-        {
-            ("sparse_rows", "waits each time"),
-            ("server_hybrid", "pushes the whole"),
-            ("replicated_server", "acknowledges at once"),
-        }
-    )
+    sample = frozenset({("replicated_server", "acknowledges at once")})
     exact_par = False  # calls carry functions by value, with the name of the cell they come from: some bytes, 50 ns
     slow = frozenset({"sparse_rows", "replicated_server"})

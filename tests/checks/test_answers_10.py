@@ -8,14 +8,5 @@ from tests.checks.four_proofs import FourProofs
 class TestLesson10(FourProofs):
     number = "10"
     main = frozenset({"compression_hook"})
-    sample = frozenset(
-        {
-            ("compression_hook", "does not divide"),
-            ("compression_hook", "the bucket's number alone"),
-            ("compression_hook", "waits for its own future"),
-            ("power_sgd", "orthonormal before the mean"),
-            ("quantised_all_reduce", "a sum"),
-        }
-    )
+    sample = frozenset({("compression_hook", "waits for its own future"), ("power_sgd", "orthonormal before the mean")})
     slow = frozenset({"compression_plan"})
-    style_sample = frozenset({("right_in_other_words", "compression_hook")})

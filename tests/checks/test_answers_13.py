@@ -10,5 +10,5 @@ from tests.checks.four_proofs import FourProofs
 class TestLesson13(FourProofs):
     number = "13"
     main = frozenset({"sharded_module"})
-    sample = frozenset({("sharded_module", "never frees after forward"), ("sharded_optimizer", "never gathers")})
+    sample = frozenset({("sharded_module", "never frees after forward")})
     stub_sample: ClassVar[frozenset[str]] = frozenset({"sharded_module"})

@@ -17,6 +17,8 @@ OWN = ".parts"
 """Where the parts of a packet lie: how they look is the learner's own affair. What is unpacked of them counts."""
 ON_RANKS = frozenset({"average"})
 """Exercises on processes that are tried every time."""
+SLOW = frozenset({"compression_plan"})
+"""Exercises whose judge trains anew for each result."""
 MOST = 60
 """How many malformed results of an exercise are tried, spread over all of them."""
 
@@ -37,7 +39,10 @@ def _asked() -> list[object]:
     rooms = [(number, each) for number in NUMBERS for each in exercises(lesson(number).slug).values()]
     return [
         pytest.param(
-            number, each, id=each.id, marks=[pytest.mark.long] * (each.distributed and each.id not in ON_RANKS)
+            number,
+            each,
+            id=each.id,
+            marks=[pytest.mark.long] * (each.id in SLOW or (each.distributed and each.id not in ON_RANKS)),
         )
         for number, each in rooms
     ]

@@ -29,12 +29,18 @@ def entries() -> list[dict[str, Any]]:
     return found
 
 
+@pytest.fixture(scope="module")
+def messages(made_pages: Any) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = made_pages.messages()
+    return found
+
+
 def test_every_message_is_explained_once_and_every_entry_explains_one(
-    made_pages: Any, entries: list[dict[str, Any]]
+    made_pages: Any, entries: list[dict[str, Any]], messages: list[tuple[str, str]]
 ) -> None:
-    explained, problems = made_pages.catalogue(entries, made_pages.messages())
+    explained, problems = made_pages.catalogue(entries, messages)
     assert not problems, "\n".join([*problems, "", "Write it into docs/error_catalogue.toml."])
-    assert sum(map(len, explained)) == len(made_pages.messages()) > 200
+    assert sum(map(len, explained)) == len(messages) > 200
 
 
 def test_no_class_of_errors_is_left_out(made_pages: Any) -> None:
@@ -53,13 +59,15 @@ def test_an_entry_says_in_a_few_sentences_why_and_what_to_do(entries: list[dict[
     assert not wordy
 
 
-def test_a_new_message_without_an_entry_is_named(made_pages: Any, entries: list[dict[str, Any]]) -> None:
-    found = [*made_pages.messages(), ("ConfigError", "a message nobody explained")]
+def test_a_new_message_without_an_entry_is_named(
+    made_pages: Any, entries: list[dict[str, Any]], messages: list[tuple[str, str]]
+) -> None:
+    found = [*messages, ("ConfigError", "a message nobody explained")]
     assert made_pages.catalogue(entries, found)[1] == ["no entry explains: a message nobody explained"]
 
 
-def test_an_entry_whose_message_is_gone_is_named(made_pages: Any, entries: list[dict[str, Any]]) -> None:
+def test_an_entry_whose_message_is_gone_is_named(
+    made_pages: Any, entries: list[dict[str, Any]], messages: list[tuple[str, str]]
+) -> None:
     stale = {"title": "t", "says": ["words that no message has"], "why": "", "do": ""}
-    assert made_pages.catalogue([*entries, stale], made_pages.messages())[1] == [
-        "no message says: words that no message has"
-    ]
+    assert made_pages.catalogue([*entries, stale], messages)[1] == ["no message says: words that no message has"]

@@ -66,6 +66,7 @@ def test_a_loop_is_interrupted_and_the_next_cell_runs(tmp_path: Path) -> None:
     assert states(found) == ["timeout", "ok"]
 
 
+@pytest.mark.long
 def test_a_loop_that_ignores_the_interrupt_ends_its_kernel(tmp_path: Path) -> None:
     source = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
     found = run(tmp_path, source, "print('next')", limits=replace(SHORT, grace_seconds=3.0))
@@ -80,6 +81,7 @@ def test_a_flood_is_cut_and_interrupted(tmp_path: Path) -> None:
     assert len(found.cells[0].text) < 2500 and "[the rest of the output was cut]" in found.cells[0].text
 
 
+@pytest.mark.long
 def test_the_whole_notebook_has_a_time_too(tmp_path: Path) -> None:
     limits = Limits(cell_seconds=60.0, grace_seconds=60.0, notebook_seconds=3.0)
     found = run(tmp_path, "while True: pass", "print('next')", limits=limits)
@@ -124,6 +126,7 @@ def test_no_process_is_left(tmp_path: Path, there_before: list[int]) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans come back to their grader on Linux alone")
+@pytest.mark.long
 def test_a_grader_ends_what_leaves_its_session_and_its_parent_even_where_there_is_no_sandbox(
     course: Course, tmp_path: Path
 ) -> None:

@@ -173,6 +173,7 @@ def test_a_second_run_keeps_what_is_done_and_grades_what_changed(
     assert (tmp_path / "out" / "alice" / "result.json").stat().st_mtime_ns == before
 
 
+@pytest.mark.long
 def test_the_same_submission_gets_a_byte_identical_result_apart_from_times(
     graded: tuple[ClassReport, Path, Path], course: Course, tmp_path: Path
 ) -> None:
@@ -195,6 +196,7 @@ def test_the_same_submission_gets_a_byte_identical_result_apart_from_times(
             assert without_times(tmp_path / "out" / name / file) == without_times(graded[2] / name / file)
 
 
+@pytest.mark.long
 def test_the_grader_killed_in_the_middle_leaves_no_process_and_goes_on_where_it_stopped(
     course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -110,6 +110,7 @@ def test_a_submission_of_any_name_is_graded_where_gradescope_puts_it(unpacked: P
     assert "SECRET" not in json.dumps(content) and content["stdout_visibility"] == "hidden"
 
 
+@pytest.mark.long
 def test_a_submission_without_a_notebook_is_told_what_is_missing(unpacked: Path) -> None:
     content, _ = graded(unpacked, None)
     assert content["score"] == 0 and "There is no notebook in what was handed in." in content["output"]

@@ -108,7 +108,7 @@ def relay_results(outcome: Outcome) -> list[Any]:
     return [wire_format.decode(result)["y"] for result in outcome.results]
 
 
-@pytest.mark.parametrize(("case", "world_size"), [(0, 2), (1, 3), (2, 5)])
+@pytest.mark.parametrize(("case", "world_size"), [(0, 2), (1, 3), pytest.param(2, 5, marks=pytest.mark.long)])
 def test_random_programs_bring_the_same_numbers_as_gloo(case: int, world_size: int, probe: Probe) -> None:
     import torch
 

@@ -158,6 +158,7 @@ def test_checks_pass_and_fail_with_the_bundle_alone(bundle: Path) -> None:
     assert "all_reduce" in said and "[3.0, 3.0]" in said
 
 
+@pytest.mark.long
 def test_a_class_gets_its_own_recording_and_no_key(bundle: Path) -> None:
     room = bundle / "labkit" / "exercises" / "start_here" / "who_waits"
     own = ROOT / "solutions" / "hidden" / "start_here" / "who_waits" / "recording.json"

@@ -97,6 +97,7 @@ def test_a_loop_in_a_sandbox_is_interrupted_and_the_next_cell_runs(course: Cours
     assert [cell.state for cell in found.cells] == ["timeout", "ok"]
 
 
+@pytest.mark.long
 def test_memory_is_that_of_the_whole_tree(course: Course, tmp_path: Path) -> None:
     limits = Limits(kernel_memory_bytes=600 << 20)
     source = (
@@ -145,6 +146,7 @@ def test_what_ranks_are_told_of_an_exercise_holds_no_oracle_and_no_judge(oracle:
     assert {"drive", "double", "ring_sum"} <= words
 
 
+@pytest.mark.long
 def test_a_full_disk_is_told_and_the_next_run_goes_on(course: Course, tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         write_submission(tmp_path / "in" / f"{name}.ipynb", RIGHT)
@@ -210,6 +212,7 @@ print([kind for kind in kinds if not kind.startswith(ours)])
 """
 
 
+@pytest.mark.long
 def test_a_forked_kernel_is_held_exactly_as_one_that_was_started_anew(
     course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def test_every_submission_gets_its_score(lesson: str, feedback: Feedback) -> Non
     feedback(lesson, *lost(lesson))
 
 
+@pytest.mark.long
 def test_the_post_is_told_that_all_reduce_does_not_divide(feedback: Feedback) -> None:
     page = feedback("00", "right_in_another_style", "as_the_post_does")["as_the_post_does"]
     assert "all_reduce adds and does not divide" in page and "as they do to the post" in page

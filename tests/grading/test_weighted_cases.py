@@ -76,6 +76,7 @@ def test_a_submission_earns_part_of_its_points(tmp_path: Path) -> None:
     assert ada.points == {"double": 2, "shift": 2, "total": 0}  # 2 ranks fail, 3 ranks pass
 
 
+@pytest.mark.long
 def test_weights_for_another_number_of_cases_end_the_run_in_words(tmp_path: Path) -> None:
     write_submission(tmp_path / "in" / "ada.ipynb", {"shift": RIGHT["shift"]})
     options = {"points_only": True, "sandbox": SANDBOX, "key": tmp_path / "key"}

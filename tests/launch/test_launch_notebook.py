@@ -48,6 +48,7 @@ run""",
     assert result["data"]["text/plain"].startswith("Run(3 ranks on gloo/cpu, ")
 
 
+@pytest.mark.long
 def test_a_redefined_class_is_the_one_that_runs_and_a_result_does_not_undo_it(notebook: Notebook) -> None:
     shown = cell(
         notebook,
@@ -151,7 +152,8 @@ def test_interrupting_the_cell_leaves_no_process_and_a_usable_kernel(notebook: N
     assert cell(notebook, "print(labkit.run(dist.get_rank, on=labkit.local(2)).results)") == "[0, 1]\n"
 
 
-@pytest.mark.parametrize("how", ["killed", pytest.param("restarted", marks=pytest.mark.long)])
+@pytest.mark.parametrize("how", ["killed", "restarted"])
+@pytest.mark.long
 def test_when_the_kernel_ends_no_process_is_left(doomed_notebook: Notebook, how: str) -> None:
     notebook = doomed_notebook
     cell(notebook, LOADER)

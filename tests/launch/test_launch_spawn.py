@@ -50,6 +50,7 @@ def test_spawned_ranks_return_values_output_and_a_timeline(
     assert {span.name for span in run.timeline.rows()} == {"all_reduce"}
 
 
+@pytest.mark.long
 def test_spawned_ranks_tell_a_deadlock_and_leave_nothing(tmp_path: Path) -> None:
     def work() -> None:
         (tmp_path / str(os.getpid())).touch()
@@ -109,6 +110,7 @@ def test_what_a_spawned_rank_printed_last_is_kept_however_late_it_comes(monkeypa
     assert labkit.run(lambda: print("last"), on=labkit.local(1, **SPAWNED), echo=False).output == ["last\n"]
 
 
+@pytest.mark.long
 def test_spawned_ranks_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     program = f"""
 import os, pathlib, time, labkit
@@ -127,6 +129,7 @@ if __name__ == "__main__":
     wait_until(lambda: not alive(ranks))
 
 
+@pytest.mark.long
 def test_without_room_for_logs_the_run_works_and_says_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

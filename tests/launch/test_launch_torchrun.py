@@ -78,6 +78,7 @@ def torchrun(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
 
 
+@pytest.mark.long
 def test_inside_torchrun_rank_0_gets_the_run_and_the_others_their_own_result(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(IN_RANKS)

@@ -57,6 +57,7 @@ def test_edited_prose_is_shown_as_one_difference_though_its_id_changes(course: P
     assert hash_differs.cell is None
 
 
+@pytest.mark.long
 def test_random_cell_ids_of_another_converter_are_found(course: Path) -> None:
     text = (course / "solutions" / f"{NAME}.py").read_text(encoding="utf-8")
     converted = jupytext.reads(text, fmt="py:percent")  # draws random ids
@@ -118,6 +119,7 @@ def test_what_is_no_clean_run_is_named(course: Path, by: Callable[[Any], object]
     assert (SOLUTION, cell_id, why) in [(each.file, each.cell, each.why) for each in check(course)]
 
 
+@pytest.mark.long
 def test_a_never_executed_notebook_is_found_and_run(course: Path) -> None:
     def forget(notebook: Any) -> None:
         for each in notebook["cells"]:

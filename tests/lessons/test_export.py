@@ -53,6 +53,7 @@ def torchrun(path: Path, ranks: int, **environ: str) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
 
 
+@pytest.mark.long
 def test_torchrun_gives_every_rank_the_answer_that_labkit_run_gives(solved: Path, tmp_path: Path) -> None:
     path = export(str(solved), out=tmp_path / "mean.py")
     torchrun_of_script = torchrun(path, 2, LABKIT_DEVICE="cpu", LABKIT_SEED="7")

@@ -86,6 +86,7 @@ def test_another_picture_is_drift(kinds: Path) -> None:
     assert [each.why for each in check(kinds)] == ["lacks its figure's picture"]
 
 
+@pytest.mark.long
 def test_the_release_takes_the_figure_and_no_other_output(kinds: Path, tmp_path: Path) -> None:
     release(tmp_path / "released", course=kinds)
     assert cells(tmp_path / "released")[figure_id(kinds)]["outputs"]

@@ -81,7 +81,7 @@ def test_the_core_keeps_to_75_minutes(lesson: Lesson) -> None:
     assert not list(budget(lesson).excesses())
 
 
-@pytest.mark.parametrize("num_ranks", [2, 3])
+@pytest.mark.parametrize("num_ranks", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_training_on_virtual_ranks_has_the_losses_of_one_process(
     answers: dict[str, Any], alone: list[float], num_ranks: int
 ) -> None:
@@ -90,7 +90,7 @@ def test_training_on_virtual_ranks_has_the_losses_of_one_process(
         assert losses == pytest.approx(alone, rel=1e-5)
 
 
-@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize("sequence", [pytest.param(False, marks=pytest.mark.long), True])
 def test_training_has_the_losses_of_torchs_own_plan(alone: list[float], sequence: bool) -> None:
     found = labkit.run(train_torchs, STEPS, sequence, on=labkit.virtual(2), echo=False)
     for losses in found.results:
@@ -153,6 +153,7 @@ def test_the_recorded_run_is_what_the_virtual_cluster_does() -> None:
     assert (answers["layer"], answers["rank"]) == (made["LAYER"], made["RANK"])
 
 
+@pytest.mark.long
 def test_times_that_the_text_quotes_are_those_of_the_virtual_cluster(answers: dict[str, Any]) -> None:
     (cell,) = [cell for cell in load(SOURCE).cells if cell.kind == "code" and "def step_ms" in cell.source]
     names = {**answers}

@@ -43,6 +43,7 @@ def test_building_again_writes_nothing_and_runs_nothing(course: Path) -> None:
     assert "nothing changed; solution kept" in str(report)
 
 
+@pytest.mark.long
 def test_always_runs_the_solution_again_with_the_same_untagged_outputs(course: Path) -> None:
     before = solution(course)
     assert build(course, always=True).lessons[0].execution == "executed"
@@ -106,6 +107,7 @@ def tiny(*cells: str) -> Lesson:
     )
 
 
+@pytest.mark.long
 def test_a_solution_that_hangs_is_ended_and_named(tmp_path: Path) -> None:
     lesson = tiny("1 + 1", "while True:\n    pass")
     with pytest.raises(LessonError, match=r"03_tiny\.py:7: cell code-\w+ took more than 4 s; make it smaller or mend"):

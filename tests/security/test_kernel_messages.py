@@ -74,7 +74,7 @@ def _most_bytes(reader: NotebookReader, stop: threading.Event, most: list[int]) 
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in ("enames", "parts") else pytest.mark.long) for name in FORGED]
+    "name", [pytest.param(name, marks=[] if name == "enames" else pytest.mark.long) for name in FORGED]
 )
 def test_whatever_a_kernel_sends_is_read_in_less_than_a_gigabyte(
     reader: NotebookReader, tmp_path: Path, name: str
@@ -90,6 +90,7 @@ def test_whatever_a_kernel_sends_is_read_in_less_than_a_gigabyte(
     assert sum(len(cell.text) + len(cell.error) + len(cell.message) for cell in found.cells) < 200_000
 
 
+@pytest.mark.long
 def test_the_next_notebook_is_read_whatever_the_last_one_sent(reader: NotebookReader, tmp_path: Path) -> None:
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()

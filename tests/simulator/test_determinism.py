@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import labkit
 
 PROGRAM = """
@@ -79,10 +81,11 @@ for fn in (messages, training, messages, training):
 """
 
 
-def test_fresh_processes_under_load_agree_bit_for_bit_on_results_timeline_and_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("load", ["pass", pytest.param("while True: pass", marks=pytest.mark.long)])
+def test_fresh_processes_agree_bit_for_bit_on_results_timeline_and_memory(tmp_path: Path, load: str) -> None:
     script = tmp_path / "program.py"
     script.write_text(PROGRAM, encoding="utf-8")
-    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    busy = subprocess.Popen([sys.executable, "-c", load])
     try:
         runs = [
             subprocess.Popen(

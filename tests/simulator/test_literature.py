@@ -13,6 +13,7 @@ def _hold(rows: list[literature.Row]) -> None:
     assert sum(row.within is not None for row in rows) >= 3
 
 
+@pytest.mark.long
 def test_bubbles_of_torchs_schedules_follow_their_closed_forms() -> None:
     _hold(list(literature.bubbles()))
 

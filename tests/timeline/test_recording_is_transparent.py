@@ -24,6 +24,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, A
     return run_ranks(programs.everything_torch_does, 2, folder), record_of(folder, 2)
 
 
+@pytest.mark.long
 def test_everything_that_stands_on_groups_gives_the_same_values_recorded_or_not(
     recorded: tuple[list[dict[str, Any]], Timeline], tmp_path: Path
 ) -> None:

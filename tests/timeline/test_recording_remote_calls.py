@@ -163,6 +163,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return run_ranks(remote_calls, 2, tmp_path_factory.mktemp("plain"), record=False)
 
 
+@pytest.mark.long
 def test_remote_calls_give_the_same_recorded_or_not(plain: list[Any], tmp_path: Path) -> None:
     assert plain[0][5:9] == [7, 8, 8, 8]
     assert [error[0] for error in plain[0][9:11]] == ["RuntimeError", "KeyError"]
