@@ -49,7 +49,9 @@ def read_machines(paths: Sequence[Path]) -> list[Machine]:
     files = [file for path in paths for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
     if not files:
         where = ", ".join(map(str, paths))
-        raise ConfigError(f"there is no .json file in {where}; learners run: labkit doctor --json > name.json")
+        raise ConfigError(
+            f"there is no .json file in {where}; each learner writes one with: labkit doctor --json > name.json"
+        )
     return sorted(map(_read, files), key=lambda each: (*(-part for part in each.gravity), each.name.casefold()))
 
 

@@ -18,7 +18,7 @@ from typing import Literal
 from labkit.errors import ConfigError
 
 _FORMAT = 1
-_ANEW = "`labkit calibrate --out FILE` measures this host and writes one."
+_ANEW = "`labkit calibrate --out FILE` measures this host and writes such a file."
 _LAUNCH = "assumption: eager PyTorch issues one kernel every 4 us or so from a current host; a longer kernel hides it"
 _KERNEL = "assumption: the shortest elementwise kernels take 1 to 2 us on the device"
 _REACH = "assumption: large matrix multiplies and copies reach 75 % and 85 % of the datasheet's peaks"
@@ -200,7 +200,7 @@ def load(path: str | Path) -> Hardware:
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read as hardware: {error}. {_ANEW}") from None
     if not isinstance(data, dict) or data.get("labkit_hardware") != _FORMAT:
-        raise ConfigError(f"{path} is not hardware in format {_FORMAT}. {_ANEW}")
+        raise ConfigError(f"{path} is not a hardware file of format {_FORMAT}. {_ANEW}")
     try:
         device, link = data["device"], data["link"]
         device["peak_flops"] = MappingProxyType(device["peak_flops"])
@@ -334,7 +334,7 @@ def find_device(device: str | Device) -> Device:
     name = str(device).lower().replace("-", "").replace("_", "")
     name = _DEVICE_ALIASES.get(name, name)
     if name not in DEVICES:
-        raise ConfigError(f"No device is called {device!r}; there are {', '.join(DEVICES)}, or give a hardware.Device.")
+        raise ConfigError(f"No device is called {device!r}; use one of {', '.join(DEVICES)}, or a hardware.Device.")
     return DEVICES[name]
 
 
@@ -347,5 +347,5 @@ def find_link(link: str | Link) -> Link:
     if isinstance(link, Link):
         return link
     if str(link).lower() not in LINKS:
-        raise ConfigError(f"No link is called {link!r}; there are {', '.join(LINKS)}, or give a hardware.Link.")
+        raise ConfigError(f"No link is called {link!r}; use one of {', '.join(LINKS)}, or a hardware.Link.")
     return LINKS[str(link).lower()]

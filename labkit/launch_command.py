@@ -76,7 +76,7 @@ def _writer(out: Path | None) -> Callable[[Timeline], None]:
         ".json": lambda timeline: timeline.save(out),
     }
     if out.suffix not in writers:
-        raise ConfigError(f"--out {out} has no known ending; use {', '.join(writers)}.")
+        raise ConfigError(f"--out {out} must end in one of {', '.join(writers)}.")
     if not out.absolute().parent.is_dir():
         raise ConfigError(f"--out {out}: there is no folder {out.absolute().parent}.")
     return writers[out.suffix]
@@ -85,12 +85,12 @@ def _writer(out: Path | None) -> Callable[[Timeline], None]:
 def _world(on: str, hardware: dict[str, Any]) -> World:
     kind, _, number = on.partition(":")
     if kind not in ("virtual", "local") or not number.isdecimal():
-        raise ConfigError(f"--on {on} is no world; use {WORLDS}.")
+        raise ConfigError(f"--on {on} is not a world; use {WORLDS}.")
     if kind == "virtual":
         return virtual(int(number), **hardware)
     if hardware:
         raise ConfigError(
             f"--{min(hardware).replace('_', '-')} describes virtual hardware, and {on} runs on this host; "
-            f"use --on virtual:{number}, or leave it away."
+            f"use --on virtual:{number}, or leave the option out."
         )
     return local(int(number))

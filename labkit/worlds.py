@@ -173,15 +173,17 @@ def run(
         EnvironmentProblem: If processes cannot be started.
     """
     if not callable(fn):
-        raise ConfigError(f"run() needs a function to call on every rank, and got {fn!r}; pass fn itself, without ().")
+        raise ConfigError(
+            f"run() needs a function to call on every rank, and got {fn!r}; pass the function itself, without ()."
+        )
     if isinstance(on, int):
         raise ConfigError(f"on={on} is not a world; write on=labkit.local({on}).")
     for name, value in (("timeout", timeout), ("stall", stall)):
         if value is not None and not (value > 0 and math.isfinite(value)):
-            raise ConfigError(f"{name}={value} is not a time; use seconds above 0, or None for no limit.")
+            raise ConfigError(f"{name}={value} is not a time limit; use seconds above 0, or None for no limit.")
     if isinstance(fn, Script):
         if init:
-            raise ConfigError(f"{fn.name} is a script, which initialises its own process group; leave init=True away.")
+            raise ConfigError(f"{fn.name} is a script, which initialises its own process group; leave init=True out.")
         if args:
             raise ConfigError(f"A script's arguments belong to it: write labkit.script({fn.name!r}, ...).")
     world = on if on is not None else local(2)

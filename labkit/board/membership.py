@@ -48,7 +48,7 @@ def join_class(link: str, nickname: str) -> Membership:
     """
     folder = not link.startswith("http") and Path(link).is_dir()
     if not folder and not re.fullmatch(r"https?://[^/\s]+/c/[a-z0-9-]{1,32}", link):
-        raise ConfigError(f"{link!r} is no class link; it looks like http://192.168.1.7:8321/c/abcde-fghij")
+        raise ConfigError(f"{link!r} is not a class link; one looks like http://192.168.1.7:8321/c/abcde-fghij")
     check_nickname(nickname)
     there = member()
     same = there is not None and (there.nickname, there.link.split("/c/")[-1]) == (nickname, link.split("/c/")[-1])
@@ -61,7 +61,7 @@ def join_class(link: str, nickname: str) -> Membership:
         path.touch(mode=0o600)
         path.write_text(json.dumps(asdict(membership)), encoding="utf-8")
     except OSError as error:
-        raise EnvironmentProblem(f"your choice cannot be kept in {path}: {error.strerror}") from error
+        raise EnvironmentProblem(f"your nickname could not be saved in {path}: {error.strerror}") from error
     return membership
 
 
@@ -78,7 +78,7 @@ def i_am_done() -> str:
 def _said(what: str, words: str) -> str:
     membership = member()
     if membership is None:
-        raise ConfigError('you are in no class; labkit.join_class("THE LINK ON THE WALL", "a nickname") comes first')
+        raise ConfigError('you have not joined a class; call labkit.join_class("THE LINK ON THE WALL", "a nickname")')
     _tell(membership, "say", {"what": what})
     return words
 
@@ -94,8 +94,8 @@ def _tell(membership: Membership, what: str, body: dict[str, object]) -> None:
     if away:
         where = membership.link.partition("/c/")[0]
         raise EnvironmentProblem(
-            f"the class board at {where} does not answer: is the link as on the wall, and this machine in the room's "
-            f"network? ({trouble})"
+            f"the class board at {where} does not answer ({trouble}); compare the link with the one on the wall, and "
+            "check that this machine is on the room's network"
         )
     if trouble:
         raise ConfigError(trouble)

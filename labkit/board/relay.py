@@ -37,7 +37,10 @@ def send(folder: Path, what: str, body: dict[str, object]) -> None:
         ConfigError: If the folder is no relay of a class, or the nickname is another's.
     """
     if not (folder / CLASS).is_file():
-        raise ConfigError(f"{folder} is no class's relay folder (it has no {CLASS}); the instructor starts one")
+        raise ConfigError(
+            f"{folder} is not a class's relay folder (it has no {CLASS}); the instructor makes one with labkit board "
+            "--relay"
+        )
     name = hashlib.sha256(str(body["nickname"]).encode()).hexdigest()[:24]
     path = folder / f"{name}.jsonl"
     if path.is_file():

@@ -73,16 +73,19 @@ def reported(plain: object, known: Exercises) -> Reported:
     wanted = {"nickname", "key", "exercise", "passed"}
     if not isinstance(plain, dict) or set(plain) - {"plans", "mistake"} != wanted:
         raise ConfigError(
-            "a result has the fields nickname, key, exercise, passed, perhaps plans and mistake, and no others"
+            "a result has the fields nickname, key, exercise and passed, optionally plans and mistake, and no others"
         )
     nickname, key, exercise, passed = (plain[name] for name in ("nickname", "key", "exercise", "passed"))
     mistake = plain.get("mistake", "")
     if not isinstance(passed, bool) or not isinstance(mistake, str) or len(mistake) > 80 or not mistake.isprintable():
-        raise ConfigError("passed must be true or false, mistake a name of at most 80 printable characters")
+        raise ConfigError("passed must be true or false, and mistake a name of at most 80 printable characters")
     check_key(key)
     check_nickname(nickname)
     if not isinstance(exercise, str) or exercise not in {each for lesson in known.values() for each, _, _ in lesson}:
-        raise ConfigError("the course on the board's machine has no such exercise")
+        raise ConfigError(
+            "the course on the board's machine has no such exercise; it may be another version of the course; it may "
+            "be another version of the course"
+        )
     return Reported(nickname, key, exercise, passed, plain.get("plans"), mistake=mistake)
 
 
@@ -104,7 +107,7 @@ def check_nickname(nickname: object) -> None:
     """
     plain = isinstance(nickname, str) and nickname.isprintable() and nickname == nickname.strip()
     if not plain or not 1 <= len(str(nickname)) <= LONGEST_NICKNAME:
-        raise ConfigError(f"a nickname has 1 to {LONGEST_NICKNAME} printable characters, no blanks at its ends")
+        raise ConfigError(f"a nickname has 1 to {LONGEST_NICKNAME} printable characters, and no space at either end")
 
 
 class Results:
@@ -127,7 +130,7 @@ class Results:
                 self._base.executescript(_SCHEMA)
             except sqlite3.Error as error:
                 raise EnvironmentProblem(
-                    f"the board cannot keep its results in {path}: {error}; name another file with --results FILE"
+                    f"the board cannot keep its results in {path}: {error}; choose another file with --results FILE"
                 ) from error
             undo.pop_all()  # it stays open
         found = self._base.execute("SELECT token FROM class").fetchone()
@@ -197,7 +200,7 @@ class Results:
         found = self._base.execute("SELECT key_hash FROM learner WHERE nickname = ?", (nickname,)).fetchone()
         if found is None:
             if self._base.execute("SELECT count(*) FROM learner").fetchone()[0] >= MOST_LEARNERS:
-                raise ConfigError(f"the board holds {MOST_LEARNERS} learners and is full")
+                raise ConfigError(f"the board is full: it holds {MOST_LEARNERS} learners")
             self._take_seat(nickname, key_hash, address)
             self._base.execute("INSERT INTO learner VALUES (?, ?)", (nickname, key_hash))
         elif not hmac.compare_digest(found[0], key_hash):
@@ -212,10 +215,10 @@ class Results:
         """
         seat = self._base.execute("SELECT nickname FROM seat WHERE key_hash = ?", (key_hash,)).fetchone()
         if seat is not None:
-            raise ConfigError(f"you are {seat[0]!r} in this class; labkit.join_class with that name goes on as you")
+            raise ConfigError(f"you joined this class as {seat[0]!r}; join with that nickname to go on")
         count = self._base.execute("SELECT count(*) FROM seat WHERE address = ?", (address,)).fetchone()[0]
         if address and count >= MOST_BY_ADDRESS:
-            raise ConfigError(f"{MOST_BY_ADDRESS} learners have joined from {address}, and that is the most")
+            raise ConfigError(f"{MOST_BY_ADDRESS} learners have already joined from {address}, which is the limit")
         self._base.execute("INSERT INTO seat VALUES (?, ?, ?)", (key_hash, nickname, address))
 
     def standing(self, exercises: Exercises) -> dict[str, Any]:

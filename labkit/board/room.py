@@ -91,7 +91,7 @@ class Room(Results):
             nickname = self.admitted(nickname, key, address)
             count = self._base.execute("SELECT count(*) FROM guess WHERE nickname = ?", (nickname,)).fetchone()[0]
             if count >= MOST_GUESSES:
-                raise ConfigError(f"{MOST_GUESSES} guesses of one learner are the most")
+                raise ConfigError(f"a learner can send at most {MOST_GUESSES} guesses")
             self._base.execute(
                 "INSERT OR REPLACE INTO guess VALUES (?, ?, ?, ?, ?)",
                 (nickname, rest["guess"], json.dumps(value), unit, self._now()),
@@ -123,7 +123,7 @@ class Room(Results):
         check_nickname(to)
         key_hash = self._key_of(nickname)
         if self._base.execute("SELECT 1 FROM learner WHERE nickname = ?", (to,)).fetchone():
-            raise ConfigError(f"somebody in this class is called {to!r} already")
+            raise ConfigError(f"somebody in this class is already called {to!r}")
         with self.changing():
             for table in _OF_A_LEARNER:
                 self._base.execute(f"UPDATE {table} SET nickname = ? WHERE nickname = ?", (to, nickname))
@@ -181,7 +181,7 @@ class Room(Results):
 
 def _fields(plain: object, wanted: tuple[str, ...]) -> tuple[str, str, dict[str, Any]]:
     if not isinstance(plain, dict) or set(plain) != {"nickname", "key", *wanted}:
-        raise ConfigError(f"this has the fields {', '.join(('nickname', 'key', *wanted))} and no others")
+        raise ConfigError(f"the message must have the fields {', '.join(('nickname', 'key', *wanted))} and no others")
     check_nickname(plain["nickname"])
     check_key(plain["key"])
     return plain["nickname"], plain["key"], plain

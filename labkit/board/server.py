@@ -135,7 +135,7 @@ class Board:
         elif what in ("join", "say", "guess"):
             {"join": self.results.join, "say": self.results.say, "guess": self.results.guess}[what](plain, address)
         else:
-            raise ConfigError(f"the board takes no {what!r}")
+            raise ConfigError(f"the board has no message {what!r}")
         self._standing = None
 
     def change(self, what: str, plain: object) -> None:
@@ -145,13 +145,13 @@ class Board:
             ConfigError: If it cannot be done.
         """
         if not isinstance(plain, dict) or not all(isinstance(each, str) for each in plain.values()):
-            raise ConfigError("a change has the field nickname, for a new name also the field to")
+            raise ConfigError("a change has the field nickname and, for a new name, the field to; both are text")
         if what == "remove" and set(plain) == {"nickname"}:
             self.results.remove(plain["nickname"])
         elif what == "rename" and set(plain) == {"nickname", "to"}:
             self.results.rename(plain["nickname"], plain["to"])
         else:
-            raise ConfigError("a change is remove with a nickname, or rename with nickname and to")
+            raise ConfigError("the changes are remove, with nickname, and rename, with nickname and to")
         self._standing = None
 
     def standing(self) -> str:

@@ -164,7 +164,9 @@ def gather(say: Callable[[str], object] = lambda _: None) -> Measures:
     num_gpus = len(gpus().usable)
     on_gpus = num_gpus >= 1
     if cores < 2 and not on_gpus:
-        raise EnvironmentProblem("labkit calibrate needs 2 cores: it measures messages between two ranks that run.")
+        raise EnvironmentProblem(
+            "labkit calibrate needs 2 cores: it times messages between two ranks that run at the same time."
+        )
     num_ranks = num_gpus if on_gpus else min(cores, 8)
     kind: Literal["cuda", "cpu"] = "cuda" if on_gpus else "cpu"
     one_each = local(num_ranks, device=kind, threads_per_rank=1)

@@ -76,9 +76,9 @@ def relative_score(exercise: Exercise, plans: object) -> float:
     """
     challenge = exercise.challenge
     if challenge is None or not challenge.plan:
-        raise ConfigError(f"exercise {exercise.id} has no plans to rank")
+        raise ConfigError(f"exercise {exercise.id} is not ranked: its answer is not a plan")
     if not isinstance(plans, list) or len(plans) != len(exercise.visible):
-        raise ConfigError(f"exercise {exercise.id} has a plan for each of its {len(exercise.visible)} cases")
+        raise ConfigError(f"exercise {exercise.id} needs one plan for each of its {len(exercise.visible)} cases")
     ratios = []
     for case, plan in zip(exercise.visible, plans, strict=True):
         got: tuple[Values, ...] = ({challenge.plan: plan},)

@@ -225,8 +225,8 @@ def on_gpus(cases: Sequence[Case], device: str, here: Gpus) -> tuple[tuple[Case,
     if not found:
         least, has = min(case.world_size for case in cases), f"{room} GPU{'' if room == 1 else 's'} that NCCL can use"
         raise ConfigError(
-            f"every case needs {least} ranks or more and a GPU for each, and this host has {has}; "
-            'without device="cuda" ranks run on the CPU.'
+            f"every case needs a GPU for each of at least {least} ranks, and this host has {has}; "
+            'leave device="cuda" out to run the ranks on the CPU.'
         )
     without = [case.name for case in cases if case not in found]
     return found, f"Left out, for they have more ranks than the {room} GPUs here: {join(without)}." if without else ""

@@ -103,7 +103,7 @@ def read_question(path: Path) -> Question:
         }
         return Question(str(plain["kind"]), str(plain["asks"]), fields)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{path} is no question ({error!r}); it has kind, asks and fields") from None
+        raise ConfigError(f"{path} is not a question ({error!r}); a question has kind, asks and fields") from None
 
 
 def read_key(path: Path) -> Key:
@@ -117,7 +117,7 @@ def read_key(path: Path) -> Key:
         hints = tuple((dict(each["when"]), str(each["says"])) for each in plain.get("hints", ()))
         return Key(dict(plain["answers"]), str(plain["reason"]), dict(plain.get("within", {})), hints)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{path} is no key ({error!r}); it has answers, reason and hints") from None
+        raise ConfigError(f"{path} is not an answer key ({error!r}); a key has answers, reason and hints") from None
 
 
 def misuse(question: Question, given: Mapping[str, Literal]) -> str:

@@ -50,16 +50,20 @@ def ring_player(
     if on is None:
         return player_of_plans(plan, num_ranks, num_bytes, latency_s, bandwidth_Bps, num_chunks)
     if not callable(plan):
-        raise ConfigError("on= runs an all-reduce: give the function, ring_player(ring_sum, on=labkit.virtual(4)).")
+        raise ConfigError(
+            "on= runs an all-reduce, so pass the function too: ring_player(ring_sum, on=labkit.virtual(4))."
+        )
     size = on.world_size
     if not 2 <= size <= _MOST_RANKS:
-        raise ConfigError(f"{size} ranks were asked for; an all-reduce is watched on 2 to {_MOST_RANKS}.")
+        raise ConfigError(f"{size} ranks were asked for; the ring player shows 2 to {_MOST_RANKS}.")
     done = run(_watched, plan, on=on, echo=False)
     for rank, (sent, _) in enumerate(done.results):
         lengths = {len(values) for _, _, values in sent}
         if lengths != {1}:
             what = f"messages of {' and '.join(map(str, sorted(lengths)))} chunks" if lengths else "no message"
-            raise ConfigError(f"Rank {rank} sent {what}; what is watched here is a ring, one chunk in every message.")
+            raise ConfigError(
+                f"Rank {rank} sent {what}; the ring player shows rings in which every message is one chunk."
+            )
     source = f"sent by {getattr(plan, '__name__', type(plan).__name__)}, {done!r}"
     return player_of_run(done.results, done.timeline, source, latency_s, bandwidth_Bps)
 

@@ -61,7 +61,7 @@ def lesson_of(exercise_id: str) -> str:
     if exercise_id in rooms:
         return rooms[exercise_id]
     near = difflib.get_close_matches(str(exercise_id), rooms, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else "the cell that checks an exercise says its name"
+    hint = f"did you mean {near[0]!r}?" if near else "the name is in the cell that checks the exercise"
     raise ConfigError(f"there is no exercise {exercise_id!r}; {hint}")
 
 
@@ -103,5 +103,7 @@ def _load(package: str, lesson: str, exercise_id: str) -> Exercise:
     found = import_module(f"{package}.{lesson}.{exercise_id}.exercise").EXERCISE
     assert isinstance(found, Exercise)
     if found.id != exercise_id:
-        raise ConfigError(f"{package}.{lesson}.{exercise_id} calls itself {found.id!r}; it is called as its folder is")
+        raise ConfigError(
+            f"{package}.{lesson}.{exercise_id} has the id {found.id!r}; an exercise has the name of its module"
+        )
     return found

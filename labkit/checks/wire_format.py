@@ -79,12 +79,12 @@ def decode(data: bytes, limits: Limits | None = None) -> dict[str, Value]:
     """
     limits = limits or Limits()
     if len(data) > limits.max_bytes:
-        raise WireFormatError(f"{len(data)} bytes of values, at most {limits.max_bytes} are read")
+        raise WireFormatError(f"the values take {len(data)} bytes; the limit is {limits.max_bytes}")
     if len(data) < 8 or data[:4] != _MAGIC:
-        raise WireFormatError("these bytes do not begin as values do")
+        raise WireFormatError("these bytes do not begin the way values do")
     text_bytes = int.from_bytes(data[4:8], "little")
     if text_bytes > limits.max_json_bytes or 8 + text_bytes > len(data):
-        raise WireFormatError(f"a JSON part of {text_bytes} bytes in {len(data)} bytes of values")
+        raise WireFormatError(f"the JSON part claims {text_bytes} of {len(data)} bytes")
     try:
         tree = json.loads(data[8 : 8 + text_bytes].decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -97,9 +97,9 @@ def decode(data: bytes, limits: Limits | None = None) -> dict[str, Value]:
         raise WireFormatError(f"the tensors cannot be read: {error}") from None
     for name, tensor in tensors.items():
         if tensor.dtype == torch.bool and tensor.numel() and int(tensor.view(torch.uint8).max()) > 1:
-            raise WireFormatError(f"tensor {name[:40]!r} is of bool and holds a byte that is neither 0 nor 1")
+            raise WireFormatError(f"the bool tensor {name[:40]!r} holds a byte that is neither 0 nor 1")
     if not isinstance(tree, dict):
-        raise WireFormatError(f"values are a dict, this is a {type(tree).__name__}")
+        raise WireFormatError(f"values must be a dict, and this is a {type(tree).__name__}")
     value = _Unpacker(tensors, limits).unpack(tree, 0)
     assert isinstance(value, dict)
     return value
@@ -112,13 +112,13 @@ def _refuse_constant(name: str) -> object:
 def _check_tensor_header(blob: bytes, limits: Limits) -> None:
     size = int.from_bytes(blob[:8], "little")
     if len(blob) < 8 or size > limits.max_json_bytes or 8 + size > len(blob):
-        raise WireFormatError(f"a tensor header of {size} bytes in {len(blob)} bytes")
+        raise WireFormatError(f"the tensor header claims {size} of {len(blob)} bytes")
     try:
         header = json.loads(blob[8 : 8 + size].decode())
     except (ValueError, RecursionError) as error:
         raise WireFormatError(f"the tensor header cannot be read: {error}") from None
     if not isinstance(header, dict) or len(header) > limits.max_tensors:
-        raise WireFormatError(f"the tensor header is no dict of at most {limits.max_tensors} tensors")
+        raise WireFormatError(f"the tensor header must be a dict of at most {limits.max_tensors} tensors")
     for name, entry in header.items():
         if name != "__metadata__":
             _check_tensor_entry(name, entry, len(blob) - 8 - size)
@@ -126,12 +126,12 @@ def _check_tensor_header(blob: bytes, limits: Limits) -> None:
 
 def _check_tensor_entry(name: str, entry: Any, blob_bytes: int) -> None:
     if not isinstance(entry, dict) or entry.get("dtype") not in _DTYPES:
-        raise WireFormatError(f"tensor {name[:40]!r} has no dtype of {', '.join(_DTYPES)}")
+        raise WireFormatError(f"tensor {name[:40]!r} needs one of the dtypes {', '.join(_DTYPES)}")
     shape, offsets = entry.get("shape"), entry.get("data_offsets")
     if not (isinstance(shape, list) and len(shape) <= 16 and all(type(n) is int and 0 <= n < 1 << 40 for n in shape)):
-        raise WireFormatError(f"tensor {name[:40]!r} has no plain shape")
+        raise WireFormatError(f"tensor {name[:40]!r} has a shape that is not a list of whole numbers")
     if not (isinstance(offsets, list) and len(offsets) == 2 and all(type(n) is int for n in offsets)):
-        raise WireFormatError(f"tensor {name[:40]!r} has no offsets")
+        raise WireFormatError(f"tensor {name[:40]!r} has no valid offsets")
     if math.prod(max(1, n) for n in shape) > 1 << 40:
         raise WireFormatError(f"tensor {name[:40]!r} has an impossible shape")
     start, end = offsets
@@ -150,7 +150,10 @@ class _Unpacker:
     def unpack(self, node: object, depth: int) -> Value:
         self._items += 1
         if depth > self._limits.max_depth or self._items > self._limits.max_items:
-            raise WireFormatError(f"values deeper than {self._limits.max_depth} or over {self._limits.max_items} items")
+            raise WireFormatError(
+                f"the values are nested deeper than {self._limits.max_depth} or hold more than "
+                f"{self._limits.max_items} items"
+            )
         if isinstance(node, list):
             return [self.unpack(item, depth + 1) for item in node]
         if isinstance(node, dict):
@@ -160,13 +163,13 @@ class _Unpacker:
         if isinstance(node, str):
             return self._text(node)
         if isinstance(node, int) and not isinstance(node, bool) and not -(1 << 63) <= node < 1 << 63:
-            raise WireFormatError("an integer beyond 64 bits")
+            raise WireFormatError("an integer does not fit in 64 bits")
         assert node is None or isinstance(node, bool | int | float)
         return node
 
     def _text(self, text: str) -> str:
         if len(text) > self._limits.max_string:
-            raise WireFormatError(f"a string of {len(text)} characters, at most {self._limits.max_string} are read")
+            raise WireFormatError(f"a string has {len(text)} characters; the limit is {self._limits.max_string}")
         return text
 
     def _leaf(self, node: dict[str, object]) -> Value:
@@ -175,4 +178,4 @@ class _Unpacker:
         name = node.get("$tensor")
         if len(node) == 1 and type(name) is int and str(name) in self._tensors:
             return self._tensors[str(name)]
-        raise WireFormatError(f"a reference to a tensor or float that is not there: {str(node)[:80]}")
+        raise WireFormatError(f"a reference names a tensor or float that is not there: {str(node)[:80]}")

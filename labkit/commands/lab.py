@@ -50,7 +50,7 @@ def write_lessons(folder: Path, say: Callable[[str], None]) -> None:
     notebooks = sorted((brought / "notebooks").glob(_NOTEBOOKS))
     if not notebooks:
         raise LessonError(
-            f"This copy of labkit brings no lessons ({brought / 'notebooks'} is not there): install the wheel that "
+            f"This copy of labkit has no lessons ({brought / 'notebooks'} is not there): install the wheel that "
             "`make dist` writes, or run `labkit lab` in a checkout or in what your instructor gave you."
         )
     mine = folder / "notebooks"
@@ -63,7 +63,9 @@ def write_lessons(folder: Path, say: Callable[[str], None]) -> None:
             shutil.copyfile(path, mine / ORIGINALS / path.name)
         shutil.copytree(brought / ".jupyter", folder / ".jupyter", dirs_exist_ok=True)
     except OSError as error:
-        raise LessonError(f"The lessons could not be written to {folder}: {error}. Another: --folder DIR.") from error
+        raise LessonError(
+            f"The lessons could not be written to {folder}: {error}. Choose another folder with --folder DIR."
+        ) from error
     stay = f"; {len(notebooks) - len(new)} were there and stay as they are" if len(new) < len(notebooks) else ""
     say(f"{mine}: {len(new)} notebooks written{stay}.")
 

@@ -50,7 +50,7 @@ def pack(
 ) -> None:
     """Write answers as a file for `labkit catch-up --pack`; hand it out when the room goes on."""
     if (lesson is None) == (plan is None) or (plan is not None and through is not None):
-        raise ConfigError("name a lesson, with --through where it ends, or a workshop with --plan")
+        raise ConfigError("name a lesson (and with --through the last exercise to include), or a workshop with --plan")
     if plan is not None:
         read = load("labkit.lessons.presentation", "read_workshop")
         packs = load("labkit.lessons.catching_up", "write_packs")(read(plan), out, course, earns=earns)
@@ -76,7 +76,10 @@ def slides(
 
     browser = find_browser() if pdf else None
     if pdf and browser is None:
-        raise EnvironmentProblem(f"printing slides needs Chromium (none of {', '.join(BROWSERS)} is there)")
+        raise EnvironmentProblem(
+            f"printing slides needs Chromium, and none of {', '.join(BROWSERS)} is installed; without --pdf no "
+            "browser is needed"
+        )
     write = load("labkit.lessons.decks", "write_decks")
     write(lessons or [], workshop or [], out, course=course, browser=browser, say=typer.echo, link=link)
 
@@ -158,7 +161,7 @@ def grade(
         typer.echo(write(gradescope, lesson, course, key, pack or ()))
         return
     if not paths or out is None:
-        raise ConfigError("name notebooks or folders of them, and with --out where reports go")
+        raise ConfigError("name the notebooks or folders to grade, and the folder for the reports with --out")
     # A worker loads torch while we load the rest.
     spare = None if dask else load("labkit.grading.workers.worker_process", "WorkerProcess")()
     in_actions = os.environ.get("GITHUB_ACTIONS") == "true"

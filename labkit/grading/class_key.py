@@ -44,12 +44,14 @@ def class_key(path: Path) -> bytes:
             mode, text = os.fstat(file.fileno()).st_mode, file.read(1000).strip()
     except OSError as error:
         raise EnvironmentProblem(
-            f"the class key {path} can be neither read nor made ({error.strerror}); name another file with --key"
+            f"the class key {path} cannot be read or written ({error.strerror}); name another file with --key"
         ) from None
     except UnicodeDecodeError:
         text = ""
     if not _is_key(text):
-        raise ConfigError(f"{path} holds no class key ({2 * _NUM_BYTES} hexadecimal digits); name another with --key")
+        raise ConfigError(
+            f"{path} is not a class key ({2 * _NUM_BYTES} hexadecimal digits); name another file with --key"
+        )
     if stat.S_IMODE(mode) & 0o077:
         raise ConfigError(f"others can read the class key {path} (mode {stat.S_IMODE(mode):o}); run: chmod 600 {path}")
     return bytes.fromhex(text)

@@ -154,7 +154,7 @@ def find_course(lesson: str, course: str | Path | None = None) -> Course:
     root = roots[0]
     there = sorted(path.stem for path in (root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
     raise ConfigError(
-        f"lesson {lesson!r} cannot be graded from {root}: that takes one notebook of that number or name in notebooks/ "
-        f"and the folder of its hidden cases, solutions/hidden/LESSON. Notebooks there: {', '.join(there) or 'none'}. "
+        f"lesson {lesson!r} cannot be graded from {root}: grading needs the lesson's notebook in notebooks/ "
+        f"and its hidden cases in solutions/hidden/LESSON. Notebooks there: {', '.join(there) or 'none'}. "
         "Name the course's folder with --course."
     )

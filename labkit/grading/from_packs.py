@@ -37,7 +37,8 @@ def read_packs(paths: Sequence[Path], lesson: str) -> tuple[Pack, ...]:
         for exercise in pack.answers:
             if earns.setdefault(exercise, pack.earns) != pack.earns:
                 raise ConfigError(
-                    f"one pack lets {exercise} earn {earns[exercise]} %, another {pack.earns} %; name one of the two"
+                    f"one pack lets {exercise} earn {earns[exercise]} %, another {pack.earns} %; name only the pack "
+                    "you handed out"
                 )
     return packs
 

@@ -81,12 +81,13 @@ def grade(
     """
     started = time.monotonic()
     if sandbox not in KINDS:
-        raise ConfigError(f"sandbox {sandbox!r} is not there; use {' or '.join(KINDS)}")
+        raise ConfigError(f"sandbox {sandbox!r} is not known; use {' or '.join(KINDS)}")
     if jobs is not None and jobs < 1:
-        raise ConfigError(f"{jobs} jobs cannot grade anything; use 1 or more")
+        raise ConfigError(f"--jobs {jobs} leaves nobody to grade; use 1 or more")
     if jobs is not None and dask is not None:
         raise ConfigError(
-            f"{jobs} jobs are for this machine; how many a Dask cluster grades at a time, its threads say"
+            f"--jobs {jobs} is for this machine; on a Dask cluster as many are graded at a time as its workers have "
+            "threads"
         )
     with _ended_at_last(spare or (WorkerProcess() if dask is None else None)) as spare:
         found = find_course(lesson, course)

@@ -204,8 +204,8 @@ class Grader:
         hidden = self.oracle.cases(exercise.id, secret)
         if exercise.weights and len(exercise.weights) != len(hidden):
             raise LessonError(
-                f"exercise {exercise.id} has {len(hidden)} hidden cases and weights for {len(exercise.weights)}; "
-                f"write one for each in its header, in their order."
+                f"exercise {exercise.id} has {len(hidden)} hidden cases but {len(exercise.weights)} weights; "
+                "write one for each, in order, in the header of its cell."
             )
         tried: list[CaseResult] = []
         for case in hidden:

@@ -95,9 +95,11 @@ def find_submissions(paths: Iterable[Path], lesson_name: str) -> tuple[list[Subm
             named = path.resolve() if path.is_symlink() else path
             found.append(Submission(_file_name(path, lesson_name), named))
         else:
-            raise ConfigError(f"{path} is no notebook; name .ipynb files or folders of them")
+            raise ConfigError(f"{path} is not a notebook; name .ipynb files or folders of them")
     if not found:
-        raise ConfigError(f"no submission in {', '.join(str(path) for path in paths)}: no .ipynb file, no folder")
+        raise ConfigError(
+            f"there is no submission in {', '.join(str(path) for path in paths)}: neither a .ipynb file nor a folder"
+        )
     return _unique(found, notes), notes
 
 

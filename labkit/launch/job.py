@@ -96,8 +96,8 @@ def pack_call(function: Callable[..., object], args: tuple[object, ...]) -> byte
             {f"the function {getattr(function, '__name__', function)!r}": function, **named}
         )
         raise ConfigError(
-            f"Ranks are processes of their own and get everything by value, but {culprit or error}. "
-            "Make it inside the function, or pass plain data."
+            f"Ranks are separate processes and get a copy of everything, but {culprit or error}. "
+            "Create it inside the function, or pass plain data."
         ) from error
 
 

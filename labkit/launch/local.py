@@ -171,7 +171,9 @@ def _store() -> Iterator[int]:
     try:
         listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     except OSError as error:
-        raise EnvironmentProblem(f"No port can be opened on 127.0.0.1: {error.strerror}.") from error
+        raise EnvironmentProblem(
+            f"No port can be opened on 127.0.0.1: {error.strerror}. `labkit doctor` looks at ports, limits and memory."
+        ) from error
     with listener:
         store = host_store(listener)
         yield listener.getsockname()[1]

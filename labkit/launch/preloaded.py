@@ -21,7 +21,7 @@ from labkit.launch.zygote import STACK_SIGNAL
 
 _SEQPACKET = getattr(socket, "SOCK_SEQPACKET", socket.SOCK_STREAM)
 _END_SECONDS = 5.0
-_ZYGOTE_DIED = "The process that ranks are forked from has died, perhaps for lack of memory; run the cell again."
+_ZYGOTE_DIED = "The process that ranks are forked from has ended, perhaps because memory ran out; run the cell again."
 
 
 @dataclass
@@ -135,7 +135,7 @@ class ForkedRanks(RankProcesses):
             log = os.memfd_create(f"labkit-log-{rank}") if record else None
         except OSError as error:
             raise EnvironmentProblem(
-                f"Rank {rank} could not be given its pipes: {error.strerror}; raise the limit on open files "
+                f"No pipes could be opened for rank {rank}: {error.strerror}; raise the limit on open files "
                 "(ulimit -n) or use fewer ranks."
             ) from error
         log_path = f"/proc/self/fd/{log}" if log is not None else None
@@ -174,7 +174,7 @@ class ForkedRanks(RankProcesses):
         else:
             raise EnvironmentProblem(
                 f"Rank {message['refused']} of {len(self._ranks)} could not be started: {message['why']}; "
-                "use fewer ranks, or end other programs."
+                "use fewer ranks, or close other programs."
             )
 
     def poll(self) -> tuple[()]:

@@ -74,7 +74,10 @@ class SpawnedRanks(RankProcesses):
                     )
             if time.monotonic() > until:
                 missing = sorted(set(range(world_size)) - set(found))
-                raise EnvironmentProblem(f"Ranks {missing} did not start within {_CONNECT_SECONDS:g} s.")
+                raise EnvironmentProblem(
+                    f"Ranks {missing} did not start within {_CONNECT_SECONDS:g} s; use fewer ranks, or close other "
+                    "programs."
+                )
             try:
                 channel, _ = listener.accept()
             except TimeoutError:

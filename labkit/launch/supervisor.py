@@ -192,7 +192,7 @@ class Supervisor:
             return loads_in_notebook(state.result)
         except Exception as error:
             raise ConfigError(
-                f"The result of rank {state.process.rank} came back but cannot be rebuilt here "
+                f"The result of rank {state.process.rank} cannot be rebuilt in the notebook "
                 f"({type(error).__name__}: {error}); return plain data or tensors."
             ) from error
 

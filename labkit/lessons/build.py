@@ -120,7 +120,7 @@ def check(course: Path | None = None, lessons: Sequence[str] | None = None) -> l
 def _chosen(root: Path, names: Sequence[str]) -> list[Lesson]:
     available = source_files(root)
     if not available:
-        raise LessonError(f"{root / 'solutions'} holds no lesson source; they are named NN_slug.py.")
+        raise LessonError(f"{root / 'solutions'} has no lesson source; a source is named NN_slug.py.")
     return [load(path) for path in ([select(available, name) for name in names] or available)]
 
 

@@ -119,7 +119,7 @@ def _bundled(course: Path) -> dict[str, dict[str, Any]]:
     for name, made in found.items():
         hashed = {path.as_posix() for path in sources(course, name)}
         if missed := {(SOURCES / each).as_posix() for each in made["sources"]} - hashed:
-            raise LessonError(f"{name} was joined from {sorted(missed)} too, which its hash does not know.")
+            raise LessonError(f"{name} was also joined from {sorted(missed)}, which its hash does not cover.")
     return found
 
 
@@ -128,5 +128,5 @@ def _run(course: Path, command: list[str]) -> str:
         done = subprocess.run(command, cwd=course, capture_output=True, text=True, check=True, timeout=300)
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", None) or str(error)
-        raise LessonError(f"`{' '.join(command)}` did not do: {said.strip()}") from error
+        raise LessonError(f"`{' '.join(command)}` failed: {said.strip()}") from error
     return done.stdout

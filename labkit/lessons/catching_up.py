@@ -114,7 +114,7 @@ def read_pack(path: Path) -> Pack:
         content = json.loads(path.read_text(encoding="utf-8"))
         answers = {str(exercise): str(source) for exercise, source in content["answers"].items()}
         if content["labkit_pack"] != _FORMAT:
-            raise LessonError(f"{path} was written by another version of labkit; ask for a new pack.")
+            raise LessonError(f"{path} was written by another version of labkit; ask your instructor for a new one.")
         earns = int(content.get("earns", 0))
         if not 0 <= earns <= 100:
             raise ValueError(f"a cell of it earns {earns} percent")
@@ -122,7 +122,7 @@ def read_pack(path: Path) -> Pack:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, LessonError):
             raise
-        raise LessonError(f"{path} is no pack of answers ({error!r}); `labkit pack` writes one.") from error
+        raise LessonError(f"{path} is not a pack of answers ({error!r}); `labkit pack` writes one.") from error
 
 
 def catch_up(lesson: str, notebooks: Path, pack: Path | None, say: Say) -> None:
@@ -198,7 +198,8 @@ def reset(exercise: str, notebooks: Path, say: Say) -> None:
     cell = next((cell for each, cell in exercise_cells(notebook) if each == exercise), None)
     if cell is None:
         raise LessonError(
-            f"{path.name} has lost its cell of exercise {exercise}; rename it, then `labkit catch-up {name[:2]}`."
+            f"{path.name} has lost the cell of exercise {exercise}; rename the notebook, then run `labkit catch-up "
+            f"{name[:2]}`."
         )
     if _source(cell) == stub:
         say(f"{exercise} is as it was handed out.")

@@ -97,7 +97,7 @@ def execute(
             raise LessonError(f"{_at(lesson, running)} raised {error.ename}: {error.evalue}\n    {shown}") from error
         except nbclient.exceptions.CellTimeoutError as error:
             raise LessonError(
-                f"{_at(lesson, running)} took more than {cell_timeout_s} s; make it smaller or mend a hang."
+                f"{_at(lesson, running)} took more than {cell_timeout_s} s; make it smaller, or find out why it hangs."
             ) from error
         except nbclient.exceptions.DeadKernelError as error:
             raise LessonError(f"{_at(lesson, running)} ended the kernel (killed, or out of memory).") from error

@@ -54,7 +54,7 @@ def export(asked: str, *, function: str | None = None, out: Path | None = None, 
     used = _refuse_unrunnable(name, pieces, notebook.name)
     path = out or notebook.with_suffix(".py")
     if path.exists() and SIGNATURE not in path.read_text(encoding="utf-8"):
-        raise LessonError(f"{path} exists and `labkit export` did not write it; name another file with --out.")
+        raise LessonError(f"{path} exists, and `labkit export` did not write it; choose another file with --out.")
     text = script(
         title=notebook.stem,
         function=name,
@@ -106,7 +106,7 @@ def _refuse_unrunnable(name: str, pieces: list[_Piece], file: str) -> set[str]:
     if wanted := _wanted(function):
         raise LessonError(
             f"{file}: {name}() takes {', '.join(wanted)}, but every rank calls it without arguments; "
-            f"write a function without any that calls {name}, and name it with --function."
+            f"write a function without arguments that calls {name}, and name it with --function."
         )
     open_exercises = []
     used: set[str] = set()
@@ -118,7 +118,8 @@ def _refuse_unrunnable(name: str, pieces: list[_Piece], file: str) -> set[str]:
             used |= {node.attr} if isinstance(node, ast.Attribute) else set()
     if open_exercises:
         raise LessonError(
-            f"{file}: {name}() stands on what is not written yet; finish it first:\n  " + "\n  ".join(open_exercises)
+            f"{file}: {name}() needs exercises that are not written yet; finish these first:\n  "
+            + "\n  ".join(open_exercises)
         )
     return used
 

@@ -116,7 +116,7 @@ def from_metadata(metadata: Mapping[str, Any], where: str) -> Manifest:
     """
     plain = metadata.get("labkit")
     if not isinstance(plain, Mapping):
-        raise LessonError(f"{where} carries no labkit manifest; use a notebook that `labkit build` wrote.")
+        raise LessonError(f"{where} has no labkit manifest; use a notebook that `labkit build` wrote.")
     for name in ("lesson", "title", "source_sha256"):
         _expect(plain, name, str, where)
     listed = _expect(plain, "exercises", list, where)
@@ -168,15 +168,21 @@ _TYPES: dict[str, type] = {
 
 def _exercise(plain: object, where: str) -> Exercise:
     if not isinstance(plain, Mapping):
-        raise LessonError(f"{where}: an exercise in the manifest is {type(plain).__name__}, not an object.")
+        raise LessonError(
+            f"{where}: an exercise in the manifest is {type(plain).__name__}, not an object; rebuild the notebook."
+        )
     whole = _OPTIONAL | dict(plain)
     values = {field.name: _expect(whole, field.name, _TYPES[field.name], where) for field in fields(Exercise)}
     for listed in ("provides", "needs"):
         if not all(isinstance(name, str) for name in values[listed]):
-            raise LessonError(f"{where}: the manifest's {listed!r} of exercise {values['id']} holds more than names.")
+            raise LessonError(
+                f"{where}: the manifest's {listed!r} of exercise {values['id']} must hold only names; rebuild the "
+                "notebook."
+            )
     if not all(isinstance(each, int) and each > 0 for each in values["weights"]):
         raise LessonError(
-            f"{where}: the manifest's 'weights' of exercise {values['id']} holds more than whole numbers."
+            f"{where}: the manifest's 'weights' of exercise {values['id']} must hold only whole numbers; rebuild the "
+            "notebook."
         )
     return Exercise(**(values | {name: tuple(values[name]) for name in ("provides", "needs", "weights")}))
 

@@ -207,7 +207,9 @@ def read_workshop(path: Path) -> Workshop:
         )
         return Workshop(path.stem, str(plain["title"]), parts)
     except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
-        raise LessonError(f"{path} is no plan of a workshop: {error!r}; it has a title and [[part]]s.") from error
+        raise LessonError(
+            f"{path} is not a workshop's plan ({error!r}); a plan has a title and [[part]] tables."
+        ) from error
 
 
 def workshop_slides(workshop: Workshop, lessons: Sequence[tuple[Lesson, list[Slide]]], link: str = "") -> list[Slide]:

@@ -78,6 +78,6 @@ def _handed_out(notebooks: Path) -> list[Path]:
         return source_files(find_course(notebooks, sources=True))
     except LessonError:
         raise LessonError(
-            f"The notebooks as they were handed out are not to be found: there is no {notebooks / ORIGINALS}"
-            " (a student release has it), nor a full repository's solutions/."
+            f"The notebooks as they were handed out are missing: there is neither {notebooks / ORIGINALS}"
+            " (which a student release has) nor the solutions/ of a full repository."
         ) from None

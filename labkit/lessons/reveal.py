@@ -87,7 +87,7 @@ def write_pdf(deck: Path, browser: str) -> Path:
         from playwright.sync_api import Error, sync_playwright
     except ModuleNotFoundError as error:
         raise EnvironmentProblem(
-            "printing slides needs Playwright: pip install playwright (make setup has it)"
+            "printing slides needs Playwright: pip install playwright (make setup installs it)"
         ) from error
     target = deck.with_suffix(".pdf")
     try:
@@ -101,7 +101,7 @@ def write_pdf(deck: Path, browser: str) -> Path:
             page.pdf(path=target, prefer_css_page_size=True, print_background=True)
             chromium.close()
     except Error as error:
-        raise EnvironmentProblem(f"{browser} did not print {deck.name}: {error.message.splitlines()[0]}") from error
+        raise EnvironmentProblem(f"{browser} could not print {deck.name}: {error.message.splitlines()[0]}") from error
     return target
 
 
@@ -110,7 +110,9 @@ def _engine() -> Path:
         with resources.as_file(resources.files("sphinx_revealjs")) as package:
             return package / "_static" / "revealjs"
     except ModuleNotFoundError as error:
-        raise EnvironmentProblem("slides need what pip install 'labkit-torch[docs]' brings (make setup too)") from error
+        raise EnvironmentProblem(
+            "slides need more packages: pip install 'labkit-torch[docs]' (make setup installs them)"
+        ) from error
 
 
 def _timelines(runs: dict[int, str]) -> str:

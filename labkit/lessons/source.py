@@ -55,7 +55,7 @@ def parse(text: str, path: Path | str | None = None) -> Lesson:
     file = "solutions/lesson.py" if path is None else f"{Path(path).parent.name or '.'}/{Path(path).name}"
     name = Path(file).stem
     if path is not None and not (re.match(r"\d\d_", name) and is_slug(name[3:])):
-        raise LessonError(f"{file}: a lesson's file is named NN_slug.py, such as 02_ring_all_reduce.py.")
+        raise LessonError(f"{file} is not a lesson's name; use NN_slug.py, such as 02_ring_all_reduce.py.")
     reader = _Reader(file, references(name, text, None if path is None else Path(path).parent))
     cells = tuple(reader.cells(text))
     lesson = Lesson(

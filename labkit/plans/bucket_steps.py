@@ -80,7 +80,7 @@ def measured(timeline: Timeline, step: int = -1) -> list[Row]:
     launched = [[span for span in spans if span.kind in _KINDS][:_MOST_BUCKETS] for spans in steps]
     if not all(launched):
         rank = next(rank for rank, spans in enumerate(launched) if not spans)
-        raise ConfigError(f"Rank {rank} has no all_reduce after its forward; buckets are what is shown here.")
+        raise ConfigError(f"Rank {rank} has no all_reduce after its forward pass, so there are no buckets to show.")
     rows = []
     for rank, spans in enumerate(steps):
         compute = [(_LETTERS[s.name], _s(s.start_ns - zero), _s(s.end_ns - zero)) for s in spans if s.name in _LETTERS]

@@ -127,5 +127,6 @@ def ring_seconds(width: int, machine: Machine) -> float:
 def _refuse_no_plan(matrices: Sequence[Matrix], splits: Sequence[str]) -> None:
     if len(splits) != len(matrices) or any(split not in SPLITS for split in splits):
         raise ConfigError(
-            f"{list(splits)!r:.80} is no plan for {len(matrices)} matrices; give 'columns', 'rows' or 'whole' for each."
+            f"{list(splits)!r:.80} is not a plan for {len(matrices)} matrices; give 'columns', 'rows' or 'whole' for "
+            "each."
         )

@@ -19,7 +19,8 @@ def measured(name: str, timeline: Timeline) -> Schedule:
     spans = [span for span in timeline.rows() if span.kind == "span" and _SPAN.fullmatch(span.name)]
     if not spans:
         raise ConfigError(
-            f'{name} has no spans F0, B0, ...: wrap forward in labkit.span("F0"), backward in labkit.span("B0").'
+            f'{name} has no spans F0, B0, ...: wrap forward in labkit.span("F0") and backward in labkit.span("B0"), '
+            "numbered by microbatch."
         )
     first = min(span.start_ns for span in spans)
     stages: list[list[Placed]] = [[] for _ in range(timeline.num_ranks)]

@@ -75,7 +75,7 @@ def _read(name: str, given: Any) -> ServerRun:
     if results is not None:
         left = [each for each in results if hasattr(each, "updates")]
         if not left:
-            raise ConfigError(f"No rank of {name} returned something with updates; return the server's record.")
+            raise ConfigError(f"No rank of {name} returned a record of updates; return the server's record.")
         given = left[0]
     records = getattr(given, "updates", given)
     found = updates_of(records)

@@ -65,7 +65,8 @@ def updates_of(records: Sequence[Any]) -> list[Update]:
         start = float(words.get("start", last.get(worker, 0.0)))
         if worker < 0 or end < start:
             raise ConfigError(
-                f"Record {position} has worker {worker}, start {start:g} and end {end:g}; that cannot be."
+                f"Record {position} has worker {worker}, start {start:g} and end {end:g}; a worker is 0 or more, and "
+                "end is not before start."
             )
         last[worker] = end
         versions = int(words["version_read"]), int(words["version_applied"])

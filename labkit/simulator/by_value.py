@@ -50,7 +50,7 @@ def dump_call(fn: Callable[..., object], args: tuple[object, ...]) -> bytes:
     except Exception as error:
         raise ConfigError(
             f"The function, what it uses or an argument cannot be copied for each rank: {error}. "
-            "Pass plain data or tensors, and open files and connections inside the function."
+            "Pass plain data or tensors; open files and connections inside the function."
         ) from error
     finally:
         if module is not None:

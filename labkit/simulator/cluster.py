@@ -124,13 +124,15 @@ def describe(
     _whole("nics_per_node", cards, MOST_RANKS)
     if stream and device.cores is not None:
         raise ConfigError(
-            f"stream=True asks for devices that compute beside their hosts; operators on {device.name} run on the "
-            "thread that issues them. Leave it out, or name an accelerator."
+            f"stream=True needs devices that compute while their hosts go on; operators on {device.name} run on the "
+            "thread that issues them. Leave it out, or choose an accelerator."
         )
     if algorithm not in ALGORITHMS:
         raise ConfigError(f"algorithm={algorithm!r} is not known; use one of {', '.join(map(repr, ALGORITHMS))}.")
     if not (jitter >= 0 and math.isfinite(jitter)):
-        raise ConfigError(f"jitter={jitter} is not a share; 0 is none, 0.1 makes things take up to 10 % longer.")
+        raise ConfigError(
+            f"jitter={jitter} is not a fraction; 0 is none, and 0.1 makes everything take up to 10 % longer."
+        )
     for rank, factor in (slow or {}).items():
         _rank("slow", rank, world_size)
         _factor(f"slow={{{rank}: {factor}}}", factor)
@@ -155,7 +157,7 @@ def _usual_node(link: Link) -> int:
 def _capacity(memory: object) -> int:
     size = parse_bytes(memory) if isinstance(memory, str) else memory
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ConfigError(f'memory={memory!r} is no size of a device; write bytes, or "16 GB".')
+        raise ConfigError(f'memory={memory!r} is not a size; write a number of bytes, or "16 GB".')
     return size
 
 
@@ -171,4 +173,4 @@ def _rank(name: str, rank: object, world_size: int) -> None:
 
 def _factor(text: str, factor: float) -> None:
     if not (factor >= 1 and math.isfinite(factor)):
-        raise ConfigError(f"{text} is not slower; a factor is 1 or more.")
+        raise ConfigError(f"{text} is below 1; use a factor of 1 or more.")

@@ -129,10 +129,10 @@ def simulate(
         EnvironmentProblem: If a rank could not be ended.
     """
     if current_rank() is not None:
-        raise ConfigError("labkit.run was called inside a virtual rank; a virtual cluster cannot hold another one.")
+        raise ConfigError("labkit.run was called inside a virtual rank; a virtual cluster cannot run inside another.")
     call = dump_call(fn, args)
     if not _one_at_a_time.acquire(blocking=False):
-        raise ConfigError("A virtual run is under way in another thread of this process; wait for it to end.")
+        raise ConfigError("Another thread of this process has a virtual run going; wait until it ends.")
     try:
         return _Run(call, cluster, seed, init, echo, cuda).outcome(timeout)
     finally:
@@ -268,7 +268,7 @@ class _Run:
         stuck = [thread.name for thread in every if thread.is_alive()]
         if stuck:
             raise EnvironmentProblem(
-                f"{', '.join(stuck[:4])} did not end within {_GRACE_S:g} s: {self._standstill.where() or 'it stands'}, "
+                f"{', '.join(stuck[:4])} did not end within {_GRACE_S:g} s: {self._standstill.where() or 'it waits'}, "
                 f"in a call that cannot be interrupted. {WHAT_IS_VIRTUAL} Restart the kernel before the next run."
             )
 

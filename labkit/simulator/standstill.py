@@ -19,10 +19,10 @@ _BUSY_S = 0.05
 """Less than this in that time is no use of a processor: looking whether it can go on costs as much."""
 
 WHAT_IS_VIRTUAL = (
-    "Virtual time knows the waits of torch.distributed (calls, handles, futures, stores), torch.futures, locks, "
-    "queues, threads and time.sleep. It does not know sockets, files, other processes, input(), or waits inside a "
-    "library's C++: there a rank waits for real, and no other rank can run meanwhile. "
-    "Let a rank wait by torch.distributed, or run on labkit.local()."
+    "Virtual time covers waits in torch.distributed (calls, handles, futures, stores), torch.futures, locks, queues, "
+    "threads and time.sleep. It does not cover sockets, files, other processes, input(), or waits inside a library's "
+    "C++ code: there a rank waits in real time, and no other rank can run meanwhile. "
+    "Wait through torch.distributed instead, or run on labkit.local()."
 )
 
 

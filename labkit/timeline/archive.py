@@ -57,7 +57,10 @@ def load(make: type[Timeline], path: str | Path) -> Timeline:
     try:
         about, arrays = _read_json(Path(path)) if Path(path).suffix == ".json" else _read_archive(Path(path))
         if about.get("format") not in (FORMAT, _BEFORE):
-            raise ConfigError(f"{name} says {about.get('format')!r}, this labkit reads {FORMAT!r}.")
+            raise ConfigError(
+                f"{name} has the format {about.get('format')!r}, and this labkit reads {FORMAT!r}; save the timeline "
+                "again with this version."
+            )
         columns = {key: arrays[f"spans/{key}"] for key in COLUMNS}
         if about["format"] == _BEFORE:  # named regions lay in the lanes of work
             columns["lane"] = np.where(columns["kind"] == "span", int(Lane.REGION), columns["lane"])

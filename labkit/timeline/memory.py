@@ -81,7 +81,7 @@ def memory_curve(
     table = _rows_of(timeline, rank)
     if category is not None:
         if category not in CATEGORIES:
-            raise ConfigError(f"No kind of memory is called {category!r}; there are {', '.join(CATEGORIES)}.")
+            raise ConfigError(f"No kind of memory is called {category!r}; use one of {', '.join(CATEGORIES)}.")
         keep = table["category"] == CATEGORIES.index(category)
         return table["time_ns"][keep], table["bytes"][keep]
     return table["time_ns"], _totals(table["category"], table["bytes"])
@@ -139,7 +139,7 @@ def memory_peaks(timeline: Timeline) -> list[Peak]:
 
 def _rows_of(timeline: Timeline, rank: int) -> Table:
     if not has_memory(timeline):
-        raise ConfigError("This timeline has no memory: it is recorded by labkit.virtual(), not by real processes.")
+        raise ConfigError("This timeline has no memory: only runs on labkit.virtual() record it.")
     if not 0 <= rank < timeline.num_ranks:
         raise ConfigError(f"The timeline has no rank {rank}; its ranks are 0 to {timeline.num_ranks - 1}.")
     table = timeline.tables["memory"]

@@ -165,7 +165,7 @@ def algbw(num_bytes: float, duration_ns: float) -> float:
         ConfigError: If the duration is not positive.
     """
     if duration_ns <= 0:
-        raise ConfigError(f"A bandwidth over {duration_ns} ns has no meaning; the duration must be positive.")
+        raise ConfigError(f"There is no bandwidth over {duration_ns} ns; the duration must be above 0.")
     return num_bytes / duration_ns * 1e9
 
 
@@ -183,7 +183,9 @@ def busbw_factor(kind: str, world_size: int) -> float:
         return (world_size - 1) / world_size
     if base in ("broadcast", "reduce", *SENDS, *RECEIVES):
         return 1.0
-    raise ConfigError(f"nccl-tests defines no bus bandwidth for {kind!r}.")
+    raise ConfigError(
+        f"nccl-tests defines no bus bandwidth for {kind!r}; it does for collectives and for send and recv."
+    )
 
 
 def busbw(kind: str, num_bytes: float, duration_ns: float, world_size: int) -> float:

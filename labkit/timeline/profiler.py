@@ -63,7 +63,7 @@ def read_profiles(sources: Sequence[Profile | str | Path], ranks: Sequence[int] 
         [int((trace.get("distributedInfo") or {}).get("rank", 0)) for trace in traces] if ranks is None else list(ranks)
     )
     if len(found) != len(traces) or len(set(found)) != len(found):
-        raise ConfigError(f"{len(traces)} profiles for ranks {found}; give each profile a rank of its own.")
+        raise ConfigError(f"{len(traces)} profiles are of ranks {found}; give one profile for each rank.")
     worlds = [int((trace.get("distributedInfo") or {}).get("world_size", 0)) for trace in traces]
     # Microseconds as float64: a difference to the earliest event keeps nanoseconds exact, an absolute date would not.
     bases = [int(trace.get("baseTimeNanoseconds", 0)) for trace in traces]
@@ -72,7 +72,7 @@ def read_profiles(sources: Sequence[Profile | str | Path], ranks: Sequence[int] 
         shift_us = (base - min(bases)) / 1000
         rows += [(rank, lane, ts + shift_us, dur, name, kind) for lane, ts, dur, name, kind in _spans(trace)]
     if not rows:
-        raise ConfigError("The profile holds nothing that ran; record at least one operator.")
+        raise ConfigError("The profile is empty; record at least one operator.")
     first = min(row[2] for row in rows)
     columns = [list(column) for column in zip(*rows, strict=True)]
     rank_of, lane, begin, length, name, kind = columns
@@ -98,7 +98,7 @@ def _load(source: Profile | str | Path) -> dict[str, Any]:
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         trace = json.loads(text)
     except (ValueError, gzip.BadGzipFile) as error:
-        raise ConfigError(f"{path.name} is not Chrome JSON ({error}).") from error
+        raise ConfigError(f"{path.name} is not a Chrome trace in JSON ({error}).") from error
     if not isinstance(trace, dict) or not isinstance(trace.get("traceEvents"), list):
         raise ConfigError(f"{path.name} has no traceEvents; write it with profile.export_chrome_trace.")
     return trace

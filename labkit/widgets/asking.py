@@ -41,7 +41,7 @@ class Asking:
             ConfigError: If it is no finite number.
         """
         if isinstance(guess, bool) or not isinstance(guess, int | float) or not math.isfinite(guess):
-            raise ConfigError(f"A guess is a number such as 0.5; this is {guess!r}.")
+            raise ConfigError(f"A guess is a number such as 0.5, not {guess!r}.")
         self.guess = float(guess)
         return self
 

@@ -178,15 +178,18 @@ def _refuse(
         raise ConfigError(f"{len(sizes)} sizes were given; 1 to {_MOST_PARAMETERS} are shown, each of 1 byte or more.")
     if ranks is not None and len(ranks[0]) != len(sizes):
         raise ConfigError(
-            f"{len(sizes)} sizes and {len(ranks[0])} gradients were given; they are of the same parameters."
+            f"{len(sizes)} sizes and {len(ranks[0])} gradients were given; give one of each for every parameter."
         )
     if used is not None and sorted(used) != list(range(len(sizes))):
-        raise ConfigError(f"used has {len(used)} indices; each of 0 to {len(sizes) - 1} must be in it once.")
+        raise ConfigError(f"used has {len(used)} indices; it must have each of 0 to {len(sizes) - 1} once.")
     for name, value, known in (("hook", hook, tuple(HOOKS)), ("graph", graph, GRAPHS)):
         if value not in known:
-            raise ConfigError(f"{name}={value!r} was asked for; there are {', '.join(map(repr, known))}.")
+            raise ConfigError(f"{name}={value!r} is not known; use one of {', '.join(map(repr, known))}.")
     if any(not cap > 0 for cap in compare):
-        raise ConfigError(f"compare={list(compare)}: a cap is more than 0 MiB; math.inf is one bucket.")
+        raise ConfigError(
+            f"compare={list(compare)} has a cap that is not above 0 MiB; use one that is, or math.inf for a single "
+            "bucket."
+        )
 
 
 def _hooks(sizes: Sequence[int], ranks: Sequence[Sequence[Any]] | None, own: bool) -> dict[str, Any]:

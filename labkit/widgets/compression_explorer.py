@@ -86,7 +86,7 @@ def compression_explorer(
         methods = DEFAULT if gradients is None else _counted(as_ranks(gradients))
     every = tuple(_method(name, words) for name, words in methods.items()) if isinstance(methods, Mapping) else methods
     if not 1 <= len(every) <= _MOST_METHODS:
-        raise ConfigError(f"{len(every)} methods were given; 1 to {_MOST_METHODS} are shown, the plain one first.")
+        raise ConfigError(f"{len(every)} methods were given; give 1 to {_MOST_METHODS}, the uncompressed one first.")
     entries = []
     for each in every:
         entry: dict[str, Any] = {"name": each.name, "bytes": each.num_bytes, "compress": each.compress_s}

@@ -43,8 +43,8 @@ def player_of_plans(
     """
     if num_chunks and (plan is not None or not 1 <= num_chunks <= _MOST_CHUNKS):
         raise ConfigError(
-            f"num_chunks={num_chunks} were asked for; the ring itself is shown with 1 to {_MOST_CHUNKS} chunks, a plan "
-            "with as many as it has ranks."
+            f"num_chunks={num_chunks} was asked for; the ring takes 1 to {_MOST_CHUNKS} chunks, a plan "
+            "as many as it has ranks."
         )
     if callable(plan):
         source, worlds = f"plan: {_name(plan)}", _plans_of(plan, num_ranks)
@@ -52,7 +52,7 @@ def player_of_plans(
         source, worlds = "plan given as lists", {len(plan): _played(plan)}
     else:
         if not 2 <= num_ranks <= _MOST_RANKS:
-            raise ConfigError(f"num_ranks={num_ranks} were asked for; the ring player shows 2 to {_MOST_RANKS}.")
+            raise ConfigError(f"num_ranks={num_ranks} was asked for; the ring player shows 2 to {_MOST_RANKS}.")
         source = "plan: ring all-reduce"
         worlds = {num_ranks: execute([ring_plan(rank, num_ranks, num_chunks) for rank in range(num_ranks)], num_chunks)}
     shown = worlds.get(num_ranks) or next(iter(worlds.values()))
@@ -97,7 +97,9 @@ def _all_as_data(worlds: Mapping[int, Outcome]) -> Mapping[int, Any]:
 
 def _plans_of(make_plan: Callable[..., Any], num_ranks: int) -> dict[int, Outcome]:
     if not 2 <= num_ranks <= _MOST_OF_A_PLAN:
-        raise ConfigError(f"num_ranks={num_ranks} were asked for; plans are played of 2 to {_MOST_OF_A_PLAN} ranks.")
+        raise ConfigError(
+            f"num_ranks={num_ranks} was asked for; the ring player plays plans of 2 to {_MOST_OF_A_PLAN} ranks."
+        )
     asked = _played([make_plan(rank, num_ranks) for rank in range(num_ranks)])
     worlds = {}
     for size in range(2, _MOST_OF_A_PLAN + 1):

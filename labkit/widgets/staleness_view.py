@@ -81,11 +81,11 @@ def staleness_view(
                 f"bounds {', '.join(map(repr, _BOUNDS))}."
             )
         if divided not in _DIVISORS:
-            raise ConfigError(f"divided={divided!r} was asked for; there are {', '.join(map(repr, _DIVISORS))}.")
+            raise ConfigError(f"divided={divided!r} is not known; use one of {', '.join(map(repr, _DIVISORS))}.")
         if drop not in _DROPS or law not in _LAWS:
             raise ConfigError(
-                f"drop={drop!r} and law={law!r} were asked for; gradients are dropped if staler than "
-                f"{', '.join(map(repr, _DROPS))}, and times are {', '.join(map(repr, _LAWS))}."
+                f"drop={drop!r} and law={law!r} were asked for; drop is one of {', '.join(map(repr, _DROPS))}, and law "
+                f"one of {', '.join(map(repr, _LAWS))}."
             )
         runs: list[ServerRun] = []
         for each in dict.fromkeys((bound, "sync", 2, "async")):

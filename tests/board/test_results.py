@@ -67,17 +67,17 @@ def test_a_nickname_belongs_to_the_key_it_came_with(results: Results) -> None:
 def test_a_full_board_says_so(results: Results) -> None:
     for number in range(MOST_LEARNERS):
         results.record(Reported(f"learner {number}", f"{KEY} {number}", "naive_all_reduce", True))
-    with pytest.raises(ConfigError, match=r"holds 1000 learners and is full"):
+    with pytest.raises(ConfigError, match=r"is full: it holds 1000 learners"):
         results.record(Reported("one more", f"{KEY} more", "naive_all_reduce", True))
 
 
 def test_a_key_has_one_seat_and_an_address_a_bounded_number(results: Results) -> None:
     results.record(Reported("ada", KEY, "naive_all_reduce", True), "10.0.0.7")
-    with pytest.raises(ConfigError, match="you are 'ada' in this class"):
+    with pytest.raises(ConfigError, match="you joined this class as 'ada'"):
         results.record(Reported("bob", KEY, "naive_all_reduce", True), "10.0.0.8")
     for number in range(MOST_BY_ADDRESS - 1):
         results.record(Reported(f"learner {number}", f"{KEY} {number}", "naive_all_reduce", True), "10.0.0.7")
-    with pytest.raises(ConfigError, match=r"300 learners have joined from 10\.0\.0\.7"):
+    with pytest.raises(ConfigError, match=r"300 learners have already joined from 10\.0\.0\.7"):
         results.record(Reported("one more", f"{KEY} more", "naive_all_reduce", True), "10.0.0.7")
     results.record(Reported("one more", f"{KEY} more", "naive_all_reduce", True), "10.0.0.8")
     results.record(Reported("ada", KEY, "count_bytes", True), "10.0.0.9")
@@ -96,7 +96,7 @@ def test_a_restart_goes_on_with_the_same_class(tmp_path: Path) -> None:
 def test_what_is_no_database_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a database, but somebody's notes\n" * 50)
-    with pytest.raises(EnvironmentProblem, match=r"notes\.txt.*name another file with --results"):
+    with pytest.raises(EnvironmentProblem, match=r"notes\.txt.*choose another file with --results"):
         Results(path)
     assert path.read_text().startswith("not a database")
 
@@ -119,7 +119,7 @@ def test_no_column_could_hold_code(tmp_path: Path) -> None:
         ({"nickname": ""}, "1 to 24 printable"),
         ({"nickname": "x" * 25}, "1 to 24 printable"),
         ({"nickname": "two\nlines"}, "1 to 24 printable"),
-        ({"nickname": " ada"}, "no blanks at its ends"),
+        ({"nickname": " ada"}, "no space at either end"),
         ({"nickname": ["ada"]}, "1 to 24 printable"),
         ({"exercise": "2.1"}, "no such exercise"),
         ({"exercise": 2.1}, "no such exercise"),

@@ -83,7 +83,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("no json", "cannot be read as hardware"),
-        ('{"labkit_hardware": 99}', "is not hardware in format 1"),
+        ('{"labkit_hardware": 99}', "is not a hardware file of format 1"),
         ('{"labkit_hardware": 1, "device": {}}', "does not describe hardware"),
     ],
 )

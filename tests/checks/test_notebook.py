@@ -17,7 +17,7 @@ def test_an_unknown_exercise_is_answered_with_what_comes_near() -> None:
     result = labkit.check("ring_plans", print)
     assert not result.passed
     assert "there is no exercise 'ring_plans'; did you mean 'ring_plan'?" in repr(result)
-    assert "there is no exercise '2.4'; the cell that checks an exercise says its name" in repr(labkit.hint("2.4"))
+    assert "there is no exercise '2.4'; the name is in the cell that checks the exercise" in repr(labkit.hint("2.4"))
 
 
 def test_the_wrong_number_of_functions_is_answered_with_the_right_call() -> None:

@@ -123,7 +123,9 @@ def test_cases_with_more_ranks_than_gpus_are_left_out_in_words() -> None:
 
 
 def test_no_room_is_refused_with_the_numbers() -> None:
-    with pytest.raises(ConfigError, match=r"every case needs 2 ranks or more .* this host has 1 GPU that NCCL can use"):
+    with pytest.raises(
+        ConfigError, match=r"every case needs a GPU for each of at least 2 ranks, .* has 1 GPU that NCCL"
+    ):
         on_gpus(CASES, "cuda", host_with(1))
     with pytest.raises(ConfigError, match="this host has 0 GPUs that NCCL can use"):
         on_gpus(CASES, "cuda", host_with(4, nccl=""))

@@ -39,7 +39,7 @@ def test_what_is_no_key_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "gradebook.key"
     path.write_bytes(b"\xff" * 64)
     path.chmod(0o600)
-    with pytest.raises(ConfigError, match="holds no class key"):
+    with pytest.raises(ConfigError, match="is not a class key"):
         class_key(path)
     with pytest.raises(EnvironmentProblem, match="--key"):
         class_key(path / "below a file")

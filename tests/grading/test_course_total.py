@@ -33,7 +33,7 @@ def test_what_is_dropped_is_what_leaves_most_and_is_shown() -> None:
 
 
 def test_weights_of_nothing_and_dropping_everything_are_refused() -> None:
-    with pytest.raises(ConfigError, match="02:0 weighs nothing"):
+    with pytest.raises(ConfigError, match="the weight of 02:0 is not above 0"):
         course_totals(GRADES, {"01": 1, "02": 0})
     with pytest.raises(ConfigError, match="3 of 3 lessons cannot be dropped"):
         course_totals(GRADES, WEIGHTS, drop_lowest=3)
@@ -50,5 +50,5 @@ def test_a_total_goes_into_a_sheet_out_of_its_points(tmp_path: Path) -> None:
     sheet.write_text("Identifier,Full name,Grade,Maximum Grade\nParticipant 1,ada,,20\nParticipant 2,linus,,20\n")
     filled = moodle_csv(sheet, grades)
     assert filled.data.decode().splitlines()[1:] == ["Participant 1,ada,15,20", "Participant 2,linus,,20"]
-    with pytest.raises(ConfigError, match="a total out of 0 points says nothing"):
+    with pytest.raises(ConfigError, match="a total cannot be out of 0 points"):
         out_of_points([], {}, 0)

@@ -169,7 +169,7 @@ def test_without_a_scheduler_or_workers_grading_ends_in_words_keeps_what_is_writ
         assert len(written) == 1
         cluster.add_worker()
         with pytest.raises(
-            EnvironmentProblem, match=r"went away in mid-grade: 2 of 3 submissions .* it grades the rest"
+            EnvironmentProblem, match=r"went away during grading: 2 of 3 submissions .* it grades the rest"
         ):
             killed_after_the_first(cluster, cluster.scheduler)
     finally:
@@ -211,8 +211,14 @@ def test_another_service_at_the_address_is_told(
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("nonsense", r"no Dask scheduler answers at nonsense \(ValueError: missing port .* name it as tcp://HOST:8786"),
-        ("http://127.0.0.1:1", r"at http://127\.0\.0\.1:1 .*unknown address scheme.* name it as tcp://HOST:8786"),
+        (
+            "nonsense",
+            r"no Dask scheduler answers at nonsense \(ValueError: missing port .* write the address as tcp://HOST:8786",
+        ),
+        (
+            "http://127.0.0.1:1",
+            r"at http://127\.0\.0\.1:1 .*unknown address scheme.* write the address as tcp://HOST:8786",
+        ),
     ],
 )
 def test_an_address_of_another_form_is_told_with_the_right_form(
@@ -227,7 +233,7 @@ def test_what_is_wrong_with_a_cluster_is_told_in_words(
     course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submission = write_submission(tmp_path / "a.ipynb", RIGHT)
-    with pytest.raises(ConfigError, match="2 jobs are for this machine"):
+    with pytest.raises(ConfigError, match="--jobs 2 is for this machine"):
         grade([submission], "90", tmp_path / "out", course=course.root, jobs=2, dask="tcp://127.0.0.1:1")
     from labkit.grading.workers import dask_class
 

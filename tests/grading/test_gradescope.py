@@ -167,10 +167,10 @@ def test_setup_installs_from_the_zip_alone_with_the_first_python_that_can_be_had
 
 
 def test_mistakes_are_told_before_anything_is_written(course: Course, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"writes a zip; autograder.tar does not end in .zip"):
+    with pytest.raises(ConfigError, match=r"writes a zip, and autograder.tar does not end in .zip"):
         write_autograder(tmp_path / "autograder.tar", "90", course.root)
     with pytest.raises(ConfigError, match="lesson '77' cannot be graded"):
         write_autograder(tmp_path / "a.zip", "77", course.root)
     ended = CliRunner().invoke(app, ["grade", "--lesson", "90"])
-    assert ended.exit_code == 2 and "with --out where reports go" in ended.stderr
+    assert ended.exit_code == 2 and "the folder for the reports with --out" in ended.stderr
     assert list(tmp_path.iterdir()) == []

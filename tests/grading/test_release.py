@@ -192,7 +192,7 @@ def test_a_release_is_made_anew_over_an_earlier_one_and_never_over_other_files(c
     assert (tmp_path / "out" / "notes.txt").exists()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=r"holds 'thesis.txt' and no earlier release"):
+    with pytest.raises(ConfigError, match=r"holds 'thesis.txt' and is not an earlier release"):
         release(tmp_path / "other", ["02"], course)
     with pytest.raises(LessonError, match="No lesson is called '77'"):
         release(tmp_path / "new", ["77"], course)

@@ -139,7 +139,7 @@ def test_a_full_disk_leaves_the_old_file_and_says_what_to_do(tmp_path: Path, mon
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(EnvironmentProblem, match=r"no space is left for .*run the same command again"):
+    with pytest.raises(EnvironmentProblem, match=r"the disk is full: .*run the same command again"):
         write_whole(path, b"new")
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
 

@@ -132,7 +132,7 @@ def test_a_run_that_is_not_recorded_is_told_what_to_do_first(tmp_path: Path) -> 
     asked = questions([result], load(SOURCE), b"key")
     with (
         closing(Readings(f"sqlite:///{tmp_path / 'book.db'}")) as readings,
-        pytest.raises(ConfigError, match="first: labkit gradebook record OUT"),
+        pytest.raises(ConfigError, match="first run labkit gradebook record OUT"),
     ):
         Review(asked, readings, "kim")
 

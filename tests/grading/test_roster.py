@@ -109,7 +109,7 @@ def test_a_team_shares_a_submission_and_extra_time_moves_the_deadline(book: Grad
     book.record([file_of("ada@x.org")], handed_in={"ada@x.org": DUE + timedelta(days=1, hours=1)})
     found = {grade.student: (grade.score, grade.percent_lost) for grade in book.grades(LESSON)}
     assert found == {"Ada": (9.6, 20), "Grace": (12, 0), "Linus": (0, 0)}
-    with pytest.raises(ConfigError, match="line 2: 'soon' is no extra time"):
+    with pytest.raises(ConfigError, match="line 2: 'soon' is not an extra time"):
         add(book, tmp_path / "r.csv", "Name,Extra time\nAda,soon\n")
 
 
@@ -121,13 +121,13 @@ def test_adjusting_works_without_an_attempt_and_nobody_is_an_error(book: Gradebo
         lambda: book.adjust(LESSON, "Linsu T.", 1, "x"),
         lambda: book.set_deadline(LESSON, Lateness(DUE), "Linsu T."),
     ):
-        with pytest.raises(ConfigError, match=r"'Linsu T.' is nobody in this gradebook; there are Linus T."):
+        with pytest.raises(ConfigError, match=r"there is no 'Linsu T.' in this gradebook; it has Linus T."):
             wrong()
 
 
 def test_a_file_that_is_no_roster_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(ConfigError, match=r"is no roster.*columns are a, b"):
+    with pytest.raises(ConfigError, match=r"is not a roster.*columns are a, b"):
         read_roster(tmp_path / "x.csv")
 
 
@@ -152,7 +152,7 @@ def test_from_roster_to_sheets_on_the_command_line(tmp_path: Path) -> None:
     assert "0 new, 2 known before" in labkit("roster", "import", str(tmp_path / "moodle.csv"))
     assert "3 people" in labkit("roster", "show")
     record = ("gradebook", "record", str(tmp_path / "out"), "--handed-in", str(tmp_path / "times.json"))
-    assert "ghost is nobody in the roster" in labkit(*record, code=1)
+    assert "ghost is not in the roster" in labkit(*record, code=1)
     assert "Grace Hopper  grace@example.org" in labkit("gradebook", "missing", "--lesson", "02")
     labkit("gradebook", "adjust", "linus@example.org", "3", "--lesson", "02", "--reason", "an oral")
     out = str(tmp_path / "filled.csv")

@@ -175,7 +175,7 @@ def test_a_full_disk_is_told_and_the_next_run_goes_on(course: Course, tmp_path: 
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr
     told, result, parts = ended.stdout.splitlines()
-    assert "no space is left for" in told and "run the same command again: finished reports are kept" in told
+    assert "the disk is full" in told and "run the same command again; finished reports are kept" in told
     assert result.endswith("[('a', 10.0, True), ('b', 10.0, False), ('c', 10.0, False)]"), result
     assert parts == "[]"
 

@@ -81,5 +81,5 @@ def test_weights_for_another_number_of_cases_end_the_run_in_words(tmp_path: Path
     write_submission(tmp_path / "in" / "ada.ipynb", {"shift": RIGHT["shift"]})
     options = {"points_only": True, "sandbox": SANDBOX, "key": tmp_path / "key"}
     course = weighted_course(tmp_path / "course", [1] * 77)
-    with pytest.raises(EnvironmentProblem, match=r"hidden cases and weights for 77"):
+    with pytest.raises(EnvironmentProblem, match=r"hidden cases but 77 weights"):
         grade([tmp_path / "in"], "90", tmp_path / "out", course=course, **options)  # type: ignore[arg-type]

@@ -313,7 +313,7 @@ def test_when_the_preloaded_process_dies_the_run_says_so_and_the_next_one_works(
         dist.barrier()
         time.sleep(1000)
 
-    with pytest.raises(EnvironmentProblem, match="forked from has died"):
+    with pytest.raises(EnvironmentProblem, match="forked from has ended"):
         labkit.run(work, on=labkit.local(2))
     left = noted(tmp_path)
     wait_until(lambda: not alive(left))

@@ -212,7 +212,7 @@ def test_a_world_with_an_unknown_word_is_refused(keywords: dict[str, object], wo
 
 
 def test_what_is_not_a_function_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"got 3; pass fn itself, without \(\)"):
+    with pytest.raises(ConfigError, match=r"got 3; pass the function itself, without \(\)"):
         labkit.run(3)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"on=4 is not a world; write on=labkit.local\(4\)"):
         labkit.run(print, on=4)  # type: ignore[arg-type]

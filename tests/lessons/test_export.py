@@ -117,7 +117,7 @@ def test_an_open_exercise_that_the_function_needs_is_named(course: Path) -> None
     with pytest.raises(LessonError) as raised:
         export(str(course / "notebooks" / f"{NAME}.ipynb"))
     assert str(raised.value) == (
-        f"{NAME}.ipynb: main() stands on what is not written yet; finish it first:\n"
+        f"{NAME}.ipynb: main() needs exercises that are not written yet; finish these first:\n"
         "  mean_over_ranks: Exercise 3.2: Mean over ranks"
     )
 
@@ -191,7 +191,7 @@ def test_a_file_that_is_no_notebook_is_refused(tmp_path: Path) -> None:
 def test_only_an_earlier_export_is_overwritten(course: Path) -> None:
     source = course / "solutions" / f"{NAME}.py"
     before = source.read_bytes()
-    with pytest.raises(LessonError, match="did not write it; name another file with --out"):
+    with pytest.raises(LessonError, match="did not write it; choose another file with --out"):
         export(str(source.with_suffix(".ipynb")))
     assert source.read_bytes() == before
     out = course / "mine.py"

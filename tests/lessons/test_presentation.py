@@ -109,7 +109,7 @@ def test_an_exercise_that_is_not_there_is_named(ring: tuple[Lesson, list[Slide]]
 def test_a_broken_plan_is_named(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
     path.write_text('title = "no parts"\n')
-    with pytest.raises(LessonError, match=r"plan\.toml is no plan of a workshop"):
+    with pytest.raises(LessonError, match=r"plan\.toml is not a workshop's plan"):
         read_workshop(path)
 
 

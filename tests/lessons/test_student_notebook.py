@@ -130,10 +130,10 @@ def test_a_manifest_of_the_first_edition_is_read(source_text: str) -> None:
 @pytest.mark.parametrize(
     ("break_it", "message"),
     [
-        (lambda plain: plain.pop("metadata"), "carries no labkit manifest"),
+        (lambda plain: plain.pop("metadata"), "has no labkit manifest"),
         (lambda plain: plain["metadata"]["labkit"].pop("title"), "'title' is None, not str"),
         (lambda plain: plain["metadata"]["labkit"]["exercises"][0].update(points=True), "'points' is True, not int"),
-        (lambda plain: plain["metadata"]["labkit"]["exercises"][0].update(provides=[1]), "more than names"),
+        (lambda plain: plain["metadata"]["labkit"]["exercises"][0].update(provides=[1]), "must hold only names"),
     ],
 )
 def test_a_damaged_manifest_is_refused(source_text: str, tmp_path: Path, break_it: object, message: str) -> None:

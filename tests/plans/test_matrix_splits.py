@@ -67,5 +67,5 @@ def test_a_matrix_that_is_cut_takes_its_part_of_the_memory() -> None:
 
 def test_a_plan_of_other_words_or_length_is_refused() -> None:
     for plan in (["columns"], ["column"] * 4):
-        with pytest.raises(ConfigError, match="is no plan for 4 matrices"):
+        with pytest.raises(ConfigError, match="is not a plan for 4 matrices"):
             step_seconds(CHAIN, plan, replace(MACHINE))

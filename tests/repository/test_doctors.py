@@ -49,7 +49,7 @@ def test_a_file_that_is_something_else_costs_nobody_their_line(room: Path) -> No
 
 
 def test_a_folder_without_a_file_says_what_learners_run(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"learners run: labkit doctor --json > name.json"):
+    with pytest.raises(ConfigError, match=r"each learner writes one with: labkit doctor --json > name.json"):
         read_machines([tmp_path])
 
 

@@ -37,11 +37,11 @@ def test_a_local_run_says_what_it_knows() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--on", "moon:4"), "--on moon:4 is no world; use virtual:N or local:N"),
-        (("--on", "virtual:many"), "--on virtual:many is no world"),
+        (("--on", "moon:4"), "--on moon:4 is not a world; use virtual:N or local:N"),
+        (("--on", "virtual:many"), "--on virtual:many is not a world"),
         (("--on", "local:2", "--gpu", "h100"), "--gpu describes virtual hardware, and local:2 runs on this host"),
         (("--on", "virtual:2", "--gpu", "h1000"), "h1000"),
-        (("--on", "virtual:2", "--out", "run.txt"), "use .npz, .html, .json"),
+        (("--on", "virtual:2", "--out", "run.txt"), "must end in one of .npz, .html, .json"),
         (("--on", "virtual:2", "--out", "nowhere/run.npz"), "there is no folder"),
     ],
 )

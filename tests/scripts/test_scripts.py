@@ -99,7 +99,7 @@ def test_what_a_script_cannot_be_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"There is no script 'nowhere.py' in "):
         labkit.script("nowhere.py")
     script = labkit.script(PROGRAMS / "ranks_own_words.py")
-    with pytest.raises(ConfigError, match="initialises its own process group; leave init=True away"):
+    with pytest.raises(ConfigError, match="initialises its own process group; leave init=True out"):
         labkit.run(script, on=labkit.local(1), init=True)
     with pytest.raises(ConfigError, match=r"write labkit.script\('ranks_own_words.py', ...\)"):
         labkit.run(script, "--steps", on=labkit.local(1))

@@ -264,7 +264,7 @@ def test_a_rank_that_waits_for_real_is_named_within_seconds_and_others_go_on_aft
     assert _virtual(wait) == [1, 1]
     said = capsys.readouterr().out
     assert said.count("Rank 0 stands in wait (test_foreign_code.py, line ") == 1 and "one.recv(1)" in said
-    assert "It does not know sockets" in said
+    assert "It does not cover sockets" in said
 
 
 _STUCK = """

@@ -142,9 +142,9 @@ def test_a_bus_bandwidth_is_that_of_the_link_for_large_tensors() -> None:
         ({"gpu": "abacus"}, "No device is called 'abacus'"),
         ({"algorithm": "star"}, "algorithm='star' is not known"),
         ({"slow": {9: 2.0}}, "slow names rank 9; the ranks are 0 to 3"),
-        ({"slow": {1: 0.5}}, "is not slower; a factor is 1 or more"),
+        ({"slow": {1: 0.5}}, "is below 1; use a factor of 1 or more"),
         ({"slow_links": {1: 2.0}}, "write a pair of ranks"),
-        ({"jitter": math.inf}, "jitter=inf is not a share"),
+        ({"jitter": math.inf}, "jitter=inf is not a fraction"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_can(wrong: dict[str, object], message: str) -> None:

@@ -80,9 +80,9 @@ def test_the_sentence_says_the_most_memory() -> None:
 def test_a_timeline_without_memory_says_so() -> None:
     empty = Timeline([0], [COMPUTE], [0], [1], ["x"], ["x"])
     assert not has_memory(empty) and "memory" not in empty.summary()
-    with pytest.raises(ConfigError, match=r"recorded by labkit.virtual\(\)"):
+    with pytest.raises(ConfigError, match=r"only runs on labkit.virtual\(\) record it"):
         peak_memory_bytes(empty)
     with pytest.raises(ConfigError, match="no rank 7"):
         memory_curve(_timeline(), 7)
-    with pytest.raises(ConfigError, match="No kind of memory is called 'weights'; there are other, activations"):
+    with pytest.raises(ConfigError, match="No kind of memory is called 'weights'; use one of other, activations"):
         peak_memory_bytes(_timeline(), 0, "weights")

@@ -85,15 +85,15 @@ def test_profiles_of_several_ranks_share_one_time_axis(tmp_path: Path) -> None:
     starts = [timeline.spans(rank=rank, lane=COMMUNICATION).start_ns.tolist() for rank in range(2)]
     assert starts == [[20_000], [20_500]]
     assert timeline.tables["clock"]["method"].tolist() == ["torch.profiler"] * 2
-    with pytest.raises(ConfigError, match="give each profile a rank of its own"):
+    with pytest.raises(ConfigError, match="give one profile for each rank"):
         read_profiles([tmp_path / "0.json", tmp_path / "0.json"])
 
 
 def test_what_is_no_profile_is_refused_in_words(tmp_path: Path) -> None:
-    for text, reason in (("hello", "is not Chrome JSON"), ("{}", "has no traceEvents")):
+    for text, reason in (("hello", "is not a Chrome trace in JSON"), ("{}", "has no traceEvents")):
         (tmp_path / "x.json").write_text(text)
         with pytest.raises(ConfigError, match=f"x.json {reason}"):
             read_profile(tmp_path / "x.json")
     (tmp_path / "x.json").write_text('{"traceEvents": []}')
-    with pytest.raises(ConfigError, match="holds nothing that ran"):
+    with pytest.raises(ConfigError, match="The profile is empty"):
         read_profile(tmp_path / "x.json")

@@ -43,7 +43,7 @@ def test_an_explorer_comes_whole_with_the_guess_above_it() -> None:
 @pytest.mark.parametrize("guess", [True, "40", float("nan"), None])
 def test_what_is_no_number_is_no_guess(guess: Any) -> None:
     asking = exchange().ask(QUESTION)
-    with pytest.raises(ConfigError, match=r"A guess is a number such as 0\.5; this is "):
+    with pytest.raises(ConfigError, match=r"A guess is a number such as 0\.5, not "):
         asking.answer(guess)
     assert asking.guess is None
 

@@ -180,15 +180,15 @@ def test_a_wrong_plan_is_told(plan: Any, says: str) -> None:
 def test_what_cannot_be_shown_is_refused_in_words() -> None:
     with pytest.raises(ConfigError, match="0 sizes were given; 1 to 400"):
         bucket_explorer([])
-    with pytest.raises(ConfigError, match="hook='zip' was asked for; there are 'none', 'fp16'"):
+    with pytest.raises(ConfigError, match="hook='zip' is not known; use one of 'none', 'fp16'"):
         bucket_explorer(hook="zip")
     with pytest.raises(
-        ConfigError, match="graph='dynamic' was asked for; there are 'default', 'find_unused_parameters'"
+        ConfigError, match="graph='dynamic' is not known; use one of 'default', 'find_unused_parameters'"
     ):
         bucket_explorer(graph="dynamic")
-    with pytest.raises(ConfigError, match="used has 2 indices; each of 0 to 2 must be in it once"):
+    with pytest.raises(ConfigError, match="used has 2 indices; it must have each of 0 to 2 once"):
         bucket_explorer([1, 2, 3], used=[0, 2])
-    with pytest.raises(ConfigError, match=r"compare=\[0\]: a cap is more than 0 MiB"):
+    with pytest.raises(ConfigError, match=r"compare=\[0\] has a cap that is not above 0 MiB"):
         bucket_explorer(compare=[0])
     with pytest.raises(ConfigError, match="Step 5 was asked for; rank 0 took 2, 0 to 1"):
         bucket_explorer(run=_run(2), run_steps=[5])

@@ -204,9 +204,9 @@ def test_a_real_run_that_sends_the_wrong_chunk_is_red_with_both_names() -> None:
 
 
 def test_what_is_no_ring_is_refused_in_words() -> None:
-    with pytest.raises(ConfigError, match="Rank 0 sent messages of 3 chunks; what is watched here is a ring"):
+    with pytest.raises(ConfigError, match="Rank 0 sent messages of 3 chunks; the ring player shows rings"):
         ring_player(ring_programs.sends_all_at_once, on=labkit.virtual(3))
-    with pytest.raises(ConfigError, match="9 ranks were asked for; an all-reduce is watched on 2 to 8"):
+    with pytest.raises(ConfigError, match="9 ranks were asked for; the ring player shows 2 to 8"):
         ring_player(ring_programs.ring_sum, on=labkit.virtual(9))
 
 
@@ -224,9 +224,7 @@ def test_the_number_of_chunks_is_the_rings_own() -> None:
         "in 12 steps (plan: ring all-reduce): 32 of 32 chunks are complete at the end."
     )
     for given, chunks in ((ring_plan, 8), (None, 17)):
-        with pytest.raises(
-            ConfigError, match=f"num_chunks={chunks} were asked for; the ring itself is shown with 1 to 16"
-        ):
+        with pytest.raises(ConfigError, match=f"num_chunks={chunks} was asked for; the ring takes 1 to 16 chunks"):
             ring_player(given, num_chunks=chunks)
 
 

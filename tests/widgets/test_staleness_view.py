@@ -254,9 +254,9 @@ def test_records_of_every_form_are_read() -> None:
     [
         ([3], "Record 0 is 3, without worker, version_read, version_applied"),
         ([{"worker": 1, "version_read": 2}], "without version_applied"),
-        ([(0, 0, 0, 2.0, 1.0)], "start 2 and end 1; that cannot be"),
+        ([(0, 0, 0, 2.0, 1.0)], "start 2 and end 1; a worker is 0 or more"),
         ([], "0 updates were given"),
-        (Ran([1], Timeline()), "No rank of this run returned something with updates"),
+        (Ran([1], Timeline()), "No rank of this run returned a record of updates"),
         ({}, "0 runs were given; 1 to 6"),
     ],
 )
@@ -278,9 +278,9 @@ def test_without_times_nothing_is_said_of_waiting() -> None:
 def test_bounds_of_the_simulation_are_checked() -> None:
     with pytest.raises(ConfigError, match="bound=3 with 4 workers"):
         staleness_view(bound=3)
-    with pytest.raises(ConfigError, match="divided='two' was asked for; there are 'nothing', 'workers', 'staleness'"):
+    with pytest.raises(ConfigError, match="divided='two' is not known; use one of 'nothing', 'workers', 'staleness'"):
         staleness_view(divided="two")
-    with pytest.raises(ConfigError, match="drop=3 and law='equal' were asked for; gradients are dropped if staler"):
+    with pytest.raises(ConfigError, match="drop=3 and law='equal' were asked for; drop is one of"):
         staleness_view(drop=3, law="equal")
 
 

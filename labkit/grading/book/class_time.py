@@ -57,7 +57,8 @@ def in_zone(found: datetime, zone: tzinfo | None, text: str) -> datetime:
     first, second = found.replace(tzinfo=zone, fold=0), found.replace(tzinfo=zone, fold=1)
     if first.utcoffset() != second.utcoffset():
         raise ConfigError(
-            f"the clocks of {zone} change at {text!r}: that time comes twice or not at all; write its offset, such as "
+            f"the clocks of {zone} change at {text!r}: that time happens twice or not at all; write it with an "
+            "offset, such as "
             f"{first.astimezone(UTC).isoformat(timespec='minutes')} or "
             f"{second.astimezone(UTC).isoformat(timespec='minutes')}"
         )

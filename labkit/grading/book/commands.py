@@ -86,7 +86,7 @@ def record(
         typer.echo(f"labkit: {each}", err=True)
     for each in recorded.nobodys:
         typer.echo(
-            f"labkit: {each} is nobody in the roster; it was not recorded"
+            f"labkit: {each} is not in the roster, so it was not recorded"
             if " fits " not in each
             else f"labkit: {each}; it was not recorded",
             err=True,
@@ -265,7 +265,7 @@ def refuse_two_sheets(canvas: Path | None, column: str, moodle: Path | None) -> 
     if canvas and moodle:
         raise ConfigError("--canvas and --moodle together would write two sheets to one file; use one of them")
     if canvas and not column:
-        raise ConfigError("--canvas needs --column, the assignment's column in that file")
+        raise ConfigError("--canvas needs --column too: the name of the assignment's column in that file")
 
 
 def write_sheet(
@@ -339,7 +339,9 @@ def lesson_named(opened: Gradebook, wanted: str) -> str:
         return find_course(wanted, None).slug
     except ConfigError as error:
         there = ", ".join(recorded) or "nothing yet"
-        raise ConfigError(f"{error} The gradebook has, and needs no course for: {there}.") from None
+        raise ConfigError(
+            f"{error} Without a course, you can name the lessons that the gradebook has: {there}."
+        ) from None
 
 
 def _grades_or_none(opened: Gradebook, lesson: str, keep: str) -> list[Grade]:

@@ -47,7 +47,7 @@ def course_totals(
         ConfigError: If a weight is not positive, or nothing would be left.
     """
     if wrong := [f"{lesson}:{weight:g}" for lesson, weight in weights.items() if weight <= 0]:
-        raise ConfigError(f"{', '.join(wrong)} weighs nothing; a weight is more than 0")
+        raise ConfigError(f"the weight of {', '.join(wrong)} is not above 0; write one that is")
     if not 0 <= drop_lowest < len(weights):
         raise ConfigError(f"{drop_lowest} of {len(weights)} lessons cannot be dropped; use 0 to {len(weights) - 1}")
     percents: dict[str, dict[str, float]] = {}
@@ -71,7 +71,7 @@ def out_of_points(totals: Sequence[Total], grades: Mapping[str, Sequence[Grade]]
         ConfigError: If that is nothing.
     """
     if most <= 0:
-        raise ConfigError(f"a total out of {most:g} points says nothing; use more than 0")
+        raise ConfigError(f"a total cannot be out of {most:g} points; use more than 0")
     tried: Counter[str] = Counter()
     for grade in (grade for each in grades.values() for grade in each):
         tried[grade.student] += grade.num_attempts + bool(grade.adjusted)

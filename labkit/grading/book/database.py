@@ -46,7 +46,7 @@ class Database:
             self._engine = _engine(url)
         except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
             raise ConfigError(
-                f"{url!r} is no database that can be opened ({error}); write sqlite:///grades/book.db or "
+                f"{url!r} cannot be opened as a database ({error}); write sqlite:///grades/book.db or "
                 "postgresql+psycopg://user@host/name (the latter needs: pip install 'labkit-torch[postgresql]')"
             ) from None
         with ExitStack() as undo:
@@ -61,7 +61,8 @@ class Database:
                         session.add(About(version=VERSION))
             if version is not None and version > VERSION:
                 raise ConfigError(
-                    f"{self._shown} was made by a newer labkit (layout {version}, here {VERSION}); upgrade labkit"
+                    f"{self._shown} was made by a newer labkit (its layout is {version}, and this labkit knows up to "
+                    f"{VERSION}); upgrade labkit"
                 )
             if preview:
                 self._only = Session(self._engine)
@@ -106,11 +107,13 @@ class Database:
             yield
         except OperationalError as error:
             raise EnvironmentProblem(
-                f"the gradebook {self._shown} does not answer ({str(error.orig).strip()}); it is as it was before. "
-                "See that the server runs, or that the folder is there and has room"
+                f"the gradebook {self._shown} does not answer ({str(error.orig).strip()}); nothing in it was changed. "
+                "Check that the server runs, or that the folder exists and has space"
             ) from None
         except SQLAlchemyError as error:
-            raise EnvironmentProblem(f"the gradebook {self._shown} failed and is as it was before: {error}") from None
+            raise EnvironmentProblem(
+                f"the gradebook {self._shown} failed, and nothing in it was changed: {error}"
+            ) from None
 
 
 def _engine(url: str) -> Engine:

@@ -86,7 +86,7 @@ class Gradebook(Roster):
         exercises = {numbers.get(each, each) for each in exercises}
         if unknown := set(exercises) - known:
             raise ConfigError(
-                f"no exercise {', '.join(sorted(unknown))} in these results; there are {', '.join(sorted(known))}"
+                f"these results have no exercise {', '.join(sorted(unknown))}; they have {', '.join(sorted(known))}"
             )
 
         def add(session: Session) -> Recorded:
@@ -141,14 +141,15 @@ class Gradebook(Roster):
                 whom, exercise, old_points, points = changes[0]
                 raise ConfigError(
                     f"{len(changes)} marks differ from those recorded (first: {whom}, {exercise}: {old_points:g} "
-                    f"before, {points:g} now); give --reason to regrade, nothing was recorded"
+                    f"before, {points:g} now), so nothing was recorded; to regrade, give --reason"
                 )
             if moved and not reason:
                 whom, before_at, at = moved[0]
                 zone = self._zone(session)
                 raise ConfigError(
-                    f"{len(moved)} files have another time than recorded (first: {whom}, {shown(before_at, zone)} "
-                    f"before, {shown(at, zone)} now); give --reason to correct it, nothing was recorded"
+                    f"{len(moved)} files have a different hand-in time than the one recorded (first: {whom}, "
+                    f"{shown(before_at, zone)} "
+                    f"before, {shown(at, zone)} now), so nothing was recorded; to correct them, give --reason"
                 )
             return Recorded(
                 new, tuple(changes), unchanged, times, tuple(unknown), (*whose.unknown, *whose.unclear)
@@ -189,7 +190,7 @@ class Gradebook(Roster):
             ConfigError: If there is no reason, no such student or no such attempt.
         """
         if not reason.strip():
-            raise ConfigError(f"another time for {student} needs a reason; it is kept beside it")
+            raise ConfigError(f"changing the time of {student} needs a reason; it is kept beside the time")
 
         def add(session: Session) -> datetime | None:
             self._must_know(session, student)
@@ -198,7 +199,7 @@ class Gradebook(Roster):
             ).all()
             number = attempt if attempt is not None else len(mine)
             if not 1 <= number <= len(mine):
-                raise ConfigError(f"{student} has {len(mine)} attempts at {lesson}, no attempt {number}")
+                raise ConfigError(f"{student} has {len(mine)} attempts at {lesson}, and no attempt {number}")
             before = mine[number - 1].when
             mine[number - 1].times.append(
                 HandedIn(handed_in_at=at, source="by hand", reason=reason, recorded_at=self._now())
@@ -268,7 +269,7 @@ class Gradebook(Roster):
             ConfigError: If keep is neither, or nothing is recorded for the lesson.
         """
         if keep not in KEEP:
-            raise ConfigError(f"keep {keep!r} is not there; use {' or '.join(KEEP)}")
+            raise ConfigError(f"keep={keep!r} is not known; use {' or '.join(KEEP)}")
         with self.reading() as session:
             attempts = session.scalars(
                 select(Attempt)
@@ -283,7 +284,8 @@ class Gradebook(Roster):
             if not attempts and not adjusted:
                 known = session.scalars(select(Attempt.lesson).distinct().order_by(Attempt.lesson)).all()
                 raise ConfigError(
-                    f"nothing is recorded for lesson {lesson!r}; there is {', '.join(known) or 'nothing yet'}"
+                    f"nothing is recorded for lesson {lesson!r}; the gradebook has "
+                    f"{', '.join(known) or 'no lesson yet'}"
                 )
             lateness = deadlines(
                 session.scalars(select(Deadline).where(Deadline.lesson == lesson).order_by(Deadline.id))

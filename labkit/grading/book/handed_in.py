@@ -103,9 +103,10 @@ def read_times(path: Path, zone: tzinfo | None = None) -> Times:
                     raise ConfigError(f"{path}, {'entry' if is_json else 'line'} {number}: {error}") from None
             return Times(f"{what} {path.name}".strip(), tuple(found), complete=not what)
     raise ConfigError(
-        f"{path} has no column Student and no column Handed in in its first line, and is no export that says when "
-        "students handed in (Moodle's grading worksheet, Canvas's submissions, Gradescope's or GitHub Classroom's "
-        f"grades); its columns are {', '.join(sorted(columns)) or 'none'}"
+        f"{path} does not say when students handed in: its first line has no columns Student and Handed in, and it is "
+        "none of "
+        "Moodle's grading worksheet, Canvas's submissions, Gradescope's grades and GitHub Classroom's "
+        f"grades; its columns are {', '.join(sorted(columns)) or 'none'}"
     )
 
 
@@ -138,9 +139,12 @@ def assign(times: Times, names: Iterable[str], known_by: Callable[[str], frozens
         if len({row.at for row in rows}) > 1:
             ambiguous.append(f"{name} fits the rows of {' and '.join(row.who for row in rows)}")
     if times.complete and (unmatched or ambiguous):
-        told = [f"{who} is nobody who handed in here" for who in unmatched] + ambiguous
+        told = [f"nobody called {who} has handed in" for who in unmatched] + ambiguous
         more = f", and {len(told) - _LISTED} more" if len(told) > _LISTED else ""
-        raise ConfigError(f"{times.source}: {'; '.join(told[:_LISTED])}{more}. Mend these rows; nothing was recorded")
+        raise ConfigError(
+            f"{times.source}: {'; '.join(told[:_LISTED])}{more}. Nothing was recorded; correct these rows and run it "
+            "again"
+        )
     clear = {name: rows[0].at for name, rows in found.items() if len({row.at for row in rows}) == 1}
     return Assigned(clear, tuple(unmatched), tuple(ambiguous))
 
@@ -154,7 +158,7 @@ def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
         raise ConfigError(f"{path} cannot be read ({error})") from None
     if path.suffix.casefold() == ".json":
         if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-            raise ConfigError(f"{path} is no list of submissions, as Canvas's or GitHub's interface gives it")
+            raise ConfigError(f"{path} is not a list of submissions as the interface of Canvas or GitHub returns one")
         return list(enumerate(listed, start=1))
     reader = csv.DictReader(io.StringIO(text, newline=""))
     rows: list[tuple[int, dict[str, Any]]] = []
@@ -181,7 +185,7 @@ def _moodle_row(row: Mapping[str, Any], zone: tzinfo | None) -> list[Row]:
         who = row.get("Full name") or row["Identifier"]
         return [Row(who, _keys(row, "Moodle", _digits(row["Identifier"]), _MOODLE), in_zone(found, zone, text))]
     raise ConfigError(
-        f"{text!r} is no time as Moodle writes it in English (Wednesday, 2 December 2026, 5:20 PM); set Moodle's "
+        f"{text!r} is not a time as Moodle writes it in English (Wednesday, 2 December 2026, 5:20 PM); set Moodle's "
         "language to English, and export the worksheet again"
     )
 

@@ -37,9 +37,7 @@ class Lateness:
             if not 0 <= getattr(self, name) <= 100:
                 raise ConfigError(f"{name} is {getattr(self, name):g}; use 0 to 100")
         if self.grace < timedelta():
-            raise ConfigError(
-                f"a grace of {self.grace.total_seconds() / 60:g} minutes is less than none; use 0 or more"
-            )
+            raise ConfigError(f"{self.grace.total_seconds() / 60:g} minutes of grace are below 0; use 0 or more")
 
     def later(self, extra: timedelta) -> Lateness:
         """Return the same for somebody who has that much more time."""

@@ -84,7 +84,7 @@ def missing(lesson: Lesson, book: Url = DEFAULT) -> None:
     with opened_book(book) as opened:
         people = opened.people()
         if not people:
-            raise ConfigError("there is no roster, so nobody is missing; labkit roster import FILE")
+            raise ConfigError("without a roster nobody can be missing; first run: labkit roster import FILE")
         grades = opened.grades(lesson_named(opened, lesson))
     nobody = [grade.student for grade in grades if not grade.num_attempts]
     for name in nobody:
@@ -118,7 +118,7 @@ def course(
             try:
                 weights[lesson_named(opened, asked)] = float(weight or 1)
             except ValueError:
-                raise ConfigError(f"{each!r} is no lesson with its weight; write 02:2") from None
+                raise ConfigError(f"{each!r} is not a lesson with its weight; write 02:2") from None
         grades = {name: opened.grades(name, keep) for name in weights}
         known = {grade.student: opened.known_by(grade.student) for each in grades.values() for grade in each}
     totals = course_totals(grades, weights, drop_lowest, cap)

@@ -126,7 +126,9 @@ class Roster(Talk):
         found = [name for name, each in people.items() if plain(asked) in each.keys]
         found = found or [name for name, each in people.items() if plain(asked) in _names(each)]
         if len(found) > 1:
-            raise ConfigError(f"{asked!r} is {' and '.join(sorted(found))}; name one by address or number")
+            raise ConfigError(
+                f"{asked!r} could be {' or '.join(sorted(found))}; give the address or the number instead"
+            )
         return found[0] if found else asked
 
     def known_by(self, student: str) -> frozenset[str]:

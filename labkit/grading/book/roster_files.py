@@ -74,7 +74,8 @@ def read_roster(path: Path) -> list[Entry]:
                     found.append(entry)
             return found
     raise ConfigError(
-        f"{path} is no roster: export Canvas's gradebook, Moodle's participants or grading worksheet, Gradescope's or "
+        f"{path} is not a roster: export Canvas's gradebook, Moodle's participants or grading worksheet, Gradescope's "
+        "or "
         "GitHub Classroom's roster, or write a CSV with Name (Email, ID, Login, GitHub, Section, Team, Extra time); "
         f"its columns are {', '.join(sorted(columns)) or 'none'}"
     )
@@ -127,7 +128,7 @@ def _plain(row: Mapping[str, str]) -> Entry | None:
 def _length(text: str) -> timedelta:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(min|h|d)", text)
     if found is None:
-        raise ConfigError(f"{text!r} is no extra time; write 90 min, 36 h or 2 d")
+        raise ConfigError(f"{text!r} is not an extra time; write 90 min, 36 h or 2 d")
     return float(found[1]) * _LENGTHS[found[2]]
 
 

@@ -160,7 +160,7 @@ def _read(path: Path, needed: Sequence[str], what: str) -> tuple[list[dict[str, 
     if missing := [name for name in needed if name not in names]:
         raise ConfigError(f"{path} is not {what}: it has no column {' and no column '.join(missing)}")
     if any(None in row for row in rows):
-        raise ConfigError(f"{path} has a line with more fields than its first line; export it anew")
+        raise ConfigError(f"{path} has a line with more fields than its first line; export it again")
     return rows, names
 
 

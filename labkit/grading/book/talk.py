@@ -57,7 +57,7 @@ class Talk(Database):
             ConfigError: If there are no words, or nobody of that name.
         """
         if not words.strip():
-            raise ConfigError("a comment needs words")
+            raise ConfigError("the comment is empty; write what the student should read")
 
         def add(session: Session) -> None:
             self._must_know(session, student)
@@ -88,18 +88,19 @@ class Talk(Database):
         found = _ASKED.search(text)
         if found is None:
             raise ConfigError(
-                'this holds no request: it begins with labkit-regrade LESSON EXERCISE "NAME" HASH, as on the page'
+                'there is no request in this; one begins with labkit-regrade LESSON EXERCISE "NAME" HASH, as on the '
+                "page"
             )
         lesson, exercise, student, sha256, words = found.groups()
         if not words.strip():
-            raise ConfigError(f"{student} says nothing after the request; ask for the reason")
+            raise ConfigError(f"{student} gives no reason after the request; ask for one")
 
         def add(session: Session) -> Request:
             hashes = session.scalars(
                 select(Attempt.submission_sha256).where(Attempt.lesson == lesson, Attempt.student == student)
             ).all()
             if not any(each.startswith(sha256) for each in hashes):
-                raise ConfigError(f"{student} has no file {sha256} at {lesson}: the request was changed on its way")
+                raise ConfigError(f"{student} has no file {sha256} at {lesson}; the request was not copied whole")
             row = Request(
                 lesson=lesson, student=student, exercise=exercise, words=words.strip(), recorded_at=self._now()
             )
@@ -131,7 +132,7 @@ class Talk(Database):
             ConfigError: If there are no words or no such request.
         """
         if not words.strip():
-            raise ConfigError(f"the answer to request {request} needs words; the student reads them")
+            raise ConfigError(f"the answer to request {request} is empty; write what the student should read")
 
         def add(session: Session) -> None:
             row = session.get(Request, request)
@@ -155,7 +156,7 @@ class Talk(Database):
             ConfigError: If there is no note.
         """
         if not note.strip():
-            raise ConfigError(f"closing case {case} needs a note; whoever reads the page later will ask")
+            raise ConfigError(f"closing case {case} needs a note for whoever reads the page later")
         self._write(lambda session: session.add(ClosedCase(case=case, note=note, recorded_at=self._now())))
 
     def closed_cases(self) -> dict[str, str]:
@@ -173,5 +174,5 @@ class Talk(Database):
             close = difflib.get_close_matches(student, listed, 5) or listed[:5]
             more = ", ..." if len(listed) > len(close) else ""
             raise ConfigError(
-                f"{student!r} is nobody in this gradebook; there are {', '.join(close) or 'nobody yet'}{more}"
+                f"there is no {student!r} in this gradebook; it has {', '.join(close) or 'nobody yet'}{more}"
             )

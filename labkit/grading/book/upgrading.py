@@ -37,7 +37,7 @@ def upgrade_book(book: str) -> str:
                 session.execute(update(Mark).where(Mark.exercise == number).values(exercise=SLUGS[number]))
                 num_marks += len(rows)
     except SQLAlchemyError as error:
-        raise EnvironmentProblem(f"the gradebook {book} failed and is as it was before: {error}") from None
+        raise EnvironmentProblem(f"the gradebook {book} failed, and nothing in it was changed: {error}") from None
     finally:
         engine.dispose()
     return f"{num_marks} marks of {len(names)} exercises have their names now."

@@ -100,7 +100,7 @@ def write_autograder(
     """
     path = Path(out)
     if path.suffix != ".zip":
-        raise ConfigError(f"--gradescope writes a zip; {path.name} does not end in .zip")
+        raise ConfigError(f"--gradescope writes a zip, and {path.name} does not end in .zip; name a file that does")
     found = find_course(lesson, course)
     contents = {
         name: (REPOSITORY / name).read_bytes() for name in repository_files(_FILES, "labkit grade --gradescope")

@@ -70,7 +70,7 @@ def _write_site(lessons: Sequence[str], folder: Path) -> None:
         done = subprocess.run([*command, str(docs), str(made)], capture_output=True, text=True, env=environment)
         if done.returncode:
             why = done.stderr.strip().splitlines()[-1:] or ["Sphinx said nothing"]
-            raise EnvironmentProblem(f"the site of the release was not made ({why[0]}); --no-pages leaves it out")
+            raise EnvironmentProblem(f"the release's pages could not be built ({why[0]}); --no-pages leaves them out")
         shutil.copytree(made, folder)
     for name in _NOT_READ:
         path = folder / name

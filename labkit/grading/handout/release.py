@@ -104,7 +104,7 @@ def release(
             more = f"\n  and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
             listed = "\n  ".join(map(str, found[:_SHOWN]))
             anew = "\nNotebooks that were worked in: `labkit build --no-execute` writes them anew."
-            raise LessonError(f"nothing was released; students would have got:\n  {listed}{more}{anew}")
+            raise LessonError(f"nothing was released, because students would have got:\n  {listed}{more}{anew}")
         files = sorted(path.relative_to(bundle).as_posix() for path in bundle.rglob("*") if path.is_file())
         (bundle / _LIST).write_text(json.dumps(files, indent=1) + "\n", encoding="utf-8")
         size = sum((bundle / name).stat().st_size for name in files)
@@ -121,13 +121,13 @@ def _earlier(target: Path) -> list[str]:
     if not target.exists():
         return []
     if not target.is_dir():
-        raise ConfigError(f"{target} is a file; name a folder")
+        raise ConfigError(f"{target} is a file; name a folder for the release for the release")
     if (target / _LIST).is_file():
         listed: list[str] = json.loads((target / _LIST).read_text(encoding="utf-8"))
         return [name for name in listed if not Path(name).is_absolute() and ".." not in Path(name).parts]
     other = sorted(path.name for path in target.iterdir() if path.name != ".git")
     if other:
-        raise ConfigError(f"{target} holds {other[0]!r} and no earlier release; name a new or an empty folder")
+        raise ConfigError(f"{target} holds {other[0]!r} and is not an earlier release; name a new or an empty folder")
     return []
 
 

@@ -22,7 +22,7 @@ def repository_files(names: Sequence[str], command: str) -> list[str]:
         ConfigError: If labkit is not installed from its repository.
     """
     if not (REPOSITORY / "pyproject.toml").is_file():
-        raise ConfigError(f"{REPOSITORY} has no pyproject.toml: {command} runs from labkit's repository, cloned")
+        raise ConfigError(f"{REPOSITORY} has no pyproject.toml; run {command} in a clone of labkit's repository")
     listing = ["git", "-C", str(REPOSITORY), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         listed = subprocess.run(listing, capture_output=True, text=True, timeout=60)

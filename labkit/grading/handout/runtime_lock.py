@@ -56,4 +56,4 @@ def pinned(lock: str, name: str) -> str:
     for line in lock.splitlines():
         if line.startswith(f"{name}=="):
             return line
-    raise ConfigError(f"requirements.lock pins no {name}; `make lock` writes it anew")
+    raise ConfigError(f"requirements.lock does not pin {name}; `make lock` writes the file again")

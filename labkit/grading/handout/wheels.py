@@ -25,13 +25,13 @@ def fetch_wheels(release: Path, folder: Path) -> str:
         EnvironmentProblem: If pip does not get them.
     """
     if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"wheels go into a folder, and {folder} is a file")
+        raise ConfigError(f"--wheels needs a folder, and {folder} is a file")
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--dest", str(folder)]
     done = subprocess.run([*command, "-r", str(release / "requirements.lock")], capture_output=True, text=True)
     if done.returncode:
         why = next((line for line in done.stderr.splitlines() if line.startswith("ERROR")), "pip said nothing")
-        raise EnvironmentProblem(f"the packages for {folder} could not be fetched: {why}")
+        raise EnvironmentProblem(f"the packages for {folder} could not be downloaded: {why}")
     files = list(folder.glob("*.whl"))
     size = sum(path.stat().st_size for path in files)
     kind = f"{platform.system()} {platform.machine()} with Python {'.'.join(platform.python_version_tuple()[:2])}"

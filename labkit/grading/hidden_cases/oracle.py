@@ -172,7 +172,7 @@ class Oracle:
         except TimeoutError:
             raise EnvironmentProblem(f"the oracle process gave no answer within {_ANSWER_SECONDS:g} s") from None
         if frame is None:
-            raise EnvironmentProblem("the oracle process ended; its own words are above")
+            raise EnvironmentProblem("the oracle process ended; what it printed is above")
         if "error" in frame.header:
             raise LessonError(f"the lesson's own checks failed: {frame.header['error']}\n{frame.header['traceback']}")
         return frame.header, bytes(frame.payload)

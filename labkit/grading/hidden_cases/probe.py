@@ -302,7 +302,7 @@ class CaseRun:
 
     def _exited(self, rank: _Rank, code: int) -> None:
         if code == NOT_MADE:
-            raise EnvironmentProblem("the sandbox of a rank could not be made; its own words are above")
+            raise EnvironmentProblem("a rank's sandbox could not be made; what it printed is above")
         rank.exit_code = code
         if not rank.jobs.closed:
             self._from_jobs(rank)

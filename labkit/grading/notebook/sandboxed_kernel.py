@@ -127,7 +127,7 @@ class SandboxedKernel:
                     self.kernel_pid = pid
                     return
             time.sleep(0.002)
-        raise EnvironmentProblem("the sandbox of the kernel did not start; `labkit doctor` says what is missing")
+        raise EnvironmentProblem("the kernel's sandbox did not start; `labkit doctor` says what is missing")
 
     def _enter(self, sandbox: Sandbox, preloaded: Preloaded) -> None:
         """Fork the kernel from the process that has everything loaded, into a sandbox of its own."""

@@ -103,5 +103,5 @@ def process_id(sock: socket.socket) -> int:
     except TimeoutError:
         frame = None
     if frame is None:
-        raise EnvironmentProblem("the process that has torch loaded did not come up; its own words are above")
+        raise EnvironmentProblem("the process that preloads torch could not be started; what it printed is above")
     return int(frame.header["pid"])

@@ -108,7 +108,7 @@ class Template:
         frame = read_frame(sock)
         if frame is None:
             self.close()
-            raise EnvironmentProblem("the process that starts ranks did not come up; its own words are above")
+            raise EnvironmentProblem("the process that starts ranks could not be started; what it printed is above")
         sock.setblocking(False)
         self.num_threads = int(frame.header["threads"])
         self._process = psutil.Process(pid)

@@ -126,7 +126,7 @@ def read_results(folder: Path) -> list[GradedSubmission]:
     """
     paths = sorted(folder.glob("*/result.json"))
     if not paths:
-        raise ConfigError(f"{folder} holds no */result.json; name the folder that was --out of labkit grade")
+        raise ConfigError(f"{folder} has no */result.json; name the folder that labkit grade wrote to with --out")
     return [read_result(path) for path in paths]
 
 

@@ -190,6 +190,7 @@ def write_whole(path: Path, data: bytes) -> None:
             pass
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise EnvironmentProblem(
-                f"no space is left for {path}; free some and run the same command again: finished reports are kept"
+                f"the disk is full: {path} was not written. Free some space and run the same command again; finished "
+                "reports are kept"
             ) from None
         raise EnvironmentProblem(f"{path} cannot be written ({error.strerror}); choose another --out") from None

@@ -31,7 +31,7 @@ def review(out: Path, book: str, who: str, port: int, course: Path | None, say: 
         ConfigError: If there is nothing to read, or a file that was graded is not recorded.
     """
     if not who.strip() or not who.isprintable() or ": " in who:
-        raise ConfigError(f"{who!r} cannot be kept beside points; --by takes a name on one line, without a colon")
+        raise ConfigError(f"--by {who!r} is not a name; write one on a single line, without a colon")
     results = read_results(out)
     lesson = load(select(source_files(find_course(course, sources=True)), results[0].lesson))
     asked = questions(results, lesson, secrets.token_bytes(16))

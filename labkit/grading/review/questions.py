@@ -72,7 +72,7 @@ def questions(results: Sequence[GradedSubmission], lesson: Lesson, key: bytes) -
                 who = (result.name, result.submission_sha256)
                 found.setdefault(each.id, {}).setdefault(each.written.strip(), []).append(who)
     if not found:
-        raise ConfigError("nobody has written anything that a person reads; `labkit review` is for `write` cells")
+        raise ConfigError("there is nothing to review: nobody has answered a `write` cell")
     if unknown := sorted(set(found) - set(lesson.rubrics)):
         raise ConfigError(f"{lesson.name} has no rubric for {', '.join(unknown)}; was it graded with another course?")
     models = {

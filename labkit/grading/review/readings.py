@@ -47,7 +47,7 @@ class Readings(Database):
                 attempt = self._attempt(session, question.lesson, student, digest)
                 before = [mark for mark in attempt.marks if mark.exercise == question.exercise]
                 if not before:
-                    raise ConfigError(f"{student}'s attempt has no exercise {question.exercise}; record the run anew")
+                    raise ConfigError(f"{student}'s attempt has no exercise {question.exercise}; record the run again")
                 attempt.marks.append(
                     Mark(
                         exercise=question.exercise, points=points, max_points=before[-1].max_points,
@@ -80,7 +80,7 @@ class Readings(Database):
         )
         if attempt is None:
             raise ConfigError(
-                f"{student}'s file is not in the gradebook; first: labkit gradebook record OUT, with the same --book"
+                f"{student}'s file is not in the gradebook; first run labkit gradebook record OUT with the same --book"
             )
         return attempt
 

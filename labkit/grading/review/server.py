@@ -131,7 +131,7 @@ class _Give(_Handler):
         try:
             told = json.loads(self.request.body)
             if not isinstance(told, dict):
-                raise ConfigError("an answer and its items are told as an object")
+                raise ConfigError("an answer and its items must be sent as an object")
             self.review.give(told.get("answer"), told.get("items"))
         except ConfigError as error:
             self.refuse(400, str(error))

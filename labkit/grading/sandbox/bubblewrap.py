@@ -26,7 +26,8 @@ from labkit.grading.sandbox.view import HOSTNAME, SCRATCH, view, view_in_scratch
 
 KINDS = ("bubblewrap", "none")
 TRUSTED_ONLY = (
-    "--sandbox none grades without one: every submission then runs with your rights. Only for input you trust."
+    "--sandbox none grades without a sandbox: every submission then runs with your rights. Use it only for input you "
+    "trust."
 )
 _FIRST_THROW_AWAY_UID = 1_900_000_000
 _INSIDE = ["--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
@@ -222,4 +223,4 @@ def require() -> None:
     """
     why = problem()
     if why:
-        raise EnvironmentProblem(f"submissions are run in a sandbox, and {why}\n{TRUSTED_ONLY}")
+        raise EnvironmentProblem(f"submissions run in a sandbox, but {why}\n{TRUSTED_ONLY}")

@@ -75,7 +75,7 @@ class EmptySandbox:
             frame = None
         if frame is None:
             self.end()
-            raise EnvironmentProblem("a sandbox could not be entered; its own words are above")
+            raise EnvironmentProblem("a sandbox could not be entered; what it printed is above")
         self.inside_pid = int(frame.header["pid"])
 
     def _wait(self) -> int:

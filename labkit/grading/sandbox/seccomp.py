@@ -47,7 +47,7 @@ def _library() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError:
-        raise EnvironmentProblem(f"there is no {LIBRARY}; Debian, Ubuntu: apt install libseccomp2") from None
+        raise EnvironmentProblem(f"{LIBRARY} is not installed (Debian, Ubuntu: apt install libseccomp2)") from None
     library.seccomp_init.restype = ctypes.c_void_p
     for name in ("seccomp_load", "seccomp_release", "seccomp_export_bpf", "seccomp_rule_add_array"):
         getattr(library, name).argtypes = [ctypes.c_void_p]
@@ -99,7 +99,7 @@ def _cut(found: int, name: str, number: int, *comparisons: _Comparison) -> None:
     array = (_Comparison * max(1, len(comparisons)))(*comparisons)
     said = library.seccomp_rule_add_array(found, _ERRNO | number, call, len(comparisons), array) if call >= 0 else 0
     if said:
-        raise EnvironmentProblem(f"the filter of system calls could not be made ({name}: {os.strerror(-said)})")
+        raise EnvironmentProblem(f"the filter for system calls could not be made ({name}: {os.strerror(-said)})")
 
 
 def forbid_calls() -> None:
@@ -118,6 +118,6 @@ def filter_file() -> int:
     fd = os.memfd_create("seccomp")
     said = _library().seccomp_export_bpf(_filter(), fd)
     if said:
-        raise EnvironmentProblem(f"the filter of system calls could not be made ({os.strerror(-said)})")
+        raise EnvironmentProblem(f"the filter for system calls could not be made ({os.strerror(-said)})")
     os.lseek(fd, 0, os.SEEK_SET)
     return fd

@@ -70,7 +70,7 @@ class DaskClass:
         except (OSError, ValueError, MemoryError) as error:  # MemoryError: another service's words, read as a length
             raise EnvironmentProblem(
                 f"no Dask scheduler answers at {self.address} ({type(error).__name__}: {error}). Start one with "
-                "`dask scheduler`, and `dask worker ADDRESS` where grading shall happen; name it as tcp://HOST:8786."
+                "`dask scheduler`, and `dask worker ADDRESS` on each machine that should grade; write the address as tcp://HOST:8786."
             ) from None
 
     def _require_workers(self, client: Any, since: str = "") -> None:
@@ -87,7 +87,8 @@ class DaskClass:
     def _lost(self) -> EnvironmentProblem:
         total = len(self.todo) + self.num_kept
         return EnvironmentProblem(
-            f"the Dask scheduler at {self.address} went away in mid-grade: {self.num_done} of {total} submissions have "
+            f"the Dask scheduler at {self.address} went away during grading: {self.num_done} of {total} submissions "
+            "have "
             "their reports, which stay. Start it and its workers again (or leave --dask out to grade on this machine), "
             "then run the same command: it grades the rest."
         )
@@ -154,7 +155,7 @@ class DaskClass:
                 raise self._lost() from None
             raise EnvironmentProblem(
                 f"a Dask worker cannot grade {submission.name} ({type(error).__name__}: {error}). It needs this "
-                "version of labkit installed, and disk space; mend that there, then run the same command again."
+                "version of labkit and free disk space; fix that there, then run the same command again."
             ) from None
         if "reports" in answer:
             reports = dict(answer["reports"])

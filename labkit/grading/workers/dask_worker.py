@@ -118,7 +118,7 @@ def _run(run_id: str, opening: Mapping[str, Any], files: Mapping[str, bytes], fi
         if setting.course.fingerprint(setting.key, setting.second_run, setting.packs) != fingerprint:
             shutil.rmtree(folder)
             raise EnvironmentProblem(
-                "this Dask worker has another version of labkit than the one that hands out submissions; "
+                "this Dask worker has a different version of labkit than the machine that hands out submissions; "
                 "scores would not be comparable. Install the same on both."
             )
         _runs[run_id] = run

@@ -19,7 +19,7 @@ def host_of(address: str) -> str:
     scheme, _, rest = address.partition("://")
     if scheme not in ("tcp", "tls"):
         raise ConfigError(
-            f"{address} is no address that ranks of several hosts can use; use a cluster whose workers are processes, "
+            f"Ranks on several hosts cannot use the address {address}; use a cluster whose workers are processes, "
             "at tcp:// or tls:// addresses."
         )
     return rest.rpartition(":")[0].strip("[]")
@@ -95,6 +95,6 @@ def address_on(interface: str) -> str:
             return str(each.address)
     named = [name for name, each in found.items() if any(one.family == socket.AF_INET for one in each)]
     raise ConfigError(
-        f"interface={interface!r} has no IPv4 address on {socket.gethostname()}; the interfaces there that have one: "
+        f"interface={interface!r} has no IPv4 address on {socket.gethostname()}; the interfaces that have one: "
         f"{', '.join(named) or 'none'}."
     )

@@ -59,7 +59,7 @@ def connected(address_or_client: Any, security: Any) -> tuple[Any, bool]:
     distributed = _distributed()
     if isinstance(address_or_client, distributed.Client):
         if address_or_client.asynchronous:
-            raise ConfigError("labkit.cluster() needs a Dask client that waits; make it without asynchronous=True.")
+            raise ConfigError("labkit.cluster() needs a blocking Dask client; make it without asynchronous=True.")
         return address_or_client, False
     if not isinstance(address_or_client, str) or "://" not in address_or_client:
         raise ConfigError(
@@ -126,12 +126,13 @@ def start_agents(client: Any, workers: list[str], options: Options) -> tuple[lis
             found[worker] = future.result(timeout=_START_SECONDS)
         except (ImportError, AttributeError) as error:
             raise EnvironmentProblem(
-                f"The Dask worker {worker} cannot load labkit ({error}); install the same labkit there as here."
+                f"The Dask worker {worker} cannot load labkit ({error}); install the same version of labkit there as "
+                "here."
             ) from None
         except (TimeoutError, OSError, distributed.CancelledError, distributed.KilledWorker) as error:
             raise EnvironmentProblem(
-                f"No agent started on the Dask worker {worker} ({type(error).__name__}: {error}). Is one of its "
-                "threads free, and does it still run?"
+                f"No agent started on the Dask worker {worker} ({type(error).__name__}: {error}). Does it "
+                "still run, and is one of its threads free?"
             ) from None
     staying = [
         client.submit(stay, name, workers=[worker], key=f"{name}-stay", **alone)

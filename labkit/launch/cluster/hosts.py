@@ -111,7 +111,9 @@ class Hosts:
                     if got in ("problem", "leaving", LOST):
                         raise EnvironmentProblem(f"Host {host.name} cannot take part in this run: {value}.")
                 selector.select(0.5)
-        raise EnvironmentProblem(f"Host {host.name} did not answer within {seconds:g} s.")
+        raise EnvironmentProblem(
+            f"Host {host.name} did not answer within {seconds:g} s; check that it is up and its Dask worker runs."
+        )
 
     def close(self) -> None:
         """Let every agent end, with whatever it runs."""
@@ -133,8 +135,8 @@ def _called(agent: dask_hosts.Agent, secret: bytes, context: Any) -> Link:
         sock.sendall(NOTEBOOK)
     except OSError as error:
         raise EnvironmentProblem(
-            f"The agent on host {agent.host} listens at {agent.address}, port {port}, and cannot be reached from here "
-            f"({error}). labkit needs a way from this notebook to every host: run it inside the cluster's network."
+            f"The agent on host {agent.host} listens at {agent.address}, port {port}, but cannot be reached from here "
+            f"({error}). This notebook must reach every host directly: run it inside the cluster's network."
         ) from None
     return Link(sock)
 

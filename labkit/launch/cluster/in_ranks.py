@@ -66,7 +66,7 @@ def placed() -> Placed:
     missing = [name for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
     if missing:
         raise ConfigError(
-            "labkit.cluster() without an address is for programs that torchrun or srun started, and this is none "
+            "labkit.cluster() without an address is for programs started by torchrun or srun, and this one was not "
             f'({", ".join(missing)} not set); name a Dask scheduler: labkit.cluster("tls://HOST:8786").'
         )
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -254,7 +254,7 @@ def recorded_to(path: str) -> Iterator[None]:
         yield
         return
     if Path(path).suffix not in (".npz", ".json"):
-        raise ConfigError(f"LABKIT_RECORD={path!r} has no ending of a timeline; use one that ends in .npz or .json.")
+        raise ConfigError(f"LABKIT_RECORD={path!r} does not name a timeline; use a path that ends in .npz or .json.")
     meeting = Meeting()
     with recorded_ranks(meeting) as record:
         yield

@@ -104,7 +104,7 @@ def place_on_hosts(hosts: Hosts, ranks_per_host: int | None, device: str) -> Pla
         return Placement(here.backend, here.devices, f"{why} ({counts}): all ranks run on the CPU.")
     if device == "cuda" and shared:
         raise ConfigError(
-            'device="cuda" was asked for, but hosts of this cluster are one machine and have the same GPUs; '
+            'device="cuda" was asked for, but several hosts of this cluster are the same machine and share its GPUs; '
             "start one Dask worker on each machine."
         )
     wanted = ranks_per_host or max(1, min(num_each))

@@ -45,7 +45,7 @@ def refuse_differences(by_host: Mapping[str, Mapping[str, str]]) -> None:
             told.append(f"{name}: " + ", ".join(f"{version or 'none'} ({host})" for host, version in found.items()))
     if told:
         raise ConfigError(
-            "The hosts of this cluster do not have the same software, and a run would fail in odd ways. "
+            "The hosts of this cluster do not have the same software, so a run could fail in confusing ways. "
             + "; ".join(told)
             + ". Install the same versions everywhere."
         )

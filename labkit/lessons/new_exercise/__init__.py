@@ -39,7 +39,7 @@ def new_exercise(lesson: str, title: str, course: Path | None = None) -> list[Pa
     slug, lesson_slug = _slug(title), source.stem.partition("_")[2]
     text = source.read_text(encoding="utf-8")
     if slug in references(source.stem, text, source.parent).numbers:
-        raise ConfigError(f"{title!r} makes the slug {slug}, and the course has one already; choose another title.")
+        raise ConfigError(f"{title!r} makes the slug {slug}, which the course already has; choose another title.")
     package, rooms = _rooms(root)
     room = rooms / lesson_slug / slug
     templates = {
@@ -50,7 +50,7 @@ def new_exercise(lesson: str, title: str, course: Path | None = None) -> list[Pa
     }
     there = [path.relative_to(root).as_posix() for path in templates if path.exists()]
     if there:
-        raise ConfigError(f"{title!r} makes the slug {slug}, and {there[0]} is there already; choose another title.")
+        raise ConfigError(f"{title!r} makes the slug {slug}, but {there[0]} already exists; choose another title.")
     names = {"slug": slug, "title": title, "package": f"{package}.{lesson_slug}.{slug}"}
     extended = text.rstrip("\n") + "\n\n" + _TEMPLATES.get_template("cells.py.jinja").render(names)
     parse(extended, source)
@@ -66,7 +66,7 @@ def _slug(title: str) -> str:
     slug = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")
     if not is_slug(slug) or not title.isprintable() or '"' in title:
         raise ConfigError(
-            f"the title {title!r} makes no slug: begin it with a letter, write at most {LONGEST} letters, digits and "
+            f"the title {title!r} cannot become a slug: begin with a letter, use at most {LONGEST} letters, digits and "
             'spaces, and no ", as in "Ring plan".'
         )
     return slug

@@ -50,10 +50,10 @@ def figure(name: str, **sizes: Any) -> Explorer:
         ConfigError: If there is no such figure, or it cannot be drawn so.
     """
     if name not in _MAKERS:
-        raise ConfigError(f"figure({name!r}) was asked for; there are {', '.join(map(repr, _MAKERS))}.")
+        raise ConfigError(f"There is no figure({name!r}); use one of {', '.join(map(repr, _MAKERS))}.")
     known = list(signature(_MAKERS[name]).parameters)
     if unknown := sorted(set(sizes) - set(known)):
-        raise ConfigError(f"figure({name!r}) has no {unknown[0]!r}; it takes {', '.join(known)}.")
+        raise ConfigError(f"figure({name!r}) has no argument {unknown[0]!r}; it takes {', '.join(known)}.")
     return _MAKERS[name](**sizes).explorer()
 
 

@@ -15,7 +15,7 @@ def batch_split(num_replicas: int = 4, batch_size: int = 8) -> Story:
     within("num_replicas", num_replicas, 2, 6)
     within("batch_size", batch_size, num_replicas, 24)
     if batch_size % num_replicas:
-        raise ConfigError(f"{batch_size} samples do not divide over {num_replicas} replicas; ask for a multiple.")
+        raise ConfigError(f"{batch_size} samples do not divide over {num_replicas} replicas; use a multiple.")
     each, pitch = batch_size // num_replicas, WIDTH / num_replicas
     side = min(24.0, (pitch - 40) / each)
     samples = [(k, divmod(k, each)) for k in range(batch_size)]

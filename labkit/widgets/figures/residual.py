@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-from labkit.errors import ConfigError
 from labkit.widgets.figures.sizes import within
 from labkit.widgets.storyboard import WIDTH, Box, Frame, Path, Shape, Story, Words
 
@@ -21,8 +20,6 @@ def kept_and_residual(kept: int = 2, steps: int = 3) -> Story:
     """
     within("kept", kept, 1, 5)
     within("steps", steps, 1, 4)
-    if kept >= _ENTRIES:
-        raise ConfigError(f"kept={kept} of {_ENTRIES} leaves no residual.")
     draw = random.Random(_SEED)
     steady = [draw.uniform(0.25, 1.0) * draw.choice((-1, 1)) for _ in range(_ENTRIES)]
     residual, sent_once, frames = [0.0] * _ENTRIES, set(), []

@@ -18,7 +18,7 @@ def stale_worker(delay: int = 2, learning_rate: float = 0.6) -> Story:
     """
     within("delay", delay, 0, 4)
     if not 0 < learning_rate <= 1:
-        raise ConfigError(f"learning_rate={learning_rate} was asked for; the figure shows more than 0 to 1.")
+        raise ConfigError(f"learning_rate={learning_rate} was asked for; the figure shows values above 0, up to 1.")
     fresh, stale = _descend(0, learning_rate), _descend(delay, learning_rate)
     frames = [Frame("The server's weights lie up the slope. A worker takes a copy.", _state(stale, 0, 0))]
     for step in range(1, _STEPS + 1):
