@@ -51,8 +51,8 @@ from labkit.models import GPT, Addition, loss_of, optimizer_for
 # %% [markdown]
 # ## 1 A wrapper that fits on one screen
 #
-# This one sends all gradients in a single bucket. It hides nothing, but it is right, for kind models. Read it carefully: you
-# will extend it twice. Override whichever of its methods you like. (Or write the next class from scratch, on your own
+# This one sends all gradients in a single bucket. It hides no communication behind backward, but for kind models it is
+# right. Read it carefully: you will extend it twice. Override whichever of its methods you like. (Or write the next class from scratch, on your own
 # wrapper of lesson 04: the checks do not ask how many buckets there are.)
 
 
@@ -170,7 +170,8 @@ labkit.check("accumulating_ddp", AccumulatingDDP)
 # move it. But how does a rank know what the others did? Only if they say so: something more must travel.
 #
 # **Buffers.** BatchNorm's running statistics change in every forward, on each rank from its own samples. Torch's answer:
-# before each forward in training, all take rank 0's.
+# before each forward in training, all take rank 0's. (The first forward of an evaluation still does. If only rank 0
+# evaluates, and calls `ddp(inputs)`, it waits for ever; `ddp.module(inputs)` sends nothing.)
 #
 # **Shared weights** need nothing new. The hook fires once, after both layers have added their part.
 #
@@ -372,11 +373,11 @@ labkit.check("uneven_inputs", train_uneven)
 # %% [markdown]
 # ## 6 More GPUs, more samples
 #
-# Two questions sound alike. **Weak scaling**: each GPU keeps its batch. How much longer is a step? **Strong scaling**: the
-# whole batch stays as it is and is divided. How much shorter?
+# Two questions sound alike. **Weak scaling**: each GPU keeps its batch. How much longer is a step? (Its time alone over its
+# time on N GPUs is the **efficiency**.) **Strong scaling**: the whole batch stays as it is and is divided. How much shorter?
 #
 # Take the wrapper of section 1, four layers of 2048 x 2048, nodes of eight A100 with a 100 Gbit/s card for each GPU. Alone,
-# a GPU gets 4096 samples. **On 64 GPUs with 64 samples each: how many times faster is a step?**
+# a GPU gets 4096 samples. **On 64 GPUs with 64 samples each: how many times as fast is a step?**
 
 # %% tags=["predict"]
 labkit.predict("strong_scaling", 40.0)
@@ -413,8 +414,8 @@ labkit.reveal("strong_scaling", round(strong[64], 1), rows)
 #   as the gradient does not turn on the way: the **linear scaling rule**.
 # * **Adam and AdamW**: the square root of N.
 #
-# Both need a **warm-up**: in the first steps the loss is steep, and long steps do harm. Both end at a **critical batch
-# size**, different for every task. Beyond it more GPUs cost money and save no steps.
+# Both need a **warm-up**: in the first steps the loss is steep, and long steps do harm. Both hold only up to a **critical
+# batch size**, different for every task. Beyond it more GPUs cost money and save hardly any steps.
 #
 # **[[adam_rate]].** Sixteen ranks in place of one, each with the same batch as before, under AdamW. By what do you multiply
 # the learning rate?

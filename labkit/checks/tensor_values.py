@@ -81,7 +81,11 @@ def _difference(got: Value, wanted: Value) -> str:
     if not isinstance(got, Tensor) or got.shape != wanted.shape or got.dtype != wanted.dtype:
         return " is not a tensor of the same shape and dtype."
     ratio = ratio_of(got, wanted)
-    return f" is {number(ratio)} times what it should be." if ratio is not None else " is wrong."
+    if ratio is None:
+        return " is wrong."
+    if abs(ratio - 1) < 1e-6:
+        return " is right but for its last digits: something was computed in a narrower dtype than the values have."
+    return f" is {number(ratio)} times what it should be."
 
 
 def ratio_of(got: Tensor, wanted: Tensor) -> float | None:

@@ -59,8 +59,9 @@ def train(functions: Functions, inputs: Values) -> Values:
 
     Inputs: seed, model (options), wrapper (name), cap (MB, or None for no argument), lr, steps: a list of dicts with
     x and y (one tensor for each backward of the step), quiet (how many of them run inside no_sync), spare (whether
-    this rank uses the spare layer), stumble (whether an error leaves a no_sync before), keep (gradients are not
-    cleared before the step), perfect (targets are what the model says: every gradient is zero).
+    this rank uses the spare layer), spare_passes (in how many of the first passes; without it in all), stumble
+    (whether an error leaves a no_sync before), keep (gradients are not cleared before the step), perfect (targets are
+    what the model says: every gradient is zero).
     """
     model = model_of(inputs)
     cut = cutter()
@@ -84,8 +85,12 @@ def train(functions: Functions, inputs: Values) -> Values:
     return {"begun": begun, "steps": steps, "end": state_of(model)}
 
 
+def uses_spare(step: dict[str, Any], number: int) -> bool:
+    """Return whether a rank uses its spare layer in pass `number` of a step."""
+    return bool(step.get("spare")) and number < int(step.get("spare_passes", number + 1))
+
+
 def _backward_passes(wrapped: Any, step: dict[str, Any], cut: Cut) -> list[Value]:
-    options = {"spare": True} if step.get("spare") else {}
     if step.get("stumble"):
         try:
             with wrapped.no_sync():
@@ -96,6 +101,7 @@ def _backward_passes(wrapped: Any, step: dict[str, Any], cut: Cut) -> list[Value
     quiet = int(step.get("quiet", 0))
     targets = [None] * len(step["x"]) if step.get("perfect") else step["y"]
     for number, (x, y) in enumerate(zip(step["x"], targets, strict=True)):
+        options = {"spare": True} if uses_spare(step, number) else {}
         if number < quiet:
             with wrapped.no_sync():
                 outputs.append(_forward_and_backward(wrapped, x, y, options, cut))

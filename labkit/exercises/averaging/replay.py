@@ -12,6 +12,7 @@ from torch import Tensor
 from labkit.checks.case import Case, Value, Values
 from labkit.checks.on_ranks.hard_model import HardModel
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, state_of
+from labkit.exercises.averaging.on_ranks import uses_spare
 
 Gradients = Mapping[str, Tensor | None]
 
@@ -88,7 +89,7 @@ def _one_step(
                 for ours, root in zip(model.buffers(), models[0].buffers(), strict=True):
                     ours.copy_(root)
         for rank, (model, step) in enumerate(zip(models, steps, strict=True)):
-            output = model(step["x"][number], spare=bool(step.get("spare")))
+            output = model(step["x"][number], spare=uses_spare(step, number))
             target = output.detach() if step.get("perfect") else step["y"][number]
             torch.autograd.backward(loss_of(output, target))
             outputs[rank].append(output.detach().clone())

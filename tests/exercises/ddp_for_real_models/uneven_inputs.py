@@ -58,3 +58,4 @@ uneven(
     "the ranks end with different models",
     ("        optimizer.step()\n", "        if steps < len(batches):\n            optimizer.step()\n"),
 )
+uneven("gradients of steps before", "all ranks agree on a wrong model", ("        optimizer.zero_grad()\n", ""))

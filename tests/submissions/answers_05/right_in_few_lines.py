@@ -20,9 +20,9 @@ class AccumulatingDDP(OneBucketDDP):
     def no_sync(self):
         return Quiet(self)
 
-    def launch(self):
+    def on_gradient(self, parameter):
         if not self.quiet:
-            super().launch()
+            super().on_gradient(parameter)
 
 
 # %% mini_ddp

@@ -92,7 +92,7 @@ EXERCISE = Exercise(
     oracle=expected,
     least=least_traffic.of_training,
     visible=(
-        accumulating_case("3 ranks, two of three backward passes inside no_sync", 361, 3, {"passes": 3, "quiet": 2}),
+        accumulating_case("3 ranks, three of four backward passes inside no_sync", 361, 3, {"passes": 4, "quiet": 3}),
         accumulating_case("2 ranks, then a step without no_sync", 362, 2, {"passes": 2, "quiet": 1}, {}),
         accumulating_case(
             "3 ranks, after an error inside no_sync", 363, 3, {"stumble": True}, {"passes": 2, "quiet": 1}

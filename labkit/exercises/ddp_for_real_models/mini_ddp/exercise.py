@@ -12,17 +12,35 @@ from labkit.exercises.averaging import least_traffic, marks
 from labkit.exercises.averaging.cases import training_case
 from labkit.exercises.averaging.naming import Mark, by_marks
 from labkit.exercises.averaging.replay import expected, models_of
-from labkit.exercises.averaging.stretches import stretches
+from labkit.exercises.averaging.stretches import stretches, trained
 from labkit.exercises.averaging.training import steps_of, truth, wrong_training
 from labkit.exercises.averaging.wrappers import COMMON, left_behind
 from labkit.exercises.ddp_for_real_models.mini_ddp.driver import drive
 
 
 def mini_case(
-    name: str, seed: int, world_size: int, spare: dict[int, list[int]], perfect: int | None = None, **model: bool
-) -> Case:  # fmt: skip
-    """Return a case of mini_ddp: which ranks use the spare layer in which step, and a step whose gradients are zero."""
-    steps = [{"perfect": True} if number == perfect else {} for number in range(3)]
+    name: str,
+    seed: int,
+    world_size: int,
+    spare: dict[int, list[int]],
+    perfect: int | None = None,
+    quiet: int | None = None,
+    **model: bool,
+) -> Case:
+    """Return a case of mini_ddp.
+
+    Args:
+        name: What is special about it.
+        seed: Draws models and batches.
+        world_size: Ranks.
+        spare: Step -> ranks that use the spare layer in it.
+        perfect: A step whose gradients are zero.
+        quiet: A step of two passes, the first inside no_sync; the spare layer is used only there.
+        model: Options of the hard model.
+    """
+    steps: list[dict[str, object]] = [{"perfect": True} if number == perfect else {} for number in range(3)]
+    if quiet is not None:
+        steps[quiet] = {"passes": 2, "quiet": 1, "spare_passes": 1}
     return training_case(
         name, seed, world_size, wrapper="MiniDDP", rule="total", steps=steps, model=model, buffers=True, spare=spare
     )
@@ -61,6 +79,22 @@ def _used_by_some_not_averaged(case: Case, got: Got, wire: Wire) -> bool:
         bool(marks.wrong_names(case, got, number)) and marks.wrong_names(case, got, number) <= set(marks.SPARE)
         for number in range(len(steps_of(case)))
     )
+
+
+def _last_pass_only(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether nothing is wrong but a layer that was used only inside no_sync."""
+    steps = steps_of(case)
+    wrong = {number: names for number in range(len(steps)) if (names := marks.wrong_names(case, got, number))}
+    return isinstance(got, tuple) and any(
+        names <= set(marks.SPARE) and "spare_passes" in steps[number] for number, names in wrong.items()
+    )
+
+
+def _too_few_bytes(case: Case, got: Got, wire: Wire) -> bool:
+    """Return whether less travelled in a step than the gradients of all trained parameters."""
+    due = sum(size for _, size in trained(models_of(case)[0]))
+    sent = [sum(size for _, size in marks.pieces(case, wire, number)) for number in range(len(steps_of(case)))]
+    return isinstance(got, tuple) and any(0 < each < due for each in sent)
 
 
 def _chatty_forward(case: Case, got: Got, wire: Wire) -> bool:
@@ -104,9 +138,17 @@ MARKS = (
         certain=True,
     ),
     Mark(
+        "None goes into the bucket",
+        "grad is None where this rank did not use the parameter. Put zeros in its place, so that the bucket is equally "
+        "long on every rank. (Or the bucket left too early: inside no_sync the hook must not count.)",
+        marks.says("NoneType", "flatten"),
+        certain=True,
+    ),
+    Mark(
         "an unused parameter stops everything",
         "A bucket with a parameter that this rank did not use never gets full, and others wait for it. Launch what "
-        "has not left in finish_gradient_synchronization, with zeros, on every rank: also if a bucket holds nothing.",
+        "has not left in finish_gradient_synchronization, with zeros, on every rank: also where a rank used none of "
+        "it.",
         lambda case, got, wire: (
             marks.hangs(case, got, wire) or marks.says("NoneType")(case, got, wire) or left_behind(case, got, wire)
         ),
@@ -119,6 +161,12 @@ MARKS = (
         _buffers_drift,
     ),
     Mark(
+        "only the last pass tells who used what",
+        "A parameter used in an earlier pass, inside no_sync, was used in this step: its gradient is waiting in grad, "
+        "and needs the mean as any other.",
+        _last_pass_only,
+    ),
+    Mark(
         "what only some ranks used is not averaged",
         "A parameter that one rank used needs the same gradient on all ranks, also on those that did not use it: "
         "their part is zero, and the mean is still over all ranks.",
@@ -129,6 +177,12 @@ MARKS = (
         "Parameters travel in the forward pass. They begin equal and take equal steps, so they stay equal: only "
         "buffers need rank 0's values again.",
         _chatty_forward,
+    ),
+    Mark(
+        "an unused parameter is left out",
+        "What this rank did not use must travel too, as zeros: another rank may have used it, and all_reduce wants "
+        "messages of the same size from all.",
+        _too_few_bytes,
     ),
     marks.STALE,
     marks.BLOCKING,
@@ -143,6 +197,7 @@ EXERCISE = Exercise(
     visible=(
         mini_case("3 ranks, a layer that nobody uses", 371, 3, {}, norm=False),
         mini_case("3 ranks, a layer that only rank 1 uses in step 1", 372, 3, {1: [1]}, norm=False),
+        mini_case("2 ranks, a layer that rank 1 uses only inside no_sync", 376, 2, {1: [1]}, quiet=1, norm=False),
         mini_case("2 ranks, BatchNorm", 373, 2, {0: [0, 1]}),
         mini_case("2 ranks, a step whose gradients are all zero", 375, 2, {1: [1]}, perfect=1, norm=False),
         mini_case("4 ranks, all of it", 374, 4, {0: [2], 2: [0, 3]}),

@@ -131,6 +131,13 @@ MARKS = (
         "The ranks do not end with the same model: a rank without data must take the same optimizer step.",
         _not_equal,
     ),
+    Mark(
+        "all ranks agree on a wrong model",
+        "The ranks agree, but on a wrong model. Does every step begin with optimizer.zero_grad(), also on a rank "
+        "without data? And is each gradient the mean over the ranks that had a batch?",
+        lambda case, got, wire: isinstance(got, tuple),
+        general=True,
+    ),
 )
 
 EXERCISE = Exercise(
