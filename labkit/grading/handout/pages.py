@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from labkit.lessons.decks import write_decks
 
 _INSTRUCTORS = ("workshop.md", "instructors.md", "elsewhere.md", "attacks.md", "tried.md", "_build")
 _NOT_READ = ("objects.inv", ".buildinfo", ".doctrees", "_sources")
+_SITE_NEEDS = ("sphinx", "myst_nb", "furo", "latex2mathml")
 _STYLE = ":root{color-scheme:light dark}body{font:18px/1.5 system-ui,sans-serif;max-width:40rem;margin:2rem auto;padding:0 1rem}"  # noqa: E501
 _SITE = """<h2>Read</h2>
 <ul><li><a href="site/index.html">The site: lessons with their pictures, reference, errors</a></li>
@@ -36,12 +39,17 @@ def write_pages(notebooks: Sequence[Path], course: Path, folder: Path) -> None:
     Raises:
         EnvironmentProblem: If what makes slides and site is not installed, or fails.
     """
+    own = course.resolve() == REPOSITORY
+    if own and (missing := [name for name in _SITE_NEEDS if importlib.util.find_spec(name) is None]):
+        raise EnvironmentProblem(
+            f"a release's pages are built with {' and '.join(missing)}, not installed here: run "
+            "pip install -e '.[docs]' in the repository (make setup does), or give --no-pages for a release without them"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     executed = [path for path in notebooks if (course / "solutions" / path.name).is_file()]
     names = [path.stem for path in executed]
     if names:
         write_decks(names, [], folder / "slides", course=course, browser=None, say=lambda _: None)
-    own = course.resolve() == REPOSITORY
     if own:
         _write_site([path.stem for path in notebooks], folder / "site")
     rows = "\n".join(
@@ -60,8 +68,9 @@ def _write_site(lessons: Sequence[str], folder: Path) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         docs = Path(temporary) / "docs"
         shutil.copytree(REPOSITORY / "docs", docs, ignore=shutil.ignore_patterns("made", "_build"))
-        for name in ("labkit", "solutions", "tests"):  # pages are made from them
-            (Path(temporary) / name).symlink_to(REPOSITORY / name, target_is_directory=True)
+        for path in REPOSITORY.iterdir():  # pages are made from all of it
+            if path.name not in ("docs", ".git"):
+                (Path(temporary) / path.name).symlink_to(path, target_is_directory=path.is_dir())
         others = [path.stem for path in (REPOSITORY / "solutions").glob("[0-9][0-9]_*.py") if path.stem not in lessons]
         left_out = ",".join([*_INSTRUCTORS, *(f"made/lessons/{name}.ipynb" for name in others)])
         command = [sys.executable, "-m", "sphinx", "-Q", "-b", "html", "-D", f"exclude_patterns={left_out}"]
@@ -69,8 +78,9 @@ def _write_site(lessons: Sequence[str], folder: Path) -> None:
         made = Path(temporary) / "out" / "html"
         done = subprocess.run([*command, str(docs), str(made)], capture_output=True, text=True, env=environment)
         if done.returncode:
-            why = done.stderr.strip().splitlines()[-1:] or ["Sphinx said nothing"]
-            raise EnvironmentProblem(f"the release's pages could not be built ({why[0]}); --no-pages leaves them out")
+            raise EnvironmentProblem(
+                f"the release's pages could not be built ({_why(done.stderr)}); --no-pages leaves them out"
+            )
         shutil.copytree(made, folder)
     for name in _NOT_READ:
         path = folder / name
@@ -78,3 +88,10 @@ def _write_site(lessons: Sequence[str], folder: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+def _why(said: str) -> str:
+    """Return the line of Sphinx's report that names the fault."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    named = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line) or "rror:" in line]
+    return (named or lines or ["Sphinx said nothing"])[-1]
