@@ -215,14 +215,16 @@ def copies(
     earlier: Annotated[list[Path] | None, typer.Option(help="An earlier year's folder; may be repeated.")] = None,
     pack: Annotated[list[Path] | None, typer.Option(help="A pack you handed out; may be repeated.")] = None,
     book: Annotated[
-        str | None, typer.Option(envvar="LABKIT_GRADEBOOK", help="The gradebook that knows which cases are closed.")
+        str | None,
+        typer.Option(envvar="LABKIT_GRADEBOOK", help="The gradebook: teams, and cases that are closed."),
     ] = None,
     course: Annotated[Path | None, typer.Option(help="The folder that holds notebooks/.")] = None,
 ) -> None:
     """Find submissions that are alike, and write a page with their code side by side."""
     closed = load("labkit.grading.book.commands", "closed_cases")(book) if book else {}
+    owners = load("labkit.grading.book.commands", "owners_in")(book) if book else None
     write = load("labkit.grading.reports.copies_command", "write_copies")
-    found = write(paths, lesson, out, earlier or (), pack or (), course, closed)
+    found = write(paths, lesson, out, earlier or (), pack or (), course, closed, owners)
     for case in found.cases:
         names = ", ".join(case.names[:12]) + (f" and {len(case.names) - 12} more" if len(case.names) > 12 else "")
         note = f" (closed: {closed[case.id]})" if case.id in closed else ""

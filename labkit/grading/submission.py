@@ -21,7 +21,9 @@ _SEARCH_DEPTH = 3
 _LONGEST_NAME_BYTES = 180
 _RESERVED = re.compile(r"(gradebook\.csv|class\.html|(con|prn|aux|nul|com\d|lpt\d)(\..*)?)", re.IGNORECASE)
 """What lies beside the reports of students, and what Windows takes for a device."""
+_TEXT_OF_MOODLE = re.compile(r"_\d+_assignsubmission_(onlinetext|comments)_?$")
 AGAIN = "Open your notebook in JupyterLab, save it, and hand in the .ipynb file again."
+_NO_NOTEBOOK = "There is no notebook in what was handed in. " + AGAIN
 
 
 READ_NO_LINK = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOFOLLOW", "O_BINARY"))
@@ -94,6 +96,8 @@ def find_submissions(paths: Iterable[Path], lesson_name: str) -> tuple[list[Subm
             # Only who names a link has it followed: of what lies in a folder, any may be a student's.
             named = path.resolve() if path.is_symlink() else path
             found.append(Submission(_file_name(path, lesson_name), named))
+        elif path.suffix == ".zip":
+            raise ConfigError(f"{path} is a zip; unpack it (python -m zipfile -e FILE.zip FOLDER) and name the folder")
         else:
             raise ConfigError(f"{path} is not a notebook; name .ipynb files or folders of them")
     if not found:
@@ -244,8 +248,14 @@ def _in_folder(folder: Path, lesson_name: str, notes: list[str]) -> list[Submiss
     for path in notebooks:
         problem = "This is a link, not a file; hand in the notebook itself." if path.is_symlink() else ""
         found.append(Submission(_file_name(path, lesson_name), path, problem))
+    if len(folders) == 1 and not notebooks and (folders[0] / "submission_metadata.yml").is_file():
+        return _in_folder(folders[0], lesson_name, notes)  # Gradescope's export, in the folder it was unpacked to
     for path in folders:
-        found.append(_of_folder(path, lesson_name))
+        one = _of_folder(path, lesson_name)
+        if one.problem == _NO_NOTEBOOK and _TEXT_OF_MOODLE.search(path.name):
+            notes.append(f"{shown(path)}: passed over, the text that Moodle keeps beside the files")
+        else:
+            found.append(one)
     passed_over = [
         path.name for path in entries if path not in notebooks and path not in folders and not path.name.startswith(".")
     ]
@@ -267,7 +277,7 @@ def _of_folder(folder: Path, lesson_name: str) -> Submission:
         named = [path for path in notebooks if path.stem == lesson_name]
         notebooks = named if len(named) == 1 else notebooks
     if not notebooks:
-        return Submission(name, folder, "There is no notebook in what was handed in. " + AGAIN)
+        return Submission(name, folder, _NO_NOTEBOOK)
     if len(notebooks) > 1:
         names = ", ".join(shown(path.relative_to(folder)) for path in notebooks[:5])
         return Submission(

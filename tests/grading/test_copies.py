@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import resource
 import time
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from typer.testing import CliRunner
 from grading.made_class import made_answers, renamed
 from grading.small_lesson import STUBS, write_submission
 from labkit.cli import app
+from labkit.grading.book.commands import owners_in
+from labkit.grading.book.file_names import owner
+from labkit.grading.book.gradebook import Gradebook
+from labkit.grading.book.roster_files import Entry
 from labkit.grading.course import Course
 from labkit.grading.reports.copies import Copies, Work, copies
 from labkit.grading.reports.copies_page import copies_page
@@ -50,6 +55,27 @@ def test_nine_identical_of_twenty_four_are_one_case() -> None:
     [case] = found_in(made).cases
     assert (case.names, case.kind, case.share) == (tuple(nine), "the same answers", 1.0)
     assert len(case.exercises) == 6
+
+
+def test_what_one_person_or_team_hands_in_twice_is_no_case(book_with_a_team: Path) -> None:
+    made = class_of(3)
+    names = ["kimk_12_100_lab", "kimk_12_101_lab-1", "linl_13_102_lab"]
+    cells = next(iter(made.values()))
+    works = [Work(name, cells, "a", owner=owner(name)) for name in names]
+    [case] = copies(works, {}).cases
+    assert case.names == tuple(names)
+    assert not copies(works[:2], {}).cases
+    teams = owners_in(f"sqlite:///{book_with_a_team}")(names)
+    assert not copies([replace(each, owner=teams[each.name]) for each in works], {}).cases
+
+
+@pytest.fixture
+def book_with_a_team(tmp_path: Path) -> Path:
+    book = Gradebook(f"sqlite:///{tmp_path / 'book.db'}")
+    keys = {"Kim": frozenset({"canvas:12"}), "Lin": frozenset({"canvas:13"})}
+    book.import_roster([Entry(name, each, team="red") for name, each in keys.items()])
+    book.close()
+    return tmp_path / "book.db"
 
 
 def test_nine_of_twenty_four_who_edited_one_text_are_told_in_pairs() -> None:

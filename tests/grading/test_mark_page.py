@@ -153,6 +153,21 @@ def test_zips_name_pages_as_canvas_and_moodle_find_them(book: Gradebook, tmp_pat
     assert zips["Canvas"].read_bytes() == first
 
 
+def test_moodles_zip_has_a_page_for_each_of_a_team_under_the_members_own_number(
+    book: Gradebook, tmp_path: Path
+) -> None:
+    people = {"Ada": "moodle:1", "Grace": "moodle:2", "Emmy": "moodle:3"}
+    book.import_roster([Entry(name, frozenset({each}), team="" if name == "Emmy" else "red")
+                        for name, each in people.items()])  # fmt: skip
+    leave_run(tmp_path / "run", "Ada_1_assignsubmission_file_", True, "a")
+    record(book, tmp_path / "run", {})
+    book.adjust(LESSON, "Emmy", 3, "an oral exam")
+    zips = {"Canvas": None, "Moodle": tmp_path / "moodle.zip"}
+    assert not any(write_pages(book, LESSON, tmp_path / "pages", zips=zips).left_out.values())
+    told = {name.split("_")[0]: name.split("_")[1] for name in zipfile.ZipFile(tmp_path / "moodle.zip").namelist()}
+    assert told == {"Ada": "1", "Grace": "2", "Emmy": "3"}
+
+
 def test_a_request_comes_from_the_page_and_its_answer_stands_there(book: Gradebook, tmp_path: Path) -> None:
     leave_run(tmp_path / "run", "ada", False, "a")
     record(book, tmp_path / "run", {})

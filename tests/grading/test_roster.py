@@ -66,7 +66,8 @@ def test_four_systems_files_make_one_identity_each(book: Gradebook, tmp_path: Pa
 @pytest.mark.parametrize(
     "name",
     [
-        "lovelaceada_LATE_12345_67890_02_ring_all_reduce-1", "Ada Lovelace_4711_assignsubmission_file_", "Ada Lovelace",
+        "lovelaceada_LATE_12345_67890_02_ring_all_reduce-1", "Red-Ada Lovelace_9_assignsubmission_file_",
+        "Ada Lovelace_4711_assignsubmission_file_", "Ada Lovelace",
         "ada@example.org", "s1", "Lovelace, Ada",
     ],
 )  # fmt: skip
@@ -111,6 +112,27 @@ def test_a_team_shares_a_submission_and_extra_time_moves_the_deadline(book: Grad
     assert found == {"Ada": (9.6, 20), "Grace": (12, 0), "Linus": (0, 0)}
     with pytest.raises(ConfigError, match="line 2: 'soon' is not an extra time"):
         add(book, tmp_path / "r.csv", "Name,Extra time\nAda,soon\n")
+
+
+def test_repositories_of_github_classroom_end_in_a_login_or_a_team(book: Gradebook, tmp_path: Path) -> None:
+    add(book, tmp_path / "r.csv", GITHUB + '"ada@example.org","ada-love","18","Ada"\n"x@example.org","love","19","X"\n')
+    add(book, tmp_path / "t.csv", "Name,GitHub,ID,Team\nKim,kimk,7,Red Ants\nLin,lin,8,Red Ants\n")
+    found = book.whose(["02-ring-ada-love", "02-ring-hopper", "ring-red-ants", "ring-7", "02-ring-nobody"])
+    assert found.people == {"02-ring-ada-love": "Ada", "02-ring-hopper": "Grace Hopper", "ring-red-ants": "Kim"}
+    assert found.unknown == ("ring-7", "02-ring-nobody")  # a number is nobody's login
+    assert book.shared_by(["ring-red-ants"]) == {"ring-red-ants": ["Kim", "Lin"]}
+
+
+def test_gradescopes_grades_say_whose_a_submission_is_and_a_group_has_one(book: Gradebook, tmp_path: Path) -> None:
+    add(book, tmp_path / "r.csv", GRADESCOPE + "Grace,Hopper,s2,grace@example.org,Student,A\n")
+    head = "First Name,Last Name,SID,Email,Sections,Total Score,Status,Submission ID,Submission Time\n"
+    rows = "Ada,Lovelace,s1,ada@example.org,A,,Graded,301,2026-12-01 16:20:00 +0100\n"
+    add(book, tmp_path / "g.csv", head + rows + rows.replace("Ada,Lovelace,s1,ada", "Grace,Hopper,s2,grace"))
+    assert sorted(book.people()) == ["Ada Lovelace", "Grace Hopper"]
+    assert book.record([file_of("submission_301")]).new_attempts == 2
+    assert [grade.score for grade in book.grades(LESSON)] == [12, 12]
+    add(book, tmp_path / "g.csv", head + rows.replace("301", "302"))  # the next lab is Ada's alone
+    assert book.shared_by(["submission_302"]) == {"submission_302": ["Ada Lovelace"]}
 
 
 def test_adjusting_works_without_an_attempt_and_nobody_is_an_error(book: Gradebook, tmp_path: Path) -> None:

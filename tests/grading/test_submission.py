@@ -78,6 +78,22 @@ def test_what_is_not_there_is_said_at_once(tmp_path: Path) -> None:
         find_submissions([tmp_path], "90_small")
 
 
+def test_what_moodle_and_gradescope_put_beside_the_files_is_nobodys(tmp_path: Path) -> None:
+    moodle, gradescope = tmp_path / "moodle", tmp_path / "gradescope" / "assignment_5_export"
+    write_submission(moodle / "Zoë_7_assignsubmission_file_" / "x.ipynb", RIGHT)
+    text = moodle / "Zoë_7_assignsubmission_onlinetext_" / "onlinetext.html"
+    text.parent.mkdir()
+    text.write_text("<p>hello</p>")
+    found, notes = find_submissions([moodle], "90_small")
+    assert names(found) == ["Zoë_7_assignsubmission_file_"] and "text that Moodle keeps" in notes[0]
+    write_submission(gradescope / "submission_301" / "90_small.ipynb", RIGHT)
+    (gradescope / "submission_metadata.yml").write_text("submission_301:\n")
+    assert names(find_submissions([gradescope.parent], "90_small")[0]) == ["submission_301"]
+    (tmp_path / "submissions.zip").write_bytes(b"PK")
+    with pytest.raises(ConfigError, match="is a zip; unpack it"):
+        find_submissions([tmp_path / "submissions.zip"], "90_small")
+
+
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     secret = write_submission(tmp_path / "elsewhere" / "secret.ipynb", RIGHT)
     (tmp_path / "class").mkdir()

@@ -44,5 +44,5 @@ def late_words(late: timedelta) -> str:
     days, hours, rest = minutes // 1440, minutes // 60 % 24, minutes % 60
     words = [f"{days} day{'s' if days != 1 else ''}"] if days else []
     words += [f"{hours} h"] if hours else []
-    words += [f"{rest} min"] if rest and not days else []
+    words += [f"{rest} min"] if rest and not (days and hours) else []
     return f"{' '.join(words) or '0 min'} late"

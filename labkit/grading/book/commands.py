@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -86,7 +86,7 @@ def record(
         typer.echo(f"labkit: {each}", err=True)
     for each in recorded.nobodys:
         typer.echo(
-            f"labkit: {each} is not in the roster, so it was not recorded"
+            f"labkit: {each} is not in the roster, so it was not recorded{_whose_in_gradescope(each)}"
             if " fits " not in each
             else f"labkit: {each}; it was not recorded",
             err=True,
@@ -101,6 +101,14 @@ def record(
     _tell_preview(preview)
     if recorded.nobodys:
         raise typer.Exit(1)
+
+
+def _whose_in_gradescope(name: str) -> str:
+    from labkit.grading.book.file_names import of_system
+
+    named = of_system(name)
+    told = "; whose it is, Gradescope's grades say (Download Grades): labkit roster import FILE"
+    return told if named is not None and named.system == "Gradescope" else ""
 
 
 @app.command(epilog="Example: labkit gradebook adjust grace 4 --lesson 02 --reason 'explained the ring in class'")
@@ -310,6 +318,16 @@ def closed_cases(url: str) -> dict[str, str]:
     """Return the notes of closed cases, by their ids."""
     with opened_book(url) as opened:
         return opened.closed_cases()
+
+
+def owners_in(url: str) -> Callable[[Iterable[str]], dict[str, str]]:
+    """Return what tells whose files are: a person's or a team's, by the roster; without one it tells nothing."""
+
+    def told(names: Iterable[str]) -> dict[str, str]:
+        with opened_book(url) as opened:
+            return {name: " ".join(sorted(all_of)) for name, all_of in opened.shared_by(names).items()}
+
+    return told
 
 
 @contextmanager

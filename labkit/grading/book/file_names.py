@@ -67,6 +67,12 @@ def keys(name: str) -> frozenset[str]:
     return frozenset(found)
 
 
+def owner(name: str) -> str:
+    """Return whose a file is as its name tells it alone: the number of Canvas or Moodle, else the name itself."""
+    named = of_system(name)
+    return key(named.system, named.id) if named and named.id and named.system != "Gradescope" else name
+
+
 def key(system: str, number: str) -> str:
     """Return what stands for a number of a system: no name of a file is the same by chance."""
     return f"{system.casefold()}:{number.strip()}"

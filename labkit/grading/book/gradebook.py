@@ -75,12 +75,8 @@ class Gradebook(Roster):
         """
         listed = sorted(submissions, key=lambda each: attempt_order(each.name))
         whose = self.whose(each.name for each in listed)
-        turns = [
-            (student, each)
-            for each in listed
-            if each.name in whose.people
-            for student in self.teammates(whose.people[each.name])
-        ]
+        shared = self.shared_by(each.name for each in listed)
+        turns = [(student, each) for each in listed for student in shared.get(each.name, ())]
         known = {each.id for submission in listed for each in submission.exercises}
         numbers = {each.number: each.id for submission in listed for each in submission.exercises}
         exercises = {numbers.get(each, each) for each in exercises}

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from labkit.grading.book.file_names import of_system
+from labkit.grading.book.file_names import key, of_system
 from labkit.grading.book.gradebook import Gradebook
 from labkit.grading.book.headings import lesson_title
-from labkit.grading.book.mark_page import Tried, attempts, mark_page
+from labkit.grading.book.mark_page import attempts, mark_page
+from labkit.grading.book.roster_files import Entry
 from labkit.grading.reports.student_report import write_whole
 from labkit.grading.submission import safe_name
 
@@ -30,7 +31,7 @@ class Written:
 
     Attributes:
         num_pages: Students.
-        left_out: By system, students whose file bears no name of it.
+        left_out: By system, students of whom it gave no file.
     """
 
     num_pages: int
@@ -53,6 +54,7 @@ def write_pages(
     packed: dict[str, dict[str, bytes]] = {system: {} for system in wanted}
     left_out: dict[str, list[str]] = {system: [] for system in wanted}
     grades, title = book.grades(lesson, keep), lesson_title(lesson)
+    people = book.people()
     for grade in grades:
         made = mark_page(book, lesson, grade, title)
         name = safe_name(grade.student)
@@ -61,8 +63,11 @@ def write_pages(
         for each in tried:
             if each.page is not None:
                 write_whole(out / "attempts" / f"{name}-{each.number}.html", each.page)
+        whose = book.whose(each.file_name for each in tried).people
+        own = [each.file_name for each in reversed(tried) if whose.get(each.file_name) == grade.student]
         for system in wanted:
-            files = [_file_for(system, each, lesson) for each in reversed(tried)]
+            files = [_file_for(system, each, lesson) for each in own]
+            files += [_by_roster(system, people[grade.student], lesson)] if grade.student in people else []
             named = next((each for each in files if each), "")
             if named:
                 packed[system][named] = made
@@ -73,14 +78,23 @@ def write_pages(
     return Written(len(grades), {system: tuple(names) for system, names in left_out.items()})
 
 
-def _file_for(system: str, tried: Tried, lesson: str) -> str:
-    """Return what a system must find a page called, or "" where the attempt's file bears no name of it."""
-    named = of_system(tried.file_name)
+def _file_for(system: str, file_name: str, lesson: str) -> str:
+    """Return what a system must find a page called, or "" where a student's own file bears no name of it."""
+    named = of_system(file_name)
     if named is None or named.system != system or not named.id:
         return ""
     if system == "Moodle":
         return f"{named.name.replace('_', ' ')}_{named.id}_assignsubmission_file_{lesson}.html"
-    return f"{tried.file_name}.html"
+    return f"{file_name}.html"
+
+
+def _by_roster(system: str, person: Entry, lesson: str) -> str:
+    """Return what Moodle must find the page of somebody called who has no file there: a team's member, or an oral's."""
+    start = key("Moodle", "")
+    number = next((each.removeprefix(start) for each in sorted(person.keys) if each.startswith(start)), "")
+    if system != "Moodle" or not number:
+        return ""
+    return f"{person.name.replace('_', ' ')}_{number}_assignsubmission_file_{lesson}.html"
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:

@@ -41,7 +41,7 @@ def pages(
     typer.echo(f"{out}: {written.num_pages} pages")
     for system, left_out in written.left_out.items():
         for student in left_out:
-            typer.echo(f"labkit: the file of {student} has no name of {system}; its page is not in that zip", err=True)
+            typer.echo(f"labkit: {student} has no file that {system} named; this page is not in that zip", err=True)
 
 
 @app.command(epilog="Example: labkit gradebook page class.html --lesson 02")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from sqlalchemy import select
@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from labkit.errors import ConfigError
 from labkit.grading.book.file_names import keys, of_system, plain
-from labkit.grading.book.roster_files import Entry
+from labkit.grading.book.roster_files import GRADESCOPE, Entry
 from labkit.grading.book.tables import Person
 from labkit.grading.book.talk import Talk
 
@@ -37,7 +37,8 @@ class Belonging:
     """Whose files are whose.
 
     Attributes:
-        people: The person of each file's name.
+        people: The person of each file's name; of a group's, one of them.
+        together: The others of a group whose one submission a system keeps for all.
         unknown: Files of nobody in the roster.
         unclear: Files that fit several people, in words.
     """
@@ -45,6 +46,7 @@ class Belonging:
     people: Mapping[str, str]
     unknown: tuple[str, ...] = ()
     unclear: tuple[str, ...] = ()
+    together: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Roster(Talk):
@@ -65,7 +67,7 @@ class Roster(Talk):
             unclear: list[str] = []
             here: set[str] = set()
             for entry in entries:
-                same = [name for name, each in people.items() if entry.keys & each.keys]
+                same = [name for name, each in people.items() if entry.own & each.own]
                 if not same:  # another system's file: the name tells, unless this file has it twice
                     same = [name for name in people if plain(_bare(name)) == plain(entry.name) and name not in here]
                 if len(same) > 1:
@@ -102,17 +104,21 @@ class Roster(Talk):
             for each in _names(person):
                 by_name[each].add(person.name)
         found: dict[str, str] = {}
+        together: dict[str, tuple[str, ...]] = {}
         unknown, unclear = [], []
         for name in listed:
             mine: set[str] = set().union(*(by_key.get(each, set()) for each in keys(name)))
             mine = mine or set().union(*(by_name.get(each, set()) for each in _named(name)))
-            if len(mine) == 1:
-                found[name] = mine.pop()
+            mine = mine or _at_the_end(name, people.values())
+            named = of_system(name)
+            if len(mine) == 1 or (mine and named is not None and named.system == GRADESCOPE):
+                found[name], *others = sorted(mine)
+                together |= {name: tuple(others)} if others else {}
             elif mine:
                 unclear.append(f"{name} fits {' and '.join(sorted(mine))}")
             else:
                 unknown.append(name)
-        return Belonging(found, tuple(unknown), tuple(unclear))
+        return Belonging(found, tuple(unknown), tuple(unclear), together)
 
     def person(self, asked: str) -> str:
         """Return the name in the gradebook of somebody named by name, address, number or login.
@@ -139,11 +145,15 @@ class Roster(Talk):
         alone = sum(bool(_names(person) & _names(each)) for each in self.people().values()) == 1
         return person.keys | (_names(person) if alone else frozenset())
 
-    def teammates(self, student: str) -> list[str]:
-        """Return everybody who shares a student's submissions, the student first."""
-        people = self.people()
-        team = people[student].team if student in people else ""
-        return [student, *(name for name, each in people.items() if team and each.team == team and name != student)]
+    def shared_by(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Return everybody whose a file is, of those that are somebody's: a team or a group has it together."""
+        whose, people = self.whose(names), self.people()
+        found = {}
+        for name, student in whose.people.items():
+            everybody = [student, *whose.together.get(name, ())]
+            teams = {people[each].team for each in everybody if each in people} - {""}
+            found[name] = list(dict.fromkeys([*everybody, *(each for each in people if people[each].team in teams)]))
+        return found
 
     @staticmethod
     def _people(session: Session) -> dict[str, Entry]:
@@ -177,7 +187,26 @@ def newest(whose: Mapping[str, str]) -> list[str]:
 def _named(name: str) -> set[str]:
     """Return the names of people that a file's name can mean."""
     named = of_system(name)
-    return {plain(name), plain(named.name) if named and named.system == "Moodle" else ""} - {""}
+    of_moodle = named.name if named and named.system == "Moodle" else ""
+    return {plain(name), plain(of_moodle), plain(of_moodle.partition("-")[2])} - {""}  # "Red-Ada Lovelace" in groups
+
+
+def _at_the_end(name: str, people: Iterable[Entry]) -> set[str]:
+    """Return who a repository of GitHub Classroom is of: "ASSIGNMENT-LOGIN", or "ASSIGNMENT-TEAM" for one of a team.
+
+    The longest login counts, of "love" and "ada-love" that of 02-ring-ada-love; a number is nobody's login.
+    """
+    ends: dict[str, set[str]] = defaultdict(set)
+    teams: set[str] = set()
+    for person in people:
+        for each in person.own:
+            ends[each].add(person.name)
+        team = plain(person.team).replace(" ", "-")
+        if team and team not in teams:
+            teams.add(team)
+            ends[team].add(person.name)
+    fits = [each for each in ends if not each.isdigit() and (f"-{plain(name)}").endswith(f"-{each}")]
+    return ends[max(fits, key=len)] if fits else set()
 
 
 def _names(person: Entry) -> frozenset[str]:

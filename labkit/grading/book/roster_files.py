@@ -20,6 +20,7 @@ from pathlib import Path
 from labkit.errors import ConfigError
 from labkit.grading.book.file_names import key, plain
 
+GRADESCOPE = "Gradescope"
 _LENGTHS = {"min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
@@ -29,7 +30,7 @@ class Entry:
 
     Attributes:
         name: "Ada Lovelace"; "" where the file has none.
-        keys: Addresses, numbers and logins that are theirs alone.
+        keys: Addresses, numbers and logins, and the numbers of their submissions to Gradescope.
         email: Or "".
         section: Or "".
         team: Or "".
@@ -42,6 +43,11 @@ class Entry:
     section: str = ""
     team: str = ""
     extra: timedelta | None = None
+
+    @property
+    def own(self) -> frozenset[str]:
+        """The keys that are nobody else's: not the number of a submission, which a group has together."""
+        return frozenset(each for each in self.keys if not each.startswith(key(GRADESCOPE, "")))
 
     @property
     def names(self) -> frozenset[str]:
@@ -106,7 +112,10 @@ def _gradescope(row: Mapping[str, str]) -> Entry | None:
     if row.get("Role", "Student") not in ("", "Student"):
         return None
     name = row.get("Name") or f"{row.get('First Name', '')} {row.get('Last Name', '')}".strip()
-    return Entry(name, _keys(row["Email"], row["SID"]), row["Email"], row.get("Section") or row.get("Sections", ""))
+    found = _keys(row["Email"], row["SID"])
+    if number := row.get("Submission ID"):  # of "Download Grades"; everybody of a group has the same
+        found |= {key(GRADESCOPE, number)}
+    return Entry(name, found, row["Email"], row.get("Section") or row.get("Sections", ""))
 
 
 def _github(row: Mapping[str, str]) -> Entry | None:

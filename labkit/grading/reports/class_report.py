@@ -87,9 +87,22 @@ def write_class(
 
 
 def read_works(
-    submissions: Iterable[Submission], course: Course, hashes: Mapping[str, str], origin: str = ""
+    submissions: Iterable[Submission],
+    course: Course,
+    hashes: Mapping[str, str],
+    origin: str = "",
+    owners: Mapping[str, str] | None = None,
 ) -> list[Work]:
-    """Return submissions as they are compared; what cannot be read holds no answers."""
+    """Return submissions as they are compared; what cannot be read holds no answers.
+
+    Args:
+        submissions: Of this class, or of an earlier one.
+        course: The lesson.
+        hashes: Of their files, by name.
+        origin: Of an earlier class, where it comes from.
+        owners: Whose each is; of others the name tells.
+    """
+    from labkit.grading.book.file_names import owner
     from labkit.grading.file_reader import FileReader
     from labkit.grading.reports.copies import Work
     from labkit.grading.reports.similarity import answers
@@ -99,6 +112,7 @@ def read_works(
             Work(
                 f"{origin}: {each.name}" if origin else each.name,
                 answers(files.read(each).cells, course.pristine), hashes.get(each.name, ""), origin,
+                (owners or {}).get(each.name) or owner(each.name),
             )
             for each in submissions
         ]  # fmt: skip

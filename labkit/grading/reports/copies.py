@@ -29,12 +29,14 @@ class Work:
         answers: The source of each exercise cell that is not as it was handed out, by exercise.
         sha256: Of the whole file, or "".
         origin: "" for this class; else where it comes from, such as an earlier year's folder.
+        owner: Whose; what one person or team handed in twice is no case. "" is the name's.
     """
 
     name: str
     answers: Mapping[str, str]
     sha256: str = ""
     origin: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ def copies(works: Sequence[Work], handed_out: Mapping[str, str], packs: Sequence
     for pair in similar(left, handed_out):
         if {pair.first, pair.second} & ours:
             found.append(Case((pair.first, pair.second), "much the same", pair.share, pair.exercises))
+    owners = {work.name: work.owner or work.name for work in works}
+    found = [case for case in found if len({owners[name] for name in case.names}) > 1]
     named = [replace(each, id=_hash("\0".join(sorted(ids[name] for name in each.names)))[:8]) for each in found]
     return Copies(tuple(named), from_pack)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from labkit.grading.course import find_course
@@ -23,6 +23,7 @@ def write_copies(
     packs: Sequence[Path] = (),
     course: str | Path | None = None,
     closed: Mapping[str, str] | None = None,
+    owners: Callable[[Iterable[str]], Mapping[str, str]] | None = None,
 ) -> Copies:
     """Return who is alike, with the page of their code written to `out`.
 
@@ -34,6 +35,7 @@ def write_copies(
         packs: Packs that were handed out; their answers make nobody alike.
         course: The folder that holds ``notebooks/``.
         closed: Notes of cases that were closed, by id.
+        owners: Whose files are, as a roster has it.
 
     Raises:
         ConfigError: If something named is not there.
@@ -44,7 +46,8 @@ def write_copies(
         submissions, _ = find_submissions(folders, found.manifest.lesson)
         hashes = {each.name: submission_hash(each.path) for each in submissions}
         hashes = {name: each for name, each in hashes.items() if each != "no file"}
-        works += read_works(submissions, found, hashes, origin)
+        known = owners(each.name for each in submissions) if owners else {}
+        works += read_works(submissions, found, hashes, origin, known)
     alike = find_copies(works, found, [read_pack(path).answers for path in packs])
     write_whole(out, copies_page(alike, works, found.manifest, closed or {}))
     return alike
