@@ -43,7 +43,7 @@ def write_pages(notebooks: Sequence[Path], course: Path, folder: Path) -> None:
     if own and (missing := [name for name in _SITE_NEEDS if importlib.util.find_spec(name) is None]):
         raise EnvironmentProblem(
             f"a release's pages are built with {' and '.join(missing)}, not installed here: run "
-            "pip install -e '.[docs]' in the repository (make setup does), or give --no-pages for a release without them"
+            "pip install -e '.[docs]' in the repository (make setup does), or give --no-pages to leave them out"
         )
     folder.mkdir(parents=True, exist_ok=True)
     executed = [path for path in notebooks if (course / "solutions" / path.name).is_file()]
