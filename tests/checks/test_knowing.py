@@ -25,8 +25,6 @@ pytestmark = pytest.mark.filterwarnings(
 )  # who looks, not who learns
 HIDDEN = Path(__file__).parents[2] / "solutions" / "hidden"
 OTHERWISE = {
-    "replicate": "a case of it does not end on virtual ranks while its calls are looked at; see test_hidden_cases.py",
-    "replicated_server": "it starts ranks of its own; tests/checks/test_hidden_cases.py compares what they are given",
     "compression_hook": "its futures wait in torch's C++; tests/submissions/answers_10 has both answers to it",
 }
 """Exercises whose answers do not run on virtual ranks, and what tries them."""
@@ -81,14 +79,10 @@ SAME_STAND_INS = {
 }
 """Exercises whose hidden cases bring no other stand-ins than the visible ones. Who is right for these alone keeps the
 points: a gap that new hidden cases close, one by one."""
-LOOKED_AT = ("ddp_for_real_models", "gradient_compression", "faster_steps", "tensor_parallel", "sharded_training")
-
-
-SOME = [each for each in _every() if lesson(each.values[0]).slug in LOOKED_AT]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("number", "exercise"), SOME)
+@pytest.mark.parametrize(("number", "exercise"), list(_every()))
 def test_who_recognises_a_stand_in_loses_the_points(number: str, exercise: Exercise, tmp_path: Path) -> None:
     visible, hidden = list(exercise.visible), HiddenCases(HIDDEN / lesson(number).slug).of(exercise.id, SECRET)
     known = _remembered(number, exercise, visible, tmp_path / "known", by_stand_in)

@@ -1,7 +1,7 @@
 """Every wrong answer against every recogniser of its exercise: the first that speaks up is the right one.
 
-On virtual ranks, where a case takes milliseconds and a deadlock is known at once. What needs real processes is left to
-the four proofs of its lesson.
+On virtual ranks, where a case takes milliseconds and a deadlock is known at once, or here where a case has one rank. What
+needs real processes is left to the four proofs of its lesson.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 
 from labkit.checks.exercise import Exercise, functions_for, judge
-from labkit.checks.rooms import exercises
+from labkit.checks.rooms import exercises, lessons
 from tests.checks.brought import brought
 from tests.checks.lesson_cells import namespace
 from tests.exercises.wrong_answer import WrongAnswer, wrong_answers
 
 LESSONS = (
-    "start_here", "data_parallel", "ring_all_reduce", "collectives", "ddp", "pipeline", "schedules",
-    "gradient_compression", "ddp_for_real_models", "faster_steps", "tensor_parallel", "sharded_training",
+    "start_here", "data_parallel", "ring_all_reduce", "collectives", "ddp", "ddp_for_real_models", "parameter_server",
+    "keys_rows_failures", "pipeline", "schedules", "gradient_compression", "faster_steps", "tensor_parallel",
+    "sharded_training",
 )  # fmt: skip
 ON_PROCESSES = frozenset({"compression_hook"})
 """Exercises whose driver waits in C++ for a future of several, where virtual ranks cannot wait."""
@@ -28,6 +29,7 @@ OTHERWISE = {
     ("halving_doubling", "halves taken for equal"): "Gloo's own words tell it",
     ("ring_sum", "one rank after the other sends"): "the sweep names it",
     ("tree_all_reduce", "three rounds written into the code"): "the sweep names it",
+    ("posted_training", "isend, and nobody waits"): "a virtual message arrives, whether its sender waits or not",
     ("one_batch", "sends a view"): "what is not contiguous is Gloo's to refuse",
     ("run_schedule", "sends a view"): "what is not contiguous is Gloo's to refuse",
     ("run_schedule", "counts the forwards"): "an order that real processes show",
@@ -46,6 +48,10 @@ def _params() -> Iterator[Any]:
         for number, answer in enumerate(virtual):
             marks = [] if number % _SAMPLED == 0 else [pytest.mark.long]
             yield pytest.param(lesson, answer, id=f"{answer.exercise} {answer.name}", marks=marks)
+
+
+def test_no_lesson_is_left_out() -> None:
+    assert set(LESSONS) == set(lessons())
 
 
 @pytest.mark.parametrize(("lesson", "answer"), list(_params()))

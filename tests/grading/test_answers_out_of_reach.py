@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -10,8 +12,11 @@ import pytest
 from grading.conftest import SANDBOX, Probe
 from labkit.checks import wire_format
 from labkit.grading.sandbox.view import PACKAGE, runtime
+from tests.checks.lesson_cells import NUMBERS, lesson
+from tests.submissions.making import HERE as SUBMISSIONS
 
 needs_sandbox = pytest.mark.skipif(SANDBOX == "none", reason="needs a sandbox: bubblewrap (labkit doctor says why not)")
+SEEN = frozenset(runtime())
 IMPORTS = "def double(x):\n    from {module} import {name}\n    return 2 * x\n"
 LISTS = """
 import os
@@ -31,10 +36,26 @@ def test_a_rank_reads_of_labkit_what_the_list_names_and_no_file_beside(probe: Pr
 
 
 def test_the_list_names_no_room_of_judges_answers_or_pictures() -> None:
-    names = ("__init__.py", "matrix_splits.py", "sharded_step.py", "offloaded_step.py")
+    names = ("__init__.py", "matrix_splits.py", "sharded_step.py", "offloaded_step.py", "compressed_steps.py")
     costs = {PACKAGE / "plans" / name for name in names}
     named = {path.relative_to(PACKAGE).parts[0] for path in runtime() if path not in costs}
     assert not named & {"checks", "exercises", "plans", "widgets", "lessons", "grading", "board"}
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_what_a_lessons_cells_import_of_labkit_is_there_where_points_are_earned(number: str) -> None:
+    sources = [each.source for each in lesson(number).cells if each.role == "given" or each.is_code_exercise]
+    sources += [path.read_text() for path in sorted((SUBMISSIONS / f"answers_{number}").glob("right_*.py"))]
+    wanted = {module for source in sources for module in _imported(source)}
+    files = {module: PACKAGE.parent / module.replace(".", "/") for module in wanted}
+    missing = {module for module, path in files.items() if not {path.with_suffix(".py"), path, *path.parents} & SEEN}
+    assert not missing
+
+
+def _imported(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("labkit."):
+            yield node.module
 
 
 @needs_sandbox
