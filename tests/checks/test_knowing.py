@@ -79,10 +79,14 @@ SAME_STAND_INS = {
 }
 """Exercises whose hidden cases bring no other stand-ins than the visible ones. Who is right for these alone keeps the
 points: a gap that new hidden cases close, one by one."""
+LOOKED_AT = ("ddp_for_real_models", "gradient_compression", "faster_steps", "tensor_parallel", "sharded_training")
+
+
+SOME = [each for each in _every() if lesson(each.values[0]).slug in LOOKED_AT]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("number", "exercise"), list(_every()))
+@pytest.mark.parametrize(("number", "exercise"), SOME)
 def test_who_recognises_a_stand_in_loses_the_points(number: str, exercise: Exercise, tmp_path: Path) -> None:
     visible, hidden = list(exercise.visible), HiddenCases(HIDDEN / lesson(number).slug).of(exercise.id, SECRET)
     known = _remembered(number, exercise, visible, tmp_path / "known", by_stand_in)
