@@ -75,6 +75,9 @@ type: setup  ## mypy --strict on labkit
 check: setup  ## Prove that notebooks and slides are what their sources say
 	$(BIN)/labkit build --check
 
+# One thread a process: workers and their ranks share the cores, and threads that spin take them from each other.
+unit notebooks test-all: export OMP_NUM_THREADS := 1
+
 unit: setup  ## pytest and the solutions' cells: everything that is neither long nor in need of a GPU; prints the slowest
 	$(BIN)/python -m pytest $(WORKERS) $(NOTEBOOKS) -m "not long and not gpu1 and not gpu2" $(ARGS)
 	@$(BIN)/python -m tests.checks.mistake_table

@@ -64,6 +64,15 @@ def final_loss(plan: Plan, shapes: Sequence[tuple[int, int]], seed: int) -> floa
         shapes: Inputs and outputs of each layer.
         seed: Draws tasks, weights and batches.
     """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # tensors this small are slower with more, and much slower where others need the cores
+    try:
+        return _final_loss(plan, shapes, seed)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _final_loss(plan: Plan, shapes: Sequence[tuple[int, int]], seed: int) -> float:
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape: int) -> Tensor:
