@@ -63,7 +63,7 @@ class RunCase:
 
 
 @dataclass(frozen=True)
-class Brought:
+class RunOfCases:
     """What a run of several cases brought.
 
     Attributes:
@@ -162,7 +162,7 @@ def run_together(
     cases: Sequence[Case],
     case_seconds: float = CASE_SECONDS,
     device: Place = "cpu",
-) -> Brought:
+) -> RunOfCases:
     """Return what cases brought, from one run.
 
     Args:
@@ -196,12 +196,12 @@ def run_together(
         wire = _wire(result.timeline, number)
         printed, on_gpus = of_case(result.output, number), _on_gpus(result.timeline, number, device)
         brought.append(RunCase(got, wire, printed, result.timeline, number, on_gpus))
-    return Brought(brought, is_sure=len(cases) == 1 or not any(each.wire.problems for each in brought))
+    return RunOfCases(brought, is_sure=len(cases) == 1 or not any(each.wire.problems for each in brought))
 
 
 def _until_it_failed(
     error: RunError, exercise: Exercise, functions: Functions, cases: Sequence[Case], folder: str
-) -> Brought:
+) -> RunOfCases:
     """Return what was done before a run failed, and the failure as that of the first case that was not."""
     ranks = range(cases[0].world_size)
     timeline = error.timeline
@@ -213,7 +213,7 @@ def _until_it_failed(
             RunCase(failure, _wire(timeline, number), of_case(error.output, number), timeline, number)
             for number in range(len(cases))
         ]
-        return Brought(whole, len(cases) == 1, failure)
+        return RunOfCases(whole, len(cases) == 1, failure)
     failure = failure_of(error, exercise, functions, beyond=done[failed])
     brought = []
     for number in range(failed + 1):
@@ -227,7 +227,7 @@ def _until_it_failed(
     hung = failure.kind in HANGS
     known = hung or (failure.rank is not None and failure.rank not in done[failed])
     alone = len(cases) == 1
-    return Brought(brought, alone or (known and (timeline is None or not cases_met(timeline, len(cases)))), failure)
+    return RunOfCases(brought, alone or (known and (timeline is None or not cases_met(timeline, len(cases)))), failure)
 
 
 def _on_gpus(timeline: Timeline | None, number: int, device: Place) -> str:

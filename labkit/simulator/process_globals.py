@@ -21,8 +21,8 @@ import numpy as np
 import torch
 
 from labkit.simulator import own_logging
+from labkit.simulator.own_environ_and_folders import OwnEnviron, OwnFolders
 from labkit.simulator.own_modules import OwnModules
-from labkit.simulator.own_surroundings import OwnEnviron, OwnFolders
 from labkit.simulator.own_tables import OwnTables
 from labkit.simulator.state import VirtualRank, current_rank
 

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from labkit.checks import drive
 from labkit.checks.case import Case, Failure, Values
-from labkit.checks.drive import Brought, run_together, run_visible
+from labkit.checks.drive import RunOfCases, run_together, run_visible
 from labkit.checks.exercise import Exercise, Functions
 from labkit.checks.finding import Finding
 from labkit.checks.outcome import CaseOutcome
@@ -64,7 +64,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return how many cases each run has, as runs go by."""
     found: list[int] = []
 
-    def counted(*arguments: Any) -> Brought:
+    def counted(*arguments: Any) -> RunOfCases:
         found.append(len(arguments[2]))
         return run_together(*arguments)
 
