@@ -15,8 +15,10 @@ _PANEL = "Write lessons"
 
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit build 02")
 def build(
-    lessons: Annotated[list[str] | None, typer.Argument(help="Lessons to build, such as 02; all if none.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit code 1 if a file drifted.")] = False,
+    lessons: Annotated[list[str] | None, typer.Argument(help="Lessons to build, such as 02 (default: all).")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit code 1 if a file is not what its source says.")
+    ] = False,
     execute: Annotated[bool, typer.Option(help="Run solutions whose code changed.")] = True,
     always: Annotated[bool, typer.Option("--always", help="Run every solution, changed or not.")] = False,
     course: Annotated[Path, typer.Option(help="The folder that holds solutions/, notebooks/, slides/.")] = Path(),
@@ -24,7 +26,9 @@ def build(
     """Write notebooks, executed solutions and slides from the lesson sources."""
     if not check:
         run = load("labkit.lessons.build", "build")
-        typer.echo(run(course, lessons, execute, always=always, say=typer.echo))
+        with load("labkit.progress", "steps")("building") as told:
+            report = run(course, lessons, execute, always=always, say=typer.echo, told=told)
+        typer.echo(report)
         return
     drifted = load("labkit.lessons.build", "check")(course, lessons)
     for each in drifted:
@@ -35,10 +39,10 @@ def build(
 
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit new-exercise 02 'Ring plan'")
 def new_exercise(
-    lesson: Annotated[str, typer.Argument(help="The lesson that gets it, such as 02.")],
-    title: Annotated[str, typer.Argument(help='What it is called, such as "Ring plan".')],
+    lesson: Annotated[str, typer.Argument(help="The lesson it goes into, such as 02.")],
+    title: Annotated[str, typer.Argument(help='Its title, such as "Ring plan".')],
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
 ) -> None:
-    """Write the files of a new exercise and its cells; they work as they stand, and say what to change."""
+    """Write the files and cells of a new exercise; they work as they are, and say what to change."""
     for path in load("labkit.lessons.new_exercise", "new_exercise")(lesson, title, course):
         typer.echo(path)

@@ -25,10 +25,10 @@ def lab(
     arguments: Annotated[list[str] | None, typer.Argument(help="JupyterLab's own arguments, after --.")] = None,
     folder: Annotated[
         Path | None,
-        typer.Option(help="Where the lessons go, or are (default: the course here, else labkit-lessons/)."),
+        typer.Option(help="The lessons' folder, written if missing (default: the course here, else labkit-lessons/)."),
     ] = None,
 ) -> None:
-    """Look at this machine, write the lessons where there are none yet, and open JupyterLab on the first."""
+    """Check this machine, write the lessons if there are none yet, and open JupyterLab on the first."""
     raise typer.Exit(load("labkit.commands.lab", "open_lab")(folder, arguments or [], typer.echo))
 
 
@@ -37,7 +37,9 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     table: Annotated[
         list[Path] | None,
-        typer.Option(help="Look at nothing here: show what --json said on others' machines, a file or a folder."),
+        typer.Option(
+            help="Show other machines in a table instead: files that --json wrote there, or a folder of them."
+        ),
     ] = None,
 ) -> None:
     """Say what this machine has, what is missing, and what that costs. Exit code 1 if labs cannot run."""
@@ -63,7 +65,7 @@ def catch_up(
     pack: Annotated[Path | None, typer.Option(help="A pack of answers that your instructor gave you.")] = None,
     notebooks: _NOTEBOOKS = Path("notebooks"),
 ) -> None:
-    """Get you ready for a lesson though you have not finished the one before; what you wrote stays yours."""
+    """Get ready for a lesson although you have not finished the one before; what you wrote is kept."""
     load("labkit.lessons.catching_up", "catch_up")(lesson, notebooks, pack, typer.echo)
 
 
@@ -72,7 +74,7 @@ def reset(
     exercise: Annotated[str, typer.Argument(help="The exercise, such as 2.6 or ring_sum.")],
     notebooks: _NOTEBOOKS = Path("notebooks"),
 ) -> None:
-    """Put one exercise back as it was handed out; your notebook as it was goes into kept/."""
+    """Restore one exercise to how it was handed out; your notebook is copied to kept/ first."""
     load("labkit.lessons.catching_up", "reset")(exercise, notebooks, typer.echo)
 
 
@@ -83,7 +85,7 @@ def upgrade(
         str | None, typer.Option(help="Upgrade a gradebook instead: a file, or postgresql+psycopg://user@host/name.")
     ] = None,
 ) -> None:
-    """Carry notebooks or a gradebook of the first edition over to this one; nothing written is lost."""
+    """Convert notebooks or a gradebook of the first edition to this one; nothing you wrote is lost."""
     if book is not None:
         typer.echo(load("labkit.grading.book.upgrading", "upgrade_book")(book))
         return
@@ -93,18 +95,20 @@ def upgrade(
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit launch train.py --on virtual:64 --gpu h100 -- --steps 20")
 def launch(
     script: Annotated[Path, typer.Argument(help="The Python file.")],
-    args: Annotated[list[str] | None, typer.Argument(help="Its own arguments, after --.")] = None,
-    on: Annotated[str, typer.Option(help="The world: virtual:64, or local:4 for processes of this host.")] = "local:2",
-    gpu: Annotated[str | None, typer.Option(help="Virtual accelerators, such as h100 (the default).")] = None,
-    link: Annotated[str | None, typer.Option(help="What connects those of a node, such as nvlink4.")] = None,
-    nic: Annotated[str | None, typer.Option(help="What connects nodes, such as ib_ndr.")] = None,
-    gpus_per_node: Annotated[int | None, typer.Option(help="Virtual accelerators of a node.")] = None,
-    memory: Annotated[str | None, typer.Option(help='What each accelerator holds, such as "16 GB".')] = None,
-    cuda: Annotated[bool | None, typer.Option(help="Show virtual accelerators as CUDA devices (the default).")] = None,
+    args: Annotated[list[str] | None, typer.Argument(help="The script's own arguments, after --.")] = None,
+    on: Annotated[
+        str, typer.Option(help="Where it runs: virtual:64, or local:4 for processes of this host.")
+    ] = "local:2",
+    gpu: Annotated[str | None, typer.Option(help="The virtual accelerator (default: h100).")] = None,
+    link: Annotated[str | None, typer.Option(help="What connects accelerators within a node, such as nvlink4.")] = None,
+    nic: Annotated[str | None, typer.Option(help="What connects the nodes, such as ib_ndr.")] = None,
+    gpus_per_node: Annotated[int | None, typer.Option(help="Virtual accelerators in each node.")] = None,
+    memory: Annotated[str | None, typer.Option(help='Memory of each accelerator, such as "16 GB".')] = None,
+    cuda: Annotated[bool | None, typer.Option(help="Show accelerators as CUDA devices (the default).")] = None,
     seed: Annotated[int, typer.Option(help="Rank r seeds torch, numpy and random with seed + r.")] = 0,
     timeout: Annotated[float | None, typer.Option(help="Seconds the run may take (default: no limit).")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write the timeline: .npz or .json to load, .html to look at.")
+        Path | None, typer.Option(help="Write the timeline: .npz or .json to load, .html to open in a browser.")
     ] = None,
 ) -> None:
     """Run a training script as torchrun would, on virtual accelerators or on processes of this host."""

@@ -22,13 +22,18 @@ def release(
     lesson: Annotated[list[str] | None, typer.Option(help="Only this lesson, such as 02; may be repeated.")] = None,
     wheels: Annotated[
         Path | None,
-        typer.Option(help="Also fetch all packages into this folder, for a USB stick or a slow line."),
+        typer.Option(help="Also download all packages into this folder, for a USB stick or a slow network."),
     ] = None,
-    pages: Annotated[bool, typer.Option(help="With slides, glossary and site as pages that need no network.")] = True,
+    pages: Annotated[
+        bool, typer.Option(help="Include slides, glossary and site as pages that need no network.")
+    ] = True,
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/ and notebooks/.")] = None,
 ) -> None:
-    """Write what students get: no answers, no hidden cases, no grading; searched before it is written."""
-    typer.echo(load("labkit.grading.handout.release", "release")(destination, lesson or (), course, pages=pages))
+    """Write what students get, after a search that it has no answers, hidden cases or grading in it."""
+    make = load("labkit.grading.handout.release", "release")
+    with load("labkit.progress", "steps")("release") as told:
+        made = make(destination, lesson or (), course, pages=pages, told=told)
+    typer.echo(made)
     if wheels is not None:
         typer.echo(load("labkit.grading.handout.wheels", "fetch_wheels")(destination, wheels))
 
@@ -36,19 +41,20 @@ def release(
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit pack 02 --through 2.6 --earns 50 --out 02.pack")
 def pack(
     out: Annotated[Path, typer.Option(help="The file to write; with --plan the folder.")],
-    lesson: Annotated[str | None, typer.Argument(help="The lesson whose answers the room gets, such as 02.")] = None,
+    lesson: Annotated[str | None, typer.Argument(help="The lesson, such as 02.")] = None,
     through: Annotated[
-        str | None, typer.Option(help="The last exercise whose answer is in it, such as 2.6 or ring_sum; all if none.")
+        str | None, typer.Option(help="The last exercise to include, such as 2.6 or ring_sum (default: all).")
     ] = None,
     plan: Annotated[
-        Path | None, typer.Option(help="A workshop's plan: a pack of each lesson, through the last exercise it names.")
+        Path | None,
+        typer.Option(help="A workshop's plan: write a pack for each lesson, up to the last exercise the plan names."),
     ] = None,
     earns: Annotated[
-        int, typer.Option(help="Percent of its points that a cell earns if handed in as the pack filled it.")
+        int, typer.Option(help="Percent of its points that a cell earns if it is handed in as the pack filled it.")
     ] = 0,
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
 ) -> None:
-    """Write answers as a file for `labkit catch-up --pack`; hand it out when the room goes on."""
+    """Write a lesson's answers to a file for `labkit catch-up --pack`, to hand out when the room moves on."""
     if (lesson is None) == (plan is None) or (plan is not None and through is not None):
         raise ConfigError("name a lesson (and with --through the last exercise to include), or a workshop with --plan")
     if plan is not None:
@@ -59,20 +65,22 @@ def pack(
         packs = [(out, write(lesson, out, course, through=through, earns=earns))]
     for path, packed in packs:
         typer.echo(
-            f"{path}: {len(packed.answers)} answers of {packed.lesson}; handed in as they are they earn {earns} %"
+            f"{path}: {len(packed.answers)} answers of {packed.lesson}; handed in unchanged, they earn {earns} %"
         )
 
 
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit slides 02 --pdf")
 def slides(
-    lessons: Annotated[list[str] | None, typer.Argument(help="Lessons, such as 02; everything if none.")] = None,
+    lessons: Annotated[
+        list[str] | None, typer.Argument(help="Lessons, such as 02 (default: all, and the workshops).")
+    ] = None,
     workshop: Annotated[list[Path] | None, typer.Option(help="The plan of a workshop, a TOML file.")] = None,
     out: Annotated[Path, typer.Option(help="The folder for the decks.")] = Path("build/slides"),
     pdf: Annotated[bool, typer.Option("--pdf", help="Print each deck as PDF too; needs Chromium.")] = False,
     link: Annotated[str, typer.Option(help="The class link, for a workshop's slide that says how to join.")] = "",
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
 ) -> None:
-    """Write decks with speaker notes that need no network: a lesson's slides, figures and exercises."""
+    """Write decks that need no network: a lesson's slides, figures, exercises and speaker notes."""
 
     browser = find_browser() if pdf else None
     if pdf and browser is None:
@@ -81,14 +89,15 @@ def slides(
             "browser is needed"
         )
     write = load("labkit.lessons.decks", "write_decks")
-    write(lessons or [], workshop or [], out, course=course, browser=browser, say=typer.echo, link=link)
+    with load("labkit.progress", "steps")("slides") as told:
+        write(lessons or [], workshop or [], out, course=course, browser=browser, say=typer.echo, link=link, told=told)
 
 
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit board --port 8321")
 def board(
-    results: Annotated[Path, typer.Option(help="The SQLite file; the same file again goes on with the class.")] = Path(
-        "class-board.sqlite"
-    ),
+    results: Annotated[
+        Path, typer.Option(help="The SQLite file; name the same file again to continue the class.")
+    ] = Path("class-board.sqlite"),
     host: Annotated[str, typer.Option(help="The address to listen on (default: all of this machine).")] = "",
     port: Annotated[int, typer.Option(help="The TCP port.")] = 8321,
     relay: Annotated[
@@ -96,16 +105,18 @@ def board(
     ] = None,
     course: Annotated[Path | None, typer.Option(help="The folder that holds notebooks/.")] = None,
 ) -> None:
-    """Show a room's progress: learners join with the class link, results of labkit.check appear on its page."""
+    """Show a room's progress on a page: learners join with a link, and results of labkit.check appear."""
     exercises = load("labkit.lessons.course", "exercise_titles")(course)
 
     def say(link: str, instructors: str) -> None:
         typer.echo(f"Class board: {link}")
         typer.echo(f'Learners run once, in any notebook: labkit.join_class("{link}", "a nickname")')
         if relay is not None:
-            typer.echo(f'Where that link cannot be reached: labkit.join_class("{relay.resolve()}", "a nickname")')
-        typer.echo(f"For you alone (who wants help, kinds of mistake, names): {instructors}")
-        typer.echo("Whoever has a link can see its page and send results. Ctrl+C ends the board; results stay.")
+            typer.echo(f'If that link cannot be reached: labkit.join_class("{relay.resolve()}", "a nickname")')
+        typer.echo(f"Only for you (who wants help, which mistakes, names): {instructors}")
+        typer.echo(
+            "Anybody with a link can see its page and send results. Ctrl+C ends the board; the results are kept."
+        )
 
     def score(exercise: str, plans: object) -> float:
         value: float = load("labkit.checks.challenge", "relative_score")(
@@ -121,23 +132,25 @@ def grade(
     lesson: Annotated[str, typer.Option(help="The lesson, such as 02.")],
     paths: Annotated[list[Path] | None, typer.Argument(help="Notebooks, or folders of them.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where reports and the gradebook go.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Submissions graded at a time (default: by cores).")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Submissions graded at the same time (default: by cores).")] = None,
     dask: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Grade on a Dask cluster instead, such as tcp://HOST:8786.")
     ] = None,
     key: Annotated[
         Path | None,
-        typer.Option(envvar="LABKIT_CLASS_KEY", help="The class key's file (default: beside the gradebook; made)."),
+        typer.Option(
+            envvar="LABKIT_CLASS_KEY", help="The class key's file (default: beside the gradebook, made if missing)."
+        ),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Grade everybody, also who has a result already.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Grade everybody, including those who have a result.")] = False,
     points_only: Annotated[
-        bool, typer.Option("--points-only", help="Do not run the notebooks; points rest on hidden cases alone.")
+        bool, typer.Option("--points-only", help="Do not run the notebooks: points come from hidden cases alone.")
     ] = False,
     second_run: Annotated[
         bool,
         typer.Option(
             "--second-run/--no-second-run",
-            help="What fails beside something it needs is tried once more with reference answers for that.",
+            help="Try what failed once more, with reference answers for the exercises it needs.",
         ),
     ] = True,
     sandbox: Annotated[
@@ -148,11 +161,11 @@ def grade(
     ] = None,
     pack: Annotated[
         list[Path] | None,
-        typer.Option(help="A pack you handed out: its cells earn what it says, the class page names who used it."),
+        typer.Option(help="A pack you handed out: its cells earn what it says, and the class page names who used it."),
     ] = None,
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/ and notebooks/.")] = None,
     gradescope: Annotated[
-        Path | None, typer.Option(help="Grade nothing: write the lesson's autograder for Gradescope to this zip.")
+        Path | None, typer.Option(help="Instead of grading, write the lesson's autograder for Gradescope to this zip.")
     ] = None,
 ) -> None:
     """Grade submissions: feedback for each student, a gradebook for the class."""
@@ -190,8 +203,11 @@ def grade(
 
 @app.command(rich_help_panel=_PANEL, epilog="Example: labkit review grades --by 'Your Name'")
 def review(
-    out: Annotated[Path, typer.Argument(help="What was --out of labkit grade, recorded in the gradebook.")],
-    by: Annotated[str, typer.Option(help="Who reads; kept beside every point.")],
+    out: Annotated[
+        Path,
+        typer.Argument(help="The folder that labkit grade wrote with --out; it must be recorded in the gradebook."),
+    ],
+    by: Annotated[str, typer.Option(help="Your name; it is kept with every point you give.")],
     book: Annotated[
         str, typer.Option(envvar="LABKIT_GRADEBOOK", help="A file, or postgresql+psycopg://user@host/name.")
     ] = "sqlite:///gradebook.db",
@@ -202,7 +218,7 @@ def review(
 
     def say(link: str) -> None:
         typer.echo(f"Review: {link}")
-        typer.echo("The link is for this machine and this run. Points are kept as you give them; Ctrl+C ends the page.")
+        typer.echo("The link works on this machine until Ctrl+C. Points are saved as you give them.")
 
     load("labkit.grading.review.command", "review")(out, book, by, port, course, say)
 
@@ -224,7 +240,8 @@ def copies(
     closed = load("labkit.grading.book.commands", "closed_cases")(book) if book else {}
     owners = load("labkit.grading.book.commands", "owners_in")(book) if book else None
     write = load("labkit.grading.reports.copies_command", "write_copies")
-    found = write(paths, lesson, out, earlier or (), pack or (), course, closed, owners)
+    with load("labkit.progress", "steps")("reading") as told:
+        found = write(paths, lesson, out, earlier or (), pack or (), course, closed, owners, told)
     for case in found.cases:
         names = ", ".join(case.names[:12]) + (f" and {len(case.names) - 12} more" if len(case.names) > 12 else "")
         note = f" (closed: {closed[case.id]})" if case.id in closed else ""
@@ -240,5 +257,5 @@ def export_nbgrader(
     out: Annotated[Path, typer.Option(help="The folder of the nbgrader course; the notebook goes to its source/.")],
     course: Annotated[Path | None, typer.Option(help="The folder that holds solutions/.")] = None,
 ) -> None:
-    """Write a lesson as an assignment of nbgrader, with its cell metadata and solution regions."""
+    """Write a lesson as an nbgrader assignment, with its cell metadata and solution regions."""
     typer.echo(load("labkit.grading.handout.nbgrader_export", "export_nbgrader")(lesson, out, course))

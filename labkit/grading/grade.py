@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.grading.class_key import class_key, key_file
@@ -28,6 +28,7 @@ from labkit.grading.student import submission_hash
 from labkit.grading.submission import Submission, find_submissions
 from labkit.grading.workers.local_class import LocalClass
 from labkit.grading.workers.worker_process import WorkerProcess
+from labkit.progress import bar
 
 NO_SANDBOX = (
     "There is no sandbox: a submission's code runs with your rights. Grade only what you trust, "
@@ -176,6 +177,4 @@ def _conclude(console: Console, report: ClassReport) -> None:
 def _bar(console: Console, wanted: bool) -> AbstractContextManager[Progress | None]:
     if not wanted or not console.is_terminal:
         return nullcontext()
-    columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    left = (TextColumn("left"), TimeRemainingColumn())
-    return Progress(*columns, *left, TextColumn("{task.fields[now]}", markup=False), console=console)
+    return bar(console, "grading")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from labkit.lessons.figures import pictures_of
 from labkit.lessons.lesson import Lesson
 from labkit.lessons.notebook import as_text
 from labkit.lessons.source import load
+from labkit.progress import Told, untold
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ def build(
     *,
     always: bool = False,
     say: Callable[[str], None] = lambda sentence: None,
+    told: Told = untold,
 ) -> BuildReport:
     """Write notebooks/, slides/ and the executed solutions of a course; files that are right are left alone.
 
@@ -82,6 +85,7 @@ def build(
             cell is what it was. False leaves solution notebooks alone.
         always: Run every solution, whatever there is.
         say: Told one sentence before each thing that takes time.
+        told: Told each cell of a solution before it runs.
 
     Raises:
         LessonError: If a source is wrong, a solution does not run, or a name means no lesson.
@@ -89,7 +93,15 @@ def build(
     root = find_course(course, sources=True)
     chosen = _chosen(root, lessons or ())
     programs = bundles.build(root, say)
-    return BuildReport(root, tuple(_build(lesson, root, execute, always, say) for lesson in chosen), tuple(programs))
+    kept = {lesson.name: None if always else _kept(lesson, root) for lesson in chosen}
+    total = sum(_num_cells(lesson) for lesson in chosen if kept[lesson.name] is None and (execute or always))
+    begun = itertools.count()
+
+    def begins(name: str) -> None:
+        told(name, next(begun), total)
+
+    built = [_build(lesson, root, kept[lesson.name], execute or always, say, begins) for lesson in chosen]
+    return BuildReport(root, tuple(built), tuple(programs))
 
 
 def check(course: Path | None = None, lessons: Sequence[str] | None = None) -> list[Drift]:
@@ -124,27 +136,38 @@ def _chosen(root: Path, names: Sequence[str]) -> list[Lesson]:
     return [load(path) for path in ([select(available, name) for name in names] or available)]
 
 
-def _build(lesson: Lesson, root: Path, execute: bool, always: bool, say: Callable[[str], None]) -> Built:
+def _num_cells(lesson: Lesson) -> int:
+    return sum(cell.kind == "code" for cell in executed.solution_cells(lesson))
+
+
+def _build(
+    lesson: Lesson,
+    root: Path,
+    kept: object | None,
+    execute: bool,
+    say: Callable[[str], None],
+    begins: Callable[[str], None],
+) -> Built:
     start = time.monotonic()
     made: dict[Path, str] = {}
     if (deck := slides.deck(lesson)) is not None:
         made[Path("slides", f"{lesson.name}.md")] = deck
     solution = Path("solutions", f"{lesson.name}.ipynb")
-    kept = None if always else _kept(lesson, root / solution)
-    execution = "kept" if kept is not None else "executed" if execute or always else "not executed"
+    execution = "kept" if kept is not None else "executed" if execute else "not executed"
     written = _write(made, root)
     if execution == "executed":
         say(f"{lesson.name}: running the solution ...")
-        kept = executed.execute(lesson, root / "solutions")
-    if kept is not None and (execute or always):
+        kept = executed.execute(lesson, root / "solutions", begins=lambda: begins(lesson.name))
+    if kept is not None and execute:
         written += _write({solution: as_text(kept)}, root)
     notebook = student.student_text(lesson, pictures_of(root / solution))
     written = _write({Path("notebooks", f"{lesson.name}.ipynb"): notebook}, root) + written
     return Built(lesson.name, tuple(written), execution, time.monotonic() - start, budget(lesson))
 
 
-def _kept(lesson: Lesson, path: Path) -> object | None:
+def _kept(lesson: Lesson, root: Path) -> object | None:
     """Return the solution notebook with its earlier outputs, or None if it must run."""
+    path = root / "solutions" / f"{lesson.name}.ipynb"
     if not path.exists():
         return None
     try:

@@ -11,11 +11,12 @@ from labkit.lessons.presentation import Slide, lesson_slides, read_workshop, wor
 from labkit.lessons.reveal import write_deck, write_pdf
 from labkit.lessons.shown import shown_notebook
 from labkit.lessons.source import load
+from labkit.progress import Told, untold
 
 
 def write_decks(
     lessons: Sequence[str], workshops: Sequence[Path], folder: Path, *, course: Path | None, browser: str | None,
-    say: Callable[[str], None], link: str = "",
+    say: Callable[[str], None], link: str = "", told: Told = untold,
 ) -> list[Path]:  # fmt: skip
     """Return the files written.
 
@@ -28,6 +29,7 @@ def write_decks(
         browser: A Chromium that prints each deck as PDF too; None for no PDF.
         say: Told each file.
         link: The class link, for the slide of a workshop that says how to join.
+        told: Told each deck and each PDF before it is made.
 
     Raises:
         LessonError: If a lesson is not there or not executed, or a plan is wrong.
@@ -38,16 +40,20 @@ def write_decks(
     chosen = [select(sources, each) for each in lessons]
     if not lessons and not workshops:
         chosen, workshops = sources, sorted((root / "docs" / "workshops").glob("*.toml"))
-    decks = []
+    num_decks = len(chosen) + len(workshops)
+    total, decks = num_decks * (2 if browser else 1), []
     for source in chosen:
+        told(source.stem, len(decks), total)
         lesson, slides = _read(source)
         decks.append(write_deck(slides, lesson.title, lesson.name, folder))
     for path in workshops:
+        told(path.stem, len(decks), total)
         plan = read_workshop(path)
         parts = [_read(select(sources, part.lesson)) for part in plan.parts if part.lesson]
         decks.append(write_deck(workshop_slides(plan, parts, link), plan.title, plan.name, folder))
     written = []
-    for deck in decks:
+    for number, deck in enumerate(decks):
+        told(deck.stem, num_decks + number if browser else total, total)
         for made in (deck, *([write_pdf(deck, browser)] if browser else [])):
             say(str(made))
             written.append(made)

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,12 @@ def unexecuted(lesson: Lesson) -> Any:
 
 
 def execute(
-    lesson: Lesson, folder: Path, *, parameters: Mapping[str, Any] | None = None, cell_timeout_s: int = 600
+    lesson: Lesson,
+    folder: Path,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    cell_timeout_s: int = 600,
+    begins: Callable[[], None] = lambda: None,
 ) -> Any:
     """Return the solution notebook, executed from top to bottom.
 
@@ -45,6 +50,7 @@ def execute(
         folder: The kernel's working directory.
         parameters: Values for names that the lesson's ``parameters`` cell declares.
         cell_timeout_s: The longest one cell may take.
+        begins: Called before each code cell.
 
     Raises:
         LessonError: If a cell raises, takes too long or ends the kernel, if a parameter is not declared, or if an
@@ -75,6 +81,7 @@ def execute(
     def note(cell: Any, cell_index: int) -> None:
         nonlocal running
         running = cell["id"]
+        begins()
 
     with tempfile.TemporaryDirectory(prefix="labkit-ipython-") as ipython_folder:
         client = nbclient.NotebookClient(

@@ -71,7 +71,7 @@ def start(folder: Path, port: int = 0, relay: Path | None = None) -> Running:
         process.kill()
         said = first + process.communicate(timeout=300)[0]
         pytest.fail(said)
-    while not (own := re.match(r"For you alone .*: http://127\.0\.0\.1:\d+(/i/\S+)\n", process.stdout.readline())):
+    while not (own := re.match(r"Only for you .*: http://127\.0\.0\.1:\d+(/i/\S+)\n", process.stdout.readline())):
         assert process.poll() is None
     return Running(process, found[1], own[1])
 

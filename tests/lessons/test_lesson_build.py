@@ -79,7 +79,10 @@ def test_new_prose_keeps_the_outputs_and_runs_nothing(course: Path) -> None:
 
 def test_new_code_runs_the_solution_and_gives_new_outputs(course: Path) -> None:
     edit(course, "shift = 0.5", "shift = 1.5")
-    assert build(course).lessons[0].execution == "executed"
+    told: list[tuple[str, int, int]] = []
+    assert build(course, told=lambda *step: told.append(step)).lessons[0].execution == "executed"
+    total = sum(cell["cell_type"] == "code" for cell in solution(course)["cells"])
+    assert told == [(NAME, done, total) for done in range(total)], "each cell is told before it runs"
     assert "3.0" in str([cell.get("outputs") for cell in solution(course)["cells"]])
     assert check(course) == []
 

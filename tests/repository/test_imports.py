@@ -24,6 +24,7 @@ LAYERS = (
     "words",
     "cells",
     "known_classes",
+    "progress",
     "timeline",
     "plans",
     "hardware",

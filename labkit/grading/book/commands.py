@@ -25,13 +25,13 @@ Url = Annotated[
 ]
 Lesson = Annotated[str, typer.Option(help="The lesson: its number in the course here, or its name.")]
 Keep = Annotated[str, typer.Option(help="Which attempt counts: best or latest.")]
-Preview = Annotated[bool, typer.Option("--preview", help="Show what it would do to grades, and record nothing.")]
+Preview = Annotated[bool, typer.Option("--preview", help="Show how grades would change, and record nothing.")]
 DEFAULT = "sqlite:///gradebook.db"
 
 
 @app.command(epilog="Example: labkit gradebook record grades --handed-in times.csv")
 def record(
-    folder: Annotated[Path, typer.Argument(help="What was --out of labkit grade.")],
+    folder: Annotated[Path, typer.Argument(help="The folder that labkit grade wrote with --out.")],
     book: Url = DEFAULT,
     handed_in: Annotated[
         list[Path] | None,
@@ -42,7 +42,7 @@ def record(
         ),
     ] = None,
     exercise: Annotated[list[str] | None, typer.Option(help="Regrade only this exercise; may be repeated.")] = None,
-    reason: Annotated[str, typer.Option(help="Why marks or times recorded before may change.")] = "",
+    reason: Annotated[str, typer.Option(help="Why recorded marks or times change.")] = "",
     preview: Preview = False,
     keep: Keep = "best",
 ) -> None:
@@ -114,7 +114,7 @@ def _whose_in_gradescope(name: str) -> str:
 @app.command(epilog="Example: labkit gradebook adjust grace 4 --lesson 02 --reason 'explained the ring in class'")
 def adjust(
     student: Annotated[str, typer.Argument(help="As in the gradebook.")],
-    points: Annotated[float, typer.Argument(help="Points to give; with a minus (after --) to take.")],
+    points: Annotated[float, typer.Argument(help="Points to add; to subtract, a negative number after --.")],
     lesson: Lesson,
     reason: Annotated[str, typer.Option(help="Kept beside it.")],
     book: Url = DEFAULT,
@@ -128,13 +128,15 @@ def adjust(
 
 @app.command(epilog="Example: labkit gradebook deadline 2026-12-01T18:00 --lesson 02 --percent-per-day 10 --preview")
 def deadline(
-    due: Annotated[str, typer.Argument(help="2026-12-01T18:00 in the class's zone, or with its own: ...+01:00.")],
+    due: Annotated[
+        str, typer.Argument(help="2026-12-01T18:00 in the class's time zone, or with an offset: ...+01:00.")
+    ],
     lesson: Annotated[
         str, typer.Option(help="The lesson: its number in the course here, or its name, such as ring_all_reduce.")
     ],
     student: Annotated[str, typer.Option(help="An extension for this student alone.")] = "",
-    grace_minutes: Annotated[float, typer.Option(help="Minutes after it that cost nothing.")] = 0.0,
-    percent_per_day: Annotated[float, typer.Option(help="What each day begun costs.")] = 10.0,
+    grace_minutes: Annotated[float, typer.Option(help="Minutes after the deadline that cost nothing.")] = 0.0,
+    percent_per_day: Annotated[float, typer.Option(help="What each day, once it has begun, costs.")] = 10.0,
     percent_at_most: Annotated[float, typer.Option(help="The most that lateness costs.")] = 100.0,
     book: Url = DEFAULT,
     preview: Preview = False,
@@ -159,7 +161,9 @@ def deadline(
 @app.command("handed-in", epilog="Example: labkit gradebook handed-in ada 2026-12-02T17:59 --lesson 02 --reason mail")
 def handed_in_at(
     student: Annotated[str, typer.Argument(help="As in the gradebook.")],
-    at: Annotated[str, typer.Argument(help="2026-12-01T17:20 in the class's zone, with its own, or: unknown.")],
+    at: Annotated[
+        str, typer.Argument(help="2026-12-01T17:20 in the class's time zone, with an offset, or the word unknown.")
+    ],
     lesson: Lesson,
     reason: Annotated[str, typer.Option(help="Kept beside it.")],
     attempt: Annotated[
@@ -169,7 +173,7 @@ def handed_in_at(
     preview: Preview = False,
     keep: Keep = "best",
 ) -> None:
-    """Say when a file was handed in; what was held before stays in the history."""
+    """Correct when a file was handed in; the earlier time stays in the history."""
     from labkit.grading.book.class_time import moment, shown
 
     with opened_book(book, preview) as opened:
@@ -189,7 +193,7 @@ def zone(
     name: Annotated[str, typer.Argument(help="Such as Europe/Berlin; without it the zone is printed.")] = "",
     book: Url = DEFAULT,
 ) -> None:
-    """Set the class's time zone: times are read and shown in it."""
+    """Set the class's time zone, in which times are read and shown."""
     with opened_book(book) as opened:
         if name:
             opened.set_zone(name)
@@ -198,7 +202,7 @@ def zone(
 
 @app.command(epilog="Example: labkit gradebook show --lesson 02")
 def show(lesson: Lesson, book: Url = DEFAULT, keep: Keep = "best") -> None:
-    """Print what every student has."""
+    """Print every student's grade."""
     from labkit.grading.book.class_time import shown
 
     with opened_book(book) as opened:
@@ -220,7 +224,7 @@ def show(lesson: Lesson, book: Url = DEFAULT, keep: Keep = "best") -> None:
 def history(
     student: Annotated[str, typer.Argument(help="As in the gradebook.")], lesson: Lesson, book: Url = DEFAULT
 ) -> None:
-    """Print all that is known of one student's lesson, oldest first."""
+    """Print everything recorded about one student's lesson, oldest first."""
     with opened_book(book) as opened:
         class_zone = opened.zone
         for moment, words in opened.history(lesson_named(opened, lesson), opened.person(student)):
@@ -245,9 +249,11 @@ def export(
     lesson: Lesson,
     book: Url = DEFAULT,
     keep: Keep = "best",
-    canvas: Annotated[Path | None, typer.Option(help="A gradebook exported from Canvas, to be filled.")] = None,
-    column: Annotated[str, typer.Option(help="The assignment's column in it, or how it begins.")] = "",
-    moodle: Annotated[Path | None, typer.Option(help="Moodle's offline grading worksheet, to be filled.")] = None,
+    canvas: Annotated[Path | None, typer.Option(help="A gradebook exported from Canvas, to fill in.")] = None,
+    column: Annotated[
+        str, typer.Option(help="The assignment's column in Canvas's file, or the beginning of its name.")
+    ] = "",
+    moodle: Annotated[Path | None, typer.Option(help="Moodle's offline grading worksheet, to fill in.")] = None,
 ) -> None:
     """Write the class's grades: a plain table, or the sheet that Canvas or Moodle takes back."""
     from labkit.grading.book.sheets import grades_csv
@@ -375,4 +381,4 @@ def _tell_changes(opened: Gradebook, lesson: str, before: list[Grade], keep: str
 
 def _tell_preview(preview: bool) -> None:
     if preview:
-        typer.echo("A preview: nothing was recorded. The same without --preview records it.")
+        typer.echo("A preview: nothing was recorded. Run it without --preview to record it.")

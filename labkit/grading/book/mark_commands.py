@@ -26,14 +26,14 @@ __all__ = ["app"]
 
 @app.command(epilog="Example: labkit gradebook pages pages/ --lesson 02")
 def pages(
-    out: Annotated[Path, typer.Argument(help="A folder: a page for each student, to be given back or mailed.")],
+    out: Annotated[Path, typer.Argument(help="The folder: it gets a page for each student, to hand back or mail.")],
     lesson: Lesson,
     book: Url = DEFAULT,
     keep: Keep = "best",
     canvas: Annotated[Path | None, typer.Option(help="Also write the zip that Canvas takes back.")] = None,
     moodle: Annotated[Path | None, typer.Option(help="Also write the zip that Moodle takes back.")] = None,
 ) -> None:
-    """Write the page of each student's mark, and under attempts/ each attempt's page as it was graded."""
+    """Write a page for each student's mark and, under attempts/, each attempt's page as it was graded."""
     from labkit.grading.book.handing_back import write_pages
 
     with opened_book(book) as opened:
@@ -41,7 +41,7 @@ def pages(
     typer.echo(f"{out}: {written.num_pages} pages")
     for system, left_out in written.left_out.items():
         for student in left_out:
-            typer.echo(f"labkit: {student} has no file that {system} named; this page is not in that zip", err=True)
+            typer.echo(f"labkit: {system} named no file of {student}, so this page is not in that zip", err=True)
 
 
 @app.command(epilog="Example: labkit gradebook page class.html --lesson 02")
@@ -71,7 +71,7 @@ def comment(
     exercise: Annotated[str, typer.Option(help="The exercise's name, such as ring_sum.")] = "",
     book: Url = DEFAULT,
 ) -> None:
-    """Write something to a student; it stands on the page of the mark."""
+    """Write a comment to a student; it appears on the page of the mark."""
     with opened_book(book) as opened:
         student = opened.person(student)
         opened.comment(lesson_named(opened, lesson), student, exercise, words)
@@ -80,7 +80,7 @@ def comment(
 
 @app.command(epilog="Example: labkit gradebook missing --lesson 02")
 def missing(lesson: Lesson, book: Url = DEFAULT) -> None:
-    """List who is in the roster and has handed in nothing."""
+    """List everybody in the roster who has handed in nothing."""
     with opened_book(book) as opened:
         people = opened.people()
         if not people:
@@ -97,14 +97,16 @@ def missing(lesson: Lesson, book: Url = DEFAULT) -> None:
 def course(
     out: Annotated[Path, typer.Argument(help="The CSV to write.")],
     lesson: Annotated[list[str], typer.Option(help="A lesson and its weight, 02:2, or 02 for 1; may be repeated.")],
-    drop_lowest: Annotated[int, typer.Option(help="How many lessons of each student do not count.")] = 0,
-    cap: Annotated[float, typer.Option(help="The most percent that a lesson counts for.")] = 100.0,
+    drop_lowest: Annotated[int, typer.Option(help="How many of each student's lowest lessons do not count.")] = 0,
+    cap: Annotated[float, typer.Option(help="The highest percentage that a lesson can count for.")] = 100.0,
     book: Url = DEFAULT,
     keep: Keep = "best",
-    canvas: Annotated[Path | None, typer.Option(help="A gradebook exported from Canvas, to be filled.")] = None,
-    column: Annotated[str, typer.Option(help="The total's column in it, or how it begins.")] = "",
-    moodle: Annotated[Path | None, typer.Option(help="Moodle's offline grading worksheet, to be filled.")] = None,
-    out_of: Annotated[float, typer.Option(help="In such a sheet: what a total of 100 percent is worth.")] = 100.0,
+    canvas: Annotated[Path | None, typer.Option(help="A gradebook exported from Canvas, to fill in.")] = None,
+    column: Annotated[
+        str, typer.Option(help="The total's column in Canvas's file, or the beginning of its name.")
+    ] = "",
+    moodle: Annotated[Path | None, typer.Option(help="Moodle's offline grading worksheet, to fill in.")] = None,
+    out_of: Annotated[float, typer.Option(help="In such a sheet, the points for a total of 100 percent.")] = 100.0,
 ) -> None:
     """Write one total for several lessons: a plain table, or the sheet that Canvas or Moodle takes back."""
     from labkit.grading.book.course_total import course_totals, out_of_points, totals_csv
@@ -131,11 +133,11 @@ def course(
 
 @app.command(epilog="Example: labkit gradebook said 'every rank' --lesson 02")
 def said(
-    words: Annotated[str, typer.Argument(help="A piece of what students were told, in any case.")],
+    words: Annotated[str, typer.Argument(help="Part of what students were told, in upper or lower case.")],
     lesson: Lesson,
     book: Url = DEFAULT,
 ) -> None:
-    """Say which words were shown to whom: who was told this, in which exercise and attempt."""
+    """Find out which students were told something, in which exercise and attempt."""
     from labkit.grading.book.mark_page import attempts
 
     with opened_book(book) as opened:
@@ -153,7 +155,9 @@ def said(
 
 @app.command(epilog="Example: labkit gradebook request - < mail.txt")
 def request(
-    text: Annotated[str, typer.Argument(help="What the student sent, from labkit-regrade on; - reads it from stdin.")],
+    text: Annotated[
+        str, typer.Argument(help="What the student sent, beginning with labkit-regrade; - reads it from stdin.")
+    ],
     book: Url = DEFAULT,
 ) -> None:
     """Record that a student asks for another look."""
@@ -164,11 +168,11 @@ def request(
 
 @app.command(epilog="Example: labkit gradebook requests --lesson 02")
 def requests(
-    lesson: Annotated[str, typer.Option(help="Of this lesson alone.")] = "",
-    every: Annotated[bool, typer.Option("--all", help="Answered ones, too.")] = False,
+    lesson: Annotated[str, typer.Option(help="Only this lesson.")] = "",
+    every: Annotated[bool, typer.Option("--all", help="Include answered ones.")] = False,
     book: Url = DEFAULT,
 ) -> None:
-    """List what students want looked at again, open ones first asked first."""
+    """List requests for another look, open ones first, oldest first."""
     with opened_book(book) as opened:
         found = opened.requests(lesson_named(opened, lesson) if lesson else "")
     for each in found:
@@ -182,10 +186,10 @@ def requests(
 def answer(
     number: Annotated[int, typer.Argument(help="As labkit gradebook requests lists it.")],
     words: Annotated[str, typer.Argument(help="What the student will read.")],
-    points: Annotated[float, typer.Option(help="Points to give or take with it.")] = 0.0,
+    points: Annotated[float, typer.Option(help="Points to add, or to subtract if negative.")] = 0.0,
     book: Url = DEFAULT,
 ) -> None:
-    """Answer a request; the answer stands on the student's page and in the history."""
+    """Answer a request; the answer appears on the student's page and in the history."""
     if number < 1:
         raise ConfigError(f"there is no request {number}; labkit gradebook requests lists them")
     with opened_book(book) as opened:

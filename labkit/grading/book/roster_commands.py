@@ -9,7 +9,9 @@ import typer
 
 from labkit.grading.book.commands import DEFAULT, Url, opened_book
 
-app = typer.Typer(no_args_is_help=True, help="Who is in the class: one identity for each, whatever systems call them.")
+app = typer.Typer(
+    no_args_is_help=True, help="Who is in the class: one identity per person, whatever each system calls them."
+)
 
 
 @app.command("import", epilog="Example: labkit roster import class.csv")
@@ -23,7 +25,7 @@ def import_file(
     ],
     book: Url = DEFAULT,
 ) -> None:
-    """Add people from a file, or what it says more of them; who shares an address or number is the same person."""
+    """Add people from a file, or add to what is known of them; same address or number means same person."""
     from labkit.grading.book.roster_files import read_roster
 
     unclear = False
@@ -32,7 +34,7 @@ def import_file(
             found = opened.import_roster(read_roster(path))
             typer.echo(f"{path}: {len(found.new)} new, {len(found.known)} known before")
             for words in found.unclear:
-                typer.echo(f"labkit: {words}; this row was not taken", err=True)
+                typer.echo(f"labkit: {words}; this row was left out", err=True)
             unclear = unclear or bool(found.unclear)
     if unclear:
         raise typer.Exit(1)

@@ -27,6 +27,7 @@ from labkit.grading.handout.texts_within import NOT_SEARCHED
 from labkit.lessons.course import find_course, select
 from labkit.lessons.notebook import as_text
 from labkit.lessons.pristine import ORIGINALS
+from labkit.progress import Told, untold
 
 _FILES = ("LICENSE", "environment.yml", ".jupyter")
 _TARGETS = ("help", "setup", "$(STAMP)", "stale", "lab", "clean")
@@ -64,7 +65,11 @@ class Release:
 
 
 def release(
-    destination: str | Path, lessons: Sequence[str] = (), course: str | Path | None = None, pages: bool = False
+    destination: str | Path,
+    lessons: Sequence[str] = (),
+    course: str | Path | None = None,
+    pages: bool = False,
+    told: Told = untold,
 ) -> Release:
     """Write the student bundle, once the search has found nothing in it that students must not have.
 
@@ -73,6 +78,7 @@ def release(
         lessons: Numbers or names; all if none is named.
         course: The folder that holds ``notebooks/`` and ``solutions/``; None looks upwards from the working directory.
         pages: With slides, glossary and site as pages.
+        told: Told what is done before it is.
 
     Raises:
         ConfigError: If the folder holds anything else, or labkit is not installed from its repository.
@@ -85,7 +91,9 @@ def release(
     notebooks = [select(available, asked) for asked in lessons] or available
     secrets = secrets_of(root, REPOSITORY / "labkit")
     target.parent.mkdir(parents=True, exist_ok=True)
+    total = 3 if pages else 2
     with tempfile.TemporaryDirectory(prefix=".release-", dir=target.parent) as folder:
+        told("copying the course", 0, total)
         bundle = Path(folder) / "bundle"
         _copy_repository(bundle)
         for notebook in notebooks:
@@ -95,10 +103,12 @@ def release(
             _copy(notebook, bundle / "notebooks" / ORIGINALS / notebook.name)  # for `labkit reset`
         _with_the_class_recordings(root, bundle)
         if pages:
+            told("slides and site", 1, total)
             write_pages(notebooks, root, bundle / "pages")
         lock = runtime_lock(REPOSITORY)
         (bundle / "requirements.lock").write_text(lock, encoding="utf-8")
         (bundle / "README.md").write_text(students_readme(notebooks, lock, pages), encoding="utf-8")
+        told("searching for answers", total - 1, total)
         found = search(bundle, secrets)
         if found:
             more = f"\n  and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
@@ -121,7 +131,7 @@ def _earlier(target: Path) -> list[str]:
     if not target.exists():
         return []
     if not target.is_dir():
-        raise ConfigError(f"{target} is a file; name a folder for the release for the release")
+        raise ConfigError(f"{target} is a file; name a folder for the release")
     if (target / _LIST).is_file():
         listed: list[str] = json.loads((target / _LIST).read_text(encoding="utf-8"))
         return [name for name in listed if not Path(name).is_absolute() and ".." not in Path(name).parts]

@@ -15,6 +15,7 @@ from labkit.grading.reports.spreadsheet import inert
 from labkit.grading.reports.student_report import write_whole
 from labkit.grading.submission import Submission
 from labkit.lessons.manifest import Manifest
+from labkit.progress import Told, untold
 
 if TYPE_CHECKING:
     from labkit.grading.reports.copies import Copies, Work
@@ -87,11 +88,12 @@ def write_class(
 
 
 def read_works(
-    submissions: Iterable[Submission],
+    submissions: Sequence[Submission],
     course: Course,
     hashes: Mapping[str, str],
     origin: str = "",
     owners: Mapping[str, str] | None = None,
+    told: Told = untold,
 ) -> list[Work]:
     """Return submissions as they are compared; what cannot be read holds no answers.
 
@@ -101,21 +103,22 @@ def read_works(
         hashes: Of their files, by name.
         origin: Of an earlier class, where it comes from.
         owners: Whose each is; of others the name tells.
+        told: Told each before it is read.
     """
     from labkit.grading.book.file_names import owner
     from labkit.grading.file_reader import FileReader
     from labkit.grading.reports.copies import Work
     from labkit.grading.reports.similarity import answers
 
+    works = []
     with FileReader() as files:
-        return [
-            Work(
-                f"{origin}: {each.name}" if origin else each.name,
-                answers(files.read(each).cells, course.pristine), hashes.get(each.name, ""), origin,
-                (owners or {}).get(each.name) or owner(each.name),
-            )
-            for each in submissions
-        ]  # fmt: skip
+        for each in submissions:
+            told(each.name, len(works), len(submissions))
+            name = f"{origin}: {each.name}" if origin else each.name
+            read = answers(files.read(each).cells, course.pristine)
+            whose = (owners or {}).get(each.name) or owner(each.name)
+            works.append(Work(name, read, hashes.get(each.name, ""), origin, whose))
+    return works
 
 
 def find_copies(works: Sequence[Work], course: Course, packs: Sequence[Mapping[str, str]] = ()) -> Copies:

@@ -13,6 +13,7 @@ from labkit.grading.reports.student_report import write_whole
 from labkit.grading.student import submission_hash
 from labkit.grading.submission import find_submissions
 from labkit.lessons.catching_up import read_pack
+from labkit.progress import Told, untold
 
 
 def write_copies(
@@ -24,6 +25,7 @@ def write_copies(
     course: str | Path | None = None,
     closed: Mapping[str, str] | None = None,
     owners: Callable[[Iterable[str]], Mapping[str, str]] | None = None,
+    told: Told = untold,
 ) -> Copies:
     """Return who is alike, with the page of their code written to `out`.
 
@@ -36,6 +38,7 @@ def write_copies(
         course: The folder that holds ``notebooks/``.
         closed: Notes of cases that were closed, by id.
         owners: Whose files are, as a roster has it.
+        told: Told each submission before it is read.
 
     Raises:
         ConfigError: If something named is not there.
@@ -47,7 +50,7 @@ def write_copies(
         hashes = {each.name: submission_hash(each.path) for each in submissions}
         hashes = {name: each for name, each in hashes.items() if each != "no file"}
         known = owners(each.name for each in submissions) if owners else {}
-        works += read_works(submissions, found, hashes, origin, known)
+        works += read_works(submissions, found, hashes, origin, known, told)
     alike = find_copies(works, found, [read_pack(path).answers for path in packs])
     write_whole(out, copies_page(alike, works, found.manifest, closed or {}))
     return alike
