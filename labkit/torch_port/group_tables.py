@@ -18,6 +18,8 @@ from torch.distributed import distributed_c10d
 c10d: Any = distributed_c10d
 _compiled: Any = torch._C._distributed_c10d
 
+_FLIGHT_RECORDER = "_maybe_attach_flight_recorder"
+"""Since torch 2.15 it records groups whose backend does not; it cannot name those that Python answers for."""
 NEEDED: dict[str, Callable[[], object]] = {
     "torch.distributed.distributed_c10d._world": lambda: c10d._world,
     "torch.distributed.distributed_c10d._get_default_timeout": lambda: c10d._get_default_timeout,
@@ -109,6 +111,7 @@ def installed(
         for name in (
             *("_world", "_new_process_group_helper", "rendezvous"),
             *("_default_pg_init_method", "monitored_barrier", "_get_default_timeout"),
+            *((_FLIGHT_RECORDER,) if hasattr(c10d, _FLIGHT_RECORDER) else ()),
         )
     }
 
@@ -132,6 +135,10 @@ def installed(
     def barrier(*args: Any, **kwargs: Any) -> None:
         (real_barrier if current() is None else monitored_barrier)(*args, **kwargs)
 
+    def attach(*args: Any) -> None:
+        if current() is None:
+            saved[_FLIGHT_RECORDER](*args)
+
     replaced = {
         "_world": RankWorlds(saved["_world"], current),
         "_new_process_group_helper": new_group,
@@ -141,6 +148,8 @@ def installed(
             asked if current() is None else dist.Backend.GLOO  # torch built without NCCL warns of that backend's
         ),
     }
+    if _FLIGHT_RECORDER in saved:
+        replaced[_FLIGHT_RECORDER] = attach
     for name, value in replaced.items():
         setattr(c10d, name, value)
     dist.monitored_barrier = barrier
