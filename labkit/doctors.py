@@ -46,13 +46,18 @@ def read_machines(paths: Sequence[Path]) -> list[Machine]:
     Raises:
         ConfigError: If there is no file.
     """
-    files = [file for path in paths for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
+    files = [file for path in paths for file in (_listed(path) if path.is_dir() else [path])]
     if not files:
         where = ", ".join(map(str, paths))
         raise ConfigError(
             f"there is no .json file in {where}; each learner writes one with: labkit doctor --json > name.json"
         )
     return sorted(map(_read, files), key=lambda each: (*(-part for part in each.gravity), each.name.casefold()))
+
+
+def _listed(folder: Path) -> list[Path]:
+    """Return a folder's files of machines; those that begin with "." are of programs, a release's list among them."""
+    return sorted(each for each in folder.glob("*.json") if not each.name.startswith("."))
 
 
 def as_table(machines: Sequence[Machine]) -> str:
