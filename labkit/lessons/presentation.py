@@ -96,13 +96,14 @@ def _task(lesson: Lesson, cell: Cell, prose: str) -> str:
     """Return the slide of an exercise: what each function does, or the question that stands above an answer."""
     exercise = next(each for each in lesson.exercises if each.id == cell.exercise)
     bonus = ", a bonus" if exercise.bonus else ""
+    points = f" · {exercise.points} points{bonus}" if exercise.points else bonus
     said = {name: text.split("\n")[0] for name, text in _docstrings(cell).items()}
     functions = "\n".join(f"* `{name}`: {said.get(name, '')}".rstrip(": ") for name in exercise.provides)
     asked = functions or prose.strip().rpartition("\n\n")[2]
     minutes = f"{exercise.minutes} minute{'s' if exercise.minutes != 1 else ''}"
     return (
         f"### Your turn: {exercise.number} {exercise.title}\n\n{asked}\n\n"
-        f"**{minutes}** · {exercise.points} points{bonus} · difficulty {exercise.difficulty} of 5"
+        f"**{minutes}**{points} · difficulty {exercise.difficulty} of 5"
     )
 
 

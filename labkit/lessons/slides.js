@@ -1,6 +1,8 @@
 // Figures take the room their slide has, in type that can be read from the last row; keys stay where a speaker looks.
 
 const LARGEST = 1.5;
+/** How far down a slide's prose may reach, in its pixels. */
+const LOWEST = 690;
 
 /** Wait until what was resized has drawn itself anew. */
 const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
@@ -8,7 +10,13 @@ const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAni
 /** Lay a live figure out so narrow that, enlarged, it fills the picture's width; or its height, whichever is less. */
 async function fit(live) {
   const { clientWidth: width, clientHeight: height } = live.parentElement;
-  if (!width) return;
+  if (!width) {
+    // Not laid out yet; its slide may be on its way in.
+    await drawn();
+    delete live.dataset.fitted;
+    fitPresent();
+    return;
+  }
   let scale = LARGEST;
   for (let turn = 0; turn < 3; turn++) {
     live.style.width = `${width / scale}px`;
@@ -19,6 +27,7 @@ async function fit(live) {
   }
   live.style.width = `${width / scale}px`;
   live.style.transform = `scale(${scale})`;
+  live.style.marginTop = `${Math.max(0, height - live.scrollHeight * scale) / 2}px`;
   live.dataset.fitted = scale.toFixed(2);
 }
 
@@ -43,11 +52,20 @@ function grow(section) {
   section.dataset.grown = "";
   const parts = [...section.children].filter((each) => !each.matches("aside"));
   const codes = [...section.querySelectorAll("pre, table")];
-  for (let size = 64; size >= 30; size -= 2) {
+  const down = () => Math.max(...parts.map((each) => each.offsetTop + each.offsetHeight));
+  const cut = () => codes.some((each) => each.scrollWidth > each.clientWidth + 1 || each.offsetWidth > 1216);
+  for (let size = section.matches(".exercise") ? 64 : 84; size >= 30; size -= 2) {
     section.style.fontSize = `${size}px`;
-    const down = Math.max(...parts.map((each) => each.offsetTop + each.offsetHeight));
-    const cut = codes.some((each) => each.scrollWidth > each.clientWidth + 1 || each.offsetWidth > 1216);
-    if (down <= 690 && !cut) break;
+    if (down() <= LOWEST && !cut()) break;
+  }
+  // Where code is as wide as the slide, its lines take the height that is left; then what is below the title does.
+  for (let height = 2.1; codes.length && height >= 1.35; height -= 0.15) {
+    codes.forEach((each) => each.style.setProperty("--line-height", height.toFixed(2)));
+    if (down() <= LOWEST) break;
+  }
+  const below = parts[1] ?? parts[0];
+  if (down() < LOWEST - 60) {
+    below.style.marginTop = `${parseFloat(getComputedStyle(below).marginTop) + (LOWEST - down()) / 2}px`;
   }
 }
 

@@ -19,7 +19,8 @@ WORKSHOPS = sorted(path.stem for path in (ROOT / "docs" / "workshops").glob("*.t
 
 pytestmark = [pytest.mark.browser]
 
-# How far down and to the right a slide's content reaches, in the slide's own pixels, and code cut off at its right.
+# How far down and to the right a slide's content reaches, in the slide's own pixels, code cut off at its right, and the
+# smallest type outside of figures.
 REACH = """() => {
   const slide = document.querySelector("section.present"), frame = slide.getBoundingClientRect();
   const parts = [...slide.querySelectorAll(":scope > :not(aside)")].map((part) => part.getBoundingClientRect());
@@ -27,14 +28,18 @@ REACH = """() => {
   const scale = Reveal.getScale(), picture = slide.querySelector(".picture")?.getBoundingClientRect();
   const figure = slide.querySelector(".picture > *")?.getBoundingClientRect();
   const past = figure && (figure.bottom > picture.bottom + 2 || figure.right > picture.right + 2);
-  return {spilt: Boolean(past || (figure && figure.height < 60)),
+  const texts = [...slide.querySelectorAll(":scope > :not(aside) *, :scope > :not(aside)")].filter((each) =>
+    !each.closest(".picture") && [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()));
+  return {spilt: Boolean(past || (figure && figure.height < 60)), prose: slide.matches(".prose, .exercise"),
+    least: Math.min(...texts.map((each) => parseFloat(getComputedStyle(each).fontSize))),
     down: Math.max(0, ...parts.map((part) => part.bottom - frame.top)) / scale,
     right: Math.max(0, ...parts.map((part) => part.right - frame.left)) / scale,
     cut, text: slide.innerText.slice(0, 60)};
 }"""
-# Whether the slide's figure has come to life and found its size.
+# Whether the slide's figure has come to life, and it or the prose has found its size.
 ALIVE = """() => {
-  const live = document.querySelector("section.present .live");
+  const slide = document.querySelector("section.present"), live = slide.querySelector(".live");
+  if (slide.matches(".prose, .exercise") && !("grown" in slide.dataset)) return false;
   return !live || (live.dataset.fitted > "" && !live.querySelector(".labkit-timeline:not([data-painted])"));
 }"""
 
@@ -57,48 +62,23 @@ def opened(browser: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", [*(pytest.param(each, marks=pytest.mark.long) for each in LESSONS), *WORKSHOPS])
-def test_every_slide_fits_and_nothing_is_fetched(opened: Any, tmp_path: Path, name: str) -> None:
+def test_every_slide_fits_in_type_for_the_last_row_and_no_prose_leaves_it_half_empty(
+    opened: Any, tmp_path: Path, name: str
+) -> None:
     opened.goto(deck(name, tmp_path))
     opened.wait_for_function("window.Reveal && Reveal.isReady()")
-    too_large = []
+    too_large, poor = [], []
     for number in range(opened.evaluate("Reveal.getTotalSlides()")):
         opened.evaluate(f"Reveal.slide({number})")
         opened.wait_for_function(ALIVE)
         reach = opened.evaluate(REACH)
         if reach["down"] > HEIGHT or reach["right"] > WIDTH or reach["cut"] or reach["spilt"]:
             too_large.append((number + 1, reach))
-    assert not too_large
+        if reach["least"] < 20 or (reach["prose"] and reach["down"] < 0.6 * HEIGHT):
+            poor.append((number + 1, reach))
+    assert not too_large and not poor
     assert all(url.startswith(("file:", "data:", "blob:")) for url in opened.asked)
     assert opened.evaluate("document.querySelectorAll('aside.notes').length") >= 3
-
-
-# How far down the text of a slide of prose reaches, as a share of its height, and its smallest type in pixels.
-FILLED = """() => {
-  const slide = document.querySelector("section.present"), frame = slide.getBoundingClientRect();
-  const parts = [...slide.querySelectorAll(":scope > :not(aside)")], scale = Reveal.getScale();
-  const texts = [...slide.querySelectorAll(":scope > :not(aside) *, :scope > :not(aside)")].filter((each) =>
-    [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()));
-  return {down: Math.max(...parts.map((part) => part.getBoundingClientRect().bottom - frame.top)) / scale / 720,
-    least: Math.min(...texts.map((each) => parseFloat(getComputedStyle(each).fontSize))),
-    text: slide.innerText.slice(0, 60)};
-}"""
-
-
-@pytest.mark.parametrize("name", [*LESSONS, *WORKSHOPS])
-@pytest.mark.long
-def test_prose_fills_its_slide_in_type_for_the_last_row(opened: Any, tmp_path: Path, name: str) -> None:
-    opened.goto(deck(name, tmp_path))
-    opened.wait_for_function("window.Reveal && Reveal.isReady()")
-    poor = []
-    for number in range(opened.evaluate("Reveal.getTotalSlides()")):
-        opened.evaluate(f"Reveal.slide({number})")
-        if not opened.evaluate("document.querySelector('section.present').matches('.prose, .exercise')"):
-            continue
-        opened.wait_for_function("'grown' in document.querySelector('section.present').dataset")
-        found = opened.evaluate(FILLED)
-        if found["least"] < 20 or not 0.56 <= found["down"] <= 1:
-            poor.append((number + 1, found))
-    assert not poor
 
 
 def test_an_exercise_counts_its_minutes_down_from_a_click(opened: Any, tmp_path: Path) -> None:
