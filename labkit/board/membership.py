@@ -92,10 +92,8 @@ def _tell(membership: Membership, what: str, body: dict[str, object]) -> None:
     """
     trouble, away = post(membership, what, body)
     if away:
-        where = membership.link.partition("/c/")[0]
         raise EnvironmentProblem(
-            f"the class board at {where} does not answer ({trouble}); compare the link with the one on the wall, and "
-            "check that this machine is on the room's network"
+            f"{trouble} Compare the link with the one on the wall, and check that this machine is on the room's network"
         )
     if trouble:
         raise ConfigError(trouble)

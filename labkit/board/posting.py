@@ -44,8 +44,7 @@ def post(membership: Membership, what: str, body: dict[str, object]) -> tuple[st
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         return (
-            f"The class board at {membership.link.partition('/c/')[0]} did not answer ({reason}). Your work is not"
-            " touched by it; results go with your next check. labkit.leave_class() ends it.",
+            f"The class board at {membership.link.partition('/c/')[0]} did not answer ({reason}).",
             True,
         )
 

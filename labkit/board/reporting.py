@@ -8,6 +8,9 @@ from labkit.board.membership import Membership, member
 from labkit.board.posting import post
 
 
+_LATER = " Your work is not touched by it; results go with your next check. labkit.leave_class() ends it."
+
+
 class _Sender:
     """Sends the newest of each thing there is to tell; what could not be sent goes with the next one."""
 
@@ -48,7 +51,7 @@ class _Sender:
                 if self._waiting.get(told) is body and not again:
                     del self._waiting[told]
                 if trouble:
-                    self._trouble = trouble
+                    self._trouble = trouble + (_LATER if again else "")
                 if again:
                     self._thread = None
                     return

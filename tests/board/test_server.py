@@ -165,7 +165,7 @@ def test_a_taken_name_a_wrong_link_and_a_dead_board_are_told_at_joining(board: R
     with pytest.raises(ConfigError, match="this is no class of this board"):
         labkit.join_class(re.sub(r"/c/.*", "/c/aaaaa-bbbbb", board.link), "cy")
     stop(board)
-    with pytest.raises(EnvironmentProblem, match=r"does not answer \(.*compare the link with the one on the wall"):
+    with pytest.raises(EnvironmentProblem, match=r"did not answer \([^)]*\)\. Compare the link with the one on the"):
         labkit.join_class(board.link, "dee")
     assert not own_home.exists()
 
