@@ -23,7 +23,7 @@ ifneq ($(shell test "$$(cat $(STAMP) 2>/dev/null)" = "$$(pwd -P)" && $(BIN)/pyth
 STALE := stale
 endif
 
-.PHONY: help setup lab lint type check unit notebooks test test-all test-gpu test-browser build slides docs dist grade bench lock clean stale
+.PHONY: help setup lab lint type check unit notebooks test test-all test-gpu test-elsewhere test-browser build slides docs dist grade bench lock clean stale
 .DELETE_ON_ERROR:
 
 help:  ## List the targets
@@ -97,6 +97,9 @@ test-all: setup  ## `make test` with the tests and cells that take minutes
 test-gpu: setup  ## Only the tests that need one or two CUDA GPUs; fails where there is none that works
 	$(BIN)/python -m labkit.launch.gpus
 	$(BIN)/python -m pytest -m "gpu1 or gpu2" $(ARGS)
+
+test-elsewhere: setup  ## `make unit` with fork, memfd, bubblewrap and control groups taken away, as on other systems (an hour)
+	@$(BIN)/python -m tests.elsewhere $(MAKE) --no-print-directory unit ARGS="$(ARGS)"
 
 test-browser: setup  ## Only the tests that drive a real Chromium
 	$(BIN)/python -m pytest -m browser $(ARGS)

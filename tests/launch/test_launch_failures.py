@@ -22,6 +22,7 @@ import labkit
 from labkit.errors import EnvironmentProblem, RankFailed, RunTimeout
 from labkit.launch import supervisor
 from labkit.launch.watchdog import cpu_seconds
+from tests.linux import forks
 
 
 def test_an_exception_on_one_rank_ends_the_others_within_two_seconds(tmp_path: Path) -> None:
@@ -305,6 +306,7 @@ def test_a_cause_and_its_context_stay_in_the_traceback() -> None:
         labkit.run(work, on=labkit.local(1))
 
 
+@forks
 def test_when_the_preloaded_process_dies_the_run_says_so_and_the_next_one_works(tmp_path: Path) -> None:
     def work() -> None:
         (tmp_path / str(os.getpid())).touch()

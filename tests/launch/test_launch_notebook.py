@@ -12,6 +12,8 @@ import psutil
 import pytest
 from live_kernel import Notebook, alive, wait_until
 
+from tests.linux import forks
+
 
 def cell(notebook: Notebook, code: str) -> str:
     """Return what a cell shows that must not fail."""
@@ -139,6 +141,7 @@ def load():
 """
 
 
+@forks
 def test_interrupting_the_cell_leaves_no_process_and_a_usable_kernel(notebook: Notebook) -> None:
     cell(notebook, LOADER)
     zygote = {p.pid for p in notebook.processes()}
@@ -167,6 +170,7 @@ def test_when_the_kernel_ends_no_process_is_left(doomed_notebook: Notebook, how:
     wait_until(lambda: not alive(below))
 
 
+@forks
 def test_what_a_rank_started_in_a_session_of_its_own_ends_with_the_run(notebook: Notebook) -> None:
     shown = cell(
         notebook,
@@ -180,12 +184,14 @@ def test_what_a_rank_started_in_a_session_of_its_own_ends_with_the_run(notebook:
     wait_until(lambda: not psutil.pid_exists(int(shown)))
 
 
+@forks
 def test_the_zygote_has_one_thread_and_never_loads_cuda(notebook: Notebook) -> None:
     (zygote,) = notebook.processes()
     assert zygote.num_threads() == 1
     assert not [m.path for m in zygote.memory_maps() if "libcuda.so" in m.path]
 
 
+@forks
 def test_the_zygote_starts_when_worlds_is_imported_in_a_kernel() -> None:
     kernel = Notebook.__new__(Notebook)
     from jupyter_client.manager import KernelManager

@@ -18,6 +18,7 @@ import torch.distributed as dist
 import labkit
 from labkit.errors import ConfigError, RankFailed
 from labkit.launch.output import ECHOED_BYTES, KEPT_HEAD_BYTES, KEPT_TAIL_BYTES
+from tests.linux import forks
 
 
 def test_every_run_has_fresh_processes_that_import_nothing_heavy() -> None:
@@ -248,6 +249,7 @@ def test_a_taken_port_cannot_be_in_the_way() -> None:
     assert labkit.run(work, on=labkit.local(1)).results == [True]
 
 
+@forks
 def test_a_full_temporary_folder_is_in_nobodys_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Job and logs are anonymous memory: a run needs no file."""
     import tempfile

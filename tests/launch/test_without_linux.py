@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
+import labkit
+from labkit.errors import EnvironmentProblem
 from labkit.launch.local import default_start_method
 
-TAKEN_AWAY = """
-import os
-for name in ("fork", "forkpty", "memfd_create", "pidfd_open", "sched_getaffinity", "sched_setaffinity"):
-    if hasattr(os, name):
-        delattr(os, name)
-"""
+ELSEWHERE = Path(__file__).parents[1] / "elsewhere"
+"""Its sitecustomize.py takes away what only Linux has."""
+
 LEARNER = """
 import torch, torch.distributed as dist
 import labkit
@@ -59,9 +58,8 @@ def test_the_start_method_asks_for_what_it_needs(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.long
 def test_a_learner_needs_no_linux(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(TAKEN_AWAY)
     (tmp_path / "program.py").write_text(LEARNER)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PATH": str(Path(sys.executable).parent)}
+    environment = {**os.environ, "PYTHONPATH": str(ELSEWHERE), "PATH": str(Path(sys.executable).parent)}
     for command in (["program.py"], ["-c", "from labkit.cli import main; main()", "doctor"]):
         done = subprocess.run(
             [sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
@@ -75,3 +73,9 @@ def test_a_learner_needs_no_linux(tmp_path: Path) -> None:
         else:
             assert "Ranks are spawned: this Python on Linux has no fork that is safe" in done.stdout
             assert "bubblewrap" in done.stdout and "Labs can run" in done.stdout
+
+
+def test_a_cluster_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    with pytest.raises(EnvironmentProblem, match="needs Linux, here and on the hosts"):
+        labkit.run(abs, on=labkit.cluster("tcp://127.0.0.1:1"))

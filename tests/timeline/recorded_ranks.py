@@ -15,8 +15,9 @@ from torch.distributed import TCPStore
 from labkit.launch import recording
 
 _store: TCPStore | None = None
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["pytest", "torch", "torch.distributed", "labkit.launch.recording.recorded_group"])
+_CONTEXT = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
+if hasattr(os, "fork"):
+    _CONTEXT.set_forkserver_preload(["pytest", "torch", "torch.distributed", "labkit.launch.recording.recorded_group"])
 
 
 def start_ranks(

@@ -13,6 +13,7 @@ from recorded_ranks import record_of, run_ranks, start_ranks, stop_ranks
 
 from labkit.launch.recording import RankLog, assemble, read_log
 from labkit.launch.recording.event_log import EventLog
+from tests.linux import forks
 
 
 def _until_waiting(path: Path) -> RankLog:
@@ -106,6 +107,7 @@ def test_threads_write_without_tearing_each_others_records(tmp_path: Path) -> No
         assert (mine.start_ns[1:] >= mine.end_ns[:-1]).all()
 
 
+@forks
 def test_a_forked_child_writes_nothing_into_its_parents_log(tmp_path: Path) -> None:
     run_ranks(programs.spans_in_a_fork, 1, tmp_path)
     assert record_of(tmp_path, 1).name.tolist() == ["parent"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import socket
 import ssl
-import sys
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from labkit.errors import ConfigError, EnvironmentProblem
 from labkit.launch.cluster.addresses import host_of, is_loopback, refuse_open_doors
 from labkit.launch.cluster.start import start_agent, stay
 from labkit.launch.cluster.versions import HERE, refuse_differences, versions
+from labkit.launch.local import default_start_method
 
 _ANSWER_SECONDS = 15
 _START_SECONDS = 90
@@ -178,7 +178,7 @@ def _labels(named: list[tuple[str, str]]) -> list[str]:
 
 
 def _distributed() -> Any:
-    if sys.platform != "linux":
+    if default_start_method() != "zygote":
         raise EnvironmentProblem("labkit.cluster() needs Linux, here and on the hosts.")
     try:
         import distributed

@@ -21,6 +21,9 @@ from labkit.launch.cluster.dask_hosts import Options
 from labkit.launch.cluster.hosts import hosts_of
 from labkit.launch.cluster.versions import HERE, refuse_differences
 from labkit.launch.local import Order
+from tests.linux import forks
+
+pytestmark = forks
 
 
 def reduced(scale: float) -> tuple[float, dict[str, str]]:
