@@ -25,6 +25,8 @@ def nothing_in_flight(waiting: Mapping[int, RankLog], logs: Mapping[int, RankLog
 
 
 def _can_end(rank: int, wait: Wait, logs: Mapping[int, RankLog]) -> bool:
+    if wait.operation.startswith("store."):
+        return True  # by whoever sets the key
     others = [other for other in logs if other != rank] if wait.peer is None else [wait.peer]
     if wait.group_ranks:  # only the group's own ranks can send to it
         others = [other for other in others if other in wait.group_ranks]

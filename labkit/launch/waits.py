@@ -32,6 +32,8 @@ def describe_wait(rank: int, logs: Mapping[int, RankLog], finished: frozenset[in
     if wait.operation in ("send", "isend"):
         done = _finished_words(wait.peer, finished)
         return f"rank {rank} waits to send {format_bytes(wait.bytes)} to rank {wait.peer}{done}"
+    if wait.operation.startswith("store."):
+        return f"rank {rank} waits in {wait.operation} for a key that nobody has set"
     return f"rank {rank} waits in {wait.operation} #{wait.number + 1}{size}{_missing_words(rank, wait, logs, finished)}"
 
 

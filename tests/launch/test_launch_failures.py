@@ -137,6 +137,62 @@ def test_ranks_in_different_collectives_are_told_apart() -> None:
         labkit.run(work, on=labkit.local(2), stall=0.5)
 
 
+def _one_makes_a_group() -> None:
+    if dist.get_rank() == 0:
+        dist.new_group([0, 1])
+
+
+def _one_makes_a_group_and_one_is_at_a_barrier() -> None:
+    _one_makes_a_group()
+    dist.barrier()
+
+
+def _one_begins() -> None:
+    if os.environ["RANK"] == "0":
+        dist.init_process_group("gloo")
+
+
+def _one_asks_the_store() -> None:
+    if dist.get_rank() == 0:
+        dist.distributed_c10d._get_default_store().wait(["nothing"])
+
+
+@pytest.mark.parametrize(
+    ("work", "says"),
+    [
+        (_one_makes_a_group, "waits in new_group #1, which rank 1 finished without"),
+        pytest.param(
+            _one_makes_a_group_and_one_is_at_a_barrier,
+            "waits in new_group #1, which rank 1 has not reached",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            _one_begins, "waits in init_process_group #1, which rank 1 finished without", marks=pytest.mark.long
+        ),
+        pytest.param(_one_asks_the_store, "waits in store.wait for a key that nobody has set", marks=pytest.mark.long),
+    ],
+)
+def test_who_waits_for_ranks_outside_of_any_group_is_in_a_deadlock_too(work: Callable[[], None], says: str) -> None:
+    with pytest.raises(RunTimeout, match="(?s)^Deadlock: .*rank 0 " + says):
+        labkit.run(work, on=labkit.local(2), stall=0.5, timeout=60, init=work is not _one_begins)
+
+
+def _all_meet() -> None:
+    if not dist.is_initialized():
+        dist.init_process_group("gloo")
+    group, store = dist.new_group(), dist.distributed_c10d._get_default_store()
+    time.sleep(0.1 * dist.get_rank())
+    store.set(f"{dist.get_rank()}", "here")
+    store.get(f"{1 - dist.get_rank()}")
+    dist.barrier(group)
+
+
+def test_groups_that_are_made_leave_nothing_on_the_timeline() -> None:
+    timeline = labkit.run(_all_meet, on=labkit.local(2), init=False).timeline
+    assert timeline is not None and set(timeline.kind.tolist()) == {"barrier"}
+    assert not timeline.problems
+
+
 def test_a_slow_sender_is_no_deadlock() -> None:
     """Rank 0 waits far longer than ``stall`` for a rank that is busy elsewhere."""
 

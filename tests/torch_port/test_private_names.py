@@ -10,6 +10,7 @@ from labkit.torch_port import (
     backward,
     devices,
     futures,
+    gatherings,
     group_tables,
     known_crashes,
     meeting,
@@ -23,7 +24,7 @@ from labkit.torch_port.group_tables import WORLD_FIELDS, RankWorlds, c10d, new_w
 NEEDED = {
     name: reach
     for module in (
-        *(backward, devices, futures, group_tables, known_crashes, meeting, operators, process_tables),
+        *(backward, devices, futures, gatherings, group_tables, known_crashes, meeting, operators, process_tables),
         *(remote_calls, rpc),
     )
     for name, reach in module.NEEDED.items()

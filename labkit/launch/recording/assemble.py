@@ -74,7 +74,8 @@ _DTYPES: dict[str, Any] = {
 
 def columns_of(log: RankLog, ended_ns: int | None) -> dict[str, Any]:
     """Return one rank's records as columns, times as the clock gave them; see assemble."""
-    index = np.flatnonzero((log.records["state"] != layout.EMPTY) & (log.records["flags"] & layout.ALONGSIDE == 0))
+    hidden = log.records["flags"] & (layout.ALONGSIDE | layout.NO_SPAN) != 0
+    index = np.flatnonzero((log.records["state"] != layout.EMPTY) & ~hidden)
     records = log.records[index]
     names = np.array(log.names, dtype=np.str_)
     is_open = records["state"] == layout.OPEN

@@ -33,6 +33,7 @@ def install(log_path: str | Path, rank: int, *, capacity: int = DEFAULT_CAPACITY
 
     import torch.distributed.rpc
 
+    from labkit.launch.recording.gatherings import record_gatherings
     from labkit.launch.recording.recorded_group import RecordedGroup
     from labkit.torch_port.wrapped_group import install as install_groups
     from labkit.torch_port.wrapped_group import wrapping_class
@@ -40,7 +41,7 @@ def install(log_path: str | Path, rank: int, *, capacity: int = DEFAULT_CAPACITY
     # Everything under torch/ is torch's; a learner's own packages beside it are not.
     recorder = _recorder = Recorder(log, rank, (str(Path(torch.__file__).parent) + "/",))
     groups = wrapping_class(lambda outer, inner: RecordedGroup(recorder, outer, inner))
-    _undo.extend((install_groups(groups), recorder.futures.install()))
+    _undo.extend((install_groups(groups), recorder.futures.install(), record_gatherings(recorder)))
     if torch.distributed.rpc.is_available():
         from labkit.launch.recording.remote_calls import record_remote_calls
 

@@ -82,6 +82,8 @@ ALONGSIDE = 64
 """No span: another call that a wait for several was for; its number is the index of that wait's record."""
 BATCHED = 128
 """A message that was posted together with others, by dist.batch_isend_irecv."""
+NO_SPAN = 256
+"""Is on the timeline while it lasts, not once it is over: ranks that make a group, or ask a store."""
 
 CHUNK = 1 << 20
 """Disk space is claimed in pieces of this size, so that a full disk drops records and never kills the rank."""
