@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 CASE_SECONDS = 10.0
 """How long a case may take before it counts as hung; ranks that all wait are noticed earlier."""
+MOST_ALONE = 2
+"""So many cases that fail by themselves too are enough: each takes a second, and the next would say the same."""
 
 Functions = dict[str, Callable[..., Any]]
 Place = Literal["cpu", "cuda"]
@@ -84,7 +86,8 @@ def run_visible(
     case_seconds: float = CASE_SECONDS,
     device: Place = "cpu",
 ) -> list[CaseOutcome]:
-    """Return the outcome of each case, in order; after a case that hung or found a stub the rest is not run.
+    """Return the outcome of each case, in order; after one that hung or found a stub the rest is not run, nor after two
+    that failed alone.
 
     Args:
         exercise: What is checked.
@@ -109,8 +112,8 @@ def run_visible(
                 # What passed although others shared its run has passed.
                 for place in suspects:
                     outcomes[place] = CaseOutcome(wanted[place], None)
-                only_first = _is_over(brought.failure)
-                stopped = _run_alone(exercise, functions, outcomes, suspects, case_seconds, device, only_first)
+                most = 1 if _is_over(brought.failure) else MOST_ALONE
+                stopped = _run_alone(exercise, functions, outcomes, suspects, case_seconds, device, most)
             if stopped:
                 return outcomes
     return outcomes
@@ -123,7 +126,7 @@ def _run_alone(
     places: Sequence[int],
     case_seconds: float,
     device: Place,
-    only_first: bool,
+    most: int,
 ) -> bool:
     """Run cases one by one and enter what came of them; return whether nothing is to be run after them.
 
@@ -134,13 +137,15 @@ def _run_alone(
         places: Where the cases stand among them.
         case_seconds: Time limit of a case.
         device: Where ranks are.
-        only_first: Stop at the first that fails: it was a run without an end that made the others doubtful.
+        most: Stop when so many have failed: one, where it was a run without an end that made the others doubtful.
     """
+    failed = 0
     for place in places:
         case = outcomes[place].case
         (alone,) = run_together(exercise, functions, [case], case_seconds, device).cases
         outcomes[place] = alone.outcome(exercise, case)
-        if _is_over(alone.got) or (only_first and not outcomes[place].passed):
+        failed += not outcomes[place].passed
+        if _is_over(alone.got) or failed >= most:
             return True
     return False
 
