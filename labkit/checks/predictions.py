@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -193,12 +192,13 @@ def _forms_of(figure: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     if isinstance(figure, list):
         return {"text/plain": "\n".join(map(str, figure))}, {}
     if hasattr(figure, "savefig"):
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", metadata={"Software": None})
+        from labkit.widgets.plots import to_png
+
+        png = to_png(figure)
         titles = "; ".join(filter(None, (axes.get_title() for axes in figure.axes)))
-        image = base64.b64encode(buffer.getvalue()).decode()
+        image = base64.b64encode(png).decode()
         html = f'<img style="max-width:100%" alt="{escape(titles)}" src="data:image/png;base64,{image}">'
-        return {"text/plain": titles, "text/html": html, "image/png": buffer.getvalue()}, {}
+        return {"text/plain": titles, "text/html": html, "image/png": png}, {}
     shown = figure._repr_mimebundle_()
     return shown if isinstance(shown, tuple) else (shown, {})
 

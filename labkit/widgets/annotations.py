@@ -12,14 +12,12 @@ from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS, SERVED
 from labkit.timeline.metrics import busy_ns
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
-from labkit.widgets.axis_and_legend import GREY, MESSAGE_COLOUR, SMALL, TEXT
-from labkit.widgets.canvas import Canvas, width_of
-from labkit.widgets.language import LIGHT
+from labkit.widgets.axis_and_legend import SMALL, TEXT
+from labkit.widgets.canvas import CLEAR, Canvas, width_of
+from labkit.widgets.colours import ARROW, GREY, RED, ink_on
 from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout, window_of
 from labkit.widgets.palette import BLOCKED, CATEGORIES, categories_of
-from labkit.widgets.scene import ink_on
 
-EVENT_COLOUR = LIGHT["wrong"]
 _IN_BARS = 11
 _LEAST_FRAME = 6
 _SIGNED = 9
@@ -62,7 +60,7 @@ def label_rows(
         last = middle
         if top > 0 and each_lane:
             between = TOP + top - layout.rank_gap / 2
-            canvas.line(0, between, LEFT + NUM_COLUMNS, between, "#DDDDDD")
+            canvas.line(0, between, LEFT + NUM_COLUMNS, between, GREY, 0.25)
         canvas.words(12, middle, layout.names.get(rank, f"rank {rank}"), TEXT)
         if not each_lane:
             each_busy = busy_ns(timeline).tolist() if each_busy is None else each_busy
@@ -141,7 +139,7 @@ def label_bars(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> None:
             if (end - start) / pixel_ns < width_of(text, _IN_BARS) + 6 or covered or timeline.kind[row] == "wait":
                 continue
             x, y = LEFT + ((start + end) / 2 - first) / pixel_ns, TOP + top + layout.bar_height / 2
-            canvas.words(x, y, text, _IN_BARS, colour=ink_on(CATEGORIES[categories[row]].colour), across="middle")
+            canvas.words(x, y, text, _IN_BARS, colour=ink_on(CATEGORIES[categories[row]].dark), across="middle")
 
 
 def draw_seams(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> None:
@@ -157,7 +155,7 @@ def draw_seams(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> None:
         for (begin, end), (then, until) in pairwise(bars):
             if abs(then - end) * scale < 0.5 and min(end - begin, until - then) * scale >= _SEAM:
                 x = LEFT + (then - first) * scale
-                canvas.line(x, TOP + top, x, TOP + top + layout.bar_height - 1, LIGHT["ground"])
+                canvas.line(x, TOP + top, x, TOP + top + layout.bar_height - 1, CLEAR)
 
 
 def draw_exposed(canvas: Canvas, shares: npt.NDArray[np.float64], layout: RowLayout) -> None:
@@ -182,10 +180,10 @@ def draw_exposed(canvas: Canvas, shares: npt.NDArray[np.float64], layout: RowLay
         begins, ends = np.flatnonzero(np.diff(bare) == 1), np.flatnonzero(np.diff(bare) == -1)
         low = TOP + layout.tops[call] + layout.bar_height - 2
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-            canvas.box(LEFT + begin, low, end - begin, 2, edge=EVENT_COLOUR, fill=EVENT_COLOUR)
+            canvas.box(LEFT + begin, low, end - begin, 2, edge=RED, fill=RED)
             if end - begin >= _SIGNED and layout.bar_height >= _LINE_OF_TEXT:
                 middle = TOP + layout.tops[call] + layout.bar_height / 2
-                canvas.words(LEFT + end + 1, middle, "!", SMALL, colour=EVENT_COLOUR, bold=True)
+                canvas.words(LEFT + end + 1, middle, "!", SMALL, colour=RED, bold=True)
 
 
 def draw_messages(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> bool:
@@ -214,7 +212,7 @@ def draw_messages(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> bool
         leaves = LEFT + (int(timeline.start_ns[sends[0]]) - first) * scale
         from_y, to_y = (src + layout.bar_height, dst) if down else (src, dst + layout.bar_height)
         arrows.append((leaves, TOP + from_y, LEFT + (arrives - first) * scale, TOP + to_y))
-    canvas.arrows(arrows, MESSAGE_COLOUR, 0.8)
+    canvas.arrows(arrows, ARROW, 1.0)
     return True
 
 
@@ -229,4 +227,4 @@ def frame_event(canvas: Canvas, timeline: Timeline, layout: RowLayout, row: int)
     begin, end = (int(timeline.start_ns[row]) - first) * scale, (int(timeline.end_ns[row]) - first) * scale
     wide = max(end - begin, _LEAST_FRAME)
     left = LEFT + min(begin, NUM_COLUMNS - wide)
-    canvas.ring(left, TOP + layout.tops[rows.index(place)], wide, layout.bar_height, EVENT_COLOUR)
+    canvas.ring(left, TOP + layout.tops[rows.index(place)], wide, layout.bar_height, RED)

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from labkit.widgets.canvas import Canvas, width_of
-from labkit.widgets.language import LIGHT
+from labkit.widgets.colours import ARROW, GREY, INK, rgb
 from labkit.widgets.layout import BOTTOM, LEFT, NUM_COLUMNS, RIGHT
 from labkit.widgets.palette import HATCH, PALE, Category
 
-GREY, MESSAGE_COLOUR = LIGHT["quiet"], LIGHT["send"]
 SMALL, TEXT = 11, 13
 """Pixels of the two sizes of type."""
 _PATCH = 14
 _MOST_TICKS = 8
+_IDLE = Category("idle", "", "")
 
 
 def ticks(span: float) -> list[float]:
@@ -28,37 +28,34 @@ def ticks(span: float) -> list[float]:
 
 def draw_axis(canvas: Canvas, span: float, label: str) -> None:
     """Draw the line under the bars with its ticks; span is its length in its unit."""
-    base = canvas.image.height - BOTTOM
+    base = canvas.height - BOTTOM
     canvas.line(LEFT, base, LEFT + NUM_COLUMNS, base, GREY)
     for tick in ticks(span):
         x = LEFT + tick / span * NUM_COLUMNS
         canvas.line(x, base, x, base + 4, GREY)
         canvas.words(x, base + 6, f"{tick:g}", SMALL, across="middle", down="top")
-    canvas.words(12, canvas.image.height - 4, label, TEXT, down="bottom")
+    canvas.words(12, canvas.height - 4, label, TEXT, down="bottom")
 
 
 def draw_legend(canvas: Canvas, categories: Sequence[Category], *, has_arrows: bool) -> None:
     """Name the colours in use, from the right end of the bars leftwards, idle last."""
     entries: list[tuple[str, Category | None]] = [(category.name, category) for category in categories]
     entries += [("message", None)] if has_arrows else []
-    x, y = canvas.image.width - RIGHT, canvas.image.height - 11
-    for name, category in reversed([*entries, ("idle: empty", Category("idle", LIGHT["ground"], LIGHT["ground"]))]):
+    x, y = canvas.width - RIGHT, canvas.height - 11
+    for name, category in reversed([*entries, ("idle: empty", _IDLE)]):
         x -= round(width_of(name, SMALL))
         canvas.words(x, y, name, SMALL)
         x -= _PATCH + 5
         if category is None:
-            canvas.arrows([(x, y + 0.5, x + _PATCH, y + 0.5)], MESSAGE_COLOUR, 1.0)
+            canvas.arrows([(x, y + 0.5, x + _PATCH, y + 0.5)], ARROW, 1.0)
         else:
-            canvas.box(
-                x, y - 4, _PATCH, 9, edge=category.colour if category.hatched else LIGHT["ink"], fill=category.colour
-            )
+            canvas.box(x, y - 4, _PATCH, 9, edge=INK, fill=None if category is _IDLE else category.dark)
             if category.hatched:
-                canvas.pixels(x + 1, y - 3, _stripes(category.colour, 7, _PATCH - 2))
+                canvas.pixels(x + 1, y - 3, _stripes(category.dark, 7, _PATCH - 2))
         x -= 12
 
 
 def _stripes(colour: str, height: int, width: int) -> np.ndarray:
     y, x = np.indices((height, width))
-    shade = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
-    pale = [round(255 - PALE * (255 - value)) for value in shade]
-    return np.where((x + y)[:, :, None] % HATCH[0] < HATCH[1], shade, pale).astype(np.uint8)
+    opacity = np.where((x + y)[:, :, None] % HATCH[0] < HATCH[1], 1, PALE)
+    return np.asarray(np.rint(255 * opacity * [*rgb(colour), 1]), dtype=np.uint8)

@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from labkit.plans.bucket_steps import Row
 from labkit.widgets.language import LIGHT, letter, tint
-from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, ink_on
+from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text
 
 _COMPUTE = {"F": LIGHT["forward"], "S": LIGHT["host"], "B": LIGHT["backward"], "O": LIGHT["optimizer"]}
 _WIDTH, _LEFT, _RIGHT = 760, 82, 14
@@ -68,12 +68,12 @@ def _row(name: str, row: Row, x: Callable[[float], float], y: float) -> list[Mar
         width, fill = x(end) - x(start), _COMPUTE[kind]
         marks.append(Rect(x(start), y, width, 19, fill, INK, 0.8))
         if width > 60:
-            marks.append(Text(x(start) + width / 2, y + 14, words[kind], 10.5, "middle", ink_on(fill)))
+            marks.append(Text(x(start) + width / 2, y + 14, words[kind], 10.5, "middle", on=fill))
     for number, each in enumerate(row.sent):
         fill, left, width = tint(number), x(each.start), x(each.end) - x(each.start)
         marks.append(Rect(left, y + 22, width, 19, fill, INK, 0.8))
         if width > 16:
-            marks.append(Text(left + width / 2, y + 36, letter(number), 11, "middle", ink_on(fill)))
+            marks.append(Text(left + width / 2, y + 36, letter(number), 11, "middle", on=fill))
         if each.end > row.computed:
             marks.append(Line(((x(max(each.start, row.computed)), y + 21), (x(each.end), y + 21)), RED, 4))
     marks.append(Line(((x(row.computed), y - 3), (x(row.computed), y + 45)), INK, 1.2, dashed=True))

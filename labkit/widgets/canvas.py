@@ -1,4 +1,4 @@
-"""A white canvas to draw a small picture on, by pixel: words, lines, rectangles, arrows.
+"""A canvas without a ground to draw a small picture on, by pixel: words, lines, rectangles, arrows.
 
 Matplotlib draws figures that can be changed and asked; for fifty words and a few lines its layout takes ten times as
 long as the drawing. Its fonts are used, so that pictures look alike.
@@ -15,23 +15,37 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
+from labkit.widgets.colours import INK, rgb
+
 Arrow = tuple[float, float, float, float]
 """x and y of its tail, then of its head."""
 
 _FINER = 4  # slanted lines are drawn this many times as large and made smaller
 _HEAD, _HALF_WIDTH = 7.0, 2.6
+CLEAR = "none"
+"""In place of a colour: what lies there is taken away."""
+Ink = tuple[int, int, int, int]
 
 
 class Canvas:
     """A picture being drawn; places are pixels from its upper left corner.
 
+    While it is drawn its colours are multiplied by their opacity: a letter's soft edge is then laid over what is there,
+    or over nothing, by one and the same rule, and leaves no dark fringe.
+
     Attributes:
-        image: What is there so far.
+        width: Pixels.
+        height: Pixels.
     """
 
     def __init__(self, width: int, height: int) -> None:
-        self.image = Image.new("RGB", (width, height), "white")
-        self._pen = ImageDraw.Draw(self.image)
+        self.width, self.height = width, height
+        self._image = Image.new("RGBA", (width, height))
+        self._pen = ImageDraw.Draw(self._image)
+
+    def finished(self) -> Image.Image:
+        """Return the picture, RGBA."""
+        return Image.frombuffer("RGBa", self._image.size, self._image.tobytes()).convert("RGBA")
 
     def words(
         self,
@@ -40,34 +54,35 @@ class Canvas:
         text: str,
         size: int,
         *,
-        colour: str = "#000000",
+        colour: str = INK,
         across: Literal["left", "middle", "right"] = "left",
         down: Literal["top", "middle", "bottom"] = "middle",
         bold: bool = False,
     ) -> None:
         """Write a line of text; across and down say which part of it lies at x and y; size is in pixels."""
         anchor = {"left": "l", "middle": "m", "right": "r"}[across] + {"top": "a", "middle": "m", "bottom": "d"}[down]
-        self._pen.text((round(x), round(y)), text, fill=colour, font=_font(size, bold), anchor=anchor)
+        self._pen.text((round(x), round(y)), text, fill=_ink(colour), font=_font(size, bold), anchor=anchor)
 
-    def line(self, x0: float, y0: float, x1: float, y1: float, colour: str) -> None:
-        """Draw a line one pixel wide; it is meant to be level or upright."""
-        self._pen.line([(round(x0), round(y0)), (round(x1), round(y1))], fill=colour)
+    def line(self, x0: float, y0: float, x1: float, y1: float, colour: str, opacity: float = 1.0) -> None:
+        """Draw a line one pixel wide in place of what lies there; it is meant to be level or upright."""
+        self._pen.line([(round(x0), round(y0)), (round(x1), round(y1))], fill=_ink(colour, opacity))
 
     def box(self, x: float, y: float, width: float, height: float, *, edge: str, fill: str | None = None) -> None:
         """Draw a rectangle whose edge is its outermost pixel."""
         left, top = round(x), round(y)
-        self._pen.rectangle((left, top, left + round(width) - 1, top + round(height) - 1), fill=fill, outline=edge)
+        place = left, top, left + round(width) - 1, top + round(height) - 1
+        self._pen.rectangle(place, fill=_ink(fill) if fill else None, outline=_ink(edge))
 
     def ring(self, x: float, y: float, width: float, height: float, colour: str) -> None:
-        """Draw a thick frame around a place, set off from what lies there by a white line."""
+        """Draw a thick frame around a place, set off from what lies there by a line of ground."""
         left, top = round(x), round(y)
         right, bottom = left + round(width) - 1, top + round(height) - 1
-        for out, ink in ((1, "#ffffff"), (2, colour), (3, colour)):
-            self._pen.rectangle((left - out, top - out, right + out, bottom + out), outline=ink)
+        for out, ink in ((1, CLEAR), (2, colour), (3, colour)):
+            self._pen.rectangle((left - out, top - out, right + out, bottom + out), outline=_ink(ink))
 
     def pixels(self, x: int, y: int, values: npt.NDArray[np.uint8]) -> None:
-        """Put pixels there, shape (height, width, 3)."""
-        self.image.paste(Image.fromarray(values), (x, y))
+        """Put pixels there, shape (height, width, 4), their colours multiplied by their opacity."""
+        self._image.paste(Image.fromarray(values), (x, y))
 
     def arrows(self, arrows: Iterable[Arrow], colour: str, opacity: float) -> None:
         """Draw arrows from their tails to their heads, slanted ones without steps."""
@@ -90,7 +105,15 @@ class Canvas:
             pen.line([*tail.tolist(), *back.tolist()], fill=255, width=_FINER)
             pen.polygon([*head.tolist(), *(back + side).tolist(), *(back - side).tolist()], fill=255)
         mask = mask.reduce(_FINER).point([round(opacity * value) for value in range(256)])
-        self.image.paste(Image.new("RGB", size, colour), (left, top), mask)
+        self._image.paste(Image.new("RGBA", size, colour), (left, top), mask)
+
+
+def _ink(colour: str, opacity: float = 1.0) -> Ink:
+    """Return a colour multiplied by its opacity."""
+    if colour == CLEAR:
+        return 0, 0, 0, 0
+    red, green, blue = (round(255 * opacity * value) for value in rgb(colour))
+    return red, green, blue, round(255 * opacity)
 
 
 def width_of(text: str, size: int) -> float:

@@ -16,7 +16,7 @@ from labkit.widgets import display as _display
 from labkit.widgets.deck_data import metadata
 from labkit.widgets.layout import window_of
 from labkit.widgets.live import is_live
-from labkit.widgets.static_timeline import to_png
+from labkit.widgets.static_timeline import of_few_colours, to_png
 from labkit.widgets.timeline_columns import pack
 from labkit.widgets.timeline_view import TimelineView, check_ranks
 
@@ -47,15 +47,13 @@ class Comparison:
         """Return both pictures, the second under the first, with one scale of time."""
         span = max(window_of(timeline)[1] for timeline in self.timelines)
         parts = [
-            Image.open(io.BytesIO(to_png(timeline, f"{name}: {headline(timeline)}", lasting_ns=span))).convert("RGB")
+            Image.open(io.BytesIO(to_png(timeline, f"{name}: {headline(timeline)}", lasting_ns=span))).convert("RGBA")
             for timeline, name in zip(self.timelines, self.names, strict=True)
         ]
-        both = Image.new("RGB", (max(part.width for part in parts), sum(part.height for part in parts)), "white")
+        both = Image.new("RGBA", (max(part.width for part in parts), sum(part.height for part in parts)))
         for number, part in enumerate(parts):
             both.paste(part, (0, number * parts[0].height))
-        buffer = io.BytesIO()
-        both.quantize(255, dither=Image.Dither.NONE).save(buffer, "PNG")
-        return buffer.getvalue()
+        return of_few_colours(both)
 
     def __repr__(self) -> str:
         first, second = self.timelines

@@ -11,7 +11,7 @@ from labkit.errors import ConfigError
 from labkit.plans.buckets import HOOKS, MEMORY_BPS
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.hook_errors import Array, as_ranks, hook_errors, norms, total_error
-from labkit.widgets.language import LIGHT, SERIES
+from labkit.widgets.language import DASHES, LIGHT, SERIES
 from labkit.widgets.scene import GREY, INK, Line, Mark, Scene, Text
 
 _MOST_METHODS, _MOST_LOSSES = 8, 200
@@ -163,7 +163,7 @@ def _still(methods: Sequence[Method], num_ranks: int, compute_s: float, latency_
 
     marks: list[Mark] = [Text(10, 20, "A step against the link's speed", 14, bold=True)]
     for power in range(math.ceil(low), math.floor(high) + 1):
-        marks.append(Line(((_LEFT, y(10.0**power)), (_LEFT + wide, y(10.0**power))), LIGHT["line"]))
+        marks.append(Line(((_LEFT, y(10.0**power)), (_LEFT + wide, y(10.0**power))), LIGHT["line"], 0.5))
         marks.append(Text(_LEFT - 6, y(10.0**power) + 4, f"{10.0 ** (power + 3):g} ms", 10.5, "end"))
     for power in range(7, 13):
         x = _LEFT + (power - 7) / 5 * wide
@@ -172,9 +172,9 @@ def _still(methods: Sequence[Method], num_ranks: int, compute_s: float, latency_
     marks.append(Line(((_LEFT, _TOP + _TALL), (_LEFT + wide, _TOP + _TALL)), INK))
     for place, (each, curve) in enumerate(zip(methods, curves, strict=True)):
         points = tuple((_LEFT + k / 50 * wide, y(seconds)) for k, seconds in enumerate(curve))
-        marks.append(Line(points, COLOURS[place], 2.5, dashed=bool(place % 2)))
+        marks.append(Line(points, COLOURS[place % 8], 2.5, dash=DASHES[place % 8]))
         right, top = _LEFT + wide + 16, 60 + 18 * place
-        marks.append(Line(((right, top), (right + 28, top)), COLOURS[place], 3))
+        marks.append(Line(((right, top), (right + 28, top)), COLOURS[place % 8], 3, dash=DASHES[place % 8]))
         marks.append(Text(right + 34, top + 4, each.name, 11))
     marks.append(Text(10, _TOP + _TALL + 54, sentence, 11, fill=GREY))
     return Scene(_WIDTH, _TOP + _TALL + 64, tuple(marks))

@@ -64,8 +64,7 @@ class Explorer:
         """Return the figure as a part of a page, complete in itself."""
         data = json.dumps(self.data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
         mark = hashlib.sha256(f"{self.view}\n{data}".encode()).hexdigest()[:12]
-        # Where no program runs, nobody knows whether the page is dark: no white slab in a notebook that is not trusted.
-        image = base64.b64encode(scenes.to_png(self.scene, on_any_ground=True)).decode()
+        image = base64.b64encode(self._png).decode()
         return (
             f'<div class="labkit-figure" data-figure="f{mark}"><style>{programs.sent("figure.css")}</style>'
             f'<img style="max-width:100%" alt="{escape(self.sentence)}" src="data:image/png;base64,{image}"></div>\n'
@@ -74,7 +73,7 @@ class Explorer:
         )
 
     def to_png(self) -> bytes:
-        """Return the still picture as a PNG."""
+        """Return the still picture as a PNG; it lies on a light page and on a dark one."""
         return self._png
 
     def to_svg(self) -> str:

@@ -8,11 +8,10 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from labkit.widgets.axis_and_legend import GREY
+from labkit.widgets.colours import GREY, INK, still_ink
 from labkit.widgets.language import LIGHT
-from labkit.widgets.scene import INK
 
-GUESS_COLOUR, RESULT_COLOUR = LIGHT["quiet"], LIGHT["forward"]
+GUESS_COLOUR, RESULT_COLOUR = GREY, still_ink(LIGHT["forward"])
 _WIDTH, _HEIGHT, _DPI = 560, 138, 100
 SMALL, TEXT = 8.0, 9.5  # points, 11 and 13 pixels
 _LEAST_FOR_LOG = 20.0
@@ -44,9 +43,11 @@ def draw(guess: float, result: float, unit: str) -> Figure:
         result: What came out, finite.
         unit: Names the axis; "" for a plain number.
     """
-    figure = Figure(figsize=(_WIDTH / _DPI, _HEIGHT / _DPI), dpi=_DPI, facecolor="white")
+    figure = Figure(figsize=(_WIDTH / _DPI, _HEIGHT / _DPI), dpi=_DPI, facecolor="none")
     FigureCanvasAgg(figure)
     axes = figure.add_axes((0.06, 0.42, 0.88, 0.0001))
+    axes.patch.set_visible(False)
+    axes.spines["bottom"].set_color(GREY)
     axes.set_ylim(-1, 1)
     axes.set_yticks([])
     for side in ("left", "right", "top"):
@@ -60,7 +61,7 @@ def draw(guess: float, result: float, unit: str) -> Figure:
         low, high = min(small, 0.0), max(large, 0.0)
         margin = 0.08 * (high - low or 1.0)
         axes.set_xlim(low - margin, high + margin)
-    axes.set_xlabel(unit or "number", fontsize=TEXT)
+    axes.set_xlabel(unit or "number", fontsize=TEXT, color=INK)
     marks: tuple[tuple[float, str, str, dict[str, Any], int], ...] = (
         (guess, "guess", GUESS_COLOUR, {"marker": "o", "markersize": 9, "markerfacecolor": "none"}, 11),
         (result, "result", RESULT_COLOUR, {"marker": "D", "markersize": 7}, 24),

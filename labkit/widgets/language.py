@@ -25,6 +25,8 @@ TINTS: tuple[str, ...] = tuple(_LANGUAGE["tints"])
 """Of chunks and buckets, on either ground; dark letters stand on them."""
 SERIES: tuple[str, ...] = tuple(_LANGUAGE["series"])
 """Of lines beside each other, which dashes tell apart too; the first line of a picture is in ink."""
+DASHES: tuple[str, ...] = tuple(_LANGUAGE["dashes"])
+"""Of the lines of a picture, the one in ink first: pixels drawn and left out, in turns; "" for a whole line."""
 FRESH, STALE = _LANGUAGE["staleness"]
 """Of a gradient that is not late at all, and of the latest."""
 CLAIM, TEXT, LEAST = (_LANGUAGE["type"][name] for name in ("claim", "text", "least"))

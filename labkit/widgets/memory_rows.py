@@ -8,12 +8,12 @@ import numpy.typing as npt
 from labkit.timeline.memory import memory_curve
 from labkit.timeline.timeline import Timeline
 from labkit.units import format_bytes
-from labkit.widgets.axis_and_legend import GREY, SMALL
+from labkit.widgets.axis_and_legend import SMALL
 from labkit.widgets.canvas import Canvas
-from labkit.widgets.language import LIGHT
+from labkit.widgets.colours import GREY, INK, rgb
 from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, RowLayout, window_of
 
-_SHADE = 0xB5
+_OPACITY = 0.35
 
 
 def memory_columns(timeline: Timeline, rank: int, num_columns: int = NUM_COLUMNS) -> npt.NDArray[np.int64]:
@@ -52,12 +52,10 @@ def draw_memory(canvas: Canvas, timeline: Timeline, layout: RowLayout) -> None:
         base = TOP + number * (layout.rank_height + layout.rank_gap) + layout.rank_height
         # How much of each pixel lies under the curve.
         filled = np.clip(lines * curve / max(largest, 1) - np.arange(lines)[::-1, None], 0, 1)[:, :, None]
-        canvas.pixels(LEFT, base - lines, np.rint(255 - filled * (255 - _SHADE)).astype(np.uint8).repeat(3, axis=2))
+        canvas.pixels(LEFT, base - lines, np.rint(255 * _OPACITY * filled * [*rgb(GREY), 1]).astype(np.uint8))
         middle = base - layout.memory_height / 2
         peak = int(curve.argmax())
-        canvas.arrows(
-            [(LEFT + peak, base, LEFT + peak, base - lines * curve[peak] / max(largest, 1))], LIGHT["ink"], 1.0
-        )
+        canvas.arrows([(LEFT + peak, base, LEFT + peak, base - lines * curve[peak] / max(largest, 1))], INK, 1.0)
         canvas.words(LEFT - 6, middle, "memory, ↑ peak", SMALL, colour=GREY, across="right")
         canvas.words(
             LEFT + NUM_COLUMNS + 46, middle, format_bytes(int(curve.max())), SMALL, colour=GREY, across="right"

@@ -12,9 +12,10 @@ from labkit.plans.all_reduce_plan import Fault
 from labkit.plans.reference.rings import ring_plan
 from labkit.plans.watched_ring import Watched, message_times, watched_ring
 from labkit.timeline.timeline import Timeline
+from labkit.widgets.colours import between
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.language import letter, tint
-from labkit.widgets.scene import GREY, INK, RED, Mark, Rect, Scene, Text, between, ink_on
+from labkit.widgets.scene import GREY, INK, RED, Mark, Rect, Scene, Text
 
 _MOST_RANKS, _MOST_OF_A_PLAN, _MOST_CHUNKS = 16, 8, 16
 _WIDTH, _MOST_FAULTS = 760, 12
@@ -173,7 +174,7 @@ def _still(played: Outcome, source: str) -> Scene:
                 marks.append(Rect(x + 0.5, y + 0.5, cell - 1.5, cell - 1.5, fill, edge, line, content.wrong))
                 if cell >= 12 or content.wrong:
                     word = "✗" if content.wrong else (letter(chunk) if cell >= 20 else "") + str(count)
-                    marks.append(Text(x + cell / 2, y + cell / 2 + 4, word, min(11, cell), "middle", ink_on(fill)))
+                    marks.append(Text(x + cell / 2, y + cell / 2 + 4, word, min(11, cell), "middle", on=fill))
     bottom = 64 + -(-panels // in_a_row) * tall - 12
     for place, (_, fault) in enumerate(_in_order(played)[:3]):
         marks.append(Text(12, bottom + 14 * place, fault.text[:118], 11, fill=RED))

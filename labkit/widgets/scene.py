@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from typing import Any, TypeAlias
 
@@ -15,20 +14,17 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from labkit.widgets.language import DARK, LIGHT
+from labkit.widgets.colours import ink_on, still_fill, still_ink
+from labkit.widgets.language import LIGHT
 
 INK, GREY, RED = LIGHT["ink"], LIGHT["quiet"], LIGHT["wrong"]
-_NUM_COLOURS = 24
-_MIDDLE = "#797979"
-ON_ANY_GROUND = {LIGHT[name]: _MIDDLE for name in ("ink", "quiet", "line")} | {
-    LIGHT[name]: DARK[name] for name in ("send", "collective", "path")
-}
-"""What stands for a colour where nobody knows the page's ground: read on white and on #111111 alike."""
+_NUM_COLOURS, _OPACITIES = 64, 3
+_DASHED = "4 3"
 
 
 @dataclass(frozen=True)
 class Rect:
-    """A rectangle; its place is in pixels from the upper left corner."""
+    """A rectangle; its place is in pixels from the upper left corner, and opacity is its fill's."""
 
     x: float
     y: float
@@ -38,11 +34,15 @@ class Rect:
     stroke: str = "none"
     line: float = 1.0
     dashed: bool = False
+    opacity: float = 1.0
 
 
 @dataclass(frozen=True)
 class Text:
-    """A line of text; x and y are its anchor and its baseline."""
+    """A line of text; x and y are its anchor and its baseline.
+
+    On a bar, `on` is the bar's fill, and the text black or white, whichever stands out there.
+    """
 
     x: float
     y: float
@@ -51,16 +51,18 @@ class Text:
     anchor: str = "start"
     fill: str = INK
     bold: bool = False
+    on: str = ""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line through points."""
+    """A line through points; dash is how many pixels are drawn and left out, in turns."""
 
     points: tuple[tuple[float, float], ...]
     stroke: str = GREY
     line: float = 1.0
     dashed: bool = False
+    dash: str = ""
 
 
 Mark: TypeAlias = Rect | Text | Line
@@ -68,7 +70,7 @@ Mark: TypeAlias = Rect | Text | Line
 
 @dataclass(frozen=True)
 class Scene:
-    """Marks on white, painted in their order.
+    """Marks in their colours on white, painted in their order.
 
     Attributes:
         width: Pixels.
@@ -81,19 +83,6 @@ class Scene:
     marks: tuple[Mark, ...]
 
 
-def ink_on(fill: str) -> str:
-    """Return black or white, whichever stands out more on a colour ``#rrggbb``."""
-    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in _rgb(fill)]
-    return "#000000" if sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), linear, strict=True)) > 0.18 else "#ffffff"
-
-
-def between(low: str, high: str, share: float) -> str:
-    """Return the colour at a share of 0 to 1 on the way between two."""
-    share = min(max(share, 0.0), 1.0)
-    mixed = (round(255 * (a + (b - a) * share)) for a, b in zip(_rgb(low), _rgb(high), strict=True))
-    return "#" + "".join(f"{value:02x}" for value in mixed)
-
-
 def to_svg(scene: Scene, description: str) -> str:
     """Return the picture as an SVG document; description is what a screen reader says of it."""
     size = f'width="{scene.width}" height="{scene.height}" viewBox="0 0 {scene.width} {scene.height}"'
@@ -104,59 +93,55 @@ def to_svg(scene: Scene, description: str) -> str:
     )
 
 
-def to_png(scene: Scene, *, on_any_ground: bool = False) -> bytes:
-    """Return the picture as a PNG of few colours, on white or without a ground of its own."""
-    paper = "none" if on_any_ground else "white"
-    figure = Figure(figsize=(scene.width / 100, scene.height / 100), dpi=100, facecolor=paper)
+def to_png(scene: Scene) -> bytes:
+    """Return the picture as a PNG of few colours, without a ground of its own, in colours that are read on any."""
+    figure = Figure(figsize=(scene.width / 100, scene.height / 100), dpi=100, facecolor="none")
     canvas: Any = FigureCanvasAgg(figure)
     for order, mark in enumerate(scene.marks):
-        _paint(figure, scene, _on_any_ground(mark) if on_any_ground else mark, order)
+        _paint(figure, scene, mark, order)
     canvas.draw()
-    pixels = np.asarray(canvas.buffer_rgba())
-    if on_any_ground:
-        few = Image.fromarray(pixels.copy()).quantize(4 * _NUM_COLOURS, Image.Quantize.FASTOCTREE)
-    else:
-        image = Image.fromarray(pixels[:, :, :3].copy())
-        few = image.quantize(_NUM_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    pixels, step = np.array(canvas.buffer_rgba()), 255 // _OPACITIES
+    pixels[:, :, 3] = (pixels[:, :, 3].astype(int) + step // 2) // step * step
+    few = Image.fromarray(pixels).quantize(_NUM_COLOURS, Image.Quantize.FASTOCTREE)
     buffer = io.BytesIO()
     few.save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
 
 
-def _on_any_ground(mark: Mark) -> Mark:
-    """Return a mark in colours that are read on light and on dark ground."""
-    if isinstance(mark, Line):
-        return replace(mark, stroke=ON_ANY_GROUND.get(mark.stroke, mark.stroke))
-    if isinstance(mark, Text):
-        return replace(mark, fill=ON_ANY_GROUND.get(mark.fill, mark.fill))
-    fill, stroke = (ON_ANY_GROUND.get(colour, colour) for colour in (mark.fill, mark.stroke))
-    return replace(mark, fill=fill, stroke=stroke)
+def _pattern(mark: Rect | Line) -> str:
+    """Return how many pixels of a line are drawn and left out, in turns, "" for a whole one."""
+    return (mark.dash if isinstance(mark, Line) else "") or (_DASHED if mark.dashed else "")
 
 
 def _element(mark: Mark) -> str:
-    dash = ' stroke-dasharray="4 3"' if not isinstance(mark, Text) and mark.dashed else ""
+    pattern = "" if isinstance(mark, Text) else _pattern(mark)
+    dash = f' stroke-dasharray="{pattern}"' if pattern else ""
     if isinstance(mark, Rect):
+        clear = f' fill-opacity="{mark.opacity:g}"' if mark.opacity < 1 else ""
         where = f'x="{mark.x:g}" y="{mark.y:g}" width="{mark.width:g}" height="{mark.height:g}"'
-        return f'<rect {where} fill="{mark.fill}" stroke="{mark.stroke}" stroke-width="{mark.line:g}"{dash}/>'
+        return f'<rect {where} fill="{mark.fill}" stroke="{mark.stroke}" stroke-width="{mark.line:g}"{dash}{clear}/>'
     if isinstance(mark, Line):
         points = " ".join(f"{x:g},{y:g}" for x, y in mark.points)
         return f'<polyline points="{points}" fill="none" stroke="{mark.stroke}" stroke-width="{mark.line:g}"{dash}/>'
     weight = ' font-weight="bold"' if mark.bold else ""
     place = f'x="{mark.x:g}" y="{mark.y:g}" text-anchor="{mark.anchor}"'
-    return f'<text {place} font-size="{mark.size:g}" fill="{mark.fill}"{weight}>{escape(mark.words)}</text>'
+    fill = ink_on(mark.on) if mark.on else mark.fill
+    return f'<text {place} font-size="{mark.size:g}" fill="{fill}"{weight}>{escape(mark.words)}</text>'
 
 
 def _paint(figure: Figure, scene: Scene, mark: Mark, order: int) -> None:
+    """Add a mark to the figure, in a still's colours."""
     width, height = scene.width, scene.height
-    style: Any = "--" if not isinstance(mark, Text) and mark.dashed else "-"
+    dash = [] if isinstance(mark, Text) else [float(each) / mark.line for each in _pattern(mark).split()]
+    style: Any = (0, dash) if dash else "-"
     if isinstance(mark, Rect):
         corner = mark.x / width, 1 - (mark.y + mark.height) / height
         patch = Rectangle(
             corner,
             mark.width / width,
             mark.height / height,
-            facecolor=mark.fill,
-            edgecolor=mark.stroke,
+            facecolor="none" if still_fill(mark.fill) == "none" else (still_fill(mark.fill), mark.opacity),
+            edgecolor=still_ink(mark.stroke),
             linewidth=0.72 * mark.line if mark.stroke != "none" else 0,
             linestyle=style,
             transform=figure.transFigure,
@@ -166,7 +151,8 @@ def _paint(figure: Figure, scene: Scene, mark: Mark, order: int) -> None:
     elif isinstance(mark, Line):
         xs = [x / width for x, _ in mark.points]
         ys = [1 - y / height for _, y in mark.points]
-        figure.add_artist(Line2D(xs, ys, color=mark.stroke, linewidth=0.72 * mark.line, linestyle=style, zorder=order))
+        colour, wide = still_ink(mark.stroke), 0.72 * mark.line
+        figure.add_artist(Line2D(xs, ys, color=colour, linewidth=wide, linestyle=style, zorder=order))
     else:
         side: Any = {"start": "left", "middle": "center", "end": "right"}[mark.anchor]
         weight = "bold" if mark.bold else "normal"
@@ -175,13 +161,9 @@ def _paint(figure: Figure, scene: Scene, mark: Mark, order: int) -> None:
             1 - mark.y / height,
             mark.words,
             fontsize=0.72 * 0.92 * mark.size,
-            color=mark.fill,
+            color=ink_on(still_fill(mark.on)) if mark.on else still_ink(mark.fill),
             ha=side,
             va="baseline",
             weight=weight,
             zorder=order,
         )
-
-
-def _rgb(colour: str) -> Sequence[float]:
-    return tuple(int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))

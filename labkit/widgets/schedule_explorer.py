@@ -14,7 +14,7 @@ from labkit.plans.reference.schedules import FORMS, V_SHAPED
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.language import LIGHT
-from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, between, ink_on
+from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text
 
 FILL = {kind: LIGHT["forward" if kind == "F" else "backward"] for kind in "FBIW"}
 _STAGES, _MICROBATCHES = (2, 3, 4, 8), (1, 2, 4, 8, 16)
@@ -182,9 +182,9 @@ def _still(schedules: Sequence[Schedule], limit: int) -> Scene:
                 cells[stage, placed.op] = x + width / 2, y + 19
                 marks.append(Rect(x, y, width, 19, fill, INK, 0.6))
                 if placed.op.chunk % 2:
-                    marks.append(Rect(x, y + 13, width, 6, between(fill, "#000000", 0.33)))
+                    marks.append(Rect(x, y + 13, width, 6, "#000000", opacity=0.33))
                 if width > 7 * len(str(placed.op)):
-                    marks.append(Text(x + width / 2, y + 14, str(placed.op), 10.5, "middle", ink_on(fill)))
+                    marks.append(Text(x + width / 2, y + 14, str(placed.op), 10.5, "middle", on=fill))
             after = _LEFT + max((placed.end for placed in row), default=0.0) / end * wide + 4
             for place_, (_, op) in enumerate([each for each in schedule.stuck if each[0] == stage][:6]):
                 cells[stage, op] = after + 24 * place_ + 11, y + 19

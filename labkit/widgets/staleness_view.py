@@ -11,11 +11,12 @@ from typing import Any
 from labkit.errors import ConfigError
 from labkit.plans.server_runs import ServerRun, read_runs
 from labkit.plans.staleness import Update, ahead_of, losses, simulate
+from labkit.widgets.colours import between
 from labkit.widgets.explorer import Explorer
-from labkit.widgets.language import FRESH, LIGHT, SERIES, STALE
-from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text, between, ink_on
+from labkit.widgets.language import DASHES, FRESH, LIGHT, SERIES, STALE
+from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text
 
-COLOURS = (INK, *SERIES[:5])
+COLOURS = (INK, *SERIES)
 _LEAST_LOSS, _MOST_LOSS = 1e-4, 1e4
 _SHOWN = 60  # updates of the simulation
 _BOUNDS = ("sync", 0, 1, 2, 4, 8, "delay 2", "delay 4", "delay 8", "async")
@@ -160,7 +161,7 @@ def waiting_share(updates: Sequence[Update], delay: float = 0.0) -> float:
     last = {update.worker: update.end for update in sorted(updates, key=lambda update: update.end)}
     whole = sum(last.values())
     busy = sum(update.end - update.start + (delay if update.start else 0.0) for update in updates)
-    return 1 - busy / whole if whole else 0.0
+    return max(1 - busy / whole, 0.0) if whole else 0.0
 
 
 def _still(runs: Sequence[ServerRun], sentence: str) -> Scene:
@@ -184,7 +185,7 @@ def _still(runs: Sequence[ServerRun], sentence: str) -> Scene:
         wrong = update.staleness < 0
         marks.append(Rect(left, y, width, 19, fill, RED if wrong else INK, 2 if wrong else 0.6))
         if width > 13:
-            marks.append(Text(left + width / 2, y + 14, word, 10, "middle", ink_on(fill)))
+            marks.append(Text(left + width / 2, y + 14, word, 10, "middle", on=fill))
     counts = Counter(update.staleness for update in applied)
     tall = min(18.0, (workers * 24 + 20) / (most + 1))
     marks.append(Text(_WIDTH - _RIGHT + 20, top - 8, "with staleness", 10.5))
@@ -219,12 +220,14 @@ def _curves(runs: Sequence[ServerRun], top: float) -> list[Mark]:
         Line(((_LEFT, top + 110), (_LEFT + wide, top + 110)), INK),
     ]
     for place, run in enumerate(runs):
-        points = []
+        colour, dash, points = COLOURS[place % 8], DASHES[place % 8], []
         for time, _, loss in run.losses:
             high = min(max((math.log10(max(loss, _LEAST_LOSS)) - low) / span, 0.0), 1.0) if loss < _MOST_LOSS else 1.0
             points.append((_LEFT + time / end * wide, top + 110 - 100 * high))
-        marks.append(Line(tuple(points), COLOURS[place], 3 if place == 0 else 2, dashed=bool(place % 2)))
+        marks.append(Line(tuple(points), colour, 3 if place == 0 else 2, dash=dash))
         y = top + 16 + 17 * place
-        marks.append(Line(((_LEFT + wide + 14, y), (_LEFT + wide + 36, y)), COLOURS[place], 3, dashed=bool(place % 2)))
+        marks.append(
+            Line(((_LEFT + wide + 14, y), (_LEFT + wide + 36, y)), COLOURS[place % 8], 3, dash=DASHES[place % 8])
+        )
         marks.append(Text(_LEFT + wide + 41, y + 4, run.name[:14], 10.5))
     return marks

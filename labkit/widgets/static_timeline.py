@@ -1,13 +1,13 @@
 """A timeline as a PNG: one row per rank and lane, exact shares in every pixel, idle time left empty.
 
-On an opaque white ground, so it reads the same on a
-light and on a dark page.
+It has no ground of its own, and colours that are read on a light and on a dark page.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ from labkit.timeline.summary import headline, summary
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.transfers import moving
 from labkit.widgets.annotations import (
-    EVENT_COLOUR,
     draw_exposed,
     draw_messages,
     draw_regions,
@@ -32,8 +31,9 @@ from labkit.widgets.annotations import (
     label_rows,
     lanes_in_words,
 )
-from labkit.widgets.axis_and_legend import GREY, MESSAGE_COLOUR, SMALL, draw_axis, draw_legend
+from labkit.widgets.axis_and_legend import SMALL, draw_axis, draw_legend
 from labkit.widgets.canvas import Canvas, fitting
+from labkit.widgets.colours import ARROW, GREY, RED, rgb
 from labkit.widgets.finding import finding
 from labkit.widgets.language import CLAIM
 from labkit.widgets.layout import (
@@ -75,9 +75,9 @@ def to_png(
     columns = NUM_COLUMNS
     while True:
         image = draw(timeline, columns, title, event, note, lasting_ns)
-        png = _encoded(image)
+        png = encoded(image)
         if MAX_BYTES < len(png) < _PALETTE_HELPS * MAX_BYTES:
-            png = _encoded(image.quantize(palette=_palette(), dither=Image.Dither.NONE))
+            png = of_few_colours(image)
         if len(png) <= MAX_BYTES:
             return png
         columns //= 2 if len(png) < _PALETTE_HELPS * MAX_BYTES else 4
@@ -134,17 +134,17 @@ class _Calls:
 
 
 def paint(shares: npt.NDArray[np.float64], layout: RowLayout, width: int) -> npt.NDArray[np.uint8]:
-    """Return the rows as pixels, shape (layout.height, width, 3): colours mixed with white by their shares."""
-    colours = np.array([_rgb(category.colour) for category in CATEGORIES])
+    """Return the rows as pixels, shape (layout.height, width, 4): colours multiplied by their shares, as opacity is."""
+    colours = np.array([(*rgb(category.dark), 1.0) for category in CATEGORIES])
     hatched = np.array([category.hatched for category in CATEGORIES])
     dotted = np.array([category.dotted for category in CATEGORIES])
     plain_ones = ~(hatched | dotted)
-    pale = (1 - PALE) + PALE * colours
+    pale = PALE * colours
     x = np.arange(width)
-    image = np.full((layout.height, width, 3), 255, dtype=np.uint8)
+    image = np.zeros((layout.height, width, 4), dtype=np.uint8)
     for top, row in zip(layout.tops, shares, strict=True):
         share = row[:, x * row.shape[1] // width].T
-        plain = 1 - share.sum(1, keepdims=True) + share[:, plain_ones] @ colours[plain_ones]
+        plain = share[:, plain_ones] @ colours[plain_ones]
         solid, light = (_of_pattern(share, hatched, shade) for shade in (colours, pale))
         full, spots = (_of_pattern(share, dotted, shade) for shade in (colours, pale))
         if not share[:, ~plain_ones].any():
@@ -181,7 +181,7 @@ def draw(
     if not len(timeline):
         canvas = Canvas(LEFT + NUM_COLUMNS + RIGHT, TOP)
         canvas.words(12, 12, title, 15, bold=True, down="top")
-        return canvas.image
+        return canvas.finished()
     says = note or numbers_under(title, summary(timeline).splitlines()[0])
     makespan = timeline.makespan_ns
     timeline = timeline if lasting_ns is None else _lasting(timeline, lasting_ns)
@@ -201,14 +201,12 @@ def draw(
     label_bars(canvas, timeline, layout)
     has_arrows = draw_messages(canvas, timeline, layout)
     canvas.words(12, 10, title, CLAIM, bold=True, down="top")
-    canvas.words(
-        12, 34, fitting(says, SMALL, canvas.image.width - 24), SMALL, colour=EVENT_COLOUR if note else GREY, down="top"
-    )
+    canvas.words(12, 34, fitting(says, SMALL, canvas.width - 24), SMALL, colour=RED if note else GREY, down="top")
     if event >= 0:
         frame_event(canvas, timeline, layout, event)
     present = [category for number, category in enumerate(CATEGORIES) if shares[:, number].any()]
     draw_legend(canvas, present, has_arrows=has_arrows)
-    return canvas.image
+    return canvas.finished()
 
 
 def numbers_under(title: str, sentence: str) -> str:
@@ -234,27 +232,31 @@ def _lasting(timeline: Timeline, span_ns: int) -> Timeline:
     return Timeline(**columns, tables=timeline.tables, problems=timeline.problems, num_ranks=timeline.num_ranks)
 
 
-def _palette() -> Image.Image:
-    """Return every colour in sixteen shades down to white, so that reducing a picture keeps its colours true."""
-    colours = [*(category.colour for category in CATEGORIES), MESSAGE_COLOUR, GREY, EVENT_COLOUR, "#000000"]
-    solid = np.array([_rgb(colour) for colour in colours])
-    patterned = [number for number, category in enumerate(CATEGORIES) if category.hatched or category.dotted]
-    pale = (1 - PALE) + PALE * solid[patterned]
-    shade = np.arange(1, 17)[:, None, None] / 16
-    entries = (1 - shade) + shade * np.concatenate((solid, pale))[None]
-    # Near white there is white alone: the search for the nearest entry is coarse, and idle must stay exactly white.
-    visible = entries.reshape(-1, 3)[entries.reshape(-1, 3).min(1) < 0.94]
-    flat = np.concatenate((np.ones((1, 3)), visible))
-    image = Image.new("P", (1, 1))
-    image.putpalette(np.rint(flat * 255).astype(np.uint8).tobytes())
-    return image
+def of_few_colours(image: Image.Image) -> bytes:
+    """Return a PNG of each colour in sixteen opacities, so that reducing a picture keeps its colours true."""
+    colours, nearest = _few_colours()
+    pixels = np.asarray(image)
+    red, green, blue = (pixels[:, :, channel] >> 3 for channel in range(3))
+    opacity = (pixels[:, :, 3].astype(np.int64) * 16 + 127) // 255
+    entry = np.where(opacity, (opacity - 1) * len(colours) + nearest[red, green, blue] + 1, 0)
+    few = Image.fromarray(entry.astype(np.uint8), "P")
+    few.putpalette(bytes(3) + 16 * _bytes(colours).tobytes())
+    return encoded(few, transparency=bytes([0, *(255 * step // 16 for step in range(1, 17) for _ in colours)]))
 
 
-def _encoded(image: Image.Image) -> bytes:
+@cache
+def _few_colours() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.uint8]]:
+    """Return the colours of pictures, and which is nearest by the upper five bits of red, green and blue."""
+    names = dict.fromkeys([*(category.dark for category in CATEGORIES), ARROW, GREY, RED, "#000000", "#ffffff"])
+    colours = np.array([rgb(name) for name in names])
+    shades = (np.arange(32) + 0.5) / 32
+    apart = [(shades[:, None] - colours[:, channel]) ** 2 for channel in range(3)]
+    distance = apart[0][:, None, None] + apart[1][None, :, None] + apart[2][None, None]
+    return colours, distance.argmin(-1).astype(np.uint8)
+
+
+def encoded(image: Image.Image, **more: Any) -> bytes:
+    """Return the picture as a PNG; more is what Pillow's writer knows."""
     buffer = io.BytesIO()
-    image.save(buffer, "PNG", compress_level=3)  # of such pictures it makes less than 6 does, in two thirds of the time
+    image.save(buffer, "PNG", compress_level=3, **more)  # makes less of these than 6 does, in two thirds of the time
     return buffer.getvalue()
-
-
-def _rgb(colour: str) -> tuple[float, float, float]:
-    return int(colour[1:3], 16) / 255, int(colour[3:5], 16) / 255, int(colour[5:7], 16) / 255

@@ -11,11 +11,13 @@ from typing import Any
 
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.language import CLAIM, LIGHT, TEXT
-from labkit.widgets.scene import Line, Mark, Rect, Scene, Text, between, ink_on
+from labkit.widgets.scene import Line, Mark, Rect, Scene, Text
 
 WIDTH = 680
 """Pixels that a figure is drawn on; a page wider or narrower than that scales it."""
 _HEAD = 34
+_FAINT = 0.3
+_EMPTY = ("none", LIGHT["ground"])
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ class Story:
         frame = self.frames[self.telling]
         marks: list[Mark] = [Text(8, 20, self.title, CLAIM, bold=True)]
         for shape in frame.shapes:
-            marks += _marks(shape)
+            marks += _marks(shape, marks)
         marks.append(Text(8, _HEAD + self.height + 14, frame.says, TEXT))
         return Scene(WIDTH, round(_HEAD + self.height + 24), tuple(marks))
 
@@ -159,25 +161,34 @@ def _colour(meaning: str) -> str:
     return LIGHT.get(meaning, meaning)
 
 
-def _marks(shape: Shape) -> list[Mark]:
-    """Return a shape for a picture on white, below its title."""
+def _marks(shape: Shape, below: Sequence[Mark]) -> list[Mark]:
+    """Return a shape for a still, below its title; below is what lies under it."""
     if isinstance(shape, Words):
-        bold = shape.bold
-        return [Text(shape.x, shape.y + _HEAD, shape.words, shape.size, shape.anchor, _colour(shape.fill), bold)]
+        x, y, bold = shape.x, shape.y + _HEAD, shape.bold
+        on = _fill_at(x, y - 4, below)
+        return [Text(x, y, shape.words, shape.size, shape.anchor, _colour(shape.fill), bold, on)]
     if isinstance(shape, Path):
         return [Line(tuple((x, y + _HEAD) for x, y in shape.points), _colour(shape.stroke), shape.width, shape.dashed)]
     x, y, wide, tall = shape.x, shape.y + _HEAD, shape.width, shape.height
     fill, edge = _colour(shape.fill), _colour(shape.edge)
-    if shape.faint and fill != "none":
-        fill = between("#ffffff", fill, 0.3)
     if shape.faint and edge != "none":
         edge = LIGHT["line"]
-    marks: list[Mark] = [Rect(x, y, wide, tall, fill, edge, 1.0, shape.dashed)]
+    if shape.faint and shape.words:
+        fill = "none"  # words on a faint tint would be read on one ground only
+    marks: list[Mark] = [Rect(x, y, wide, tall, fill, edge, 1.0, shape.dashed, _FAINT if shape.faint else 1.0)]
     if shape.hatched:
         for at in range(6, round(wide + tall), 7):
             bottom, top = (max(at - tall, 0), min(at, tall)), (min(at, wide), max(at - wide, 0))
-            marks.append(Line(((x + bottom[0], y + bottom[1]), (x + top[0], y + top[1])), LIGHT["line"], 1.0))
+            marks.append(Line(((x + bottom[0], y + bottom[1]), (x + top[0], y + top[1])), LIGHT["line"], 0.5))
     if shape.words:
-        ink = LIGHT["ink"] if fill == "none" else ink_on(fill)
-        marks.append(Text(x + wide / 2, y + tall / 2 + 4.5, shape.words, TEXT, "middle", ink))
+        across, down = x + wide / 2, y + tall / 2
+        on = _fill_at(across, down, [*below, *marks])
+        marks.append(Text(across, down + 4.5, shape.words, TEXT, "middle", on=on))
     return marks
+
+
+def _fill_at(x: float, y: float, marks: Sequence[Mark]) -> str:
+    """Return the colour that is seen at a place, "" where it is the ground."""
+    boxes = [each for each in marks if isinstance(each, Rect) and each.opacity == 1 and each.fill not in _EMPTY]
+    at = (each.fill for each in boxes if 0 <= x - each.x <= each.width and 0 <= y - each.y <= each.height)
+    return ([*at] or [""])[-1]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from labkit.checks.case import Case, Failure
 from labkit.checks.exercise import judge
@@ -24,6 +22,7 @@ from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, row_layout
 from labkit.widgets.live import VIEWS
 from labkit.widgets.static_timeline import to_png
 from labkit.widgets.timeline_columns import pack
+from tests.widgets.still_pixels import on_ground
 
 WRONG = Verdict(False, message="Rank 1 is wrong.", got="rank 1: [3]", rank=1)
 
@@ -175,13 +174,13 @@ def test_a_case_without_calls_has_no_event() -> None:
 
 def test_the_picture_has_a_red_frame_around_the_event() -> None:
     look = found(recorded())
-    image = np.asarray(Image.open(io.BytesIO(to_png(look.timeline, event=look.row))).convert("RGB")).astype(int)
-    red = (image[:, :, 0] > 150) & (image[:, :, 1] < 40)
+    image = on_ground(to_png(look.timeline, event=look.row)).astype(int)
+    red = (image[:, :, 0] > 150) & (image[:, :, 1] < 60)
     rows, columns = np.nonzero(red[TOP:])
     layout = row_layout(look.timeline)
     assert layout.tops[1] - 4 <= rows.min() < layout.tops[1] and columns.min() > LEFT + 0.9 * NUM_COLUMNS
-    plain = np.asarray(Image.open(io.BytesIO(to_png(look.timeline))).convert("RGB")).astype(int)
-    assert not ((plain[TOP:, :, 0] > 150) & (plain[TOP:, :, 1] < 40)).any()
+    plain = on_ground(to_png(look.timeline)).astype(int)
+    assert not ((plain[TOP:, :, 0] > 150) & (plain[TOP:, :, 1] < 60)).any()
 
 
 def test_where_nobody_looks_a_failed_check_shows_its_lines_and_the_marked_picture(

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import io
-
-import numpy as np
 import torch
 import torch.distributed as dist
-from PIL import Image
 
 import labkit
 from labkit.timeline import COMMUNICATION, COMPUTE, Timeline
 from labkit.timeline.metrics import wait_ns
+from labkit.widgets.colours import RED
 from labkit.widgets.finding import finding
-from labkit.widgets.language import LIGHT
 from labkit.widgets.static_timeline import title_of, to_png
+from tests.widgets.still_pixels import on_ground
 
 MS = 1_000_000
 
@@ -53,8 +50,8 @@ def test_exposed_communication_has_a_red_edge_where_some_is_hidden_and_none_wher
         lanes, kinds = [COMPUTE, COMMUNICATION] * 2, ["span", "all_reduce"] * 2
         starts, ends = [0, 5 * MS] * 2, [compute_end, 10 * MS] * 2
         timeline = Timeline([0, 0, 1, 1], lanes, starts, ends, kinds, kinds)
-        pixels = np.asarray(Image.open(io.BytesIO(to_png(timeline))).convert("RGB")).reshape(-1, 3)
-        red = [int(LIGHT["wrong"][at : at + 2], 16) for at in (1, 3, 5)]
+        pixels = on_ground(to_png(timeline)).reshape(-1, 3)
+        red = [int(RED[at : at + 2], 16) for at in (1, 3, 5)]
         return int((pixels == red).all(1).sum())
 
     assert reds(8 * MS) > 100

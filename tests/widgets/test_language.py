@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from labkit.widgets import language
+from labkit.widgets.colours import ink_on
 from labkit.widgets.palette import CATEGORIES
-from labkit.widgets.scene import ink_on
 from tests.widgets.colour_vision import VISIONS, contrast, distance, least_distance
 
 SOURCES = Path(language.__file__).parent

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
-from PIL import Image
 
 from labkit.timeline import COMPUTE, Timeline
 from labkit.timeline.memory import CATEGORIES
 from labkit.widgets.layout import LEFT, NUM_COLUMNS, TOP, row_layout
 from labkit.widgets.memory_rows import memory_columns
 from labkit.widgets.static_timeline import to_png
+from tests.widgets.still_pixels import on_ground
 
 
 def _timeline(*, memory: bool = True) -> Timeline:
@@ -32,7 +30,7 @@ def test_a_column_shows_the_most_that_was_held_in_it_and_what_was_there_before()
 
 def test_the_area_is_painted_under_the_bars_to_one_scale_for_all_ranks() -> None:
     layout = row_layout(_timeline())
-    image = np.array(Image.open(io.BytesIO(to_png(_timeline()))).convert("L"))
+    image = on_ground(to_png(_timeline()))[:, :, 0]
     step = layout.rank_height + layout.rank_gap
 
     def grey(rank: int, share_of_time: float) -> int:
@@ -46,9 +44,9 @@ def test_the_area_is_painted_under_the_bars_to_one_scale_for_all_ranks() -> None
 
 
 def test_an_arrow_leads_to_the_most_a_rank_held() -> None:
-    layout, image = row_layout(_timeline()), np.array(Image.open(io.BytesIO(to_png(_timeline()))).convert("L"))
+    layout, image = row_layout(_timeline()), on_ground(to_png(_timeline()))[:, :, 0]
     base = TOP + layout.rank_height
-    black = (image[base - layout.memory_height + 1 : base, LEFT : LEFT + NUM_COLUMNS] < 150).sum(0)
+    black = (image[base - layout.memory_height + 1 : base, LEFT : LEFT + NUM_COLUMNS] < 190).sum(0)
     assert abs(int(black.argmax()) - 0.2 * NUM_COLUMNS) <= 1 and black.max() > 0.8 * layout.memory_height
 
 

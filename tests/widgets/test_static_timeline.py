@@ -16,32 +16,34 @@ from labkit.timeline.transfers import transfer_table
 from labkit.widgets.layout import LEFT, NUM_COLUMNS, RIGHT, TOP, picture_rows, row_layout, shown_ranks, time_unit
 from labkit.widgets.palette import CATEGORIES, categories_of, category_of
 from labkit.widgets.static_timeline import MAX_BYTES, picture_shares, title_of, to_png
+from tests.widgets.still_pixels import on_ground
 
 WHITE = (255, 255, 255)
+FORWARD, BACKWARD = ((0x13, 0x95, 0xF9), (0xE8, 0xB1, 0x30))
 
 
 def _bar(timeline: Timeline, row: int) -> np.ndarray:
     """Return the pixels of the upper line of a row's bar, shape (NUM_COLUMNS, 3)."""
-    image = np.asarray(Image.open(io.BytesIO(to_png(timeline))).convert("RGB"))
+    image = on_ground(to_png(timeline))
     return image[TOP + row_layout(timeline).tops[row], LEFT : LEFT + NUM_COLUMNS]
 
 
-def test_idle_pixels_are_white_and_busy_ones_have_their_categorys_colour() -> None:
+def test_idle_pixels_are_ground_and_busy_ones_have_their_categorys_colour() -> None:
     timeline = Timeline([0, 0], [COMPUTE] * 2, [0, 570], [190, 760], ["forward", "backward"], ["span"] * 2)
     bar = _bar(timeline, 0)
-    assert {tuple(pixel) for pixel in bar[2:188]} == {(0x00, 0x72, 0xB2)}
+    assert {tuple(pixel) for pixel in bar[2:188]} == {FORWARD}
     assert {tuple(pixel) for pixel in bar[192:568]} == {WHITE}
-    assert {tuple(pixel) for pixel in bar[572:758]} == {(0xDD, 0xAA, 0x33)}
+    assert {tuple(pixel) for pixel in bar[572:758]} == {BACKWARD}
 
 
-def test_a_pixel_that_is_three_quarters_idle_is_three_quarters_white() -> None:
+def test_a_pixel_that_is_three_quarters_idle_is_three_quarters_ground() -> None:
     quarter = np.arange(NUM_COLUMNS) * 100
     rank, lane = np.zeros(NUM_COLUMNS), np.full(NUM_COLUMNS, COMPUTE)
     timeline = Timeline(rank, lane, quarter, quarter + 25, ["x"] * NUM_COLUMNS, ["span"] * NUM_COLUMNS)
     shares = picture_shares(Timeline([0, 0], [COMPUTE] * 2, [0, 75_000], [1, 76_000], ["x"] * 2, ["span"] * 2))
     assert shares.sum() == pytest.approx((1 + 1000) / 100)
     picture = _bar(timeline, 0).astype(float)
-    paint = np.array([0x00, 0x72, 0xB2])
+    paint = np.array(FORWARD)
     mean = picture.mean(0)
     assert mean == pytest.approx(255 - 0.25 * (255 - paint), abs=1.5)
 
@@ -52,10 +54,12 @@ def test_waiting_is_striped_so_that_it_differs_without_colour() -> None:
         "call": {"span": np.array([0]), "blocking": np.array([True])},
     }
     timeline = Timeline([0], [COMMUNICATION], [0], [100], ["recv"], ["recv"], tables=tables)
-    image = np.asarray(Image.open(io.BytesIO(to_png(timeline))).convert("RGB"))
+    image = on_ground(to_png(timeline))
     top = TOP + row_layout(timeline).tops[0]
-    assert len({tuple(pixel) for pixel in image[top, LEFT : LEFT + NUM_COLUMNS]}) == 2
-    assert (image[top, LEFT : LEFT + 700] == image[top + 1, LEFT - 1 : LEFT + 699]).all(axis=1)[1:].all()
+    shades = image[top, LEFT : LEFT + NUM_COLUMNS, 0].astype(int)
+    assert {round(shade, -1) for shade in shades.tolist()} == {100, 240}
+    below = image[top + 1, LEFT : LEFT + NUM_COLUMNS, 0].astype(int)
+    assert np.abs(shades[1:] - below[:-1]).max() <= 1, "each line of pixels lies one to the left of that above"
 
 
 def test_numbers_beside_the_picture_come_from_the_same_spans() -> None:
@@ -83,7 +87,7 @@ def test_a_picture_of_any_size_is_at_most_60_kilobytes(num_ranks: int) -> None:
     )  # fmt: skip
     png = to_png(timeline)
     assert len(png) <= MAX_BYTES
-    image = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
+    image = on_ground(png)
     assert image.shape[1] == LEFT + NUM_COLUMNS + RIGHT
     # Reducing colours must not tint what is idle: below the last bar of the first rank lies the gap to the next.
     layout = row_layout(timeline)
@@ -102,12 +106,10 @@ def test_of_more_than_64_ranks_an_even_choice_is_shown_and_the_title_says_so() -
 
 def test_a_shorter_run_beside_a_longer_one_is_not_idle_after_its_end() -> None:
     alone = Timeline([0], [COMPUTE], [0], [50], ["a"], ["span"])
-    pixels = [
-        np.asarray(Image.open(io.BytesIO(png)).convert("RGB")) for png in (to_png(alone), to_png(alone, lasting_ns=100))
-    ]
+    pixels = [on_ground(png) for png in (to_png(alone), to_png(alone, lasting_ns=100))]
     right = [image[TOP : TOP + 16, LEFT + NUM_COLUMNS + 1 :] for image in pixels]
     assert (right[0] == right[1]).all() and (right[0] < 255).any()  # "100 %" in both
-    blue = [(image[TOP, LEFT : LEFT + NUM_COLUMNS] == (0x00, 0x72, 0xB2)).all(1).mean() for image in pixels]
+    blue = [(image[TOP, LEFT : LEFT + NUM_COLUMNS] == FORWARD).all(1).mean() for image in pixels]
     assert blue == pytest.approx([1, 0.5], abs=0.01)
 
 

@@ -3,7 +3,6 @@
 import language from "../language.json" with { type: "json" };
 
 const STROKES = ["currentColor", ...language.series.map((colour) => `color-mix(in srgb,${colour} 72%,currentColor)`)];
-const DASHES = ["", "7 3", "2 3", "7 3 2 3", "12 3", "4 2", "1 2", "9 2 1 2"];
 
 /** Red, green and blue of "#rrggbb". */
 const rgb = (hex) => [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
@@ -41,7 +40,7 @@ export function between(from, to, share) {
 
 /** The style of the k-th line of a picture, told apart by colour and by dashes. */
 export const strokeOf = (k, width = 2) =>
-  `stroke:${STROKES[k % 8]};fill:none;stroke-width:${width};stroke-dasharray:${DASHES[k % 8]}`;
+  `stroke:${STROKES[k % 8]};fill:none;stroke-width:${width};stroke-dasharray:${language.dashes[k % 8]}`;
 
 /** A colour as programs other than browsers read it too. */
 export const plainColour = (value) =>
