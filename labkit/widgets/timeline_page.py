@@ -40,6 +40,6 @@ def view(runs: Sequence[dict[str, Any]], still: str = "") -> str:
     data = json.dumps(runs, separators=(",", ":")).replace("<", "\\u003c")
     code = program() + '\ndocument.getElementById("timeline").replaceChildren();'
     return (
-        f'<style>{style()}</style><body><div id="timeline">{still}</div><script type="module">{code}\n'
+        f'<style>{style()}</style><body><main id="timeline">{still}</main><script type="module">{code}\n'
         f'labkit.showPage(document.getElementById("timeline"), {data});</script>'
     )

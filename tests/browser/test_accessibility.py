@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from labkit import figure
 from labkit.checks.ring_player import ring_player
 from labkit.widgets.bucket_explorer import bucket_explorer
 from labkit.widgets.compression_explorer import compression_explorer
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.schedule_explorer import schedule_explorer
+from labkit.widgets.sharding_player import sharding_player
 from labkit.widgets.staleness_view import staleness_view
 from tests.browser.figure_pages import ILLEGAL, Open
 from tests.timeline.small_timelines import exchange
@@ -28,6 +30,8 @@ FIGURES: list[Callable[[], Explorer]] = [
     lambda: schedule_explorer(ILLEGAL, num_stages=2, num_microbatches=2),
     staleness_view,
     compression_explorer,
+    sharding_player,
+    lambda: figure("ring"),
 ]
 VIEWS = ["timeline", "explorers"]
 
@@ -38,7 +42,7 @@ def opened(open_timeline: Open, show: Open, tmp_path: Path) -> Open:
 
     def opened(view: str, theme: str = "light", width: int = 640, **options: Any) -> Any:
         if view != "timeline":
-            page = show(*(figure() for figure in FIGURES), width=width, theme=theme, **options)
+            page = show(*(make() for make in FIGURES), width=width, theme=theme, **options)
             live = ".labkit-figure[data-live] svg[role=img]"
             page.wait_for_function(f"document.querySelectorAll('{live}').length === {len(FIGURES)}")
             return page
@@ -90,6 +94,30 @@ def test_tab_reaches_every_control_in_order_and_each_has_a_name_and_a_ring(
     for _, name, style, width, colour in seen:
         assert style == "auto" or (style == "solid" and width >= 2), name
         assert style == "auto" or contrast(_hex(colour), ground) >= 3, name
+
+
+UNNAMED = """() => [...document.querySelectorAll("input, select")].filter((each) => {
+  const label = each.labels?.[0]?.cloneNode(true);
+  label?.querySelectorAll("output, input, select").forEach((part) => part.remove());
+  return !(each.ariaLabel ?? label?.textContent ?? "").trim();
+}).map((each) => each.outerHTML)"""
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_what_is_set_has_a_name_beside_its_value(opened: Callable[..., Any], view: str) -> None:
+    page = opened(view)
+    assert page.evaluate(UNNAMED) == []
+    if view == "explorers":
+        assert page.locator(".labkit-figure").last.get_by_role("slider", name="step", exact=True).count() == 1
+
+
+def test_a_timeline_s_page_is_all_main_part_and_its_title_the_one_heading(opened: Callable[..., Any]) -> None:
+    page = opened("timeline")
+    assert page.locator("main h1.labkit-title").inner_text() == page.title()
+    assert page.locator("main").count() == page.locator("h1").count() == 1
+    assert page.locator("body > :not(main, script)").count() == 0
+    look = "each => [getComputedStyle(each).fontSize, getComputedStyle(each).marginTop, each.offsetTop < 40]"
+    assert page.eval_on_selector("h1", look) == ["13px", "0px", True]
 
 
 OUTSIDE = """() => [...document.querySelectorAll("svg[role=img] text, button, label, dd, canvas")].filter((each) => {

@@ -108,7 +108,8 @@ def test_the_page_saved_plays_from_where_it_was(show: Open, browser: Any, tmp_pa
     context.on("request", lambda request: asked.append(request.url.split(":")[0]))
     again.goto(saved(page, "html", tmp_path).as_uri())
     again.wait_for_selector(".labkit-figure[data-live] svg[role=img]")
-    assert again.locator(".labkit-figure").count() == 1
+    assert again.locator("main.labkit-figure").count() == again.locator("h1").count() == 1
+    assert again.title() == again.inner_text("h1")
     assert (number(again, "step"), again.get_attribute(".labkit-figure", "data-step")) == (step, "0")
     assert again.get_attribute('input[data-key="cap"]', "value") == "11"
     set_slider(again, "cap", 4)

@@ -59,8 +59,8 @@ export class Explorer {
     this.still = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)")?.matches ?? false;
     this.style = root.querySelector("style")?.outerHTML ?? "";
     followTheme(root);
-    root.innerHTML = frameMarkup(view, this.values, this.style);
-    this.heading = root.querySelector("header b");
+    root.innerHTML = frameMarkup(view, this.values, this.style, root.tagName === "MAIN" ? "h1" : "b");
+    this.heading = root.querySelector("header").firstChild;
     this.stage = this.part("stage");
     this.stepInput = this.part("player").querySelector("input");
     this.playButton = root.querySelector('[data-act="play"]');
@@ -200,7 +200,7 @@ export class Explorer {
     const link = document.createElement("a");
     link.download = `${view.title}.${format}`;
     if (format === "html") {
-      const page = pageOf(root.dataset.figure, { values, step }, style);
+      const page = pageOf(this.heading.textContent, root.dataset.figure, { values, step }, style);
       link.href = `data:text/html,${encodeURIComponent(page)}`;
     } else {
       const picture = drawing(this.stage.firstChild, `${view.title} · ${view.source}`);

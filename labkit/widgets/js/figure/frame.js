@@ -15,7 +15,6 @@ const ICONS = [
 ];
 const MAIN = 3; // controls that are seen before "More" is opened
 const SPEEDS = [0.25, 0.5, 1, 2, 4];
-const STEP = '<input type="range" min="0" value="0" data-key="step">';
 const LATER = '<button type="button" data-act="table" aria-expanded="false">Table</button>';
 const ASK = '<button type="button" data-act="help" aria-label="keys" aria-expanded="false">?</button>';
 
@@ -26,9 +25,11 @@ const buttons = (all) => all.map(button).join("");
 /** The player, and what of it is seldom wanted. */
 function playerMarkup(view) {
   const speeds = SPEEDS.map((factor) => tag("option", { selected: factor === 1 && "" }, factor)).join("");
+  const label = view.stepLabel ?? "step";
+  const step = tag("input", { type: "range", min: 0, value: 0, "data-key": "step", "aria-label": label || "step" });
   const saving = FORMATS.map((format) => [format, `↓ ${format}`, `save as ${format}`]);
   const bar = `<div class="bar step" data-part="player">${buttons(ICONS)}
-<label>${escaped(view.stepLabel ?? "step")} ${STEP} <output></output></label>
+<label>${escaped(label)} ${step} <output></output></label>
 ${buttons(Object.entries(view.buttons ?? {}))}${LATER}${ASK}</div>`;
   const more = `<div class="bar"><label>speed <select>${speeds}</select></label>${buttons(saving)}</div>`;
   return [bar, more];
@@ -45,12 +46,12 @@ function controls(view, values) {
   return [markup(true), markup(false)];
 }
 
-/** All of an explorer but what follows from where it stands; `style` is its style sheet, as an element. */
-export function frameMarkup(view, values, style) {
+/** All of an explorer but what follows from where it stands; `style` is its style sheet, `heading` its title's tag. */
+export function frameMarkup(view, values, style, heading = "b") {
   const [player, seldom] = playerMarkup(view);
   const [main, others] = controls(view, values);
   return `${style}<div class="lk" role="group" aria-label="${escaped(view.title)}">
-<header><b>${escaped(view.title)}</b><span>${escaped(view.source)}</span></header>
+<header>${tag(heading, {}, escaped(view.title))}<span>${escaped(view.source)}</span></header>
 <div data-part="stage" tabindex="0" role="group" aria-label="picture; arrow keys step"></div>
 <p data-part="say" aria-live="polite"></p><div data-part="tip" aria-hidden="true" hidden></div>
 ${player}

@@ -1,7 +1,7 @@
 // What is seen, as a file: a drawing, its pixels, or a page with the figure as it stands.
 
 import { plainColour } from "./colours.js";
-import { rect, tag, text } from "./markup.js";
+import { escaped, rect, tag, text } from "./markup.js";
 
 const LOOKED_AT = "text,[class],[style],[fill],[stroke]";
 const LOOKS = [
@@ -67,12 +67,12 @@ export async function pixels(address) {
   return canvas.toDataURL();
 }
 
-/** A page with the figure as it stands: where it stands, its style, and the script that drew it here. */
-export function pageOf(mark, now, style) {
+/** A page with the figure as it stands: its title, where it stands, its style, and the script that drew it here. */
+export function pageOf(title, mark, now, style) {
   const { text: program } = [...document.scripts].find((script) => script.text.includes(`"${mark}"`));
-  const place = tag("div", { class: "labkit-figure", "data-figure": mark, "data-now": JSON.stringify(now) }, style);
+  const place = tag("main", { class: "labkit-figure", "data-figure": mark, "data-now": JSON.stringify(now) }, style);
   return (
-    '<!doctype html><meta charset="utf-8"><meta name="color-scheme" content="light dark">' +
-    `${place}<script type="module">${program}</script>`
+    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">' +
+    `<title>${escaped(title)}</title>${place}<script type="module">${program}</script>`
   );
 }

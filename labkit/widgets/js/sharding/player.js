@@ -44,14 +44,14 @@ function rankRow(rank, { stage, n }, moment, blockWidth, unit) {
 
 function heading(moment, blockWidth, unit) {
   const keys = KINDS.map(([name, , colour], k) => {
-    const x = LEFT + 130 * k;
+    const x = LEFT + Math.min(130, (BLOCKS * blockWidth) / KINDS.length) * k;
     return rect(x, 8, 12, 12, { fill: colour }) + text(x + 17, 18, name);
   });
   const now = MOMENTS[moment][1];
   const names = range(BLOCKS).map((block) => {
     const x = LEFT + blockWidth * block;
     const mark = block === now ? rect(x, TOP - 8, 16 * unit - 2, 3, { fill: hue("path") }) : "";
-    return text(x, TOP - 14, block === now ? `block ${block} computes` : `block ${block}`) + mark;
+    return text(x, TOP - 14, block === now && blockWidth > 110 ? `block ${block} computes` : `block ${block}`) + mark;
   });
   return keys.join("") + names.join("");
 }

@@ -62,7 +62,8 @@ function switches(key) {
 /** Build the view's elements into its root, and return them by name. */
 export function buildFrame(root, { press, save }) {
   const key = (label, name, title) => button(label, `${title} (${name})`, () => press(name));
-  const title = element("span", { class: "labkit-title" });
+  const isPage = root.tagName === "MAIN"; // of its own, and the title is the page's
+  const title = element(isPage ? "h1" : "span", { class: "labkit-title" });
   const buttons = switches(key);
   const comparing = element("span", { class: "labkit-compare" });
   const zooms = [key("Fit", "Home", "whole run"), key("−", "-", "zoom out"), key("+", "+", "zoom in")];

@@ -13,7 +13,7 @@ export function toPage(packed, { source, style }) {
   const script = [source, `labkit.showPage(document.getElementById("timeline"), ${data});`].join("\n");
   return (
     '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">' +
-    `<title>${escapeXml(packed[0].title)}</title><style>${style}</style><body><div id="timeline"></div>` +
+    `<title>${escapeXml(packed[0].title)}</title><style>${style}</style><body><main id="timeline"></main>` +
     `<script type="module">${script}</script></body></html>`
   );
 }
