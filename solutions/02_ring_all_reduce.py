@@ -666,7 +666,7 @@ for world_size in (2, 4, 8, 64, 1024):
 # ## Bonus: What was really sent
 #
 # `ring_player` can also watch a run. It calls your `ring_sum` once, on numbers that tell whose they are and to which chunk
-# they belong, and looks into every message. If a wrong chunk is under way, it says: expected c2, got c1.
+# they belong, and looks into every message. If a wrong chunk is under way, it says: expected C, got B.
 
 # %% tags=["nbval-ignore-output"]
 labkit.ring_player(ring_sum, on=labkit.virtual(4))

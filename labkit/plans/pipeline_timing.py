@@ -179,11 +179,22 @@ def _order_faults(stages: Sequence[Sequence[Record]], blocked: Sequence[Waiting]
             faults.append(f"Stage {stage} stands at {op} and {waits}.")
     ordered = sorted(faults, key=lambda text: "waits for" in text)
     at = sum("waits for" not in text for text in ordered)
-    return [*ordered[:at], *_deadlock(waits_on), *ordered[at:]]
+    circle = _circle(waits_on)
+    deadlock = [f"Deadlock: stages {' and '.join(map(str, circle))} wait for each other."] if circle else []
+    return [*ordered[:at], *deadlock, *ordered[at:]]
 
 
-def _deadlock(waits_on: Mapping[int, int]) -> list[str]:
-    """Return a sentence that names stages which wait for each other in a circle, if there are any."""
+def culprits(schedule: Schedule) -> set[tuple[int, Record]]:
+    """Return which records of which stages keep a schedule from going on; all else that stands still only follows."""
+    everything = {(stage, placed.op) for stage, row in enumerate(schedule.stages) for placed in row}
+    everything |= set(schedule.stuck)
+    own = {each[:2] for each in schedule.blocked if each[0] == each[2] or each[2:] not in everything}
+    circle = _circle({stage: where for stage, op, where, _ in schedule.blocked if (stage, op) not in own})
+    return own | {each[:2] for each in schedule.blocked if each[0] in circle}
+
+
+def _circle(waits_on: Mapping[int, int]) -> list[int]:
+    """Return stages which wait for each other in a circle, if there are any."""
     for stage in waits_on:
         at: int | None = stage
         for _ in range(len(waits_on) + 1):
@@ -193,7 +204,7 @@ def _deadlock(waits_on: Mapping[int, int]) -> list[str]:
         circle = [at]
         while (following := waits_on[circle[-1]]) != at:
             circle.append(following)
-        return [f"Deadlock: stages {' and '.join(map(str, sorted(circle)))} wait for each other."]
+        return sorted(circle)
     return []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from labkit.plans.watched_ring import Watched, message_times, watched_ring
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.colours import between
 from labkit.widgets.explorer import Explorer
-from labkit.widgets.language import letter, tint
+from labkit.widgets.language import LIGHT, letter, tint
 from labkit.widgets.scene import GREY, INK, RED, Mark, Rect, Scene, Text
 
 _MOST_RANKS, _MOST_OF_A_PLAN, _MOST_CHUNKS = 16, 8, 16
@@ -129,7 +130,7 @@ def as_data(played: Outcome) -> Mapping[str, Any]:
         }
         for step in played.steps
     ]
-    faults = [[max(place, 0), fault.rank, fault.text] for place, fault in _in_order(played)]
+    faults = [[max(place, 0), fault.rank, _told(fault)] for place, fault in _in_order(played)]
     return {"steps": steps, "faults": faults[:_MOST_FAULTS]}
 
 
@@ -138,11 +139,18 @@ def _in_order(played: Outcome) -> list[tuple[int, Fault]]:
     return sorted(((played.place_of(fault), fault) for fault in played.faults), key=lambda found: found[0])
 
 
+def _told(fault: Fault) -> str:
+    """Return what a fault is, with chunks by their letters, as the picture has them."""
+    if fault.kind == "raises":  # the words of the learner's own function
+        return fault.text
+    return re.sub(r"\bc(\d+)\b", lambda found: letter(int(found[1])), fault.text)
+
+
 def _sentence(played: Outcome, source: str) -> str:
     size = played.num_ranks
     text = f"Ring all-reduce of {size} ranks in {len(played.steps)} steps ({source}): "
     text += f"{played.num_complete()} of {size * played.num_chunks} chunks are complete at the end."
-    return text + "".join(f" {fault.text}" for _, fault in _in_order(played)[:1])
+    return text + "".join(f" {_told(fault)}" for _, fault in _in_order(played)[:1])
 
 
 def _name(function: Callable[..., Any]) -> str:
@@ -160,6 +168,8 @@ def _still(played: Outcome, source: str) -> Scene:
         Text(12, 20, "Ring all-reduce: contributions in each chunk", 14, bold=True),
         Text(12, 37, f"{size} ranks, {source}; a row is a rank, a column a chunk", 11, fill=GREY),
     ]
+    first = next((step for step in played.steps if any(write.content.wrong for write in step.writes)), None)
+    culprits = {(write.rank, write.chunk) for write in (first.writes if first else ()) if write.content.wrong}
     for panel in range(panels):
         left, top = 34 + panel % in_a_row * wide, 64 + panel // in_a_row * tall
         title = "start" if panel == 0 else f"after {'step ' if cell * size > 55 else ''}{panel - 1}"
@@ -170,12 +180,13 @@ def _still(played: Outcome, source: str) -> Scene:
             for chunk, content in enumerate(chunks):
                 count, x, y = content.mask.bit_count(), left + chunk * cell, top + rank * cell
                 fill = between("#dedede", tint(chunk), (count - 0.5) / (size - 0.5) if size > 1 else 1.0)
-                edge, line = (RED, 2.0) if content.wrong else (INK, 0.6)
-                marks.append(Rect(x + 0.5, y + 0.5, cell - 1.5, cell - 1.5, fill, edge, line, content.wrong))
+                follows = content.wrong and (rank, chunk) not in culprits
+                edge, line = ((LIGHT["consequence"] if follows else RED), 2.0) if content.wrong else (INK, 0.6)
+                marks.append(Rect(x + 0.5, y + 0.5, cell - 1.5, cell - 1.5, fill, edge, line, follows))
                 if cell >= 12 or content.wrong:
                     word = "✗" if content.wrong else (letter(chunk) if cell >= 20 else "") + str(count)
                     marks.append(Text(x + cell / 2, y + cell / 2 + 4, word, min(11, cell), "middle", on=fill))
     bottom = 64 + -(-panels // in_a_row) * tall - 12
     for place, (_, fault) in enumerate(_in_order(played)[:3]):
-        marks.append(Text(12, bottom + 14 * place, fault.text[:118], 11, fill=RED))
+        marks.append(Text(12, bottom + 14 * place, _told(fault)[:118], 11, fill=RED))
     return Scene(_WIDTH, round(bottom + 14 * min(len(played.faults), 3) + 4), tuple(marks))

@@ -9,7 +9,7 @@ from labkit.errors import ConfigError
 from labkit.plans.pipeline import Schedule
 from labkit.plans.pipeline_records import Op, Record, ops_of
 from labkit.plans.pipeline_run import closed_form, measured, predicted
-from labkit.plans.pipeline_timing import place
+from labkit.plans.pipeline_timing import culprits, place
 from labkit.plans.reference.schedules import FORMS, V_SHAPED
 from labkit.timeline.timeline import Timeline
 from labkit.widgets.explorer import Explorer
@@ -170,6 +170,7 @@ def _still(schedules: Sequence[Schedule], limit: int) -> Scene:
         marks.append(Text(10, y + 14, schedule.name, 13, bold=True))
         marks.append(Text(_WIDTH - 10, y + 14, right, 11.5, "end", RED if schedule.stuck else INK))
         y += 22
+        guilty = culprits(schedule)
         cells: dict[tuple[int, Record], tuple[float, float]] = {}  # the middle of each operation's lower edge
         for stage, row in enumerate(schedule.stages):
             marks.append(Text(10, y + 14, f"stage {stage}", 11))
@@ -188,14 +189,16 @@ def _still(schedules: Sequence[Schedule], limit: int) -> Scene:
             after = _LEFT + max((placed.end for placed in row), default=0.0) / end * wide + 4
             for place_, (_, op) in enumerate([each for each in schedule.stuck if each[0] == stage][:6]):
                 cells[stage, op] = after + 24 * place_ + 11, y + 19
-                marks.append(Rect(after + 24 * place_, y, 22, 19, "none", RED, 1.5, dashed=True))
-                marks.append(Text(after + 24 * place_ + 11, y + 14, str(op), 10.5, "middle", RED))
+                edge, follows = (RED, False) if (stage, op) in guilty else (GREY, True)
+                marks.append(Rect(after + 24 * place_, y, 22, 19, "none", edge, 1.5, dashed=follows))
+                marks.append(Text(after + 24 * place_ + 11, y + 14, str(op), 10.5, "middle", edge))
             y += 28
         for waiting, op, where, wanted in schedule.blocked:
             if (where, wanted) in cells and (waiting, op) in cells:
                 (x0, y0), (x1, y1) = cells[where, wanted], cells[waiting, op]
                 low = max(y0, y1) + 8
-                marks.append(Line(((x0, y0), (x0, low), (x1, low), (x1, y1)), RED, 1.5, dashed=True))
+                edge, follows = (RED, False) if (waiting, op) in guilty else (GREY, True)
+                marks.append(Line(((x0, y0), (x0, low), (x1, low), (x1, y1)), edge, 1.5, dashed=follows))
         for fault in schedule.faults[:3]:
             marks.append(Text(10, y + 12, fault, 11, fill=RED))
             y += 16

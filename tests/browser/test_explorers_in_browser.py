@@ -37,9 +37,10 @@ def wrong_plan(rank: int, size: int) -> list[Record]:
 def test_the_step_slider_and_the_buttons_say_where_each_chunk_is(show: Open) -> None:
     page = show(ring_player(ring_plan))
     counts = "cells => cells.map(cell => +cell.dataset.count)"
+    assert page.get_attribute(".labkit-figure", "data-step") == "3"  # each rank has its first complete chunk
+    set_slider(page, "step", 0)
     assert page.eval_on_selector_all("[data-chunk]", counts) == [1] * 16
     set_slider(page, "step", 3)
-    assert page.get_attribute(".labkit-figure", "data-step") == "3"
     squares = "cells => cells.filter(cell => cell.dataset.count === '4').map(c => c.dataset.rank + c.dataset.chunk)"
     assert sorted(page.eval_on_selector_all("[data-chunk]", squares)) == ["01", "12", "23", "30"]
     assert number(page, "each rank r owns chunk (r+1) mod N alone") == "✓"
@@ -54,7 +55,15 @@ def test_keys_step_and_reach_the_ends(show: Open) -> None:
     page = show(ring_player(ring_plan))
     page.focus("[data-part=stage]")
     at = lambda: page.get_attribute(".labkit-figure", "data-step")  # noqa: E731
-    for key, step in (("ArrowRight", "1"), ("]", "2"), ("ArrowLeft", "1"), ("End", "6"), ("Home", "0"), ("[", "0")):
+    for key, step in (
+        ("Home", "0"),
+        ("ArrowRight", "1"),
+        ("]", "2"),
+        ("ArrowLeft", "1"),
+        ("End", "6"),
+        ("Home", "0"),
+        ("[", "0"),
+    ):
         page.keyboard.press(key)
         assert at() == step, key
     page.keyboard.press("t")
@@ -76,7 +85,7 @@ def test_play_runs_to_the_end_and_stands_still_where_motion_is_unwanted(show: Op
     still.click("[data-act=play]")
     assert "nothing plays by itself" in still.get_attribute("[data-act=play]", "aria-label")
     still.wait_for_timeout(1200)  # longer than a step lasts
-    assert still.get_attribute(".labkit-figure", "data-step") == "1"
+    assert still.get_attribute(".labkit-figure", "data-step") == "4"
 
 
 def test_sliders_recompute_the_formula_at_once(show: Open) -> None:
@@ -93,9 +102,7 @@ def test_sliders_recompute_the_formula_at_once(show: Open) -> None:
 
 def test_a_wrong_chunk_is_red_with_the_one_expected(show: Open) -> None:
     page = show(ring_player(wrong_plan))
-    assert page.inner_text("[data-part=say]").startswith("Step 0:")
-    set_slider(page, "step", 2)
-    assert page.inner_text("[data-part=say]") == "Step 1: rank 1 expected c1 from rank 0, got c3."
+    assert page.inner_text("[data-part=say]") == "Step 1: rank 1 expected B from rank 0, got D."
     cell = page.query_selector('[data-grid="1:0"]')
     assert "bad" in cell.get_attribute("class")
     assert "B? D" in page.text_content("svg[role=img] >> nth=0")
@@ -106,8 +113,7 @@ def test_a_wrong_chunk_is_red_with_the_one_expected(show: Open) -> None:
 @pytest.mark.long
 def test_a_real_ring_that_sends_the_wrong_chunk_is_red_at_that_message(show: Open) -> None:
     page = show(ring_player(ring_programs.sends_the_next_chunk_on_rank_2, on=labkit.virtual(4)))
-    set_slider(page, "step", 1)
-    assert page.inner_text("[data-part=say]") == "Step 0: rank 3 expected c2 from rank 2, got c3."
+    assert page.inner_text("[data-part=say]") == "Step 0: rank 3 expected C from rank 2, got D."
     assert "bad" in page.get_attribute('[data-grid="0:2"]', "class")
     assert page.locator('[data-send="1>2:1"].bad').count() == 0
 
@@ -126,7 +132,7 @@ def test_two_equal_figures_live_side_by_side_and_ask_no_address(show: Open) -> N
     page.wait_for_function("document.querySelectorAll('.labkit-figure[data-live] svg[role=img]').length === 3")
     page.click("[data-act=next] >> nth=1")
     steps = page.eval_on_selector_all(".labkit-figure", "each => each.map(figure => figure.dataset.step)")
-    assert steps == ["0", "1", "0"]
+    assert steps == ["3", "4", "2"]
     assert [url for url in page.asked if not url.startswith(("file:", "data:", "blob:"))] == []
     assert not page.failed
 
@@ -251,7 +257,7 @@ def test_a_converted_notebook_plays_offline(browser: Any, tmp_path: Path) -> Non
     page.goto((tmp_path / "saved.html").as_uri(), wait_until="commit")
     page.wait_for_selector(".labkit-figure[data-live] svg[role=img]")
     page.click("[data-act=next]")
-    assert page.get_attribute(".labkit-figure", "data-step") == "1"
+    assert page.get_attribute(".labkit-figure", "data-step") == "4"
     context.close()
 
 
@@ -266,7 +272,7 @@ def test_in_jupyterlab_no_key_reaches_the_notebook_and_a_saved_figure_plays_agai
     lab.page.click("[data-part=stage]")
     for key in ("b", "a", "d", "d", "Enter", "ArrowRight", "ArrowRight"):
         lab.page.keyboard.press(key)
-    assert lab.page.get_attribute(".labkit-figure", "data-step") == "2"
+    assert lab.page.get_attribute(".labkit-figure", "data-step") == "5"
     schedule = lab.page.locator(".labkit-figure >> nth=1")
     schedule.locator("[data-part=stage]").focus()
     for key in (".", ">", "b", "c", "u", "a"):
@@ -281,7 +287,7 @@ def test_in_jupyterlab_no_key_reaches_the_notebook_and_a_saved_figure_plays_agai
     lab.page.goto(f"{lab.url}/lab/workspaces/again/tree/player.ipynb")  # nothing is run this time
     lab.page.wait_for_selector(".labkit-figure[data-live] svg[role=img]")
     lab.page.click("[data-act=next]")
-    assert lab.page.get_attribute(".labkit-figure", "data-step") == "1"
+    assert lab.page.get_attribute(".labkit-figure", "data-step") == "4"
     assert lab.page.inner_text(".jp-CodeCell .jp-InputPrompt") == "[1]:"
 
 

@@ -43,8 +43,10 @@ def test_scrubbing_a_schedule_and_following_a_microbatch_fade_the_rest(show: Ope
 
 def test_an_illegal_order_is_red_with_the_dependency_it_breaks(show: Open) -> None:
     page = show(schedule_explorer(ILLEGAL, num_stages=2, num_microbatches=2))
-    stuck = page.eval_on_selector_all("[data-stuck].bad", "each => each.map(cell => cell.dataset.stuck)")
-    assert stuck == ["0:B0", "0:B1", "1:B1", "1:F1", "1:B0"]
+    names = "each => each.map(cell => cell.dataset.stuck)"
+    assert page.eval_on_selector_all("[data-stuck]", names) == ["0:B0", "0:B1", "1:B1", "1:F1", "1:B0"]
+    assert page.eval_on_selector_all("[data-stuck].culprit", names) == ["1:B1"]
+    assert page.locator("[data-stuck].after").count() == 4
     assert page.inner_text("[data-part=say]") == "Stage 1: B1 stands before F1."
 
 
@@ -203,14 +205,23 @@ def test_keys_choose_an_operation_in_every_schedule_also_in_a_measured_one(show:
     assert page.inner_text("[data-part=say]").endswith(said)
 
 
-def test_what_an_illegal_order_waits_for_has_a_red_dashed_arrow(show: Open) -> None:
+def test_stages_that_wait_for_each_other_are_the_culprits_and_whoever_waits_for_them_is_grey(show: Open) -> None:
+    page = show(schedule_explorer([["F0", "B0", "F1", "B1"], ["F1", "F0", "B0", "B1"]], num_stages=2))
+    names = "each => each.map(cell => cell.dataset.stuck)"
+    assert page.eval_on_selector_all("[data-stuck].culprit", names) == ["0:B0", "1:F1"]
+    assert page.locator("[data-needs].culprit").count() == 2 and page.locator("[data-needs].after").count() == 0
+
+
+def test_what_an_illegal_order_waits_for_has_a_red_arrow_and_what_follows_a_grey_one(show: Open) -> None:
     page = show(schedule_explorer(ILLEGAL, num_stages=2, num_microbatches=2))
     arrows = page.eval_on_selector_all("[data-needs]", "each => each.map(a => a.dataset.needs)")
     assert arrows == ["0:B0<1:B0", "1:B1<1:F1"]
     dashes = "a => [getComputedStyle(a).strokeDasharray, getComputedStyle(a).stroke]"
-    dash, colour = page.eval_on_selector("[data-needs]", dashes)
-    assert dash == "5px, 3px"
-    assert colour == page.eval_on_selector("[data-stuck]", "cell => getComputedStyle(cell).stroke")
+    follows, (dash, colour) = (page.eval_on_selector(f'[data-needs^="{stage}"]', dashes) for stage in (0, 1))
+    assert dash == "none" and follows == ["2px, 3px", "rgb(138, 138, 138)"]
+    assert (
+        colour == page.eval_on_selector("[data-stuck].culprit", "cell => getComputedStyle(cell).stroke") != follows[1]
+    )
 
 
 @pytest.mark.long

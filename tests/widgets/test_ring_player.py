@@ -199,8 +199,8 @@ def test_a_real_ring_on_processes_is_seen_too() -> None:
 
 def test_a_real_run_that_sends_the_wrong_chunk_is_red_with_both_names() -> None:
     figure = ring_player(ring_programs.sends_the_next_chunk_on_rank_2, on=labkit.virtual(4))
-    assert figure.data["played"][4]["faults"][0] == [0, 2, "Step 0: rank 3 expected c2 from rank 2, got c3."]
-    assert figure.sentence.endswith("Step 0: rank 3 expected c2 from rank 2, got c3.")
+    assert figure.data["played"][4]["faults"][0] == [0, 2, "Step 0: rank 3 expected C from rank 2, got D."]
+    assert figure.sentence.endswith("Step 0: rank 3 expected C from rank 2, got D.")
 
 
 def test_what_is_no_ring_is_refused_in_words() -> None:

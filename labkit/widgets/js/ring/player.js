@@ -5,6 +5,7 @@ import { tag } from "../figure/markup.js";
 import { most, range } from "../figure/numbers.js";
 import { choice, linkSliders, powers, slider } from "../figure/sliders.js";
 import { bytes, seconds, speed } from "../figure/units.js";
+import { blame } from "./blame.js";
 import { arrived } from "./chunks.js";
 import { links } from "./links.js";
 import { sendGrid } from "./send_grid.js";
@@ -61,19 +62,13 @@ function planOf(data, { n, chunks }) {
   return withStates(data.played?.[n] ?? { steps: ringSteps(n, all), faults: [] }, n, all);
 }
 
-/** The chunks that the first wrong step wrote, as "rank,chunk": whatever is wrong later follows from them. */
-function culpritsOf(steps) {
-  const first = steps.find(({ writes }) => writes.some(([, , , wrong]) => wrong));
-  const wrong = first?.writes.filter((write) => write[3]) ?? [];
-  return new Set(wrong.map(([rank, chunk]) => `${rank},${chunk}`));
-}
-
 /** The wheel, and beside it, or below where that is too narrow, the grid and the links. */
 function picture({ n, state, now, step, steps, split, model, real, values, width }) {
   const side = Math.min(Math.max(0.4 * width, 270), 400, width);
   const beside = width >= 560;
   const room = beside ? width - side - 20 : width;
-  const grid = sendGrid(steps, n, step, room, split);
+  const blamed = blame(steps);
+  const grid = sendGrid(steps, n, step, room, { split, blamed });
   const isAsked = values.links === "shown";
   const lanes = isAsked
     ? links(real.length ? real : model, real.length ? model : [], n, step, room, values.latency)
@@ -82,7 +77,7 @@ function picture({ n, state, now, step, steps, split, model, real, values, width
   const below = tag("g", { transform: `translate(0 ${grid.height + 10})` }, lanes.svg);
   const right = tag("g", { transform: `translate(${x} ${y})` }, grid.svg + below);
   return {
-    svg: wheel(state, now, n, side, step, { came: steps[step - 1]?.sends ?? [], culprits: culpritsOf(steps) }) + right,
+    svg: wheel(state, now, n, side, step, { came: steps[step - 1]?.sends ?? [], blamed }) + right,
     height: beside ? Math.max(side, grid.height + lanes.height + 12) : side + grid.height + lanes.height + 20,
   };
 }
@@ -112,6 +107,12 @@ function numbersOf(position) {
   numbers.push(["chunks complete", `${whole} of ${n * chunks}`, ended && whole < n * chunks]);
   numbers.push(invariant(position));
   return numbers;
+}
+
+/** The step it opens at: where something has just gone wrong, else where every rank owns its first complete chunk. */
+function mostTelling({ steps, faults, split }) {
+  if (faults.length) return Math.min(faults[0][0] + 1, steps.length);
+  return split > 0 ? split : steps.length;
 }
 
 /** What it costs; of a plan that is wrong, how far it comes. */
@@ -159,7 +160,7 @@ export function ringPlayer(data) {
     title: data.title,
     source: data.source,
     main: ["n", "chunks", "size"],
-    begin: 0,
+    begin: mostTelling(planOf(data, { n: data.n, chunks: data.chunks })),
     sliders: slidersOf(data, sizes),
     steps: (values) => planOf(data, { n: data.n, ...values }).steps.length,
     stepName: (values, step) => (step === 0 ? "start" : `after step ${step - 1}`),

@@ -13,20 +13,22 @@ function sendTitle(s, rank, [, chunk, target, into, wrong]) {
 }
 
 /** What one rank sends in one step. */
-function gridCell(step, s, rank, { n, x, wide, tall }) {
+function gridCell(step, s, rank, { n, x, wide, tall, blamed }) {
   const sends = step.sends.filter(([source]) => source === rank);
   const held = step.before?.[rank];
-  const words = sends.map(([, chunk, , into]) => (wide > 24 ? arrived(chunk, into) : chunkName(chunk))).join(" ");
+  const kind = sends.map((send) => blamed.send(s, send)).find(Boolean) ?? "";
+  const said = ([, chunk, , into]) => (wide > 24 ? arrived(chunk, into) : chunkName(chunk));
+  const sign = kind.includes("culprit") && !sends.some((send) => send[4]) ? "!" : "";
+  const words = sends.map(said).join(" ") + sign;
   const mask = sends.length && held ? (held[sends[0][1]]?.[0] ?? 0) : 0;
   const fill = sends.length ? fillOf(Math.max(sends[0][1], 0), mask, n) : "none";
-  const wrong = sends.some((send) => send[4]);
-  const looks = { fill, class: wrong ? "bad" : "edge", "data-grid": `${s}:${rank}`, "data-step": s };
+  const looks = { fill, class: kind || "edge", "data-grid": `${s}:${rank}`, "data-step": s };
   const title = sends.map((send) => sendTitle(s, rank, send)).join("; ");
   const crowded = wide < 12 && (held?.length > 10 || wide < 9);
-  const kind = `middle ${wide > 30 ? "small" : "tiny"}`;
+  const size = `middle ${wide > 30 ? "small" : "tiny"}`;
   return (
     rect(x(s) + 1, 26 + rank * tall, wide - 2, tall - 2, looks, title) +
-    text(x(s) + wide / 2, 30 + rank * tall + tall / 2, crowded ? "" : words, kind, fill !== "none" && ink(fill))
+    text(x(s) + wide / 2, 30 + rank * tall + tall / 2, crowded ? "" : words, size, fill !== "none" && ink(fill))
   );
 }
 
@@ -36,8 +38,8 @@ function stepName(s, now, wide) {
   return hidden ? "" : s;
 }
 
-/** { svg, height }; `split` is the first step of the second half, now the current one. */
-export function sendGrid(steps, n, now, width, split) {
+/** { svg, height }; `split` is the first step of the second half, now the current one, `blamed` what went wrong. */
+export function sendGrid(steps, n, now, width, { split, blamed }) {
   const parted = split > 0 && split < steps.length;
   const gap = parted ? 8 : 0;
   const wide = Math.min((width - LEFT - gap) / Math.max(steps.length, 1), 64);
@@ -45,7 +47,7 @@ export function sendGrid(steps, n, now, width, split) {
   const x = (s) => LEFT + s * wide + (s >= split ? gap : 0);
   const names = range(n).map((rank) => text(0, 30 + rank * tall + tall / 2, `rank ${rank}`));
   const columns = steps.map((step, s) => {
-    const cells = range(n).map((rank) => gridCell(step, s, rank, { n, x, wide, tall }));
+    const cells = range(n).map((rank) => gridCell(step, s, rank, { n, x, wide, tall, blamed }));
     return cells.join("") + text(x(s) + wide / 2, 19, stepName(s, now, wide), "middle small");
   });
   let svg = text(0, 19, "step", "small grey") + names.join("") + columns.join("");

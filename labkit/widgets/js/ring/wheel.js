@@ -74,7 +74,7 @@ function chunkMarks(rank, chunk, held, step, at) {
   const y = middle + at.radius(chunk) * Math.sin(at.angle(rank));
   const fill = fillOf(chunk, mask, n);
   const hooks = { "data-step": step, "data-rank": rank, "data-chunk": chunk, "data-count": count(mask) };
-  const looks = { fill, class: wrong ? at.wrongKind(rank, chunk) : "edge", rx: 2, ...hooks };
+  const looks = { fill, class: wrong ? at.blamed.cell(rank, chunk) : "edge", rx: 2, ...hooks };
   let markup = rect(x - cell / 2, y - cell / 2, cell, cell, looks, chunkTitle(rank, chunk, held, n));
   if (isComplete(held, n) && cell > 9) {
     const inner = { fill: "none", stroke: inkOn(fill), rx: 1 };
@@ -94,7 +94,9 @@ function turnOf(source, target, n) {
 }
 
 /** An arrow from where a chunk lies to where it is taken; along the ring, if it stays at its place there. */
-function sendArrow([source, sent, target, into, wrong], at) {
+function sendArrow(send, step, at) {
+  const [source, sent, target, into] = send;
+  const wrong = at.blamed.send(step, send);
   const { n, cell, middle } = at;
   const chunk = Math.max(sent, 0);
   const end = into < 0 ? chunk : into;
@@ -108,22 +110,21 @@ function sendArrow([source, sent, target, into, wrong], at) {
   const way = end === chunk && turn ? `A${radius} ${radius} 0 0 ${turn > 0 ? 1 : 0}` : "L";
   const from = point(at.angle(source) + turn * gap, chunk);
   const d = `M${from}${way} ${point(at.angle(target) - turn * gap * 1.4, end)}`;
-  const looks = { class: wrong ? "bad" : "now", "marker-end": "url(#lk-arrow)" };
+  const looks = { class: wrong || "now", "marker-end": "url(#lk-arrow)" };
   const arrow = tag("path", { d, ...looks, "data-send": `${source}>${target}:${sent}` });
   if (n > 8 || !turn) return arrow;
   const half = at.angle(source) + (turn * Math.PI) / n;
   const far = radius + 9 * turn;
-  const kind = `middle small${wrong ? " bad" : " bold"}`;
+  const kind = `middle small ${wrong.includes("bad") ? "bad" : "bold"}`;
   return arrow + text(middle + far * Math.cos(half), middle + far * Math.sin(half) + 4, arrived(sent, into), kind);
 }
 
 /** The ring at a step: what every rank holds before it, and what is sent in it. */
-export function wheel(state, sends, n, side, step, { came = [], culprits } = {}) {
-  const wrongKind = (rank, chunk) => ((culprits?.has(`${rank},${chunk}`) ?? true) ? "bad" : "after");
-  const at = { ...measures(n, state[0].length, side), came, wrongKind };
+export function wheel(state, sends, n, side, step, { came, blamed }) {
+  const at = { ...measures(n, state[0].length, side), came, blamed };
   const ranks = state.map((chunks, rank) => {
     const cells = chunks.map((held, chunk) => chunkCell(rank, chunk, held, step, at));
     return rankLabel(rank, at) + cells.join("");
   });
-  return ARROW + ranks.join("") + sends.map((send) => sendArrow(send, at)).join("");
+  return ARROW + ranks.join("") + sends.map((send) => sendArrow(send, step, at)).join("");
 }

@@ -50,7 +50,16 @@ export class Editor {
   measured(schedule) {
     const stages = read(schedule.placed);
     const lists = stages.map((placed) => placed.map(([operation]) => operation));
-    return { ...schedule, stages, lists, model: read(schedule.model), stuck: [], faults: [], blocked: [] };
+    return {
+      ...schedule,
+      stages,
+      lists,
+      model: read(schedule.model),
+      stuck: [],
+      faults: [],
+      blocked: [],
+      culprits: [],
+    };
   }
 
   planned(schedule, values) {

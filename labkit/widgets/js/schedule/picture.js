@@ -91,17 +91,18 @@ function arrows(laid, spots, follow) {
   );
   const way = path.map(([s, k]) => spot(s, stages[s][k][0]));
   const steps = way.slice(1).map((from, k) => arrow(from, way[k]));
-  return messages.join("") + steps.join("") + blocked.map((each) => waitArrow(each, spot)).join("");
+  return messages.join("") + steps.join("") + blocked.map((each) => waitArrow(laid, each, spot)).join("");
 }
 
-/** A red dashed bow from what is missing to what waits for it. */
-function waitArrow([s, operation, t, wanted], spot) {
+/** A bow from what is missing to what waits for it: red where that keeps all from going on, grey where it follows. */
+function waitArrow({ culprits }, [s, operation, t, wanted], spot) {
   const ends = [spot(t, wanted), spot(s, operation)];
   if (!ends[0] || !ends[1]) return "";
   const [a, b] = ends.map(([from, to, y]) => [(from + to) / 2, y + BAR]);
   const d = `M${a}Q${(a[0] + b[0]) / 2} ${Math.max(a[1], b[1]) + 24} ${b}`;
   const hook = { "data-needs": `${s}:${nameOf(operation)}<${t}:${nameOf(wanted)}` };
-  return tag("path", { class: "bad", d, "marker-end": "url(#lk-arrow)", ...hook });
+  const kind = culprits.includes(s + nameOf(operation)) ? "bad culprit" : "after";
+  return tag("path", { class: kind, d, "marker-end": "url(#lk-arrow)", ...hook });
 }
 
 function faultLines(faults, y, width) {
@@ -125,7 +126,7 @@ export function drawSchedule(laid, top, scene) {
   svg += arrows(laid, rows.spots, scene.follow);
   let y = first + laid.p * ROW;
   if (now < Infinity) svg += line(laid.x(now), first - 3, laid.x(now), y, "now");
-  svg += axis(left, y + 2, laid.x(laid.reach) - left, laid.reach, laid.placed ? seconds : String);
+  svg += axis(left, y + 2, laid.x(laid.reach) - left, laid.reach, laid.placed ? seconds : short);
   y += 28;
   const faults = faultLines(laid.faults, y, width);
   return { svg: svg + faults.svg, height: y + faults.height + 10 - top, when: rows.when, over: rows.over };

@@ -47,20 +47,20 @@ function waiting(stages, result, ends, { needs, has }) {
   });
 }
 
-/** "Deadlock: ..." of the first circle of stages that wait for each other, if there is one. */
-function deadlock(on, numStages) {
+/** The first circle of stages that wait for each other; none: []. */
+function circleOf(on, numStages) {
   for (let s of Object.keys(on).map(Number)) {
     for (let k = 0; k < numStages; k++) s = on[s];
     if (s === undefined) continue;
     const circle = [s];
     for (let t = on[s]; t !== s; t = on[t]) circle.push(t);
-    return [`Deadlock: stages ${circle.sort((a, b) => a - b).join(" and ")} wait for each other.`];
+    return circle.sort((a, b) => a - b);
   }
   return [];
 }
 
-/** What keeps stages from going on. */
-function faultsOfWaiting(stages, result, blocked) {
+/** What keeps stages from going on, and the operations that do: what else stands still only follows from them. */
+function whyStuck(stages, result, blocked) {
   const missing = [];
   const waits = [];
   const on = {};
@@ -77,7 +77,13 @@ function faultsOfWaiting(stages, result, blocked) {
       waits.push(`${here} and waits for ${name} of stage ${t}, which stands at ${at}.`);
     }
   }
-  return [...missing, ...deadlock(on, stages.length), ...waits];
+  const circle = circleOf(on, stages.length);
+  const deadlock = circle.length ? [`Deadlock: stages ${circle.join(" and ")} wait for each other.`] : [];
+  const culprits = blocked.filter(({ s, t, there }) => !there || t === s || circle.includes(s));
+  return {
+    faults: [...missing, ...deadlock, ...waits],
+    culprits: culprits.map(({ s, operation }) => s + nameOf(operation)),
+  };
 }
 
 /** What stands twice, and which forward has no backward. */
@@ -102,16 +108,19 @@ function faultsOfLists(stages, has) {
  *   stuck: Array<[stage: number, operation: import("./operations.js").Operation]>,
  *   faults: string[],
  *   blocked: Array<[stage: number, operation: object, ofStage: number, wanted: object]>,
+ *   culprits: string[],
  * }}
  */
 export function place(stages, { tf = 1, tb = 2, tm = 0, tw = 0.5, vee } = {}) {
   const rules = needsOf(stages, vee);
   const { result, ends } = placed(stages, rules.needs, lasts({ tf, tb, tw }, rules.v), tm);
   const blocked = waiting(stages, result, ends, rules);
+  const { faults, culprits } = whyStuck(stages, result, blocked);
   return {
     stages: result,
     stuck: stages.flatMap((operations, s) => operations.slice(result[s].length).map((operation) => [s, operation])),
-    faults: [...faultsOfWaiting(stages, result, blocked), ...faultsOfLists(stages, rules.has)],
+    faults: [...faults, ...faultsOfLists(stages, rules.has)],
+    culprits,
     blocked: blocked.map(({ s, operation, t, wanted }) => [s, operation, t, wanted]),
   };
 }

@@ -154,7 +154,7 @@ export class StageRows {
     return rect(x(start), y - 2, x(end) - x(start), BAR + 4, { ...looks, "data-model": `${s}:${nameOf(operation)}` });
   }
 
-  /** Operations that cannot run, dashed, behind those that can. */
+  /** Operations that cannot run, behind those that can: red those that keep the others, which are dashed, from it. */
   stuck(s, y) {
     const { x, reach, stages } = this.laid;
     const placed = stages[s];
@@ -166,14 +166,15 @@ export class StageRows {
         const { svg, isChosen, hooks } = this.mark(s, placed.length + k, operation, from, from + STUCK, y);
         if (from + STUCK >= this.scene.width) return svg;
         const name = nameOf(operation);
+        const isCulprit = this.laid.culprits.includes(s + name);
         const looks = {
           fill: "#0000",
-          class: "bad",
+          class: isCulprit ? "bad culprit" : "after",
           style: isChosen && "stroke-width:4",
           "data-stuck": `${s}:${name}`,
         };
         const cell = rect(from, y, STUCK, BAR, { ...looks, ...hooks });
-        return svg + cell + text(from + STUCK / 2, y + 15, name, "middle small bad");
+        return svg + cell + text(from + STUCK / 2, y + 15, name, `middle small ${isCulprit ? "bad" : "grey"}`);
       })
       .join("");
   }

@@ -94,12 +94,18 @@ function atMoment({ stage, n, params }, moment, width) {
   };
 }
 
+/** The moment in which a rank holds most. */
+function fullest({ stage, n, params }) {
+  const held = MOMENTS.map((_, moment) => heldBytes(stage, moment, n, params));
+  return held.indexOf(most(held));
+}
+
 /** @returns {import("../figure/explorer.js").View} */
 export function shardingPlayer(data) {
   return {
     title: data.title,
     source: data.source,
-    begin: 0,
+    begin: fullest(data),
     sliders: [
       choice("stage", "stage", data.stage, range(STAGES.length), (stage) => STAGES[stage]),
       choice("n", "ranks", data.n, data.sizes),
