@@ -52,7 +52,7 @@ from labkit.models import loss_of_logits, stage_of_gpt, train_stage, train_with_
 # The nearest cut goes between layers. Rank 0 holds the first layers, rank 1 the next, and so on. Each part is a **stage**.
 
 # %% tags=["figure"]
-labkit.figure("factory", num_stages=4, num_microbatches=1)
+labkit.figure("factory", num_stages=3, num_microbatches=1)
 
 # %% [markdown]
 # Forward is easy: receive, compute, send. Backward needs one thought, because autograd stops where the message begins. All
@@ -93,11 +93,11 @@ def run_stage(
 
     Args:
         module: This stage's layers.
-        sample: One sample as it enters this stage, without the batch dimension: shape, dtype and device count.
+        sample: One sample as it enters this stage, without the batch dimension; only shape, dtype and device matter.
         num_samples: Samples in the batch.
         inputs: The batch, on the first stage (rank 0); else None.
         targets: What should come out, on the last stage; else None.
-        loss_fn: loss_fn(outputs, targets) is the mean over the samples; on the last stage.
+        loss_fn: loss_fn(outputs, targets) is the mean over the samples. Every stage gets it, the last one calls it.
 
     Returns:
         The loss on the last stage, detached; None on the others.
@@ -280,8 +280,8 @@ class Backward(Work): ...
 # %% [markdown]
 # The rules of the game: a forward takes one turn, a backward two, a message none. A stage runs its list in order, and each
 # entry as soon as what it needs is there. Forward needs the same microbatch's forward on the stage before. Backward needs this
-# stage's own forward, and backward on the stage behind. A stage holds a microbatch from the start of its forward to the end of
-# its backward, and may hold at most `most_held`.
+# stage's own forward, and the backward of the stage after it. A stage holds a microbatch from the start of its forward to
+# the end of its backward, and may hold at most `most_held`.
 #
 # ### Exercise [[fill_stages]]
 #
@@ -338,8 +338,8 @@ labkit.challenge("fill_stages", fill_stages)
 labkit.schedule_explorer(room_for_4=fill_stages(4, 8, 4), room_for_2=fill_stages(4, 8, 2))
 
 # %% [markdown]
-# **GPipe** (Huang and others, 2019) runs all forwards, then all backwards. It holds all M microbatches. You have just found
-# out how few you need to be as fast.
+# **GPipe** (Huang and others, 2019) runs all forwards, then all backwards. It holds all M microbatches. How few are
+# enough to be as fast?
 #
 # **[[held_enough]].** Eight stages, 64 microbatches, equal times. Memory for how many microbatches on stage 0 is enough for a
 # step as short as GPipe's?
@@ -464,8 +464,8 @@ with_messages([[Forward(0), Forward(1), Backward(0), Backward(1)]] * 2)[0]
 # *45 points, about 20 minutes; difficulty 5 of 5, importance 5 of 5*
 #
 # The schedule may be any list of records that can come to an end. Follow it, whatever its order; some receive long before
-# they need it. A peer is a rank *within* `group`: `irecv` takes it as `group_src`, `isend` as `group_dst`. With one stage
-# there are no messages. Use the spans `f"F{m}"` and `f"B{m}"`.
+# they need it, but a `RecvGrad` never stands before its microbatch's `Forward`. A peer is a rank *within* `group`: `irecv`
+# takes it as `group_src`, `isend` as `group_dst`. With one stage there are no messages. Use the spans `f"F{m}"` and `f"B{m}"`.
 
 
 # %% tags=["exercise"] exercise="run_schedule" points=45 difficulty=5 importance=5 minutes=20 title="Run a schedule" provides=["run_schedule"]
@@ -487,10 +487,10 @@ def run_schedule(
         schedule: Records in order; peers are ranks within group.
         module: This stage's layers.
         sizes: Samples in each microbatch, the same list on every stage; they may differ.
-        sample: One sample as it enters this stage, without the batch dimension: shape, dtype and device count.
+        sample: One sample as it enters this stage, without the batch dimension; only shape, dtype and device matter.
         inputs: The microbatches, on the first stage; else None.
         targets: What should come out for each microbatch, on the last stage; else None.
-        loss_fn: loss_fn(outputs, targets) is the mean over a microbatch's samples; on the last stage.
+        loss_fn: loss_fn(outputs, targets) is the mean over a microbatch's samples. Every stage gets it, the last calls it.
         group: The stages' process group; None is the default group.
 
     Returns:
@@ -554,7 +554,8 @@ runs = {name: labkit.run(one_step, orders, on=labkit.virtual(4)).timeline for na
 labkit.schedule_explorer(**runs)
 
 # %% [markdown]
-# On paper the bubble is 27.3 %. What is left between paper and run are the messages, and each takes a little. On real GPUs two things more matter:
+# On paper GPipe's bubble is 27.3 %. The difference is the messages: each takes a little. On real GPUs two more things
+# matter:
 #
 # * **Never call `.item()` on a loss in the middle.** It stops the process until the number is there.
 # * **NCCL keeps order.** Messages between two GPUs travel in the order in which both sides post them, so both must agree.
@@ -627,7 +628,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(*losses.v
 # At scale: the pipeline goes at the pace of its slowest stage, so embeddings and a large output layer want fewer blocks beside
 # them. And one lost GPU stops them all.
 #
-# **The next question.** Your schedule with memory for P microbatches is as fast as GPipe, and no faster. Does anything have
+# **The next question.** With memory for P microbatches a schedule can be as fast as GPipe, and no faster. Does anything have
 # to wait at all? Lesson 09, `09_schedules`.
 
 # %% [markdown] tags=["slide-only"]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
@@ -99,7 +100,7 @@ def outcome(stage: Stage, loss: Any) -> Values:
     return {
         "grads": stage.gradients(),
         "seen": stage.seen,
-        "loss": loss.detach().clone() if isinstance(loss, Tensor) else None,
+        "loss": _as_tensor(loss),
         "returned": type(loss).__name__,
         "attached": isinstance(loss, Tensor) and loss.requires_grad,
         "events": cast(Value, stage.events),
@@ -109,10 +110,16 @@ def outcome(stage: Stage, loss: Any) -> Values:
     }
 
 
+def _as_tensor(loss: Any) -> Tensor | None:
+    """Return what was returned for the loss; of a number a tensor, so that the check says what it is."""
+    if isinstance(loss, Tensor):
+        return loss.detach().clone()
+    return torch.tensor(float(loss), dtype=torch.float64) if isinstance(loss, (int, float)) else None
+
+
 def job(functions: Functions, stage: Stage, inputs: Values) -> Sequence[Any]:
     """Return the arguments of a learner's executor."""
     schedule = [record_of(functions, data) for data in cast(list[dict[str, Any]], inputs["schedule"])]
     targets = inputs.get("targets")
-    loss_fn = None if targets is None else mean_squared
     sample = cast(Tensor, inputs["sample"])
-    return schedule, stage, list(cast(list[int], inputs["sizes"])), sample, inputs.get("inputs"), targets, loss_fn
+    return schedule, stage, list(cast(list[int], inputs["sizes"])), sample, inputs.get("inputs"), targets, mean_squared

@@ -87,7 +87,7 @@ def wrong_loss(rank: int, values: Values, loss: Tensor | None, slack: float) -> 
             False, message=f"Rank {rank} does not hold the last stage and returned a {returned}, not None.", rank=rank
         )
     came = values.get("loss")
-    if not isinstance(came, Tensor):
+    if not isinstance(came, Tensor) or returned in ("float", "int"):
         return Verdict(
             False,
             message=f"The last stage (rank {rank}) returned {returned}, not the loss as a tensor.",

@@ -76,6 +76,7 @@ def _to_a_rank_that_is_not_there(case: Case, got: Got, wire: Wire) -> bool:
     )
 
 
+_OTHER_SIZE = ("disagree about the size", "which asked for")
 _NO_SUCH_PEER = (
     "invalid rank",
     "not in the group",
@@ -183,7 +184,8 @@ SENDS_WAIT = Mistake(
 NOBODY_SENDS = Mistake(
     "waits for a message that nobody sends",
     "All ranks that wait stand in a receive, and nobody is left who sends: compare what each stage sends with what the "
-    "others' schedules receive, and in which order.",
+    "others' schedules receive, and in which order. And wait() for what irecv and isend returned: a send that nobody "
+    "waits for may never leave.",
     lambda case, got, wire: _waits(case, got, "recv"),
 )
 MESSAGES_MISSING = Mistake(
@@ -223,6 +225,17 @@ FORWARD_AGAIN = Mistake(
     lambda case, got, wire: (
         isinstance(got, tuple) and wrong_results(case, got) is None and wrong_buffer(case, got) is not None
     ),
+)
+NO_TENSOR = Mistake(
+    "the loss is a number",
+    "Return the loss as a tensor, detached. item() and float() stop the process until the number is there.",
+    lambda case, got, wire: isinstance(got, tuple) and any(each.get("returned") in ("float", "int") for each in got),
+)
+ROOM = Mistake(
+    "room of another size",
+    "Room was made for a message of another size. What enters is like `sample`, dtype included, once for each sample "
+    "of the microbatch; a gradient is like the output that left.",
+    lambda case, got, wire: isinstance(got, Failure) and any(words in got.message for words in _OTHER_SIZE),
 )
 LIBRARY = Mistake(
     "calls a collective",

@@ -10,6 +10,7 @@ from labkit.plans.reference.schedules import gpipe, one_f_one_b
 from labkit.widgets.figures.sizes import within
 from labkit.widgets.language import tint
 from labkit.widgets.storyboard import WIDTH, Box, Frame, Shape, Story, Words
+from labkit.words import plural
 
 _FORMS = {"gpipe": gpipe, "1f1b": one_f_one_b}
 _TOP, _TALL, _PILE = 40, 54, 14
@@ -35,7 +36,8 @@ def pipeline_factory(num_stages: int = 4, num_microbatches: int = 6, schedule: s
     frames = [_frame(placed, time, height) for time in times]
     idle = [sum(_running(placed, stage, time) is None for stage in range(num_stages)) for time in times]
     name = "GPipe" if schedule == "gpipe" else "1F1B"
-    title = f"{name}: stages stand empty {placed.bubble():.0%} of the time and hold up to {peak:g} activations"
+    held = plural(round(peak), "activation")
+    title = f"{name}: stages stand empty {placed.bubble():.0%} of the time and hold up to {held}"
     numbers = {"bubble": f"{placed.bubble():.1%}", "most held": f"{peak:g}"}
     return Story(title, frames, height, numbers, telling=next((t for t in times if t >= 2 and idle[t]), 0))
 

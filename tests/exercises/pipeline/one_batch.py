@@ -28,4 +28,7 @@ changed("divides by the number of stages", "scaled by the number of stages",
         ("loss_fn(left, targets)", "loss_fn(left, targets) / dist.get_world_size()"))  # fmt: skip
 changed("does not send the gradient on", "waits for a message that nobody sends",
         ("    if stage > 0:\n        dist.send(entered.grad.contiguous(), dst=stage - 1)\n", ""))  # fmt: skip
+changed("room of torch's default dtype", "room of another size",
+        ("torch.empty_like(left, memory_format=torch.contiguous_format)", "torch.empty(left.shape)"))  # fmt: skip
+changed("a number", "the loss is a number", ("loss = left.detach()", "loss = left.item()"))
 changed("the loss as it is", "the loss drags its graph along", ("loss = left.detach()", "loss = left"))

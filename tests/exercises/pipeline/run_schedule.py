@@ -74,4 +74,7 @@ changed("weighs by float32", "counted in float32",
 changed("the loss keeps its graph", "the loss drags its graph along",
         ("total = left[m].detach() if total is None else total + left[m].detach()",
          "total = left[m] if total is None else total + left[m]"))  # fmt: skip
+changed("adds up numbers", "the loss is a number",
+        ("total = left[m].detach() if total is None else total + left[m].detach()",
+         "total = left[m].item() if total is None else total + left[m].item()"))  # fmt: skip
 changed("scaled again at the end", "scaled twice or in another place", (SCALE, SCALE + " / len(sizes)"))

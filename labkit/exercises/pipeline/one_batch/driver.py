@@ -18,9 +18,8 @@ def drive(functions: Functions, inputs: Values) -> Values:
     stage = stage_of(inputs)
     sizes = cast(list[int], inputs["sizes"])
     batch, targets = (_joined(inputs.get(name)) for name in ("inputs", "targets"))
-    loss_fn = None if targets is None else mean_squared
     sample = cast(Tensor, inputs["sample"])
-    return outcome(stage, functions["run_stage"](stage, sample, sum(sizes), batch, targets, loss_fn))
+    return outcome(stage, functions["run_stage"](stage, sample, sum(sizes), batch, targets, mean_squared))
 
 
 def _joined(parts: Any) -> Tensor | None:

@@ -58,6 +58,8 @@ EXERCISE = judged(
         mistakes.SENDS_WAIT,
         mistakes.NOBODY_SENDS,
         mistakes.MESSAGES_MISSING,
+        mistakes.ROOM,
+        mistakes.NO_TENSOR,
         mistakes.FORWARD_AGAIN,
         mistakes.STILL_ATTACHED,
     ),

@@ -98,8 +98,8 @@ EXERCISE = judged(
         mistakes.PIPELINE_SHARE,
         Mistake(
             "microbatches in the order of their numbers",
-            "Inputs meet the targets of another microbatch: each record says which one "
-            "it is about, so count neither forwards nor messages.",
+            "Each record says which microbatch it is about: take its inputs and its targets, make room for "
+            "sizes[record.microbatch] samples, and count neither forwards nor messages.",
             lambda case, got, wire: (
                 "another order" in case.name
                 and (
@@ -117,8 +117,8 @@ EXERCISE = judged(
         ),
         Mistake(
             "keeps what it no longer needs",
-            "Outputs are kept after their backward: take them out of their dictionary, left.pop(m). Else 1F1B holds as "
-            "much as GPipe.",
+            "Outputs are kept after their backward: take them out of their dictionary, left.pop(m), and send "
+            "left[m].detach(), without the graph. Else 1F1B holds as much as GPipe.",
             _keeps_everything,
         ),
         mistakes.NOT_CONTIGUOUS,
@@ -126,7 +126,9 @@ EXERCISE = judged(
         mistakes.SENDS_WAIT,
         mistakes.NOBODY_SENDS,
         mistakes.MESSAGES_MISSING,
+        mistakes.ROOM,
         mistakes.FLOAT32,
+        mistakes.NO_TENSOR,
         Mistake(
             "not waited for",
             "A message was used, or the function ended, before it was there: call wait() on what irecv returned before "
