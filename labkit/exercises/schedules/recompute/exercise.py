@@ -193,6 +193,13 @@ EXERCISE = judged(
             _wrong("The buffer "),
         ),
         Mistake(
+            "buffers put back too early",
+            "The buffers were copied back between the second run and its gradients, and autograd still needed them: "
+            "copy them back when the gradients are there.",
+            lambda case, got, wire: isinstance(got, Failure) and "modified by an inplace operation" in got.message,
+            certain=True,
+        ),
+        Mistake(
             "gradients missing",
             "Some gradients are missing or wrong: return one for x and one for each parameter, in the order of apply.",
             _wrong("The gradient of"),
