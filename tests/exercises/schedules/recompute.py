@@ -32,8 +32,10 @@ changed(
 )
 changed("leaves the buffers as they are", "BatchNorm counts twice",
         ("                buffer.copy_(before)\n", "                pass\n"))  # fmt: skip
-changed("puts the buffers back at once", "buffers put back too early",
-        ("            wanted = [x",
-         "            for buffer, before in buffers:\n                buffer.copy_(before)\n            wanted = [x"))  # fmt: skip
+BACK = """            for buffer, before in buffers:
+                buffer.copy_(before)
+"""
+WANTED = "            wanted = [x"
+changed("puts the buffers back at once", "buffers put back too early", (WANTED, BACK + WANTED))
 changed("unused not allowed", "unused parameters", (", allow_unused=True", ""))
 changed("frozen parameters too", "frozen parameters", (" if parameter.requires_grad]", "]"))
