@@ -327,7 +327,7 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 # 1F1B saves memory and no time. Two ideas save time.
 #
 # **Backward is two jobs.** I, the gradient of what entered, is urgent: the stage before waits for it. W, the gradient of the
-# weights, is not: nobody needs it before the optimizer. So W can fill the bubble (Qi and others, 2023). It takes its time to be
+# weights, is not: nobody needs it before the optimizer. So W can fill the bubble (Qi and others, 2023). It still has to be
 # done, and until then what it needs is held.
 #
 # **Small stages, visited twice.** Give each GPU two small **chunks** of the model instead of one large stage (Narayanan and
@@ -340,7 +340,7 @@ labkit.answer("waiting_order", stage=1, microbatch=2, cause="too few forwards fi
 # | `"v"` | s | 2P - 1 - s |
 #
 # Now the whole game. F, I and W of a microbatch on a stage take one turn each; of a chunk, half a turn each. B is I and W in
-# one. F of a part needs F of the part before. I (or B) of a part needs its own F, and the I or B of the part behind. W needs
+# one. F of a part needs F of the part before. I (or B) of a part needs its own F, and the I or B of the part after it. W needs
 # its own I. Messages take no time. A stage holds a chunk of a microbatch from its F to the end of its W or B, and a chunk counts
 # as half.
 #
@@ -543,7 +543,7 @@ print("never further apart than 0.01:", max(abs(a - b) for a, b in zip(one, two,
 #
 # * **1F1B**: the bubble of GPipe, the memory of P microbatches.
 # * A deadlock is a circle on paper. Find it there.
-# * Who waits while work lies at its door has the wrong order. All others wait for it.
+# * A stage that waits while work lies at its door has the wrong order, and all others wait for it.
 # * Backward is **two jobs**; the second one fills bubbles. Chunks make the first staircase shorter.
 #
 # At scale the schedule is rarely the problem. Unequal stages, one slow link, or a batch that cannot grow any further are.
@@ -869,11 +869,11 @@ def run_orders(
         program: What with_messages gave for this rank.
         chunks: This rank's parts of the model, in order; their linear layers put their weights' gradients off.
         sizes: Samples in each microbatch, the same list on every rank; they may differ.
-        samples: For each chunk one sample as it enters, without the batch dimension: shape, dtype and device count.
+        samples: For each chunk one sample as it enters, without the batch dimension; only shape, dtype and device matter.
         later: Where the layers put what they put off.
         inputs: The microbatches, on rank 0, whose chunk 0 is the first part of the model; else None.
         targets: What should come out for each microbatch, on the last rank (its last chunk ends the model); else None.
-        loss_fn: loss_fn(outputs, targets) is the mean over a microbatch's samples; on the last rank.
+        loss_fn: loss_fn(outputs, targets) is the mean over a microbatch's samples. Every rank gets it, the last calls it.
 
     Returns:
         The mean loss over the whole batch on the last rank, a detached tensor; None on the others.
@@ -963,8 +963,8 @@ for name, (orders, num_chunks) in smaller.items():
     print(f"{name:12} {took / 1e9:.2f} s")
 
 # %% [markdown]
-# On paper 1F1B takes 33 turns, interleaved 28.5 and ZB-H1 27. The two times have the ratio of theirs, to a few per cent: messages
-# are what is left.
+# On paper 1F1B takes 33 turns, interleaved 28.5 and ZB-H1 27. The two times above have the same ratio, to a few per cent; the rest
+# is messages.
 #
 # ### Sources
 #

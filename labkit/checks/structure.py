@@ -154,6 +154,8 @@ def _has_nan(tensor: Tensor) -> bool:
 def _other_type(wanted: str, came: Any, path: str) -> tuple[str, str]:
     if came is None:
         return NOTHING, f"{_place(path)} is None, expected {wanted}."
+    if isinstance(came, Tensor):
+        return WRONG_TYPE, f"{_place(path)} is a tensor of shape {tuple(came.shape)}, expected {wanted}."
     return WRONG_TYPE, f"{_place(path)} is {came!r:.60} ({type(came).__name__}), expected {wanted}."
 
 

@@ -20,6 +20,11 @@ changed("averages the pipelines", "mean over the pipelines",
 changed("times the samples", "times the samples", ("share = num_samples / everybody.item()", "share = num_samples"))
 changed("its own loss", "the loss of one pipeline", (" + ([] if loss is None else [loss])", ""))
 changed("sums along the pipeline", "the wrong axis", ('data = mesh.get_group("data")', 'data = mesh.get_group("pipe")'))
+changed(
+    "meets everybody",
+    "summed over all ranks",
+    (SUM, SUM.replace("group=data", "group=data if tensor is loss else None")),
+)
 changed("runs along the column", "the wrong axis", ('run_step(mesh.get_group("pipe"))', "run_step(data)"))
 changed("runs twice", "the schedule does not run once",
         ("    loss = run_step(", '    run_step(mesh.get_group("pipe"))\n    loss = run_step('))  # fmt: skip

@@ -130,7 +130,7 @@ def _of_gradients(case: Case, rank: int, came: Gradients) -> str:
     def way(ranks: list[int], weigh: Weigh) -> Callable[[], Gradients]:
         return lambda: _summed(case, ranks, weigh)[0]
 
-    column = _column(case, rank)
+    column, everyone = _column(case, rank), _ranks(case)[1]
     ways: list[Way[Gradients]] = [
         (_NO_SUM, way([rank], lambda own, everybody, pipelines: 1.0)),
         (_UNWEIGHED, way(column, lambda own, everybody, pipelines: 1.0)),
@@ -140,10 +140,15 @@ def _of_gradients(case: Case, rank: int, came: Gradients) -> str:
         (_AXIS, lambda: _summed(case, column, _right, _column)[0]),
         (_AXIS, way(_row(case, rank), lambda own, everybody, pipelines: 1.0)),
         (_AXIS, way(_row(case, rank), _right)),
+        (_ALL, way(everyone, lambda own, everybody, pipelines: 1.0)),
+        (_ALL, way(everyone, _right)),
+        (_ALL, way(everyone, lambda own, everybody, pipelines: own / _everybody(case))),
     ]
-    found = as_if(came, ways, lambda one, other: not any(_apart(one.get(name), other[name]) for name in other))
-    close = not any(_apart(came.get(name), each, 1e-6) for name, each in _summed(case, column, _right)[0].items())
-    return found or (_FLOAT32 if close else "")
+
+    def close(one: Gradients, other: Gradients) -> bool:
+        return not any(_apart(one.get(name), other[name], 1e-6) for name in other)
+
+    return _FLOAT32 if close(came, _summed(case, column, _right)[0]) else as_if(came, ways, close)
 
 
 def _everybody(case: Case) -> int:
@@ -165,8 +170,9 @@ _RUNS, _MOVED, _LOSS_EVERYWHERE, _ONE_LOSS, _NO_SUM, _UNWEIGHED = (
     "the schedule does not run once", "parameters changed", "a loss on every stage", "the loss of one pipeline",
     "no sum over the column", "summed, not weighed",
 )  # fmt: skip
-_ALIKE, _BY_SAMPLES, _NO_ROW, _AXIS, _FLOAT32, _NONE = (
-    "mean over the pipelines", "times the samples", "weighed, not summed", "the wrong axis", "counted in float32",
+_ALIKE, _BY_SAMPLES, _NO_ROW, _AXIS, _ALL, _FLOAT32, _NONE = (
+    "mean over the pipelines", "times the samples", "weighed, not summed", "the wrong axis", "summed over all ranks",
+    "counted in float32",
     "a parameter without a gradient",
 )  # fmt: skip
 EXERCISE = Exercise(
@@ -201,6 +207,8 @@ EXERCISE = Exercise(
         _NO_ROW: "Each pipeline's gradients are weighed, and never summed: all-reduce them over the column.",
         _AXIS: "Gradients were summed over other ranks than those with the same stage, or the schedule ran in another "
         "group: the schedule goes along 'pipe', gradients along 'data'.",
+        _ALL: "Gradients were summed over all ranks: without group= a collective meets everybody, other stages too. "
+        "Give it mesh.get_group('data').",
         _FLOAT32: "The gradients are right to six digits: somewhere a number was a float32 tensor. Weigh with Python's "
         "own numbers (item()).",
         _NONE: "Not every parameter has a gradient: one that is frozen or was not used has None. Leave it out.",
