@@ -430,8 +430,9 @@ class Unit:
 # %% [markdown]
 # What you write decides *when*. `block.register_forward_pre_hook`, `register_forward_hook` and
 # `register_full_backward_pre_hook` call you before a block's forward, after it, and before its backward. (Such a hook gets
-# the block and its arguments; what it returns should be `None`.) When all of a unit's gradients are there, it scatters and
-# frees them.
+# the block and its arguments; what it returns should be `None`.) The last one holds on to the gradient of the block's
+# output for as long as the block's backward takes; a hook on the tensor itself, `output.register_hook`, does not. When all
+# of a unit's gradients are there, it scatters and frees them.
 #
 # The **root** unit holds what is in no block: in the GPT the embeddings and the last norm. The embedding is used first and
 # last, so the root stays whole from the start of forward to the end of backward.
@@ -451,8 +452,8 @@ class ShardedModule(nn.Module):
 
     Args:
         module: The same on every rank. Every rank uses each trained parameter, and every block once, in order.
-        blocks: Its parts that are gathered one at a time, in the order of forward; None means module.children(). A
-            parameter in no block, or in several, is gathered for the whole step.
+        blocks: Its parts that are gathered one at a time, in the order of forward; None means module.children(). Each
+            returns a tensor. A parameter in no block, or in several, is gathered for the whole step.
         compute_dtype: In which parameters travel and compute; None for that of the parameters.
     """
 
@@ -469,7 +470,6 @@ class ShardedModule(nn.Module):
         for number, block in enumerate(blocks):
             block.register_forward_pre_hook(partial(self.before, number, number + 1))
             block.register_forward_hook(partial(self.after_forward, number))
-            block.register_full_backward_pre_hook(partial(self.before_backward, number))
         for unit in [self.root, *self.units]:
             for parameter in unit.trained:
                 parameter.register_post_accumulate_grad_hook(partial(self.on_gradient, unit))
@@ -479,7 +479,9 @@ class ShardedModule(nn.Module):
         if 0 <= then < len(self.units):
             self.units[then].start_gather()
 
-    def after_forward(self, number: int, *_: Any) -> None:
+    def after_forward(self, number: int, block: nn.Module, args: Any, output: Tensor) -> None:
+        if output.requires_grad:
+            output.register_hook(partial(self.before_backward, number))
         if number + 1 < len(self.units) or not torch.is_grad_enabled():
             self.units[number].free()
 
@@ -682,14 +684,7 @@ labkit.challenge("memory_plan", memory_plan)
 # ## 9 The course's GPT, sharded
 #
 # One thing is missing before you can train: **clipping** by the norm of the *whole* gradient. Each rank has the squares of
-# its shards only, so their sum travels:
-#
-# ```python
-# squares = torch.stack([gradient.square().sum() for gradient in gradients]).sum()
-# dist.all_reduce(squares)
-# for gradient in gradients:
-#     gradient.mul_((max_norm / (squares.sqrt() + 1e-6)).clamp(max=1.0))
-# ```
+# its shards only, so their sum travels: one number. `clip_shards` does that here; in the bonus you build it.
 #
 # **[[own_norm]].** Somebody forgets the `all_reduce`, and each rank clips by the norm of its own shards. What happens?
 # Choose `"error"`, `"nothing"`, `"another direction"` (the update points elsewhere) or `"ranks drift apart"`.
@@ -748,6 +743,43 @@ for train in (yours, train_fully_sharded):
 # Next: data, tensor, pipeline, shards. Who decides?
 
 # %% [markdown]
+# ## Bonus: One norm for all shards
+#
+# Clipping looks like one line, until a rank's shards are all it has. Then there is a norm to agree on, ranks that hold
+# nothing, and elements whose squares are too large for their type.
+#
+# ### Exercise [[clipped_shards]]
+#
+# *10 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="clipped_shards" points=10 difficulty=2 importance=4 minutes=8 title="One norm for all shards" provides=["clip_by_global_norm"] bonus=true
+def clip_by_global_norm(gradients: list[Tensor], max_norm: float, group: Any = None) -> Tensor:
+    """Scale this rank's gradients in place, so that the norm of the whole gradient is at most max_norm.
+
+    Returns the norm of the whole gradient as it was before. A gradient that is short enough stays as it is.
+
+    Args:
+        gradients: This rank's shards, float32, bfloat16 or float16; a rank may have none.
+        max_norm: What the norm may be.
+        group: Its ranks together hold each element once; None for all ranks.
+    """
+    # BEGIN SOLUTION clipped_shards
+    squares = torch.zeros(())
+    for gradient in gradients:
+        squares += gradient.float().square().sum()
+    dist.all_reduce(squares, group=group)
+    norm = squares.sqrt()
+    for gradient in gradients:
+        gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
+    return norm
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("clipped_shards", clip_by_global_norm)
+
+# %% [markdown]
 # ## Bonus: Sharded inside a node
 #
 # With eight nodes of eight GPUs, a gather over all 64 crosses the network again and again. **Hybrid sharding** shards inside
@@ -763,6 +795,111 @@ labkit.answer("across_nodes", 1.75)
 
 # %% [markdown]
 # The price is memory: every node holds all 16 bytes of each parameter.
+#
+# Now build it. Each rank is in two groups: `node` holds the ranks of its node, `across` its counterparts, one in each node.
+# `dist.get_rank(node)` is a rank's place in its node, and every collective takes `group=node`.
+#
+# ### Exercise [[hybrid_shards]]
+#
+# *20 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="hybrid_shards" points=20 difficulty=3 importance=4 minutes=12 title="Sharded inside a node" provides=["node_shard_of", "start_node_gather", "start_hybrid_scatter"] bonus=true
+def node_shard_of(tensor: Tensor, node: Any) -> Tensor:
+    """Return a copy of this rank's part of a tensor, as shard_of does, where a node's ranks hold all of it."""
+    # BEGIN SOLUTION hybrid_shards
+    return node_rows_of(tensor, node)[dist.get_rank(node)].clone()
+    # END SOLUTION
+
+
+def start_node_gather(shards: list[Tensor], tensors: list[Tensor], node: Any) -> Callable[[], None]:
+    """Begin to fill the tensors from the shards of the node's ranks; return the function that waits and has filled them.
+
+    One collective, in the dtype of the tensors, written into ``tensor.data``.
+    """
+    # BEGIN SOLUTION hybrid_shards
+    sizes = [len(shard) for shard in shards]
+    mine = torch.cat([shard.detach().to(tensors[0].dtype) for shard in shards])
+    everyones = mine.new_empty(dist.get_world_size(node), len(mine))
+    work = ALL_GATHER(everyones.view(-1), mine, group=node, async_op=True)
+
+    def finish() -> None:
+        work.wait()
+        for column, tensor in zip(everyones.split(sizes, 1), tensors, strict=True):
+            tensor.data.copy_(column.reshape(-1)[: tensor.numel()].view(tensor.shape))
+
+    return finish
+    # END SOLUTION
+
+
+def start_hybrid_scatter(tensors: list[Tensor], node: Any, across: Any) -> Callable[[], list[Tensor]]:
+    """Begin to average tensors over all ranks of all nodes; return the function that waits and returns this rank's shards.
+
+    One collective inside the node, which has begun when this returns, and one across, for shards alone.
+    """
+    # BEGIN SOLUTION hybrid_shards
+    rows = torch.cat([node_rows_of(tensor, node) for tensor in tensors], 1)
+    mine = rows.new_empty(rows.shape[1])
+    work = REDUCE_SCATTER(mine, rows.view(-1), group=node, async_op=True)
+    sizes = [-(-tensor.numel() // len(rows)) for tensor in tensors]
+
+    def finish() -> list[Tensor]:
+        work.wait()
+        dist.all_reduce(mine, group=across)
+        return list((mine / (dist.get_world_size(node) * dist.get_world_size(across))).split(sizes))
+
+    return finish
+
+
+def node_rows_of(tensor: Tensor, node: Any) -> Tensor:
+    """Return the tensor as one row for each rank of the node, padded with zeros."""
+    flat, count = tensor.detach().reshape(-1), dist.get_world_size(node)
+    return nn.functional.pad(flat, (0, -len(flat) % count)).view(count, -1)
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("hybrid_shards", node_shard_of, start_node_gather, start_hybrid_scatter)
+
+# %% [markdown]
+# With both you can train the GPT on two nodes of four GPUs: state sharded inside the node, clipped by a norm to which every
+# element adds once. Beside it the same code with all eight GPUs as one "node", which is ZeRO-2.
+
+
+# %% tags=["given"]
+from labkit.models import Addition, loss_of
+from labkit.timeline.metrics import busbw_factor, collective_timings
+
+
+def sharded_over(size: int) -> float:
+    rank, places = dist.get_rank(), torch.arange(dist.get_world_size()).view(-1, size)
+    node = [dist.new_group(ranks) for ranks in places.tolist()][rank // size]
+    across = [dist.new_group(ranks) for ranks in places.t().tolist()][rank % size]
+    model = GPT(num_layers=4, width=192)
+    params = list(model.parameters())
+    shards = [nn.Parameter(node_shard_of(p, node)) for p in params]
+    optimizer = torch.optim.AdamW(shards, lr=3e-3)
+    for tokens, targets in Addition().loader(3, 64, rank=rank, world_size=dist.get_world_size()):
+        loss = loss_of(model, tokens, targets)
+        means = start_hybrid_scatter(list(torch.autograd.grad(loss, params)), node, across)()
+        clip_by_global_norm(means, 1.0, node)
+        for shard, mean in zip(shards, means, strict=True):
+            shard.grad = mean
+        optimizer.step()
+        start_node_gather(shards, params, node)()
+    dist.all_reduce(loss.detach())
+    return loss.item() / dist.get_world_size()
+
+
+# %% seconds=15
+num_bytes = 4 * sum(p.numel() for p in GPT(num_layers=4, width=192).parameters())
+cluster = labkit.virtual(8, gpu="h100", gpus_per_node=4, nic="ethernet_100g", nics_per_node=1)
+for size in (8, 4):
+    run = labkit.run(sharded_over, size, on=cluster, echo=False)
+    across = [call for call in collective_timings(run.timeline) if call.num_ranks != 4]  # four ranks are a node
+    units = sum(call.bytes * busbw_factor(call.kind, call.num_ranks) for call in across) / num_bytes / 3
+    ms = run.timeline.makespan_ns / 1e6
+    print(f"sharded over {size}: a node sends {units:.2f} P a step, {ms:.1f} ms, loss {run.results[0]:.4f}")
 
 # %% [markdown]
 # ## Bonus: Thirteen billion on the same devices

@@ -41,12 +41,14 @@ class TestContract(LessonContract):
         "who_holds",
         "memory_plan",
         "own_norm",
+        "clipped_shards",
         "across_nodes",
+        "hybrid_shards",
         "offload_plan",
         "saved_state",
     )
-    bonus = ("across_nodes", "offload_plan", "saved_state")
-    bonus_points = 25
+    bonus = ("clipped_shards", "across_nodes", "hybrid_shards", "offload_plan", "saved_state")
+    bonus_points = 55
     least_guesses = 1
     topics: ClassVar = {
         "the question": r"out of memory",

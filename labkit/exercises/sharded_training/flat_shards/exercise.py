@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from labkit.checks import draws
 from labkit.checks.as_if import as_if
@@ -18,40 +16,30 @@ from labkit.checks.exercise import Exercise
 from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import both_ways
 from labkit.checks.wire import Wire
+from labkit.exercises.sharded_training.flat import Shape, drawn, mean, rows, same
 from labkit.exercises.sharded_training.flat_shards.driver import drive
 from labkit.exercises.sharded_training.marked_wire import stretches, waited_at_once
-
-Shape = tuple[int, ...]
 
 
 def shards_case(name: str, seed: int, world_size: int, shapes: Sequence[Shape], dtype: str = "float64") -> Case:
     """Return a case of flat_shards; targets have another dtype than the tensors where it is bfloat16."""
     kind: torch.dtype = getattr(torch, dtype)
     cut = torch.float32 if dtype == "bfloat16" else kind
-    tensors = [_drawn(seed + at, shape, cut) for at, shape in enumerate(shapes)]
+    tensors = [drawn(seed + at, shape, cut) for at, shape in enumerate(shapes)]
     inputs: list[Values] = []
     for rank in range(world_size):
         part = draws.part_of(seed, "rank", rank)
         inputs.append({
             "tensors": cast(Value, [each.clone() for each in tensors]),
             "targets": cast(Value, [torch.full(shape, -7.0, dtype=kind) for shape in shapes]),
-            "gradients": [_drawn(part + at, shape, kind) for at, shape in enumerate(shapes)],
+            "gradients": [drawn(part + at, shape, kind) for at, shape in enumerate(shapes)],
         })  # fmt: skip
     return Case(name, world_size, tuple(inputs))
 
 
-def _drawn(seed: int, shape: Shape, dtype: torch.dtype) -> Tensor:
-    return draws.normal(seed, math.prod(shape), dtype=torch.float64).view(shape).to(dtype)
-
-
-def _rows(tensor: Tensor, count: int) -> Tensor:
-    flat = tensor.reshape(-1)
-    return functional.pad(flat, (0, -len(flat) % count)).view(count, -1)
-
-
 def _mean(case: Case) -> list[Tensor]:
     gradients = [cast(list[Tensor], inputs["gradients"]) for inputs in case.inputs]
-    return [torch.stack(each).double().mean(0).to(each[0].dtype) for each in zip(*gradients, strict=True)]
+    return [mean(each) for each in zip(*gradients, strict=True)]
 
 
 def expected(case: Case) -> list[Values]:
@@ -61,49 +49,35 @@ def expected(case: Case) -> list[Values]:
     filled = [each.to(target.dtype) for each, target in zip(tensors, targets, strict=True)]
     return [
         {
-            "shards": [_rows(each, size)[rank] for each in tensors],
+            "shards": [rows(each, size)[rank] for each in tensors],
             "targets": cast(Value, filled),
             "kept_memory": True,
-            "means": [_rows(each, size)[rank] for each in _mean(case)],
+            "means": [rows(each, size)[rank] for each in _mean(case)],
         }
         for rank in range(size)
     ]
-
-
-def _same(mine: Sequence[Tensor], right: Sequence[Tensor]) -> bool:
-    return len(mine) == len(right) and all(_close(a, b) for a, b in zip(mine, right, strict=True))
-
-
-def _close(mine: Tensor, right: Tensor) -> bool:
-    rtol, atol = _rounding(right.dtype)
-    return mine.shape == right.shape and torch.allclose(mine.double(), right.double(), rtol=rtol, atol=atol)
-
-
-def _rounding(dtype: torch.dtype) -> tuple[float, float]:
-    """Return how far values may be off, as a share and at all: what cancels in bfloat16 keeps an error."""
-    return (2e-2, 2e-2) if dtype == torch.bfloat16 else (1e-6, 1e-8)
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield what is wrong with shards, gathered tensors and means, and with how they travelled."""
     for rank, (came, right) in enumerate(zip(got, expected(case), strict=True)):
         mine, wanted = cast(list[Tensor], came["shards"]), cast(list[Tensor], right["shards"])
-        if not _same(mine, wanted):
+        if not same(mine, wanted):
             lengths = f"lengths {[each.numel() for each in wanted]}"
             name = _of_shards(case, rank, mine)
             yield Finding(
                 name, f"Rank {rank}'s shards are wrong.", lengths, f"lengths {[m.numel() for m in mine]}", rank
             )
-        if not _same(cast(list[Tensor], came["targets"]), cast(list[Tensor], right["targets"])):
+        if not same(cast(list[Tensor], came["targets"]), cast(list[Tensor], right["targets"])):
             untouched = all(bool((each == -7).all()) for each in cast(list[Tensor], came["targets"]))
             name = _NOT_FILLED if untouched else _TORN
             yield Finding(name, f"After finish() rank {rank}'s tensors are not what was cut into shards.", rank=rank)
         if not came["kept_memory"]:
             yield Finding(_NEW_MEMORY, f"Rank {rank}'s tensors have other memory than before.", rank=rank)
         means, of_all = cast(list[Tensor], came["means"]), cast(list[Tensor], right["means"])
-        if not _same(means, of_all):
+        if not same(means, of_all):
             ways = [(_SUM, lambda of_all=of_all: [case.world_size * each for each in of_all])]
-            name = as_if(means, ways, _same)
+            name = as_if(means, ways, same)
             yield Finding(
                 name, f"Rank {rank}'s shards of the mean are wrong.", str(of_all[0][:4]), str(means[0][:4]), rank
             )
@@ -113,18 +87,18 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
 def _of_shards(case: Case, rank: int, mine: list[Tensor]) -> str:
     tensors, size = cast(list[Tensor], case.inputs[0]["tensors"]), case.world_size
     ways: list[tuple[str, Callable[[], list[Tensor]]]] = [
-        (_STRIDED, lambda: [_rows(each, size).reshape(-1)[rank::size] for each in tensors])
+        (_STRIDED, lambda: [rows(each, size).reshape(-1)[rank::size] for each in tensors])
     ]
-    found = as_if(mine, ways, _same)
+    found = as_if(mine, ways, same)
     if found:
         return found
-    sizes = [int(_rows(torch.ones(each.shape), size)[rank].sum()) for each in tensors]
+    sizes = [int(rows(torch.ones(each.shape), size)[rank].sum()) for each in tensors]
     return _SHORT if [each.numel() for each in mine] == sizes else ""
 
 
 def _travelled(case: Case, wire: Wire) -> Iterator[Finding]:
     tensors, size = cast(list[Tensor], case.inputs[0]["targets"]), case.world_size
-    most = sum(_rows(each, size).numel() * each.element_size() for each in tensors)
+    most = sum(rows(each, size).numel() * each.element_size() for each in tensors)
     for rank in range(size):
         parts = stretches(wire, rank)
         if len(parts) != 6:

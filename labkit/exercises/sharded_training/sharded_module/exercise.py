@@ -160,8 +160,8 @@ def _memory(case: Case, rank: int, values: Values) -> Iterator[Finding]:
     kept = 1 + len(matrices) + (1 if tied else 0)  # the last block's, and the root's
     saved = max(cast(list[int], values["saved"]), default=0)
     if saved > kept:
-        text = f"Between forward and backward autograd holds {saved} whole weights on rank {rank}; parameters "
-        "look free."
+        text = f"Between forward and backward autograd holds {saved} whole weights on rank {rank}, though the "
+        text += "parameters look free."
         yield Finding(_GRAPH_HOLDS, text, f"at most {kept}", str(saved), rank)
 
 

@@ -1,0 +1,42 @@
+"""What a rank runs of hybrid_shards."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch.distributed as dist
+from torch import Tensor
+
+from labkit.checks.case import Value, Values
+from labkit.checks.exercise import Functions
+from labkit.exercises.sharded_training.on_ranks import cutter
+
+
+def drive(functions: Functions, inputs: Values) -> Values:
+    """Cut tensors into a node's shards, gather them inside it, scatter gradients over all nodes (hybrid_shards).
+
+    Inputs: tensors (the same on all ranks), shards (of what the node holds), targets (what is filled with that),
+    gradients, nodes (lists of ranks, equally long).
+    Between the beginning of each transfer and its end stands a mark on the wire.
+    """
+    cut = cutter()
+    nodes = cast(list[list[int]], inputs["nodes"])
+    node = _mine(nodes)
+    across = _mine([list(each) for each in zip(*nodes, strict=True)])
+    cuts = [functions["node_shard_of"](each, node) for each in cast(list[Tensor], inputs["tensors"])]
+    targets = cast(list[Tensor], inputs["targets"])
+    cut()
+    finish = functions["start_node_gather"](cast(list[Tensor], inputs["shards"]), targets, node)
+    cut()
+    finish()
+    cut()
+    collect = functions["start_hybrid_scatter"](cast(list[Tensor], inputs["gradients"]), node, across)
+    cut()
+    means = collect()
+    cut()
+    return {"shards": cast(Value, cuts), "targets": cast(Value, targets), "means": list(means)}
+
+
+def _mine(groups: list[list[int]]) -> Any:
+    made = [dist.new_group(ranks) for ranks in groups]
+    return next(each for each, ranks in zip(made, groups, strict=True) if dist.get_rank() in ranks)
