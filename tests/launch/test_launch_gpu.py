@@ -5,22 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.distributed as dist
+from gpu_marks import NUM_GPUS, marked, one_gpu, two_gpus
 
 import labkit
 from labkit.errors import ConfigError, RankFailed
-
-NUM_GPUS = torch.cuda.device_count()
-gpu1 = [pytest.mark.gpu1, pytest.mark.skipif(NUM_GPUS < 1, reason="needs one CUDA GPU, torch sees none")]
-gpu2 = [pytest.mark.gpu2, pytest.mark.skipif(NUM_GPUS < 2, reason=f"needs two CUDA GPUs, torch sees {NUM_GPUS}")]
-
-
-def marked(marks: list[pytest.MarkDecorator]):  # type: ignore[no-untyped-def]
-    def apply(test):  # type: ignore[no-untyped-def]
-        for mark in marks:
-            test = mark(test)
-        return test
-
-    return apply
 
 
 def total() -> tuple[float, str, str]:
@@ -29,14 +17,14 @@ def total() -> tuple[float, str, str]:
     return tensor[0].item(), str(tensor.device), dist.get_backend()
 
 
-@marked(gpu1)
+@marked(one_gpu)
 def test_one_rank_on_one_gpu_runs_on_nccl() -> None:
     run = labkit.run(total, on=labkit.local(1, device="cuda"))
     assert run.backend == "nccl/cuda"
     assert run.results[0][:2] == (1.0, "cuda:0")
 
 
-@marked(gpu1)
+@marked(one_gpu)
 def test_a_notebook_that_has_touched_cuda_does_no_harm() -> None:
     assert torch.ones(3, device="cuda").sum().item() == 3
     for _ in range(2):
@@ -45,7 +33,7 @@ def test_a_notebook_that_has_touched_cuda_does_no_harm() -> None:
     assert torch.ones(3, device="cuda").sum().item() == 3
 
 
-@marked(gpu1)
+@marked(one_gpu)
 def test_ranks_that_share_a_gpu_run_collectives_on_gloo_with_cuda_tensors(capsys: pytest.CaptureFixture[str]) -> None:
     world_size = NUM_GPUS + 1
     run = labkit.run(total, on=labkit.local(world_size))
@@ -55,7 +43,7 @@ def test_ranks_that_share_a_gpu_run_collectives_on_gloo_with_cuda_tensors(capsys
     assert "share" in capsys.readouterr().out
 
 
-@marked(gpu1)
+@marked(one_gpu)
 def test_point_to_point_between_ranks_that_share_a_gpu_works_on_cpu_tensors() -> None:
     def swap() -> float:
         mine, other = torch.tensor([float(dist.get_rank())]), torch.zeros(1)
@@ -69,13 +57,13 @@ def test_point_to_point_between_ranks_that_share_a_gpu_works_on_cpu_tensors() ->
     assert labkit.run(swap, on=labkit.local(2 * NUM_GPUS)).results[:2] == [1.0, 0.0]
 
 
-@marked(gpu1)
+@marked(one_gpu)
 def test_cuda_tensors_come_back_on_the_cpu() -> None:
     tensor = labkit.run(lambda: torch.arange(4, device=labkit.device()), on=labkit.local(1)).results[0]
     assert tensor.device.type == "cpu" and tensor.tolist() == [0, 1, 2, 3]
 
 
-@marked(gpu1)
+@marked(one_gpu)
 def test_an_error_of_the_device_names_the_rank() -> None:
     def work() -> None:
         torch.zeros(4, device=labkit.device())[torch.tensor([9], device=labkit.device())].cpu()
@@ -84,7 +72,7 @@ def test_an_error_of_the_device_names_the_rank() -> None:
         labkit.run(work, on=labkit.local(1))
 
 
-@marked(gpu2)
+@marked(two_gpus)
 def test_two_ranks_on_two_gpus_run_on_nccl() -> None:
     run = labkit.run(total, on=labkit.local(2, device="cuda"))
     assert run.backend == "nccl/cuda"

@@ -11,22 +11,10 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from gpu_marks import marked, one_gpu, two_gpus
 
 import labkit
 from labkit.errors import RankFailed, RunTimeout
-
-NUM_GPUS = torch.cuda.device_count()
-one = [pytest.mark.gpu1, pytest.mark.skipif(NUM_GPUS < 1, reason="needs one CUDA GPU, torch sees none")]
-two = [pytest.mark.gpu2, pytest.mark.skipif(NUM_GPUS < 2, reason=f"needs two CUDA GPUs, torch sees {NUM_GPUS}")]
-
-
-def marked(marks: list[pytest.MarkDecorator]):  # type: ignore[no-untyped-def]
-    def apply(test):  # type: ignore[no-untyped-def]
-        for mark in marks:
-            test = mark(test)
-        return test
-
-    return apply
 
 
 def on_gpus(count: int) -> Any:
@@ -46,14 +34,14 @@ def several_calls() -> None:
     torch.cuda.synchronize()
 
 
-@marked(one)
+@marked(one_gpu)
 def test_the_first_call_on_record_does_not_hold_the_communicators_creation() -> None:
     calls = timeline_of(several_calls, 1).spans(kind="all_reduce")
     lasted = (calls.end_ns - calls.start_ns).tolist()
     assert lasted[0] < 10 * median(lasted) + 2_000_000
 
 
-@marked(one)
+@marked(one_gpu)
 def test_a_span_lasts_as_long_as_the_kernel_inside_it() -> None:
     def sleeping() -> float:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -70,7 +58,7 @@ def test_a_span_lasts_as_long_as_the_kernel_inside_it() -> None:
     assert (span.end_ns - span.start_ns) / 1e6 == pytest.approx(run.results[0], rel=0.1)
 
 
-@marked(one)
+@marked(one_gpu)
 def test_ten_calls_and_an_exception_leave_ten_spans() -> None:
     def failing() -> None:
         tensor = torch.ones(1000, device=labkit.device())
@@ -86,7 +74,7 @@ def test_ten_calls_and_an_exception_leave_ten_spans() -> None:
     assert not set(range(10)) & set(calls.tables["open"]["span"].tolist())
 
 
-@marked(one)
+@marked(one_gpu)
 def test_a_gpus_memory_is_free_after_a_kill() -> None:
     def filling() -> None:
         torch.empty(1 << 30, dtype=torch.uint8, device=labkit.device())
@@ -102,14 +90,14 @@ def test_a_gpus_memory_is_free_after_a_kill() -> None:
     assert torch.cuda.mem_get_info()[0] >= free_before - (64 << 20)
 
 
-@marked(one)
+@marked(one_gpu)
 def test_a_module_comes_back_with_its_parameters() -> None:
     module = labkit.run(lambda: torch.nn.Linear(3, 2).to(labkit.device()), on=on_gpus(1)).results[0]
     assert len(list(module.parameters())) == 2
     assert {each.device.type for each in module.parameters()} == {"cpu"}
 
 
-@marked(one)
+@marked(one_gpu)
 def test_recording_gives_no_temporarys_memory_away_while_it_is_in_flight() -> None:
     def temporaries() -> float:
         total = torch.zeros((), device=labkit.device(), dtype=torch.float64)
@@ -126,7 +114,7 @@ def test_recording_gives_no_temporarys_memory_away_while_it_is_in_flight() -> No
     assert labkit.run(temporaries, on=on_gpus(1)).results[0] == sum(step - 1 for step in range(500))
 
 
-@marked(one)
+@marked(one_gpu)
 @pytest.mark.parametrize("visible", ["0", "uuid", ""])
 def test_visible_devices_are_taken_by_index_by_uuid_and_none(visible: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"GPU-{torch.cuda.get_device_properties(0).uuid}" if visible == "uuid" else visible
@@ -138,7 +126,7 @@ def test_visible_devices_are_taken_by_index_by_uuid_and_none(visible: str, monke
         assert run.backend in ("gloo/cpu", "nccl/cuda"), "this process counted its GPUs before the variable was set"
 
 
-@marked(two)
+@marked(two_gpus)
 def test_a_missing_collective_is_named_with_its_line_within_five_seconds() -> None:
     def one_leaves() -> None:
         tensor = torch.ones(1000, device=labkit.device())
@@ -157,7 +145,7 @@ def test_a_missing_collective_is_named_with_its_line_within_five_seconds() -> No
     assert time.monotonic() - begin < 30
 
 
-@marked(two)
+@marked(two_gpus)
 def test_mismatched_collectives_are_named_within_seconds() -> None:
     def mismatched() -> None:
         tensor = torch.ones(1000, device=labkit.device())
@@ -174,7 +162,7 @@ def test_mismatched_collectives_are_named_within_seconds() -> None:
     assert "broadcast" in str(caught.value)
 
 
-@marked(two)
+@marked(two_gpus)
 @pytest.mark.parametrize("how", ["raises", "is killed"])
 def test_one_ranks_end_ends_the_other_that_waits_for_its_gpu(how: str) -> None:
     def one_ends() -> None:
@@ -192,7 +180,7 @@ def test_one_ranks_end_ends_the_other_that_waits_for_its_gpu(how: str) -> None:
     assert caught.value.rank == 1
 
 
-@marked(two)
+@marked(two_gpus)
 def test_no_message_arrives_before_it_was_sent_beyond_the_error_exported() -> None:
     def ring() -> None:
         mine, other = torch.ones(1 << 20, device=labkit.device()), torch.empty(1 << 20, device=labkit.device())
@@ -214,7 +202,7 @@ def test_no_message_arrives_before_it_was_sent_beyond_the_error_exported() -> No
         assert arrived[flow] >= sent_ns - error_ns
 
 
-@marked(two)
+@marked(two_gpus)
 def test_a_recorded_training_gives_the_bits_of_an_unrecorded_one() -> None:
     def trained() -> list[float]:
         torch.manual_seed(0)
