@@ -80,6 +80,11 @@ def format_bandwidth(bytes_per_second: float) -> str:
     return _format(bytes_per_second, [(f"{unit}/s", float(BYTES[unit])) for unit in ("B", "KB", "MB", "GB", "TB")])
 
 
+def format_percent(share: float, digits: int = 0) -> str:
+    """Return a share of 1 as views say it: "64 %"."""
+    return f"{100 * share:.{digits}f} %"
+
+
 def _parse(text: str, units: dict[str, float], what: str) -> float:
     match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
     unit = _ALSO.get(match[2], match[2]) if match else ""

@@ -1,13 +1,39 @@
 // Figures take the room their slide has, in type that can be read from the last row; keys stay where a speaker looks.
 
-const LARGEST = 1.5;
+const LEAST = 20; // pixels of any letter on a slide of 1280 x 720
+const SMALL = 11; // pixels of the smallest letters in a figure
+const PLAIN = 13; // of those in a figure told in frames, which is drawn as large as it is wide
+const LOWER = [0.75, 0.56, 0.4, 0.25, 0.12]; // times as high as a timeline's rows are at first
 /** How far down a slide's prose may reach, in its pixels. */
 const LOWEST = 690;
 
 /** Wait until what was resized has drawn itself anew. */
 const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
 
-/** Lay a live figure out so narrow that, enlarged, it fills the picture's width; or its height, whichever is less. */
+/** Make a timeline's rows lower until it fits; its letters stay as large as they are. */
+async function lower(live, timeline, room) {
+  for (const tall of LOWER) {
+    if (live.scrollHeight <= room) return;
+    timeline.state.tall = tall;
+    timeline.resize();
+    await drawn();
+  }
+}
+
+/** Make an explorer's picture smaller until it fits, and the letters in it larger by as much. */
+async function shrink(live, isStory, room) {
+  const svg = live.querySelector("svg[role=img]");
+  if (!svg || live.scrollHeight <= room) return;
+  live.dataset.tight = ""; // what a room can do without goes
+  await drawn();
+  const tall = svg.clientHeight;
+  const kept = Math.max(1 - Math.max(live.scrollHeight - room, 0) / tall, 0.3);
+  live.style.setProperty("--most", `${tall * kept}px`);
+  if (!isStory) live.style.setProperty("--letters", 1 / kept);
+  await drawn();
+}
+
+/** Lay a live figure out so narrow that, enlarged, its smallest letters can be read from the last row. */
 async function fit(live) {
   const { clientWidth: width, clientHeight: height } = live.parentElement;
   if (!width) {
@@ -17,15 +43,18 @@ async function fit(live) {
     fitPresent();
     return;
   }
-  let scale = LARGEST;
-  for (let turn = 0; turn < 3; turn++) {
+  const timeline = live.querySelector(".labkit-timeline")?.labkit;
+  const isStory = !timeline && !live.querySelector("svg[role=img] text:not(.plain)");
+  let scale = LEAST / (isStory ? PLAIN : SMALL);
+  live.style.width = `${width / scale}px`;
+  await drawn();
+  await (timeline ? lower(live, timeline, height / scale) : shrink(live, isStory, height / scale));
+  if (live.scrollHeight > height / scale) {
+    scale = height / live.scrollHeight; // it cannot be had lower
     live.style.width = `${width / scale}px`;
     await drawn();
-    const next = Math.min(scale, height / live.scrollHeight);
-    if (next === scale) break;
-    scale = next;
+    scale = Math.min(scale, height / live.scrollHeight);
   }
-  live.style.width = `${width / scale}px`;
   live.style.transform = `scale(${scale})`;
   live.style.marginTop = `${Math.max(0, height - live.scrollHeight * scale) / 2}px`;
   live.dataset.fitted = scale.toFixed(2);

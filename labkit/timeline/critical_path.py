@@ -32,7 +32,7 @@ from labkit.timeline.metrics import intervals_of_ranks
 from labkit.timeline.servings import Servings
 from labkit.timeline.span import Lane
 from labkit.timeline.timeline import Timeline
-from labkit.units import format_time
+from labkit.units import format_percent, format_time
 
 _EVER = -(1 << 63)
 
@@ -204,12 +204,12 @@ def in_words(timeline: Timeline, steps: Sequence[Step]) -> str:
     changes = sum(step.from_rank != step.rank for step in steps)
     ranks = len({step.rank for step in steps})
     blocked = (calls - communicate) / length
-    still = f"blocked {blocked:.0%}, " if blocked >= 0.005 else ""
+    still = f"blocked {format_percent(blocked)}, " if blocked >= 0.005 else ""
     return (
-        f"Critical path, {format_time(length)}: computing {compute / length:.0%}, communicating "
-        f"{communicate / length:.0%}, {still}neither {1 - (compute + calls) / length:.0%}; it visits {ranks} "
-        f"rank{'s' * (ranks != 1)} and changes ranks {changes} time{'s' * (changes != 1)}."
-    ).replace("%", " %")
+        f"Critical path, {format_time(length)}: computing {format_percent(compute / length)}, communicating "
+        f"{format_percent(communicate / length)}, {still}neither {format_percent(1 - (compute + calls) / length)}; "
+        f"it visits {ranks} rank{'s' * (ranks != 1)} and changes ranks {changes} time{'s' * (changes != 1)}."
+    )
 
 
 def _blocked_ns(timeline: Timeline, calls: Sequence[Step]) -> int:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from labkit.timeline import memory, metrics
 from labkit.timeline.messages import RECEIVES, REMOTE_CALLS, SENDS
 from labkit.timeline.span import Lane
-from labkit.units import format_bytes, format_time
+from labkit.units import format_bytes, format_percent, format_time
 
 if TYPE_CHECKING:
     from labkit.timeline.timeline import Timeline
@@ -61,7 +61,7 @@ def summary(timeline: Timeline) -> str:
     parts.append(f"{doing} {_percent_range(times.either_ns / max(timeline.makespan_ns, 1))} of the time")
     if times.communication_ns.any() and times.compute_ns.any():
         hidden = times.hidden_ns.sum() / times.communication_ns.sum()
-        parts.append(f"{hidden:.0%} of communication hidden under computation".replace("%", " %"))
+        parts.append(f"{format_percent(hidden)} of communication hidden under computation")
     if memory.has_memory(timeline):
         peaks = timeline.tables["memory_peak"]["bytes"]
         if peaks.any():

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from labkit.timeline import memory, metrics
 from labkit.timeline.span import Lane
-from labkit.units import format_bytes, format_time
+from labkit.units import format_bytes, format_percent, format_time
 
 if TYPE_CHECKING:
     from labkit.timeline.timeline import Timeline
@@ -51,7 +51,7 @@ class Training:
         else:
             told.append(f"step time           {format_time(self.step_ns)} (median of {self.num_steps} steps)")
         if self.exposed_ns is not None:
-            share = f" ({self.exposed_ns / self.step_ns:.0%} of a step)".replace("%", " %") if self.step_ns else ""
+            share = f" ({format_percent(self.exposed_ns / self.step_ns)} of a step)" if self.step_ns else ""
             told.append(f"exposed comm.       {format_time(round(self.exposed_ns))}{share}")
         if self.peak_bytes is not None and self.capacity_bytes:
             told.append(f"peak memory         {format_bytes(self.peak_bytes)} of {format_bytes(self.capacity_bytes)}")

@@ -6,6 +6,7 @@ import numpy as np
 
 from labkit.timeline.metrics import wait_ns
 from labkit.timeline.timeline import Timeline
+from labkit.units import format_percent
 from labkit.words import ranks_in_words
 
 _STILL = 0.4
@@ -22,9 +23,9 @@ def finding(timeline: Timeline) -> str:
     least = int(still.argmin())
     others = float(np.delete(still, least).mean())
     if timeline.num_ranks > 2 and others >= _STILL and still[least] <= _APART * np.delete(still, least).min():
-        return f"{_upper(ranks_in_words([least]))} works; the others stand still {others:.0%} of the time"
+        return f"{_upper(ranks_in_words([least]))} works; the others stand still {format_percent(others)} of the time"
     if still.min() >= _STILL:
-        return f"Every rank stands still at least {still.min():.0%} of the time"
+        return f"Every rank stands still at least {format_percent(still.min())} of the time"
     return ""
 
 

@@ -12,6 +12,7 @@ from labkit.plans.pipeline_run import closed_form, measured, predicted
 from labkit.plans.pipeline_timing import culprits, place
 from labkit.plans.reference.schedules import FORMS, V_SHAPED
 from labkit.timeline.timeline import Timeline
+from labkit.units import format_percent
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.language import LIGHT
 from labkit.widgets.scene import GREY, INK, RED, Line, Mark, Rect, Scene, Text
@@ -153,7 +154,8 @@ def _sentence(schedule: Schedule, limit: int) -> str:
     if schedule.stuck:
         return f"{schedule.name} cannot be carried out: {schedule.faults[0]}"
     peaks = ", ".join(f"{schedule.peak(stage):g}" for stage in range(len(schedule.stages)))
-    text = f"{schedule.name}: bubble {schedule.bubble():.1%}, by the formula {closed_form(schedule):.1%}"
+    bubble, formula = (format_percent(each, 1) for each in (schedule.bubble(), closed_form(schedule)))
+    text = f"{schedule.name}: bubble {bubble}, by the formula {formula}"
     text += f"; microbatches held at most, stage by stage: {peaks}."
     if over := [str(stage) for stage in range(len(schedule.stages)) if schedule.peak(stage) > limit > 0]:
         text += f" More than the memory's {limit} on stage {', '.join(over)}."
@@ -165,8 +167,8 @@ def _still(schedules: Sequence[Schedule], limit: int) -> Scene:
     y, wide = 8.0, _WIDTH - _LEFT - _RIGHT
     for schedule in schedules:
         end = schedule.makespan * (1.25 if schedule.stuck else 1.0) or 1.0
-        right = "cannot be carried out" if schedule.stuck else f"bubble {schedule.bubble():.1%}"
-        right += "" if schedule.stuck else f", formula: {closed_form(schedule):.1%}"
+        right = "cannot be carried out" if schedule.stuck else f"bubble {format_percent(schedule.bubble(), 1)}"
+        right += "" if schedule.stuck else f", formula: {format_percent(closed_form(schedule), 1)}"
         marks.append(Text(10, y + 14, schedule.name, 13, bold=True))
         marks.append(Text(_WIDTH - 10, y + 14, right, 11.5, "end", RED if schedule.stuck else INK))
         y += 22

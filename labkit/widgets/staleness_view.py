@@ -11,6 +11,7 @@ from typing import Any
 from labkit.errors import ConfigError
 from labkit.plans.server_runs import ServerRun, read_runs
 from labkit.plans.staleness import Update, ahead_of, losses, simulate
+from labkit.units import format_percent
 from labkit.widgets.colours import between
 from labkit.widgets.explorer import Explorer
 from labkit.widgets.language import DASHES, FRESH, LIGHT, SERIES, STALE
@@ -136,7 +137,7 @@ def _numbers(run: ServerRun, delay: float = 0.0) -> dict[str, Any]:
 def _sentence(run: ServerRun, delay: float = 0.0) -> str:
     numbers, updates = _numbers(run, delay), run.updates
     told = f"; {numbers['dropped']} gradients dropped" if numbers["dropped"] else ""
-    told += f"; workers wait {numbers['waiting']:.0%} of the time" if run.timed else ""
+    told += f"; workers wait {format_percent(numbers['waiting'])} of the time" if run.timed else ""
     told += f"; loss {numbers['loss']:.3g} at the end" if run.losses else ""
     sentence = (
         f"{len(updates) - numbers['dropped']} updates of {1 + max(u.worker for u in updates)} workers: staleness "

@@ -45,7 +45,7 @@ def test_what_moves_stands_elsewhere_in_another_frame(name: str) -> None:
 def test_the_factory_s_title_is_its_schedule_s_bubble() -> None:
     orders = [ops_of(gpipe(stage, 4, 6), stage) for stage in range(4)]
     figure = labkit.figure("factory", num_stages=4, num_microbatches=6)
-    assert figure.numbers["bubble"] == f"{place('gpipe', orders).bubble():.1%}"
+    assert figure.numbers["bubble"] == f"{100 * place('gpipe', orders).bubble():.1f} %"
 
 
 def test_the_ring_s_chunk_is_complete_halfway_and_everywhere_in_the_end() -> None:

@@ -36,7 +36,7 @@ def test_the_rank_that_works_while_the_others_stand_still_is_named() -> None:
     timeline = labkit.run(_to_rank_0, on=labkit.virtual(6)).timeline
     assert timeline is not None
     still = wait_ns(timeline)[1:].mean() / timeline.makespan_ns
-    assert finding(timeline) == f"Rank 0 works; the others stand still {still:.0%} of the time"
+    assert finding(timeline) == f"Rank 0 works; the others stand still {100 * still:.0f} % of the time"
     assert title_of(timeline) == finding(timeline)
 
 

@@ -272,7 +272,7 @@ def test_a_version_from_the_future_is_told() -> None:
 
 def test_without_times_nothing_is_said_of_waiting() -> None:
     assert "wait" not in staleness_view([(0, 0, 0, 0), (1, 1, 0, 1)]).sentence
-    assert "workers wait 0% of the time" in staleness_view([(0, 0, 0, 0.0, 1.0), (1, 0, 1, 0.0, 2.0)]).sentence
+    assert "workers wait 0 % of the time" in staleness_view([(0, 0, 0, 0.0, 1.0), (1, 0, 1, 0.0, 2.0)]).sentence
 
 
 def test_bounds_of_the_simulation_are_checked() -> None:

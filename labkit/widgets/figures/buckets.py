@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from labkit.errors import ConfigError
 from labkit.plans.reference.bucket_plans import bucket_plan
+from labkit.units import format_percent
 from labkit.widgets.figures.sizes import within
 from labkit.widgets.language import letter, tint
 from labkit.widgets.storyboard import WIDTH, Box, Frame, Shape, Story, Words
@@ -44,9 +45,9 @@ def gradient_buckets(sizes_mb: Sequence[float] = (4, 12, 12, 12, 12, 8), cap_mb:
         frames.append(Frame(says, _state(sizes_mb, plan, of, ready, full)))
     early = sum(sum(sizes_mb[layer] for layer in layers) for k, layers in enumerate(plan) if left_at[k] < len(order))
     share = early / sum(sizes_mb)
-    title = f"{len(plan)} buckets: {share:.0%} of the bytes leave before backward ends"
+    title = f"{len(plan)} buckets: {format_percent(share)} of the bytes leave before backward ends"
     telling = left_at[0]
-    return Story(title, frames, _HEIGHT, {"buckets": len(plan), "bytes sent early": f"{share:.0%}"}, telling)
+    return Story(title, frames, _HEIGHT, {"buckets": len(plan), "bytes sent early": format_percent(share)}, telling)
 
 
 def _state(

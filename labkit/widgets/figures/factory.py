@@ -7,6 +7,7 @@ from labkit.plans.pipeline import Placed, Schedule
 from labkit.plans.pipeline_records import ops_of
 from labkit.plans.pipeline_timing import place
 from labkit.plans.reference.schedules import gpipe, one_f_one_b
+from labkit.units import format_percent
 from labkit.widgets.figures.sizes import within
 from labkit.widgets.language import tint
 from labkit.widgets.storyboard import WIDTH, Box, Frame, Shape, Story, Words
@@ -36,9 +37,9 @@ def pipeline_factory(num_stages: int = 4, num_microbatches: int = 6, schedule: s
     frames = [_frame(placed, time, height) for time in times]
     idle = [sum(_running(placed, stage, time) is None for stage in range(num_stages)) for time in times]
     name = "GPipe" if schedule == "gpipe" else "1F1B"
-    held = plural(round(peak), "activation")
-    title = f"{name}: stages stand empty {placed.bubble():.0%} of the time and hold up to {held}"
-    numbers = {"bubble": f"{placed.bubble():.1%}", "most held": f"{peak:g}"}
+    held, empty = plural(round(peak), "activation"), format_percent(placed.bubble())
+    title = f"{name}: stages stand empty {empty} of the time and hold up to {held}"
+    numbers = {"bubble": format_percent(placed.bubble(), 1), "most held": f"{peak:g}"}
     return Story(title, frames, height, numbers, telling=next((t for t in times if t >= 2 and idle[t]), 0))
 
 

@@ -21,6 +21,15 @@ def device_mesh(data: int = 2, tensor: int = 4) -> Story:
     wide = (WIDTH - _LEFT - 20) / tensor
     height = _TOP + data * _ROW + 12
 
+    one = min(tensor + 1, 2 * tensor - 1)  # the rank that the last frame follows: of the second row
+
+    def group(rank: int, axis: str) -> int | None:
+        """Return the group along an axis that a rank is painted as, None for no colour."""
+        row, column = divmod(rank, tensor)
+        if axis == "both":
+            return 0 if row == one // tensor else 1 if column == one % tensor else None
+        return {"tensor": row, "data": column}.get(axis)
+
     def ranks(group_of: str = "", moved: int = 0) -> list[Shape]:
         shapes: list[Shape] = [
             Words(_LEFT, 20, f"axis tensor: {tensor} ranks share one copy", bold=group_of == "tensor"),
@@ -30,19 +39,19 @@ def device_mesh(data: int = 2, tensor: int = 4) -> Story:
         for row in range(data):
             for column in range(tensor):
                 x, y = _LEFT + column * wide, _TOP + row * _ROW
-                group = {"tensor": row, "data": column}.get(group_of)
-                fill = "none" if group is None else tint(group)
+                number = row * tensor + column
+                mine = group(number, group_of)
+                fill = "none" if mine is None else tint(mine)
                 shapes.append(Box("", x, y, wide - 14, _ROW - 16, fill))
-                shapes.append(
-                    Words(x + 8, y + 18, f"rank {row * tensor + column}", fill="#000000" if group_of else "ink")
-                )
-        for row in range(data):
+                shapes.append(Words(x + 8, y + 18, f"rank {number}", fill="ink" if mine is None else "#000000"))
+                shapes.append(Box("", x + wide - 46, y + 24, 26, 20, "ground", letter(column)))
+        for row in range(data if group_of in ("tensor", "data") else 0):
             for column in range(tensor):
-                there = (row, (column + moved) % tensor) if group_of == "tensor" else ((row + moved) % data, column)
-                here = there if group_of else (row, column)
-                x, y = _LEFT + here[1] * wide, _TOP + here[0] * _ROW
-                words = letter(column)
-                shapes.append(Box(f"t{row}.{column}", x + wide - 46, y + 24, 26, 20, "ground", words))
+                along = group_of == "tensor"
+                at = (row, (column + moved) % tensor) if along else ((row + moved) % data, column)
+                x, y = _LEFT + at[1] * wide, _TOP + at[0] * _ROW
+                words = ("sum" if wide > 90 else "") if along else ("grad" if wide > 90 else "")
+                shapes.append(Box(f"t{row}.{column}", x + 6, y + 24, 38 if words else 14, 20, "collective", words))
         return shapes
 
     def along(axis: str) -> list[Shape]:
@@ -57,11 +66,10 @@ def device_mesh(data: int = 2, tensor: int = 4) -> Story:
                 paths.append(Path(((x, _TOP), (x, _TOP + data * _ROW - 16)), "collective", 3))
         return paths
 
-    one = tensor + 1
     pair = f"rank {one} calls along tensor with ranks {tensor}-{2 * tensor - 1}"
-    others = ", ".join(str(row * tensor + 1) for row in range(data))
+    others = ", ".join(str(row * tensor + one % tensor) for row in range(data))
     frames = [
-        Frame(f"{data * tensor} ranks in {data} rows of {tensor}; each holds a piece, A to {letter(tensor - 1)}.",
+        Frame(f"{data * tensor} ranks hold {data} copies of a model, each cut into pieces A to {letter(tensor - 1)}.",
               tuple(ranks())),
         Frame(f"Along tensor: each row is one group, all pieces of one copy; {data} all-reduces run at a time.",
               (*ranks("tensor"), *along("tensor"))),
@@ -70,7 +78,7 @@ def device_mesh(data: int = 2, tensor: int = 4) -> Story:
         Frame(f"Along data: each column is one group, one piece in every copy; {tensor} all-reduces run at a time.",
               (*ranks("data"), *along("data"))),
         Frame("What travels stays in its column: gradients, once a step.", (*ranks("data", 1), *along("data"))),
-        Frame(f"So {pair}, along data with ranks {others}.", tuple(ranks())),
+        Frame(f"So {pair}, along data with ranks {others}.", tuple(ranks("both"))),
     ]  # fmt: skip
     title = f"{data * tensor} ranks: each is in one of {data} groups along tensor and one of {tensor} along data"
     return Story(title, frames, height, {"ranks": data * tensor, "groups": data + tensor}, telling=1)

@@ -32,8 +32,8 @@ def kept_and_residual(kept: int = 2, steps: int = 3) -> Story:
         frames.append(Frame(f"The {kept} largest are sent. The others stay behind as the residual.",
                             _state(step, whole, chosen, [k for k in range(_ENTRIES) if k not in chosen])))  # fmt: skip
         residual = [0.0 if k in chosen else value for k, value in enumerate(whole)]
-    title = f"Sending {kept} of {_ENTRIES} entries: after {steps} steps {len(sent_once)} have been heard, none is lost"
-    numbers = {"sent a step": f"{kept} of {_ENTRIES}", "entries heard so far": len(sent_once)}
+    title = f"Sending {kept} of {_ENTRIES} entries a step: {len(sent_once)} sent after {steps} steps, none lost"
+    numbers = {"sent a step": f"{kept} of {_ENTRIES}", "entries sent so far": len(sent_once)}
     return Story(title, frames, _HEIGHT, numbers, telling=1)
 
 

@@ -30,8 +30,8 @@ def stale_worker(delay: int = 2, learning_rate: float = 0.6) -> Story:
         frames.append(Frame(says, _state(stale, step, old)))
     worst = max(abs(w) for w in stale[2:])
     numbers = {"loss, fresh": f"{fresh[-1] ** 2 / 2:.3f}", f"loss, {delay} steps late": f"{stale[-1] ** 2 / 2:.3f}"}
-    far = f"overshoots to {worst:.1f} times the start" if worst > 0.15 and delay else "walks down"
-    title = f"With gradients {delay} steps old, learning rate {learning_rate:g} {far}"
+    far = f"overshoots by {worst:.1f} times the starting distance" if worst > 0.15 and delay else "walks down"
+    title = f"With gradients {delay} steps old, a learning rate of {learning_rate:g} {far}"
     telling = next((k for k in range(1, _STEPS + 1) if delay and stale[k - 1] * stale[max(k - 1 - delay, 0)] < 0), 1)
     return Story(title, frames, _HEIGHT, numbers, telling)
 

@@ -8,10 +8,10 @@ from labkit.widgets.sharding_player import KINDS, SENT, STAGES, state_bytes
 from labkit.widgets.storyboard import Box, Frame, Shape, Story, Words
 
 _SAYS = (
-    "DDP: every rank holds all of it. Most is the optimizer's, and each number of it is the same everywhere.",
-    "ZeRO-1: each rank keeps its part of the optimizer state, and updates that part for all.",
-    "ZeRO-2: a gradient is needed only where it is used, so each rank keeps its part.",
-    "ZeRO-3: parameters, too, are gathered when a layer needs them, and dropped after it. That is sent on top.",
+    "DDP: every rank holds everything. Most of it is optimizer state, and it is the same on every rank.",
+    "ZeRO-1: each rank keeps one part of the optimizer state, updates it, and sends the new weights to all.",
+    "ZeRO-2: a rank updates one part of the weights, so it keeps only that part of the gradient.",
+    "ZeRO-3: each rank keeps one part of the weights too. A layer gathers the rest and drops it: more traffic.",
 )
 _SHOWN, _TOP, _BASE, _HEIGHT = 4, 34, 214, 268
 
@@ -28,7 +28,7 @@ def memory_slices(num_ranks: int = 8, num_params: float = 7e9) -> Story:
     scale = (_BASE - _TOP) / sum(held[0])
     frames = [Frame(says, _state(stage, held[stage], num_ranks, scale)) for stage, says in enumerate(_SAYS)]
     saved = sum(held[0]) / sum(held[-1])
-    title = f"ZeRO-3 on {num_ranks} ranks holds {saved:.0f} times less than DDP, sends {SENT[-1]:g} times as much"
+    title = f"ZeRO-3 on {num_ranks} ranks holds 1/{saved:.0f} of what DDP does and sends {SENT[-1]:g} times as much"
     numbers = {name: format_bytes(int(sum(each))) for name, each in zip(STAGES, held, strict=True)}
     return Story(title, frames, _HEIGHT, numbers, telling=2)
 

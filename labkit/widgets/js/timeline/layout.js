@@ -11,6 +11,8 @@ export const STRIP = 26;
 /** Of a row: high enough for a name, for words beside it, and how far rows and ranks are apart. */
 const NAMED = 12;
 const BESIDE = 9;
+/** Pixels of a bar of those that are shown one by one. */
+const PLAIN = 16;
 
 /** Whether bars are high enough for words in them. */
 export const holdsNames = (bar) => bar >= NAMED;
@@ -19,7 +21,8 @@ export const holdsNames = (bar) => bar >= NAMED;
 export const holdsWords = (bar) => bar >= BESIDE;
 
 function gapsOf(bar) {
-  if (bar >= NAMED) return { lane: 2, rank: 9 };
+  if (bar >= PLAIN) return { lane: 2, rank: 9 };
+  if (bar >= NAMED) return { lane: 1, rank: 4 };
   return bar >= 6 ? { lane: 1, rank: 5 } : { lane: 0, rank: 3 };
 }
 
@@ -36,8 +39,7 @@ export function ranksText(ranks) {
   return ranks.length > 4 ? `${ranks.slice(0, 3).join(", ")}, ...` : ranks.join(", ");
 }
 
-/** Pixels of a bar of those that are shown one by one, and the most of any; how many pixels all ranks may take. */
-const PLAIN = 16;
+/** The most pixels of any bar; how many all ranks may take. */
 const TALLEST = 64;
 const ROOM = 575;
 
