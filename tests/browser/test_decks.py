@@ -136,11 +136,12 @@ def test_a_timeline_is_zoomed_in_a_slide_and_a_clicker_still_goes_on(opened: Any
 
 @pytest.mark.usefixtures("browser")
 @pytest.mark.long
-def test_the_pdf_has_a_page_for_every_slide(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from labkit.cli import main; main()", "slides", "00", "--pdf", "--out", tmp_path]
+@pytest.mark.parametrize("name", ["00_start_here", "06_parameter_server"])  # the second is full of hatched drawings
+def test_the_pdf_has_a_page_for_every_slide_and_can_be_mailed(tmp_path: Path, name: str) -> None:
+    command = [sys.executable, "-c", "from labkit.cli import main; main()", "slides", name, "--pdf", "--out", tmp_path]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
-    html, pdf = (tmp_path / f"00_start_here.{kind}" for kind in ("html", "pdf"))
+    html, pdf = (tmp_path / f"{name}.{kind}" for kind in ("html", "pdf"))
     assert done.stdout.splitlines() == [str(html), str(pdf)]
     pages = len(re.findall(rb"/Type\s*/Page\b", pdf.read_bytes()))
     assert pages == html.read_text().count("<section class=")
