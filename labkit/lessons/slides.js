@@ -82,7 +82,8 @@ function grow(section) {
   const parts = [...section.children].filter((each) => !each.matches("aside"));
   const codes = [...section.querySelectorAll("pre, table")];
   const down = () => Math.max(...parts.map((each) => each.offsetTop + each.offsetHeight));
-  const cut = () => codes.some((each) => each.scrollWidth > each.clientWidth + 1 || each.offsetWidth > 1216);
+  const wide = [...codes, ...section.querySelectorAll("h1, h2, h3, p, li")]; // a long word goes past its line's end
+  const cut = () => wide.some((each) => each.scrollWidth > each.clientWidth + 1 || each.offsetWidth > 1216);
   for (let size = section.matches(".exercise") ? 64 : 84; size >= 30; size -= 2) {
     section.style.fontSize = `${size}px`;
     if (down() <= LOWEST && !cut()) break;
