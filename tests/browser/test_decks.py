@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.browser]
 REACH = """() => {
   const slide = document.querySelector("section.present"), frame = slide.getBoundingClientRect();
   const parts = [...slide.querySelectorAll(":scope > :not(aside)")].map((part) => part.getBoundingClientRect());
-  const cut = [...slide.querySelectorAll(":scope > :is(pre, h1, h2, h3, p), li")].some((code) => code.scrollWidth > code.clientWidth + 1);
+  const lines = [...slide.querySelectorAll(":scope > :is(pre, h1, h2, h3, p), li")];
+  const cut = lines.some((line) => line.scrollWidth > line.clientWidth + 1);
   const scale = Reveal.getScale(), picture = slide.querySelector(".picture")?.getBoundingClientRect();
   const figure = slide.querySelector(".picture > *")?.getBoundingClientRect();
   const past = figure && (figure.bottom > picture.bottom + 2 || figure.right > picture.right + 2);
