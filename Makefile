@@ -50,7 +50,7 @@ $(STAMP): requirements.lock pyproject.toml $(STALE)
 	fi; \
 	echo "Creating $(VENV) with $$chosen ($$version)"; \
 	"$$chosen" -m venv --clear $(VENV)
-	@echo "Installing what requirements.lock names; the first call fetches about 2 GB and takes minutes"
+	@echo "Installing what requirements.lock names; the first call installs about 2 GB and takes minutes"
 	@quiet=--quiet; test -f $(STAMP) || quiet=; \
 	{ $(BIN)/python -m pip install $$quiet -r requirements.lock && \
 	   $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable . ; } || { \

@@ -1,8 +1,23 @@
-// What the theme leaves out for those who listen to a page or walk it by keys.
+// What the theme and the views leave out for those who listen to a page or walk it by keys.
+const reachable = () => {
+  for (const each of document.querySelectorAll("pre, .table-wrapper"))
+    if (each.scrollWidth > each.clientWidth) each.tabIndex = 0;
+};
 addEventListener("DOMContentLoaded", () => {
   for (const each of document.querySelectorAll('[role="heading"]:not([aria-level])')) each.setAttribute("aria-level", "2");
   document.querySelector(".sidebar-drawer")?.setAttribute("aria-label", "All pages");
   document.querySelector(".toc-drawer")?.setAttribute("aria-label", "On this page");
   document.querySelector(".view-this-page .visually-hidden")?.remove();
-  for (const each of document.querySelectorAll("pre")) if (each.scrollWidth > each.clientWidth) each.tabIndex = 0;
+  for (const each of document.querySelectorAll('input[data-key="step"]')) each.setAttribute("aria-label", "step");
+  for (const each of document.querySelectorAll("th"))
+    if (!each.textContent.trim()) each.replaceWith(document.createElement("td")); // a corner that heads nothing
+  const results = document.querySelector("#search-results");
+  if (results && !document.querySelector("h1")) {
+    const heading = document.createElement("h1");
+    heading.textContent = "Search";
+    results.before(heading);
+  }
+  reachable();
 });
+addEventListener("load", reachable);
+addEventListener("resize", reachable);

@@ -13,6 +13,8 @@ from labkit.widgets.static_timeline import to_png
 from labkit.widgets.timeline_columns import for_page
 from labkit.widgets.timeline_view import program, style
 
+_HEARD = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)"
+
 
 def page(timeline: Timeline) -> str:
     """Return the page; it opens in any browser, without a network and without a kernel.
@@ -26,20 +28,22 @@ def page(timeline: Timeline) -> str:
     )
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
-        f"<title>{escape(run['title'])}</title>{view([run], still)}</body></html>\n"
+        f"<title>{escape(run['title'])}</title>{view([run], still, run['title'])}</body></html>\n"
     )
 
 
-def view(runs: Sequence[dict[str, Any]], still: str = "") -> str:
+def view(runs: Sequence[dict[str, Any]], still: str = "", title: str = "Timeline") -> str:
     """Return style, place and program of one view of runs, as HTML from the head's end on.
 
     Args:
         runs: One or two, from :func:`~labkit.widgets.timeline_columns.for_page`.
         still: HTML that stands in its place until the program runs.
+        title: The page's heading, for those who listen to it.
     """
     data = json.dumps(runs, separators=(",", ":")).replace("<", "\\u003c")
     code = program() + '\ndocument.getElementById("timeline").replaceChildren();'
     return (
-        f'<style>{style()}</style><body><main id="timeline">{still}</main><script type="module">{code}\n'
+        f'<style>{style()}</style><body><main><h1 style="{_HEARD}">{escape(title)}</h1><div id="timeline">{still}</div>'
+        f'</main><script type="module">{code}\n'
         f'labkit.showPage(document.getElementById("timeline"), {data});</script>'
     )

@@ -10,9 +10,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "measured.md"
 _HEAD = """\
 # What was measured
 
-`make bench ARGS="--publish TOPIC"` writes a section here, with the machine it ran on. Every figure is a ratio of two
-sides measured in the same sitting, so that it means something on other machines too; a bar is what it is held to.
-*Quick* is fewer repeats: a look, not a figure to quote.
+`make bench ARGS="--publish TOPIC"` writes a section here and names the machine it ran on. A figure without a unit is
+a ratio of two sides measured in the same sitting, so it means something on other machines, too; a figure with a unit
+holds for that machine. The bar is the limit that we set ourselves. *Quick* means fewer repeats: a look, not a figure
+to quote.
 """
 
 
@@ -31,7 +32,7 @@ def _section(topic: str, record: dict[str, Any]) -> str:
     lines = [topic, ""]
     versions = f"{machine['cores']} cores, Python {machine['python']}, torch {machine['torch']}"
     lines.append(f"{versions}, load {machine['load_before']:.1f} when it began{quick}.")
-    lines += ["", "| what | measured | bar | |", "|---|---:|---:|---|"]
+    lines += ["", "| what | measured | bar | outcome |", "|---|---:|---:|---|"]
     for bar in record["bars"]:
         measured = "not measured" if bar["ratio"] is None else f"{bar['ratio']:.4g}"
         limit = f"{'at least' if bar['at_least'] else 'at most'} {bar['limit']:g}"

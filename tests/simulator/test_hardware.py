@@ -42,7 +42,7 @@ def test_names_are_found_however_they_are_spelt_and_objects_pass() -> None:
 
 
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="No device is called 'h1000'; there are v100, a100, h100"):
+    with pytest.raises(ConfigError, match="No device is called 'h1000'; use one of v100, a100, h100"):
         find_device("h1000")
-    with pytest.raises(ConfigError, match="No link is called 'nvlink9'; there are nvlink2"):
+    with pytest.raises(ConfigError, match="No link is called 'nvlink9'; use one of nvlink2"):
         find_link("nvlink9")
