@@ -139,7 +139,8 @@ def test_a_timeline_is_zoomed_in_a_slide_and_a_clicker_still_goes_on(opened: Any
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["00_start_here", "06_parameter_server"])  # the second is full of hatched drawings
 def test_the_pdf_has_a_page_for_every_slide_and_can_be_mailed(tmp_path: Path, name: str) -> None:
-    command = [sys.executable, "-c", "from labkit.cli import main; main()", "slides", name, "--pdf", "--out", tmp_path]
+    command = [sys.executable, "-c", "from labkit.cli import main; main()", "slides", name, "--pdf"]
+    command += ["--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     html, pdf = (tmp_path / f"{name}.{kind}" for kind in ("html", "pdf"))

@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 from labkit.errors import ConfigError, EnvironmentProblem
+from labkit.grading.handout.runtime_lock import pinned
 
+CPU_BUILDS = "https://download.pytorch.org/whl/cpu"
+"""Where PyTorch's builds without CUDA are: 200 MB on Linux, where PyPI's takes several GB."""
 WHEELS = "wheels"
 """The folder of a release in which its README's commands find packages without a network."""
 
@@ -27,8 +30,13 @@ def fetch_wheels(release: Path, folder: Path) -> str:
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--wheels needs a folder, and {folder} is a file")
     folder.mkdir(parents=True, exist_ok=True)
+    lock = release / "requirements.lock"
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--dest", str(folder)]
-    done = subprocess.run([*command, "-r", str(release / "requirements.lock")], capture_output=True, text=True)
+    if sys.platform == "linux":  # elsewhere PyPI has no build with CUDA; where this is not reached, PyPI's is taken
+        torch = [pinned(lock.read_text(encoding="utf-8"), "torch"), "--no-deps", "--retries", "1", "--timeout", "20"]
+        subprocess.run([*command, "--index-url", CPU_BUILDS, *torch], capture_output=True, text=True)
+        command += ["--find-links", str(folder)]
+    done = subprocess.run([*command, "-r", str(lock)], capture_output=True, text=True)
     if done.returncode:
         why = next((line for line in done.stderr.splitlines() if line.startswith("ERROR")), "pip said nothing")
         raise EnvironmentProblem(f"the packages for {folder} could not be downloaded: {why}")
