@@ -20,17 +20,32 @@ async function lower(live, timeline, room) {
   }
 }
 
-/** Make an explorer's picture smaller until it fits, and the letters in it larger by as much. */
-async function shrink(live, isStory, room) {
-  const svg = live.querySelector("svg[role=img]");
-  if (!svg || live.scrollHeight <= room) return;
+/** By how much a picture must be smaller for all to fit: 1 if it does. */
+function keptOf(live, room) {
+  const over = Math.max(live.scrollHeight - room, 0);
+  return Math.max(1 - over / live.querySelector("svg[role=img]").clientHeight, 0.3);
+}
+
+/** Lay an explorer out wider, with letters larger by as much, and its picture lower until it fits; return its scale. */
+async function shrink(live, isStory, { width, height }, scale) {
+  if (!live.querySelector("svg[role=img]") || live.scrollHeight <= height / scale) return scale;
   live.dataset.tight = ""; // what a room can do without goes
   await drawn();
-  const tall = svg.clientHeight;
-  const kept = Math.max(1 - Math.max(live.scrollHeight - room, 0) / tall, 0.3);
-  live.style.setProperty("--most", `${tall * kept}px`);
-  if (!isStory) live.style.setProperty("--letters", 1 / kept);
-  await drawn();
+  let [to, letters] = [scale, 1];
+  if (!isStory) {
+    letters = 1 / Math.max(keptOf(live, height / scale), 0.7);
+    to = scale / letters;
+    live.style.setProperty("--letters", letters);
+    live.style.width = `${width / to}px`;
+    await drawn();
+  }
+  const kept = keptOf(live, height / to);
+  if (kept < 1) {
+    live.style.setProperty("--most", `${live.querySelector("svg[role=img]").clientHeight * kept}px`);
+    live.style.setProperty("--in-picture", isStory ? 1 : letters / kept);
+    await drawn();
+  }
+  return to;
 }
 
 /** Lay a live figure out so narrow that, enlarged, its smallest letters can be read from the last row. */
@@ -48,7 +63,8 @@ async function fit(live) {
   let scale = LEAST / (isStory ? PLAIN : SMALL);
   live.style.width = `${width / scale}px`;
   await drawn();
-  await (timeline ? lower(live, timeline, height / scale) : shrink(live, isStory, height / scale));
+  if (timeline) await lower(live, timeline, height / scale);
+  else scale = await shrink(live, isStory, { width, height }, scale);
   if (live.scrollHeight > height / scale) {
     scale = height / live.scrollHeight; // it cannot be had lower
     live.style.width = `${width / scale}px`;

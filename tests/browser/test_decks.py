@@ -20,7 +20,7 @@ WORKSHOPS = sorted(path.stem for path in (ROOT / "docs" / "workshops").glob("*.t
 pytestmark = [pytest.mark.browser]
 
 # How far down and to the right a slide's content reaches, in the slide's own pixels, code cut off at its right, and the
-# smallest type outside of figures.
+# smallest type outside of figures and in those that are live.
 REACH = """() => {
   const slide = document.querySelector("section.present"), frame = slide.getBoundingClientRect();
   const parts = [...slide.querySelectorAll(":scope > :not(aside)")].map((part) => part.getBoundingClientRect());
@@ -31,7 +31,13 @@ REACH = """() => {
   const past = figure && (figure.bottom > picture.bottom + 2 || figure.right > picture.right + 2);
   const texts = [...slide.querySelectorAll(":scope > :not(aside) *, :scope > :not(aside)")].filter((each) =>
     !each.closest(".picture") && [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()));
-  return {spilt: Boolean(past || (figure && figure.height < 60)), prose: slide.matches(".prose, .exercise"),
+  const letters = [...slide.querySelectorAll(".live *")].filter((each) => each.checkVisibility() &&
+    each.getBoundingClientRect().width && !each.closest("style, script") &&
+    [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()));
+  const fitted = Number(slide.querySelector(".live")?.dataset.fitted);
+  const enlarged = (each) => (each.ownerSVGElement ? each.getScreenCTM().a / scale : fitted);
+  return {letters: Math.min(...letters.map((each) => parseFloat(getComputedStyle(each).fontSize) * enlarged(each))),
+    spilt: Boolean(past || (figure && figure.height < 60)), prose: slide.matches(".prose, .exercise"),
     least: Math.min(...texts.map((each) => parseFloat(getComputedStyle(each).fontSize))),
     down: Math.max(0, ...parts.map((part) => part.bottom - frame.top)) / scale,
     right: Math.max(0, ...parts.map((part) => part.right - frame.left)) / scale,
@@ -75,7 +81,7 @@ def test_every_slide_fits_in_type_for_the_last_row_and_no_prose_leaves_it_half_e
         reach = opened.evaluate(REACH)
         if reach["down"] > HEIGHT or reach["right"] > WIDTH or reach["cut"] or reach["spilt"]:
             too_large.append((number + 1, reach))
-        if reach["least"] < 20 or (reach["prose"] and reach["down"] < 0.6 * HEIGHT):
+        if reach["least"] < 20 or (reach["letters"] or 20) < 19 or (reach["prose"] and reach["down"] < 0.6 * HEIGHT):
             poor.append((number + 1, reach))
     assert not too_large and not poor
     assert all(url.startswith(("file:", "data:", "blob:")) for url in opened.asked)

@@ -137,10 +137,12 @@ export function picture(scene, width) {
   const { data, values, now, stacked, run, curve } = scene;
   const sheet = new Sheet(scene, width);
   const at = data.caps.indexOf(values.cap);
+  const shareAt = (x) => (((x - LEFT) / sheet.wide) * sheet.end - now.begin) / now.backward;
   sheet.model(now);
   sheet.stack(stacked);
-  sheet.measured(run);
+  sheet.measured(values.room ? run.slice(0, 1) : run);
   sheet.axis();
+  if (values.room) return { shareAt, svg: sheet.svg, height: sheet.y + 4 };
   sheet.bounds([
     ["at least", most([now.compute, now.comm])],
     ["actual", now.whole],
@@ -150,7 +152,7 @@ export function picture(scene, width) {
   sheet.caps(data.caps, curve, at);
   const wrong = data.faults?.[at];
   return {
-    shareAt: (x) => (((x - LEFT) / sheet.wide) * sheet.end - now.begin) / now.backward,
+    shareAt,
     svg: sheet.svg + (wrong ? text(0, sheet.y + 128, wrong, "bad") : ""),
     height: sheet.y + (wrong ? 136 : 116),
   };

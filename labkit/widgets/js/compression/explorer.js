@@ -153,7 +153,7 @@ export function compressionExplorer(data) {
       const times = timesOf(methods, values, bandwidth);
       const places = methods.map((method) => where(pays(method, methods[0], values)));
       const [best, plain] = [methods[times.best].name, methods[0].name];
-      seen = picture(methods, told, times, values, bandwidth, width);
+      seen = picture(methods, values.room ? {} : told, times, values, bandwidth, width);
       return {
         svg: seen.svg,
         height: seen.height,

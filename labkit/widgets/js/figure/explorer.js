@@ -54,6 +54,7 @@ export class Explorer {
     this.view = view;
     this.values = Object.fromEntries(view.sliders.map((slider) => [slider.key, slider.value]));
     Object.assign(this.values, now.values);
+    this.values.room = root.closest(".reveal") !== null; // seen from the last row: the one picture that matters
     this.own = `lk${Math.random()}`;
     this.timer = 0;
     this.still = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)")?.matches ?? false;

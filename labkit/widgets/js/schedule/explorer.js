@@ -81,7 +81,7 @@ function draw(editor, values, step, width) {
   }
   const picked = editor.operationAt(shown, editor.chosen);
   if (picked ?? scene.lit) said.push(litSentence(picked ?? scene.lit, Boolean(picked), shown, when));
-  const [words, more] = wrapped(LEGEND, y + 4, width);
+  const [words, more] = values.room ? ["", 0] : wrapped(LEGEND, y + 4, width);
   return {
     svg: svg + words,
     height: y + more,

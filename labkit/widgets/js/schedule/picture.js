@@ -120,11 +120,12 @@ function faultLines(faults, y, width) {
 export function drawSchedule(laid, top, scene) {
   const { width, left, now } = scene;
   const rows = new StageRows(laid, scene);
+  const tall = scene.values.room ? BAR + 4 : ROW; // without what a stage holds
   const head = heading(laid, top, width);
   const first = top + head.height;
-  let svg = head.svg + laid.stages.map((_, s) => rows.row(s, first + s * ROW)).join("");
+  let svg = head.svg + laid.stages.map((_, s) => rows.row(s, first + s * tall)).join("");
   svg += arrows(laid, rows.spots, scene.follow);
-  let y = first + laid.p * ROW;
+  let y = first + laid.p * tall;
   if (now < Infinity) svg += line(laid.x(now), first - 3, laid.x(now), y, "now");
   svg += axis(left, y + 2, laid.x(laid.reach) - left, laid.reach, laid.placed ? seconds : short);
   y += 28;

@@ -33,7 +33,7 @@ export class StageRows {
 
   /** All marks of stage s, whose row begins at y. */
   row(s, y) {
-    const { laid } = this;
+    const { laid, scene } = this;
     const placed = laid.stages[s];
     return (
       text(0, y + 15, `stage ${s}`) +
@@ -42,7 +42,7 @@ export class StageRows {
       placed.map((each, at) => (this.isThin(s, each, at) ? "" : this.operation(s, each, at, y))).join("") +
       (laid.model ? laid.model[s].map((each) => this.outline(s, each, y)).join("") : "") +
       this.stuck(s, y) +
-      this.memory(s, y)
+      (scene.values.room ? "" : this.memory(s, y))
     );
   }
 

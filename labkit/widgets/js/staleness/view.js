@@ -142,6 +142,7 @@ function draw(data, every, values, step, width) {
   svg += position.workers.map((worker) => workerRow(position, worker)).join("");
   svg += chosenMessages(position) + stems(position, base) + histogram(position, base);
   const numbers = numbersOf(position);
+  if (values.room && !(data.runs?.length > 1)) return drawn(position, svg, base, numbers);
   const norms = normsPanel(position, base);
   svg += norms.svg;
   base += norms.height;
@@ -152,16 +153,18 @@ function draw(data, every, values, step, width) {
     base += panel.height;
     numbers.push(...lossNumbers(curves));
   }
-  return {
-    svg,
-    height: base + 26,
-    numbers,
-    title: claim(position),
-    say: sentence(position),
-    table: tableOf(position),
-    data: { updates: run.updates.length },
-  };
+  return drawn(position, svg, base, numbers);
 }
+
+const drawn = (position, svg, base, numbers) => ({
+  svg,
+  height: base + 26,
+  numbers,
+  title: claim(position),
+  say: sentence(position),
+  table: tableOf(position),
+  data: { updates: position.run.updates.length },
+});
 
 /** The place of the run that is chosen. */
 function chosen({ runs }, { run }) {
