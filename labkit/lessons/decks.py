@@ -41,7 +41,8 @@ def write_decks(
     if not lessons and not workshops:
         chosen, workshops = sources, sorted((root / "docs" / "workshops").glob("*.toml"))
     num_decks = len(chosen) + len(workshops)
-    total, decks = num_decks * (2 if browser else 1), []
+    total = num_decks * (2 if browser else 1)
+    decks: list[Path] = []
     for source in chosen:
         told(source.stem, len(decks), total)
         lesson, slides = _read(source)

@@ -186,7 +186,9 @@ def _order_faults(stages: Sequence[Sequence[Record]], blocked: Sequence[Waiting]
 
 def culprits(schedule: Schedule) -> set[tuple[int, Record]]:
     """Return which records of which stages keep a schedule from going on; all else that stands still only follows."""
-    everything = {(stage, placed.op) for stage, row in enumerate(schedule.stages) for placed in row}
+    everything: set[tuple[int, Record]] = {
+        (stage, placed.op) for stage, row in enumerate(schedule.stages) for placed in row
+    }
     everything |= set(schedule.stuck)
     own = {each[:2] for each in schedule.blocked if each[0] == each[2] or each[2:] not in everything}
     circle = _circle({stage: where for stage, op, where, _ in schedule.blocked if (stage, op) not in own})

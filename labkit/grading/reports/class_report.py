@@ -110,7 +110,7 @@ def read_works(
     from labkit.grading.reports.copies import Work
     from labkit.grading.reports.similarity import answers
 
-    works = []
+    works: list[Work] = []
     with FileReader() as files:
         for each in submissions:
             told(each.name, len(works), len(submissions))
