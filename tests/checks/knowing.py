@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 import torch
 import torch.distributed as dist
 
-Print: TypeAlias = Callable[[Any], str]
-"""What stays of the arguments of a call."""
+Print: TypeAlias = Callable[[Any, Any], str]
+"""What stays of a call: of its arguments, and of whose method it is."""
 _ASKED = ("__init__", "__call__", "__torch_function__", "__iter__", "__getitem__")
 """Methods of a class that are asked something, beside those that a name makes public."""
 _STANDS_IN = ("labkit.exercises.", "labkit.checks.", "hidden.")
@@ -30,15 +30,15 @@ class Unknown(Exception):
     """An answer was asked for what it does not know."""
 
 
-def by_value(arguments: Any) -> str:
-    """Return a hash of all values, and of who asks: the rank and the number of ranks."""
+def by_value(arguments: Any, owner: Any) -> str:
+    """Return a hash of all arguments' values, and of who asks: the rank and the number of ranks."""
     here = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else os.environ.get("RANK")
     return hashlib.sha256("/".join([str(here), *_values(arguments, set())]).encode()).hexdigest()
 
 
-def by_stand_in(arguments: Any) -> str:
-    """Return the kinds of stand-ins among the arguments, "" where there are none."""
-    return " ".join(sorted(set(_stand_ins(arguments, set()))))
+def by_stand_in(arguments: Any, owner: Any) -> str:
+    """Return the kinds of stand-ins among the arguments and in what its object keeps, "" where there are none."""
+    return " ".join(sorted(set(_stand_ins([arguments, getattr(owner, "__dict__", {})], set()))))
 
 
 def _values(value: Any, seen: set[int]) -> Iterator[str]:
@@ -88,9 +88,11 @@ def _stand_ins(value: Any, seen: set[int]) -> Iterator[str]:
     if module.startswith(_STANDS_IN):
         yield f"{module}.{kind.__qualname__}"
     parts = value.values() if isinstance(value, dict) else value
-    if not isinstance(value, (dict, list, tuple, set, frozenset)):
+    if isinstance(value, torch.nn.Module):
+        parts = value.children()  # to read its state would be seen where memory is counted
+    elif not isinstance(value, (dict, list, tuple, set, frozenset)):
         parts = _parts(value)
-    for part in parts:
+    for part in list(parts):
         yield from _stand_ins(part, seen)
 
 
@@ -105,9 +107,9 @@ def _is_filled(cell: Any) -> bool:
 def watched(answer: Any, kept: Path, of: Print) -> Any:
     """Return the answer, which notes in a file what it is asked."""
 
-    def note(arguments: Any) -> None:
+    def note(arguments: Any, owner: Any) -> None:
         with open(kept, "a", encoding="utf-8") as file:
-            file.write(of(arguments) + "\n")
+            file.write(of(arguments, owner) + "\n")
 
     return _wrapped(answer, note)
 
@@ -115,30 +117,30 @@ def watched(answer: Any, kept: Path, of: Print) -> Any:
 def knowing(answer: Any, known: frozenset[str], of: Print) -> Any:
     """Return the answer, right for what is known and for nothing else."""
 
-    def look_up(arguments: Any) -> None:
-        if of(arguments) not in known:
+    def look_up(arguments: Any, owner: Any) -> None:
+        if of(arguments, owner) not in known:
             raise Unknown("never seen")
 
     return _wrapped(answer, look_up)
 
 
-def _wrapped(answer: Any, before: Callable[[Any], None]) -> Any:
+def _wrapped(answer: Any, before: Callable[[Any, Any], None]) -> Any:
     if inspect.isclass(answer):
         return _wrapped_class(answer, before)
 
     @functools.wraps(answer)
     def ask(*arguments: Any, **named: Any) -> Any:
-        before((arguments, named))
+        before((arguments, named), None)
         return answer(*arguments, **named)
 
     return ask
 
 
-def _wrapped_class(answer: type, before: Callable[[Any], None]) -> type:
+def _wrapped_class(answer: type, before: Callable[[Any, Any], None]) -> type:
     def method(function: Any) -> Any:
         @functools.wraps(function)
         def ask(self: Any, *arguments: Any, **named: Any) -> Any:
-            before((arguments, named))
+            before((arguments, named), self)
             return function(self, *arguments, **named)
 
         return ask

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from labkit.grading.file_reader import FileReader
 from labkit.grading.hidden_cases.oracle import Oracle
 from labkit.grading.limits import Limits
+from labkit.grading.sandbox import bubblewrap
 from labkit.grading.sandbox.no_root import can_give_up_root
 from labkit.grading.submission import Submission, SubmittedNotebook, read_submission
 
@@ -94,3 +97,23 @@ def test_a_file_that_swells_ends_the_reading_process_and_costs_nobody_else_anyth
 def test_limits_hold_in_the_other_process(tmp_path: Path) -> None:
     with FileReader(Limits(notebook_cells=1)) as files:
         assert "at most 1 are read" in files.read(written(tmp_path, '{"cells": [' + CELL + ", " + CELL + "]}")).problem
+
+
+@ROOT_ALONE
+@pytest.mark.skipif(bool(bubblewrap.problem() or not shutil.which("setpriv")), reason="needs bubblewrap and setpriv")
+def test_bubblewrap_that_is_not_root_cannot_show_what_root_keeps_to_itself(tmp_path: Path) -> None:
+    """Why the worker, which makes sandboxes, stays root: Python and labkit may lie below such a folder."""
+    kept = tmp_path / "kept"
+    (kept / "python").mkdir(parents=True)
+    kept.chmod(0o700)
+    shown = ["bwrap", "--unshare-user", "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib", "/lib"]
+    shown += ["--symlink", "usr/lib64", "/lib64", "--ro-bind", str(kept / "python"), "/python", "/usr/bin/true"]
+    other = ["setpriv", "--reuid=60001", "--regid=60001", "--clear-groups"]
+    reads = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+
+    def said(*words: str) -> str:
+        return subprocess.run(words, capture_output=True, text=True).stderr
+
+    assert said(*shown) == ""
+    assert "Permission denied" in said(*other, *shown)
+    assert "Unexpected capabilities" in said(*other, *reads, *shown)

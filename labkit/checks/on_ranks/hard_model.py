@@ -6,6 +6,8 @@ scalar, sizes that divide by nothing, float64 (so that a wrong factor cannot pas
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import torch
 from torch import Tensor, nn
 
@@ -25,20 +27,29 @@ class HardModel(nn.Module):
         tied: `mix` and `remix` share one weight.
         frozen: `fixed` has parameters that need no gradient.
         unused: With `spare`, registered in the middle and used only by a forward that asks for it.
+        width: Of the layers; another than the usual one brings one more parameter, `shift`.
     """
 
     def __init__(
-        self, seed: int = 0, *, norm: bool = True, tied: bool = True, frozen: bool = True, unused: bool = True
+        self,
+        seed: int = 0,
+        *,
+        norm: bool = True,
+        tied: bool = True,
+        frozen: bool = True,
+        unused: bool = True,
+        width: int = _WIDTH,
     ) -> None:
-        super().__init__()
-        self.stem = nn.Linear(IN_FEATURES, _WIDTH)
-        self.norm = nn.BatchNorm1d(_WIDTH) if norm else nn.Identity()
-        self.mix = nn.Linear(_WIDTH, _WIDTH)
-        self.spare = nn.Linear(_WIDTH, 2) if unused else nn.Identity()
-        self.fixed = nn.Linear(_WIDTH, _WIDTH)
-        self.remix = nn.Linear(_WIDTH, _WIDTH)
+        nn.Module.__init__(self)  # it may be of another class: see hard_model
+        self.stem = nn.Linear(IN_FEATURES, width)
+        self.norm = nn.BatchNorm1d(width) if norm else nn.Identity()
+        self.mix = nn.Linear(width, width)
+        self.spare = nn.Linear(width, 2) if unused else nn.Identity()
+        self.fixed = nn.Linear(width, width)
+        self.remix = nn.Linear(width, width)
         self.scale = nn.Parameter(torch.ones(()))
-        self.head = nn.Linear(_WIDTH, OUT_FEATURES)
+        self.register_parameter("shift", None if width == _WIDTH else nn.Parameter(torch.ones(width)))
+        self.head = nn.Linear(width, OUT_FEATURES)
         self.double()
         draw = generator(seed)
         with torch.no_grad():
@@ -60,8 +71,24 @@ class HardModel(nn.Module):
             x = x + self.spare(x).mean(1, keepdim=True)
         x = torch.tanh(self.fixed(x))
         x = torch.tanh(self.remix(x)) * self.scale
+        if isinstance(self.shift, Tensor):
+            x = x + self.shift
         out: Tensor = self.head(x)
         return out
+
+
+def hard_model(seed: int, *, width: int = _WIDTH, **options: bool) -> HardModel:
+    """Return a hard model; one of another width is of another class, which no visible case shows and nothing names.
+
+    Args:
+        seed: See HardModel.
+        width: Of its layers.
+        options: See HardModel.
+    """
+    if width == _WIDTH:
+        return HardModel(seed, **options)
+    parts: dict[str, Any] = {"__init__": HardModel.__init__, "forward": HardModel.forward, "__module__": "models"}
+    return cast(HardModel, type(f"Model{width}", (nn.Module,), parts)(seed, width=width, **options))
 
 
 def hard_batch(seed: int, size: int) -> tuple[Tensor, Tensor]:

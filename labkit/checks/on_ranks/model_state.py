@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
-from labkit.checks.on_ranks.hard_model import HardModel
+from labkit.checks.on_ranks.hard_model import HardModel, hard_model
 
 
 def model_of(inputs: Values) -> HardModel:
     """Return this rank's model; `seed` may differ between ranks."""
-    options = cast(dict[str, bool], inputs.get("model", {}))
-    return HardModel(cast(int, inputs["seed"]), **options)
+    options = cast(dict[str, Any], inputs.get("model", {}))
+    return hard_model(cast(int, inputs["seed"]), **options)
 
 
 def state_of(model: nn.Module) -> dict[str, Value]:

@@ -10,7 +10,7 @@ from labkit.checks.case import Case, Value
 from labkit.checks.draws import part_of
 from labkit.checks.on_ranks.hard_model import hard_batch
 
-PLAIN = {"unused": False}
+PLAIN: Mapping[str, int] = {"unused": False}
 """The hard model without its spare layer."""
 
 
@@ -36,7 +36,7 @@ def training_case(
     wrapper: str,
     rule: str,
     steps: Sequence[Mapping[str, Any]] = ({},),
-    model: Mapping[str, bool] = PLAIN,
+    model: Mapping[str, int] = PLAIN,
     cap_bytes: int | None = None,
     buffers: bool = False,
     spare: Mapping[int, Sequence[int]] | None = None,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from labkit.checks.case import Case, Value, Values
-from labkit.checks.on_ranks.hard_model import HardModel
+from labkit.checks.on_ranks.hard_model import HardModel, hard_model
 from labkit.checks.on_ranks.model_state import gradients_of, loss_of, state_of
 from labkit.exercises.averaging.on_ranks import uses_spare
 
@@ -33,8 +33,8 @@ class Replay:
 def models_of(case: Case) -> list[HardModel]:
     """Return rank 0's model, once for each rank."""
     first = case.inputs[0]
-    options = cast(dict[str, bool], first.get("model", {}))
-    return [HardModel(cast(int, first["seed"]), **options) for _ in range(case.world_size)]
+    options = cast(dict[str, Any], first.get("model", {}))
+    return [hard_model(cast(int, first["seed"]), **options) for _ in range(case.world_size)]
 
 
 def average(models: list[HardModel]) -> None:

@@ -12,7 +12,7 @@ from labkit.checks.wire import CollectiveCall, Wire
 from labkit.exercises.averaging.on_ranks import LAYERS
 
 BARRIER = "barrier"
-_READY_WITH = {"scale": "head", "spare": "fixed"}
+_READY_WITH = {"scale": "head", "shift": "head", "spare": "fixed"}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from labkit.checks.case import Value, Values
-from labkit.checks.on_ranks.hard_model import HardModel
+from labkit.checks.on_ranks.hard_model import HardModel, hard_model
 from labkit.checks.on_ranks.model_state import loss_of
 
 OPTIONS = {"lr": 0.05, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
@@ -162,4 +162,4 @@ def values_of(model: nn.Module) -> dict[str, Value]:
 
 def model_for(inputs: Values) -> HardModel:
     """Return this rank's model."""
-    return HardModel(cast(int, inputs["seed"]), norm=False, **cast(dict[str, bool], inputs.get("model", {})))
+    return hard_model(cast(int, inputs["seed"]), norm=False, **cast(dict[str, Any], inputs.get("model", {})))

@@ -22,7 +22,7 @@ def training_case(
     name: str, seed: int, world_size: int, *, same_batch: bool, num_steps: int = 3, size: int = 4,
     groups: bool = False, slower: bool = False, spare: Sequence[int] = (), adamax: bool = False,
     about: Mapping[str, Value] | None = None,
-    more: Mapping[str, Value] | None = None, **model: bool,
+    more: Mapping[str, Value] | None = None, **model: int,
 ) -> Case:  # fmt: skip
     """Return a case in which a hard model takes some steps.
 

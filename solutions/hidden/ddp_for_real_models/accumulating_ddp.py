@@ -12,8 +12,8 @@ from labkit.exercises.ddp_for_real_models.accumulating_ddp.exercise import accum
 def cases(draw: random.Random) -> list[Case]:
     return [
         accumulating_case(
-            "4 ranks, drawn numbers of passes", seed(draw), 4,
-            {"passes": 2, "quiet": 1}, {}, {"passes": 4, "quiet": 3},
+            "4 ranks, another model, drawn numbers of passes", seed(draw), 4,
+            {"passes": 2, "quiet": 1}, {}, {"passes": 4, "quiet": 3}, width=draw.randint(8, 11),
         ),
         accumulating_case("3 ranks, after an error inside no_sync", seed(draw), 3, {}, {"stumble": True}, {}),
         accumulating_case("2 ranks, passes each averaged", seed(draw), 2, {"passes": 3}, {"keep": True}),

@@ -14,6 +14,6 @@ def cases(draw: random.Random) -> list[Case]:
     draw.shuffle(counts)
     return [
         uneven_case(f"4 ranks with {counts} batches", seed(draw), counts),
-        uneven_case("3 ranks, rank 0 has nothing", seed(draw), [0, 2, 3]),
+        uneven_case("3 ranks, another model, rank 0 has nothing", seed(draw), [0, 2, 3], width=draw.randint(8, 11)),
         uneven_case("2 ranks, as many each", seed(draw), [3, 3]),
     ]

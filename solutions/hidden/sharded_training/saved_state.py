@@ -14,5 +14,13 @@ def cases(draw: random.Random) -> list[Case]:
     return [
         saving_case("3 ranks, groups, a shared weight", seed(draw), 3, groups=True, resume=resume),
         saving_case("2 ranks, groups, a layer not used yet", seed(draw), 2, groups=True, spare=[resume], resume=resume),
-        saving_case("5 ranks, all of it, another optimizer", seed(draw), 5, groups=True, spare=[0], adamax=True),
+        saving_case(
+            "5 ranks, all of it, another optimizer",
+            seed(draw),
+            5,
+            groups=True,
+            spare=[0],
+            adamax=True,
+            width=draw.randint(8, 11),
+        ),
     ]

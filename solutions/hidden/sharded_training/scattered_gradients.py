@@ -12,7 +12,9 @@ from labkit.exercises.sharded_training.scattered_gradients.exercise import scatt
 def cases(draw: random.Random) -> list[Case]:
     return [
         scattering_case("3 ranks, groups", seed(draw), 3, groups=True, num_steps=draw.randint(2, 4)),
-        scattering_case("4 ranks, a shared weight, nothing frozen", seed(draw), 4, frozen=False),
+        scattering_case(
+            "4 ranks, another model, nothing frozen", seed(draw), 4, frozen=False, width=draw.randint(8, 11)
+        ),
         scattering_case(
             "2 ranks, many steps of another optimizer", seed(draw), 2, num_steps=5, tied=False, adamax=True
         ),

@@ -15,7 +15,9 @@ def cases(draw: random.Random) -> list[Case]:
     )
     return [
         module_case("3 ranks, a shared weight, a frozen block", seed(draw), 3, num_steps=2),
-        module_case("4 ranks, nothing frozen", seed(draw), 4, tied=False, frozen=False),
+        module_case(
+            "4 ranks, another model, nothing frozen", seed(draw), 4, tied=False, frozen=False, width=draw.randint(8, 11)
+        ),
         module_case("2 ranks, other blocks", seed(draw), 2, blocks=some),
         module_case("3 ranks, blocks in bfloat16", seed(draw), 3, dtype="bfloat16", num_steps=2),
     ]

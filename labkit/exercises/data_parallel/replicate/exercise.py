@@ -25,7 +25,7 @@ from labkit.words import join
 
 
 def replicas_case(
-    name: str, seed: int, devices: int | Sequence[str], *, train: bool = True, size: int = 4, **model: bool
+    name: str, seed: int, devices: int | Sequence[str], *, train: bool = True, size: int = 4, **model: int
 ) -> Case:
     """Return a case of replicate; devices by name, or how many CPUs."""
     names = ["cpu"] * devices if isinstance(devices, int) else list(devices)

@@ -25,7 +25,7 @@ from labkit.exercises.ddp.average_gradients.driver import drive
 from labkit.exercises.ddp.starting import names_of, same
 
 
-def gradient_case(name: str, seed: int, world_size: int, spare: tuple[int, ...] = (), **model: bool) -> Case:
+def gradient_case(name: str, seed: int, world_size: int, spare: tuple[int, ...] = (), **model: int) -> Case:
     """Return a case of average_gradients: equal models, a batch for each rank; `spare` ranks use the spare layer."""
     inputs: list[Values] = []
     for rank in range(world_size):

@@ -14,7 +14,7 @@ from labkit.exercises.ddp.bucketed_ddp.driver import drive
 from labkit.exercises.ddp.par_programs import BUCKETS
 
 
-def bucketed_case(name: str, seed: int, world_size: int, cap_bytes: int, num_steps: int = 2, **model: bool) -> Case:
+def bucketed_case(name: str, seed: int, world_size: int, cap_bytes: int, num_steps: int = 2, **model: int) -> Case:
     """Return a case of bucketed_ddp."""
     return training_case(
         name, seed, world_size, wrapper="BucketedDDP", rule="buckets", steps=[{}] * num_steps, cap_bytes=cap_bytes,

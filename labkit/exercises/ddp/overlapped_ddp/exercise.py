@@ -13,7 +13,7 @@ from labkit.exercises.averaging.wrappers import COMMON
 from labkit.exercises.ddp.overlapped_ddp.driver import drive
 
 
-def overlapped_case(name: str, seed: int, world_size: int, num_steps: int = 2, **model: bool) -> Case:
+def overlapped_case(name: str, seed: int, world_size: int, num_steps: int = 2, **model: int) -> Case:
     """Return a case of overlapped_ddp."""
     return training_case(
         name, seed, world_size, wrapper="OverlappedDDP", rule="each", steps=[{}] * num_steps,

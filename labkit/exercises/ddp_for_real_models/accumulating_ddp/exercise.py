@@ -6,7 +6,7 @@ from labkit.checks.case import Case, Failure, Got
 from labkit.checks.exercise import Exercise
 from labkit.checks.wire import Wire
 from labkit.exercises.averaging import least_traffic, marks
-from labkit.exercises.averaging.cases import training_case
+from labkit.exercises.averaging.cases import PLAIN, training_case
 from labkit.exercises.averaging.naming import Mark, by_marks
 from labkit.exercises.averaging.replay import expected
 from labkit.exercises.averaging.stretches import stretches
@@ -15,9 +15,11 @@ from labkit.exercises.averaging.wrappers import COMMON
 from labkit.exercises.ddp_for_real_models.accumulating_ddp.driver import drive
 
 
-def accumulating_case(name: str, seed: int, world_size: int, *steps: dict[str, object]) -> Case:
+def accumulating_case(name: str, seed: int, world_size: int, *steps: dict[str, object], **model: int) -> Case:
     """Return a case of accumulating_ddp."""
-    return training_case(name, seed, world_size, wrapper="AccumulatingDDP", rule="total", steps=steps)
+    return training_case(
+        name, seed, world_size, wrapper="AccumulatingDDP", rule="total", steps=steps, model={**PLAIN, **model}
+    )
 
 
 def _outputs_of_quiet_passes(case: Case, got: Got, wire: Wire) -> bool:

@@ -25,7 +25,7 @@ def mini_case(
     spare: dict[int, list[int]],
     perfect: int | None = None,
     quiet: int | None = None,
-    **model: bool,
+    **model: int,
 ) -> Case:
     """Return a case of mini_ddp.
 

@@ -23,13 +23,13 @@ from labkit.exercises.averaging.replay import models_of
 from labkit.exercises.ddp_for_real_models.uneven_inputs.driver import drive
 
 
-def uneven_case(name: str, seed: int, counts: Sequence[int]) -> Case:
+def uneven_case(name: str, seed: int, counts: Sequence[int], **model: int) -> Case:
     """Return a case in which rank i has counts[i] batches; the model has no buffers."""
     inputs: list[Values] = []
     for rank, count in enumerate(counts):
         batches = [hard_batch(part_of(seed, "rank", rank, number), 4) for number in range(count)]
         given: dict[str, Value] = {
-            "seed": part_of(seed, "rank", rank), "model": {**PLAIN, "norm": False}, "lr": 0.1,
+            "seed": part_of(seed, "rank", rank), "model": {**PLAIN, "norm": False, **model}, "lr": 0.1,
             "x": [x for x, _ in batches], "y": [y for _, y in batches],
         }  # fmt: skip
         inputs.append(given)
