@@ -87,13 +87,22 @@ def _stand_ins(value: Any, seen: set[int]) -> Iterator[str]:
     module = getattr(kind, "__module__", "") or ""
     if module.startswith(_STANDS_IN):
         yield f"{module}.{kind.__qualname__}"
-    parts = value.values() if isinstance(value, dict) else value
-    if isinstance(value, torch.nn.Module):
-        parts = value.children()  # to read its state would be seen where memory is counted
-    elif not isinstance(value, (dict, list, tuple, set, frozenset)):
-        parts = _parts(value)
-    for part in list(parts):
+        return
+    for part in _looked_into(value, module):
         yield from _stand_ins(part, seen)
+
+
+def _looked_into(value: Any, module: str) -> list[Any]:
+    """Return what an answer may have put into a value; not what torch and labkit keep in theirs."""
+    if isinstance(value, torch.nn.Module):
+        return list(value.children())  # to read its state would be seen where memory is counted
+    if isinstance(value, dict):
+        return list(value.values())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(value)
+    if isinstance(value, (types.FunctionType, types.MethodType)):
+        return _parts(value)
+    return [] if module.startswith(("torch", "labkit.")) else _parts(value)
 
 
 def _is_filled(cell: Any) -> bool:

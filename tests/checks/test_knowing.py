@@ -77,6 +77,7 @@ _LOCK = "a lock that notes who holds it, in place of the server's own; gradients
 _STAGE = "a stage made of drawn weights, and a loss"
 SAME_STAND_INS = {
     "parallel_apply": "replicas that note in which thread they ran",
+    "async_server": _LOCK,
     "sync_server": _LOCK,
     "bounded_server": _LOCK,
     "backup_workers": _LOCK,
@@ -85,6 +86,7 @@ SAME_STAND_INS = {
     "sparse_rows": "a server that notes its calls",
     "one_batch": _STAGE,
     "run_schedule": _STAGE,
+    "run_orders": _STAGE,
     "data_and_pipeline": "a model made of drawn gradients",
     "recompute": "a layer that counts its forwards",
     "error_feedback": "two compressors; compression_hook joins a learner's own parts end to end",
