@@ -305,8 +305,8 @@ labkit.answer("ten_times_the_latency", "ten times")
 #   round 2    4 → 0
 # ```
 #
-# Then the total goes down by the same arrows, reversed, and the last ones first. Nothing says that N is a power of two:
-# who finds no partner waits for the next round.
+# Then the total goes down the same arrows, reversed, the last round first. Nothing says that N is a power of two:
+# a rank that finds no partner waits for the next round.
 #
 # In a sub-group, `dist.send(tensor, group_dst=3, group=group)` and `dist.recv(tensor, group_src=3, group=group)` count
 # inside the group. Plain `dst=` and `src=` name ranks of the whole world, whatever group you pass.

@@ -38,7 +38,8 @@ MARKS = (
     marks.AFTER_BACKWARD,
     Mark(
         "one bucket for all",
-        "All gradients travel in one piece although the cap is smaller: bucket_cap_mb is in units of 2**20 bytes.",
+        "All gradients travel in one piece although the cap is smaller: sizes are bytes, numel() * "
+        "element_size(), and bucket_cap_mb is in units of 2**20 bytes.",
         marks.one_for_all,
     ),
     Mark(
