@@ -106,7 +106,7 @@ def _cores() -> Finding:
         "cores",
         "note",
         text,
-        f"Any number of ranks runs; beyond {max(1, int(cores))} they take turns, and measured times show it.",
+        f"You can run any number of ranks; beyond {max(1, int(cores))} they take turns, which shows in measured times.",
     )
 
 
@@ -141,7 +141,7 @@ def _start_method() -> Finding:
         "start",
         "note",
         f"Ranks are spawned: this Python on {platform.system()} has no fork that is safe",
-        "Each run takes some seconds to start, the same in all else. This platform has not been tried.",
+        "Each run takes some seconds to start; everything else is the same. Nobody has tried this platform yet.",
     )
 
 
@@ -167,12 +167,10 @@ def _gpus() -> Finding:
 
     here = gpus()
     if not here.usable:
-        cost = "Ranks run on the CPU over gloo; every lesson works. GPU code and NCCL are not exercised."
+        cost = "Ranks run on the CPU over gloo; every lesson works. GPU code and NCCL are not used."
         if here.counted:
             text = f"{here.counted} counted, none usable: {here.problem}"
-            return Finding(
-                "GPUs", "missing", f"GPUs: {text}", f"{cost}\nA driver that fits this torch would change it."
-            )
+            return Finding("GPUs", "missing", f"GPUs: {text}", f"{cost}\nA driver that fits this torch would fix that.")
         if torch.version.cuda is None and shutil.which("nvidia-smi"):
             cost = (
                 "nvidia-smi is here, but this torch is a CPU build: install a CUDA build into .venv to use the GPU.\n"
@@ -184,7 +182,9 @@ def _gpus() -> Finding:
     if here.problem:
         text += f" ({here.counted - len(here.usable)} more cannot be used: {here.problem})"
     if not here.nccl:
-        return Finding("NCCL", "missing", f"{text}, but torch has no NCCL", "Ranks on GPUs use gloo: right, and slow.")
+        return Finding(
+            "NCCL", "missing", f"{text}, but torch has no NCCL", "Ranks on GPUs use gloo, which is correct but slow."
+        )
     text += f", NCCL {here.nccl}"
     if len(here.usable) == 1:
         cost = "Several ranks share the one GPU through gloo: collectives work, send and recv take CPU tensors."
@@ -223,13 +223,11 @@ def _sandbox() -> Finding:
     except ModuleNotFoundError as error:
         if not str(error.name).startswith("labkit.grading"):
             raise
-        return Finding(
-            "bubblewrap", "ok", "No sandbox is wanted: this copy of labkit is for students and grades nothing"
-        )
+        return Finding("bubblewrap", "ok", "No sandbox needed: this copy of labkit is for students and does not grade")
     why = problem()
     if not why:
         return Finding("bubblewrap", "ok", "Submissions can be graded in a sandbox: one was started with bubblewrap")
-    cost = f"Only grading wants it, to keep submissions apart; lessons do not.\n{TRUSTED_ONLY}"
+    cost = f"Only grading needs it, to isolate submissions; lessons do not.\n{TRUSTED_ONLY}"
     return Finding("bubblewrap", "missing", f"No sandbox: {why}", cost)
 
 
@@ -274,5 +272,10 @@ def find_browser() -> str | None:
 def _browser() -> Finding:
     path = find_browser()
     if path is None:
-        return Finding("Chromium", "note", "No Chromium", "Only labkit's own browser tests want it; use any browser.")
+        return Finding(
+            "Chromium",
+            "note",
+            "No Chromium",
+            "Only labkit's own browser tests need it; use any browser for the lessons.",
+        )
     return Finding("Chromium", "ok", f"Chromium for the browser tests ({path})")

@@ -66,12 +66,12 @@ def join_class(link: str, nickname: str) -> Membership:
 
 
 def i_need_help() -> str:
-    """Return that your instructor sees your nickname among those who want help, until you say `i_am_done`."""
+    """Show your nickname to your instructor among those who want help, until `i_am_done`; return that in words."""
     return _said("help", "Your instructor sees that you want help. labkit.i_am_done() takes it back.")
 
 
 def i_am_done() -> str:
-    """Return that your instructor sees that you have finished, and want no help."""
+    """Show your instructor that you have finished and need no help; return that in words."""
     return _said("done", "Your instructor sees that you are done.")
 
 
@@ -100,7 +100,7 @@ def _tell(membership: Membership, what: str, body: dict[str, object]) -> None:
 
 
 def leave_class() -> None:
-    """Stop telling the class board anything; what it has, it keeps."""
+    """Stop sending anything to the class board; what it already has, it keeps."""
     _path().unlink(missing_ok=True)
 
 

@@ -178,7 +178,7 @@ def test_the_bundles_own_commands_say_that_it_cannot_grade(bundle: Path) -> None
         "done = CliRunner().invoke(app, ['grade', '.', '--lesson', '02', '--out', 'x'])\n"
         "print(done.exit_code, done.output)\n",
     )
-    assert "this copy of labkit is for students and grades nothing" in said
+    assert "this copy of labkit is for students and does not grade" in said
     assert "part of the full repository, not of a student release" in said
 
 
