@@ -145,6 +145,7 @@ def test_the_guides_commands_say_what_it_shows_once_a_class_is_graded(
             shows(step, asked.output)
             ran += 1
     assert ran > 20 and len(made_from) == 4
+    assert "2026-12-02T18:20+01:00" in (tmp_path / "build" / "marks.csv").read_text()  # in the class's zone
     filled = (tmp_path / "build" / "for_canvas.csv").read_text()
     assert re.search(r'"Lovelace, Ada",12345,s1,ada@example.org,A,97.2\n', filled), filled
     assert zipfile.ZipFile("build/pages_for_canvas.zip").namelist() == [

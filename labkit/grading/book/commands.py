@@ -263,10 +263,11 @@ def export(
     with opened_book(book) as opened:
         grades = opened.grades(lesson_named(opened, lesson), keep)
         known = {grade.student: opened.known_by(grade.student) for grade in grades}
+        class_zone = opened.zone
     if canvas or moodle:
         write_sheet(out, grades, known, canvas, column, moodle)
         return
-    write_whole(out, grades_csv(grades))
+    write_whole(out, grades_csv(grades, class_zone))
     typer.echo(f"{out}: {len(grades)} of {len(grades)} grades")
 
 

@@ -13,6 +13,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from pathlib import Path
 
 from labkit.errors import ConfigError
@@ -44,15 +45,21 @@ class Sheet:
     capped: tuple[str, ...] = ()
 
 
-def grades_csv(grades: Iterable[Grade]) -> bytes:
-    """Return every grade as a plain table: a line for each student, a column for each exercise."""
+def grades_csv(grades: Iterable[Grade], zone: tzinfo = UTC) -> bytes:
+    """Return every grade as a plain table: a line for each student, a column for each exercise.
+
+    Args:
+        grades: Everybody's.
+        zone: The class's, in which times stand.
+    """
     listed = list(grades)
     exercises = list(dict.fromkeys(exercise for grade in listed for exercise in grade.points))
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["Student", "Score", "Max Score", "Late %", "Adjusted", "Attempts", "Handed in", *exercises])
     for grade in listed:
-        moment = grade.handed_in_at.isoformat(timespec="minutes") if grade.handed_in_at else ""
+        at = grade.handed_in_at
+        moment = at.astimezone(zone).isoformat(timespec="minutes") if at else ""
         points = [f"{grade.points[exercise]:g}" if exercise in grade.points else "" for exercise in exercises]
         numbers = [f"{value:g}" for value in (grade.score, grade.max_score, grade.percent_lost, grade.adjusted)]
         writer.writerow([inert(grade.student), *numbers, grade.num_attempts, moment, *points])
