@@ -75,19 +75,6 @@ REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sca
 #
 # ZeRO (Rajbhandari and others, 2020) keeps every number **once**. Each rank owns one **shard** of N:
 
-# %% tags=["figure"]
-labkit.sharding_player(num_params=7e9, num_ranks=8)
-
-# %% [markdown]
-# * **ZeRO-1** shards what the optimizer keeps: 12 of the 16 bytes.
-# * **ZeRO-2** also shards the gradients.
-# * **ZeRO-3** also shards the parameters. Now everything shrinks with N, and a layer has to be fetched before it computes.
-#
-# **[[most_saved]].** You go from 8 GPUs to 64. Which stage's memory per GPU hardly changes? Answer 1 or 3.
-
-# %% tags=["why"] exercise="most_saved" title="From 8 to 64"
-labkit.answer("most_saved", 1)
-
 # %% [markdown] tags=["slide-only"]
 # ## Sixteen bytes a parameter
 #
@@ -101,6 +88,21 @@ labkit.answer("most_saved", 1)
 # **To the room:** how large a model trains in 24 GB?
 #
 # <!-- notes: One billion at most, and that without activations. GPT-3 takes 2.8 TB. -->
+
+# %% tags=["figure"]
+labkit.sharding_player(num_params=7e9, num_ranks=8)
+
+# %% [markdown]
+# Between steps there are no gradients, so the figure begins with 14 of the 16 bytes.
+#
+# * **ZeRO-1** shards what the optimizer keeps: 12 of the 16 bytes.
+# * **ZeRO-2** also shards the gradients.
+# * **ZeRO-3** also shards the parameters. Now everything shrinks with N, and a layer has to be fetched before it computes.
+#
+# **[[most_saved]].** You go from 8 GPUs to 64. Which stage's memory per GPU hardly changes? Answer 1 or 3.
+
+# %% tags=["why"] exercise="most_saved" title="From 8 to 64"
+labkit.answer("most_saved", 1)
 
 # %% [markdown] tags=["slide-only"]
 # ## Every number once
@@ -145,6 +147,20 @@ labkit.answer("most_saved", 1)
 #
 # *20 points, about 8 minutes; difficulty 3 of 5, importance 5 of 5*
 
+
+# %% [markdown] tags=["slide-only"]
+# ## Flat shards
+#
+# ```
+# rank 0         rank 1         rank 2         rank 3
+# 0 1 2 ... 8    9 10 ... 17    18 ... 26      27 ... 34 [0]
+# ```
+#
+# * **all-gather**: shards become whole tensors
+# * **reduce-scatter**: whole gradients become shards of the sum
+# * both begin now and finish later
+#
+# <!-- notes: An all-reduce is the two of them, one after the other. -->
 
 # %% tags=["exercise"] exercise="flat_shards" points=20 difficulty=3 importance=5 minutes=8 title="Flat shards" provides=["shard_of", "start_gather", "start_scatter"]
 def shard_of(tensor: Tensor) -> Tensor:
@@ -215,20 +231,6 @@ def rows_of(tensor: Tensor) -> Tensor:
 
 # %% tags=["check"]
 labkit.check("flat_shards", shard_of, start_gather, start_scatter)
-
-# %% [markdown] tags=["slide-only"]
-# ## Flat shards
-#
-# ```
-# rank 0         rank 1         rank 2         rank 3
-# 0 1 2 ... 8    9 10 ... 17    18 ... 26      27 ... 34 [0]
-# ```
-#
-# * **all-gather**: shards become whole tensors
-# * **reduce-scatter**: whole gradients become shards of the sum
-# * both begin now and finish later
-#
-# <!-- notes: An all-reduce is the two of them, one after the other. -->
 
 # %% [markdown]
 # ## 3 ZeRO-1: everybody updates a shard
@@ -318,6 +320,17 @@ labkit.answer("whole_first", 1.5)
 # *20 points, about 7 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
+# %% [markdown] tags=["slide-only"]
+# ## Nobody needs the whole gradient
+#
+# | | each rank sends |
+# |---|---|
+# | all-reduce gradients (DDP) | 2P |
+# | all-reduce, update a shard, all-gather | 3P |
+# | **reduce-scatter, update a shard, all-gather** | 2P |
+#
+# <!-- notes: ZeRO-1 and ZeRO-2 cost no bytes beyond DDP's. The memory is free of charge. -->
+
 # %% tags=["exercise"] exercise="scattered_gradients" points=20 difficulty=3 importance=5 minutes=7 title="ZeRO-2" provides=["ScatteringOptimizer"] needs=["flat_shards", "sharded_optimizer"]
 class ScatteringOptimizer(ShardedOptimizer):
     """A ShardedOptimizer for gradients that differ from rank to rank: no DDP around the model, step takes their mean.
@@ -346,17 +359,6 @@ class ScatteringOptimizer(ShardedOptimizer):
 
 # %% tags=["check"]
 labkit.check("scattered_gradients", ScatteringOptimizer)
-
-# %% [markdown] tags=["slide-only"]
-# ## Nobody needs the whole gradient
-#
-# | | each rank sends |
-# |---|---|
-# | all-reduce gradients (DDP) | 2P |
-# | all-reduce, update a shard, all-gather | 3P |
-# | **reduce-scatter, update a shard, all-gather** | 2P |
-#
-# <!-- notes: ZeRO-1 and ZeRO-2 cost no bytes beyond DDP's. The memory is free of charge. -->
 
 # %% [markdown]
 # ## 5 ZeRO-3: a layer arrives, computes, and goes
@@ -430,9 +432,9 @@ class Unit:
 # %% [markdown]
 # What you write decides *when*. `block.register_forward_pre_hook`, `register_forward_hook` and
 # `register_full_backward_pre_hook` call you before a block's forward, after it, and before its backward. (Such a hook gets
-# the block and its arguments; what it returns should be `None`.) The last one holds on to the gradient of the block's
-# output for as long as the block's backward takes; a hook on the tensor itself, `output.register_hook`, does not. When all
-# of a unit's gradients are there, it scatters and frees them.
+# the block and its arguments; what it returns should be `None`.) The last one keeps the gradient of the block's
+# output until the block is through; a hook on the tensor, `output.register_hook`, does not. When all of a unit's gradients
+# are there, it scatters and frees them.
 #
 # The **root** unit holds what is in no block: in the GPT the embeddings and the last norm. The embedding is used first and
 # last, so the root stays whole from the start of forward to the end of backward.
@@ -441,6 +443,19 @@ class Unit:
 #
 # *30 points, about 16 minutes; difficulty 4 of 5, importance 5 of 5*
 
+
+# %% [markdown] tags=["slide-only"]
+# ## A layer arrives, computes, and goes
+#
+# ```
+# forward   gather 0 | compute 0 | free 0
+#                    | gather 1  | compute 1 | free 1
+#                                | gather 2  | compute 2
+# ```
+#
+# **To the room:** you replace `parameter.data` by an empty tensor. Is the memory free?
+#
+# <!-- notes: No: autograd kept views of the weight for backward. Empty the storage, resize_(0). -->
 
 # %% tags=["exercise"] exercise="sharded_module" points=30 difficulty=4 importance=5 minutes=16 title="ZeRO-3" provides=["ShardedModule"] needs=["flat_shards"]
 class ShardedModule(nn.Module):
@@ -537,19 +552,6 @@ class ShardedModule(nn.Module):
 # %% tags=["check"]
 labkit.check("sharded_module", ShardedModule)
 
-# %% [markdown] tags=["slide-only"]
-# ## A layer arrives, computes, and goes
-#
-# ```
-# forward   gather 0 | compute 0 | free 0
-#                    | gather 1  | compute 1 | free 1
-#                                | gather 2  | compute 2
-# ```
-#
-# **To the room:** you replace `parameter.data` by an empty tensor. Is the memory free?
-#
-# <!-- notes: No: autograd kept views of the weight for backward. Empty the storage, resize_(0). -->
-
 # %% [markdown]
 # ## 6 What each stage costs
 #
@@ -568,7 +570,7 @@ def two_steps(stage: int) -> None:
 
 # %% [markdown]
 # ZeRO-3 sends half as much again as DDP, and much of it while the device computes. **How many times as long as DDP's will
-# its step be? And how many times as much memory does DDP take at its peak?** (Activations are not sharded.)
+# ZeRO-3's step be?** And how many times as much memory does DDP take at its peak? (Activations are not sharded.)
 
 # %% tags=["predict"]
 labkit.predict("zero3_step", 1.5)
@@ -644,6 +646,15 @@ print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False
 # setting (the largest microbatch that fits, everything computed again) and the best that is known.
 
 
+# %% [markdown] tags=["slide-only"]
+# ## 10 GB are left. What do you buy?
+#
+# * a larger microbatch: fewer gathers
+# * layers that stay whole: fewer gathers
+# * saved activations: nothing is computed twice
+#
+# <!-- notes: Over PCIe the link and the recomputing are about equally slow. Over NVLink it is the recomputing alone. -->
+
 # %% tags=["design"] exercise="memory_plan" points=10 difficulty=3 importance=4 minutes=8 title="A plan for 24 GB" provides=["memory_plan"]
 def memory_plan(job: Job) -> StepPlan:
     """Return a fast plan for a step of this job that takes at most job.memory_bytes on each device."""
@@ -668,17 +679,6 @@ def memory_plan(job: Job) -> StepPlan:
 
 # %% tags=["check"]
 labkit.challenge("memory_plan", memory_plan)
-
-# %% [markdown] tags=["slide-only"]
-# ## 10 GB are left. What do you buy?
-#
-# * a larger microbatch: fewer gathers
-# * layers that stay whole: fewer gathers
-# * saved activations: nothing is computed twice
-#
-# **Exercise:** the fastest plan that fits, 8 minutes
-#
-# <!-- notes: Over PCIe the link and the recomputing are about equally slow. Over NVLink it is the recomputing alone. -->
 
 # %% [markdown]
 # ## 9 The course's GPT, sharded

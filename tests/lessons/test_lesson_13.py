@@ -17,7 +17,7 @@ import labkit
 from labkit.lessons.budget import budget
 from labkit.models import GPT, Addition, loss_of, train_on_ranks
 from labkit.timeline.memory import memory_curve, memory_peaks, peak_memory_bytes
-from labkit.timeline.metrics import lane_times
+from labkit.timeline.metrics import busbw_factor, collective_timings, lane_times
 from tests.benchmarks.sharded import KINDS
 from tests.benchmarks.sharded import step as trained_as
 from tests.checks.lesson_cells import lesson as source_of
@@ -202,6 +202,25 @@ def test_no_more_time_is_exposed_than_with_fully_shard(timelines: dict[str, Any]
         times = lane_times(timelines[kind])
         exposed[kind] = (times.either_ns - times.compute_ns).max()
     assert exposed["ZeRO-3"] <= exposed["fully_shard"]
+
+
+@pytest.mark.long
+def test_hybrid_shards_of_any_size_train_the_same_and_send_across_nodes_what_the_formula_says(
+    answers: dict[str, Any],
+) -> None:
+    losses = {}
+    num_bytes = 4 * sum(p.numel() for p in GPT(num_layers=4, width=192).parameters())
+    formulas = {4: 1.0, 8: 2 * 7 / 8}  # one node's ranks, and all of them as one node
+    for size in (1, 2, 4, 8):
+        world = labkit.virtual(8, gpu="h100", gpus_per_node=4)
+        run = labkit.run(answers["sharded_over"], size, on=world, echo=False)
+        losses[size] = run.results[0]
+        if size in formulas:
+            assert run.timeline is not None
+            across = [each for each in collective_timings(run.timeline) if each.num_ranks != 4]
+            sent = sum(each.bytes * busbw_factor(each.kind, each.num_ranks) for each in across)
+            assert sent / 3 / num_bytes == pytest.approx(formulas[size], rel=1e-4)
+    assert list(losses.values()) == pytest.approx([losses[8]] * 4, abs=1e-4)
 
 
 def trained(stage: int, names: dict[str, Any], size: int) -> dict[str, torch.Tensor]:
