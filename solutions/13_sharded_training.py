@@ -162,6 +162,7 @@ labkit.answer("most_saved", 1)
 #
 # <!-- notes: An all-reduce is the two of them, one after the other. -->
 
+
 # %% tags=["exercise"] exercise="flat_shards" points=20 difficulty=3 importance=5 minutes=8 title="Flat shards" provides=["shard_of", "start_gather", "start_scatter"]
 def shard_of(tensor: Tensor) -> Tensor:
     """Return a copy of this rank's part of a tensor: flat, numel / world_size elements, rounded up.
@@ -331,6 +332,7 @@ labkit.answer("whole_first", 1.5)
 #
 # <!-- notes: ZeRO-1 and ZeRO-2 cost no bytes beyond DDP's. The memory is free of charge. -->
 
+
 # %% tags=["exercise"] exercise="scattered_gradients" points=20 difficulty=3 importance=5 minutes=7 title="ZeRO-2" provides=["ScatteringOptimizer"] needs=["flat_shards", "sharded_optimizer"]
 class ScatteringOptimizer(ShardedOptimizer):
     """A ShardedOptimizer for gradients that differ from rank to rank: no DDP around the model, step takes their mean.
@@ -456,6 +458,7 @@ class Unit:
 # **To the room:** you replace `parameter.data` by an empty tensor. Is the memory free?
 #
 # <!-- notes: No: autograd kept views of the weight for backward. Empty the storage, resize_(0). -->
+
 
 # %% tags=["exercise"] exercise="sharded_module" points=30 difficulty=4 importance=5 minutes=16 title="ZeRO-3" provides=["ShardedModule"] needs=["flat_shards"]
 class ShardedModule(nn.Module):
@@ -654,6 +657,7 @@ print(cost(SEVEN_BILLION, StepPlan(microbatch=1, keep=(False,) * 32, save=(False
 # * saved activations: nothing is computed twice
 #
 # <!-- notes: Over PCIe the link and the recomputing are about equally slow. Over NVLink it is the recomputing alone. -->
+
 
 # %% tags=["design"] exercise="memory_plan" points=10 difficulty=3 importance=4 minutes=8 title="A plan for 24 GB" provides=["memory_plan"]
 def memory_plan(job: Job) -> StepPlan:
