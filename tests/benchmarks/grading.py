@@ -43,7 +43,7 @@ class Ours:
         content = notebook()
         manifest = content["metadata"]["labkit"]
         manifest["exercises"] = manifest["exercises"][:1]
-        keep = ("intro", "given-1-imports", "exercise-90-1", "check-90-1")
+        keep = ("intro", "given-1-imports", "exercise-double", "check-double")
         content["cells"] = [cell for cell in content["cells"] if cell["id"] in keep]
         content["cells"][1]["source"] = given
         content["cells"][3]["source"] = f"assert {other_graders.VISIBLE}"
@@ -97,9 +97,9 @@ def run(quick: bool) -> tuple[str, list[Bar], dict[str, Any]]:
         )
         bars.append(
             Bar(
-                f"a further submission {what}, at most the faster of the others",
+                f"a further submission {what}, at most 0.15x the faster of the others",
                 ratio(found["labkit"][1], best[1]),
-                1.0,
+                0.15,
             )
         )
     text = table(["seconds", "one, cold", "a further one"], rows)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import launch, ring
+from tests.benchmarks import launch, other_graders, ring
+from tests.benchmarks.grading import Ours
 from tests.benchmarks.measured import publish
 from tests.benchmarks.table import Bar, ratio, table
 
@@ -79,3 +81,12 @@ def test_an_unknown_topic_is_answered_with_those_there_are() -> None:
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 2
     assert "no topic rings; there are launch, cluster, ring, " in ended.stderr
+
+
+def test_the_course_that_graders_are_compared_with_has_one_exercise_and_its_answer(tmp_path: Path) -> None:
+    ours = Ours(tmp_path / "small", "import math\n")
+    ours.submit("ada")
+    content = json.loads((tmp_path / "small" / "in" / "ada.ipynb").read_text())
+    sources = {cell["id"]: cell["source"] for cell in content["cells"]}
+    assert [each["id"] for each in content["metadata"]["labkit"]["exercises"]] == ["double"]
+    assert sources["exercise-double"] == other_graders.ANSWER and other_graders.VISIBLE in sources["check-double"]
