@@ -7,6 +7,7 @@ import mmap
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -208,6 +209,7 @@ def test_a_slow_sender_is_no_deadlock() -> None:
     assert labkit.run(work, on=labkit.local(2), stall=0.3).results == [1.0, 0.0]
 
 
+@forks
 def test_the_time_limit_finds_a_rank_that_spins_and_one_that_is_blocked_in_native_code(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -284,11 +286,11 @@ def test_a_segmentation_fault_is_named_with_the_python_line() -> None:
 
 def test_a_bus_error_says_how_much_room_there_is() -> None:
     def work() -> None:
-        file = os.memfd_create("short")
-        os.ftruncate(file, 4096)
-        mapped = mmap.mmap(file, 4096)
-        os.ftruncate(file, 0)
-        mapped[0]
+        with tempfile.TemporaryFile() as file:
+            file.truncate(4096)
+            mapped = mmap.mmap(file.fileno(), 4096)
+            file.truncate(0)
+            mapped[0]
 
     with pytest.raises(RankFailed, match=r"killed by SIGBUS: .*a full\s+/dev/shm .*/dev/shm has .* free"):
         labkit.run(work, on=labkit.local(1))
