@@ -582,9 +582,14 @@ for size in (1, 2, 4, 8, 16):
 labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048), rows)
 
 # %% [markdown]
-# Two things eat the gain. Across machines, the ring is as slow as its slowest link. And look at the second column: a small
-# shard is no longer *computed*, it is *started*. A GPU needs some 4 µs to begin any operator, however small, and a matrix
-# with few tokens takes as long as reading its weights. From there on, more ranks save nothing.
+# Across machines, the ring is as slow as its slowest link. And look at the second column: a small shard is no longer
+# *computed*, it is *started*. A GPU needs some 4 µs to begin any operator, and a matrix with few tokens takes as long as
+# reading its weights.
+#
+# So a copy is cut inside one machine, and other machines hold other copies: two axes of a **mesh**.
+
+# %% tags=["figure"]
+labkit.figure("mesh")
 
 # %% [markdown] tags=["slide-only"]
 # ## Why people stop at eight
@@ -601,7 +606,7 @@ labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048), rows)
 # ## 7 Your own split
 #
 # Are columns and rows in turn always best? A narrow matrix takes longer to exchange for than to compute. Then
-# each rank may keep it **whole** and do the same work as the others, if memory allows.
+# each rank may keep it **whole** and repeat the work, if memory allows.
 #
 # Decide for a chain of matrices. `"columns"` and `"whole"` read whole activations, `"rows"` reads a part. `"columns"` leaves
 # a part, the others whole activations. Where a part lies and whole is wanted, an all-gather follows (and a reduce-scatter in
@@ -649,7 +654,7 @@ labkit.challenge("split_plan", split_plan)
 # %% [markdown]
 # ## 8 The same loss
 #
-# Now train. Your GPT on two ranks, and the whole one on a single rank: same batches, AdamW, warm-up, float64.
+# Train your GPT on two ranks, and the whole one on a single rank: same batches, AdamW, warm-up, float64.
 #
 # **[[clip_alone]].** Neither clips gradients. Suppose every rank called `clip_grad_norm_` on the parameters that *it* holds. What would happen?
 # Choose `"nothing"`, `"norms drift apart"` (the layers, between ranks) or `"an error"`.
@@ -687,7 +692,7 @@ for step in (0, 49, 99, 149):
     print(f"step {step + 1:3}: one rank {alone[step]:.6f}, two ranks {together[step]:.6f}")
 
 # %% [markdown]
-# The losses are the same. In float32 they part in the last digits, and training lets that grow: sums in another order.
+# The losses are the same. In float32 they part in the last digits: sums in another order.
 #
 # ## 9 What stays
 #

@@ -571,8 +571,11 @@ def two_steps(stage: int) -> None:
     train_on_ranks(model, optimizer, 2, model.finish_gradient_synchronization if stage == 3 else None)
 
 
+# %% tags=["figure"]
+labkit.figure("zero")
+
 # %% [markdown]
-# ZeRO-3 sends half as much again as DDP, and much of it while the device computes. **How many times as long as DDP's will
+# ZeRO-3 sends half as much again as DDP, much of it while the device computes. **How many times as long as DDP's will
 # ZeRO-3's step be?** And how many times as much memory does DDP take at its peak? (Activations are not sharded.)
 
 # %% tags=["predict"]
@@ -594,7 +597,7 @@ labkit.reveal("zero3_step", runs[3].timeline.makespan_ns / runs[0].timeline.make
 # %% [markdown]
 # Memory shrinks from stage to stage, and the times lie close together: what ZeRO-3 sends on top is on its way while the
 # device computes. Look at the memory row of a rank: blocks arrive and go. The larger a block, the more of its journey is
-# hidden behind the computing of the one before.
+# hidden behind the block before.
 #
 # ## 7 Who holds memory that should be free?
 #

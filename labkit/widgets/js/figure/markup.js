@@ -5,12 +5,16 @@ import { ink } from "./colours.js";
 /** Text that cannot become markup. */
 export const escaped = (text) => String(text).replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`);
 
-const written = (value) => (typeof value === "number" ? Number(value.toFixed(2)) : escaped(value));
+const written = (value) => (typeof value === "number" ? Math.round(100 * value) / 100 : escaped(value));
 
 /** An element as markup; undefined attributes are left out, numbers have two decimals. */
 export function tag(name, attributes = {}, inner = "") {
-  const given = Object.entries(attributes).filter(([, value]) => value !== undefined && value !== false);
-  return `<${name}${given.map(([key, value]) => ` ${key}="${written(value)}"`).join("")}>${inner}</${name}>`;
+  let given = "";
+  for (const key in attributes) {
+    const value = attributes[key];
+    if (value !== undefined && value !== false) given += ` ${key}="${written(value)}"`;
+  }
+  return `<${name}${given}>${inner}</${name}>`;
 }
 
 /** A rectangle, with what a pointer over it is told. */
