@@ -31,6 +31,7 @@
 # <!-- notes: Ask what an all-reduce does with a slow rank, and let somebody say it. -->
 
 # %% tags=["given"]
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -40,9 +41,9 @@ from torch import Tensor
 from torch.futures import Future
 
 import labkit
-from labkit.hardware import find_link
+from labkit.plans.policies import Crew, asynchronous, bounded, milliseconds, play, policy_of, synchronous
 from labkit.servers.server import Server, Update, start_rpc
-from labkit.servers.training import Pace, one_process, one_ring, one_server_step, ring_seconds, train, waiting_share
+from labkit.servers.training import Pace, one_process, train, waiting_share
 
 # %% [markdown]
 # ## 1 A server is called
@@ -474,93 +475,81 @@ labkit.staleness_view(runs)
 # <!-- notes: The bound counts steps of one worker, staleness counts versions, which everybody makes. -->
 
 # %% [markdown]
-# ## 5 Server or ring
+# ## 5 A policy of your own
 #
-# So far the weights were 20 numbers. Make them 100 MB, and the server's own link is the straggler: N workers send it B
-# bytes each, and N times B come back. Split the weights over S servers, and each carries N/S times B. A worker's own
-# link carries B in each direction.
+# Synchronous, asynchronous, bounded, backup: what differs is whom a server waits for, and how far it trusts an old
+# gradient. So write a **policy** down as data:
 #
-# A link carries `bandwidth_Bps` in each direction at once, and a message costs `latency_s` before its first byte. Half
-# a step (everybody pushes) takes the latency and the time of the *busiest* link, a server's or a worker's. The other
-# half (everybody gets the weights) takes the same again.
+# | | |
+# |---|---|
+# | `needed` | so many gradients make a version; it moves by the mean of rate times gradient |
+# | `bound` | how many more pushes than the slowest a worker may have when it is answered; `None` for no bound |
+# | `rates` | learning rate of a gradient of staleness 0, 1, 2, ...; what is staler is dropped |
 #
-# Now let a step touch only a share of the weights. Workers of a server push and pull that share. A ring sends
-# everything, zeros too: in half a step each rank sends (N-1)/N times B. **Up to which share does the server need no
-# more time than the ring, by bandwidth alone?**
+# A worker is answered when its gradient is in a version and the bound allows it, or at once if it was dropped. A
+# `Crew` needs 9 to 11 ms for a gradient, but its last worker is moody. `milliseconds(policy_of(plan), crew)` is when
+# four weights reach a loss of 0.01, the mean over six seeds (`None`: never). `play` returns what happened.
+
+# %%
+MOODY = Crew(num_workers=8, share=0.25, factor=10.0)
+for each in (synchronous, asynchronous, bounded):
+    print(
+        f"{each.__name__:12} {milliseconds(each(MOODY), MOODY):6.0f} ms, staleness at most {max(play(each(MOODY), MOODY, 1).staleness)}"
+    )
+
+# %% [markdown]
+# ### Exercise [[staleness_policy]]
 #
-# ### Exercise [[server_or_ring]]
+# *20 points, about 12 minutes; difficulty 3 of 5, importance 4 of 5*
 #
-# *20 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
+# Points are for reaching the loss before all three. "The paper's" are backup workers (Chen et al., 2016): the first N -
+# 1 gradients make a version.
 
 
-# %% tags=["exercise"] exercise="server_or_ring" points=20 difficulty=2 importance=4 minutes=8 title="Server or ring" provides=["server_seconds", "largest_share"]
-def server_seconds(
-    num_bytes: float, num_workers: int, num_servers: int, latency_s: float, bandwidth_Bps: float
-) -> float:
-    """Return the time of one synchronous step: all workers push their gradient, then all get the weights.
-
-    Args:
-        num_bytes: B, of all weights together; servers hold equal parts.
-        num_workers: N.
-        num_servers: S; each has a link of its own.
-        latency_s: Of a message; messages to different servers go at the same time.
-        bandwidth_Bps: Of every link, in each direction.
-    """
-    # BEGIN SOLUTION server_or_ring
-    return 2 * (latency_s + max(1, num_workers / num_servers) * num_bytes / bandwidth_Bps)
-    # END SOLUTION
-
-
-def largest_share(num_workers: int, num_servers: int) -> float:
-    """Return the share of weights touched in a step up to which a server needs no more time than a ring, at most 1.
-
-    Only bandwidth counts here, no latency. The ring reduces all weights among the workers.
-    """
-    # BEGIN SOLUTION server_or_ring
-    ring = (num_workers - 1) / num_workers
-    return min(1.0, ring / max(1, num_workers / num_servers))
+# %% tags=["design"] exercise="staleness_policy" points=20 difficulty=3 importance=4 minutes=12 title="A policy for a moody worker" provides=["staleness_policy"]
+def staleness_policy(crew: Crew) -> dict:
+    """Return a policy, {"needed": ..., "bound": ..., "rates": [...]}, that reaches the loss early with this crew."""
+    # BEGIN SOLUTION staleness_policy
+    count, plans = crew.num_workers, []
+    for needed in {1, 2, max(1, count - 1)}:
+        for rate in (0.15, 0.25, 0.4, 0.6, 1.0, 1.5):
+            for keep in (3, 6, 2 * count):
+                plan = {"needed": needed, "bound": None, "rates": [rate] * keep}
+                found = milliseconds(policy_of(plan), crew)
+                if found is not None:
+                    plans.append((found, len(plans), plan))
+    return min(plans)[2]
     # END SOLUTION
 
 
 # %% tags=["check"]
-labkit.check("server_or_ring", server_seconds, largest_share)
+labkit.challenge("staleness_policy", staleness_policy)
 
-# %% [markdown]
-# A hundred megabytes, eight workers, 100 Gbit/s Ethernet. **How many times as long as the ring does one server take?**
-
-# %% tags=["predict"]
-labkit.predict("server_over_ring", 4.0)
-
-# %%
-SIZE, LINK = 100 * 10**6, find_link("ethernet_100g")
-NUMBERS = (LINK.latency_ns / 1e9, LINK.share * LINK.bytes_per_second)
-ring = max(labkit.run(one_ring, SIZE, on=labkit.virtual(8, link=LINK, algorithm="ring")).results)
-rows = ["100 MB, 8 workers       formula, ms   virtual, ms"]
-rows.append(f"ring {1e3 * ring_seconds(SIZE, 8, *NUMBERS):30.1f} {1e3 * ring:13.1f}")
-measured = {}
-for servers in (1, 2, 4, 8):
-    world = labkit.virtual(8 + servers, link=LINK)
-    measured[servers] = labkit.run(one_server_step, SyncServer, servers, SIZE, on=world, init=False).results[0]
-    formula = server_seconds(SIZE, 8, servers, *NUMBERS)
-    rows.append(f"{servers} server{'s' if servers > 1 else ' '} {1e3 * formula:25.1f} {1e3 * measured[servers]:13.1f}")
-labkit.reveal("server_over_ring", round(measured[1] / ring, 2), rows)
-
-# %% [markdown]
-# The ring's time hardly depends on how many workers there are; one server's grows with them. (With
-# eight servers the run is slower than the formula: all workers send to server 0 first, and to server 7 last.)
+# %% [markdown] tags=["slide-only"]
+# ## One worker in eight is moody
 #
-# So are servers never worth it for dense weights? They can be. The formula counts all pushes and *then* all pulls, so
-# each direction of a link is idle half the time. BytePS (Jiang et al., 2020) cuts the weights into small pieces and
-# pulls one piece while it pushes the next: both directions are busy at once. With as many spare CPU machines as
-# workers, a step then takes B over the bandwidth; a ring needs 2(N-1)/N of that. The spare machines bring links of
-# their own. GPU clusters rarely have them to spare, and within a node NVLink is faster than any network, so all-reduce
-# is the usual choice.
+# | 8 workers | ms to the loss |
+# |---|---:|
+# | synchronous | 827 |
+# | bounded, 3 | 312 |
+# | asynchronous | 179 |
+# | best known | 89 |
+#
+# **To the room:** what would you do with its gradient?
+#
+# <!-- notes: Drop it. Two gradients make a version, what is staler than two is dropped, and the rate can be larger. -->
 
-# %%
-print("share of the weights up to which a server is faster than a ring, bandwidth alone")
-print("workers    1 server  2 servers  8 servers  a server for each")
-for number in (2, 8, 64):
-    print(f"{number:7}" + "".join(f"{largest_share(number, each):11.1%}" for each in (1, 2, 8, number)))
+# %% [markdown]
+# ## 6 Server or ring
+#
+# So far the weights were a few numbers. Make them B = 100 MB, and one server's own link is the straggler: with N
+# workers it carries N times B in, and N times B out. Over S servers each link carries N/S times B. A ring sends
+# 2(N-1)/N times B, whatever N is, and needs no machine more. That is why dense weights are all-reduced.
+#
+# Servers win in two cases. A step that touches **few rows** of a large table pushes only those; a ring sends the zeros
+# too. And with as many **spare CPU machines** as workers, a link's two directions can be busy at once: pull one piece
+# of the weights while the next is pushed. That is BytePS (Jiang et al., 2020). You build it in the bonus, and see it
+# beat the ring.
 
 # %% [markdown] tags=["slide-only"]
 # ## Server or ring
@@ -606,6 +595,156 @@ for number in (2, 8, 64):
 #   Scale Distributed Deep Networks", NeurIPS 2012: asynchronous SGD.
 # * Q. Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", NeurIPS 2013.
 # * J. Chen et al., "Revisiting Distributed Synchronous SGD", 2016: backup workers.
+
+# %% [markdown]
+# ## Bonus: server or ring
+#
+# So far the weights were 20 numbers. Make them 100 MB, and the server's own link is the straggler: N workers send it B
+# bytes each, and N times B come back. Split the weights over S servers, and each carries N/S times B. A worker's own
+# link carries B in each direction.
+#
+# A link carries `bandwidth_Bps` in each direction at once, and a message costs `latency_s` before its first byte. Half
+# a step (everybody pushes) takes the latency and the time of the *busiest* link, a server's or a worker's. The other
+# half (everybody gets the weights) takes the same again.
+#
+# Now let a step touch only a share of the weights. Workers of a server push and pull that share. A ring sends
+# everything, zeros too: in half a step each rank sends (N-1)/N times B. **Up to which share does the server need no
+# more time than the ring, by bandwidth alone?**
+#
+# ### Exercise [[server_or_ring]]
+#
+# *20 points, about 8 minutes; difficulty 2 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="server_or_ring" points=20 difficulty=2 importance=4 minutes=8 title="Server or ring" provides=["server_seconds", "largest_share"] bonus=true
+def server_seconds(
+    num_bytes: float, num_workers: int, num_servers: int, latency_s: float, bandwidth_Bps: float
+) -> float:
+    """Return the time of one synchronous step: all workers push their gradient, then all get the weights.
+
+    Args:
+        num_bytes: B, of all weights together; servers hold equal parts.
+        num_workers: N.
+        num_servers: S; each has a link of its own.
+        latency_s: Of a message; messages to different servers go at the same time.
+        bandwidth_Bps: Of every link, in each direction.
+    """
+    # BEGIN SOLUTION server_or_ring
+    return 2 * (latency_s + max(1, num_workers / num_servers) * num_bytes / bandwidth_Bps)
+    # END SOLUTION
+
+
+def largest_share(num_workers: int, num_servers: int) -> float:
+    """Return the share of weights touched in a step up to which a server needs no more time than a ring, at most 1.
+
+    Only bandwidth counts here, no latency. The ring reduces all weights among the workers.
+    """
+    # BEGIN SOLUTION server_or_ring
+    ring = (num_workers - 1) / num_workers
+    return min(1.0, ring / max(1, num_workers / num_servers))
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("server_or_ring", server_seconds, largest_share)
+
+# %% [markdown]
+# A hundred megabytes, eight workers, 100 Gbit/s Ethernet. **How many times as long as the ring does one server take?**
+
+# %% tags=["predict"]
+labkit.predict("server_over_ring", 4.0)
+
+# %%
+from labkit.hardware import find_link
+from labkit.servers.training import in_pieces, one_ring, one_server_step, ring_seconds
+
+SIZE, LINK = 100 * 10**6, find_link("ethernet_100g")
+NUMBERS = (LINK.latency_ns / 1e9, LINK.share * LINK.bytes_per_second)
+ring = max(labkit.run(one_ring, SIZE, on=labkit.virtual(8, link=LINK, algorithm="ring")).results)
+rows = ["100 MB, 8 workers       formula, ms   virtual, ms"]
+rows.append(f"ring {1e3 * ring_seconds(SIZE, 8, *NUMBERS):30.1f} {1e3 * ring:13.1f}")
+measured = {}
+for servers in (1, 2, 4, 8):
+    world = labkit.virtual(8 + servers, link=LINK)
+    measured[servers] = labkit.run(one_server_step, SyncServer, servers, SIZE, on=world, init=False).results[0]
+    formula = server_seconds(SIZE, 8, servers, *NUMBERS)
+    rows.append(f"{servers} server{'s' if servers > 1 else ' '} {1e3 * formula:25.1f} {1e3 * measured[servers]:13.1f}")
+labkit.reveal("server_over_ring", round(measured[1] / ring, 2), rows)
+
+# %% [markdown]
+# The ring's time hardly depends on how many workers there are; one server's grows with them. (With
+# eight servers the run is slower than the formula: all workers send to server 0 first, and to server 7 last.)
+#
+# So are servers never worth it for dense weights? They can be. The formula counts all pushes and *then* all pulls, so
+# each direction of a link is idle half the time. BytePS (Jiang et al., 2020) cuts the weights into small pieces and
+# pulls one piece while it pushes the next: both directions are busy at once.
+#
+# ### Exercise [[overlapped_step]]
+#
+# *10 points, about 5 minutes; difficulty 2 of 5, importance 4 of 5*
+
+
+# %% tags=["exercise"] exercise="overlapped_step" points=10 difficulty=2 importance=4 minutes=5 title="Push and pull at once" provides=["overlapped_step"] bonus=true
+def overlapped_step(pieces: Sequence[rpc.RRef], worker: int, version: int, gradients: Sequence[Tensor]) -> list[Tensor]:
+    """Push every piece of a gradient to its server; return the new weights of every piece, in order.
+
+    No push waits for the answer to another.
+
+    Args:
+        pieces: References to servers of one piece each: piece.rpc_async().push(worker, version, gradient) returns a
+            future of (version, weights), completed when all workers have pushed this piece.
+        worker: Who pushes.
+        version: Version of the weights the gradients were computed from.
+        gradients: One for each piece.
+    """
+    # BEGIN SOLUTION overlapped_step
+    pushes = [
+        piece.rpc_async().push(worker, version, gradient) for piece, gradient in zip(pieces, gradients, strict=True)
+    ]
+    return [push.wait()[1] for push in pushes]
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("overlapped_step", overlapped_step)
+
+# %% [markdown]
+# Eight workers and eight spare servers again: the ring takes 15.1 ms, and 100 MB pass a link in 8.5. **How many ms does
+# your step take with 64 pieces, eight on each server?**
+
+# %% tags=["predict"]
+labkit.predict("overlapped_ms", 17.0, unit="ms")
+
+
+# %%
+def waiting_step(pieces, worker, version, gradients):
+    return [overlapped_step([piece], worker, version, [each])[0] for piece, each in zip(pieces, gradients, strict=True)]
+
+
+rows, overlapped = ["pieces   each waited for, ms   overlapped, ms"], {}
+for number in (8, 16, 32, 64):
+    took = []
+    for step in (waiting_step, overlapped_step):
+        world = labkit.virtual(16, link=LINK)
+        overlapped[number] = labkit.run(in_pieces, SyncServer, step, 8, number, SIZE, on=world, init=False)
+        took.append(1e3 * overlapped[number].results[0])
+    rows.append(f"{number:6}{took[0]:24.1f}{took[1]:17.1f}")
+labkit.reveal("overlapped_ms", round(1e3 * overlapped[64].results[0], 1), rows)
+
+# %%
+overlapped[16].timeline
+
+# %% [markdown]
+# Zoom in on one worker (ranks 8 to 15): its pushes begin together, and the first answers come while the last pieces
+# are still on their way out. With small pieces a step comes near B over the bandwidth; a ring needs 2(N-1)/N of that.
+# The spare machines bring links of their own. GPU clusters rarely have them to spare, and within a node NVLink is
+# faster than any network, so all-reduce is the usual choice.
+
+# %%
+print("share of the weights up to which a server is faster than a ring, bandwidth alone")
+print("workers    1 server  2 servers  8 servers  a server for each")
+for number in (2, 8, 64):
+    print(f"{number:7}" + "".join(f"{largest_share(number, each):11.1%}" for each in (1, 2, 8, number)))
 
 # %% [markdown]
 # ## Bonus: the first nine

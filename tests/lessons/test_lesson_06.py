@@ -31,12 +31,14 @@ class TestContract(LessonContract):
         "async_server",
         "lost_update",
         "bounded_server",
+        "staleness_policy",
         "server_or_ring",
+        "overlapped_step",
         "backup_workers",
         "posted_training",
     )
-    bonus = ("backup_workers", "posted_training")
-    bonus_points = 26
+    bonus = ("server_or_ring", "overlapped_step", "backup_workers", "posted_training")
+    bonus_points = 56
     topics: ClassVar = {
         "the post of lesson 00": r"the post, mended",
         "calls": r"torch\.distributed\.rpc",
@@ -53,6 +55,8 @@ class TestContract(LessonContract):
         "loss against time and against gradients": r"for each \*gradient\*.* for each \*second\*",
         "what waiting counts": r"the server is not counted",
         "server or ring": r"server or ring",
+        "a design": r'labkit\.challenge\("staleness_policy"',
+        "push and pull overlap": r"both directions are busy at once",
         "without a lock": r"push without a lock",
         "a worker goes": r"a worker that just goes",
         "spare machines": r"byteps",

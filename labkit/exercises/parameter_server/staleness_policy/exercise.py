@@ -1,0 +1,113 @@
+"""staleness_policy: a design. Which policy reaches the loss first when one worker has moods; the answer is data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, cast
+
+from labkit.checks.case import Case, Values
+from labkit.checks.challenge import Challenge, Pars
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.structure import ANYTHING
+from labkit.checks.wire import Wire
+from labkit.exercises.parameter_server.staleness_policy.driver import crew_of, drive
+from labkit.plans.policies import (
+    GOAL,
+    SEEDS,
+    Crew,
+    Policy,
+    asynchronous,
+    bounded,
+    faults_of,
+    milliseconds,
+    play,
+    policy_of,
+    synchronous,
+)
+
+BEST_MS = {
+    Crew(8, 0.25, 10.0): 88.8372,
+    Crew(4, 0.5, 4.0): 118.9897,
+    Crew(16, 0.3, 20.0): 81.6989,
+    Crew(6, 0.3, 8.0): 122.3822,
+    Crew(12, 0.15, 25.0): 92.6470,
+    Crew(8, 0.1, 40.0): 94.9886,
+}
+"""The best known of each crew in a case; a test holds a policy against each."""
+
+
+def policy_case(crew: Crew) -> Case:
+    """Return the case of a crew of which the best is known."""
+    name = f"{crew.num_workers} workers; one takes {crew.factor:g} times as long in {crew.share:.0%} of its steps"
+    return Case(name, 1, ({"num_workers": crew.num_workers, "share": crew.share, "factor": crew.factor},))
+
+
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield why it is no policy, or why the loss is never reached."""
+    crew, plan = crew_of(case.inputs[0]), cast(Any, got[0]["policy"])
+    if faults := [plan] if isinstance(plan, str) else faults_of(plan, crew.num_workers):
+        yield Finding(_NO_POLICY, " ".join(map(str, faults)))
+        return
+    played = {seed: play(policy_of(plan), crew, seed) for seed in SEEDS}
+    for seed, each in played.items():
+        if each.ms is None:
+            used = len(each.staleness)
+            text = f"The loss never gets to {GOAL}: {used} gradients were used, {each.dropped} dropped (seed {seed})."
+            yield Finding(_DROPS if used < each.dropped else _NEVER, text)
+
+
+def score(case: Case, got: tuple[Values, ...]) -> float:
+    """Return the milliseconds until the loss is reached, the mean over seeds."""
+    found = milliseconds(_policy(got[0]), crew_of(case.inputs[0]))
+    assert found is not None
+    return found
+
+
+def _policy(values: Values) -> Policy:
+    return policy_of(cast(Mapping[str, Any], values["policy"]))
+
+
+def pars(case: Case) -> Pars:
+    """Return what the best of sync, async and bounded takes, what backup workers take, and the best known."""
+    return _pars(crew_of(case.inputs[0]))
+
+
+@lru_cache(maxsize=32)
+def _pars(crew: Crew) -> Pars:
+    known = [milliseconds(policy, crew) for policy in (synchronous(crew), asynchronous(crew), bounded(crew))]
+    backup = milliseconds(Policy(crew.num_workers - 1, None, (1.0,)), crew)
+    assert backup is not None
+    return Pars(min(each for each in known if each is not None), backup, BEST_MS[crew])
+
+
+_NO_POLICY, _NEVER, _DROPS = "no policy", "the loss is never reached", "drops too much"
+MISTAKES = {
+    _NO_POLICY: 'Return {"needed": 1, "bound": None, "rates": [0.1, 0.1]}: how many gradients make a version, how far '
+    "a worker may run ahead, and a learning rate for each staleness from 0 on.",
+    _NEVER: "The rates are too large, and the weights fly off, or so small that they never arrive. A version moves by "
+    "the mean of its gradients; with staleness s the stable rate shrinks like 1/s.",
+    _DROPS: "Most gradients are staler than your list of rates is long, and are dropped. Make it longer, or let more "
+    "gradients make a version, so that there are fewer versions to miss.",
+}
+
+EXERCISE = Exercise(
+    id="staleness_policy",
+    functions=("staleness_policy",),
+    driver=drive,
+    oracle=lambda case: [],
+    structure=lambda case: [{"policy": ANYTHING}],
+    find=find,
+    visible=(policy_case(Crew(8, 0.25, 10.0)), policy_case(Crew(4, 0.5, 4.0)), policy_case(Crew(16, 0.3, 20.0))),
+    distributed=False,
+    hints=(
+        "Whom does each of the three wait for, and what does the moody worker's gradient do when it comes at last?",
+        "Do not wait for the moody one: fewer gradients than workers make a version. Do not let its old gradient in: a "
+        "short list of rates drops it. What is left is hardly stale, so it bears a larger rate.",
+        "Try them: for needed in (1, 2, crew.num_workers - 1), for a rate from 0.1 to 2 and lists of 2 rates or many, "
+        "milliseconds(policy_of(plan), crew) says how long it takes (None: never). Return the best plan.",
+    ),
+    mistakes=MISTAKES,
+    challenge=Challenge("ms", score, pars, plan="policy"),
+)
