@@ -41,7 +41,8 @@ from torch import Tensor
 from torch.futures import Future
 
 import labkit
-from labkit.plans.policies import Crew, asynchronous, bounded, milliseconds, play, policy_of, synchronous
+from labkit.plans import policies
+from labkit.plans.policies import Crew, milliseconds, play, policy_of
 from labkit.servers.server import Server, Update, start_rpc
 from labkit.servers.training import Pace, one_process, train, waiting_share
 
@@ -492,10 +493,10 @@ labkit.staleness_view(runs)
 
 # %%
 MOODY = Crew(num_workers=8, share=0.25, factor=10.0)
-for each in (synchronous, asynchronous, bounded):
-    print(
-        f"{each.__name__:12} {milliseconds(each(MOODY), MOODY):6.0f} ms, staleness at most {max(play(each(MOODY), MOODY, 1).staleness)}"
-    )
+for name in ("synchronous", "asynchronous", "bounded"):
+    policy = getattr(policies, name)(MOODY)
+    late = max(play(policy, MOODY, 1).staleness)
+    print(f"{name:12} {milliseconds(policy, MOODY):6.0f} ms, staleness at most {late}")
 
 # %% [markdown]
 # ### Exercise [[staleness_policy]]

@@ -116,7 +116,13 @@ def place_on_circle(keys: Tensor, points: Tensor, owners: Tensor) -> Tensor:
 labkit.check("place_keys", place_by_range, place_by_hash, place_on_circle)
 
 # %% [markdown]
-# Now a fifth server joins four. `circle(5)` has the points of `circle(4)` and 64 more. Every key whose server changes
+# Now a server joins. Play it: on the circle it takes keys from its neighbours, and nobody else is touched.
+
+# %% tags=["figure", "nbval-ignore-output"]
+labkit.figure("joining", num_servers=3, num_keys=14)
+
+# %% [markdown]
+# Now with a hundred thousand keys. A fifth server joins four. `circle(5)` has the points of `circle(4)` and 64 more. Every key whose server changes
 # must be sent over the network. **Which share of the keys moves if they are placed by hash?**
 
 # %% tags=["predict"]
@@ -167,10 +173,10 @@ labkit.reveal("keys_that_move", round(moved["by hash"], 2), rows)
 #
 # ### Exercise [[sparse_rows]]
 #
-# *20 points, about 13 minutes; difficulty 3 of 5, importance 5 of 5*
+# *25 points, about 13 minutes; difficulty 3 of 5, importance 5 of 5*
 
 
-# %% tags=["exercise"] exercise="sparse_rows" points=20 difficulty=3 importance=5 minutes=13 title="Rows from many servers" provides=["pull_rows", "push_rows"]
+# %% tags=["exercise"] exercise="sparse_rows" points=25 difficulty=3 importance=5 minutes=13 title="Rows from many servers" provides=["pull_rows", "push_rows"]
 def pull_rows(servers: Sequence[rpc.RRef], place: Callable[[Tensor], Tensor], keys: Tensor) -> Tensor:
     """Return the rows of these keys, one for each place in keys, shape (K, D).
 
@@ -274,52 +280,26 @@ labkit.reveal("busiest_server_share", busiest["by range"], rows)
 # Ids often follow age or popularity, and a range puts all that is popular in one place. A hash spreads the *keys*. It
 # cannot spread **one** key.
 #
-# So copy the hot keys to all servers. A worker reads any copy; a write must reach every copy.
-#
-# ### Exercise [[hot_keys]]
-#
-# *10 points, about 5 minutes; difficulty 2 of 5, importance 3 of 5*
+# Which server is it, and why? Here four workers train with three servers, which hold twenty keys each. A span on a
+# server's row is a call that is served: the verb, the rank that asked, its keys. Key k lives on rank k % 3.
 
-
-# %% tags=["exercise"] exercise="hot_keys" points=10 difficulty=2 importance=3 minutes=5 title="Copies of hot keys" provides=["server_loads"]
-def server_loads(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
-    """Return how many rows each server must read or write, float64, shape (num_servers,).
-
-    The num_hot keys with the most reads have copies on all servers: each of their reads is served by one of the servers,
-    all servers equally often, and each of their writes by every server. All other keys are read and written at home.
-
-    Args:
-        reads: How often each key is read, float64, shape (K,), no two alike.
-        writes: How often each key is written, float64, shape (K,).
-        home: The server on which each key lives, int64, shape (K,).
-        num_servers: Servers, numbered from 0.
-        num_hot: Keys that have copies, 0 to K.
-    """
-    # BEGIN SOLUTION hot_keys
-    hot = torch.zeros(len(reads), dtype=torch.bool)
-    hot[reads.topk(num_hot).indices] = True
-    at_home = torch.where(hot, 0.0, reads + writes)
-    loads = torch.zeros(num_servers, dtype=torch.float64).index_add_(0, home, at_home)
-    return loads + reads[hot].sum() / num_servers + writes[hot].sum()
-    # END SOLUTION
-
-
-# %% tags=["check"]
-labkit.check("hot_keys", server_loads)
-
-# %%
-popularity = 1 / torch.arange(1, 10_001, dtype=torch.float64)
-home = place_by_hash(torch.arange(10_000), 16)
-print("busiest of 16 servers / an even share; hot keys:      0     1    10   100  1000")
-for name, writes in (("as many writes as reads", popularity), ("a write for 100 reads", popularity / 100)):
-    found = [server_loads(popularity, writes, home, 16, hot) for hot in (0, 1, 10, 100, 1000)]
-    even = (popularity + writes).sum() / 16
-    print(f"{name:51}" + "".join(f"{load.max() / even:6.2f}" for load in found))
+# %% tags=["figure", "nbval-ignore-output"]
+labkit.recorded("hot_server")
 
 # %% [markdown]
-# A model that only answers reads a lot and writes little: ten copied keys make the servers almost even. In training
-# each pulled row is pushed, so a copied key is written sixteen times, and ten copies make *every* server busier.
+# ### Exercise [[hot_server]]
 #
+# `server`: the rank of the server that the others wait for. `key`: the key that keeps it busy. `cause`: `"it holds more
+# keys"`, `"one worker is slow"`, `"every batch has this key"` or `"its link is slow"`?
+
+# %% tags=["find"] exercise="hot_server" points=0 minutes=4 title="The busy server"
+labkit.answer("hot_server", server=2, key=17, cause="every batch has this key")
+
+# %% [markdown]
+# What helps? **Copies** of the hot keys on all servers. A worker reads any copy, but a write must reach every copy. A
+# model that only answers reads a lot and writes little: ten copied keys make sixteen servers almost even. In training
+# each pulled row is pushed, so a copied key is written sixteen times, and ten copies make *every* server busier. (You
+# compute both in the bonus.)
 
 # %% [markdown] tags=["slide-only"]
 # ## No hash spreads one key
@@ -346,10 +326,10 @@ for name, writes in (("as many writes as reads", popularity), ("a write for 100 
 #
 # ### Exercise [[server_hybrid]]
 #
-# *20 points, about 11 minutes; difficulty 3 of 5, importance 4 of 5*
+# *25 points, about 11 minutes; difficulty 3 of 5, importance 4 of 5*
 
 
-# %% tags=["exercise"] exercise="server_hybrid" points=20 difficulty=3 importance=4 minutes=11 title="The hybrid step" provides=["hybrid_step"]
+# %% tags=["exercise"] exercise="server_hybrid" points=25 difficulty=3 importance=4 minutes=11 title="The hybrid step" provides=["hybrid_step"]
 def hybrid_step(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -636,6 +616,56 @@ labkit.answer("after_aggregation", "when the backup has the sum")
 #   replication after aggregation.
 # * D. Karger et al., "Consistent Hashing and Random Trees", STOC 1997.
 # * D. Knuth, "The Art of Computer Programming", volume 3, section 6.4.
+#
+
+# %% [markdown]
+# ## Bonus: copies of hot keys
+#
+# Copy the hot keys to all servers. A worker reads any copy; a write must reach every copy.
+#
+# ### Exercise [[hot_keys]]
+#
+# *10 points, about 5 minutes; difficulty 2 of 5, importance 3 of 5*
+
+
+# %% tags=["exercise"] exercise="hot_keys" points=10 difficulty=2 importance=3 minutes=5 title="Copies of hot keys" provides=["server_loads"] bonus=true
+def server_loads(reads: Tensor, writes: Tensor, home: Tensor, num_servers: int, num_hot: int) -> Tensor:
+    """Return how many rows each server must read or write, float64, shape (num_servers,).
+
+    The num_hot keys with the most reads have copies on all servers: each of their reads is served by one of the servers,
+    all servers equally often, and each of their writes by every server. All other keys are read and written at home.
+
+    Args:
+        reads: How often each key is read, float64, shape (K,), no two alike.
+        writes: How often each key is written, float64, shape (K,).
+        home: The server on which each key lives, int64, shape (K,).
+        num_servers: Servers, numbered from 0.
+        num_hot: Keys that have copies, 0 to K.
+    """
+    # BEGIN SOLUTION hot_keys
+    hot = torch.zeros(len(reads), dtype=torch.bool)
+    hot[reads.topk(num_hot).indices] = True
+    at_home = torch.where(hot, 0.0, reads + writes)
+    loads = torch.zeros(num_servers, dtype=torch.float64).index_add_(0, home, at_home)
+    return loads + reads[hot].sum() / num_servers + writes[hot].sum()
+    # END SOLUTION
+
+
+# %% tags=["check"]
+labkit.check("hot_keys", server_loads)
+
+# %%
+popularity = 1 / torch.arange(1, 10_001, dtype=torch.float64)
+home = place_by_hash(torch.arange(10_000), 16)
+print("busiest of 16 servers / an even share; hot keys:      0     1    10   100  1000")
+for name, writes in (("as many writes as reads", popularity), ("a write for 100 reads", popularity / 100)):
+    found = [server_loads(popularity, writes, home, 16, hot) for hot in (0, 1, 10, 100, 1000)]
+    even = (popularity + writes).sum() / 16
+    print(f"{name:51}" + "".join(f"{load.max() / even:6.2f}" for load in found))
+
+# %% [markdown]
+# A model that only answers reads a lot and writes little: ten copied keys make the servers almost even. In training
+# each pulled row is pushed, so a copied key is written sixteen times, and ten copies make *every* server busier.
 #
 
 # %% [markdown]

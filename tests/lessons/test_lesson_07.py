@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
+import runpy
+from collections import Counter, defaultdict
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -12,6 +18,8 @@ import labkit
 from labkit.lessons.budget import budget
 from labkit.servers.replicas import hasty, survive
 from labkit.servers.rows import circle, train_alone, train_recommender
+from labkit.timeline import Timeline
+from labkit.timeline.span import Span
 from tests.checks.lesson_cells import lesson as source_of
 from tests.checks.lesson_cells import namespace
 from tests.lessons.contract import LessonContract
@@ -22,15 +30,16 @@ class TestContract(LessonContract):
     exercises = (
         "place_keys",
         "sparse_rows",
-        "hot_keys",
+        "hot_server",
         "server_hybrid",
         "late_adagrad",
         "replicated_server",
         "after_aggregation",
+        "hot_keys",
         "checkpoints",
     )
-    bonus = ("checkpoints",)
-    bonus_points = 8
+    bonus = ("hot_keys", "checkpoints")
+    bonus_points = 18
     topics: ClassVar = {
         "the question": r"what is left after friday",
         "stuck": r"labkit\.lend\(",
@@ -40,6 +49,8 @@ class TestContract(LessonContract):
         "Python's hash": r"python's own `hash`",
         "power law": r"\*\*power law\*\*",
         "the hot key": r"the hot key",
+        "a recorded run": r'labkit\.recorded\("hot_server"\)',
+        "a figure before the guess": r'labkit\.figure\("joining"[\s\S]*predict\("keys_that_move"',
         "hybrid": r"rows from servers, layers by all-reduce",
         "the optimizer's state": r"so does its state",
         "primary and backup": r"primary and backup",
@@ -51,6 +62,33 @@ class TestContract(LessonContract):
         "sources": r"### sources",
     }
     least_guesses = 3
+
+
+FOLDERS = {
+    "SHOWN": Path(__file__).parents[2] / "labkit" / "exercises" / "keys_rows_failures" / "hot_server",
+    "KEPT_BACK": Path(__file__).parents[2] / "solutions" / "hidden" / "keys_rows_failures" / "hot_server",
+}
+
+
+@pytest.mark.parametrize("which", FOLDERS)
+def test_the_recorded_run_is_fresh_and_its_key_names_the_busiest_server_and_its_hot_key(which: str) -> None:
+    program = runpy.run_path(str(FOLDERS["KEPT_BACK"] / "record.py"))
+    recorded = Timeline.load(FOLDERS[which] / "recording.json")
+    assert _spans(recorded) == _spans(program["record"](program[which]))
+    busy, keys = Counter[int](), defaultdict[int, list[set[str]]](list)
+    for span in recorded.rows():
+        if found := re.fullmatch(r"(?:pull|push) of rank \d: (.+)", span.name):
+            busy[span.rank] += span.duration_ns
+            keys[span.rank].append(set(found[1].split(", ")))
+    key = json.loads((FOLDERS[which] / "key.json").read_text(encoding="utf-8"))["answers"]
+    ((server, most), (_, next_most)) = busy.most_common(2)
+    assert server == key["server"] and most > 1.4 * next_most
+    assert set.intersection(*keys[server]) == {str(key["key"])}
+
+
+def _spans(timeline: Timeline) -> list[Span]:
+    """Return what is on the timeline, but for bytes: those of a call depend on the name of its module."""
+    return [replace(span, bytes=0) for span in timeline.rows()]
 
 
 @pytest.fixture(scope="module")

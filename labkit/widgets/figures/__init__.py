@@ -12,6 +12,7 @@ from labkit.widgets.figures.batch import batch_split
 from labkit.widgets.figures.buckets import gradient_buckets
 from labkit.widgets.figures.cuts import matrix_cut
 from labkit.widgets.figures.factory import pipeline_factory
+from labkit.widgets.figures.joining import server_joins
 from labkit.widgets.figures.mesh import device_mesh
 from labkit.widgets.figures.nodes import two_nodes
 from labkit.widgets.figures.residual import kept_and_residual
@@ -26,6 +27,7 @@ _MAKERS: dict[str, Callable[..., Story]] = {
     "nodes": two_nodes,
     "buckets": gradient_buckets,
     "stale": stale_worker,
+    "joining": server_joins,
     "factory": pipeline_factory,
     "residual": kept_and_residual,
     "cuts": matrix_cut,
@@ -38,7 +40,8 @@ def figure(name: str, **sizes: Any) -> Explorer:
     """Return a figure of one idea, which a notebook shows and plays.
 
     Each takes its own sizes: "batch" (num_replicas, batch_size), "ring" (num_ranks), "nodes" (num_nodes,
-    gpus_per_node), "buckets" (sizes_mb, cap_mb), "stale" (delay, learning_rate), "factory" (num_stages,
+    gpus_per_node), "buckets" (sizes_mb, cap_mb), "stale" (delay, learning_rate),
+    "joining" (num_servers, num_keys), "factory" (num_stages,
     num_microbatches, schedule), "residual" (kept, steps), "cuts" (num_gpus), "zero"
     (num_ranks, num_params), "mesh" (data, tensor).
 

@@ -138,3 +138,20 @@ def server_seconds(num_bytes, num_workers, num_servers, latency_s, bandwidth_Bps
 def largest_share(num_workers, num_servers):
     ring = 1 - 1 / num_workers
     return min(1, ring * min(1, num_servers / num_workers))
+
+
+# %% staleness_policy
+def staleness_policy(crew):
+    # Backup workers, with a larger step; nothing stale is used.
+    return {"bound": None, "needed": max(1, crew.num_workers - 1), "rates": (1.5, 1.0)}
+
+
+# %% overlapped_step
+def overlapped_step(pieces, worker, version, gradients):
+    weights = [None] * len(pieces)
+    futures = {}
+    for number in reversed(range(len(pieces))):
+        futures[number] = pieces[number].rpc_async().push(worker, version, gradients[number])
+    for number, future in futures.items():
+        weights[number] = future.wait()[1]
+    return weights

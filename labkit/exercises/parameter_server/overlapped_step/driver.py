@@ -52,7 +52,7 @@ class Piece:
 
 
 def drive(functions: Functions, inputs: Values) -> Values:
-    """Let every worker call overlapped_step once, on virtual ranks where a message is 20 ms under way."""
+    """Let one worker call overlapped_step beside others, on virtual ranks where a message is 20 ms under way."""
     num_ranks = integer(inputs, "num_servers") + len(listed(inputs, "gradients"))
     found: Values = on_virtual_ranks(
         _step, functions, inputs, num_ranks=num_ranks, operator_ns=0, message_ns=20_000_000
@@ -61,30 +61,40 @@ def drive(functions: Functions, inputs: Values) -> Values:
 
 
 def _step(functions: Functions, inputs: Values) -> Values | None:
+    """Return what came of the step on rank 0, which is the learner's worker; servers come next, then other workers."""
     rank, _world_size = start_rpc()
     found: Values | None = None
     if rank == 0:
-        num_servers, gradients = integer(inputs, "num_servers"), listed(inputs, "gradients")
+        num_servers, mine = integer(inputs, "num_servers"), integer(inputs, "worker")
+        gradients = listed(inputs, "gradients")
         pieces = [
-            rpc.remote(f"rank{number % num_servers}", Piece, args=(weight, len(gradients)))
+            rpc.remote(f"rank{1 + number % num_servers}", Piece, args=(weight, len(gradients)))
             for number, weight in enumerate(tensors(inputs, "weights"))
         ]
         for piece in pieces:
             piece.rpc_sync().noted()
+        others = [worker for worker in range(len(gradients)) if worker != mine]
         calls = [
-            rpc.rpc_async(f"rank{num_servers + worker}", _work, args=(functions, pieces, worker, own))
-            for worker, own in enumerate(gradients)
+            rpc.rpc_async(f"rank{num_servers + place}", _push_all, args=(pieces, worker, gradients[worker]))
+            for place, worker in enumerate(others, 1)
         ]
-        weights: list[Value] = [call.wait() for call in calls]
+        own = [each.clone() for each in gradients[mine]]
+        weights: Any = functions["overlapped_step"](pieces, mine, 0, own)
+        for call in calls:
+            call.wait()
         noted = [piece.rpc_sync().noted() for piece in pieces]
-        came: list[Value] = [[[worker, seconds] for worker, seconds in each] for each, _ in noted]
-        found = {"weights": weights, "came": came, "pulls": sum(pulls for _, pulls in noted)}
+        came: list[Value] = [[seconds for worker, seconds in each if worker == mine] for each, _ in noted]
+        found = {"weights": _as_data(weights), "came": came, "pulls": sum(pulls for _, pulls in noted)}
     rpc.shutdown()
     return found
 
 
-def _work(functions: Functions, pieces: Sequence[Any], worker: int, gradients: list[Tensor]) -> Value:
-    weights: Any = functions["overlapped_step"](pieces, worker, 0, [each.clone() for each in gradients])
+def _push_all(pieces: Sequence[Any], worker: int, gradients: Sequence[Tensor]) -> None:
+    for push in [piece.rpc_async().push(worker, 0, each) for piece, each in zip(pieces, gradients, strict=True)]:
+        push.wait()
+
+
+def _as_data(weights: Any) -> Value:
     if not isinstance(weights, list | tuple):
         return f"a {type(weights).__name__}"
     return [each if isinstance(each, Tensor) else f"a {type(each).__name__}" for each in weights]

@@ -22,15 +22,21 @@ _TOGETHER_S = 0.020
 """Pushes of one worker that come within this of each other were under way together; a round trip takes twice that."""
 
 
-def pieces_case(name: str, seed: int, num_workers: int, num_servers: int, sizes: list[int]) -> Case:
-    """Return a case: so many workers push a gradient in pieces of these sizes, dealt out to the servers in turn."""
+def pieces_case(name: str, seed: int, num_workers: int, num_servers: int, sizes: list[int], worker: int = 0) -> Case:
+    """Return a case: workers, one the learner's, push pieces of these sizes, dealt out to servers in turn."""
     generator = draws.generator(seed)
 
     def drawn() -> list[Value]:
         return [torch.randn(size, generator=generator, dtype=torch.float64) for size in sizes]
 
     gradients: list[Value] = [drawn() for _ in range(num_workers)]
-    return Case(name, 1, ({"num_servers": num_servers, "weights": drawn(), "gradients": gradients},))
+    inputs: Values = {
+        "num_servers": num_servers,
+        "worker": worker,
+        "weights": drawn(),
+        "gradients": gradients,
+    }
+    return Case(name, 1, (inputs,))
 
 
 def right_weights(case: Case) -> list[Tensor]:
@@ -44,45 +50,38 @@ def right_weights(case: Case) -> list[Tensor]:
 
 def expected(case: Case) -> list[Values]:
     """Return what comes of the step (the oracle)."""
-    workers = listed(case.inputs[0], "gradients")
-    came: list[Value] = [[[worker, 0.0] for worker in range(len(workers))] for _ in tensors(case.inputs[0], "weights")]
-    return [{"weights": [cast(Value, right_weights(case)) for _ in workers], "came": came, "pulls": 0}]
+    right = right_weights(case)
+    return [{"weights": cast(Value, right), "came": [[0.0] for _ in right], "pulls": 0}]
 
 
 def structure(case: Case) -> list[Any]:
-    """Return what comes: each worker's weights, or in words what else; when pushes came; how many pulls there were."""
+    """Return what comes: the weights, or in words what else; when pushes came; how many pulls there were."""
     right = right_weights(case)
-    mine = OneOf((right, Each(OneOf((right[0], str, *right[1:]))), str))
-    return [
-        {"weights": [mine for _ in listed(case.inputs[0], "gradients")], "came": Each(Each([int, float])), "pulls": int}
-    ]
+    mine = OneOf((right, Each(OneOf((*right, str))), str))
+    return [{"weights": mine, "came": Each(Each(float)), "pulls": int}]
 
 
 def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield wrong weights, pushes that wait for answers, and pulls that nobody needs."""
-    right = right_weights(case)
-    for worker, mine in enumerate(listed(got[0], "weights")):
-        if not isinstance(mine, list) or not all(isinstance(each, Tensor) for each in mine):
-            what = mine if isinstance(mine, str) else next(each for each in mine if not isinstance(each, Tensor))
-            yield Finding(_FORM, f"Worker {worker} returned {what}; expected a list of {len(right)} tensors.")
-            return
-        if len(mine) != len(right):
-            yield Finding(_LOST, f"Worker {worker} returned {len(mine)} pieces; there are {len(right)}.")
-            return
-        for number, (came, wanted) in enumerate(zip(mine, right, strict=True)):
-            wrong = difference(came, wanted, torch.full(wanted.shape, 1e-9, dtype=torch.float64))
-            if wrong is not None:
-                others = [
-                    at for at, each in enumerate(right) if each.shape == came.shape and torch.allclose(each, came)
-                ]
-                said = f"Worker {worker}, piece {number}: {wrong.got}, expected {wrong.expected}."
-                yield Finding(_ORDER if others else "", said, wrong.expected, wrong.got, worker)
-    for worker in range(len(listed(case.inputs[0], "gradients"))):
-        times = sorted(when for piece in listed(got[0], "came") for who, when in piece if who == worker)
-        if len(times) > 1 and times[-1] - times[0] >= _TOGETHER_S:
-            spread = 1e3 * (times[-1] - times[0])
-            said = f"Worker {worker}'s last push arrived {spread:.0f} ms after its first; a message is 20 ms under way."
-            yield Finding(_WAITS, said)
+    right, mine = right_weights(case), got[0]["weights"]
+    if not isinstance(mine, list) or not all(isinstance(each, Tensor) for each in mine):
+        what = mine if isinstance(mine, str) else next(each for each in mine if not isinstance(each, Tensor))
+        yield Finding(_FORM, f"overlapped_step returned {what}; expected a list of {len(right)} tensors.")
+        return
+    if len(mine) != len(right):
+        yield Finding(_LOST, f"overlapped_step returned {len(mine)} pieces; there are {len(right)}.")
+        return
+    for number, (came, wanted) in enumerate(zip(cast(list[Tensor], mine), right, strict=True)):
+        wrong = difference(came, wanted, torch.full(wanted.shape, 1e-9, dtype=torch.float64))
+        if wrong is not None:
+            others = [each for each in right if each.shape == came.shape and torch.allclose(each, came)]
+            said = f"Piece {number}: {wrong.got}, expected {wrong.expected}."
+            yield Finding(_ORDER if others else "", said, wrong.expected, wrong.got)
+    times = sorted(when for piece in listed(got[0], "came") for when in piece)
+    if times and times[-1] - times[0] >= _TOGETHER_S:
+        spread = 1e3 * (times[-1] - times[0])
+        said = f"The last push arrived {spread:.0f} ms after the first; a message is 20 ms under way."
+        yield Finding(_WAITS, said)
     if pulls := integer(got[0], "pulls"):
         yield Finding(_PULLS, f"Servers were asked for their weights {pulls} times.")
 
@@ -107,7 +106,7 @@ EXERCISE = Exercise(
     find=find,
     visible=(
         pieces_case("2 workers, 3 pieces on one server", 61, 2, 1, [4, 4, 4]),
-        pieces_case("3 workers, 6 pieces on 2 servers", 62, 3, 2, [3, 3, 3, 3, 3, 2]),
+        pieces_case("3 workers, 6 pieces on 2 servers", 62, 3, 2, [3, 3, 3, 3, 3, 2], worker=2),
         pieces_case("one piece", 63, 2, 1, [5]),
     ),
     distributed=False,
