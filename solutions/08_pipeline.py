@@ -559,8 +559,8 @@ labkit.schedule_explorer(**runs)
 #
 # * **Never call `.item()` on a loss in the middle.** It stops the process until the number is there.
 # * **NCCL keeps order.** Messages between two GPUs travel in the order in which both sides post them, so both must agree.
-#   `with_messages` takes care of that. Some schedules of the check do not; gloo forgives it, and the check says what NCCL
-#   would do. Lesson 09 finds such schedules.
+#   `with_messages` takes care of that. Some schedules of the check do not; gloo forgives it, NCCL would hang. Lesson 09
+#   finds such schedules.
 #
 # One mistake makes no error at all: forget the scale. With four equal microbatches all gradients are four times too large, and
 # Adam hides it, because it divides by the size of the gradient. Then you clip, or change M, and wonder.

@@ -61,7 +61,8 @@ class RunCase:
         """Return the verdict and, of a failed case, the event to look at first."""
         verdict = judge(exercise, case, self.got, self.wire)
         first_look = None if verdict.passed else find_first_look(self.timeline, self.number, verdict, self.got)
-        return CaseOutcome(case, verdict, self.printed, first_look, self.got, self.on_gpus if verdict.passed else "")
+        on_gpus = self.on_gpus if verdict.passed and not exercise.order_given else ""
+        return CaseOutcome(case, verdict, self.printed, first_look, self.got, on_gpus)
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ class Exercise:
         structure: What each rank's result looks like, in the terms of `labkit.checks.structure`; None where what the
             oracle returns says it.
         given: Names the lesson defines for the learner (records, for instance) and the driver wants too.
+        order_given: Whether a case says in which order messages are posted: what NCCL makes of it is no answer's doing.
         distributed: Whether the driver needs an initialised process group (else each case has one rank).
         sweep: Cases for virtual ranks; None where there are none.
         par: What our own solution costs on a virtual cluster, shown after a pass; None where nothing is compared.
@@ -90,6 +91,7 @@ class Exercise:
     least: LeastTraffic = lambda case: {}
     structure: Structure | None = None
     given: tuple[str, ...] = ()
+    order_given: bool = False
     distributed: bool = True
     sweep: Sweep | None = None
     par: Par | None = None

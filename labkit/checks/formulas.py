@@ -1,6 +1,6 @@
 """Cases that call plain functions with numbers, and how a wrong number is said and named.
 
-`where_wrong` makes the find of an exercise; `judging` and `as_if` are for exercises of the first edition.
+`where_wrong` makes the find of an exercise.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from labkit.checks.as_if import as_if as as_if_it_were
 from labkit.checks.case import Case, Got, Value, Values
 from labkit.checks.exercise import Oracle
 from labkit.checks.finding import Find, Finding
-from labkit.checks.judged import Judge, Mistake
-from labkit.checks.verdict import Verdict
 from labkit.checks.wire import Wire
 from labkit.words import number
 
@@ -129,41 +127,3 @@ def _same(came: Any, other: Any) -> bool:
 
 def _results(wrong: WrongFormula, calls: Sequence[tuple[Sequence[Any], Any]]) -> Callable[[], list[Any]]:
     return lambda: [wrong.gives(*args) for args, _ in calls]
-
-
-def judging(counted: Counted) -> Judge:
-    """Return the judge that asks for the counted value of every call."""
-
-    def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-        values = values_of(case, got)
-        if len(values) != len(_calls(case)):
-            return Verdict(False, message="The functions did not return one value for each call.")
-        for function, args, value in values:
-            expected = counted[function](*args)
-            if not right(expected, value):
-                call = f"{function}({', '.join(map(number, args))})"
-                came = number(value) if isinstance(value, int | float) else f"{value!r:.60} ({type(value).__name__})"
-                return Verdict(
-                    False, f"{call} gave {came}, expected {number(expected)}.", expected=number(expected), got=came
-                )
-        return Verdict(True)
-
-    return judge
-
-
-def as_if(counted: Counted, function: str, wrong: Callable[..., Any]) -> Callable[[Case, Got, Wire], bool]:
-    """Return whether the first wrong value is this function's, and all of its values are those of a wrong formula."""
-
-    def seen(case: Case, got: Got, wire: Wire) -> bool:
-        values = values_of(case, got)
-        first = next((name for name, args, value in values if not right(counted[name](*args), value)), None)
-        return first == function and all(right(wrong(*args), value) for name, args, value in values if name == function)
-
-    return seen
-
-
-NOTHING = Mistake(
-    RETURNS_NOTHING,
-    _NOTHING_HINT,
-    lambda case, got, wire: any(value is None for *_, value in values_of(case, got)),
-)

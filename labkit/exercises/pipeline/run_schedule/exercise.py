@@ -32,6 +32,7 @@ EXERCISE = judged(
     given=RECORDS,
     driver=drive,
     oracle=expected,
+    order_given=True,
     structure=structure.of_stages,
     least=least_traffic.of_stages,
     judge=partial(judge_step, follows=True),

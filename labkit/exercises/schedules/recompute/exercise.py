@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from labkit.checks import draws
-from labkit.checks.case import Case, Failure, Got, Value, Values
+from labkit.checks.case import Case, Failure, Value, Values
 from labkit.checks.compare import difference
-from labkit.checks.judged import Mistake, judged
-from labkit.checks.verdict import Verdict
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
+from labkit.checks.values import integer, record, tensor
 from labkit.checks.wire import Wire
 from labkit.exercises.schedules.recompute.driver import drive, forward_and_backward
 
@@ -57,32 +58,33 @@ def expected(case: Case) -> list[Values]:
     return [forward_and_backward(lambda module, x: module(x), case.inputs[0])]
 
 
-_BUFFER = "the buffer "
-
-
-def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether all is as without recomputing, except that only the input is kept."""
-    assert isinstance(got, tuple)
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is not as without recomputing, or is kept besides the input, or runs more often."""
     came, right = got[0], expected(case)[0]
     if "problem" in came:
-        return Verdict(False, message=str(came["problem"]))
-    return _results(case, came, right) or _costs(case, came) or Verdict(True)
+        yield Finding("", str(came["problem"]))
+        return
+    for what, found, good, mistake in _parts(case, came, right):
+        if text := _apart(found, good):
+            yield Finding(mistake, f"{what[0].upper()}{what[1:]} is not that of module(x): {text}.")
+    yield from _costs(case, came)
 
 
-def _results(case: Case, came: Values, right: Values) -> Verdict | None:
-    grads, wanted = cast(dict[str, Any], came.get("grads") or {}), cast(dict[str, Any], right["grads"])
-    parts: list[tuple[str, Any, Any]] = [("the output", came.get("out"), right["out"])]
-    parts += [(f"the gradient of {name}", grads.get(name), wanted[name]) for name in wanted]
-    parts.append(("the gradient of x", came.get("x_grad"), right["x_grad"]))
+def _parts(case: Case, came: Values, right: Values) -> Iterator[tuple[str, Any, Any, str]]:
+    """Yield each thing that came: in words, itself, what it should be, and the mistake where it is not."""
+    gradient = _OTHER_NUMBERS if record(case.inputs[0], "module")["dropout"] else _MISSING
+    if not case.inputs[0].get("needs_gradient", True):
+        gradient = _WITHOUT_X
+    grads, wanted = (cast(dict[str, Any], each.get("grads") or {}) for each in (came, right))
+    yield "the output", came.get("out"), right["out"], ""
+    for name in wanted:
+        yield f"the gradient of {name}", grads.get(name), wanted[name], gradient
+    yield "the gradient of x", came.get("x_grad"), right["x_grad"], gradient
     buffers, kept = (cast(dict[str, Any], each.get("buffers") or {}) for each in (came, right))
-    parts += [(f"{_BUFFER}{name} after backward", buffers.get(name), kept[name]) for name in kept]
-    parts.append(("the random number drawn after forward", came.get("next"), right["next"]))
-    parts.append(("the random number drawn after backward", came.get("after"), right["after"]))
-    for what, found, good in parts:
-        text = _apart(found, good)
-        if text:
-            return Verdict(False, message=f"{what[0].upper()}{what[1:]} is not that of module(x): {text}.")
-    return None
+    for name in kept:
+        yield f"the buffer {name} after backward", buffers.get(name), kept[name], _TWICE
+    yield "the random number drawn after forward", came.get("next"), right["next"], ""
+    yield "the random number drawn after backward", came.get("after"), right["after"], _STATE
 
 
 def _apart(found: Any, good: Any) -> str:
@@ -97,40 +99,63 @@ def _apart(found: Any, good: Any) -> str:
     return "" if wrong is None else f"{wrong.got}, expected {wrong.expected}"
 
 
-def _costs(case: Case, came: Values) -> Verdict | None:
-    x = cast(Tensor, case.inputs[0]["x"])
-    bound, kept = x.numel() * x.element_size(), cast(int, came["kept_bytes"])
+def _costs(case: Case, came: Values) -> Iterator[Finding]:
+    x, kept = tensor(case.inputs[0], "x"), integer(came, "kept_bytes")
+    bound = x.numel() * x.element_size()
     if kept > bound:
-        return Verdict(
-            False, message=f"{kept} bytes were kept for backward; x alone has {bound}.", expected=f"at most {bound}",
-            got=str(kept),
-        )  # fmt: skip
-    calls = (came["calls_forward"], came["calls"])
-    again = cast(int, calls[1]) - cast(int, calls[0])
-    if calls != (1, 2):
-        return Verdict(
-            False,
-            message=f"The module ran {calls[0]} times in forward and {again} times in "
-            "backward; once each is asked for.",
+        said = f"{kept} bytes were kept for backward; x alone has {bound}."
+        yield Finding(_KEPT, said, f"at most {bound}", str(kept))
+    forward, both = integer(came, "calls_forward"), integer(came, "calls")
+    if (forward, both) != (1, 2):
+        said = (
+            f"The module ran {forward} times in forward and {both - forward} times in backward; once each is asked for."
         )
-    return None
+        yield Finding("", said)
 
 
-def _wrong(*starts: str) -> Callable[[Case, Got, Wire], bool]:
-    def seen(case: Case, got: Got, wire: Wire) -> bool:
-        if not isinstance(got, tuple):
-            return False
-        return judge(case, got, wire).message.startswith(starts)
+def blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
+    """Yield the mistakes behind an error of torch's."""
+    if "torch.utils.checkpoint" in failure.message:
+        yield _LIBRARY
+    if "appears to not have been used" in failure.message:
+        yield _UNUSED
+    if "modified by an inplace operation" in failure.message:
+        yield _EARLY
+    if "require" in failure.message and "grad" in failure.message and "frozen" in case.name:
+        yield _FROZEN
 
-    return seen
 
+_LIBRARY, _KEPT, _WITHOUT_X = "calls the library", "everything is kept", "no gradient without x"
+_OTHER_NUMBERS, _STATE = "other random numbers", "the random state is left changed"
+_TWICE, _MISSING = "BatchNorm counts twice", "gradients missing"
+_UNUSED, _FROZEN, _EARLY = "unused parameters", "frozen parameters", "buffers put back too early"
+MISTAKES = {
+    _LIBRARY: "torch.utils.checkpoint was called: write it yourself, as an autograd.Function.",
+    _KEPT: "The module's activations are still kept: run it in an autograd.Function's forward, and again in backward.",
+    _WITHOUT_X: "Where x needs no gradient the output has none either, and the parameters get none: hand the "
+    "parameters to apply too.",
+    _OTHER_NUMBERS: "With dropout the second run drew other numbers: keep torch.get_rng_state() in forward and set it "
+    "before the module runs again.",
+    _STATE: "After backward the next random number is another one than without recomputing: put back the state that "
+    "was there before the second run.",
+    _TWICE: "Gradients are right, but the second run has moved the running statistics once more: keep copies of "
+    "module.buffers() before it, and copy them back when the gradients are there.",
+    _MISSING: "Some gradients are missing or wrong: return one for x and one for each parameter, in the order of "
+    "apply.",
+    _UNUSED: "A parameter that the output does not depend on has no gradient: torch.autograd.grad(..., "
+    "allow_unused=True).",
+    _FROZEN: "Only parameters that need a gradient can be asked for one: leave out those with requires_grad=False.",
+    _EARLY: "The buffers were copied back between the second run and its gradients, and autograd still needed them: "
+    "copy them back when the gradients are there.",
+}
 
-EXERCISE = judged(
+EXERCISE = Exercise(
     id="recompute",
     functions=("checkpointed",),
     driver=drive,
     oracle=expected,
-    judge=judge,
+    find=find,
+    blame=blame,
     visible=(
         recompute_case("4 layers", 61, 5, 4),
         recompute_case("an input that needs no gradient", 62, 4, 3, needs_gradient=False),
@@ -150,77 +175,6 @@ EXERCISE = judged(
         "allow_unused=True); return tuple(found), with None in x's place where ctx.needs_input_grad[0] is False. Call "
         "it as Recompute.apply(x, *parameters). Buffers: copies before the second run, buffer.copy_(copy) after grad.",
     ),
-    mistakes=(
-        Mistake(
-            "calls the library",
-            "torch.utils.checkpoint was called: write it yourself, as an autograd.Function.",
-            lambda case, got, wire: isinstance(got, Failure) and "torch.utils.checkpoint" in got.message,
-            certain=True,
-        ),
-        Mistake(
-            "everything is kept",
-            "The module's activations are still kept: run it in an autograd.Function's forward, and again in backward.",
-            lambda case, got, wire: isinstance(got, tuple) and "bytes were kept" in judge(case, got, wire).message,
-        ),
-        Mistake(
-            "no gradient without x",
-            "Where x needs no gradient the output has none either, and the parameters get none: hand the parameters to "
-            "apply too.",
-            lambda case, got, wire: (
-                not case.inputs[0].get("needs_gradient", True) and _wrong("The gradient of")(case, got, wire)
-            ),
-        ),
-        Mistake(
-            "other random numbers",
-            "With dropout the second run drew other numbers: keep torch.get_rng_state() in forward and set it before "
-            "the module runs again.",
-            lambda case, got, wire: (
-                isinstance(got, tuple)
-                and bool(cast(dict[str, Any], case.inputs[0]["module"])["dropout"])
-                and _wrong("The gradient of")(case, got, wire)
-            ),
-        ),
-        Mistake(
-            "the random state is left changed",
-            "After backward the next random number is another one than without recomputing: put back the state that "
-            "was there before the second run.",
-            _wrong("The random number drawn after backward"),
-        ),
-        Mistake(
-            "BatchNorm counts twice",
-            "Gradients are right, but the second run has moved the running statistics once more: keep copies of "
-            "module.buffers() before it, and copy them back when the gradients are there.",
-            _wrong("The buffer "),
-        ),
-        Mistake(
-            "buffers put back too early",
-            "The buffers were copied back between the second run and its gradients, and autograd still needed them: "
-            "copy them back when the gradients are there.",
-            lambda case, got, wire: isinstance(got, Failure) and "modified by an inplace operation" in got.message,
-            certain=True,
-        ),
-        Mistake(
-            "gradients missing",
-            "Some gradients are missing or wrong: return one for x and one for each parameter, in the order of apply.",
-            _wrong("The gradient of"),
-        ),
-        Mistake(
-            "unused parameters",
-            "A parameter that the output does not depend on has no gradient: torch.autograd.grad(..., "
-            "allow_unused=True).",
-            lambda case, got, wire: isinstance(got, Failure) and "appears to not have been used" in got.message,
-            certain=True,
-        ),
-        Mistake(
-            "frozen parameters",
-            "Only parameters that need a gradient can be asked for one: leave out those with requires_grad=False.",
-            lambda case, got, wire: (
-                isinstance(got, Failure)
-                and "require" in got.message
-                and "grad" in got.message
-                and "frozen" in case.name
-            ),
-            certain=True,
-        ),
-    ),
+    mistakes=MISTAKES,
+    certain=frozenset({_LIBRARY, _UNUSED, _FROZEN, _EARLY}),
 )
