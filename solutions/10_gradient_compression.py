@@ -361,7 +361,9 @@ three_ranks([ErrorFeedback(TopK(1 / 3)) for _ in range(3)])
 # %% [markdown] tags=["slide-only"]
 # ## Forget nothing
 #
-# $$ \text{packet} = C(g + e), \qquad e \leftarrow (g + e) - C^{-1}(\text{packet}) $$
+# $$ \text{packet} = C(g + e) $$
+#
+# $$ e \leftarrow (g + e) - C^{-1}(\text{packet}) $$
 #
 # **To the room:** top-1 on three ranks, every sign right, starts 1.7 from the best x. Where is it after 100 steps?
 #

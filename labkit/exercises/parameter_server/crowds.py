@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Got, Value
+from labkit.checks.case import Case, Value, Values
 from labkit.checks.structure import Each, OneOf
-from labkit.checks.verdict import Verdict
 from labkit.exercises.parameter_server.scripts import TOLERANCE, state_structure
 from labkit.exercises.remote_calls.drawn import drawer
 
@@ -60,24 +59,22 @@ def crowd_structure(case: Case) -> list[Any]:
     return [OneOf((came, {"problem": str, "words": str}))]
 
 
-def judge_crowd(case: Case, got: Got, gradients_a_version: int, *, some_are_dropped: bool = False) -> Verdict:
-    """Return whether all gradients are in the weights once, and every answer's weights are those of its version.
+def found_in_crowd(
+    case: Case, came: Values, gradients_a_version: int, *, some_are_dropped: bool = False
+) -> Iterator[str]:
+    """Yield in words that gradients are not in the weights once, or that an answer's weights are not of its version.
 
     Args:
         case: Made by crowd_case.
-        got: What the driver brought.
+        came: What the driver brought.
         gradients_a_version: 1 where each gradient makes a version, more where the mean of so many does.
         some_are_dropped: Whether a gradient may be used or not.
     """
-    assert isinstance(got, tuple)
-    came = got[0]
-    if "problem" in came:
-        return Verdict(False, str(came.get("words") or came["problem"]))
     answers = cast(list[list[dict[str, Any]]], came["answers"])
     gradients = cast(list[list[Tensor]], case.inputs[0]["crowd"])
     for worker, some in enumerate(answers):
         if len(some) < len(gradients[worker]) and some[-1]["version"] < cast(int, case.inputs[0]["until"]):
-            return Verdict(False, f"Worker {worker} was answered {len(some)} of {len(gradients[worker])} times.")
+            yield f"Worker {worker} was answered {len(some)} of {len(gradients[worker])} times."
     pushed = {
         (worker, answer["read"]): gradients[worker][number]
         for worker, some in enumerate(answers)
@@ -87,39 +84,32 @@ def judge_crowd(case: Case, got: Got, gradients_a_version: int, *, some_are_drop
     version = cast(int, came["version"])
     total = version * gradients_a_version if some_are_dropped else sum(map(len, answers))
     if any(isinstance(each, str) for each in updates) or len(updates) != total:
-        return Verdict(
-            False, f"{total} gradients were to be used, and server.updates has {len(updates)} records of them."
-        )
+        yield f"{total} gradients were to be used, and server.updates has {len(updates)} records of them."
+        return
     if sorted(each[0] for each in updates) != list(range(total)):
-        return Verdict(False, "Two records in server.updates have the same sequence number: two pushes ran through it.")
+        yield "Two records in server.updates have the same sequence number: two pushes ran through it."
     lr, weights = cast(float, case.inputs[0]["lr"]), [cast(Tensor, case.inputs[0]["weight"])]
     for start in range(0, total, gradients_a_version):
         group = sorted(updates, key=lambda each: each[0])[start : start + gradients_a_version]
         if any(each[3] != len(weights) - 1 for each in group):
             text = f"server.updates says that a gradient was applied to version {group[0][3]}, expected"
-            return Verdict(False, f"{text} {len(weights) - 1}: two pushes ran through each other.")
+            yield f"{text} {len(weights) - 1}: two pushes ran through each other."
+            return
         if any((worker, read) not in pushed for _, worker, read, _ in group):
-            return Verdict(
-                False, "server.updates has a gradient that nobody pushed: two pushes ran through each other."
-            )
+            yield "server.updates has a gradient that nobody pushed: two pushes ran through each other."
+            return
         change = torch.stack([pushed[worker, read] for _, worker, read, _ in group]).sum(0) / gradients_a_version
         weights.append(weights[-1] - lr * change)
     if version != len(weights) - 1:
-        return Verdict(False, f"All have pushed, and the version is {version}, expected {len(weights) - 1}.")
+        yield f"All have pushed, and the version is {version}, expected {len(weights) - 1}."
     if not _close(came["weight"], weights[-1]):
-        return Verdict(
-            False, f"{total} gradients were pushed at the same time, and not all of them are in the weights."
-        )
+        yield f"{total} gradients were pushed at the same time, and not all of them are in the weights."
     for worker, some in enumerate(answers):
         for number, answer in enumerate(some):
             there = answer["version"]
             if not 0 < there < len(weights) or not _close(answer["weight"], weights[there]):
-                return Verdict(
-                    False,
-                    f"The answer to worker {worker}'s push {number + 1} says version {there}, and its weights are not "
-                    "those of that version.",
-                )
-    return Verdict(True)
+                said = f"The answer to worker {worker}'s push {number + 1} says version {there}"
+                yield f"{said}, and its weights are not those of that version."
 
 
 def _close(came: object, right: Tensor) -> bool:

@@ -6,23 +6,24 @@ version: that is a rule, a function of this module's callers. Weights are sums o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import difference, listing
+from labkit.checks.finding import Finding
 from labkit.checks.structure import Each, OneOf
-from labkit.checks.verdict import Verdict
-from labkit.checks.wire import Wire
+from labkit.checks.values import listed, texts
 from labkit.words import join
 
 Step: TypeAlias = dict[str, Any]
 Script: TypeAlias = list[Step]
 TOLERANCE = 1e-9
+ALIAS, NOT_NOTED, UNLOCKED = "hands out the server's own tensor", "updates not noted", "without a lock"
 
 
 @dataclass(frozen=True)
@@ -153,58 +154,59 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def follows(case: Case, got: Got, rule: Rule) -> bool:
+def follows(case: Case, came: Values, rule: Rule) -> bool:
     """Return whether what came is what another rule brings, the record of updates left aside."""
-    if not isinstance(got, tuple) or "steps" not in got[0]:
-        return False
-    came, made = got[0], results(case, rule(case))
+    made = results(case, rule(case))
     return all(_same(came[name], made[name]) for name in ("steps", "version", "weight"))
 
 
-def judge_script(case: Case, got: Got, rule: Rule, *, answers_run_free: bool) -> Verdict:
-    """Return whether every push was answered when it must be, with the right version and weights, and was noted.
+def found_in_script(
+    case: Case, came: Values, rule: Rule, named: Callable[[Case, Values], str], *, answers_run_free: bool
+) -> Iterator[Finding]:
+    """Yield pushes not answered when they must be, or with other versions or weights, or not noted, or unlocked.
 
     Args:
         case: With a script.
-        got: What the driver brought.
+        came: What the driver brought.
         rule: What should happen.
+        named: Names the mistake behind answers or weights that are not the rule's; "" where it is no known one.
         answers_run_free: Whether others may push while an answer is put together, so that the lock must be held then.
     """
-    assert isinstance(got, tuple)
-    came, right = got[0], results(case, rule(case))
-    if "problem" in came:
-        return Verdict(False, _problem(case, came))
-    for number, (mine, wanted) in enumerate(zip(cast(Any, came["steps"]), cast(Any, right["steps"]), strict=True)):
-        verdict = _step(case, number, mine, wanted)
-        if verdict is not None:
-            return verdict
+    right = results(case, rule(case))
+    for number, (mine, wanted) in enumerate(zip(listed(came, "steps"), listed(right, "steps"), strict=True)):
+        for found in _step(case, number, mine, wanted):
+            yield replace(found, mistake=named(case, came))
     if came["changed"]:
-        return Verdict(
-            False, "The weights in an answer changed after it was given: it holds the server's own tensor, not a copy."
-        )
+        said = "The weights in an answer changed after it was given: it holds the server's own tensor, not a copy."
+        yield Finding(ALIAS, said)
     if not _same(came["version"], right["version"]) or not _same(came["weight"], right["weight"]):
-        return Verdict(
-            False,
-            f"After all calls pull() gives version {came['version']} and weights "
-            f"{_list(came['weight'])}, expected version {right['version']} and {_list(right['weight'])}.",
+        said = (
+            f"After all calls pull() gives version {came['version']} and weights {_list(came['weight'])}, expected "
+            f"version {right['version']} and {_list(right['weight'])}."
         )
-    noted = judge_updates(cast(Any, came["updates"]), cast(Any, right["updates"]))
-    return noted or _judge_lock(cast(list[str], came["loose"]), answers_run_free) or Verdict(True)
-
-
-def _judge_lock(loose: list[str], answers_run_free: bool) -> Verdict | None:
-    """Return what was touched without the lock, None if nothing was that another call may touch at that moment."""
-    for words in loose:
+        yield Finding(named(case, came), said)
+    yield from _noted(listed(came, "updates"), listed(right, "updates"))
+    for words in texts(came, "loose"):
         method, verb, name = words.split()
         if answers_run_free or (verb, name) != ("reads", "weight"):
-            text = f"{method} {verb} self.{name}, and self.lock is not held: another call may be in the midst of it."
-            return Verdict(False, text)
-    return None
+            said = f"{method} {verb} self.{name}, and self.lock is not held: another call may be in the midst of it."
+            yield Finding(UNLOCKED, said)
 
 
-def _problem(case: Case, came: Values) -> str:
-    if came["problem"] == "crowd":
-        return str(came["words"])
+def first_difference(case: Case, came: Values, rule: Rule) -> tuple[int, set[int], set[int]]:
+    """Return the first step with other answers than the rule's: its number, who was answered, who should have been.
+
+    The number is -1 where all is the rule's.
+    """
+    right = listed(results(case, rule(case)), "steps")
+    for number, (mine, wanted) in enumerate(zip(listed(came, "steps"), right, strict=True)):
+        if next(_step(case, number, mine, wanted), None) is not None:
+            return number, {each["push"] for each in mine}, {each["push"] for each in wanted}
+    return -1, set(), set()
+
+
+def problem_said(case: Case, came: Values) -> str:
+    """Return in words what the driver met when it called a server step by step."""
     what = _name(case, cast(int, came["step"]))
     if came["problem"] == "blocked":
         return f"{what[0].upper()}{what[1:]} did not come back: it waits inside the call."
@@ -215,39 +217,39 @@ def _problem(case: Case, came: Values) -> str:
     return f"The answer to {what} is {came['form']}; expected (version, weights), a whole number and a tensor."
 
 
-def _step(case: Case, number: int, mine: Any, wanted: Any) -> Verdict | None:
+def _step(case: Case, number: int, mine: Any, wanted: Any) -> Iterator[Finding]:
     story = f"Calls so far: {_story(case, number)}."
     pushes, right = sorted(each["push"] for each in mine), sorted(each["push"] for each in wanted)
     if pushes != right:
         shown, expected = (
             join(_name(case, each) for each in some) if some else "nobody" for some in (pushes, right)
         )  # fmt: skip
-        return Verdict(False, f"{story} Now answered: {shown}; expected: {expected}.", expected=expected, got=shown)
+        yield Finding("", f"{story} Now answered: {shown}; expected: {expected}.", expected, shown)
+        return
     for one, other in zip(
         sorted(mine, key=lambda each: each["push"]), sorted(wanted, key=lambda each: each["push"]), strict=True
     ):
         what = _name(case, other["push"])
         if one["version"] != other["version"]:
             text = f"{story} The answer to {what} says version {one['version']}, expected {other['version']}."
-            return Verdict(False, text, expected=str(other["version"]), got=str(one["version"]))
+            yield Finding("", text, str(other["version"]), str(one["version"]))
         allowed = torch.full(other["weight"].shape, TOLERANCE, dtype=torch.float64)
         wrong = difference(one["weight"], other["weight"], allowed)
         if wrong is not None:
             text = f"{story} The weights in the answer to {what}: {wrong.got} where {wrong.expected} should be."
-            return Verdict(False, text, expected=_list(other["weight"]), got=_list(one["weight"]))
-    return None
+            yield Finding("", text, _list(other["weight"]), _list(one["weight"]))
 
 
-def judge_updates(came: list[Any], right: list[Any]) -> Verdict | None:
-    """Return what is wrong with the record of updates, None if nothing is."""
+def _noted(came: list[Any], right: list[Any]) -> Iterator[Finding]:
     if len(came) != len(right):
-        return Verdict(False, f"server.updates has {len(came)} records for {len(right)} gradients that were used.")
+        said = f"server.updates has {len(came)} records for {len(right)} gradients that were used."
+        yield Finding(NOT_NOTED, said)
+        return
     names = ("sequence", "worker", "version_read", "version_applied")
     for number, (mine, wanted) in enumerate(zip(came, right, strict=True)):
         if mine != wanted:
             words = mine if isinstance(mine, str) else _record(names, mine)
-            return Verdict(False, f"server.updates[{number}] is {words}, expected {_record(names, wanted)}.")
-    return None
+            yield Finding(NOT_NOTED, f"server.updates[{number}] is {words}, expected {_record(names, wanted)}.")
 
 
 def _record(names: Sequence[str], values: Sequence[Any]) -> str:
@@ -258,10 +260,6 @@ def _list(value: Any) -> str:
     return listing(value.flatten()) if isinstance(value, Tensor) else f"{value!r:.60}"
 
 
-def as_if(right: Rule, rule: Rule) -> Callable[[Case, Got, Wire], bool]:
-    """Return whether what came is what another rule brings, and not what the right one does."""
-
-    def seen(case: Case, got: Got, wire: Wire) -> bool:
-        return bool(script_of(case)) and follows(case, got, rule) and not follows(case, got, right)
-
-    return seen
+def first_of(rules: Mapping[str, Rule]) -> Callable[[Case, Values], str]:
+    """Return what names the first of these rules that what came follows, or ""."""
+    return lambda case, came: next((name for name, rule in rules.items() if follows(case, came, rule)), "")

@@ -2,17 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
-from labkit.checks.case import Case, Failure, Got
+from labkit.checks.case import Case, Failure, Values
 from labkit.checks.exercise import Exercise
-from labkit.checks.judged import Judge, Mistake, judged
-from labkit.checks.verdict import Verdict
+from labkit.checks.finding import Finding
 from labkit.checks.wire import Wire
 from labkit.exercises.parameter_server.called_servers import drive_server
-from labkit.exercises.parameter_server.crowds import crowd_structure, is_crowd, judge_crowd
-from labkit.exercises.parameter_server.scripts import Rule, judge_script, oracle_of, script_structure
+from labkit.exercises.parameter_server.crowds import crowd_structure, found_in_crowd, is_crowd
+from labkit.exercises.parameter_server.scripts import (
+    ALIAS,
+    NOT_NOTED,
+    UNLOCKED,
+    Rule,
+    found_in_script,
+    oracle_of,
+    problem_said,
+    script_structure,
+)
 from labkit.exercises.parameter_server.watched_server import TAKEN_TWICE
+
+TWICE_LOCKED, TWICE = "takes the lock twice", "one future for all steps"
+PROBLEMS = {
+    "blocked": "waits inside push",
+    "unmarked": "not marked as answered later",
+    "no future": "returns no Future",
+    "form": "the answer is no pair",
+}
+"""What the driver meets, and the mistake behind it."""
+_HINTS = {
+    TWICE_LOCKED: "This call holds self.lock and takes it again: it would wait for itself for ever. pull() takes it "
+    "too. Under the lock, write self.version, self.weight.clone() in place of self.pull().",
+    PROBLEMS["blocked"]: "push must come back at once, with a Future; whoever brings the last gradient completes it. A "
+    "call that waits keeps a thread of the server busy.",
+    PROBLEMS["unmarked"]: "Write @rpc.functions.async_execution above push: it says that the answer is in the Future "
+    "that it returns.",
+    PROBLEMS["no future"]: "A method that is marked @rpc.functions.async_execution must return a torch.futures.Future; "
+    "the answer goes into it, by set_result.",
+    PROBLEMS["form"]: "An answer is the pair (version, weights): self.version, self.weight.clone().",
+    TWICE: "A future is completed once. When a step is over, the next one needs a new Future().",
+    ALIAS: "What is handed out must stay what it is: answer with self.weight.clone().",
+    UNLOCKED: "One call after the other it is right, several at once it is not: take self.lock (with self.lock:) "
+    "before the first thing that is read, and keep it until the last thing is written and copied.",
+    NOT_NOTED: "Note every gradient that is used, before the version counts up: "
+    "self.updates.append(Update(len(self.updates), worker, version, self.version)).",
+}
+_ONLY_WITH_FUTURES = {PROBLEMS["blocked"], PROBLEMS["no future"], TWICE}
 
 
 def server_exercise(
@@ -23,7 +58,9 @@ def server_exercise(
     gradients_a_version: Callable[[Case], int],
     visible: tuple[Case, ...],
     hints: tuple[str, str, str],
-    mistakes: tuple[Mistake, ...],
+    named: Callable[[Case, Values], str],
+    mistakes: Mapping[str, str],
+    crowd_stuck: str = UNLOCKED,
     some_are_dropped: bool = False,
     answers_run_free: bool = False,
     future: bool = True,
@@ -37,110 +74,47 @@ def server_exercise(
         gradients_a_version: How many gradients make a version in a case.
         visible: Cases.
         hints: Three of them.
-        mistakes: Those of this kind of server; those of all kinds are added.
+        named: Names the mistake behind answers of a script that are not the rule's, or "".
+        mistakes: Hints to those of this kind of server; those of all kinds are added.
+        crowd_stuck: The mistake behind workers that wait for ever when all push at once.
         some_are_dropped: Whether gradients may come too late.
         answers_run_free: Whether others may push while an answer is put together.
         future: Whether push returns a Future.
     """
 
-    def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-        if is_crowd(case):
-            return judge_crowd(case, got, gradients_a_version(case), some_are_dropped=some_are_dropped)
-        return judge_script(case, got, rule, answers_run_free=answers_run_free)
+    def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+        came = got[0]
+        if came.get("problem") == "crowd":
+            words = str(came["words"])
+            yield Finding(crowd_stuck if "Deadlock" in words else UNLOCKED, words)
+        elif "problem" in came:
+            yield Finding(PROBLEMS[str(came["problem"])], problem_said(case, came))
+        elif is_crowd(case):
+            said = found_in_crowd(case, came, gradients_a_version(case), some_are_dropped=some_are_dropped)
+            yield from (Finding(UNLOCKED, each) for each in said)
+        else:
+            yield from found_in_script(case, came, rule, named, answers_run_free=answers_run_free)
 
-    return judged(
+    return Exercise(
         id=id,
         functions=(server,),
         given=("Server", "Update"),
         driver=drive_server,
         oracle=oracle_of(rule),
         structure=lambda case: crowd_structure(case) if is_crowd(case) else script_structure(case),
-        judge=judge,
+        find=find,
+        blame=_blame,
         visible=visible,
         distributed=False,
         hints=hints,
-        mistakes=(
-            TWICE_LOCKED,
-            *((BLOCKED, UNMARKED, NO_FUTURE, FORM, TWICE) if future else (UNMARKED, FORM)),
-            *mistakes,
-            _without_a_lock(judge),
-            ALIAS,
-            _no_record(judge),
-        ),
+        mistakes={name: hint for name, hint in _HINTS.items() if future or name not in _ONLY_WITH_FUTURES} | mistakes,
+        certain=frozenset({TWICE_LOCKED, TWICE}),
     )
 
 
-def problem(name: str) -> Callable[[Case, Got, Wire], bool]:
-    """Return whether the driver met this problem."""
-    return lambda case, got, wire: isinstance(got, tuple) and got[0].get("problem") == name
-
-
-def said(judge: Judge, words: str) -> Callable[[Case, Got, Wire], bool]:
-    """Return whether the judge's message of a script holds these words."""
-    return lambda case, got, wire: (
-        isinstance(got, tuple) and not is_crowd(case) and words in judge(case, got, wire).message
-    )
-
-
-TWICE_LOCKED = Mistake(
-    "takes the lock twice",
-    "This call holds self.lock and takes it again: it would wait for itself for ever. pull() takes it too. Under the "
-    "lock, write self.version, self.weight.clone() in place of self.pull().",
-    lambda case, got, wire: isinstance(got, Failure) and TAKEN_TWICE in got.message,
-    certain=True,
-)
-BLOCKED = Mistake(
-    "waits inside push",
-    "push must come back at once, with a Future; whoever brings the last gradient completes it. A call that waits "
-    "keeps a thread of the server busy.",
-    problem("blocked"),
-)
-UNMARKED = Mistake(
-    "not marked as answered later",
-    "Write @rpc.functions.async_execution above push: it says that the answer is in the Future that it returns.",
-    problem("unmarked"),
-)
-NO_FUTURE = Mistake(
-    "returns no Future",
-    "A method that is marked @rpc.functions.async_execution must return a torch.futures.Future; the answer goes into "
-    "it, by set_result.",
-    problem("no future"),
-)
-FORM = Mistake(
-    "the answer is no pair",
-    "An answer is the pair (version, weights): self.version, self.weight.clone().",
-    problem("form"),
-)
-ALIAS = Mistake(
-    "hands out the server's own tensor",
-    "What is handed out must stay what it is: answer with self.weight.clone().",
-    lambda case, got, wire: isinstance(got, tuple) and got[0].get("changed") is True,
-)
-TWICE = Mistake(
-    "one future for all steps",
-    "A future is completed once. When a step is over, the next one needs a new Future().",
-    lambda case, got, wire: (
-        isinstance(got, Failure)
-        and ("marked completed" in got.message or ("complete" in got.message and "again" in got.message))
-    ),
-    certain=True,
-)
-
-
-def _without_a_lock(judge: Judge) -> Mistake:
-    unheld = said(judge, "self.lock is not held")
-    return Mistake(
-        "without a lock",
-        "One call after the other it is right, several at once it is not: take self.lock (with self.lock:) before the "
-        "first thing that is read, and keep it until the last thing is written and copied.",
-        lambda case, got, wire: (is_crowd(case) and isinstance(got, tuple)) or unheld(case, got, wire),
-    )
-
-
-def _no_record(judge: Judge) -> Mistake:
-    return Mistake(
-        "updates not noted",
-        "Note every gradient that is used, before the version counts up: "
-        "self.updates.append(Update(len(self.updates), worker, version, self.version)).",
-        said(judge, "server.updates"),
-    )
+def _blame(case: Case, failure: Failure, wire: Wire) -> Iterator[str]:
+    if TAKEN_TWICE in failure.message:
+        yield TWICE_LOCKED
+    again = "complete" in failure.message and "again" in failure.message
+    if again or "marked completed" in failure.message:
+        yield TWICE

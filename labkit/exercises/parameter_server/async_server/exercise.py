@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Got
-from labkit.checks.judged import Mistake
-from labkit.checks.wire import Wire
+from labkit.checks.case import Case, Values
 from labkit.exercises.parameter_server.crowds import crowd_case, is_crowd
 from labkit.exercises.parameter_server.scripts import (
     Course,
+    Rule,
     Script,
-    as_if,
+    first_of,
     push,
     script_case,
     script_of,
@@ -50,10 +49,6 @@ def _by_staleness(case: Case, number: int) -> float:
     return float(1 / (1 + number - script_of(case)[number]["version"]))
 
 
-def _no_versions(case: Case, got: Got, wire: Wire) -> bool:
-    return isinstance(got, tuple) and not is_crowd(case) and bool(got[0].get("version") == 0)
-
-
 def _drops_stale(case: Case) -> Course:
     plain = course(case)
     changes = [
@@ -61,6 +56,32 @@ def _drops_stale(case: Case) -> Course:
         for number, (step, change) in enumerate(zip(script_of(case), plain.changes, strict=True))
     ]
     return Course(plain.answers, plain.updates, tuple(changes))
+
+
+_NO_VERSION = "version not counted"
+MISTAKES = {
+    _NO_VERSION: "The version stays 0: count it up with every gradient, self.version += 1.",
+    "divided by the number of workers": "Each gradient is divided by the number of workers. Here each is applied as "
+    "it is: whoever chooses the learning rate has thought of that.",
+    "stale gradients are dropped": "Gradients of older versions were not applied. An asynchronous server applies all "
+    "of them.",
+    "stale gradients are scaled down": "Gradients are divided by their staleness plus one. That is a good idea, and "
+    "another exercise.",
+    "uphill": "The weights go the wrong way: lr times the gradient is taken off, not added.",
+    "the weights from before": "The answer carries the weights from before this gradient. Change them first, then "
+    "copy them.",
+}
+WAYS: dict[str, Rule] = {
+    "divided by the number of workers": lambda case: course(case, lambda case, number: 1 / workers_of(case)),
+    "stale gradients are dropped": _drops_stale,
+    "stale gradients are scaled down": lambda case: course(case, _by_staleness),
+    "uphill": lambda case: course(case, lambda case, number: -1.0),
+    "the weights from before": lambda case: course(case, told=lambda push, version: version - 1),
+}
+
+
+def _named(case: Case, came: Values) -> str:
+    return _NO_VERSION if came["version"] == 0 else first_of(WAYS)(case, came)
 
 
 EXERCISE = server_exercise(
@@ -81,37 +102,6 @@ EXERCISE = server_exercise(
         "`with self.lock:`.",
         "self.weight -= self.lr * gradient; self.version += 1; return self.version, self.weight.clone()",
     ),
-    mistakes=(
-        Mistake(
-            "version not counted",
-            "The version stays 0: count it up with every gradient, self.version += 1.",
-            _no_versions,
-        ),
-        Mistake(
-            "divided by the number of workers",
-            "Each gradient is divided by the number of workers. Here each is applied as it is: whoever chooses the "
-            "learning rate has thought of that.",
-            as_if(course, lambda case: course(case, lambda case, number: 1 / workers_of(case))),
-        ),
-        Mistake(
-            "stale gradients are dropped",
-            "Gradients of older versions were not applied. An asynchronous server applies all of them.",
-            as_if(course, _drops_stale),
-        ),
-        Mistake(
-            "stale gradients are scaled down",
-            "Gradients are divided by their staleness plus one. That is a good idea, and another exercise.",
-            as_if(course, lambda case: course(case, _by_staleness)),
-        ),
-        Mistake(
-            "uphill",
-            "The weights go the wrong way: lr times the gradient is taken off, not added.",
-            as_if(course, lambda case: course(case, lambda case, number: -1.0)),
-        ),
-        Mistake(
-            "the weights from before",
-            "The answer carries the weights from before this gradient. Change them first, then copy them.",
-            as_if(course, lambda case: course(case, told=lambda push, version: version - 1)),
-        ),
-    ),
+    named=_named,
+    mistakes=MISTAKES,
 )

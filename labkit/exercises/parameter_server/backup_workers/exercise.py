@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from labkit.checks.case import Case
-from labkit.checks.judged import Mistake
 from labkit.exercises.parameter_server.crowds import crowd_case, is_crowd
 from labkit.exercises.parameter_server.scripts import (
     Course,
+    Rule,
     Script,
-    as_if,
+    first_of,
     more_of,
     push,
     script_case,
@@ -78,6 +78,29 @@ def course(
 
 LATE = [(0, 0), (1, 0), (2, 0), (1, 1), (0, 1), (2, 1), (2, 2), (0, 2), (1, 2)]
 
+MISTAKES = {
+    "late gradients are used": "A gradient of a step that is over went into the next step. Compare the version it was "
+    "computed from with the server's: if it is older, drop it.",
+    "late workers wait": "A late worker gets its answer with the next step only. Answer it at once: it has lost time "
+    "enough.",
+    "the last one gets the future of the next step": "The worker that completes the step is handed the new future, "
+    "and waits for a step too many. Keep the old one in a variable before you put a new one in its place.",
+    "waits for all workers": "The step is taken when all workers have pushed. `needed` gradients are enough.",
+    "divided by the number of workers": "The sum of `needed` gradients is divided by the number of workers: the step "
+    "is too short. It is the mean of those that came.",
+    "sum called mean": "The step took lr times the sum of the gradients: divide by how many there are.",
+}
+WAYS: dict[str, Rule] = {
+    "late gradients are used": lambda case: course(case, is_late=lambda read, version: False),
+    "late workers wait": lambda case: course(case, late_waits=True),
+    "the last one gets the future of the next step": lambda case: course(case, last_waits=True),
+    "waits for all workers": lambda case: course(case, everybody=True),
+    "divided by the number of workers": lambda case: course(
+        case, lambda gradients, count: torch.stack(gradients).sum(0) / count
+    ),
+    "sum called mean": lambda case: course(case, lambda gradients, count: torch.stack(gradients).sum(0)),
+}
+
 EXERCISE = server_exercise(
     id="backup_workers",
     server="BackupServer",
@@ -103,39 +126,6 @@ EXERCISE = server_exercise(
         "if version < self.version: late = Future(); late.set_result((self.version, self.weight.clone())); return "
         "late. The rest is SyncServer.push with needed in place of num_workers.",
     ),
-    mistakes=(
-        Mistake(
-            "late gradients are used",
-            "A gradient of a step that is over went into the next step. Compare the version it was computed from with "
-            "the server's: if it is older, drop it.",
-            as_if(course, lambda case: course(case, is_late=lambda read, version: False)),
-        ),
-        Mistake(
-            "late workers wait",
-            "A late worker gets its answer with the next step only. Answer it at once: it has lost time enough.",
-            as_if(course, lambda case: course(case, late_waits=True)),
-        ),
-        Mistake(
-            "the last one gets the future of the next step",
-            "The worker that completes the step is handed the new future, and waits for a step too many. Keep the old "
-            "one in a variable before you put a new one in its place.",
-            as_if(course, lambda case: course(case, last_waits=True)),
-        ),
-        Mistake(
-            "waits for all workers",
-            "The step is taken when all workers have pushed. `needed` gradients are enough.",
-            as_if(course, lambda case: course(case, everybody=True)),
-        ),
-        Mistake(
-            "divided by the number of workers",
-            "The sum of `needed` gradients is divided by the number of workers: the step is too short. It is the mean "
-            "of those that came.",
-            as_if(course, lambda case: course(case, lambda gradients, count: torch.stack(gradients).sum(0) / count)),
-        ),
-        Mistake(
-            "sum called mean",
-            "The step took lr times the sum of the gradients: divide by how many there are.",
-            as_if(course, lambda case: course(case, lambda gradients, count: torch.stack(gradients).sum(0))),
-        ),
-    ),
+    named=first_of(WAYS),
+    mistakes=MISTAKES,
 )

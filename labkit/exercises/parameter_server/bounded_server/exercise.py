@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
 
-from labkit.checks.case import Case, Got
-from labkit.checks.judged import Mistake
-from labkit.checks.wire import Wire
+from labkit.checks.case import Case, Values
+from labkit.checks.values import listed
 from labkit.exercises.parameter_server.crowds import crowd_case, is_crowd
 from labkit.exercises.parameter_server.scripts import (
     Course,
     Script,
-    as_if,
-    judge_script,
+    first_difference,
+    follows,
     leave,
     more_of,
     push,
@@ -111,51 +109,61 @@ def _by_versions(script: Script, at: int, now: int, count: int, bound: int) -> b
     return applied - int(script[at]["version"]) <= bound or (within(script, at, now, count, 0) and now > at)
 
 
-def _judge(case: Case, got: Got) -> str:
-    return judge_script(case, got, course, answers_run_free=True).message if not is_crowd(case) else ""
-
-
-def _gradients_wait(case: Case, got: Got, wire: Wire) -> bool:
-    """Return whether some answer lacks gradients whose own push was not answered yet, and in the end all are there."""
-    if not isinstance(got, tuple) or is_crowd(case) or got[0].get("version") != course(case).version:
-        return False
-    return "The weights in the answer" in _judge(case, got) or "says version" in _judge(case, got)
-
-
-def _nobody_goes_when_one_leaves(case: Case, got: Got, wire: Wire) -> bool:
-    message = _judge(case, got) if isinstance(got, tuple) else ""
-    return "leave" in message and "). Now answered: nobody" in message
-
-
-def _first_wrong(case: Case, got: Got) -> tuple[int, set[int], set[int]]:
+def _first_wrong(case: Case, came: Values) -> tuple[int, set[int], set[int]]:
     """Return the first step in which others were answered than should be, who was and who should be; -1 if none."""
-    if isinstance(got, tuple) and "steps" in got[0]:
-        for number, (mine, wanted) in enumerate(zip(cast(Any, got[0]["steps"]), course(case).answers, strict=True)):
-            came, right = {each["push"] for each in mine}, {at for at, _ in wanted}
-            if came != right:
-                return number, came, right
+    for number, (mine, wanted) in enumerate(zip(listed(came, "steps"), course(case).answers, strict=True)):
+        answered, right = {each["push"] for each in mine}, {at for at, _ in wanted}
+        if answered != right:
+            return number, answered, right
     return -1, set(), set()
 
 
-def _pusher_waits_in_vain(case: Case, got: Got, wire: Wire) -> bool:
-    """Return whether the first thing that is wrong is that a push lets nobody go, not even who pushed."""
-    number, came, right = _first_wrong(case, got)
-    return number in right and not came
-
-
-def _some_of_them(case: Case, got: Got, wire: Wire) -> bool:
-    """Return whether the first thing that is wrong is that not all were answered who should have been, but some."""
-    _, came, right = _first_wrong(case, got)
-    return bool(came) and came < right
-
-
-def _crowd_stands_still(case: Case, got: Got, wire: Wire) -> bool:
-    return is_crowd(case) and isinstance(got, tuple) and "Deadlock" in str(got[0].get("words"))
+def _named(case: Case, came: Values) -> str:
+    """Return the mistake that wrong answers point to, the surest sign first."""
+    number, answered, right = _first_wrong(case, came)
+    script = script_of(case)
+    leaves = any(step["op"] == "leave" for step in script)
+    first, now, wanted = first_difference(case, came, course)
+    signs = {
+        _LEFT: leaves and follows(case, came, lambda c: course(c, _never_leaves)),
+        _LATE: number in right and not answered,
+        _PUSHER: follows(case, came, lambda c: course(c, _own_push_only)),
+        _LEAVING: script[first]["op"] == "leave" and not now and bool(wanted),
+        _ONE: bool(answered) and answered < right,
+        _MEAN: follows(case, came, lambda c: course(c, _of_the_mean)),
+        _EARLY: follows(case, came, lambda c: course(c, _at_once)),
+        _OF_THE_PUSH: follows(case, came, lambda c: course(c, told=lambda script, at, now: at)),
+        _VERSIONS: follows(case, came, lambda c: course(c, _by_versions)),
+        _WAIT_TOO: came["version"] == course(case).version and first >= 0 and now == wanted,
+    }
+    return next((name for name, seen in signs.items() if seen), "")
 
 
 def _words(text: str) -> list[str]:
     return text.split()
 
+
+_LEFT, _LATE = "who has left is waited for", "one step too late"
+_PUSHER, _LEAVING = "only the one who pushes is let go", "leaving lets nobody go"
+_ONE, _MEAN = "one at a time", "compared with the mean"
+_EARLY, _OF_THE_PUSH = "answers too early", "the weights of the push"
+_VERSIONS, _WAIT_TOO = "versions in place of clocks", "gradients wait as well"
+MISTAKES = {
+    _LEFT: "A worker that has left counts no more: take its clock out, or the others wait for it for ever.",
+    _LATE: "A worker that is exactly bound ahead has to wait. It may go: at most bound.",
+    _PUSHER: "Nobody who waits is ever let go: when the slowest pushes, look through all who wait.",
+    _LEAVING: "When the slowest leaves, others may go on at once, not at the next push: look through all who wait, in "
+    "leave too.",
+    _ONE: "Several may go on at the same moment: look through all who wait, each time, and answer every one who may.",
+    _MEAN: "The clock is compared with the mean of all. The bound is about the slowest.",
+    _EARLY: "A worker that is bound + 1 ahead of the slowest gets its answer at once. It has to wait: more than bound.",
+    _OF_THE_PUSH: "Who had to wait gets weights and version from before the waiting. Put the answer together when you "
+    "complete the future.",
+    _VERSIONS: "The bound is compared with versions. It counts steps of workers: a worker's clock goes up with its "
+    "own pushes only.",
+    _WAIT_TOO: "The weights in an answer are not those of all gradients so far. Each gradient is applied when it "
+    "comes; only the answer waits.",
+}
 
 EXERCISE = server_exercise(
     id="bounded_server",
@@ -180,66 +188,7 @@ EXERCISE = server_exercise(
         "slowest = min(self.clocks.values(), default=0); for worker in [w for w in self.waiting if self.clocks[w] - "
         "slowest <= self.bound]: self.waiting.pop(worker).set_result((self.version, self.weight.clone()))",
     ),
-    mistakes=(
-        Mistake(
-            "who has left is waited for",
-            "A worker that has left counts no more: take its clock out, or the others wait for it for ever.",
-            lambda case, got, wire: (
-                (
-                    as_if(course, lambda c: course(c, _never_leaves))(case, got, wire)
-                    and any(step["op"] == "leave" for step in script_of(case))
-                )
-                or _crowd_stands_still(case, got, wire)
-            ),
-        ),
-        Mistake(
-            "one step too late",
-            "A worker that is exactly bound ahead has to wait. It may go: at most bound.",
-            _pusher_waits_in_vain,
-        ),
-        Mistake(
-            "only the one who pushes is let go",
-            "Nobody who waits is ever let go: when the slowest pushes, look through all who wait.",
-            as_if(course, lambda case: course(case, _own_push_only)),
-        ),
-        Mistake(
-            "leaving lets nobody go",
-            "When the slowest leaves, others may go on at once, not at the next push: look through all who wait, in "
-            "leave too.",
-            _nobody_goes_when_one_leaves,
-        ),
-        Mistake(
-            "one at a time",
-            "Several may go on at the same moment: look through all who wait, each time, and answer every one who may.",
-            _some_of_them,
-        ),
-        Mistake(
-            "compared with the mean",
-            "The clock is compared with the mean of all. The bound is about the slowest.",
-            as_if(course, lambda case: course(case, _of_the_mean)),
-        ),
-        Mistake(
-            "answers too early",
-            "A worker that is bound + 1 ahead of the slowest gets its answer at once. It has to wait: more than bound.",
-            as_if(course, lambda case: course(case, _at_once)),
-        ),
-        Mistake(
-            "the weights of the push",
-            "Who had to wait gets weights and version from before the waiting. Put the answer together when you "
-            "complete the future.",
-            as_if(course, lambda case: course(case, told=lambda script, at, now: at)),
-        ),
-        Mistake(
-            "versions in place of clocks",
-            "The bound is compared with versions. It counts steps of workers: a worker's clock goes up with its own "
-            "pushes only.",
-            as_if(course, lambda case: course(case, _by_versions)),
-        ),
-        Mistake(
-            "gradients wait as well",
-            "The weights in an answer are not those of all gradients so far. Each gradient is applied when it comes; "
-            "only the answer waits.",
-            _gradients_wait,
-        ),
-    ),
+    named=_named,
+    crowd_stuck=_LEFT,
+    mistakes=MISTAKES,
 )

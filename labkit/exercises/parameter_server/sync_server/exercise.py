@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Got
-from labkit.checks.judged import Mistake
-from labkit.checks.wire import Wire
+from labkit.checks.case import Case, Values
+from labkit.checks.values import listed
 from labkit.exercises.parameter_server.crowds import crowd_case, is_crowd
 from labkit.exercises.parameter_server.scripts import (
     Course,
+    Rule,
     Script,
-    as_if,
+    first_of,
     push,
     script_case,
     script_of,
@@ -68,18 +67,45 @@ def _kept(case: Case) -> Course:
     return Course(plain.answers, plain.updates, tuple(changes))
 
 
-def _answered(pick: Callable[[int, int, int], bool]) -> Callable[[Case, Got, Wire], bool]:
-    """Return whether the first answers come to whom pick(step, push, number of workers) says."""
+def _named(case: Case, came: Values) -> str:
+    """Return the mistake that the first answers point to: to whom they come while the first step gathers."""
+    count = workers_of(case)
+    first = [{each["push"] for each in step} for step in listed(came, "steps")[:count]]
+    for name, answered in ANSWERED.items():
+        if count > 1 and first == [
+            {push for push in range(now + 1) if answered(now, push, count)} for now in range(count)
+        ]:
+            return name
+    return first_of(WAYS)(case, came)
 
-    def seen(case: Case, got: Got, wire: Wire) -> bool:
-        if not isinstance(got, tuple) or is_crowd(case) or "steps" not in got[0]:
-            return False
-        count = workers_of(case)
-        came = [{each["push"] for each in step} for step in cast(Any, got[0]["steps"])[:count]]
-        return count > 1 and came == [{p for p in range(n + 1) if pick(n, p, count)} for n in range(count)]
 
-    return seen
-
+MISTAKES = {
+    "answers everybody at once": "Each push is answered when it comes. It must be answered when the last gradient of "
+    "the step is in.",
+    "only the last one is answered": "The worker that completes the step gets its answer, the others wait for ever: "
+    "all pushes of a step must return the same future.",
+    "the last one gets the future of the next step": "The worker that completes the step is handed the new future, "
+    "and waits for a step too many. Keep the old one in a variable before you put a new one in its place.",
+    "sum called mean": "The step took lr times the sum of the gradients: divide by the number of workers.",
+    "only the last gradient": "The step took the gradient of the worker that came last; all of them belong in the "
+    "mean.",
+    "gradients of earlier steps are still in it": "From the second step on, gradients of earlier steps are in the "
+    "sum. Begin each step with an empty one.",
+    "the weights from before the step": "The answer carries the weights as they were before the step. Change them "
+    "first, then answer.",
+}
+ANSWERED: dict[str, Callable[[int, int, int], bool]] = {
+    "answers everybody at once": lambda now, push, count: now == push,
+    "only the last one is answered": lambda now, push, count: now == push == count - 1,
+    "the last one gets the future of the next step": lambda now, push, count: now == count - 1 and push < now,
+}
+"""Whether a push is answered when push number `now` of the first step comes, by mistake."""
+WAYS: dict[str, Rule] = {
+    "sum called mean": lambda case: course(case, lambda gradients: torch.stack(gradients).sum(0)),
+    "only the last gradient": lambda case: course(case, lambda gradients: gradients[-1]),
+    "gradients of earlier steps are still in it": _kept,
+    "the weights from before the step": lambda case: course(case, told=lambda push, version: version - 1),
+}
 
 EXERCISE = server_exercise(
     id="sync_server",
@@ -102,43 +128,6 @@ EXERCISE = server_exercise(
         "self.weight -= self.lr / self.num_workers * sum(self.gradients), version up, new list and Future, "
         "future.set_result((self.version, self.weight.clone())). After the lock: return future.",
     ),
-    mistakes=(
-        Mistake(
-            "answers everybody at once",
-            "Each push is answered when it comes. It must be answered when the last gradient of the step is in.",
-            _answered(lambda now, pushed, count: now == pushed),
-        ),
-        Mistake(
-            "only the last one is answered",
-            "The worker that completes the step gets its answer, the others wait for ever: all pushes of a step must "
-            "return the same future.",
-            _answered(lambda now, pushed, count: now == pushed == count - 1),
-        ),
-        Mistake(
-            "the last one gets the future of the next step",
-            "The worker that completes the step is handed the new future, and waits for a step too many. Keep the old "
-            "one in a variable before you put a new one in its place.",
-            _answered(lambda now, pushed, count: now == count - 1 and pushed < now),
-        ),
-        Mistake(
-            "sum called mean",
-            "The step took lr times the sum of the gradients: divide by the number of workers.",
-            as_if(course, lambda case: course(case, lambda gradients: torch.stack(gradients).sum(0))),
-        ),
-        Mistake(
-            "only the last gradient",
-            "The step took the gradient of the worker that came last; all of them belong in the mean.",
-            as_if(course, lambda case: course(case, lambda gradients: gradients[-1])),
-        ),
-        Mistake(
-            "gradients of earlier steps are still in it",
-            "From the second step on, gradients of earlier steps are in the sum. Begin each step with an empty one.",
-            as_if(course, _kept),
-        ),
-        Mistake(
-            "the weights from before the step",
-            "The answer carries the weights as they were before the step. Change them first, then answer.",
-            as_if(course, lambda case: course(case, told=lambda push, version: version - 1)),
-        ),
-    ),
+    named=_named,
+    mistakes=MISTAKES,
 )
