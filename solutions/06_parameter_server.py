@@ -728,9 +728,9 @@ for number in (8, 16, 32, 64):
     for step in (waiting_step, overlapped_step):
         world = labkit.virtual(16, link=LINK)
         overlapped[number] = labkit.run(in_pieces, SyncServer, step, 8, number, SIZE, on=world, init=False)
-        took.append(1e3 * overlapped[number].results[0])
+        took.append(1e3 * max(overlapped[number].results))
     rows.append(f"{number:6}{took[0]:24.1f}{took[1]:17.1f}")
-labkit.reveal("overlapped_ms", round(1e3 * overlapped[64].results[0], 1), rows)
+labkit.reveal("overlapped_ms", round(1e3 * max(overlapped[64].results), 1), rows)
 
 # %%
 overlapped[16].timeline

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -175,38 +176,39 @@ def one_server_step(make_server: Any, num_servers: int, num_bytes: int, device: 
     return took
 
 
-def in_pieces(make_server: Any, step: Any, num_servers: int, num_pieces: int, num_bytes: int) -> float | None:
-    """Return, on rank 0, the seconds of one step in pieces: the first ranks are servers, the others workers.
+_laid_out: dict[int, Server] = {}
+"""The server of each piece; virtual ranks share this module."""
+
+
+def _piece(number: int) -> Server:
+    return _laid_out[number]
+
+
+def in_pieces(make_server: Any, step: Any, num_servers: int, num_pieces: int, num_bytes: int) -> float:
+    """Return, on a worker, the seconds of one step in pieces: the first ranks are servers, the others workers.
 
     Args:
-        make_server: The server of one piece; its push answers with (version, weights).
+        make_server: Makes the server of one piece; its push answers with (version, weights).
         step: step(pieces, worker, version, gradients) pushes all pieces and returns their new weights.
         num_servers: Servers; pieces are dealt out to them in turn.
         num_pieces: Pieces.
         num_bytes: Of all weights together.
     """
-    rank, world_size = start_rpc()
-    took, num_workers, size = None, world_size - num_servers, num_bytes // 4 // num_pieces
-    if rank == 0:
-        homes = [f"rank{number % num_servers}" for number in range(num_pieces)]
-        piece = torch.zeros(size, device="meta")
-        pieces = [rpc.remote(home, make_server, args=(piece, num_workers, 0.1)) for home in homes]
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    piece = torch.zeros(num_bytes // 4 // num_pieces, device="meta")
+    for number in range(rank, num_pieces if rank < num_servers else 0, num_servers):
+        _laid_out[number] = make_server(piece, world_size - num_servers, 0.1)
+    start_rpc()
+    begin = took = time.perf_counter()
+    if rank >= num_servers:
+        pieces = [rpc.remote(f"rank{number % num_servers}", _piece, args=(number,)) for number in range(num_pieces)]
         for each in pieces:
-            each.rpc_sync().leave(0)  # any call will do: it comes back when the server has been made
+            each.rpc_sync().leave(0)  # any call will do: it comes back when the piece is there
         begin = time.perf_counter()
-        calls = [
-            rpc.rpc_async(f"rank{num_servers + worker}", _push_in_pieces, args=(step, pieces, worker, size))
-            for worker in range(num_workers)
-        ]
-        for call in calls:
-            call.wait()
-        took = time.perf_counter() - begin
+        step(pieces, rank - num_servers, 0, [torch.zeros_like(piece) for _ in pieces])
+        took = time.perf_counter()
     rpc.shutdown()
-    return took
-
-
-def _push_in_pieces(step: Any, pieces: list[Any], worker: int, size: int) -> None:
-    step(pieces, worker, 0, [torch.zeros(size, device="meta") for _ in pieces])
+    return took - begin
 
 
 def one_ring(num_bytes: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from labkit.checks.case import Case, Failure, Values
 from labkit.checks.exercise import Exercise
@@ -59,7 +59,7 @@ def server_exercise(
     visible: tuple[Case, ...],
     hints: tuple[str, str, str],
     named: Callable[[Case, Values], str],
-    mistakes: Mapping[str, str],
+    mistakes: dict[str, str],
     crowd_stuck: str = UNLOCKED,
     some_are_dropped: bool = False,
     answers_run_free: bool = False,

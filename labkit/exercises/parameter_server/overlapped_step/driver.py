@@ -31,7 +31,7 @@ class Piece:
         self.pulls = 0
         self.future: Any = Future()
 
-    @rpc.functions.async_execution
+    @rpc.functions.async_execution  # type: ignore[untyped-decorator]
     def push(self, worker: int, version: int, gradient: Tensor) -> Any:
         """Take in a gradient; the last one of all answers (version, weights)."""
         self.came.append((worker, time.perf_counter()))

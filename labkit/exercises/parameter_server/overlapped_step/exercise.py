@@ -77,7 +77,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             others = [each for each in right if each.shape == came.shape and torch.allclose(each, came)]
             said = f"Piece {number}: {wrong.got}, expected {wrong.expected}."
             yield Finding(_ORDER if others else "", said, wrong.expected, wrong.got)
-    times = sorted(when for piece in listed(got[0], "came") for when in piece)
+    times = sorted(when for piece in cast(list[list[float]], got[0]["came"]) for when in piece)
     if times and times[-1] - times[0] >= _TOGETHER_S:
         spread = 1e3 * (times[-1] - times[0])
         said = f"The last push arrived {spread:.0f} ms after the first; a message is 20 ms under way."
