@@ -65,7 +65,7 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
     """Yield wrong weights, pushes that wait for answers, and pulls that nobody needs."""
     right, mine = right_weights(case), got[0]["weights"]
     if not isinstance(mine, list) or not all(isinstance(each, Tensor) for each in mine):
-        what = mine if isinstance(mine, str) else next(each for each in mine if not isinstance(each, Tensor))
+        what = mine if isinstance(mine, str) else next(each for each in cast(Any, mine) if not isinstance(each, Tensor))
         yield Finding(_FORM, f"overlapped_step returned {what}; expected a list of {len(right)} tensors.")
         return
     if len(mine) != len(right):
