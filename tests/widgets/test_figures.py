@@ -13,7 +13,7 @@ from labkit.plans.pipeline_timing import place
 from labkit.plans.reference.schedules import gpipe
 from labkit.widgets.figures import _MAKERS
 from labkit.widgets.language import LEAST
-from labkit.widgets.storyboard import Box, Frame, Words
+from labkit.widgets.storyboard import Box, Frame, Path, Words
 from tests.widgets.in_page import Evaluate
 
 
@@ -51,10 +51,26 @@ def test_the_factory_s_title_is_its_schedule_s_bubble() -> None:
 def test_the_ring_s_chunk_is_complete_halfway_and_everywhere_in_the_end() -> None:
     story = _MAKERS["ring"](num_ranks=5)
     counts = [
-        [shape.words for shape in frame.shapes if isinstance(shape, Box) and shape.words[1:]] for frame in story.frames
+        [shape.words for shape in frame.shapes if isinstance(shape, Box) and shape.words[0] == "A"]
+        for frame in story.frames
     ]
     assert counts[0] == ["A1"] * 5
-    assert [len([each for each in frame if each == "A5"]) for frame in counts] == [0, 0, 0, 0, 1, 2, 3, 4, 5]
+    assert [len([each for each in frame if each == "A5"]) for frame in counts] == [0, 0, 0, 0, 1, 2, 3, 4, 5, 5]
+
+
+def test_the_ring_ends_with_every_chunk_lit_and_complete_on_every_rank() -> None:
+    last = _MAKERS["ring"](num_ranks=4).frames[-1]
+    assert {shape.words for shape in last.shapes if isinstance(shape, Box)} == {"A4", "B4", "C4", "D4"}
+    assert not any(shape.faint for shape in last.shapes if isinstance(shape, Box))
+
+
+def test_the_mesh_ends_with_one_rank_s_row_and_column() -> None:
+    last = _MAKERS["mesh"](data=3, tensor=4).frames[-1]
+    lines = [shape.points for shape in last.shapes if isinstance(shape, Path)]
+    (row,) = [line for line in lines if line[0][1] == line[1][1]]
+    (column,) = [line for line in lines if line[0][0] == line[1][0]]
+    rank = next(s for s in last.shapes if isinstance(s, Words) and s.words == "rank 5")
+    assert row[0][1] > rank.y and column[0][0] > rank.x and "ranks 4-7" in last.says and "1, 5, 9" in last.says
 
 
 def test_every_entry_of_a_gradient_is_sent_or_stays_behind() -> None:

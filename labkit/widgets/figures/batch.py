@@ -5,7 +5,7 @@ from __future__ import annotations
 from labkit.errors import ConfigError
 from labkit.widgets.figures.sizes import within
 from labkit.widgets.language import tint
-from labkit.widgets.storyboard import WIDTH, Box, Frame, Shape, Story, Words
+from labkit.widgets.storyboard import WIDTH, Box, Frame, Path, Shape, Story, Words
 
 _TOP, _MODEL, _MEAN, _HEIGHT = 16, 120, 236, 286
 
@@ -42,6 +42,8 @@ def batch_split(num_replicas: int = 4, batch_size: int = 8) -> Story:
             boxes.append(Box(f"g{rank}", x, y, 68, 24, fill, words))
         return boxes
 
+    homes = [rank * pitch + pitch / 2 for rank in range(num_replicas)]
+    merging = [Path(((x, _MODEL + 56), (WIDTH / 2, _MEAN - 2)), "collective", 1.5, arrow=True) for x in homes]
     start = WIDTH / 2 - batch_size * side / 2
     whole: list[Shape] = [
         Box(f"s{k}", start + k * side, _TOP, side - 2, side - 2, tint(k // each)) for k in range(batch_size)
@@ -54,7 +56,7 @@ def batch_split(num_replicas: int = 4, batch_size: int = 8) -> Story:
         Frame("All ranks compute at the same time. Each gradient knows only its own shard.",
               (*shards(_MODEL - 58), *models("same weights"), *gradients("home"))),
         Frame("All-reduce: the gradients are averaged. The mean is the gradient of the whole batch.",
-              (*shards(_MODEL - 58), *models("same weights"), *gradients("merged", "collective"))),
+              (*shards(_MODEL - 58), *models("same weights"), *merging, *gradients("merged", "collective"))),
         Frame("Every rank gets the mean and takes the same step, so the weights stay the same.",
               (*shards(_MODEL - 58), *models("same new weights"), *gradients("home", "collective"))),
     ]  # fmt: skip

@@ -56,6 +56,7 @@ def _state(
     pitch = (WIDTH - 90) / len(sizes)
     scale = (WIDTH - 120 - 16 * len(plan)) / sum(sizes)
     shapes: list[Shape] = [
+        Words(80, _LAYERS - 9, "← backward, from the last layer to the first", fill="quiet"),
         Words(8, _LAYERS + 22, "layers"), Words(8, _BUCKETS + 26, "buckets"), Words(8, _NETWORK + 26, "network"),
     ]  # fmt: skip
     computing = next((layer for layers in plan for layer in layers if layer not in ready), -1)

@@ -81,7 +81,7 @@ def matrix_cut(num_gpus: int = 2) -> Story:
             left = middle[gpu] - each * _CELL / 2 if not together else WIDTH / 2 - 2 * _CELL + own[0] * _CELL
             y = _WHOLE_Y if together else _OUT_Y
             boxes += [_cell(f"y{c}", left + k * _CELL, y, result[c], tint(gpu)) for k, c in enumerate(own)]
-        return boxes
+        return [*boxes, *([] if together else above("part of x @ A"))]
 
     def sums(together: bool) -> list[Shape]:
         """Return the partial sums, one under the other's place where they meet."""
@@ -93,10 +93,13 @@ def matrix_cut(num_gpus: int = 2) -> Story:
                 left, y = WIDTH / 2 + (gpu - (num_gpus - 1) / 2) * (_SIZE * _CELL + 26) - 2 * _CELL, _WHOLE_Y
                 boxes += [Words(left - 17, y + 19, "+")] if gpu else []
             boxes += [_cell(f"p{c}.{gpu}", left + c * _CELL, y, partial[gpu][c], tint(gpu)) for c in range(_SIZE)]
-        return boxes
+        return [*boxes, *([] if together else above("partial sum"))]
+
+    def above(words: str) -> list[Shape]:
+        return [Words(place, _OUT_Y - 7, words, anchor="middle") for place in middle]
 
     def everywhere() -> list[Shape]:
-        return [
+        return above("x @ A") + [
             _cell(f"p{c}.{gpu}", middle[gpu] - 2 * _CELL + c * _CELL, _OUT_Y, result[c], "collective")
             for gpu in gpus
             for c in range(_SIZE)

@@ -64,12 +64,15 @@ def _frame(placed: Schedule, time: int, height: float) -> Frame:
             words = f"{'forward' if forward else 'backward'} {now.op.microbatch}"
             key = f"m{now.op.microbatch}"
             shapes.append(Box(key, left + 8, _TOP + 9, pitch - 40, 36, "forward" if forward else "backward", words))
-        shapes.append(Words(left, _TOP + _TALL + 18, "holds", 12, fill="quiet"))
+        shapes.append(Words(left, _TOP + _TALL + 18, "keeps activations of", 12, fill="quiet"))
         for row, microbatch in enumerate(_held(placed, stage, time)):
             y = height - 10 - (row + 1) * _PILE
             shapes.append(Box(f"a{stage}.{microbatch}", left, y, pitch - 24, _PILE - 2, tint(microbatch), edge="none"))
             shapes.append(Words(left + 4, y + 10, str(microbatch), 11, fill="#000000"))
-    says = f"Time {time}: {idle} of {stages} stages stand empty." if idle else f"Time {time}: every stage works."
+    stand = "stands" if idle == 1 else "stand"
+    says = f"Time {time}: {idle} of {stages} stages {stand} empty." if idle else f"Time {time}: every stage works."
+    if not time:
+        says = f"Microbatch 0 enters the first stage; {idle} of {stages} {stand} empty."
     return Frame(says, tuple(shapes))
 
 

@@ -106,7 +106,7 @@ def _circle(keys: range, servers: int) -> list[Shape]:
     for place, server in points:
         x, y = _at(place, _RADIUS)
         shapes.append(Box("", x - 8, y - 8, 16, 16, tint(server), letter(server)))
-    return shapes + _keys(keys)
+    return shapes + _keys(keys, ("keys go", "clockwise to", "the next point"))
 
 
 def _scale(keys: range, servers: int) -> list[Shape]:
@@ -116,11 +116,15 @@ def _scale(keys: range, servers: int) -> list[Shape]:
         shapes.append(Path(_arc(first, last), tint(server), 5))
         x, y = _at((first + last) // 2, _RADIUS)
         shapes.append(Box("", x - 8, y - 8, 16, 16, tint(server), letter(server)))
-    return shapes + _keys(keys)
+    return shapes + _keys(keys, ("a stretch", "for each server", ""))
 
 
-def _keys(keys: range) -> list[Shape]:
-    shapes: list[Shape] = []
+def _keys(keys: range, rule: tuple[str, str, str]) -> list[Shape]:
+    """Return the keys where they stand, round the rule by which they find a server."""
+    middle, top = _MIDDLE[0], _MIDDLE[1] - 14
+    shapes: list[Shape] = [
+        Words(middle, top + 18 * line, words, 12, "middle", "quiet") for line, words in enumerate(rule) if words
+    ]
     for key in keys:
         x, y = _at(scramble(key), _RADIUS - 24)
         shapes.append(Words(x, y + 4, str(key), anchor="middle"))
@@ -129,7 +133,8 @@ def _keys(keys: range) -> list[Shape]:
 
 def _columns(homes: list[int], old: list[int], servers: int, there: int) -> list[Shape]:
     wide = (WIDTH - _LEFT - 10) / servers
-    shapes: list[Shape] = []
+    legend = "outlined: a key that moved" if homes != old else "a number: a key"
+    shapes: list[Shape] = [Words(_LEFT + 4, _TOP + 120, legend, fill="quiet")]
     for server in range(servers):
         here = server < there
         x = _LEFT + server * wide
@@ -137,7 +142,7 @@ def _columns(homes: list[int], old: list[int], servers: int, there: int) -> list
         mine = [key for key, home in enumerate(homes) if home == server]
         for place, key in enumerate(mine):
             row, column = divmod(place, max(1, int((wide - 8) // (_CELL + 4))))
-            edge = "wrong" if old[key] != server else "none"
+            edge = "ink" if old[key] != server else "none"
             left, top = x + 4 + column * (_CELL + 4), _TOP + row * (_CELL + 6)
             shapes.append(Box(f"k{key}", left, top, _CELL, _CELL, tint(server), str(key), edge))
     return shapes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from labkit.plans.all_reduce import execute
 from labkit.plans.reference.rings import ring_plan
 from labkit.plans.reference.trees import tree_plan
@@ -10,7 +12,8 @@ from labkit.widgets.language import tint
 from labkit.widgets.storyboard import WIDTH, Box, Frame, Path, Shape, Story, Words
 from labkit.words import plural
 
-_HEIGHT, _SIDE, _Y, _GAP = 196, 44.0, 108, 56
+Moves = Sequence[tuple[int, int]]
+_HEIGHT, _SIDE, _Y, _GAP = 212, 44.0, 108, 56
 
 
 def two_nodes(num_nodes: int = 2, gpus_per_node: int = 4) -> Story:
@@ -32,20 +35,33 @@ def two_nodes(num_nodes: int = 2, gpus_per_node: int = 4) -> Story:
     thin = [sum(crosses(each.src, each.dst) for each in step.transfers) for step in played.steps]
     in_ring = sum(crosses(each.src, each.dst) for step in ring.steps for each in step.transfers) / size
     place = [_place(rank, gpus_per_node, num_nodes) for rank in range(size)]
+    sent: list[Moves] = [[(each.src, each.dst) for each in step.transfers] for step in played.steps]
     frames = [Frame(f"{num_nodes} nodes of {gpus_per_node} GPUs. Links inside a node are thick, those between thin.",
-                    _state(place, gpus_per_node, [1] * size, ()))]  # fmt: skip
-    for number, step in enumerate(played.steps, 1):
-        moves = tuple((each.src, each.dst) for each in step.transfers)
+                    _state(place, gpus_per_node, [1] * size, 0, (), sent[0]))]  # fmt: skip
+    for number, (step, moves) in enumerate(zip(played.steps, sent, strict=True), 1):
         counts = [row[0].mask.bit_count() for row in played.contents(number)]
         up = any(each.reduced for each in step.transfers)
-        where = f"{thin[number - 1]} of them over a thin link" if thin[number - 1] else "none over a thin link"
-        what = f"{plural(len(moves), 'tensor')} {'up the tree, added' if up else 'down the tree'}"
-        says = f"Step {number}: {what}, {where}."
-        frames.append(Frame(says, _state(place, gpus_per_node, counts, moves)))
-    title = f"The tree crosses thin links with {sum(thin)} tensors, the ring with {in_ring:g}"
+        where = _where(thin[number - 1], len(moves))
+        one = len(moves) == 1
+        added = f" and {'is' if one else 'are'} added" if up else ""
+        goes = f"{'goes' if one else 'go'} {'up' if up else 'down'} the tree"
+        says = f"Step {number}: {plural(len(moves), 'tensor')} {goes} {where}{added}."
+        frames.append(Frame(says, _state(place, gpus_per_node, counts, number, moves, [*sent, ()][number])))
+    round_it = tuple((rank, (rank + 1) % size) for rank in range(size))
+    each = f"1/{size} of a tensor over each thin link in each of {len(ring.steps)} steps"
+    frames.append(Frame(f"A ring sends {each}: {in_ring:g} tensors.",
+                        _state(place, gpus_per_node, [size] * size, 0, round_it)))  # fmt: skip
+    title = f"Over thin links the tree sends {plural(sum(thin), 'tensor')}, the ring {in_ring:g}"
     telling = 1 + next(k for k, count in enumerate(thin) if count)
     numbers = {"tree, over thin links": sum(thin), "ring, over thin links": f"{in_ring:g}", "steps": len(played.steps)}
     return Story(title, frames, _HEIGHT, numbers, telling)
+
+
+def _where(thin: int, sent: int) -> str:
+    """Return over which links tensors go."""
+    if thin in (0, sent):
+        return f"over {'thin' if thin else 'thick'} links" if sent > 1 else f"over a {'thin' if thin else 'thick'} link"
+    return f"{thin} of them over thin links"
 
 
 def _place(rank: int, gpus: int, nodes: int) -> tuple[float, float]:
@@ -61,13 +77,17 @@ def _node(node: int, nodes: int) -> tuple[float, float]:
 
 
 def _state(
-    place: list[tuple[float, float]], gpus: int, counts: list[int], moves: tuple[tuple[int, int], ...]
+    place: list[tuple[float, float]], gpus: int, counts: list[int], step: int, moves: Moves, coming: Moves = ()
 ) -> tuple[Shape, ...]:
+    """Return the nodes after some messages, with what is sent next at its senders."""
     nodes = len(place) // gpus
     shapes: list[Shape] = []
     for node in range(nodes):
         left, wide = _node(node, nodes)
-        shapes += [Box("", left, 46, wide, 122, edge="line"), Words(left + 6, 186, f"node {node}")]
+        shapes += [
+            Box("", left, 46, wide, 122, edge="line"),
+            Words(left + wide / 2, 163, f"node {node}", anchor="middle"),
+        ]
         shapes.append(Path((place[node * gpus], place[(node + 1) * gpus - 1]), "line", 9))
         if node + 1 < nodes:
             shapes.append(Path(((left + wide, _Y), (left + wide + _GAP, _Y)), "line", 1.5))
@@ -76,6 +96,9 @@ def _state(
         (x0, y), (x1, _) = place[src], place[dst]
         crosses = src // gpus != dst // gpus
         top = y - _SIDE / 2
+        if tuple(moves[-1]) == (len(place) - 1, 0):  # a ring: to the next in line, and back below all nodes
+            shapes.append(_round(x0, x1, y, closes=dst == 0))
+            continue
         lift = 30 if crosses else top - 6 - 6 * abs(src - dst)
         shapes.append(Path(((x0, top), (x0, lift), (x1, lift), (x1, top - 4)), "send", 2.5, arrow=True))
         if crosses:
@@ -85,9 +108,19 @@ def _state(
         fill = "collective" if counts[rank] == len(place) else tint(0)
         shapes.append(Box("", x - _SIDE / 2, y - _SIDE / 2, _SIDE, _SIDE, fill, words))
         shapes.append(Words(x, y + _SIDE / 2 + 16, f"GPU {rank}", 12, "middle", "quiet"))
-    senders = dict(moves)
-    for rank in range(len(place)):
-        x, y = place[senders.get(rank, rank)]
-        if rank in senders:
-            shapes.append(Box(f"m{rank}", x + 6, y + 6, 16, 12, "send", edge="ground"))
+    shapes.append(Words(8, 206, f"3/{len(place)}: the sum of 3 of {len(place)} GPUs' tensors", 12, fill="quiet"))
+    for src, dst in moves:
+        x, y = place[dst]
+        shapes.append(Box(f"m{step}.{src}", x + 6, y + 6, 16, 12, "send", edge="ground"))
+    for src, _ in coming:
+        x, y = place[src]
+        shapes.append(Box(f"m{step + 1}.{src}", x + _SIDE / 2 - 12, y - _SIDE / 2 - 6, 16, 12, "send", edge="ground"))
     return tuple(shapes)
+
+
+def _round(x0: float, x1: float, y: float, closes: bool) -> Path:
+    """Return a ring's arrow: to the neighbour, or from the last below all others to the first."""
+    if not closes:
+        return Path(((x0 + _SIDE / 2, y), (x1 - _SIDE / 2 - 2, y)), "send", 2.5, arrow=True)
+    below = y + _SIDE / 2
+    return Path(((x0, below + 20), (x0, below + 52), (x1, below + 52), (x1, below + 22)), "send", 2.5, arrow=True)

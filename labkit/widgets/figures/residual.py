@@ -25,15 +25,20 @@ def kept_and_residual(kept: int = 2, steps: int = 3) -> Story:
     residual, sent_once, frames = [0.0] * _ENTRIES, set(), []
     for step in range(1, steps + 1):
         whole = [old + new for old, new in zip(residual, steady, strict=True)]
-        words = "A gradient." if step == 1 else f"Step {step}: the next gradient comes on top of the residual."
+        words = (
+            f"A gradient of {_ENTRIES} entries."
+            if step == 1
+            else f"Step {step}: the next gradient comes on top of the residual."
+        )
         frames.append(Frame(words, _state(step, whole, [], [])))
         chosen = sorted(sorted(range(_ENTRIES), key=lambda k: -abs(whole[k]))[:kept])
         sent_once |= set(chosen)
         frames.append(Frame(f"The {kept} largest are sent. The others stay behind as the residual.",
                             _state(step, whole, chosen, [k for k in range(_ENTRIES) if k not in chosen])))  # fmt: skip
         residual = [0.0 if k in chosen else value for k, value in enumerate(whole)]
-    title = f"Sending {kept} of {_ENTRIES} entries a step: {len(sent_once)} sent after {steps} steps, none lost"
-    numbers = {"sent a step": f"{kept} of {_ENTRIES}", "entries sent so far": len(sent_once)}
+    waiting = sum(value != 0 for value in residual)
+    title = f"{kept} of {_ENTRIES} entries are sent a step; {waiting} wait in the residual, none is lost"
+    numbers = {"sent a step": f"{kept} of {_ENTRIES}", f"sent at least once in {steps} steps": len(sent_once)}
     return Story(title, frames, _HEIGHT, numbers, telling=1)
 
 
@@ -41,7 +46,8 @@ def _state(step: int, whole: list[float], chosen: list[int], behind: list[int]) 
     pitch, scale = (WIDTH - 130) / _ENTRIES, 44 / max(1.6, max(abs(value) for value in whole))
     shapes: list[Shape] = []
     for name, level in _LEVELS.items():
-        shapes.append(Words(8, level + 4, name))
+        label = "+ residual" if name == "gradient" and step > 1 and not behind else ""
+        shapes += [Words(8, level + 4, name), Words(8, level + 22, label)]
         shapes.append(Path(((110, level), (WIDTH - 12, level)), "line", 1))
     for k, value in enumerate(whole):
         level = _LEVELS["sent" if k in chosen else "residual" if k in behind else "gradient"]

@@ -39,6 +39,8 @@ def ring_round(num_ranks: int = 4) -> Story:
             says = f"Step {number}: rank {move.src} sends the finished A on; rank {at} keeps a copy."
         frames.append(Frame(says, _state(played.contents(number), corners, at, (move.src, at))))
     steps = len(played.steps)
+    alike = f"The other chunks went round at the same time, each from another rank: {steps} steps in all."
+    frames.append(Frame(alike, _state(played.contents(steps), corners, None)))
     title = f"Twice round the ring: {steps} steps, each rank sends {steps}/{num_ranks} of the tensor"
     return Story(title, frames, _HEIGHT, {"steps": steps, "sent by a rank": f"{steps}/{num_ranks}"}, num_ranks - 1)
 
@@ -49,13 +51,17 @@ def _corner(rank: int, num_ranks: int) -> tuple[float, float]:
 
 
 def _state(
-    held: Sequence[Sequence[Content]], corners: list[tuple[float, float]], at: int, moved: tuple[int, int] | None = None
+    held: Sequence[Sequence[Content]],
+    corners: list[tuple[float, float]],
+    at: int | None,
+    moved: tuple[int, int] | None = None,
 ) -> tuple[Shape, ...]:
+    """Return the ring while chunk A stands at a rank, or with all chunks lit where `at` is None."""
     size = len(corners)
     shapes: list[Shape] = []
     for rank, (x, y) in enumerate(corners):
         end = corners[(rank + 1) % size]
-        hot = moved == (rank, (rank + 1) % size)
+        hot = at is None or moved == (rank, (rank + 1) % size)
         near, far = _between((x, y), end, 0.3), _between((x, y), end, 0.7)
         shapes.append(Path((near, far), "send" if hot else "line", 3 if hot else 2, arrow=True))
     for rank, (x, y) in enumerate(corners):
@@ -63,13 +69,11 @@ def _state(
         shapes.append(Words(x, y - 18, f"rank {rank}", anchor="middle", bold=rank == at))
         for chunk in range(size):
             count = held[rank][chunk].mask.bit_count()
-            words = f"{letter(chunk)}{count}" if chunk == 0 else letter(chunk)
-            is_token = chunk == 0 and rank == at
-            edge = "ink" if chunk == 0 else "none"
+            lit = at is None or chunk == 0
             x0, side = left + chunk * _CELL, _CELL - 2
-            key = "token" if is_token else ""
-            box = Box(key, x0, y - 12, side, side, tint(chunk), words, edge, faint=chunk != 0)
-            shapes.append(box)
+            key = "token" if chunk == 0 and rank == at else ""
+            edge, words = "ink" if lit else "none", f"{letter(chunk)}{count}"
+            shapes.append(Box(key, x0, y - 12, side, side, tint(chunk), words, edge, faint=not lit))
     shapes.append(Words(_MIDDLE[0], _MIDDLE[1] - 4, "A3: chunk A,", anchor="middle", fill="quiet"))
     shapes.append(Words(_MIDDLE[0], _MIDDLE[1] + 14, "sum of 3 ranks", anchor="middle", fill="quiet"))
     return tuple(shapes)

@@ -28,7 +28,7 @@ def memory_slices(num_ranks: int = 8, num_params: float = 7e9) -> Story:
     scale = (_BASE - _TOP) / sum(held[0])
     frames = [Frame(says, _state(stage, held[stage], num_ranks, scale)) for stage, says in enumerate(_SAYS)]
     saved = sum(held[0]) / sum(held[-1])
-    title = f"ZeRO-3 on {num_ranks} ranks holds 1/{saved:.0f} of what DDP does and sends {SENT[-1]:g} times as much"
+    title = f"ZeRO-3 on {num_ranks} ranks holds 1/{saved:.0f} of DDP's bytes and sends {SENT[-1]:g} times as many"
     numbers = {name: format_bytes(int(sum(each))) for name, each in zip(STAGES, held, strict=True)}
     return Story(title, frames, _HEIGHT, numbers, telling=2)
 
