@@ -582,9 +582,9 @@ for size in (1, 2, 4, 8, 16):
 labkit.reveal("sixteen_gpus_ms", step_ms(16, 8192, 2048), rows)
 
 # %% [markdown]
-# Across machines, the ring is as slow as its slowest link. And look at the second column: a small shard is no longer
-# *computed*, it is *started*. A GPU needs some 4 µs to begin any operator, and a matrix with few tokens takes as long as
-# reading its weights.
+# Across machines, the ring is as slow as its slowest link. In the second column a small shard is no longer *computed*, it
+# is *started*: a GPU needs some 4 µs to begin any operator, and a matrix with few tokens takes as long as reading its
+# weights.
 #
 # So a copy is cut inside one machine, and other machines hold other copies: two axes of a **mesh**.
 

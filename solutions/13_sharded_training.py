@@ -595,9 +595,8 @@ labkit.reveal("ddp_memory", peaks[0] / peaks[3], rows)
 labkit.reveal("zero3_step", runs[3].timeline.makespan_ns / runs[0].timeline.makespan_ns, runs[3].timeline)
 
 # %% [markdown]
-# Memory shrinks from stage to stage, and the times lie close together: what ZeRO-3 sends on top is on its way while the
-# device computes. Look at the memory row of a rank: blocks arrive and go. The larger a block, the more of its journey is
-# hidden behind the block before.
+# Memory shrinks, and the times lie close together: what ZeRO-3 sends on top travels while the device computes. Look
+# at a rank's memory row: blocks arrive and go. The larger a block, the more of its journey hides behind the one before.
 #
 # ## 7 Who holds memory that should be free?
 #
