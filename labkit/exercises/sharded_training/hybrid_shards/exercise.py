@@ -24,7 +24,13 @@ from labkit.exercises.sharded_training.marked_wire import stretches, waited_at_o
 def hybrid_case(
     name: str, seed: int, nodes: Sequence[Sequence[int]], shapes: Sequence[Shape], dtype: str = "float64"
 ) -> Case:
-    """Return a case of hybrid_shards: nodes are lists of ranks, all equally long."""
+    """Return a case of hybrid_shards: nodes are lists of ranks, all equally long.
+
+    Raises:
+        ValueError: If a node's ranks do not ascend: new_group counts them in that order.
+    """
+    if any(list(each) != sorted(each) for each in nodes):
+        raise ValueError(f"the ranks of each node have to ascend, not {nodes}")
     kind: torch.dtype = getattr(torch, dtype)
     size = sum(map(len, nodes))
     tensors = [drawn(seed + at, shape, kind) for at, shape in enumerate(shapes)]
