@@ -7,7 +7,6 @@
     structure.py    structure_problem           results held against the oracle's structure, before anything else
     finding.py      Finding, Find, Blame        what is wrong, and the mistake it points to
     exercise.py     Exercise, judge             one exercise, and the verdict on one of its cases
-    judged.py       judged, Mistake             the first edition's way of judging, until its lessons are retold
     rooms.py        exercises, find             where exercises are, by name
     hidden.py       HiddenCases                 where the graders' own cases are, by name
     values.py       integer, tensor, ...        typed access to inputs and results

@@ -1,23 +1,18 @@
-"""Orders of work with several chunks, or with backward in two halves, run by the learner's executor."""
+"""Orders of work with several chunks, or with backward in two halves: cases, what comes of them, and what ran."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from labkit.checks import draws
-from labkit.checks.case import Case, Got, Value, Values
-from labkit.checks.judged import first_verdict
+from labkit.checks.case import Case, Value, Values
 from labkit.checks.structure import Each
-from labkit.checks.traffic import library_calls, lost_messages
-from labkit.checks.verdict import Verdict
-from labkit.checks.wire import Wire
 from labkit.exercises.stages.pipeline_cases import Weigh, right_weight
-from labkit.exercises.stages.training import apart, wrong_gradient, wrong_loss
 
 Order = list[dict[str, Value]]
 _WIDTHS = (4, 6, 5, 3, 7)
@@ -160,56 +155,6 @@ def one_layer(case: Case) -> dict[str, Value]:
     return found | {f"gradient of {name}": leaf.grad for name, leaf in leaves.items()}
 
 
-def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether gradients and loss are those of one process, each piece of work in its place."""
-    assert isinstance(got, tuple)
-    if "orders" not in case.inputs[0]:
-        return wrong_layer(case, got[0]) or Verdict(True)
-    return (
-        first_verdict(library_calls(wire))
-        or wrong_gradients(case, got)
-        or wrong_program(case, got)
-        or first_verdict(lost_messages(wire))
-        or _never_waited(wire)
-        or Verdict(True)
-    )
-
-
-def _never_waited(wire: Wire) -> Verdict | None:
-    problem = next(iter(wire.problems_of("not_waited")), None)
-    return None if problem is None else Verdict(False, message=problem.text, problem=problem)
-
-
-def wrong_layer(case: Case, came: Values) -> Verdict | None:
-    """Return a verdict if linear_later is wrong, or did not put off what it should."""
-    if "problem" in came:
-        return Verdict(False, message=str(came["problem"]))
-    if came["at_once"]:
-        return Verdict(False, message=f"The gradient of {came['at_once']} was there right after backward; put it off.")
-    for name, right in one_layer(case).items():
-        text = apart(came.get(name), cast("Tensor | None", right))
-        if text:
-            what = "The output" if name == "out" else f"After two backwards and all of later the {name}"
-            return Verdict(False, message=f"{what} is wrong: {text[0]}.", expected=text[1], got=text[2])
-    if came["put_off"] != 2:
-        return Verdict(
-            False, message=f"Two backwards put {came['put_off']} functions into later; one each is asked for."
-        )
-    return None
-
-
-def wrong_gradients(case: Case, got: tuple[Values, ...]) -> Verdict | None:
-    """Return a verdict if a gradient or the loss is wrong."""
-    for rank, right in enumerate(whole(case)):
-        wrong = wrong_gradient(rank, f"rank {rank}", got[rank].get("grads"), cast(Mapping[str, Any], right["grads"]))
-        if wrong is not None:
-            return wrong
-        verdict = wrong_loss(rank, got[rank], cast("Tensor | None", right["loss"]), 1e-9)
-        if verdict is not None:
-            return verdict
-    return None
-
-
 def planned(order: Order) -> list[str]:
     """Return what must run on a rank, in order: F, B and W with chunk and microbatch."""
     letters = {"Forward": "F", "ForwardChunk": "F", "BackwardInput": "B", "BackwardWeight": "W", "BackwardChunk": "BW"}
@@ -234,27 +179,6 @@ def ran(order: Order, events: Sequence[str]) -> list[str]:
         if not found or found[-1] != name:
             found.append(name)
     return found
-
-
-def wrong_program(case: Case, got: tuple[Values, ...]) -> Verdict | None:
-    """Return a verdict if a rank did its work in another order, or left work over."""
-    orders = cast(list[Order], case.inputs[0]["orders"])
-    for rank, order in enumerate(orders):
-        wanted, came = planned(order), ran(order, cast(list[str], got[rank].get("events") or []))
-        if wanted != came:
-            return Verdict(
-                False,
-                message=f"The gradients are right, but rank {rank} did its work in another order (F forward, B "
-                "backward to the input, W the weights' gradients; chunk.microbatch).",
-                expected=" ".join(wanted),
-                got=" ".join(came),
-                rank=rank,
-            )
-        if got[rank].get("left_over"):
-            return Verdict(
-                False, message=f"Rank {rank} left {got[rank]['left_over']} functions in later; empty it.", rank=rank
-            )
-    return None
 
 
 def structure(case: Case) -> list[Any]:

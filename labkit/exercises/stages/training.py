@@ -1,66 +1,159 @@
-"""What a training step must bring: gradients, loss, messages, order; and a wrong one in words."""
+"""What a training step must bring: gradients, loss, messages, order; and a wrong one in words, by its mistake."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from labkit.checks.case import Case, Got, Value, Values
+from labkit.checks.as_if import Way, as_if
+from labkit.checks.case import Case, Value, Values
 from labkit.checks.compare import difference
-from labkit.checks.judged import first_verdict
+from labkit.checks.finding import Finding
 from labkit.checks.traffic import library_calls, lost_messages
-from labkit.checks.verdict import Verdict
+from labkit.checks.values import integer, integers, record, tensor, texts
 from labkit.checks.wire import Wire
+from labkit.exercises.stages import training_mistakes as mistakes
 from labkit.exercises.stages.pipeline_cases import (
-    Pair,
     Weigh,
     expected,
     gradients,
     members,
     num_stages,
     pipelines_of,
-    right_weight,
     sizes_of,
     stage_of,
 )
 from labkit.exercises.stages.written import short
 from labkit.words import plural
 
-Seen = Callable[[Case, Got, Wire], bool]
+Gradients = Mapping[str, "Tensor | None"]
 
 
-def wrong_results(case: Case, got: tuple[Values, ...], slack: float = 1e-9) -> Verdict | None:
-    """Return a verdict if a gradient or the loss is wrong by more than slack, relative to the largest element."""
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong with gradients and loss of the whole batch, and which message of the schedule is lost."""
+    yield from _calls(wire)
+    yield from _results(case, got, wire)
+    yield from _afterwards(case, got, wire)
+
+
+def find_in_order(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield the same, and whether forwards and backwards ran in the schedule's order."""
+    yield from _calls(wire)
+    yield from _results(case, got, wire)
+    yield from _order(case, got)
+    yield from _afterwards(case, got, wire)
+
+
+def _calls(wire: Wire) -> Iterator[Finding]:
+    return (replace(each, mistake=mistakes.LIBRARY) for each in library_calls(wire))
+
+
+def _afterwards(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    yield from _buffers(case, got)
+    yield from _messages(case, wire)
+    for each in lost_messages(wire):
+        late = each.problem is not None and each.problem.kind in ("unmatched_recv", "changed_in_flight")
+        yield replace(each, mistake=mistakes.NOT_WAITED if late else "")
+
+
+def _results(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield each gradient and loss that is wrong by more than rounding, relative to the largest element."""
+    for each in _apart_by(case, got, 1e-9):
+        yield replace(each, mistake=each.mistake or _of_results(case, got, wire))
+
+
+def _apart_by(case: Case, got: tuple[Values, ...], slack: float) -> Iterator[Finding]:
     for rank, right in enumerate(expected(case)):
         if "grads" not in right:
             continue
         where = f"stage {stage_of(case, rank)} (rank {rank})"
-        wrong = wrong_gradient(rank, where, got[rank].get("grads"), cast(Mapping[str, Any], right["grads"]), slack)
-        if wrong is not None:
-            return wrong
-        verdict = wrong_loss(rank, got[rank], cast("Tensor | None", right["loss"]), slack)
-        if verdict is not None:
-            return verdict
-    return None
+        yield from wrong_gradient(rank, where, got[rank]["grads"], record(right, "grads"), slack)
+        yield from wrong_loss(rank, got[rank], cast("Tensor | None", right["loss"]), slack)
 
 
-def wrong_gradient(rank: int, where: str, came: Any, wanted: Mapping[str, Any], slack: float = 1e-9) -> Verdict | None:
-    """Return a verdict on the first gradient of a rank that is wrong, by name; `where` says it to the learner."""
-    for name, gradient in wanted.items():
-        text = apart(came.get(name) if isinstance(came, dict) else None, gradient, slack)
-        if text:
-            return Verdict(
-                False,
-                message=f"The gradients are not those of the whole batch. First on {where}, gradient of {name}: "
-                f"{text[0]}.",
-                expected=text[1],
-                got=text[2],
-                rank=rank,
+def _of_results(case: Case, got: tuple[Values, ...], wire: Wire) -> str:
+    """Return the mistake that wrong gradients point to, or ""."""
+    last, ranks = num_stages(case) - 1, members(case)
+    came: Sequence[Gradients] = [cast(Gradients, got[rank]["grads"]) for rank in ranks]
+    if any(stage_of(case, rank) and not any(got[rank]["wanted_gradient"]) for rank in ranks):  # type: ignore[arg-type]
+        return mistakes.NO_LEAF
+    have = [_moved(case, rank, grads) for rank, grads in zip(ranks, came, strict=True)]
+    if not any(have):
+        return mistakes.FORWARD_ONLY
+    if last and all(each == (stage_of(case, rank) == last) for rank, each in zip(ranks, have, strict=True)):
+        return mistakes.LAST_ONLY
+    name = as_if(came, _ways(case), _same)
+    if name:
+        return name
+    if any(len(planned_messages(case, rank)) > sum(m.src == rank for m in wire.messages) for rank in ranks):
+        return mistakes.MESSAGES_MISSING
+    if next(_apart_by(case, got, 1e-6), None) is None:
+        return mistakes.FLOAT32
+    return mistakes.NOT_WAITED if wire.problems_of("not_waited", "unmatched_recv", "changed_in_flight") else ""
+
+
+def _moved(case: Case, rank: int, grads: Gradients) -> bool:
+    """Return whether a member has a gradient that it did not have before."""
+    before = cast(Gradients, case.inputs[rank].get("before") or {})
+    return any(
+        grad is not None and not ((old := before.get(name)) is not None and torch.equal(grad, old))
+        for name, grad in grads.items()
+    )
+
+
+def _ways(case: Case) -> Iterator[Way[Sequence[Gradients]]]:
+    """Yield wrong steps that learners make, each with every member's gradients after it."""
+
+    def weighed(weigh: Weigh, before: bool = True) -> Any:
+        return lambda: gradients(case, weigh, before=before)[0]
+
+    last = [each["microbatch"] for each in schedule_of(case, members(case)[0]) if each["kind"] == "Backward"][-1]
+    yield mistakes.NOT_SCALED, weighed(lambda number, sizes, everybody: 1.0)
+    yield mistakes.MEAN_OF_MEANS, weighed(lambda number, sizes, everybody: 1 / len(sizes))
+    yield mistakes.SUM_OF_SAMPLES, weighed(lambda number, sizes, everybody: float(sizes[number]))
+    yield mistakes.FORGOT_OLD, weighed(lambda number, sizes, everybody: sizes[number] / everybody, before=False)
+    for before in (True, False):
+        for weigh in (lambda number, sizes, everybody: sizes[number] / everybody, lambda number, sizes, everybody: 1.0):
+            yield (
+                mistakes.OVERWRITTEN,
+                weighed(
+                    lambda number, sizes, everybody, weigh=weigh: (  # type: ignore[misc]
+                        weigh(number, sizes, everybody) if number == last else 0.0
+                    ),
+                    before,
+                ),
             )
-    return None
+    yield mistakes.FIRST_AGAIN, lambda: gradients(case, pair=lambda number, count: 0)[0]
+    yield (
+        mistakes.PIPELINE_SHARE,
+        weighed(lambda number, sizes, everybody: sizes[number] / everybody / num_stages(case)),
+    )
+    yield mistakes.SCALED_AGAIN, weighed(lambda number, sizes, everybody: sizes[number] / everybody / len(sizes))
+    yield mistakes.SCALED_AGAIN, weighed(lambda number, sizes, everybody: 1 / everybody)
+    yield mistakes.SCALED_AGAIN, weighed(lambda number, sizes, everybody: (sizes[number] / everybody) ** 2)
+
+
+def _same(came: Sequence[Gradients], other: Sequence[Gradients]) -> bool:
+    return all(
+        apart(mine.get(name), grad) is None
+        for mine, grads in zip(came, other, strict=True)
+        for name, grad in grads.items()
+    )
+
+
+def wrong_gradient(
+    rank: int, where: str, came: Any, wanted: Mapping[str, Any], slack: float = 1e-9
+) -> Iterator[Finding]:
+    """Yield each gradient of a rank that is wrong, by name; `where` says it to the learner."""
+    for name, gradient in wanted.items():
+        text = apart(came.get(name), gradient, slack)
+        if text:
+            said = f"The gradients are not those of the whole batch. First on {where}, gradient of {name}: {text[0]}."
+            yield Finding("", said, text[1], text[2], rank)
 
 
 def apart(found: Any, gradient: Tensor | None, slack: float = 1e-9) -> tuple[str, str, str] | None:
@@ -77,38 +170,26 @@ def apart(found: Any, gradient: Tensor | None, slack: float = 1e-9) -> tuple[str
     return f"{place} is {wrong.got}, expected {wrong.expected}", wrong.expected, wrong.got
 
 
-def wrong_loss(rank: int, values: Values, loss: Tensor | None, slack: float) -> Verdict | None:
-    """Return a verdict if a rank returned something else than the loss, or than None where none is asked for."""
-    returned = values.get("returned")
+def wrong_loss(rank: int, values: Values, loss: Tensor | None, slack: float) -> Iterator[Finding]:
+    """Yield what a rank returned in place of the loss, or of None where none is asked for."""
+    returned = values["returned"]
     if loss is None:
-        if returned == "NoneType":
-            return None
-        return Verdict(
-            False, message=f"Rank {rank} does not hold the last stage and returned a {returned}, not None.", rank=rank
-        )
-    came = values.get("loss")
+        if returned != "NoneType":
+            yield Finding(
+                "", f"Rank {rank} does not hold the last stage and returned a {returned}, not None.", rank=rank
+            )
+        return
+    came = values["loss"]
     if not isinstance(came, Tensor) or returned in ("float", "int"):
-        return Verdict(
-            False,
-            message=f"The last stage (rank {rank}) returned {returned}, not the loss as a tensor.",
-            got=str(returned),
-            rank=rank,
-        )
-    if came.numel() != 1 or abs(float(came) - float(loss)) > slack * (1 + abs(float(loss))):
+        said = f"The last stage (rank {rank}) returned {returned}, not the loss as a tensor."
+        yield Finding(mistakes.NO_TENSOR if came is not None else "", said, got=str(returned), rank=rank)
+    elif came.numel() != 1 or abs(float(came) - float(loss)) > slack * (1 + abs(float(loss))):
         text = f"{float(came):.7g}" if came.numel() == 1 else f"a tensor of shape {tuple(came.shape)}"
-        return Verdict(
-            False,
-            message=f"The last stage (rank {rank}) returned the loss {text}; the mean over the whole batch is "
-            f"{float(loss):.7g}.",
-            expected=f"{float(loss):.7g}",
-            got=text,
-            rank=rank,
-        )
-    if values.get("attached"):
-        return Verdict(
-            False, message="The returned loss still holds on to its graph, and with it all activations: detach it."
-        )
-    return None
+        said = f"The last stage (rank {rank}) returned the loss {text}; the mean over the whole batch is "
+        yield Finding("", f"{said}{float(loss):.7g}.", f"{float(loss):.7g}", text, rank)
+    elif values["attached"]:
+        said = "The returned loss still holds on to its graph, and with it all activations: detach it."
+        yield Finding(mistakes.STILL_ATTACHED, said)
 
 
 def planned_messages(case: Case, rank: int) -> list[tuple[int, int]]:
@@ -116,8 +197,8 @@ def planned_messages(case: Case, rank: int) -> list[tuple[int, int]]:
     (row,) = [ranks for ranks in pipelines_of(case) if rank in ranks]
     stage, sizes = stage_of(case, rank), sizes_of(case, rank)
     found = []
-    for record in schedule_of(case, rank):
-        kind, number = record["kind"], cast(int, record["microbatch"])
+    for each in schedule_of(case, rank):
+        kind, number = each["kind"], integer(each, "microbatch")
         if kind == "Send":
             found.append((row[stage + 1], sizes[number] * _sample_bytes(case, row[stage + 1])))
         elif kind == "SendGrad":
@@ -144,77 +225,41 @@ def schedule_of(case: Case, rank: int) -> list[dict[str, Value]]:
     )
 
 
-def wrong_messages(case: Case, wire: Wire) -> Verdict | None:
-    """Return a verdict if a rank sent other messages than its schedule has, to one peer in another order."""
+def _messages(case: Case, wire: Wire) -> Iterator[Finding]:
+    """Yield which rank sent other messages than its schedule has, to one peer in another order."""
     for rank in members(case):
         wanted, sent = planned_messages(case, rank), [(m.dst, m.bytes) for m in wire.messages if m.src == rank]
         if len(wanted) != len(sent):
-            return Verdict(
-                False,
-                message=f"Rank {rank} sent {plural(len(sent), 'message')}; its schedule has {len(wanted)}.",
-                expected=plural(len(wanted), "message"),
-                got=plural(len(sent), "message"),
-                rank=rank,
-            )
+            name = mistakes.MESSAGES_MISSING if len(sent) < len(wanted) else ""
+            said = f"Rank {rank} sent {plural(len(sent), 'message')}; its schedule has {len(wanted)}."
+            yield Finding(name, said, plural(len(wanted), "message"), plural(len(sent), "message"), rank)
         for peer in sorted({dst for dst, _ in wanted} | {dst for dst, _ in sent}):
             ours, theirs = ([size for dst, size in each if dst == peer] for each in (wanted, sent))
             if ours != theirs:
-                return Verdict(
-                    False,
-                    message=f"Rank {rank} sent messages of {theirs} bytes to rank {peer}; its schedule has {ours}.",
-                    expected=str(ours),
-                    got=str(theirs),
-                    rank=rank,
-                )
-    return None
+                name = "" if peer in members(case) else mistakes.GLOBAL_RANKS
+                said = f"Rank {rank} sent messages of {theirs} bytes to rank {peer}; its schedule has {ours}."
+                yield Finding(name, said, str(ours), str(theirs), rank)
 
 
-def judge_step(case: Case, got: Got, wire: Wire, *, follows: bool = False, collectives: bool = False) -> Verdict:
-    """Return whether gradients and loss are those of the whole batch, and every message of the schedule arrived.
-
-    Args:
-        case: The step.
-        got: What came.
-        wire: What passed.
-        follows: Whether forwards and backwards must run in the schedule's order too.
-        collectives: Whether collectives of the library may be called.
-    """
-    assert isinstance(got, tuple)
-    return (
-        (None if collectives else first_verdict(library_calls(wire)))
-        or wrong_results(case, got)
-        or (wrong_order(case, got) if follows else None)
-        or wrong_buffer(case, got)
-        or wrong_messages(case, wire)
-        or first_verdict(lost_messages(wire))
-        or Verdict(True)
-    )
-
-
-def wrong_buffer(case: Case, got: tuple[Values, ...]) -> Verdict | None:
-    """Return a verdict if a stage's buffer is not what one forward of each microbatch leaves there."""
+def _buffers(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
+    """Yield which stage's buffer is not what one forward of each microbatch leaves there."""
     for rank, right in enumerate(expected(case)):
-        text = apart(got[rank].get("seen"), cast(Tensor, right["seen"])) if "seen" in right else None
+        text = apart(got[rank]["seen"], tensor(right, "seen")) if "seen" in right else None
         if text is not None:
-            return Verdict(
-                False,
-                message=f"The gradients are right, but a buffer of stage {stage_of(case, rank)} (rank {rank}) is not "
-                f"what one forward of each microbatch leaves there: {text[0]}.",
-                expected=text[1],
-                got=text[2],
-                rank=rank,
+            said = (
+                f"The gradients are right, but a buffer of stage {stage_of(case, rank)} (rank {rank}) is not what one "
+                f"forward of each microbatch leaves there: {text[0]}."
             )
-    return None
+            yield Finding(mistakes.FORWARD_AGAIN, said, text[1], text[2], rank)
 
 
-def wrong_order(case: Case, got: tuple[Values, ...]) -> Verdict | None:
-    """Return a verdict if a rank ran forwards and backwards in another order than its schedule, or kept too much."""
+def _order(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
+    """Yield which rank ran forwards and backwards in another order than its schedule, or kept too much."""
     for rank in members(case):
-        work = [record for record in schedule_of(case, rank) if record["kind"] in ("Forward", "Backward")]
-        order = [record["microbatch"] for record in work if record["kind"] == "Forward"]
-        wanted = [short(record) for record in work]
-        events = cast(list[str], got[rank].get("events") or [])
-        sizes = cast(list[int], got[rank].get("sizes") or [])
+        work = [each for each in schedule_of(case, rank) if each["kind"] in ("Forward", "Backward")]
+        order = [integer(each, "microbatch") for each in work if each["kind"] == "Forward"]
+        wanted = [short(each) for each in work]
+        events, sizes = texts(got[rank], "events"), integers(got[rank], "sizes")
         calls = iter(order)
         came = [
             f"F{next(calls, '?')}"
@@ -222,25 +267,17 @@ def wrong_order(case: Case, got: tuple[Values, ...]) -> Verdict | None:
             else f"B{order[int(event[1:])] if int(event[1:]) < len(order) else '?'}"
             for event in events
         ]
-        if came != wanted or sizes != [sizes_of(case, rank)[cast(int, number)] for number in order]:
-            return Verdict(
-                False,
-                message=f"Stage {stage_of(case, rank)} (rank {rank}) did not follow its schedule.",
-                expected=" ".join(wanted),
-                got=" ".join(came) + (f" with sizes {sizes}" if came == wanted else ""),
-                rank=rank,
-            )
-        bound, held = _most_held(wanted), cast(int, got[rank].get("held") or 0)
+        stage = f"Stage {stage_of(case, rank)} (rank {rank})"
+        if came != wanted or sizes != [sizes_of(case, rank)[number] for number in order]:
+            ran = " ".join(came) + (f" with sizes {sizes}" if came == wanted else "")
+            yield Finding(mistakes.NOT_FOLLOWED, f"{stage} did not follow its schedule.", " ".join(wanted), ran, rank)
+        bound, held = _most_held(wanted), integer(got[rank], "held")
         if held > bound + 1:
-            return Verdict(
-                False,
-                message=f"Stage {stage_of(case, rank)} (rank {rank}) held the outputs of {held} microbatches at once; "
-                f"its schedule never has more than {bound} that have gone forward and not backward.",
-                expected=f"at most {bound}",
-                got=str(held),
-                rank=rank,
+            said = (
+                f"{stage} held the outputs of {held} microbatches at once; its schedule never has more than {bound} "
+                "that have gone forward and not backward."
             )
-    return None
+            yield Finding(mistakes.KEPT, said, f"at most {bound}", str(held), rank)
 
 
 def _most_held(work: Sequence[str]) -> int:
@@ -249,38 +286,3 @@ def _most_held(work: Sequence[str]) -> int:
         now += 1 if each[0] == "F" else -1
         most = max(most, now)
     return most
-
-
-def results_as_if(weigh: Weigh = right_weight, pair: Pair = lambda number, count: number, before: bool = True) -> Seen:
-    """Return whether all gradients are those of a known wrong step (and not the right ones)."""
-
-    def seen(case: Case, got: Got, wire: Wire) -> bool:
-        if not isinstance(got, tuple) or wrong_results(case, got) is None:
-            return False
-        wrong, _ = gradients(case, weigh, pair, before)
-        right, _ = gradients(case)
-        differs = False
-        for rank, grads, good in zip(members(case), wrong, right, strict=True):
-            came = got[rank].get("grads")
-            if not isinstance(came, dict):
-                return False
-            for name, gradient in grads.items():
-                if apart(came.get(name), gradient) is not None:
-                    return False
-                differs = differs or apart(good[name], gradient) is not None
-        return differs
-
-    return seen
-
-
-def grads_of(case: Case, got: Got, rank: int) -> dict[str, Any]:
-    """Return a member's gradients by name; empty where there are none."""
-    came = got[rank].get("grads") if isinstance(got, tuple) else None
-    before = case.inputs[rank].get("before") or {}
-    if not isinstance(came, dict) or not isinstance(before, dict):
-        return {}
-    return {
-        name: value
-        for name, value in came.items()
-        if isinstance(value, Tensor) and not (name in before and torch.equal(value, cast(Tensor, before[name])))
-    }

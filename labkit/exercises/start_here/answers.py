@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias, cast
 
-from labkit.checks.case import Case, Got, Value, Values
-from labkit.checks.judged import Mistake
-from labkit.checks.verdict import Verdict
+from labkit.checks.case import Case, Value, Values
+from labkit.checks.finding import Find, Finding
 from labkit.checks.wire import Wire
 
-Expected = Callable[[Case], list[Value]]
-Seen = Callable[[Case, Got, Wire], bool]
+Expected: TypeAlias = Callable[[Case], list[Value]]
+Look: TypeAlias = Callable[[Case, Sequence[Value], Sequence[Value]], bool]
+"""Whether answers, some of them wrong, bear the marks of a mistake: what came and what is right, call by call."""
 
-
-def answers_of(got: Got) -> list[Value]:
-    """Return what the function gave for each call."""
-    found = got[0].get("answers") if isinstance(got, tuple) else None
-    return found if isinstance(found, list) else []
+NOTHING = "returns nothing"
+NOTHING_HINT = "The function returned None: print shows a value, return hands it back."
 
 
 def oracle_of(expected: Expected) -> Callable[[Case], list[Values]]:
@@ -25,27 +22,40 @@ def oracle_of(expected: Expected) -> Callable[[Case], list[Values]]:
     return lambda case: [{"answers": expected(case)}]
 
 
-def judge_of(expected: Expected, call: Callable[[Case, int], str]) -> Callable[[Case, Got, Wire], Verdict]:
-    """Return a judge that compares value by value and shows the first call that is wrong.
+def find_of(expected: Expected, call: Callable[[Case, int], str], looks: Mapping[str, Look]) -> Find:
+    """Return a find that compares value by value, shows the first call that is wrong, and names the mistake.
 
     Args:
         expected: The right values.
         call: A call of the case in words, by its position.
+        looks: Name of a mistake -> how wrong answers look that bear it, the likeliest first.
     """
 
-    def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-        right = expected(case)
-        came = answers_of(got)
-        for place, value in enumerate(right):
-            mine = came[place] if place < len(came) else None
+    def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+        right, came = expected(case), cast("list[Value]", got[0]["answers"])
+        for place, (mine, value) in enumerate(zip(came, right, strict=True)):
             if not same(mine, value):
+                names = (name for name, look in looks.items() if look(case, came, right))
                 shown, wanted = in_words(mine), in_words(value)
-                return Verdict(
-                    False, f"{call(case, place)} gave {shown}, expected {wanted}.", expected=wanted, got=shown
-                )
-        return Verdict(True)
+                text = f"{call(case, place)} gave {shown}, expected {wanted}."
+                yield Finding(next(names, ""), text, wanted, shown)
 
-    return judge
+    return find
+
+
+def nothing(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
+    """Return whether a call returned None."""
+    return any(value is None for value in came)
+
+
+def as_if(wrong: Callable[[Case, int], Value]) -> Look:
+    """Return whether every wrong value is what a known wrong rule gives."""
+
+    def look(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
+        bad = [place for place, value in enumerate(right) if not same(came[place], value)]
+        return all(same(came[place], wrong(case, place)) for place in bad)
+
+    return look
 
 
 def same(mine: Value, value: Value) -> bool:
@@ -62,28 +72,6 @@ def in_words(value: Value) -> str:
     if value is None:
         return "nothing (None)"
     return f"{value!r}"[:120]
-
-
-def as_if(expected: Expected, wrong: Callable[[Case, int], Value]) -> Seen:
-    """Return whether every wrong value is what a known wrong rule gives, and some value is wrong."""
-
-    def seen(case: Case, got: Got, wire: Wire) -> bool:
-        came, right = answers_of(got), expected(case)
-        if len(came) != len(right):
-            return False
-        bad = [place for place in range(len(right)) if not same(came[place], right[place])]
-        return bool(bad) and all(same(came[place], wrong(case, place)) for place in bad)
-
-    return seen
-
-
-def _returns_nothing(case: Case, got: Got, wire: Wire) -> bool:
-    return any(value is None for value in answers_of(got))
-
-
-NOTHING = Mistake(
-    "returns nothing", "The function returned None: print shows a value, return hands it back.", _returns_nothing
-)
 
 
 def listed(values: Sequence[Value]) -> list[Value]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from labkit.checks.blame import blaming
 from labkit.checks.case import Case
-from labkit.checks.judged import Mistake, judged
+from labkit.checks.exercise import Exercise
 from labkit.exercises.pipeline.one_batch.driver import drive
-from labkit.exercises.stages import least_traffic, structure
+from labkit.exercises.stages import least_traffic, structure, training
 from labkit.exercises.stages import training_mistakes as mistakes
 from labkit.exercises.stages.pipeline_cases import expected, pipeline_case
-from labkit.exercises.stages.training import judge_step
 
 
 def batch_case(name: str, seed: int, num_stages: int, num_samples: int, rows: int = 0, before: bool = False) -> Case:
@@ -16,14 +16,39 @@ def batch_case(name: str, seed: int, num_stages: int, num_samples: int, rows: in
     return pipeline_case(name, seed, [num_samples], None, num_stages=num_stages, rows=rows, before=before)
 
 
-EXERCISE = judged(
+_FIRST = "the first stage receives"
+MISTAKES = {
+    **mistakes.hints(
+        mistakes.LIBRARY,
+        mistakes.NO_LEAF,
+        mistakes.DETACHED,
+        mistakes.FORWARD_ONLY,
+        mistakes.LAST_ONLY,
+        mistakes.FORGOT_OLD,
+        mistakes.PIPELINE_SHARE,
+        mistakes.SUM_OF_SAMPLES,
+        mistakes.NOT_CONTIGUOUS,
+        mistakes.SENDS_WAIT,
+        mistakes.NOBODY_SENDS,
+        mistakes.MESSAGES_MISSING,
+        mistakes.ROOM,
+        mistakes.NO_TENSOR,
+        mistakes.FORWARD_AGAIN,
+        mistakes.STILL_ATTACHED,
+    ),
+    _FIRST: "A rank waits for rank -1, or sends to a rank behind the last: stage 0 has its inputs, and the last stage "
+    "has its loss.",
+}
+
+EXERCISE = Exercise(
     id="one_batch",
     functions=("run_stage",),
     driver=drive,
     oracle=expected,
     structure=structure.of_stages,
     least=least_traffic.of_stages,
-    judge=judge_step,
+    find=training.find,
+    blame=blaming({**mistakes.IN_THE_CODE, _FIRST: mistakes.beyond_the_ends, **mistakes.ON_THE_WAY}),
     visible=(
         batch_case("3 stages, 5 samples", 31, 3, 5),
         batch_case("4 stages, samples of 3 rows, gradients that were there before", 32, 4, 3, rows=3, before=True),
@@ -39,28 +64,6 @@ EXERCISE = judged(
         "gradient = torch.empty_like(left, memory_format=torch.contiguous_format); dist.recv(gradient, src=stage + 1); "
         "torch.autograd.backward(left, gradient); dist.send(entered.grad, dst=stage - 1).",
     ),
-    mistakes=(
-        mistakes.LIBRARY,
-        mistakes.NO_LEAF,
-        mistakes.DETACHED,
-        mistakes.FORWARD_ONLY,
-        mistakes.LAST_ONLY,
-        mistakes.FORGOT_OLD,
-        mistakes.PIPELINE_SHARE,
-        mistakes.SUM_OF_SAMPLES,
-        mistakes.NOT_CONTIGUOUS,
-        Mistake(
-            "the first stage receives",
-            "A rank waits for rank -1, or sends to a rank behind the last: stage 0 has its inputs, and the last stage "
-            "has its loss.",
-            lambda case, got, wire: mistakes.beyond_the_ends(case, got, wire),
-        ),
-        mistakes.SENDS_WAIT,
-        mistakes.NOBODY_SENDS,
-        mistakes.MESSAGES_MISSING,
-        mistakes.ROOM,
-        mistakes.NO_TENSOR,
-        mistakes.FORWARD_AGAIN,
-        mistakes.STILL_ATTACHED,
-    ),
+    mistakes=MISTAKES,
+    certain=mistakes.CERTAIN,
 )

@@ -2,31 +2,69 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import replace
 
-from labkit.checks.case import Case, Failure, Got
-from labkit.checks.judged import Mistake, judged
-from labkit.checks.verdict import Verdict
+from labkit.checks.blame import blaming
+from labkit.checks.case import Case, Failure, Values
+from labkit.checks.exercise import Exercise
+from labkit.checks.finding import Finding
 from labkit.checks.wire import Wire
 from labkit.exercises.pipeline.par import PAR
 from labkit.exercises.pipeline.run_schedule.driver import drive
-from labkit.exercises.stages import least_traffic, structure, written
+from labkit.exercises.stages import least_traffic, structure, training, written
 from labkit.exercises.stages import training_mistakes as mistakes
 from labkit.exercises.stages.pipeline_cases import expected, pipeline_case
-from labkit.exercises.stages.training import judge_step, results_as_if, wrong_order, wrong_results
 from labkit.exercises.stages.written import RECORDS
 from labkit.exercises.stages.written import written as schedules
 
 
-def _ignores_the_order(case: Case, got: Got, wire: Wire) -> bool:
-    return isinstance(got, tuple) and (wrong_order(case, got) or Verdict(True)).message.endswith("its schedule.")
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is wrong with a step; where microbatches come in another order, who counts them is named."""
+    for each in training.find_in_order(case, got, wire):
+        counts = "another order" in case.name and each.mistake in ("", mistakes.NOT_FOLLOWED)
+        yield replace(each, mistake=_COUNTS) if counts else each
 
 
-def _keeps_everything(case: Case, got: Got, wire: Wire) -> bool:
-    return isinstance(got, tuple) and "held the outputs" in (wrong_order(case, got) or Verdict(True)).message
+def _counts(case: Case, failure: Failure, wire: Wire) -> bool:
+    return "another order" in case.name and mistakes.other_size(case, failure, wire)
 
 
-EXERCISE = judged(
+_COUNTS = "microbatches in the order of their numbers"
+MISTAKES = {
+    **mistakes.hints(
+        mistakes.LIBRARY,
+        mistakes.NO_LEAF,
+        mistakes.DETACHED,
+        mistakes.FORWARD_ONLY,
+        mistakes.LAST_ONLY,
+        mistakes.NOT_SCALED,
+        mistakes.MEAN_OF_MEANS,
+        mistakes.SUM_OF_SAMPLES,
+        mistakes.SCALED_AGAIN,
+        mistakes.FORGOT_OLD,
+        mistakes.OVERWRITTEN,
+        mistakes.FIRST_AGAIN,
+        mistakes.PIPELINE_SHARE,
+        mistakes.NOT_FOLLOWED,
+        mistakes.KEPT,
+        mistakes.NOT_CONTIGUOUS,
+        mistakes.GLOBAL_RANKS,
+        mistakes.SENDS_WAIT,
+        mistakes.NOBODY_SENDS,
+        mistakes.MESSAGES_MISSING,
+        mistakes.ROOM,
+        mistakes.FLOAT32,
+        mistakes.NO_TENSOR,
+        mistakes.NOT_WAITED,
+        mistakes.FORWARD_AGAIN,
+        mistakes.STILL_ATTACHED,
+    ),
+    _COUNTS: "Each record says which microbatch it is about: take its inputs and its targets, make room for "
+    "sizes[record.microbatch] samples, and count neither forwards nor messages.",
+}
+
+EXERCISE = Exercise(
     id="run_schedule",
     functions=("run_schedule",),
     given=RECORDS,
@@ -35,7 +73,8 @@ EXERCISE = judged(
     order_given=True,
     structure=structure.of_stages,
     least=least_traffic.of_stages,
-    judge=partial(judge_step, follows=True),
+    find=find,
+    blame=blaming({**mistakes.IN_THE_CODE, _COUNTS: _counts, **mistakes.ON_THE_WAY}),
     par=PAR,
     visible=(
         pipeline_case("3 stages, GPipe, 4 x 2 samples", 41, [2, 2, 2, 2], schedules(written.GPIPE_3_4), num_stages=3),
@@ -84,73 +123,6 @@ EXERCISE = judged(
         "sent.append(dist.isend(tensor.contiguous(), group=group, group_dst=record.peer)); the loss of microbatch m is "
         "loss_fn(out, targets[m]) * (sizes[m] / sum(sizes)), and what is returned is the sum of these, detached.",
     ),
-    mistakes=(
-        mistakes.LIBRARY,
-        mistakes.NO_LEAF,
-        mistakes.DETACHED,
-        mistakes.FORWARD_ONLY,
-        mistakes.LAST_ONLY,
-        mistakes.NOT_SCALED,
-        mistakes.MEAN_OF_MEANS,
-        mistakes.SUM_OF_SAMPLES,
-        mistakes.FORGOT_OLD,
-        mistakes.OVERWRITTEN,
-        mistakes.FIRST_AGAIN,
-        mistakes.PIPELINE_SHARE,
-        Mistake(
-            "microbatches in the order of their numbers",
-            "Each record says which microbatch it is about: take its inputs and its targets, make room for "
-            "sizes[record.microbatch] samples, and count neither forwards nor messages.",
-            lambda case, got, wire: (
-                "another order" in case.name
-                and (
-                    "disagree about the size" in got.message or "which asked for" in got.message
-                    if isinstance(got, Failure)
-                    else wrong_results(case, got) is not None or _ignores_the_order(case, got, wire)
-                )
-            ),
-        ),
-        Mistake(
-            "the schedule is not followed",
-            "Forwards and backwards ran in another order than the schedule says. Its order is what keeps all stages at "
-            "work and the memory small: go through the records one by one.",
-            _ignores_the_order,
-        ),
-        Mistake(
-            "keeps what it no longer needs",
-            "Outputs are kept after their backward: take them out of their dictionary, left.pop(m), and send "
-            "left[m].detach(), without the graph. Else 1F1B holds as much as GPipe.",
-            _keeps_everything,
-        ),
-        mistakes.NOT_CONTIGUOUS,
-        mistakes.GLOBAL_RANKS,
-        mistakes.SENDS_WAIT,
-        mistakes.NOBODY_SENDS,
-        mistakes.MESSAGES_MISSING,
-        mistakes.ROOM,
-        mistakes.FLOAT32,
-        mistakes.NO_TENSOR,
-        Mistake(
-            "not waited for",
-            "A message was used, or the function ended, before it was there: call wait() on what irecv returned before "
-            "you use the tensor, and on what isend returned before you return.",
-            lambda case, got, wire: (
-                isinstance(got, tuple) and bool(wire.problems_of("not_waited", "unmatched_recv", "changed_in_flight"))
-            ),
-        ),
-        Mistake(
-            "scaled twice or in another place",
-            "All gradients are right up to a factor: scale the loss once, by sizes[m] / sum(sizes), and nothing else.",
-            lambda case, got, wire: any(
-                results_as_if(lambda number, sizes, everybody, factor=factor: factor(number, sizes))(case, got, wire)  # type: ignore[misc]
-                for factor in (
-                    lambda number, sizes: sizes[number] / sum(sizes) / len(sizes),
-                    lambda number, sizes: 1 / sum(sizes),
-                    lambda number, sizes: (sizes[number] / sum(sizes)) ** 2,
-                )
-            ),
-        ),
-        mistakes.FORWARD_AGAIN,
-        mistakes.STILL_ATTACHED,
-    ),
+    mistakes=MISTAKES,
+    certain=mistakes.CERTAIN,
 )

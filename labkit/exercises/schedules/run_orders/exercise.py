@@ -2,78 +2,172 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import cast
 
 from torch import Tensor
 
-from labkit.checks.case import Case, Failure, Got, Values
-from labkit.checks.exercise import Sweep
-from labkit.checks.judged import Mistake, judged
+from labkit.checks.as_if import Way, as_if
+from labkit.checks.blame import Sign, blaming
+from labkit.checks.case import Case, Failure, Values
+from labkit.checks.exercise import Exercise, Sweep
+from labkit.checks.finding import Finding
+from labkit.checks.traffic import library_calls, lost_messages
+from labkit.checks.values import integer, listed, record, texts
 from labkit.checks.wire import Wire
 from labkit.exercises.schedules.programs import (
     Order,
     expected,
-    judge,
     linear_case,
     one_after_another,
+    one_layer,
+    planned,
     program_case,
     ran,
     structure,
     whole,
-    wrong_gradients,
 )
 from labkit.exercises.schedules.run_orders.driver import drive
 from labkit.exercises.stages import least_traffic
 from labkit.exercises.stages import training_mistakes as mistakes
-from labkit.exercises.stages.pipeline_cases import Weigh
-from labkit.exercises.stages.training import Seen, apart
+from labkit.exercises.stages.training import apart, wrong_gradient, wrong_loss
 
 
 def _is_program(case: Case) -> bool:
     return "orders" in case.inputs[0]
 
 
-def _said(words: str) -> Seen:
-    return lambda case, got, wire: isinstance(got, tuple) and words in judge(case, got, wire).message
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield what is not as in one process, or did not run in its place."""
+    if not _is_program(case):
+        yield from _of_layer(case, got[0])
+        return
+    yield from (replace(each, mistake=mistakes.LIBRARY) for each in library_calls(wire))
+    for each in _of_gradients(case, got):
+        yield replace(each, mistake=each.mistake or _mistake(case, got, wire))
+    yield from _of_order(case, got)
+    yield from lost_messages(wire)
+    for problem in wire.problems_of("not_waited"):
+        yield Finding(_READ, problem.text, problem=problem)
 
 
-def _grads(values: Values) -> dict[str, Any]:
-    return cast(dict[str, Any], values.get("grads") or {})
+def _of_layer(case: Case, came: Values) -> Iterator[Finding]:
+    """Yield where linear_later is wrong, or did not put off what it should."""
+    if "problem" in came:
+        yield Finding("", str(came["problem"]))
+    if came["at_once"]:
+        yield Finding(_AT_ONCE, f"The gradient of {came['at_once']} was there right after backward; put it off.")
+    for name, right in one_layer(case).items():
+        mine, wanted = cast("Tensor | None", came[name]), cast("Tensor | None", right)
+        if text := apart(mine, wanted):
+            what = "The output" if name == "out" else f"After two backwards and all of later the {name}"
+            # both backwards bring the same gradient
+            once = mine is not None and name != "gradient of x" and apart(2 * mine, wanted) is None
+            yield Finding(_LAST if once else "", f"{what} is wrong: {text[0]}.", text[1], text[2])
+    if came["put_off"] != 2:
+        yield Finding("", f"Two backwards put {came['put_off']} functions into later; one each is asked for.")
 
 
-def _as_if(weigh: Weigh) -> Seen:
-    """Return whether all gradients are those of a loss that is weighed like this."""
-
-    def seen(case: Case, got: Got, wire: Wire) -> bool:
-        if not isinstance(got, tuple) or not _is_program(case) or wrong_gradients(case, got) is None:
-            return False
-        return all(
-            apart(_grads(came).get(name), gradient) is None
-            for came, right in zip(got, whole(case, weigh), strict=True)
-            for name, gradient in _grads(right).items()
-        )
-
-    return seen
+def _of_gradients(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
+    for rank, right in enumerate(whole(case)):
+        yield from wrong_gradient(rank, f"rank {rank}", got[rank]["grads"], record(right, "grads"))
+        yield from wrong_loss(rank, got[rank], cast("Tensor | None", right["loss"]), 1e-9)
 
 
-def _weights_never(case: Case, got: Got, wire: Wire) -> bool:
+def _mistake(case: Case, got: tuple[Values, ...], wire: Wire) -> str:
+    """Return the mistake that wrong gradients point to, or ""."""
+    if _weights_never(case, got):
+        return _NEVER
+    ways: list[Way[Sequence[Values]]] = [
+        (mistakes.NOT_SCALED, lambda: whole(case, lambda number, sizes, everybody: 1.0)),
+        (mistakes.MEAN_OF_MEANS, lambda: whole(case, lambda number, sizes, everybody: 1 / len(sizes))),
+    ]
+    came: Sequence[Values] = got
+    if name := as_if(came, ways, _same):
+        return name
+    if wire.problems_of("not_waited", "read_before_wait"):
+        return _READ
+    return _SHARED if integer(case.about, "chunks") != 1 else ""
+
+
+def _same(got: Sequence[Values], other: Sequence[Values]) -> bool:
+    return all(
+        apart(cast("Tensor | None", record(came, "grads").get(name)), cast("Tensor | None", gradient)) is None
+        for came, wrong in zip(got, other, strict=True)
+        for name, gradient in record(wrong, "grads").items()
+    )
+
+
+def _weights_never(case: Case, got: tuple[Values, ...]) -> bool:
     """Return whether some rank ran backwards and never called what was put off for one of them."""
-    if not isinstance(got, tuple) or not _is_program(case):
-        return False
-    for order, values in zip(cast(list[Order], case.inputs[0]["orders"]), got, strict=True):
-        came = ran(order, cast(list[str], values.get("events") or []))
+    for order, values in zip(cast("list[Order]", listed(case.inputs[0], "orders")), got, strict=True):
+        came = ran(order, texts(values, "events"))
         if {each[1:] for each in came if each[0] == "B"} - {each[1:] for each in came if each[0] == "W"}:
             return True
     return False
 
 
-def _chunks_mixed(case: Case, got: Got, wire: Wire) -> bool:
-    if not _is_program(case) or case.about["chunks"] == 1:
-        return False
-    return isinstance(got, Failure) or wrong_gradients(case, got) is not None
+def _of_order(case: Case, got: tuple[Values, ...]) -> Iterator[Finding]:
+    """Yield which rank did its work in another order, or left work over."""
+    for rank, order in enumerate(cast("list[Order]", listed(case.inputs[0], "orders"))):
+        wanted, came = planned(order), ran(order, texts(got[rank], "events"))
+        if wanted != came:
+            said = (
+                f"The gradients are right, but rank {rank} did its work in another order (F forward, B backward to "
+                "the input, W the weights' gradients; chunk.microbatch)."
+            )
+            name = _NEVER if _weights_never(case, got) else _WHEN
+            yield Finding(name, said, " ".join(wanted), " ".join(came), rank)
+        if got[rank]["left_over"]:
+            yield Finding("", f"Rank {rank} left {got[rank]['left_over']} functions in later; empty it.", rank=rank)
 
 
-EXERCISE = judged(
+def _rows(case: Case, failure: Failure, wire: Wire) -> bool:
+    return (
+        failure.kind == "exception"
+        and any(words in failure.message for words in ("mat1 and mat2", "must match", "2D", "dim", "size"))
+        and "linear_later" in failure.detail + failure.message
+        and "rows" in case.name
+    )
+
+
+_AT_ONCE, _LAST, _ROWS = "weights' gradients at once", "overwritten, not added", "rows not joined"
+_NEVER, _WHEN = "the weights' half is never done", "weights when they were put off"
+_READ, _SHARED = "read before it was there", "chunks share a place"
+_SIGNS: Mapping[str, Sign] = {
+    mistakes.LIBRARY: mistakes.IN_THE_CODE[mistakes.LIBRARY],
+    _ROWS: _rows,
+    mistakes.NO_LEAF: lambda case, failure, wire: "NoneType" in failure.message,
+    mistakes.DETACHED: mistakes.IN_THE_CODE[mistakes.DETACHED],
+    _READ: lambda case, failure, wire: bool(wire.problems_of("not_waited", "read_before_wait")),
+    _SHARED: lambda case, failure, wire: _is_program(case) and integer(case.about, "chunks") != 1,
+    mistakes.NOT_CONTIGUOUS: mistakes.IN_THE_CODE[mistakes.NOT_CONTIGUOUS],
+}
+MISTAKES = {
+    **mistakes.hints(
+        mistakes.LIBRARY,
+        mistakes.NO_LEAF,
+        mistakes.DETACHED,
+        mistakes.NOT_SCALED,
+        mistakes.MEAN_OF_MEANS,
+        mistakes.NOT_CONTIGUOUS,
+        mistakes.STILL_ATTACHED,
+    ),
+    _AT_ONCE: "The weight's gradient is there right after backward: let backward return None for weight and bias, and "
+    "append a function to later that adds them to .grad when it is called.",
+    _LAST: "The weight's gradient is that of the last backward alone: add to .grad what is there already.",
+    _ROWS: "With samples of several rows a gradient has three dimensions: reshape it and x to (rows, features) first.",
+    _NEVER: "Some weights never got their gradients: BackwardChunk calls what was put off at once, BackwardWeight "
+    "what its BackwardInput had put off.",
+    _WHEN: "The weights' gradients are computed in another place than the order says: BackwardInput only keeps what "
+    "is in later, and the BackwardWeight of the same microbatch calls it.",
+    _READ: "A message was used before wait() had returned: each forward and backward waits for what it needs.",
+    _SHARED: "With one chunk it may be right, with several it is not: what enters, leaves and comes back belongs to a "
+    "chunk and a microbatch. Keep it by both.",
+}
+
+EXERCISE = Exercise(
     id="run_orders",
     functions=("linear_later", "run_orders"),
     given=(
@@ -90,7 +184,8 @@ EXERCISE = judged(
     oracle=expected,
     structure=structure,
     least=least_traffic.of_chunks,
-    judge=judge,
+    find=find,
+    blame=blaming(_SIGNS),
     visible=(
         linear_case("a layer by itself", 141, (5, 4)),
         linear_case(
@@ -140,83 +235,6 @@ EXERCISE = judged(
         "torch.autograd.backward(left.pop(key), gradients.pop(key, None)); put_off[m] = later[:]; later.clear(); and "
         "for BackwardWeight: for rest in put_off.pop(m): rest().",
     ),
-    mistakes=(
-        mistakes.LIBRARY,
-        Mistake(
-            "weights' gradients at once",
-            "The weight's gradient is there right after backward: let backward return None for weight and bias, and "
-            "append a function to later that adds them to .grad when it is called.",
-            _said("right after backward; put it off"),
-        ),
-        Mistake(
-            "overwritten, not added",
-            "The weight's gradient is that of the last backward alone: add to .grad what is there already.",
-            lambda case, got, wire: (
-                not _is_program(case) and _said("After two backwards")(case, got, wire) and _only_last(case, got)
-            ),
-        ),
-        Mistake(
-            "rows not joined",
-            "With samples of several rows a gradient has three dimensions: reshape it and x to (rows, features) first.",
-            lambda case, got, wire: (
-                isinstance(got, Failure)
-                and got.kind == "exception"
-                and any(words in got.message for words in ("mat1 and mat2", "must match", "2D", "dim", "size"))
-                and "linear_later" in got.detail + got.message
-                and "rows" in case.name
-            ),
-            certain=True,
-        ),
-        Mistake(
-            "the weights' half is never done",
-            "Some weights never got their gradients: BackwardChunk calls what was put off at once, BackwardWeight "
-            "what its BackwardInput had put off.",
-            _weights_never,
-        ),
-        Mistake(
-            mistakes.NO_LEAF.name,
-            mistakes.NO_LEAF.hint,
-            lambda case, got, wire: isinstance(got, Failure) and "NoneType" in got.message,
-            certain=True,
-        ),
-        mistakes.DETACHED,
-        Mistake(
-            "loss not scaled",
-            mistakes.NOT_SCALED.hint,
-            _as_if(lambda number, sizes, everybody: 1.0),
-        ),
-        Mistake(
-            "mean of means",
-            mistakes.MEAN_OF_MEANS.hint,
-            _as_if(lambda number, sizes, everybody: 1 / len(sizes)),
-        ),
-        Mistake(
-            "weights when they were put off",
-            "The weights' gradients are computed in another place than the order says: BackwardInput only keeps what "
-            "is in later, and the BackwardWeight of the same microbatch calls it.",
-            _said("did its work in another order"),
-        ),
-        Mistake(
-            "read before it was there",
-            "A message was used before wait() had returned: each forward and backward waits for what it needs.",
-            lambda case, got, wire: bool(wire.problems_of("not_waited", "read_before_wait")),
-        ),
-        Mistake(
-            "chunks share a place",
-            "With one chunk it may be right, with several it is not: what enters, leaves and comes back belongs to a "
-            "chunk and a microbatch. Keep it by both.",
-            _chunks_mixed,
-            certain=True,
-        ),
-        mistakes.NOT_CONTIGUOUS,
-        mistakes.STILL_ATTACHED,
-    ),
+    mistakes=MISTAKES,
+    certain=frozenset({_ROWS, mistakes.NO_LEAF, mistakes.DETACHED, _SHARED, mistakes.NOT_CONTIGUOUS}),
 )
-
-
-def _only_last(case: Case, got: Got) -> bool:
-    if not isinstance(got, tuple):
-        return False
-    right = expected(case)[0]
-    pairs = [(got[0].get(f"gradient of {name}"), right.get(f"gradient of {name}")) for name in ("weight", "bias")]
-    return any(isinstance(mine, Tensor) and apart(2 * mine, cast(Tensor, wanted)) is None for mine, wanted in pairs)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import cast
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from labkit.checks import draws
-from labkit.checks.case import Case, Failure, Got, Values
+from labkit.checks.blame import HANGS, Sign, blaming
+from labkit.checks.case import Case, Values
 from labkit.checks.compare import difference, listing
-from labkit.checks.exercise import Functions, Sweep
-from labkit.checks.judged import Mistake, judged
+from labkit.checks.exercise import Exercise, Functions, Sweep
+from labkit.checks.finding import Finding
 from labkit.checks.least_traffic import Bytes, both_ways
 from labkit.checks.par import Par, Score
-from labkit.checks.verdict import Verdict
+from labkit.checks.values import tensor
 from labkit.checks.wire import Wire
 from labkit.exercises.start_here.average.driver import drive
 from labkit.words import are_wrong
@@ -33,7 +35,7 @@ def mean_case(seed: int, world_size: int, shape: Sequence[int]) -> Case:
 
 def given(case: Case) -> Tensor:
     """Return what all ranks were given, stacked, in float64."""
-    return torch.stack([cast(Tensor, inputs["tensor"]) for inputs in case.inputs]).double()
+    return torch.stack([tensor(inputs, "tensor") for inputs in case.inputs]).double()
 
 
 def means(case: Case) -> list[Values]:
@@ -43,26 +45,23 @@ def means(case: Case) -> list[Values]:
 
 def least_traffic(case: Case) -> dict[int, Bytes]:
     """Return what must travel: each rank's tensor into all means, and the others' into its own."""
-    return both_ways(range(case.world_size), cast(Tensor, case.inputs[0]["tensor"]).numel())
+    return both_ways(range(case.world_size), tensor(case.inputs[0], "tensor").numel())
 
 
-def judge(case: Case, got: Got, wire: Wire) -> Verdict:
-    """Return whether every rank's tensor holds the mean over all ranks."""
-    assert isinstance(got, tuple)
-    expected = cast(Tensor, means(case)[0]["tensor"])
+def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
+    """Yield the first rank whose tensor does not hold the mean over all ranks."""
+    came, expected = [tensor(values, "tensor") for values in got], tensor(means(case)[0], "tensor")
     slack = 1e-5 * given(case).abs().max()
-    found = {rank: difference(values.get("tensor"), expected, slack) for rank, values in enumerate(got)}
-    wrong = {rank: first for rank, first in found.items() if first is not None}
+    wrong = {rank: first for rank, mine in enumerate(came) if (first := difference(mine, expected, slack)) is not None}
     if not wrong:
-        return Verdict(True)
+        return
     rank, first = next(iter(wrong.items()))
-    came = got[rank].get("tensor")
-    return Verdict(
-        False,
-        message=f"{are_wrong(wrong, case.world_size)}. Rank {rank} has {first.got}, expected {first.expected}.",
-        expected=f"rank {rank}: {listing(expected.reshape(-1), first.index)}",
-        got=f"rank {rank}: {listing(came.reshape(-1), first.index) if isinstance(came, Tensor) else first.got}",
-        rank=rank,
+    yield Finding(
+        next((name for name, rule in _RULES if _all_are(case, came, rule)), ""),
+        f"{are_wrong(wrong, case.world_size)}. Rank {rank} has {first.got}, expected {first.expected}.",
+        f"rank {rank}: {listing(expected.reshape(-1), first.index)}",
+        f"rank {rank}: {listing(came[rank].reshape(-1), first.index)}",
+        rank,
     )
 
 
@@ -71,54 +70,69 @@ def average_100_mb(functions: Functions) -> None:
     functions["average"](torch.empty(25_000_000, device="meta"))
 
 
-def _is(
-    make: Callable[[Tensor, int], Tensor], *, ranks: Callable[[int], bool] = lambda rank: True
-) -> Callable[[Case, Got, Wire], bool]:
-    """Return whether the tensors of these ranks are what a wrong rule makes of what was given."""
-
-    def seen(case: Case, got: Got, wire: Wire) -> bool:
-        if not isinstance(got, tuple):
-            return False
-        stack = given(case)
-        return all(
-            isinstance(values.get("tensor"), Tensor)
-            and cast(Tensor, values["tensor"]).shape == stack[0].shape
-            and torch.allclose(cast(Tensor, values["tensor"]).double(), make(stack, rank), rtol=1e-4, atol=1e-4)
-            for rank, values in enumerate(got)
-            if ranks(rank)
-        )
-
-    return seen
+Rule: TypeAlias = Callable[[Tensor, int], "Tensor | None"]
+"""What a wrong rule makes of what was given, stacked, on a rank; None for whatever came there."""
 
 
-_is_sum = _is(lambda stack, rank: stack.sum(0))
-_others_have_sum = _is(lambda stack, rank: stack.sum(0), ranks=lambda rank: rank > 0)
-_rank_0_is_right = _is(lambda stack, rank: stack.mean(0), ranks=lambda rank: rank == 0)
+def _all_are(case: Case, came: Sequence[Tensor], rule: Rule) -> bool:
+    """Return whether the ranks' tensors are what a wrong rule makes of what was given."""
+    stack = given(case)
+    return all(
+        wrong is None or torch.allclose(mine.double(), wrong, rtol=1e-4, atol=1e-4)
+        for mine, wrong in ((mine, rule(stack, rank)) for rank, mine in enumerate(came))
+    )
 
 
-def _divided_by(count: int) -> Callable[[Case, Got, Wire], bool]:
-    return _is(lambda stack, rank: stack.sum(0) / count)
+def _divided_by(count: int) -> Rule:
+    return lambda stack, rank: stack.sum(0) / count if count != len(stack) else stack.sum(0) * math.nan
 
 
-def _constant(case: Case, got: Got, wire: Wire) -> bool:
-    return any(_divided_by(count)(case, got, wire) for count in (2, 3, 4, 8) if count != case.world_size)
+_NOT_IN_PLACE, _SUM, _TWICE = "not in place", "sum called mean", "divided twice"
+_FIXED, _ON_ONE = "number of ranks written into the code", "divided on rank 0 only"
+_REDUCE, _OWN_MEAN = "only rank 0 has it", "mean of the elements"
+_RETURNS, _ALONE = "what all_reduce returns", "not every rank takes part"
+_RULES: tuple[tuple[str, Rule], ...] = (
+    (_NOT_IN_PLACE, lambda stack, rank: stack[rank]),
+    (_SUM, lambda stack, rank: stack.sum(0)),
+    (_TWICE, lambda stack, rank: stack.mean(0) / len(stack)),
+    *((_FIXED, _divided_by(count)) for count in (2, 3, 4, 8)),
+    (_ON_ONE, lambda stack, rank: stack.sum(0) if rank else stack.mean(0)),
+    (_REDUCE, lambda stack, rank: None if rank else stack.mean(0)),
+    (_OWN_MEAN, lambda stack, rank: stack[rank].mean().expand_as(stack[rank])),
+)
+_SIGNS: Mapping[str, Sign] = {
+    _RETURNS: lambda case, failure, wire: (
+        failure.error in ("TypeError", "AttributeError") and "NoneType" in failure.message
+    ),
+    _ALONE: lambda case, failure, wire: failure.kind in (*HANGS, "died", "exception"),
+}
+MISTAKES = {
+    _NOT_IN_PLACE: "Every rank's tensor is as it was. The mean must stand in the tensor that was handed in: change it, "
+    "do not return another.",
+    _SUM: "Every rank holds the sum: all_reduce adds and does not divide. If you did divide, the quotient went to a "
+    "new tensor: tensor = tensor / n only gives a name to it, tensor /= n changes what was handed in.",
+    _TWICE: "Every rank holds the mean divided by the number of ranks once more. Divide once: before the sum, or "
+    "after it.",
+    _FIXED: "It is divided by a fixed number. How many ranks there are is what dist.get_world_size() says.",
+    _ON_ONE: "Rank 0 has the mean and the others have the sum: all ranks run the same code, so all must divide.",
+    _REDUCE: "Rank 0 has the mean and the others do not: dist.reduce brings the sum to one rank, dist.all_reduce to "
+    "all.",
+    _OWN_MEAN: "Every rank took the mean of the elements of its own tensor. Asked for is the mean over ranks, element "
+    "by element: the tensor keeps its shape, and ranks must talk to each other.",
+    _RETURNS: "dist.all_reduce returns None: it writes the sum into the tensor that you hand to it. Divide that "
+    "tensor.",
+    _ALONE: "A collective needs every rank: one that stands behind `if rank == 0` is called by one rank, and the "
+    "others never come.",
+}
 
-
-def _took_what_all_reduce_returns(case: Case, got: Got, wire: Wire) -> bool:
-    return isinstance(got, Failure) and got.error in ("TypeError", "AttributeError") and "NoneType" in got.message
-
-
-def _somebody_did_not_call(case: Case, got: Got, wire: Wire) -> bool:
-    return isinstance(got, Failure) and got.kind in ("deadlock", "timeout", "died", "exception")
-
-
-EXERCISE = judged(
+EXERCISE = Exercise(
     id="average",
     functions=("average",),
     driver=drive,
     oracle=means,
     least=least_traffic,
-    judge=judge,
+    find=find,
+    blame=blaming(_SIGNS),
     visible=(mean_case(1, 4, (3,)), mean_case(2, 3, (5,)), mean_case(3, 2, (2, 3))),
     sweep=Sweep(
         tuple(mean_case(10 + size, size, (4,)) for size in (2, 3, 5, 8, 16)), "every rank holds the mean, nobody waits"
@@ -136,58 +150,6 @@ EXERCISE = judged(
         "Sum over all ranks first, then divide once, on every rank, by the number of ranks; in place.",
         "dist.all_reduce(tensor), then tensor /= dist.get_world_size()",
     ),
-    mistakes=(
-        Mistake(
-            "not in place",
-            "Every rank's tensor is as it was. The mean must stand in the tensor that was handed in: change it, do not "
-            "return another.",
-            _is(lambda stack, rank: stack[rank]),
-        ),
-        Mistake(
-            "sum called mean",
-            "Every rank holds the sum: all_reduce adds and does not divide. If you did divide, the quotient went to a "
-            "new tensor: tensor = tensor / n only gives a name to it, tensor /= n changes what was handed in.",
-            _is_sum,
-        ),
-        Mistake(
-            "divided twice",
-            "Every rank holds the mean divided by the number of ranks once more. Divide once: before the sum, or "
-            "after it.",
-            _is(lambda stack, rank: stack.mean(0) / len(stack)),
-        ),
-        Mistake(
-            "number of ranks written into the code",
-            "It is divided by a fixed number. How many ranks there are is what dist.get_world_size() says.",
-            _constant,
-        ),
-        Mistake(
-            "divided on rank 0 only",
-            "Rank 0 has the mean and the others have the sum: all ranks run the same code, so all must divide.",
-            lambda case, got, wire: _rank_0_is_right(case, got, wire) and _others_have_sum(case, got, wire),
-        ),
-        Mistake(
-            "only rank 0 has it",
-            "Rank 0 has the mean and the others do not: dist.reduce brings the sum to one rank, dist.all_reduce to "
-            "all.",
-            _rank_0_is_right,
-        ),
-        Mistake(
-            "mean of the elements",
-            "Every rank took the mean of the elements of its own tensor. Asked for is the mean over ranks, element by "
-            "element: the tensor keeps its shape, and ranks must talk to each other.",
-            _is(lambda stack, rank: stack[rank].mean().expand_as(stack[rank])),
-        ),
-        Mistake(
-            "what all_reduce returns",
-            "dist.all_reduce returns None: it writes the sum into the tensor that you hand to it. Divide that tensor.",
-            _took_what_all_reduce_returns,
-            certain=True,
-        ),
-        Mistake(
-            "not every rank takes part",
-            "A collective needs every rank: one that stands behind `if rank == 0` is called by one rank, and the "
-            "others never come.",
-            _somebody_did_not_call,
-        ),
-    ),
+    mistakes=MISTAKES,
+    certain=frozenset({_RETURNS}),
 )

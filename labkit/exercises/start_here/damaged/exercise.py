@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import torch
 from torch import Tensor
 
 from labkit.checks.case import Case, Value
-from labkit.checks.judged import Mistake, judged
-from labkit.exercises.start_here.answers import NOTHING, answers_of, as_if, judge_of, oracle_of
+from labkit.checks.exercise import Exercise
+from labkit.exercises.start_here.answers import NOTHING, NOTHING_HINT, Look, as_if, find_of, nothing, oracle_of
 from labkit.exercises.start_here.damaged.driver import drive
 
 Pair = tuple[list[float], list[float]]
@@ -61,12 +61,45 @@ def _signs_alone(case: Case, place: int) -> Value:
     return [at for at, (was, is_) in enumerate(zip(*_pair(case, place), strict=True)) if is_ and was * is_ < 0]
 
 
-EXERCISE = judged(
+def _a_count(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
+    return any(isinstance(answer, int) for answer in came)
+
+
+def _flags(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
+    return any(
+        isinstance(answer, str) or (isinstance(answer, list) and any(type(each) is not int for each in answer))
+        for answer in came
+    )
+
+
+_DROPPED, _MAGNITUDES, _SIGNS = "dropped counted as damaged", "magnitudes compared", "signs alone"
+_COUNT, _FLAGS = "a count instead of places", "a tensor or flags instead of places"
+_LOOKS: Mapping[str, Look] = {
+    NOTHING: nothing,
+    _DROPPED: as_if(_all_that_differ),
+    _MAGNITUDES: as_if(_by_magnitude),
+    _SIGNS: as_if(_signs_alone),
+    _COUNT: _a_count,
+    _FLAGS: _flags,
+}
+MISTAKES = {
+    NOTHING: NOTHING_HINT,
+    _DROPPED: "Entries that came back as 0 were dropped, which a compressor may do. Damaged is what came back as "
+    "something else than it was.",
+    _MAGNITUDES: "You compare magnitudes, so -2 and 2 look alike to you, as they do to the post. Compare the values.",
+    _SIGNS: "A wrong sign is damage, but not the only one: an entry that came back twice as large, or that was 0 "
+    "before, is damaged too.",
+    _COUNT: "Asked for are the places of the damaged entries, as a list, not how many there are.",
+    _FLAGS: "Asked for is a list of whole numbers, the places: nonzero() gives the places of a mask, "
+    "flatten().tolist() makes a list of them.",
+}
+
+EXERCISE = Exercise(
     id="damaged",
     functions=("damaged",),
     driver=drive,
     oracle=oracle_of(expected),
-    judge=judge_of(expected, _call),
+    find=find_of(expected, _call, _LOOKS),
     visible=(
         gradients_case("nothing dropped, nothing damaged", [([1.0, -2.0, 3.0], [1.0, -2.0, 3.0])]),
         gradients_case("some dropped, none damaged", [([0.1, -2.0, 0.3, 4.0], [0.0, -2.0, 0.0, 4.0])]),
@@ -82,38 +115,5 @@ EXERCISE = judged(
         "the values.",
         "((after != 0) & (after != before)).nonzero().flatten().tolist()",
     ),
-    mistakes=(
-        NOTHING,
-        Mistake(
-            "dropped counted as damaged",
-            "Entries that came back as 0 were dropped, which a compressor may do. Damaged is what came back as "
-            "something else than it was.",
-            as_if(expected, _all_that_differ),
-        ),
-        Mistake(
-            "magnitudes compared",
-            "You compare magnitudes, so -2 and 2 look alike to you, as they do to the post. Compare the values.",
-            as_if(expected, _by_magnitude),
-        ),
-        Mistake(
-            "signs alone",
-            "A wrong sign is damage, but not the only one: an entry that came back twice as large, or that was 0 "
-            "before, is damaged too.",
-            as_if(expected, _signs_alone),
-        ),
-        Mistake(
-            "a count instead of places",
-            "Asked for are the places of the damaged entries, as a list, not how many there are.",
-            lambda case, got, wire: any(isinstance(answer, int) for answer in answers_of(got)),
-        ),
-        Mistake(
-            "a tensor or flags instead of places",
-            "Asked for is a list of whole numbers, the places: nonzero() gives the places of a mask, "
-            "flatten().tolist() makes a list of them.",
-            lambda case, got, wire: any(
-                isinstance(answer, str) or (isinstance(answer, list) and any(type(each) is not int for each in answer))
-                for answer in answers_of(got)
-            ),
-        ),
-    ),
+    mistakes=MISTAKES,
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from labkit.checks.case import Case, Value
-from labkit.checks.judged import Mistake, judged
-from labkit.exercises.start_here.answers import NOTHING, answers_of, as_if, judge_of, oracle_of
+from labkit.checks.exercise import Exercise
+from labkit.exercises.start_here.answers import NOTHING, NOTHING_HINT, Look, as_if, find_of, nothing, oracle_of
 from labkit.exercises.start_here.never_heard.driver import drive
 
 Fields = dict[str, Any]
@@ -76,20 +76,43 @@ def _heard_at_least_once_left_out(case: Case, place: int) -> Value:
     return cast(Value, sorted({m["src"] for m in each} - heard))
 
 
-def _no_order(case: Case, got: Any, wire: Any) -> bool:
-    came = answers_of(got)
-    return len(came) == len(expected(case)) and all(
-        isinstance(mine, list) and all(type(rank) is int for rank in mine) and sorted(cast(list[int], mine)) == right
-        for mine, right in zip(came, expected(case), strict=True)
+def _no_order(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
+    return all(
+        isinstance(mine, list) and all(type(rank) is int for rank in mine) and sorted(cast(list[int], mine)) == wanted
+        for mine, wanted in zip(came, right, strict=True)
     )
 
 
-EXERCISE = judged(
+_ZERO, _RECEIVERS, _TWICE = "0 taken for not received", "receivers instead of senders", "a rank more than once"
+_HEARD, _ONE_FOR_ALL = "those who were heard", "one message that arrived is taken for all"
+_ORDER = "not in order"
+_LOOKS: Mapping[str, Look] = {
+    NOTHING: nothing,
+    _ZERO: as_if(_falsy),
+    _RECEIVERS: as_if(_receivers),
+    _TWICE: as_if(_each),
+    _HEARD: as_if(_heard),
+    _ONE_FOR_ALL: as_if(_heard_at_least_once_left_out),
+    _ORDER: _no_order,
+}
+MISTAKES = {
+    NOTHING: NOTHING_HINT,
+    _ZERO: "received is the position of the receive among the receiver's calls, and the first one has position 0. Ask "
+    "whether it is None.",
+    _RECEIVERS: "You collect who should have received (dst); asked for is who was not heard (src).",
+    _TWICE: "A rank that sent several messages is named once: collect the ranks in a set.",
+    _HEARD: "These are the senders of the messages that arrived; asked for are the others.",
+    _ONE_FOR_ALL: "A rank of which one message arrived and another did not is left out: asked for is who sent at least "
+    "one that nobody received.",
+    _ORDER: "These are the right ranks; give them in order, smallest first, as a list.",
+}
+
+EXERCISE = Exercise(
     id="never_heard",
     functions=("never_heard",),
     driver=drive,
     oracle=oracle_of(expected),
-    judge=judge_of(expected, _call),
+    find=find_of(expected, _call, _LOOKS),
     visible=(
         messages_case("no messages; all received", [[], [message(1, 0, 0), message(2, 0, 1)]]),
         messages_case("one that nobody took", [[message(1, 0, 1), message(2, 0, None), message(3, 0, 0)]]),
@@ -105,35 +128,5 @@ EXERCISE = judged(
         "Collect the senders of those, each once, in order.",
         "return sorted({m.src for m in messages if m.received is None})",
     ),
-    mistakes=(
-        NOTHING,
-        Mistake(
-            "0 taken for not received",
-            "received is the position of the receive among the receiver's calls, and the first one has position 0. Ask "
-            "whether it is None.",
-            as_if(expected, _falsy),
-        ),
-        Mistake(
-            "receivers instead of senders",
-            "You collect who should have received (dst); asked for is who was not heard (src).",
-            as_if(expected, _receivers),
-        ),
-        Mistake(
-            "a rank more than once",
-            "A rank that sent several messages is named once: collect the ranks in a set.",
-            as_if(expected, _each),
-        ),
-        Mistake(
-            "those who were heard",
-            "These are the senders of the messages that arrived; asked for are the others.",
-            as_if(expected, _heard),
-        ),
-        Mistake(
-            "one message that arrived is taken for all",
-            "A rank of which one message arrived and another did not is left out: asked for is who sent at least one "
-            "that nobody received.",
-            as_if(expected, _heard_at_least_once_left_out),
-        ),
-        Mistake("not in order", "These are the right ranks; give them in order, smallest first, as a list.", _no_order),
-    ),
+    mistakes=MISTAKES,
 )

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
-from labkit.checks.case import Case, Got, Value
-from labkit.checks.judged import Mistake, judged
-from labkit.checks.wire import Wire
-from labkit.exercises.start_here.answers import NOTHING, answers_of, as_if, in_words, judge_of, listed, oracle_of
+from labkit.checks.case import Case, Value
+from labkit.checks.exercise import Exercise
+from labkit.exercises.start_here.answers import (
+    NOTHING,
+    NOTHING_HINT,
+    Look,
+    as_if,
+    find_of,
+    listed,
+    nothing,
+    oracle_of,
+)
 from labkit.exercises.start_here.who_am_i.driver import drive
 
 Environment = dict[str, str]
@@ -58,33 +66,79 @@ def _call(case: Case, place: int) -> str:
     return f"who_am_i with {shown}{''.join(f' and no {name}' for name in missing)}"
 
 
-def _raised_where_all_was_there(case: Case, got: Got, wire: Wire) -> bool:
-    pairs = zip(expected(case), answers_of(got), strict=False)
-    return any(isinstance(right, list) and mine == {"raised": "KeyError"} for right, mine in pairs)
+def _raised_where_all_was_there(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
+    pairs = zip(came, right, strict=True)
+    return any(isinstance(wanted, list) and mine == {"raised": "KeyError"} for mine, wanted in pairs)
 
 
-def _same_for_all(case: Case, got: Got, wire: Wire) -> bool:
+def _same_for_all(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
     """Return whether the answer does not depend on the environment that was handed in."""
-    came, right = answers_of(got), expected(case)
     return (
-        bool(came)
-        and all(each == came[0] for each in came)
+        all(each == came[0] for each in came)
         and isinstance(came[0], list | dict)
         and came[0] not in right
         and any(isinstance(each, list) for each in right)
     )
 
 
+def _texts(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
+    return any(isinstance(answer, list) and any(isinstance(each, str) for each in answer) for answer in came)
+
+
+def _went_on(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
+    pairs = zip(came, right, strict=True)
+    return any(isinstance(wanted, dict) and isinstance(mine, list) for mine, wanted in pairs)
+
+
+def _raised_another(case: Case, came: Sequence[Value], right: Sequence[Value]) -> bool:
+    return any(isinstance(mine, dict) and mine != wanted for mine, wanted in zip(came, right, strict=True))
+
+
 def _numbers(case: Case, place: int) -> dict[str, Value]:
     return {name: int(value) for name, value in _given(case)[place].items() if value.isdigit()}
 
 
-EXERCISE = judged(
+def _pair(*names: str) -> Look:
+    """Return whether the wrong pairs are those of these names."""
+    return as_if(lambda case, place: listed([_numbers(case, place).get(name) for name in names]))
+
+
+_LOCAL, _TEXTS, _DEFAULT = "local rank for rank", "texts, not numbers", "a default hides it"
+_SWAPPED, _MACHINE = "the pair the other way round", "the world ends at the machine"
+_ERROR, _ELSEWHERE, _ANOTHER = "an error where nothing is missing", "not from the argument", "another error"
+_LOOKS: Mapping[str, Look] = {
+    NOTHING: nothing,
+    _LOCAL: _pair("LOCAL_RANK", "WORLD_SIZE"),
+    _TEXTS: _texts,
+    _DEFAULT: _went_on,
+    _SWAPPED: _pair("WORLD_SIZE", "RANK"),
+    _MACHINE: _pair("RANK", "LOCAL_WORLD_SIZE"),
+    _ERROR: _raised_where_all_was_there,
+    _ELSEWHERE: _same_for_all,
+    _ANOTHER: _raised_another,
+}
+MISTAKES = {
+    NOTHING: NOTHING_HINT,
+    _LOCAL: "LOCAL_RANK counts on one machine: the second machine has a 0 too. Who a process is in the world says "
+    "RANK.",
+    _TEXTS: 'What stands in an environment is text: "1" is not 1. Make numbers of it with int().',
+    _DEFAULT: "Where a name is missing you went on with a default: then every process takes itself for the same rank, "
+    'and nobody notices. Let it fail: environ["RANK"] raises KeyError.',
+    _SWAPPED: "The pair is (rank, world_size), in this order.",
+    _MACHINE: "LOCAL_WORLD_SIZE counts the ranks of one machine; the world is all of them: WORLD_SIZE.",
+    _ERROR: "An error was raised although RANK and WORLD_SIZE are both there: look both up in environ and make numbers "
+    "of them.",
+    _ELSEWHERE: "Whatever is handed in, the answer is the same: it comes from elsewhere. Read the dictionary environ "
+    "that the function is given; os.environ is this notebook's own, and no process group has begun here.",
+    _ANOTHER: 'A missing name should raise KeyError, as environ["RANK"] does by itself.',
+}
+
+EXERCISE = Exercise(
     id="who_am_i",
     functions=("who_am_i",),
     driver=drive,
     oracle=oracle_of(expected),
-    judge=judge_of(expected, _call),
+    find=find_of(expected, _call, _LOOKS),
     visible=(
         environments_case("one machine with 4 ranks", [environment(rank, 4, 4) for rank in range(4)]),
         environments_case("two machines with 4 ranks each", [environment(rank, 8, 4) for rank in (0, 3, 4, 7)]),
@@ -100,66 +154,5 @@ EXERCISE = judged(
         "never a default.",
         'return int(environ["RANK"]), int(environ["WORLD_SIZE"])',
     ),
-    mistakes=(
-        NOTHING,
-        Mistake(
-            "local rank for rank",
-            "LOCAL_RANK counts on one machine: the second machine has a 0 too. Who a process is in the world says "
-            "RANK.",
-            as_if(
-                expected,
-                lambda case, place: listed([_numbers(case, place).get(n) for n in ("LOCAL_RANK", "WORLD_SIZE")]),
-            ),
-        ),
-        Mistake(
-            "texts, not numbers",
-            'What stands in an environment is text: "1" is not 1. Make numbers of it with int().',
-            lambda case, got, wire: any(
-                isinstance(answer, list) and any(isinstance(each, str) for each in answer) for answer in answers_of(got)
-            ),
-        ),
-        Mistake(
-            "a default hides it",
-            "Where a name is missing you went on with a default: then every process takes itself for the same rank, "
-            "and "
-            'nobody notices. Let it fail: environ["RANK"] raises KeyError.',
-            lambda case, got, wire: any(
-                isinstance(right, dict) and isinstance(mine, list)
-                for right, mine in zip(expected(case), answers_of(got), strict=False)
-            ),
-        ),
-        Mistake(
-            "the pair the other way round",
-            "The pair is (rank, world_size), in this order.",
-            as_if(expected, lambda case, place: listed([_numbers(case, place).get(n) for n in ("WORLD_SIZE", "RANK")])),
-        ),
-        Mistake(
-            "the world ends at the machine",
-            "LOCAL_WORLD_SIZE counts the ranks of one machine; the world is all of them: WORLD_SIZE.",
-            as_if(
-                expected,
-                lambda case, place: listed([_numbers(case, place).get(n) for n in ("RANK", "LOCAL_WORLD_SIZE")]),
-            ),
-        ),
-        Mistake(
-            "an error where nothing is missing",
-            "An error was raised although RANK and WORLD_SIZE are both there: look both up in environ and make numbers "
-            "of them.",
-            _raised_where_all_was_there,
-        ),
-        Mistake(
-            "not from the argument",
-            "Whatever is handed in, the answer is the same: it comes from elsewhere. Read the dictionary environ that "
-            "the function is given; os.environ is this notebook's own, and no process group has begun here.",
-            _same_for_all,
-        ),
-        Mistake(
-            "another error",
-            'A missing name should raise KeyError, as environ["RANK"] does by itself.',
-            lambda case, got, wire: any(
-                isinstance(mine, dict) and in_words(mine) != in_words(right)
-                for right, mine in zip(expected(case), answers_of(got), strict=False)
-            ),
-        ),
-    ),
+    mistakes=MISTAKES,
 )
