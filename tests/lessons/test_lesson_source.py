@@ -209,7 +209,7 @@ def test_a_lesson_without_a_heading_is_refused() -> None:
 
 
 def test_a_file_that_is_not_named_by_number_is_refused() -> None:
-    with pytest.raises(LessonError, match=r"named NN_slug\.py"):
+    with pytest.raises(LessonError, match=r"use NN_slug\.py"):
         parse("# %% [markdown]\n# # Title\n", "solutions/ring.py")
 
 
