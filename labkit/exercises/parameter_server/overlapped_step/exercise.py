@@ -77,8 +77,13 @@ def find(case: Case, got: tuple[Values, ...], wire: Wire) -> Iterator[Finding]:
             others = [each for each in right if each.shape == came.shape and torch.allclose(each, came)]
             said = f"Piece {number}: {wrong.got}, expected {wrong.expected}."
             yield Finding(_ORDER if others else "", said, wrong.expected, wrong.got)
-    times = sorted(when for piece in cast(list[list[float]], got[0]["came"]) for when in piece)
-    if times and times[-1] - times[0] >= _TOGETHER_S:
+    came_at = cast(list[list[float]], got[0]["came"])
+    if len(came_at) != len(right) or any(len(each) != 1 for each in came_at):
+        pushes = sum(map(len, came_at))
+        yield Finding(_LOST, f"{pushes} pushes for {len(right)} pieces; each asks for its gradient once.")
+        return
+    times = sorted(when for piece in came_at for when in piece)
+    if times[-1] - times[0] >= _TOGETHER_S:
         spread = 1e3 * (times[-1] - times[0])
         said = f"The last push arrived {spread:.0f} ms after the first; a message is 20 ms under way."
         yield Finding(_WAITS, said)
