@@ -58,9 +58,9 @@ def test_a_log_that_is_full_counts_what_it_leaves_out_and_the_rank_goes_on(tmp_p
         programs.many_calls, 2, tmp_path, 50, record=False
     )
     log = read_log(tmp_path / "0.log")
-    assert (len(log.records), log.dropped) == (20, 30)
+    assert (len(log.records), log.dropped) == (20, 31)  # one record is the beginning of the group
     assert [problem.text for problem in record_of(tmp_path, 2).problems] == [
-        f"Rank {rank} made 30 more calls and spans than its record holds; they are not shown." for rank in range(2)
+        f"Rank {rank} made 31 more calls and spans than its record holds; they are not shown." for rank in range(2)
     ]
 
 

@@ -16,7 +16,7 @@ from labkit.plans.all_reduce_plan import Send
 from labkit.plans.buckets import Link, sent
 from labkit.plans.pipeline import Placed
 from labkit.plans.pipeline_records import Op, Record, ops_of
-from labkit.plans.pipeline_timing import place
+from labkit.plans.pipeline_timing import culprits, place
 from labkit.plans.reference.bucket_plans import GRAPHS, bucket_plan, ddp_plan
 from labkit.plans.reference.rings import ring_plan
 from labkit.plans.reference.schedules import FORMS
@@ -38,10 +38,12 @@ def _row(placed: Placed) -> list[Any]:
 def _placed(lists: list[str], times: list[float]) -> Any:
     stages = [ops_of(words, stage) for stage, words in enumerate(lists)]
     found = place("drawn", stages, *times)
+    own = culprits(found)
     return {
         "stages": [list(map(_row, row)) for row in found.stages],
         "stuck": [[stage, _triple(op)] for stage, op in found.stuck],
         "faults": list(found.faults),
+        "culprits": [f"{s}{op}" for s, op, *_ in found.blocked if (s, op) in own],
         "blocked": [[s, _triple(op), t, _triple(on)] for s, op, t, on in found.blocked],
     }
 
